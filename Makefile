@@ -1,0 +1,63 @@
+# Needs GNU make, a POSIX shell, Python >= 3.11 and the package index.  `make help` lists the targets.
+
+PYTHON ?= python3
+# One environment per PYTHON: .venv for python3, .venv-python3.13 for python3.13, ...
+VENV ?= $(if $(filter-out python3,$(PYTHON)),.venv-$(notdir $(PYTHON)),.venv)
+# Further arguments for pytest or the benchmarks: make test ARGS="tests/test_graph.py -x"
+ARGS ?=
+
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --quiet --disable-pip-version-check
+DEV := $(VENV)/.installed-dev
+BENCH := $(VENV)/.installed-bench
+
+.PHONY: help demo test lint type crash bench clean
+
+help: ## this list
+	@echo 'Targets:'
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s  %s\n", $$1, $$2 }' Makefile
+	@echo 'PYTHON=python3.13 uses that Python, in an environment of its own; ARGS="..." is passed on.'
+
+demo: $(DEV) ## train the handwritten digits (specs/digits.yaml), as a fresh run in runs/
+	$(VENV)/bin/jobrun train specs/digits.yaml --fresh --runs-dir runs
+
+test: lint type ## lint, types and the test suite
+	$(PY) -m pytest -n 2 $(ARGS)
+
+lint: $(DEV) ## ruff: rules and formatting
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+type: $(DEV) ## mypy --strict
+	$(PY) -m mypy
+
+crash: $(DEV) ## the long hunt: kill runs at many places, resume, compare every byte
+	JOBRUN_LONG=1 $(PY) -m pytest tests/crash tests/acceptance $(ARGS)
+
+bench: $(BENCH) ## measure against plain loops, raw files and other libraries
+	$(PY) -m tests.bench $(ARGS)
+
+clean: ## remove environments and caches; runs/ is kept
+	rm -rf .venv .venv-* build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find jobrun specs tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# An environment that is not whole (an interrupted attempt, a Python since removed) is made anew.
+$(DEV): pyproject.toml
+	@$(PYTHON) -c '' || { \
+	  echo "make: cannot run $(PYTHON); name a Python >= 3.11: make PYTHON=/path/to/python3" >&2; \
+	  exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "make: jobrun needs Python >= 3.11, and $(PYTHON) is" \
+	    "$$($(PYTHON) --version 2>&1); try make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "make: $(PYTHON) cannot make environments (no venv or ensurepip);" \
+	    "on Debian and Ubuntu install the package python3-venv" >&2; exit 1; }
+	@$(PIP) --version >/dev/null 2>&1 || { \
+	  echo "making $(VENV) with $$($(PYTHON) --version)"; $(PYTHON) -m venv --clear $(VENV); }
+	@echo "installing jobrun and its tools into $(VENV)"
+	@$(PIP) install --editable '.[dev]'
+	@touch $@
+
+$(BENCH): $(DEV)
+	@$(PIP) install --editable '.[dev,bench]'
+	@touch $@
