@@ -1,0 +1,200 @@
+"""The errors of jobrun, one tree.
+
+::
+
+    JobrunError                     exit code
+    ├── UsageError                  2   an option or argument that cannot be
+    ├── SpecError                   3   the spec is not a job: one or more problems with places
+    ├── BindError                   4   the user's code cannot be imported or does not fit the spec
+    ├── NotFoundError               5   no such run, checkpoint or blob
+    ├── DamagedError                5   a checkpoint or file that is not what was written
+    ├── RunRefusedError             2   the run on disk is of another job (see ``decide``)
+    ├── TaskError                   1   a task, or the data it reads, failed
+    │   ├── DataError               1   a reader cannot give what was asked
+    │   └── ValueRefusedError       1   a value that cannot be a blob
+    ├── SaveError                   6   a checkpoint could not be written
+    └── LockedError                 8   another process holds the run
+
+Every error says what, where, why and what to do next: ``message`` is the what (and why), ``where``
+a place the user can go to, ``hint`` the next step.  ``str(error)`` is all of it in plain text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+__all__ = [
+    "BindError",
+    "DamagedError",
+    "DataError",
+    "JobrunError",
+    "LockedError",
+    "NotFoundError",
+    "Problem",
+    "RunRefusedError",
+    "SaveError",
+    "SpecError",
+    "TaskError",
+    "UsageError",
+    "ValueRefusedError",
+    "Where",
+    "did_you_mean",
+    "nearest",
+]
+
+# Exit codes that belong to outcomes and not to errors (see ``jobrun/cli``).
+EXIT_DONE = 0
+EXIT_NOT_SAVED = 6
+EXIT_FAILED_BY_CONDITION = 7
+EXIT_SIGINT = 130
+EXIT_SIGTERM = 143
+
+
+def nearest(name: str, known: Sequence[str], most: int = 3) -> list[str]:
+    """The names of ``known`` that ``name`` may have meant, best first."""
+    lowered = {k.lower(): k for k in reversed(list(known))}
+    found = get_close_matches(name.lower(), list(lowered), n=most, cutoff=0.6)
+    return [lowered[f] for f in found]
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """``did you mean 'x' or 'y'?`` for a name that does not exist, or an empty string."""
+    names = nearest(name, known)
+    return f"did you mean {' or '.join(repr(n) for n in names)}?" if names else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A place in a text file: 1-based line and column, and the line itself for the caret."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+    text: str = ""
+    width: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+    def snippet(self) -> str:
+        """The source line with a caret under the place, or an empty string."""
+        if not self.text.strip():
+            return ""
+        number = f"{self.line:>5} | "
+        lead = "".join("\t" if c == "\t" else " " for c in self.text[: self.column - 1])
+        return f"{number}{self.text}\n{' ' * (len(number) - 2)}| {lead}{'^' * max(1, self.width)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with a spec: what, where, and what to do."""
+
+    message: str
+    where: Where | None = None
+    hint: str = ""
+
+    def __str__(self) -> str:
+        head = f"{self.where}: error: " if self.where else "error: "
+        text = head + self.message + (f"; {self.hint}" if self.hint else "")
+        snippet = self.where.snippet() if self.where else ""
+        return f"{text}\n{snippet}" if snippet else text
+
+
+class JobrunError(Exception):
+    """The root of the tree; ``exit_code`` is what the process ends with."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, where: Where | str | None = None, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.hint = hint
+
+    def __str__(self) -> str:
+        head = f"{self.where}: " if self.where else ""
+        text = head + self.message
+        snippet = self.where.snippet() if isinstance(self.where, Where) else ""
+        if snippet:
+            text += "\n" + snippet
+        if self.hint:
+            text += "\n  hint: " + self.hint
+        return text
+
+
+class UsageError(JobrunError):
+    """An option or argument that cannot be."""
+
+    exit_code = 2
+
+
+class RunRefusedError(JobrunError):
+    """The run on disk belongs to a job that differs; ``hint`` holds the commands that go on."""
+
+    exit_code = 2
+
+
+class SpecError(JobrunError):
+    """The spec is no job.  ``problems`` holds all that was found, in order of place."""
+
+    exit_code = 3
+
+    def __init__(self, problems: Sequence[Problem] | str) -> None:
+        if isinstance(problems, str):
+            problems = [Problem(problems)]
+        self.problems = tuple(
+            sorted(problems, key=lambda p: (p.where.line, p.where.column) if p.where else (0, 0))
+        )
+        super().__init__("\n".join(str(p) for p in self.problems))
+
+
+class BindError(JobrunError):
+    """The user's code cannot be imported, found, or called as the spec says."""
+
+    exit_code = 4
+
+
+class NotFoundError(JobrunError):
+    """No such run, checkpoint or blob."""
+
+    exit_code = 5
+
+
+class DamagedError(JobrunError):
+    """A checkpoint, or a file of one, that does not hold what was written."""
+
+    exit_code = 5
+
+
+class TaskError(JobrunError):
+    """A task failed; ``trace`` holds the user's own lines, ``__cause__`` the exception."""
+
+    exit_code = 1
+
+    def __init__(
+        self, message: str, *, where: Where | str | None = None, hint: str = "", trace: str = ""
+    ) -> None:
+        super().__init__(message, where=where, hint=hint)
+        self.trace = trace
+
+
+class DataError(TaskError):
+    """A reader cannot give what was asked of it."""
+
+
+class ValueRefusedError(TaskError):
+    """A value that cannot be a blob, or not one that is saved."""
+
+
+class SaveError(JobrunError):
+    """A checkpoint could not be written; nothing is left under its final name."""
+
+    exit_code = 6
+
+
+class LockedError(JobrunError):
+    """Another process holds the run."""
+
+    exit_code = 8

@@ -1,0 +1,230 @@
+"""What can be said about a run: frozen events, the contract between the engine and ``report/``.
+
+The engine calls a ``Report`` with each event; it never prints.  Every field is plain (numbers,
+strings, tuples, dictionaries of those), so that an event is one JSON line.  Seconds are wall time,
+sizes are bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+__all__ = [
+    "BatchesDone",
+    "CheckpointFailed",
+    "CheckpointLoaded",
+    "CheckpointSaved",
+    "CheckpointSkipped",
+    "CheckpointsRemoved",
+    "EpochFinished",
+    "Event",
+    "GroupFinished",
+    "GroupStarted",
+    "LeftoversCleaned",
+    "Report",
+    "RunEnded",
+    "RunStarted",
+    "Stopping",
+    "TaskFinished",
+    "Warned",
+    "ignore",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """The base of all events."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The event as JSON values, with its class under ``event``."""
+        return {"event": type(self).__name__, **asdict(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted(Event):
+    """A run starts, or goes on from ``epoch`` (``checkpoint`` is the id loaded; None: fresh).
+
+    ``notes`` are lines to show: what was changed in the spec, which code files differ, ….
+    ``epochs`` is the limit of the ``epochs`` condition if there is one.
+    """
+
+    job: str
+    run: str
+    run_dir: str | None
+    attempt: int
+    epoch: int
+    checkpoint: int | None
+    epochs: int | None
+    session: str
+    metrics: Mapping[str, str | None]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LeftoversCleaned(Event):
+    """Our own leftovers of a crash were removed from the run directory."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStarted(Event):
+    """A group of ``tasks`` tasks starts; ``epoch`` is the one that is going on (0: none)."""
+
+    group: str
+    epoch: int
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFinished(Event):
+    """A group is done; ``slowest`` holds its slowest tasks and their seconds."""
+
+    group: str
+    epoch: int
+    tasks: int
+    seconds: float
+    slowest: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFinished(Event):
+    """A task took long enough to be said, or all tasks are wanted."""
+
+    group: str
+    epoch: int
+    task: str
+    node: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class BatchesDone(Event):
+    """Progress of a pipe: ``done`` batches of ``total`` (None: unknown)."""
+
+    task: str
+    node: str
+    epoch: int
+    done: int
+    total: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class EpochFinished(Event):
+    """An epoch is done.
+
+    ``metrics`` holds the values of this epoch (a metric without a value is absent), ``best`` the
+    metrics whose value is now the best of the run, ``gauges`` how near each stop condition is.
+    ``elapsed`` is of the run, over all its attempts.
+    """
+
+    epoch: int
+    seconds: float
+    elapsed: float
+    metrics: Mapping[str, Any]
+    best: tuple[str, ...] = ()
+    gauges: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSaved(Event):
+    """A checkpoint is whole and durable.
+
+    ``seconds`` is the whole save, ``phases`` its parts (``snapshot``, ``write``, ``commit``, …),
+    ``stall`` what the run waited for it.
+    """
+
+    id: int
+    epoch: int
+    path: str
+    bytes: int
+    files: int
+    seconds: float
+    stall: float
+    phases: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFailed(Event):
+    """A checkpoint could not be written; the run goes on."""
+
+    id: int
+    epoch: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointsRemoved(Event):
+    """Retention removed these checkpoints."""
+
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSkipped(Event):
+    """A checkpoint that a fallback passed over, and why."""
+
+    id: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointLoaded(Event):
+    """A checkpoint was proven whole and taken over."""
+
+    id: int
+    epoch: int
+    path: str
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Warned(Event):
+    """Something the user should know, which stops nothing."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping(Event):
+    """A signal was received: no new work starts, and the run ends at the next boundary."""
+
+    signal: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded(Event):
+    """The run is over, for this attempt.
+
+    ``outcome`` is ``finished`` (a stop condition), ``failed`` (a condition under ``fail``),
+    ``interrupted`` (a signal), ``error`` (a task or the program), or ``nothing`` (there was nothing
+    to do).  ``epoch`` epochs are done in the run, ``ran`` of them by this attempt; ``on_disk`` is
+    the epoch of the newest checkpoint (None: none), ``checkpoint`` its path.  ``best`` maps a
+    metric to its best ``(value, epoch)``.  ``checkpoint_seconds`` is what the run waited for saves.
+    """
+
+    outcome: str
+    reason: str
+    exit_code: int
+    epoch: int
+    ran: int
+    seconds: float
+    elapsed: float
+    metrics: Mapping[str, Any]
+    best: Mapping[str, tuple[Any, int]]
+    on_disk: int | None
+    checkpoint: str | None
+    saved: int
+    checkpoint_seconds: float
+    run: str
+    run_dir: str | None
+
+
+Report = Callable[[Event], None]
+
+
+def ignore(event: Event) -> None:
+    """The report of a run that nobody watches."""

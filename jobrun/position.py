@@ -1,0 +1,111 @@
+"""The place in a run: what is done, where each reader stands, what the stop conditions have seen.
+
+A position is small, plain and JSON: it is saved in ``_SUCCESS`` of a checkpoint, and a session that
+is given a position goes on exactly there.  At the boundary of an epoch ``tasks`` and ``pipes`` are
+empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+__all__ = ["PipeState", "Position", "ReaderState"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderState:
+    """Where a reader stands.
+
+    ``passes`` whole passes are over and ``row`` rows of the current one have been used.
+    ``rows`` and ``dtypes`` (column name to dtype) describe the source, so that a resume over
+    another source is noticed.
+    """
+
+    passes: int = 0
+    row: int = 0
+    rows: int | None = None
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The state as JSON values."""
+        return {
+            "passes": self.passes,
+            "row": self.row,
+            "rows": self.rows,
+            "dtypes": dict(self.dtypes),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ReaderState:
+        """The inverse of ``to_json``."""
+        return cls(data["passes"], data["row"], data["rows"], dict(data["dtypes"]))
+
+
+@dataclass(frozen=True, slots=True)
+class PipeState:
+    """A pipe within an unfinished epoch: batches applied, and the reductions so far.
+
+    ``reduced`` maps an output to ``(how, value, rows)``: the running reduction, and over how many
+    rows.
+    """
+
+    batches: int = 0
+    reduced: Mapping[str, tuple[str, float, int]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The state as JSON values; floats survive exactly (shortest round-trip form)."""
+        return {"batches": self.batches, "reduced": {k: list(v) for k, v in self.reduced.items()}}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> PipeState:
+        """The inverse of ``to_json``."""
+        return cls(data["batches"], {k: (v[0], v[1], v[2]) for k, v in data["reduced"].items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in a run.
+
+    ``epochs`` are completed.  Within the next one, the tasks named in ``tasks`` are finished, and
+    ``pipes`` holds the unfinished pipes.  ``readers`` holds every pipe's reader, by the task's key.
+    Pipe and task keys are unique within a job (``node`` and task name).
+    """
+
+    epochs: int = 0
+    tasks: tuple[str, ...] = ()
+    pipes: Mapping[str, PipeState] = field(default_factory=dict)
+    readers: Mapping[str, ReaderState] = field(default_factory=dict)
+
+    @property
+    def at_boundary(self) -> bool:
+        """Whether this is a place between two epochs."""
+        return not self.tasks and not self.pipes
+
+    def next_epoch(self, readers: Mapping[str, ReaderState]) -> Position:
+        """The boundary after the epoch that was going on."""
+        return Position(epochs=self.epochs + 1, readers=dict(readers))
+
+    def with_readers(self, readers: Mapping[str, ReaderState]) -> Position:
+        """The same place with other reader states."""
+        return replace(self, readers=dict(readers))
+
+    def to_json(self) -> dict[str, Any]:
+        """The position as JSON values."""
+        return {
+            "epochs": self.epochs,
+            "tasks": list(self.tasks),
+            "pipes": {k: v.to_json() for k, v in self.pipes.items()},
+            "readers": {k: v.to_json() for k, v in self.readers.items()},
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Position:
+        """The inverse of ``to_json``."""
+        return cls(
+            epochs=data["epochs"],
+            tasks=tuple(data["tasks"]),
+            pipes={k: PipeState.from_json(v) for k, v in data["pipes"].items()},
+            readers={k: ReaderState.from_json(v) for k, v in data["readers"].items()},
+        )

@@ -1,0 +1,389 @@
+"""Stop conditions: each observes every finished epoch, and gives a verdict on what it has seen.
+
+``observe(state, seen) -> state`` and ``verdict(state) -> reason or None`` are pure.  The state is
+JSON and is saved with each checkpoint, so that an interrupted run stops where an uninterrupted one
+does; parameters come from the spec of now, so that a resume with other limits obeys those.
+
+Keras's EarlyStopping (patience, min_delta, start_from_epoch) and Ray Tune's stoppers are the models
+of the conditions; unlike Keras, NaN never becomes the best value, and the counters survive.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from jobrun.errors import TaskError
+from jobrun.expression import Expression, MissingName
+
+__all__ = [
+    "BlobTrue",
+    "Condition",
+    "DataFinished",
+    "Decision",
+    "Epochs",
+    "NotFinite",
+    "Patience",
+    "Seen",
+    "Walltime",
+    "When",
+    "decide_stop",
+    "match_states",
+    "observe_all",
+]
+
+State = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the conditions are shown of a finished epoch.
+
+    ``epoch`` is the number of epochs done, ``elapsed`` the run's seconds over all attempts,
+    ``scalars`` the one-element blobs by name (absent: no value this epoch), ``passes`` the passes
+    over its data that each pipe has finished (the largest over its nodes).
+    """
+
+    epoch: int
+    elapsed: float
+    scalars: Mapping[str, Any] = field(default_factory=dict)
+    passes: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """The base of all conditions; ``kind`` is the key in the spec."""
+
+    kind: ClassVar[str] = ""
+
+    @property
+    def metric(self) -> str | None:
+        """What tells two conditions of one kind apart when saved states are matched."""
+        return None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The scalar blobs that the condition looks at."""
+        return ()
+
+    def observe(self, state: State, seen: Seen) -> State:
+        """The state after a finished epoch; ``state`` is ``{}`` at first."""
+        raise AssertionError(self)  # every kind has its own
+
+    def verdict(self, state: State) -> str | None:
+        """Why the run should stop, or None; ``{}``, nothing seen yet, is never a reason."""
+        raise AssertionError(self)
+
+    def gauge(self, state: State) -> str:
+        """How near the condition is, for the progress display: ``patience loss 2/5``."""
+        return ""
+
+
+@dataclass(frozen=True)
+class Epochs(Condition):
+    """Stop after ``n`` epochs in all, counted over resumes."""
+
+    n: int
+    kind: ClassVar[str] = "epochs"
+
+    def observe(self, state: State, seen: Seen) -> State:
+        """Remember how many epochs are done."""
+        return {"epoch": seen.epoch}
+
+    def verdict(self, state: State) -> str | None:
+        """True once ``n`` epochs are done."""
+        if state.get("epoch", 0) >= self.n:
+            return f"{self.n} epoch{'s' if self.n != 1 else ''} done"
+        return None
+
+    def gauge(self, state: State) -> str:
+        """Epochs done of how many."""
+        return f"epochs {state.get('epoch', 0)}/{self.n}"
+
+
+@dataclass(frozen=True)
+class When(Condition):
+    """Stop when an expression over scalar blobs, vars, ``epoch`` and ``elapsed`` is true."""
+
+    expression: Expression
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    kind: ClassVar[str] = "when"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The blobs of the expression."""
+        own = {"epoch", "elapsed", *self.constants}
+        return tuple(n for n in self.expression.names if n not in own)
+
+    def observe(self, state: State, seen: Seen) -> State:
+        """Remember every scalar, since the expression may be another one at the verdict."""
+        return {**seen.scalars, "epoch": seen.epoch, "elapsed": seen.elapsed}
+
+    def verdict(self, state: State) -> str | None:
+        """True if the expression is; false where one of its blobs has no value."""
+        if not state:
+            return None
+        try:
+            value = self.expression.value({**self.constants, **state})
+        except MissingName:
+            return None
+        return f"when: {self.expression.text}" if value and value == value else None
+
+    def gauge(self, state: State) -> str:
+        """The expression."""
+        return self.expression.text
+
+
+@dataclass(frozen=True)
+class BlobTrue(Condition):
+    """Stop when a one-element blob is truthy."""
+
+    name: str
+    kind: ClassVar[str] = "blob"
+
+    @property
+    def metric(self) -> str:
+        """The blob."""
+        return self.name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The blob."""
+        return (self.name,)
+
+    def observe(self, state: State, seen: Seen) -> State:
+        """Remember whether the blob is true."""
+        return {"value": bool(seen.scalars.get(self.name, False))}
+
+    def verdict(self, state: State) -> str | None:
+        """True if the blob was."""
+        return f"blob {self.name} is true" if state.get("value") else None
+
+
+@dataclass(frozen=True)
+class DataFinished(Condition):
+    """Stop when nothing is left to read in a pipe: its ``limit`` of passes is reached."""
+
+    task: str
+    limit: int
+    kind: ClassVar[str] = "data_finished"
+
+    @property
+    def metric(self) -> str:
+        """The pipe's task."""
+        return self.task
+
+    def observe(self, state: State, seen: Seen) -> State:
+        """Remember how many passes are finished."""
+        return {"passes": seen.passes.get(self.task, 0)}
+
+    def verdict(self, state: State) -> str | None:
+        """True once all passes are finished."""
+        if state.get("passes", 0) >= self.limit:
+            return f"data finished: {self.task} has read all its data"
+        return None
+
+
+@dataclass(frozen=True)
+class Patience(Condition):
+    """Stop when a metric has not improved for ``epochs`` epochs.
+
+    Improvement is strict: for ``min``, value < best - min_delta.  NaN is no improvement and never
+    the best.  The first ``start`` epochs are not looked at; an epoch without a value does not
+    count.
+    """
+
+    name: str
+    epochs: int
+    direction: str = "min"
+    min_delta: float = 0.0
+    start: int = 0
+    kind: ClassVar[str] = "patience"
+
+    @property
+    def metric(self) -> str:
+        """The metric."""
+        return self.name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The metric."""
+        return (self.name,)
+
+    def observe(self, state: State, seen: Seen) -> State:
+        """Move the best value, or count an epoch without improvement."""
+        if state.get("direction", self.direction) != self.direction:
+            state = {}
+        value = _number(self, seen)
+        if value is None or seen.epoch <= self.start:
+            return dict(state)
+        if self._improves(value, state.get("best")):
+            return {
+                "direction": self.direction,
+                "best": value,
+                "best_epoch": seen.epoch,
+                "wait": 0,
+            }
+        return {
+            "direction": self.direction,
+            "best": state.get("best"),
+            "best_epoch": state.get("best_epoch"),
+            "wait": state.get("wait", 0) + 1,
+        }
+
+    def _improves(self, value: float, best: float | None) -> bool:
+        if math.isnan(value):
+            return False
+        if best is None:
+            return True
+        if self.direction == "min":
+            return value < best - self.min_delta
+        return value > best + self.min_delta
+
+    def verdict(self, state: State) -> str | None:
+        """True once the counter has reached ``epochs``."""
+        if state.get("direction", self.direction) != self.direction:
+            return None
+        if state.get("wait", 0) < self.epochs:
+            return None
+        best = state.get("best")
+        since = "no finite value yet" if best is None else f"best {best:.6g}"
+        if state.get("best_epoch") is not None:
+            since += f" at epoch {state['best_epoch']}"
+        return f"patience: {self.name} has not improved for {state['wait']} epochs ({since})"
+
+    def gauge(self, state: State) -> str:
+        """Epochs without improvement of how many."""
+        return f"patience {self.name} {state.get('wait', 0)}/{self.epochs}"
+
+
+@dataclass(frozen=True)
+class Walltime(Condition):
+    """Stop once the run has taken ``seconds``, accumulated over resumes."""
+
+    seconds: float
+    kind: ClassVar[str] = "walltime"
+
+    def observe(self, state: State, seen: Seen) -> State:
+        """Remember the run's seconds."""
+        return {"elapsed": seen.elapsed}
+
+    def verdict(self, state: State) -> str | None:
+        """True once the time is over."""
+        if state.get("elapsed", 0.0) >= self.seconds:
+            return f"walltime of {self.seconds:g} s is over"
+        return None
+
+
+@dataclass(frozen=True)
+class NotFinite(Condition):
+    """True when a metric is NaN or infinite; meant for ``fail:``."""
+
+    name: str
+    kind: ClassVar[str] = "not_finite"
+
+    @property
+    def metric(self) -> str:
+        """The metric."""
+        return self.name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The metric."""
+        return (self.name,)
+
+    def observe(self, state: State, seen: Seen) -> State:
+        """Remember the value if it is not finite."""
+        value = _number(self, seen)
+        if value is None or math.isfinite(value):
+            return {}
+        return {"value": str(float(value)), "epoch": seen.epoch}
+
+    def verdict(self, state: State) -> str | None:
+        """True if the metric was not finite in the epoch observed last."""
+        if "value" in state:
+            return f"{self.name} is not finite ({state['value']}) in epoch {state['epoch']}"
+        return None
+
+
+def _number(condition: Patience | NotFinite, seen: Seen) -> Any:
+    """The metric of a condition, None without a value; raises TaskError if it is no number."""
+    value = seen.scalars.get(condition.name)
+    if value is None:
+        return None
+    try:
+        math.isnan(value)
+    except TypeError:
+        message = f"metric {condition.name!r} is no number: {value!r}"
+        raise TaskError(
+            message, hint=f"'{condition.kind}' needs a number after each epoch"
+        ) from None
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The outcome of all verdicts: ``outcome`` is ``"stop"`` or ``"fail"``."""
+
+    outcome: str
+    reason: str
+    kind: str
+
+    def to_json(self) -> dict[str, str]:
+        """The decision as JSON values."""
+        return {"outcome": self.outcome, "reason": self.reason, "kind": self.kind}
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A condition with its state, and whether it stands under ``fail``."""
+
+    condition: Condition
+    fails: bool
+    state: State = field(default_factory=dict)
+
+
+def observe_all(watched: Sequence[Watched], seen: Seen) -> tuple[Watched, ...]:
+    """Let **every** condition observe: no short circuit, since each may keep state."""
+    return tuple(replace(w, state=w.condition.observe(w.state, seen)) for w in watched)
+
+
+def decide_stop(watched: Iterable[Watched]) -> Decision | None:
+    """Of several true conditions one under ``fail`` wins, else the first under ``stop``."""
+    first: Decision | None = None
+    for w in watched:
+        reason = w.condition.verdict(w.state)
+        if reason is None:
+            continue
+        if w.fails:
+            return Decision("fail", reason, w.condition.kind)
+        first = first or Decision("stop", reason, w.condition.kind)
+    return first
+
+
+def match_states(
+    conditions: Sequence[tuple[Condition, bool]], saved: Sequence[Mapping[str, Any]]
+) -> tuple[Watched, ...]:
+    """Pair conditions (with their ``fails``) with saved states.
+
+    Matched by kind, metric and occurrence, since the conditions may have been edited; a condition
+    without a saved state starts anew.
+    """
+    pool: dict[tuple[str, str | None], list[State]] = {}
+    for entry in saved:
+        pool.setdefault((entry["kind"], entry["metric"]), []).append(dict(entry["state"]))
+    found: list[Watched] = []
+    for condition, fails in conditions:
+        states = pool.get((condition.kind, condition.metric), [])
+        found.append(Watched(condition, fails, states.pop(0) if states else {}))
+    return tuple(found)
+
+
+def saved_states(watched: Iterable[Watched]) -> list[dict[str, Any]]:
+    """What a checkpoint keeps of the conditions; the inverse of ``match_states``."""
+    return [
+        {"kind": w.condition.kind, "metric": w.condition.metric, "state": dict(w.state)}
+        for w in watched
+    ]
