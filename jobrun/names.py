@@ -1,0 +1,28 @@
+"""The rules for names of blobs and nodes: they are folders of a checkpoint."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["check_name", "is_name"]
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
+
+
+def is_name(name: str) -> bool:
+    """Whether ``name`` can be one level of a blob's name."""
+    return _NAME.fullmatch(name) is not None and name != "zarr.json"
+
+
+def check_name(name: str) -> str | None:
+    """What is wrong with the name of a blob, or None."""
+    for part in name.split("/"):
+        if not is_name(part) and part != "zarr.json":
+            return (
+                f"{name!r} cannot name a blob: letters, digits, '_', '.', '-' "
+                "('/' between the levels of a tree), not starting with a dot"
+            )
+        if part == "zarr.json":
+            return "'zarr.json' cannot name a blob"
+    return None

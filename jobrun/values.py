@@ -1,0 +1,475 @@
+"""What a blob can be.  The only way into a workspace.
+
+A blob is a value that is replaced, never silently changed.  numpy does not give that for free; here
+it is made true:
+
+- ``adopt`` takes what a task returned.  Arrays become plain, C-contiguous and read-only.  An array
+  is frozen in place only if nobody else holds it or its memory (reference counts, calibrated when
+  this module is imported); otherwise it is copied.
+- ``plain`` gives tasks read-only *views*, never the stored array, so that neither ``resize`` nor
+  the flag of the owner can be reached by accident.
+- ``take`` gives a task that updates a blob writable arrays, private to it: the stored ones if the
+  value has no other holder (a second name, a snapshot, a view somebody kept), else copies.
+
+Kinds are kept, since they decide the next dtype and the order of sums: a Python float, a numpy
+scalar and a 0-d array are three things.  A dict or list is a ``Tree`` of leaves; tuples become
+lists, so that a running and a resumed job see the same.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import crc32c
+import numpy as np
+import numpy.typing as npt
+
+from jobrun.errors import ValueRefusedError
+from jobrun.names import is_name
+
+__all__ = [
+    "SCALAR_KINDS",
+    "Box",
+    "Tree",
+    "Value",
+    "adopt",
+    "adopt_items",
+    "check_storable",
+    "checksum",
+    "copy_array",
+    "held_alone",
+    "leaves",
+    "one_element",
+    "plain",
+    "take",
+]
+
+Array = npt.NDArray[Any]
+
+SCALAR_KINDS: Final = frozenset({"scalar", "bool", "int", "float", "str", "none"})
+"""Kinds of leaves that are no arrays and can be saved."""
+
+_PYTHON_KINDS: Final[dict[type, str]] = {
+    bool: "bool",
+    float: "float",
+    str: "str",
+    type(None): "none",
+}
+_PLAIN_SUBCLASSES: Final = (np.memmap, np.matrix, np.recarray, np.char.chararray)
+_DEEPEST: Final = 64
+
+
+class Box:
+    """A stored value that is no container.
+
+    ``kind`` is ``array`` (an exact, C-contiguous, read-only ndarray), ``scalar`` (a numpy scalar),
+    ``bool``, ``int``, ``float``, ``str``, ``none``, or ``opaque`` (anything else; never saved).
+    ``version`` is the id of the checkpoint that first wrote the value, -1 if none has yet: it is
+    set by the writer once that checkpoint is durable.  One object under two names shares a box.
+    """
+
+    __slots__ = ("kind", "value", "version")
+
+    def __init__(self, value: Any, kind: str, version: int = -1) -> None:
+        self.value = value
+        self.kind = kind
+        self.version = version
+
+    def __repr__(self) -> str:
+        return f"Box({self.value!r}, {self.kind!r}, version={self.version})"
+
+
+class Tree:
+    """A stored dict or list (``kind``): ``items`` in key order, a list under ``"0"``, ``"1"``, ….
+
+    A tree in a workspace is never changed; a new leaf makes a new tree.
+    """
+
+    __slots__ = ("items", "kind")
+
+    def __init__(self, kind: str, items: dict[str, Box | Tree]) -> None:
+        self.kind = kind
+        self.items = items
+
+    def __repr__(self) -> str:
+        return f"Tree({self.kind!r}, {self.items!r})"
+
+
+Value = Box | Tree
+
+
+# Who holds an object.
+
+
+def _refs(container: Any, key: Any) -> int:
+    """References to ``container[key]``; the object must not be bound to a name of the caller."""
+    return sys.getrefcount(container[key])
+
+
+def held_alone(container: Any, key: Any) -> bool:
+    """Whether nobody but ``container`` holds ``container[key]``."""
+    return _refs(container, key) == _SOLE
+
+
+def _box_refs(box: Box) -> int:
+    return sys.getrefcount(box.value)
+
+
+def _base_refs(array: Array) -> int:
+    return sys.getrefcount(array.base)
+
+
+def _calibrate() -> tuple[int, int, int]:
+    """What the three counts are for an object that nobody else holds.
+
+    They differ between interpreters.  Where counting does not tell one holder from two, -1 is
+    given, which no count equals: then everything is copied.
+    """
+    cell = [np.empty(1)]
+    box = Box(np.empty(1), "array")
+    view = np.empty((2, 1)).reshape(2)
+    sole = (_refs(cell, 0), _box_refs(box), _base_refs(view))
+    held = (cell[0], box.value, view.base)
+    shared = (_refs(cell, 0), _box_refs(box), _base_refs(view))
+    if all(b == a + 1 for a, b in zip(sole, shared, strict=True)) and held:
+        return sole
+    return (-1, -1, -1)
+
+
+_SOLE, _SOLE_IN_BOX, _SOLE_BASE = _calibrate()
+
+
+def _owns(array: Array) -> bool:
+    """Whether freezing ``array`` freezes its memory: nobody else can reach it."""
+    if array.flags.owndata:
+        return True
+    return (
+        type(array.base) is np.ndarray
+        and array.base.flags.owndata
+        and _base_refs(array) == _SOLE_BASE
+    )
+
+
+# Into the workspace.
+
+
+class _Adoption:
+    """One call of ``adopt``: the values that its objects may be views of, and what was seen."""
+
+    __slots__ = ("given", "keep_maps", "seen")
+
+    def __init__(self, given: Sequence[Value], keep_maps: bool) -> None:
+        self.given = given
+        self.keep_maps = keep_maps
+        # The object is kept beside its value, so that its id stays its own.
+        self.seen: dict[int, tuple[object, Value]] = {}
+
+    def adopt(self, container: Any, key: Any, sole: bool, depth: int) -> Value:
+        """Adopt ``container[key]``; ``sole`` says whether the way to it is held by us alone."""
+        sole = sole and _refs(container, key) == _SOLE
+        obj = container[key]
+        kind = type(obj)
+        if kind is np.ndarray:
+            return self._array(obj, sole)
+        python_kind = _PYTHON_KINDS.get(kind)
+        if python_kind is not None:
+            return Box(obj, python_kind)
+        if kind is int:
+            return Box(_checked_int(obj), "int")
+        if isinstance(obj, np.generic):
+            return _numpy_scalar(obj)
+        if kind is dict or kind is list or kind is tuple:
+            return self._container(obj, sole, depth)
+        if isinstance(obj, np.ndarray):
+            return self._subclass(obj)
+        return self._once(obj, lambda: Box(obj, "opaque"))
+
+    def _once(self, obj: Any, make: Any) -> Value:
+        """One object under two names shares a box."""
+        found = self.seen.get(id(obj))
+        if found is None:
+            found = self.seen[id(obj)] = (obj, make())
+        return found[1]
+
+    def _array(self, array: Array, sole: bool) -> Value:
+        dtype = array.dtype
+        if dtype.hasobject:
+            return self._once(array, lambda: Box(array, "opaque"))
+        if not sole:
+            return self._held_array(array)
+        if dtype.isbuiltin != 1:
+            array = _plain_dtype(array)
+        flags = array.flags
+        if not (flags.c_contiguous and flags.aligned and _owns(array)):
+            array = copy_array(array)
+        return Box(_freeze(array), "array")
+
+    def _held_array(self, array: Array) -> Value:
+        """An array that somebody else holds: a box we know, or a copy."""
+        for value in self.given:
+            for _, box in leaves(value):
+                if box.kind == "array" and _same_view(array, box.value):
+                    return box
+        return self._once(array, lambda: Box(_freeze(copy_array(_plain_dtype(array))), "array"))
+
+    def _subclass(self, array: Array) -> Value:
+        if isinstance(array, np.ma.MaskedArray):
+            raise ValueRefusedError(
+                "a masked array cannot be a blob",
+                hint="return array.filled(value), or data and mask as two blobs",
+            )
+        if not isinstance(array, _PLAIN_SUBCLASSES) or array.dtype.hasobject:
+            return self._once(array, lambda: Box(array, "opaque"))
+        if self.keep_maps and isinstance(array, np.memmap) and _constant_map(array):
+            return self._once(array, lambda: Box(np.asarray(array), "array"))
+        return self._once(
+            array, lambda: Box(_freeze(copy_array(_plain_dtype(np.asarray(array)))), "array")
+        )
+
+    def _container(self, obj: Any, sole: bool, depth: int) -> Value:
+        if depth > _DEEPEST:
+            raise ValueRefusedError(
+                f"a value nested more than {_DEEPEST} levels deep (or in itself) cannot be a blob"
+            )
+        if type(obj) is not dict:
+            return Tree(
+                "list", {str(i): self.adopt(obj, i, sole, depth + 1) for i in range(len(obj))}
+            )
+        if not all(type(k) is str and is_name(k) for k in obj):
+            return self._once(obj, lambda: Box(obj, "opaque"))
+        return Tree("dict", {k: self.adopt(obj, k, sole, depth + 1) for k in obj})
+
+
+def adopt(cell: list[Any], given: Sequence[Value] = (), keep_maps: bool = False) -> Value:
+    """Take the only element of ``cell`` as a value for the workspace.
+
+    The object is handed over in a list so that its holders can be counted.  ``given`` holds the
+    values whose views the task was given: an input that is returned shares its box.
+    ``keep_maps`` leaves read-only memory maps as they are (for ``setup``, which is never saved).
+    Raises ValueRefusedError for masked arrays, integers beyond 64 bits, and endless nesting; what
+    only cannot be *saved* becomes opaque, see ``check_storable``.
+    """
+    value = _Adoption(given, keep_maps).adopt(cell, 0, True, 0)
+    cell.clear()
+    return value
+
+
+def adopt_items(
+    cell: list[Any], keys: Sequence[Any], given: Sequence[Value] = (), keep_maps: bool = False
+) -> list[Value]:
+    """Take the items ``keys`` of the only element of ``cell``, a dict or tuple; see ``adopt``."""
+    adoption = _Adoption(given, keep_maps)
+    sole = held_alone(cell, 0)
+    values = [adoption.adopt(cell[0], key, sole, 0) for key in keys]
+    cell.clear()
+    return values
+
+
+def _freeze(array: Array) -> Array:
+    if array.base is not None and isinstance(array.base, np.ndarray):
+        array.base.setflags(write=False)
+    array.setflags(write=False)
+    return array
+
+
+def copy_array(array: Array) -> Array:
+    """A C-contiguous copy in memory of its own; the one copy function of jobrun."""
+    return np.array(array, order="C", copy=True, subok=False)
+
+
+def _same_view(array: Array, stored: Array | None) -> bool:
+    """Whether ``array`` is the stored one, or a view of all of it."""
+    return (
+        stored is not None
+        and array.shape == stored.shape
+        and array.strides == stored.strides
+        and not array.flags.writeable
+        and array.dtype == stored.dtype
+        and array.__array_interface__["data"][0] == stored.__array_interface__["data"][0]
+    )
+
+
+def _constant_map(array: Array) -> bool:
+    return not array.flags.writeable and array.flags.c_contiguous
+
+
+def _checked_int(value: int) -> int:
+    if -(1 << 63) <= value < (1 << 64):
+        return value
+    raise ValueRefusedError(
+        f"an integer of {value.bit_length()} bits cannot be a blob",
+        hint="64 bits at most; keep larger ones as text",
+    )
+
+
+def _numpy_scalar(value: np.generic) -> Box:
+    if value.dtype.hasobject:
+        return Box(value, "opaque")
+    if isinstance(value, np.void) and value.dtype.names is not None:
+        # A structured scalar is a window into its array; a 0-d copy cuts the tie.
+        packed = _freeze(_plain_dtype(np.array(value)))
+        return Box(packed[()], "scalar")
+    return Box(value, "scalar")
+
+
+def _plain_dtype(array: Array) -> Array:
+    """``array`` with a dtype that survives a save: packed fields, no titles, no metadata."""
+    dtype = array.dtype
+    if dtype.names is None and dtype.metadata is None and dtype.type is not np.record:
+        return array
+    wanted = _packed(dtype)
+    if wanted == dtype and dtype.metadata is None and dtype.type is not np.record:
+        return array
+    if wanted.names is None or wanted.itemsize == dtype.itemsize:
+        return copy_array(array).view(wanted)
+    return _repacked(array, wanted)
+
+
+def _packed(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return np.dtype((_packed(base), shape))
+    if dtype.names is None:
+        return np.dtype(dtype.str) if dtype.isbuiltin else dtype
+    assert dtype.fields is not None
+    return np.dtype([(n, _packed(dtype.fields[n][0])) for n in dtype.names])
+
+
+def _repacked(array: Array, wanted: np.dtype[Any]) -> Array:
+    """Copy field by field: padding between fields is no data."""
+    result = np.zeros(array.shape, wanted)
+    for name in wanted.names or ():
+        if result[name].dtype.names is not None:
+            result[name] = _repacked(array[name], result[name].dtype)
+        else:
+            result[name] = array[name]
+    return result
+
+
+# Out of the workspace.
+
+
+def plain(value: Value) -> Any:
+    """What a task is given to read: read-only views of arrays, dicts and lists of those."""
+    if type(value) is Box:
+        if value.kind == "array":
+            return value.value.view()
+        return value.value
+    assert isinstance(value, Tree)
+    if value.kind == "dict":
+        return {k: plain(v) for k, v in value.items.items()}
+    return [plain(v) for v in value.items.values()]
+
+
+def take(items: dict[str, Value], key: str, sole: bool = True) -> Any:
+    """What a task is given to update: writable and private to it.
+
+    ``items[key]`` is the value; ``sole`` says whether ``items`` has no other holder.  Where the
+    stored array itself is handed out, its box is emptied, so that nobody can read a half-updated
+    value: the caller puts the new value in its place, or ends the run.
+    """
+    sole = sole and _refs(items, key) == _SOLE
+    value = items[key]
+    if type(value) is Box:
+        return _take_array(value, sole) if value.kind == "array" else value.value
+    assert isinstance(value, Tree)
+    taken = {k: take(value.items, k, sole) for k in value.items}
+    return taken if value.kind == "dict" else list(taken.values())
+
+
+def _take_array(box: Box, sole: bool) -> Array:
+    if sole and _box_refs(box) == _SOLE_IN_BOX:
+        array: Array = box.value
+        if _owns(array):
+            box.value = None
+            if array.base is not None:
+                array.base.setflags(write=True)
+            array.setflags(write=True)
+            return array
+    return copy_array(box.value)
+
+
+def leaves(value: Value, path: str = "") -> Iterator[tuple[str, Box]]:
+    """Every leaf with its path, in key order."""
+    if isinstance(value, Box):
+        yield path, value
+        return
+    for key, item in value.items.items():
+        yield from leaves(item, f"{path}/{key}" if path else key)
+
+
+def one_element(value: Value) -> Any:
+    """The value as a Python number, bool or str if it has exactly one element, else None."""
+    if isinstance(value, Tree) or value.kind in ("none", "opaque"):
+        return None
+    if value.kind == "array" or value.kind == "scalar":
+        return value.value.item() if value.value.size == 1 else None
+    return value.value
+
+
+# What can be saved.
+
+_STORABLE: Final[set[np.dtype[Any]]] = set()
+"""dtypes that were found storable: the check runs on every write of a blob that persists."""
+
+
+def check_storable(value: Value, name: str) -> None:
+    """Raise ValueRefusedError, naming the leaf and the remedy, if ``value`` cannot be saved."""
+    for path, box in leaves(value, name):
+        reason = _why_not(box)
+        if reason:
+            raise ValueRefusedError(
+                f"blob {path!r} persists, but cannot be saved: it is {reason[0]}", hint=reason[1]
+            )
+
+
+def _why_not(box: Box) -> tuple[str, str] | None:
+    if box.kind in ("array", "scalar"):
+        dtype = box.value.dtype
+        if dtype in _STORABLE:
+            return None
+        if dtype.kind not in "biufcmMSUV" or _has_long_double(dtype):
+            return (
+                f"of dtype {dtype}",
+                "convert it with .astype(), e.g. to float64 or a 'U' dtype",
+            )
+        _STORABLE.add(dtype)
+        return None
+    if box.kind != "opaque":
+        return None
+    obj = box.value
+    if isinstance(obj, np.ndarray):
+        return (
+            "an array of Python objects" if obj.dtype.hasobject else f"a {type(obj).__name__}",
+            "turn it into an array of numbers or fixed strings",
+        )
+    if isinstance(obj, dict):
+        return (
+            "a dict whose keys are not all names",
+            "keys are letters, digits, '_', '.', '-', and do not start with a dot",
+        )
+    name = f"{type(obj).__module__}.{type(obj).__qualname__}"
+    return (
+        f"a {name.removeprefix('builtins.')}",
+        "blobs that persist are arrays, numbers, strings, and dicts and lists of those; "
+        "what can be rebuilt belongs in 'setup'",
+    )
+
+
+def _has_long_double(dtype: np.dtype[Any]) -> bool:
+    if dtype.subdtype is not None:
+        return _has_long_double(dtype.subdtype[0])
+    if dtype.fields is not None:
+        return any(_has_long_double(f[0]) for f in dtype.fields.values())
+    return dtype.char in "gG" and dtype.itemsize not in (8, 16)
+
+
+def checksum(value: Value) -> int:
+    """A crc32c over all arrays of ``value``: what ``--check`` compares around a task."""
+    crc = 0
+    for _, box in leaves(value):
+        if box.kind == "array" and box.value.size:
+            crc = crc32c.crc32c(box.value.reshape(-1).view(np.uint8).data, crc)
+    return crc

@@ -1,0 +1,118 @@
+"""A node's blobs by name: what tasks read and write, and what a checkpoint takes a snapshot of.
+
+Every value is a ``Box`` or a ``Tree`` of boxes and is replaced, never changed; so a snapshot is a
+dictionary of references.  ``a/b`` names the leaf ``b`` of the tree ``a``; writing it makes a new
+tree.  Tasks on several threads may write different leaves of one tree: the key order of what comes
+out is given by ``ranks`` (the order of the spec), never by time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from jobrun.errors import TaskError, did_you_mean
+from jobrun.values import Tree, Value, held_alone, plain, take
+
+__all__ = ["Workspace"]
+
+
+class Workspace:
+    """The blobs of one node.  ``get`` and ``put`` may be called from any thread."""
+
+    def __init__(self, ranks: Mapping[str, int] | None = None) -> None:
+        self.root: dict[str, Value] = {}
+        self._ranks = dict(ranks or {})
+        self._lock = threading.Lock()
+
+    def find(self, path: str) -> Value | None:
+        """The value under ``path``, or None."""
+        head, _, rest = path.partition("/")
+        value = self.root.get(head)
+        while rest and value is not None:
+            head, _, rest = rest.partition("/")
+            value = value.items.get(head) if isinstance(value, Tree) else None
+        return value
+
+    def get(self, path: str) -> Value:
+        """The value under ``path``; raises TaskError with the nearest names if there is none."""
+        value = self.find(path)
+        if value is None:
+            raise TaskError(
+                f"blob {path!r} has no value now", hint=did_you_mean(path, list(self.names()))
+            )
+        return value
+
+    def read(self, path: str) -> Any:
+        """What a task is given to read; raises TaskError if there is no such blob."""
+        return plain(self.get(path))
+
+    def take(self, path: str) -> Any:
+        """What a task is given to update; it must ``put`` the result, or the run ends."""
+        self.get(path)
+        head, _, rest = path.partition("/")
+        items, sole = self.root, True
+        while rest:
+            # A parent that a snapshot holds too holds its leaves for it.
+            sole = sole and held_alone(items, head)
+            parent = items[head]
+            assert isinstance(parent, Tree)
+            items = parent.items
+            head, _, rest = rest.partition("/")
+        return take(items, head, sole)
+
+    def put(self, path: str, value: Value) -> None:
+        """Store ``value`` under ``path``; raises TaskError where a parent is no tree."""
+        if "/" not in path:
+            self.root[path] = value
+            return
+        with self._lock:
+            head, _, rest = path.partition("/")
+            self.root[head] = self._put_in(self.root.get(head), head, rest, value)
+
+    def _put_in(self, parent: Value | None, prefix: str, path: str, value: Value) -> Tree:
+        """A new tree like ``parent`` with ``value`` under ``path``."""
+        if parent is None:
+            parent = Tree("dict", {})
+        if not isinstance(parent, Tree):
+            raise TaskError(
+                f"blob {prefix}/{path} cannot be put under {prefix!r}, which is no tree",
+                hint=f"return {prefix!r} as a dict, or choose another name",
+            )
+        head, _, rest = path.partition("/")
+        items = dict(parent.items)
+        fresh = head not in items
+        if fresh and parent.kind == "list":
+            raise TaskError(f"list {prefix!r} has no element {head!r} to replace")
+        if rest:
+            value = self._put_in(items.get(head), f"{prefix}/{head}", rest, value)
+        items[head] = value
+        if fresh:
+            items = dict(sorted(items.items(), key=lambda kv: self._rank(f"{prefix}/{kv[0]}")))
+        return Tree(parent.kind, items)
+
+    def _rank(self, path: str) -> int:
+        return self._ranks.get(path, -1)
+
+    def drop(self, keep: Iterable[str]) -> None:
+        """Forget everything that is not under one of the paths of ``keep``."""
+        kept = {path: value for path in keep if (value := self.find(path)) is not None}
+        self.root = {}
+        for path, value in kept.items():
+            self.put(path, value)
+
+    def snapshot(self, paths: Iterable[str]) -> dict[str, Value]:
+        """The values under ``paths`` that exist, by reference."""
+        return {path: value for path in paths if (value := self.find(path)) is not None}
+
+    def names(self) -> Iterator[str]:
+        """Every name: trees and leaves, in order."""
+        yield from _names(self.root, "")
+
+
+def _names(items: Mapping[str, Value], prefix: str) -> Iterator[str]:
+    for key, value in items.items():
+        yield prefix + key
+        if isinstance(value, Tree):
+            yield from _names(value.items, f"{prefix}{key}/")
