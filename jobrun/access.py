@@ -1,0 +1,267 @@
+"""What a task reads and writes: the names of a spec in their one namespace.
+
+A name is a column of the pipe, a blob, a var, or reserved (``epoch``, ``rng``, ``node``,
+``best:…``).  ``node:blob`` is a blob of another node; a glob in the node gives one of each.
+Two meanings of one name in one place are a problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from jobrun.errors import Problem, did_you_mean
+from jobrun.job import RESERVED, Job, Pipe, Task, match_nodes
+
+__all__ = ["Access", "Key", "Source", "access", "covers", "overlaps", "resolve", "step_names"]
+
+Key = tuple[str, str]
+"""A blob of a node: ``(node, path)``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the value of a name comes from.
+
+    ``form`` is ``blob`` (``keys[0]``), ``blobs`` (a list, one of each key), ``column``, ``var``
+    (``value``), ``epoch``, ``rng``, ``node``, or ``best`` (``keys[0]`` of the best checkpoint).
+    """
+
+    form: str
+    keys: tuple[Key, ...] = ()
+    value: Any = None
+
+
+@dataclass(slots=True)
+class Access:
+    """The blobs that one task on one node reads and writes, in the order of the spec."""
+
+    reads: list[Key] = field(default_factory=list)
+    writes: list[Key] = field(default_factory=list)
+    best: list[Key] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def covers(path: str, other: str) -> bool:
+    """Whether ``other`` is ``path`` or lies below it."""
+    return other == path or other.startswith(path + "/")
+
+
+def overlaps(a: str, b: str) -> bool:
+    """Whether two paths share leaves: a tree overlaps its leaves."""
+    return covers(a, b) or covers(b, a)
+
+
+def resolve(job: Job, node: str, name: str, columns: Collection[str] | None = None) -> Source:
+    """What ``name`` means for a task on ``node``; ``columns`` are those of its pipe.
+
+    Raises LookupError with the text of the problem where it means nothing.
+    """
+    if columns is not None and name in columns:
+        return Source("column", value=name)
+    prefix, colon, path = name.partition(":")
+    if colon:
+        return _of_node(job, prefix, path)
+    if name in ("epoch", "rng", "node"):
+        return Source(name, value=node)
+    if name == "best":
+        raise LookupError("'best' needs a blob: best:model")
+    own = job.node_vars(node)
+    if name in own:
+        return Source("var", value=own[name])
+    return Source("blob", ((node, name),))
+
+
+def _of_node(job: Job, prefix: str, path: str) -> Source:
+    if prefix == "best":
+        return Source("best", (("", path),))
+    nodes = match_nodes(prefix, job.nodes)
+    if not nodes:
+        hint = did_you_mean(prefix, list(job.nodes)) or f"there are {', '.join(job.nodes)}"
+        raise LookupError(f"no node {prefix!r} in {prefix}:{path}; {hint}")
+    keys = tuple((n, path) for n in nodes)
+    return Source("blob" if prefix in job.nodes else "blobs", keys)
+
+
+def access(job: Job, task: Task, node: str) -> Access:
+    """The accesses of ``task`` on ``node``, and what is wrong with its names."""
+    found = Access()
+    if isinstance(task, Pipe):
+        _pipe_access(job, task, node, found)
+    else:
+        _step_access(job, task, node, found, None)
+    return found
+
+
+def step_names(pipe: Pipe) -> dict[int, str]:
+    """A name for each step, by ``id``: ``normalize``, ``step``, ``step_2``; unique in the pipe."""
+    names: dict[int, str] = {}
+    for step in (*pipe.map, *pipe.do):
+        name, number = step.name, 1
+        while name in names.values():
+            number += 1
+            name = f"{step.name}_{number}"
+        names[id(step)] = name
+    return names
+
+
+def _step_access(
+    job: Job, step: Task, node: str, found: Access, columns: Collection[str] | None
+) -> None:
+    for argument in step.inputs:
+        _read(job, step, node, argument.name, f"in:{argument.name}", found, columns)
+    for argument in step.updates:
+        for key in _write_keys(job, step, node, argument.name, "update", found, columns):
+            found.reads.append(key)
+            found.writes.append(key)
+    for name in step.outputs.names:
+        found.writes += _write_keys(job, step, node, name, "out", found, columns)
+
+
+def _read(
+    job: Job,
+    task: Task,
+    node: str,
+    name: str,
+    mark: str,
+    found: Access,
+    columns: Collection[str] | None,
+) -> None:
+    try:
+        source = resolve(job, node, name, columns)
+    except LookupError as error:
+        found.problems.append(Problem(str(error), task.mark(mark)))
+        return
+    if source.form == "best":
+        found.best.append((node, source.keys[0][1]))
+    elif source.form in ("blob", "blobs"):
+        found.reads += source.keys
+
+
+def _write_keys(
+    job: Job,
+    task: Task,
+    node: str,
+    name: str,
+    role: str,
+    found: Access,
+    columns: Collection[str] | None,
+) -> tuple[Key, ...]:
+    """The keys that ``name`` under ``update`` or ``out`` writes; none where it cannot be."""
+    problem = ""
+    try:
+        source = resolve(job, node, name, columns)
+    except LookupError as error:
+        problem = str(error)
+    else:
+        if source.form in ("blob", "blobs") and not (role == "update" and source.form == "blobs"):
+            return source.keys
+        what = {
+            "column": "a column of the pipe",
+            "var": "a var",
+            "blobs": "a list of blobs",
+            "best": "a blob of the best checkpoint",
+        }
+        problem = f"{name!r} is {what.get(source.form, 'reserved')} and cannot be written here"
+    found.problems.append(Problem(problem, task.mark(f"{role}:{name}", role)))
+    return ()
+
+
+def _pipe_access(job: Job, pipe: Pipe, node: str, found: Access) -> None:
+    reader = pipe.reader
+    for name in reader.blobs.values():
+        _read(job, pipe, node, name, f"from:{name}", found, None)
+    for key in ("batch", "batches_per_epoch", "passes", "threads"):
+        value = getattr(reader, key)
+        if isinstance(value, str):
+            _read(job, pipe, node, value, key, found, None)
+    columns = _Columns(job, pipe, node)
+    found.problems += columns.problems
+    for step in pipe.map:
+        _map_access(job, step, node, found, columns)
+        columns.names |= dict.fromkeys(step.outputs.names)
+    internal: set[Key] = set()
+    for step in pipe.do:
+        inside = Access()
+        _step_access(job, step, node, inside, columns)
+        found.reads += [k for k in inside.reads if not _made(k, internal)]
+        found.writes += inside.writes
+        found.best += inside.best
+        found.problems += inside.problems
+        internal.update(inside.writes)
+
+
+def _made(key: Key, internal: set[Key]) -> bool:
+    """Whether an earlier step of the same batch has put out the blob."""
+    return any(key[0] == node and covers(path, key[1]) for node, path in internal)
+
+
+def _map_access(job: Job, step: Task, node: str, found: Access, columns: _Columns) -> None:
+    """``map`` steps run ahead: they see columns, vars and what is reserved, and put out columns."""
+    for argument in step.updates:
+        found.problems.append(
+            Problem(
+                "a 'map' step cannot update: it runs ahead of the blobs",
+                step.mark(f"update:{argument.name}", "update"),
+                "return the new column with 'out', or use a 'do' step",
+            )
+        )
+    for argument in step.inputs:
+        mark = step.mark(f"in:{argument.name}")
+        try:
+            source = resolve(job, node, argument.name, columns)
+        except LookupError as error:
+            found.problems.append(Problem(str(error), mark))
+            continue
+        if source.form in ("blob", "blobs", "best"):
+            hint = did_you_mean(argument.name, list(columns.names)) or (
+                f"columns here: {', '.join(columns.names)}" if columns.names else ""
+            )
+            found.problems.append(
+                Problem(f"{argument.name!r} is no column; 'map' steps see columns only", mark, hint)
+            )
+
+
+class _Columns(Collection[str]):
+    """The columns of a pipe; of a file whose columns are not listed, every unknown name is one."""
+
+    def __init__(self, job: Job, pipe: Pipe, node: str) -> None:
+        source = pipe.reader.file
+        self.names: dict[str, None] = dict.fromkeys(
+            source.columns if source is not None else pipe.reader.blobs
+        )
+        self.problems: list[Problem] = []
+        own = job.node_vars(node)
+        for name in self.names:
+            if name in own or name in RESERVED:
+                what = "a var" if name in own else "reserved"
+                self.problems.append(
+                    Problem(
+                        f"{name!r} is a column of the pipe and {what} at once",
+                        pipe.mark(f"from:{name}", "from", "pipe"),
+                        "rename the column",
+                    )
+                )
+        self._open = source is not None and not source.columns
+        self._known = {*own, *RESERVED, *_written_names(job)} if self._open else set()
+
+    def __contains__(self, name: object) -> bool:
+        if name in self.names:
+            return True
+        return self._open and ":" not in str(name) and str(name) not in self._known
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def _written_names(job: Job) -> Iterator[str]:
+    """Every name under ``out`` or ``update`` of the job, as written."""
+    for group in job.groups.values():
+        for task in group.tasks:
+            for step in (task, *task.do) if isinstance(task, Pipe) else (task,):
+                yield from step.outputs.names
+                yield from (a.name for a in step.updates)

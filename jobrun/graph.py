@@ -1,0 +1,347 @@
+"""From the accesses of a group's tasks to the plan by which it runs; and what persists.
+
+Two tasks are ordered where one writes what the other reads or writes (a tree overlaps its leaves),
+in the order of the spec, and where ``after`` says so; nothing else orders them.  So every schedule
+of a plan gives the result of running the spec from top to bottom.
+
+The copies of a task over several nodes are one step: all read before any writes.  Where a copy
+reads what another writes, a *gather* unit in front of them takes the inputs of all.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from jobrun.access import Access, Key, access, overlaps
+from jobrun.errors import Problem, SpecError
+from jobrun.job import Job, Task, TaskGroup
+
+__all__ = ["Plan", "Unit", "make_plan", "persistent", "ranks", "setup_blobs", "unit_key"]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A task on one node; or, with ``gathers``, the gathering in front of those units.
+
+    ``key`` is unique in the job's group: the task's name, behind ``node:`` if there are several.
+    """
+
+    key: str
+    task: Task
+    node: str
+    access: Access
+    gathers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a group runs: unit ``i`` starts when ``waits[i]`` units before it are done.
+
+    ``successors[i]`` are the units that wait for ``i``.  Units are in the order of the spec.
+    """
+
+    group: str
+    units: tuple[Unit, ...]
+    waits: tuple[int, ...]
+    successors: tuple[tuple[int, ...], ...]
+    gathered_by: Mapping[int, int] = field(default_factory=dict)
+
+
+def unit_key(job: Job, task: Task, node: str) -> str:
+    """The key of a task's unit on a node."""
+    return f"{node}:{task.name}" if job.multi_node else task.name
+
+
+def make_plan(job: Job, group: TaskGroup) -> Plan:
+    """The plan of a group; raises SpecError for a cycle, unknown names in ``after``, no node."""
+    builder = _Builder(job, group)
+    for task in group.tasks:
+        builder.add(task)
+    builder.add_after()
+    plan = builder.plan()
+    cycle = shortest_cycle(plan.successors)
+    if cycle:
+        raise SpecError([_cycle_problem([plan.units[i] for i in cycle])])
+    return plan
+
+
+class _Builder:
+    """Scans the tasks from top to bottom and keeps, per blob, who wrote and who has read since."""
+
+    def __init__(self, job: Job, group: TaskGroup) -> None:
+        self.job = job
+        self.group = group
+        self.units: list[Unit] = []
+        self.before: list[set[int]] = []
+        self.by_task: dict[str, list[int]] = {}
+        self.gathered_by: dict[int, int] = {}
+        self.blobs = _BlobUse()
+
+    def add(self, task: Task) -> None:
+        """Add the copies of a task: first what they wait for, then what they leave behind."""
+        copies = [(n, access(self.job, task, n)) for n in self.job.nodes_of(task)]
+        waits = [self._waits(a) for _, a in copies]
+        gather = len(copies) > 1 and _reads_across([a for _, a in copies])
+        first = len(self.units) + gather
+        if gather:
+            key = f"gather:{task.name}"
+            copy_numbers = tuple(range(first, first + len(copies)))
+            self._unit(Unit(key, task, "", Access(), copy_numbers), set().union(*waits))
+        for (node, found), wait in zip(copies, waits, strict=True):
+            if gather:
+                self.gathered_by[len(self.units)] = first - 1
+                wait = wait | {first - 1}
+            self.by_task.setdefault(task.name, []).append(len(self.units))
+            self._unit(Unit(unit_key(self.job, task, node), task, node, found), wait)
+        for number, (_, found) in enumerate(copies, first):
+            self._leave(found, number)
+
+    def _unit(self, unit: Unit, waits: set[int]) -> None:
+        self.units.append(unit)
+        self.before.append(set(waits))
+
+    def _waits(self, found: Access) -> set[int]:
+        waits: set[int] = set()
+        for key in found.reads:
+            waits |= self.blobs.writers(key)
+        for key in found.writes:
+            waits |= self.blobs.users(key)
+        return waits
+
+    def _leave(self, found: Access, unit: int) -> None:
+        for key in found.reads:
+            self.blobs.read(key, unit)
+        for key in found.writes:
+            self.blobs.write(key, unit)
+
+    def add_after(self) -> None:
+        """The edges of ``after``; a name that is no task is a problem."""
+        problems = []
+        for task in self.group.tasks:
+            for name in task.after:
+                if name not in self.by_task:
+                    from jobrun.errors import did_you_mean
+
+                    hint = did_you_mean(name, list(self.by_task))
+                    text = f"no task {name!r} in group {self.group.name!r} to come after"
+                    problems.append(Problem(text, task.mark(f"after:{name}", "after"), hint))
+                    continue
+                for unit in self.by_task[task.name]:
+                    self.before[unit].update(self.by_task[name])
+        if problems:
+            raise SpecError(problems)
+
+    def plan(self) -> Plan:
+        """The finished plan."""
+        successors: list[list[int]] = [[] for _ in self.units]
+        for unit, before in enumerate(self.before):
+            for other in sorted(before):
+                successors[other].append(unit)
+        return Plan(
+            self.group.name,
+            tuple(self.units),
+            tuple(len(b) for b in self.before),
+            tuple(tuple(s) for s in successors),
+            self.gathered_by,
+        )
+
+
+def _reads_across(copies: Sequence[Access]) -> bool:
+    """Whether a copy reads what another copy of the same task writes."""
+    writers: dict[str, set[int]] = {}
+    for number, found in enumerate(copies):
+        for node, _ in found.writes:
+            writers.setdefault(node, set()).add(number)
+    return any(
+        other != number and any(k[0] == w[0] and overlaps(k[1], w[1]) for w in copies[other].writes)
+        for number, found in enumerate(copies)
+        for k in found.reads
+        for other in writers.get(k[0], ())
+    )
+
+
+class _BlobUse:
+    """Who wrote each blob last, and who has read it since."""
+
+    def __init__(self) -> None:
+        self.last_writer: dict[Key, int] = {}
+        self.readers: dict[Key, set[int]] = {}
+        self.below: dict[Key, set[Key]] = {}
+
+    def _overlapping(self, key: Key) -> Iterator[Key]:
+        node, path = key
+        yield key
+        for cut in _cuts(path):
+            yield (node, path[:cut])
+        yield from self.below.get(key, ())
+
+    def writers(self, key: Key) -> set[int]:
+        """The last writers of whatever overlaps ``key``."""
+        last = self.last_writer
+        return {last[k] for k in self._overlapping(key) if k in last}
+
+    def users(self, key: Key) -> set[int]:
+        """The last writers, and the readers since, of whatever overlaps ``key``."""
+        found = self.writers(key)
+        for k in self._overlapping(key):
+            found |= self.readers.get(k, set())
+        return found
+
+    def read(self, key: Key, unit: int) -> None:
+        """``unit`` reads ``key``."""
+        self._index(key)
+        self.readers.setdefault(key, set()).add(unit)
+
+    def write(self, key: Key, unit: int) -> None:
+        """``unit`` writes ``key``: what it waited for needs no more to be remembered."""
+        for k in [key, *self.below.get(key, ())]:
+            self.readers.pop(k, None)
+            self.last_writer.pop(k, None)
+        self._index(key)
+        self.last_writer[key] = unit
+
+    def _index(self, key: Key) -> None:
+        node, path = key
+        for cut in _cuts(path):
+            self.below.setdefault((node, path[:cut]), set()).add(key)
+
+
+def _cuts(path: str) -> Iterator[int]:
+    cut = path.find("/")
+    while cut >= 0:
+        yield cut
+        cut = path.find("/", cut + 1)
+
+
+def shortest_cycle(successors: Sequence[Sequence[int]]) -> list[int]:
+    """The units of a shortest closed path, or an empty list.
+
+    Only units that can be on one are searched from: those left when all that wait for nothing, or
+    that nothing waits for, are taken away.
+    """
+    left = _core(successors)
+    best: list[int] = []
+    for start in sorted(left):
+        path = _path_back(start, successors, left)
+        if path and (not best or len(path) < len(best)):
+            best = path
+            if len(best) <= 2:
+                break
+    return best
+
+
+def _core(successors: Sequence[Sequence[int]]) -> set[int]:
+    """The units that are left after peeling off sources, then sinks."""
+    predecessors: list[list[int]] = [[] for _ in successors]
+    for unit, after in enumerate(successors):
+        for other in after:
+            predecessors[other].append(unit)
+    left = set(range(len(successors)))
+    for into, out in ((predecessors, successors), (successors, predecessors)):
+        waits = {u: sum(o in left for o in into[u]) for u in left}
+        ready = deque(u for u, n in waits.items() if n == 0)
+        while ready:
+            unit = ready.popleft()
+            left.discard(unit)
+            for other in out[unit]:
+                if other in left:
+                    waits[other] -= 1
+                    if waits[other] == 0:
+                        ready.append(other)
+    return left
+
+
+def _path_back(start: int, successors: Sequence[Sequence[int]], left: set[int]) -> list[int]:
+    """The shortest path from ``start`` back to itself, breadth first."""
+    came_from: dict[int, int] = {}
+    queue = deque([start])
+    while queue:
+        unit = queue.popleft()
+        for other in successors[unit]:
+            if other == start:
+                path = [unit]
+                while path[-1] != start:
+                    path.append(came_from[path[-1]])
+                return path[::-1]
+            if other in left and other not in came_from:
+                came_from[other] = unit
+                queue.append(other)
+    return []
+
+
+def _cycle_problem(units: Sequence[Unit]) -> Problem:
+    names = [u.key for u in units]
+    text = " -> ".join([*names, names[0]])
+    lines = [f"{u.key} at line {u.task.where.line}" for u in units if u.task.where]
+    hint = f"({', '.join(lines)})" if lines else ""
+    message = f"these tasks wait for each other: {text}"
+    return Problem(message, units[0].task.mark("after"), hint or "mend 'after'")
+
+
+# What persists.
+
+
+def setup_blobs(job: Job) -> dict[str, tuple[str, ...]]:
+    """The paths that ``setup`` writes, per node."""
+    return _minimal(job, (k for g in ("setup",) for k in _written(job, g)))
+
+
+def persistent(job: Job) -> dict[str, tuple[str, ...]]:
+    """The paths whose values are saved, per node, in the order of the spec.
+
+    Every blob that ``init`` writes, every blob of ``epoch`` that a later group reads, and what
+    ``checkpoint.include`` adds.  The rule is data flow, never a name.
+    """
+    later = [
+        k
+        for group in ("download", "exit")
+        for task in job.groups[group].tasks
+        for node in job.nodes_of(task)
+        for a in (access(job, task, node),)
+        for k in (*a.reads, *a.best)
+    ]
+    include = job.checkpoint.include if job.checkpoint else ()
+    read_by_node: dict[str, list[str]] = {}
+    for node, path in later:
+        read_by_node.setdefault(node, []).append(path)
+
+    def wanted(key: Key) -> bool:
+        node, path = key
+        names = (path, f"{node}:{path}")
+        return any(overlaps(path, p) for p in read_by_node.get(node, ())) or any(
+            fnmatchcase(n, g) for n in names for g in include
+        )
+
+    kept = [*_written(job, "init"), *(k for k in _written(job, "epoch") if wanted(k))]
+    setup = set(_written(job, "setup"))
+    return _minimal(job, (k for k in kept if k not in setup))
+
+
+def ranks(job: Job) -> dict[str, dict[str, int]]:
+    """Per node, the order in which the spec first writes each leaf of a tree."""
+    found: dict[str, dict[str, int]] = {n: {} for n in job.nodes}
+    for group in job.groups:
+        for node, path in _written(job, group):
+            for cut in (*_cuts(path), len(path)):
+                found[node].setdefault(path[:cut], len(found[node]))
+    return found
+
+
+def _written(job: Job, group: str) -> Iterator[Key]:
+    for task in job.groups[group].tasks:
+        for node in job.nodes_of(task):
+            yield from access(job, task, node).writes
+
+
+def _minimal(job: Job, keys: Iterable[Key]) -> dict[str, tuple[str, ...]]:
+    """Per node the paths without those that lie below another, in order."""
+    paths: dict[str, dict[str, None]] = {n: {} for n in job.nodes}
+    for node, path in keys:
+        paths[node].setdefault(path)
+    return {
+        node: tuple(p for p in own if not any(p[:c] in own for c in _cuts(p)))
+        for node, own in paths.items()
+    }
