@@ -1,0 +1,1 @@
+"""Sessions: what runs the groups of a job and owns the blobs."""

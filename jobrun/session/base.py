@@ -1,0 +1,133 @@
+"""The contract of a session: it owns the blobs and runs the groups of a job.
+
+The runner decides what happens; a session makes it happen where the values are.  On a cluster the
+values must stay where they are, so the runner sees scalars, tokens and digests, never blobs.
+``tests/contracts/`` holds what every session must obey.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jobrun.checkpoint.part import PartSummary
+from jobrun.events import Report, ignore
+from jobrun.graph import Plan
+from jobrun.job import Job
+from jobrun.position import Position
+
+__all__ = ["Control", "Places", "Session"]
+
+
+@dataclass
+class Control:
+    """What the runner tells a session while a group runs.
+
+    ``stop()`` true: start no new task and no new batch; running ones end.  ``report`` takes events
+    from any thread.  ``every_task`` asks for an event for each task.
+    """
+
+    stop: Callable[[], bool] = lambda: False
+    report: Report = ignore
+    every_task: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a run lives: the spec's folder and the run's directory (None: none)."""
+
+    spec_dir: Path | None = None
+    run_dir: Path | None = None
+    check: bool = False
+    """Whether inputs are checked for silent changes around every task."""
+
+    def texts(self, node: str) -> dict[str, str]:
+        """The values of ``${…}`` on a node."""
+        found = {"node": node}
+        if self.spec_dir is not None:
+            found["spec.dir"] = str(self.spec_dir)
+        if self.run_dir is not None:
+            found["run.dir"] = str(self.run_dir)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A token: the blobs of an instant, per node.  Opaque to the runner."""
+
+    parts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+class Session(ABC):
+    """Runs the groups of one job at a time; see LocalSession for the details of each method."""
+
+    @property
+    @abstractmethod
+    def description(self) -> str:
+        """For people: ``local, 2 threads``."""
+
+    @abstractmethod
+    def open(self, job: Job, places: Places) -> None:
+        """Bind the functions of ``job`` and make empty stores; raises BindError."""
+
+    @abstractmethod
+    def run(self, plan: Plan, position: Position, control: Control) -> Position:
+        """Run a group from ``position`` on, and give the position reached.
+
+        All its tasks are in ``tasks`` of the result if it is done; fewer if ``control`` said stop.
+        Raises TaskError, the first one.
+        """
+
+    @abstractmethod
+    def end_epoch(self) -> None:
+        """Forget the scratch of the epoch: what is neither persistent nor of ``setup``."""
+
+    @abstractmethod
+    def scalars(self, names: Iterable[str]) -> dict[str, Any]:
+        """The values of one-element blobs by name; those without a value are absent.
+
+        Raises TaskError, naming it, for one with more than one element.
+        """
+
+    @abstractmethod
+    def snapshot(self) -> Snapshot:
+        """The persistent blobs of now, by reference."""
+
+    @abstractmethod
+    def save_part(self, token: Snapshot, node: str, directory: Path, id: int) -> PartSummary:
+        """Write a node's part of a snapshot into a directory; durable on return."""
+
+    @abstractmethod
+    def saved(self, token: Snapshot, id: int) -> None:
+        """The checkpoint ``id`` of this snapshot is durable: its new values have that version."""
+
+    @abstractmethod
+    def release(self, token: Snapshot) -> None:
+        """The snapshot is not needed any more."""
+
+    @abstractmethod
+    def load_part(self, node: str, directory: Path) -> int:
+        """Read and prove a node's part of a checkpoint, beside the blobs; gives its bytes."""
+
+    @abstractmethod
+    def take_over(self) -> None:
+        """Replace all blobs by what ``load_part`` staged, on every node."""
+
+    @abstractmethod
+    def load_best(self, directory: Path, names: Mapping[str, Iterable[str]]) -> None:
+        """Read ``names`` (per node) of the best checkpoint, for ``best:…``."""
+
+    @abstractmethod
+    def blob(self, name: str) -> Any:
+        """A blob's value (read-only) by name; raises TaskError if there is none."""
+
+    @abstractmethod
+    def names(self) -> list[str]:
+        """The names of all blobs, with ``node:`` in front if there are several nodes."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End threads and connections; the blobs stay readable."""

@@ -1,0 +1,321 @@
+"""A task's function, bound to a node's blobs: fetch the arguments, call, adopt what it returned.
+
+Everything that does not change between epochs is worked out once, when a group is compiled; a call
+then costs a few microseconds.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from jobrun.access import Key, resolve
+from jobrun.bind import user_trace
+from jobrun.errors import TaskError, did_you_mean
+from jobrun.job import Argument, Job, Task
+from jobrun.rng import make_rng
+from jobrun.template import render
+from jobrun.values import Tree, Value, adopt, adopt_items, checksum, plain
+from jobrun.workspace import Workspace
+
+__all__ = ["Call", "Moment", "Stores", "Write", "refuse_writable_views"]
+
+Write = tuple[Key, Value]
+Fetch = Callable[["Moment", list[Value]], Any]
+_SCALARS = (bool, int, float, str, type(None), np.generic)
+
+
+@dataclass(slots=True)
+class Moment:
+    """When a call happens: the epoch (0 before the first), the batch, the columns of the batch."""
+
+    epoch: int = 0
+    batch: int | None = None
+    columns: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Stores:
+    """The blobs of all nodes of a session, and the ones of the best checkpoint."""
+
+    nodes: dict[str, Workspace] = field(default_factory=dict)
+    best: dict[Key, Value] = field(default_factory=dict)
+
+    def get(self, key: Key) -> Value:
+        """The value of a blob; raises TaskError if it has none."""
+        node, path = key
+        workspace = self.nodes[node]
+        return workspace.root.get(path) or workspace.get(path)
+
+
+class Call:
+    """One function call of a job on one node.
+
+    ``run`` gives the values to be written, by blob (or by column name under ``("", name)`` for a
+    step whose outputs are columns), without storing them.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        group: str,
+        task: Task,
+        node: str,
+        function: Callable[..., Any],
+        stores: Stores,
+        *,
+        name: str | None = None,
+        columns: Collection[str] | None = None,
+        puts_columns: bool = False,
+        texts: Mapping[str, str] | None = None,
+        check: bool = False,
+    ) -> None:
+        self.name = name or task.name
+        self.task = task
+        self.group = group
+        self.node = node
+        self._job = job
+        self._function = function
+        self._stores = stores
+        self._columns = columns
+        self._keep_maps = group == "setup"
+        self._check = check
+        self._positional = [self._fetch(a) for a in task.inputs if a.parameter is None]
+        self._keywords = [(a.parameter, self._fetch(a)) for a in task.inputs if a.parameter]
+        self._updates = [(a.parameter, self._one_key(a.name)) for a in task.updates]
+        literals = render(task.literals, texts or {})
+        self._literals = {k: v for k, v in literals.items() if not isinstance(v, list | dict)}
+        self._containers = {k: v for k, v in literals.items() if isinstance(v, list | dict)}
+        self._outputs: list[tuple[Key, ...]] = [
+            (("", n),) if puts_columns else resolve(job, node, n, columns).keys
+            for n in task.outputs.names
+        ]
+
+    def _fetch(self, argument: Argument) -> Fetch:
+        """How an argument is got at a moment; values whose views it hands out go into ``given``."""
+        source = resolve(self._job, self.node, argument.name, self._columns)
+        stores = self._stores
+        match source.form:
+            case "blob":
+                key = source.keys[0]
+                return lambda moment, given: _hand_out(stores.get(key), given)
+            case "blobs":
+                keys = source.keys
+                return lambda moment, given: [_hand_out(stores.get(k), given) for k in keys]
+            case "column":
+                name = argument.name
+                return lambda moment, given: _hand_out(_column(moment, name), given)
+            case "best":
+                key = (self.node, source.keys[0][1])
+                return lambda moment, given: _hand_out(_best(stores, key), given)
+            case "epoch":
+                return lambda moment, given: moment.epoch
+            case "rng":
+                return lambda moment, given: make_rng(
+                    self._job.seed, self.group, self.name, self.node, moment.epoch, moment.batch
+                )
+        value = source.value  # a var, or the node's name
+        if isinstance(value, list | dict):
+            return lambda moment, given: copy.deepcopy(value)
+        return lambda moment, given: value
+
+    def _one_key(self, name: str) -> Key:
+        return resolve(self._job, self.node, name, self._columns).keys[0]
+
+    def gather(self, moment: Moment) -> tuple[list[Any], dict[str, Any], list[Value]]:
+        """The arguments of ``in``, and the values whose views they are."""
+        given: list[Value] = []
+        positional = [f(moment, given) for f in self._positional]
+        keywords = {p: f(moment, given) for p, f in self._keywords if p is not None}
+        return positional, keywords, given
+
+    def run(
+        self,
+        moment: Moment,
+        gathered: tuple[list[Any], dict[str, Any], list[Value]] | None = None,
+    ) -> list[Write]:
+        """Call the function; raises TaskError with the user's own lines."""
+        try:
+            return self._run(moment, gathered or self.gather(moment))
+        except TaskError as error:
+            raise self._placed(error) from error.__cause__
+
+    def _run(
+        self, moment: Moment, gathered: tuple[list[Any], dict[str, Any], list[Value]]
+    ) -> list[Write]:
+        positional, keywords, given = gathered
+        if self._literals:
+            keywords.update(self._literals)
+        if self._containers:
+            keywords.update(copy.deepcopy(self._containers))
+        before = [checksum(v) for v in given] if self._check else []
+        cells = self._take_updates(positional, keywords)
+        result = [self._call(positional, keywords)]
+        # The arguments are let go first: what holds an array decides whether it is copied.
+        positional.clear()
+        keywords.clear()
+        if before:
+            self._check_inputs(given, before)
+        writes = self._results(result, given) if self._outputs else self._nothing(result)
+        for cell, (_, key) in zip(cells, self._updates, strict=True):
+            writes.append((key, adopt(cell, given, self._keep_maps)))
+        return writes
+
+    def _take_updates(self, positional: list[Any], keywords: dict[str, Any]) -> list[list[Any]]:
+        """Add the writable arguments of ``update``; the cells hold them for adoption."""
+        cells = []
+        for parameter, (node, path) in self._updates:
+            cell = [self._stores.nodes[node].take(path)]
+            if isinstance(cell[0], _SCALARS):
+                raise TaskError(
+                    f"{path!r} is a single {type(cell[0]).__name__} and cannot be updated in place",
+                    hint=f"name {path!r} under both 'in' and 'out', and return the new value",
+                )
+            if parameter is None:
+                positional.append(cell[0])
+            else:
+                keywords[parameter] = cell[0]
+            cells.append(cell)
+        return cells
+
+    def _call(self, positional: list[Any], keywords: dict[str, Any]) -> Any:
+        try:
+            return self._function(*positional, **keywords)
+        except BaseException as error:
+            raise TaskError(
+                f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
+                hint=_remedy(error),
+                trace=user_trace(error),
+            ) from error
+
+    def _placed(self, error: TaskError) -> TaskError:
+        """The error with task, group and place."""
+        at = f" on node {self.node!r}" if self._job.multi_node else ""
+        message = f"task {self.name!r} of group {self.group!r}{at} failed: {error.message}"
+        return type(error)(
+            message, where=error.where or self.task.where, hint=error.hint, trace=error.trace
+        )
+
+    def _nothing(self, result: list[Any]) -> list[Write]:
+        if result[0] is not None:
+            raise TaskError(
+                f"it returned a {type(result[0]).__name__}, but the task has no 'out'",
+                hint="name the blob under 'out', or return nothing",
+            )
+        return []
+
+    def _results(self, result: list[Any], given: list[Value]) -> list[Write]:
+        """The returned value as writes, by the form of ``out``."""
+        form = self.task.outputs.form
+        if form == "one":
+            values = [adopt(result, given, self._keep_maps)]
+        else:
+            keys = self._keys_of(result[0], form)
+            values = adopt_items(result, keys, given, self._keep_maps)
+        writes: list[Write] = []
+        for keys_of_one, value in zip(self._outputs, values, strict=True):
+            if len(keys_of_one) == 1:
+                writes.append((keys_of_one[0], value))
+            else:
+                writes += self._scattered(keys_of_one, value)
+        return writes
+
+    def _keys_of(self, result: Any, form: str) -> list[Any]:
+        """The keys of the parts of a returned tuple or dict; raises TaskError where they differ."""
+        outputs = self.task.outputs
+        if form == "many":
+            if not isinstance(result, tuple | list) or len(result) != len(outputs.names):
+                got = f"a {type(result).__name__}"
+                if isinstance(result, tuple | list):
+                    got += f" of {len(result)}"
+                raise TaskError(
+                    f"'out' names {len(outputs.names)} blobs, but it returned {got}",
+                    hint=f"return a tuple of {len(outputs.names)}",
+                )
+            return list(range(len(result)))
+        if not isinstance(result, dict):
+            raise TaskError(
+                f"'out' takes keys of a dict, but it returned a {type(result).__name__}"
+            )
+        for key in outputs.keys:
+            if key not in result:
+                known = [str(k) for k in result]
+                hint = did_you_mean(key, known) or f"it holds {', '.join(known)}"
+                raise TaskError(f"the returned dict has no key {key!r}", hint=hint)
+        return list(outputs.keys)
+
+    def _scattered(self, keys: tuple[Key, ...], value: Value) -> list[Write]:
+        """One value of a list to each node."""
+        if not isinstance(value, Tree) or value.kind != "list" or len(value.items) != len(keys):
+            raise TaskError(
+                f"'out' names a blob on {len(keys)} nodes: return a list of {len(keys)} values"
+            )
+        return list(zip(keys, value.items.values(), strict=True))
+
+    def _check_inputs(self, given: list[Value], before: list[int]) -> None:
+        for value, crc in zip(given, before, strict=True):
+            if checksum(value) != crc:
+                raise TaskError(
+                    f"it changed one of its inputs ({self._named(value)}) without saying so",
+                    hint="name the blob under 'update', or work on a copy",
+                )
+
+    def _named(self, value: Value) -> str:
+        names = [
+            f"{a.name!r}"
+            for a in self.task.inputs
+            for source in [resolve(self._job, self.node, a.name, self._columns)]
+            if any(self._stores.nodes[k[0]].find(k[1]) is value for k in source.keys if k[0])
+        ]
+        return ", ".join(names) or "a column"
+
+
+def _hand_out(value: Value, given: list[Value]) -> Any:
+    given.append(value)
+    return plain(value)
+
+
+def _column(moment: Moment, name: str) -> Value:
+    try:
+        return moment.columns[name]
+    except KeyError:
+        hint = did_you_mean(name, list(moment.columns))
+        hint = hint or f"there are {', '.join(moment.columns)}"
+        raise TaskError(f"there is no column {name!r}", hint=hint) from None
+
+
+def _best(stores: Stores, key: Key) -> Value:
+    try:
+        return stores.best[key]
+    except KeyError:
+        raise TaskError(
+            f"there is no best checkpoint to read {key[1]!r} from: no finite value of its metric",
+        ) from None
+
+
+_READ_ONLY = ("read-only", "readonly", "not writeable", "not writable")
+
+
+def _remedy(error: BaseException) -> str:
+    """What to do about the errors that jobrun's own rules cause."""
+    text = str(error)
+    if isinstance(error, ValueError | TypeError | UserWarning | BufferError) and any(
+        t in text for t in _READ_ONLY
+    ):
+        return (
+            "inputs are read-only: name the blob under 'update' to change it in place, "
+            "or work on a copy"
+        )
+    if isinstance(error, SystemExit):
+        return "a task ends by returning; raise an error to end the run"
+    return ""
+
+
+def refuse_writable_views() -> None:
+    """Make the warning by which torch takes a read-only array as writable an error."""
+    warnings.filterwarnings("error", message=r"The given NumPy array is not writ")

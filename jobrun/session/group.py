@@ -1,0 +1,285 @@
+"""A group of a job made ready to run in this process, again and again.
+
+Compiled once: the functions are bound to the blobs, the plan's counters are copied for each run.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from jobrun.access import Key, overlaps
+from jobrun.errors import ValueRefusedError
+from jobrun.events import GroupFinished, GroupStarted, TaskFinished
+from jobrun.graph import Plan, Unit
+from jobrun.job import Job, Pipe, Task
+from jobrun.position import PipeState, Position, ReaderState
+from jobrun.session.base import Control, Places
+from jobrun.session.call import Call, Moment, Stores
+from jobrun.session.pipe import PipeRun
+from jobrun.session.scheduler import Dag, Scheduler
+from jobrun.values import Value, check_storable, leaves
+
+__all__ = ["Group"]
+
+_SLOW_SECONDS = 0.1
+_SLOWEST = 3
+
+
+@dataclass
+class _Now:
+    """The run that is going on: when, how it is controlled, and where it has come to."""
+
+    moment: Moment
+    control: Control
+    pipes: dict[str, PipeState]
+    readers: dict[str, ReaderState]
+    seconds: list[float]
+    gathered: dict[int, Any] = field(default_factory=dict)
+    cut: set[int] = field(default_factory=set)
+
+
+class Group:
+    """The units of a plan, bound to the blobs of a session."""
+
+    def __init__(
+        self,
+        job: Job,
+        plan: Plan,
+        stores: Stores,
+        functions: Mapping[int, Callable[..., Any]],
+        places: Places,
+        persistent: Mapping[str, tuple[str, ...]],
+        scheduler: Scheduler,
+    ) -> None:
+        self._job = job
+        self._plan = plan
+        self._stores = stores
+        self._functions = functions
+        self._places = places
+        self._persistent = persistent
+        self._scheduler = scheduler
+        self._persists: dict[Key, bool] = {}
+        self._serial: set[Key] = set()
+        self._serial_lock = threading.Lock()
+        self._dag = Dag(list(plan.waits), [list(s) for s in plan.successors])
+        self._calls: dict[int, Call] = {}
+        self._runs = [self._runner(i, unit) for i, unit in enumerate(plan.units)]
+        self._every = [_every(job, u) for u in plan.units]
+        self._readers: dict[Key, list[int]] = {}
+        for number, unit in enumerate(plan.units):
+            for key in dict.fromkeys(unit.access.reads):
+                self._readers.setdefault(key, []).append(number)
+        self._now: _Now | None = None
+        self._serialise_present()
+
+    # Compiling.
+
+    def _runner(self, number: int, unit: Unit) -> Callable[[_Now], None]:
+        """What runs one unit."""
+        if unit.gathers:
+            return lambda now: self._gather(unit.gathers, now)
+        if isinstance(unit.task, Pipe):
+            pipe = self._make_pipe(unit.task, unit, number)
+            return lambda now: self._run_pipe(pipe, number, now)
+        call = self._calls[number] = self._make_call(unit.task, unit.node)
+        if number in self._plan.gathered_by:
+            return lambda now: self._store_all(
+                call.run(now.moment, now.gathered.pop(number)), number
+            )
+        return lambda now: self._store_all(call.run(now.moment), number)
+
+    def _make_call(
+        self,
+        task: Task,
+        node: str,
+        name: str | None = None,
+        columns: Mapping[str, Any] | None = None,
+        puts_columns: bool = False,
+    ) -> Call:
+        return Call(
+            self._job,
+            self._plan.group,
+            task,
+            node,
+            self._functions[id(task)],
+            self._stores,
+            name=name,
+            columns=columns,
+            puts_columns=puts_columns,
+            texts=self._places.texts(node),
+            check=self._places.check,
+        )
+
+    def _make_pipe(self, task: Pipe, unit: Unit, number: int) -> PipeRun:
+        return PipeRun(
+            self._job,
+            self._plan.group,
+            task,
+            unit.node,
+            self._stores,
+            lambda key, value: self._store(key, value, number),
+            lambda step, name, columns, puts: self._make_call(step, unit.node, name, columns, puts),
+            self._places,
+        )
+
+    # Running.
+
+    def run(self, position: Position, control: Control) -> Position:
+        """Run the group from ``position`` on; see ``Session.run``."""
+        plan = self._plan
+        epoch = _epoch_of(plan.group, position)
+        keep_readers = plan.group == "epoch"
+        now = self._now = _Now(
+            Moment(epoch),
+            control,
+            dict(position.pipes),
+            dict(position.readers) if keep_readers else {},
+            [0.0] * len(plan.units),
+        )
+        finished_before = set(position.tasks)
+        done = [
+            i
+            for i, unit in enumerate(plan.units)
+            if unit.key in finished_before or (self._every[i] > 1 and epoch % self._every[i])
+        ]
+        control.report(GroupStarted(plan.group, epoch, len(plan.units)))
+        start = time.perf_counter()
+        finished = self._scheduler.run(self._dag, self._execute, done, control.stop)
+        self._say_finished(epoch, time.perf_counter() - start, now)
+        tasks = (i for i in finished if i not in now.cut and not plan.units[i].gathers)
+        return Position(
+            position.epochs,
+            tuple(plan.units[i].key for i in tasks),
+            {k: now.pipes[k] for k in now.pipes if k in {plan.units[i].key for i in now.cut}},
+            now.readers if keep_readers else position.readers,
+        )
+
+    def _execute(self, number: int) -> None:
+        now = self._now
+        assert now is not None
+        start = time.perf_counter()
+        self._runs[number](now)
+        seconds = time.perf_counter() - start
+        now.seconds[number] = seconds
+        if seconds > _SLOW_SECONDS or now.control.every_task:
+            unit = self._plan.units[number]
+            now.control.report(
+                TaskFinished(self._plan.group, now.moment.epoch, unit.task.name, unit.node, seconds)
+            )
+
+    def _say_finished(self, epoch: int, seconds: float, now: _Now) -> None:
+        slowest = sorted(range(len(now.seconds)), key=lambda i: -now.seconds[i])[:_SLOWEST]
+        now.control.report(
+            GroupFinished(
+                self._plan.group,
+                epoch,
+                len(self._plan.units),
+                seconds,
+                tuple((self._plan.units[i].key, now.seconds[i]) for i in slowest),
+            )
+        )
+
+    def _gather(self, copies: tuple[int, ...], now: _Now) -> None:
+        """Take the inputs of all copies of a task, before any of them writes."""
+        for number in copies:
+            if number in self._calls:
+                now.gathered[number] = self._calls[number].gather(now.moment)
+
+    def _run_pipe(self, pipe: PipeRun, number: int, now: _Now) -> None:
+        key = self._plan.units[number].key
+        state, reader = pipe.run(
+            now.moment.epoch,
+            now.pipes.get(key, PipeState()),
+            now.readers.get(key, ReaderState()),
+            now.control,
+        )
+        now.readers[key] = reader
+        if state is not None:
+            now.pipes[key] = state
+            now.cut.add(number)
+
+    # Storing.
+
+    def _store_all(self, writes: list[tuple[Key, Value]], number: int) -> None:
+        for key, value in writes:
+            self._store(key, value, number)
+
+    def _store(self, key: Key, value: Value, number: int) -> None:
+        persists = self._persists.get(key)
+        if persists is None:
+            node, path = key
+            persists = any(overlaps(path, p) for p in self._persistent.get(node, ()))
+            self._persists[key] = persists
+        if persists:
+            self._check(key, value, number)
+        elif _has_opaque(value):
+            self._serialise(key, number)
+        self._stores.nodes[key[0]].put(key[1], value)
+
+    def _check(self, key: Key, value: Value, number: int) -> None:
+        try:
+            check_storable(value, key[1])
+        except ValueRefusedError as error:
+            task = self._plan.units[number].task
+            raise ValueRefusedError(
+                f"task {task.name!r} of group {self._plan.group!r}: {error.message}",
+                where=task.mark(f"out:{key[1]}", "out"),
+                hint=error.hint,
+            ) from None
+
+    # Opaque values: reading one counts as updating it, so its readers run one after another.
+
+    def _serialise_present(self) -> None:
+        for node, workspace in self._stores.nodes.items():
+            for name, value in workspace.root.items():
+                for path, box in leaves(value, name):
+                    if box.kind == "opaque":
+                        self._serialise((node, path), -1, running=False)
+
+    def _serialise(self, key: Key, writer: int, *, running: bool = True) -> None:
+        """Order all readers of an opaque blob behind ``writer``, which nobody has read yet."""
+        with self._serial_lock:
+            if key in self._serial:
+                return
+            self._serial.add(key)
+            readers = sorted(
+                number
+                for (node, path), numbers in self._readers.items()
+                if node == key[0] and overlaps(path, key[1])
+                for number in set(numbers)
+                if number > writer
+            )
+            for before, after in pairwise(readers):
+                if before == after or self._dag.reaches(after, before):
+                    continue
+                if running:
+                    self._scheduler.add_edge(before, after)
+                else:
+                    self._dag.successors[before].append(after)
+                    self._dag.waits[after] += 1
+
+
+def _has_opaque(value: Value) -> bool:
+    return any(box.kind == "opaque" for _, box in leaves(value))
+
+
+def _epoch_of(group: str, position: Position) -> int:
+    """The epoch that tasks of a group are told: setup and init are before the first."""
+    if group == "epoch":
+        return position.epochs + 1
+    return 0 if group in ("setup", "init") else position.epochs
+
+
+def _every(job: Job, unit: Unit) -> int:
+    """How often a unit runs, in epochs."""
+    every = unit.task.every
+    if every is None:
+        return 1
+    if isinstance(every, str):
+        return int(job.node_vars(unit.node or next(iter(job.nodes)))[every])
+    return int(every)

@@ -1,0 +1,193 @@
+"""LocalSession: the blobs in this process, the tasks on a few threads of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from jobrun.bind import bind
+from jobrun.checkpoint.part import PartSummary, mark_saved, write_part
+from jobrun.checkpoint.reading import read_part
+from jobrun.errors import TaskError, did_you_mean
+from jobrun.graph import Plan, persistent, ranks, setup_blobs
+from jobrun.job import MAIN, Job, Pipe
+from jobrun.position import Position
+from jobrun.session.base import Control, Places, Session, Snapshot
+from jobrun.session.call import Stores, refuse_writable_views
+from jobrun.session.group import Group
+from jobrun.session.scheduler import Scheduler
+from jobrun.values import Box, Value, leaves, one_element, plain
+from jobrun.workspace import Workspace
+
+__all__ = ["LocalSession"]
+
+
+def default_threads() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class LocalSession(Session):
+    """Runs a job in this process, ``threads`` tasks at a time.
+
+    By default as many as there are cores that this process may use.  The results do not depend on
+    their number.  Raises ValueError for less than one.
+    """
+
+    def __init__(self, threads: int | None = None) -> None:
+        if threads is not None and threads < 1:
+            raise ValueError(f"threads must be 1 or more, not {threads}")
+        self.threads = threads or default_threads()
+        self._scheduler = Scheduler(self.threads)
+        self._stores = Stores()
+        self._groups: dict[str, Group] = {}
+        self._staged: dict[str, dict[str, Value]] = {}
+
+    @property
+    def description(self) -> str:
+        """``local, 2 threads``."""
+        return f"local, {self.threads} thread{'s' if self.threads != 1 else ''}"
+
+    def open(self, job: Job, places: Places) -> None:
+        """Bind the functions of ``job`` and make empty stores; raises BindError."""
+        self._functions = {
+            id(step): bind(step.fn, places.spec_dir, step.mark("call"))
+            for group in job.groups.values()
+            for task in group.tasks
+            for step in ((*task.map, *task.do) if isinstance(task, Pipe) else (task,))
+        }
+        refuse_writable_views()
+        self._scheduler.close()
+        self._scheduler = Scheduler(self.threads)
+        self._job = job
+        self._places = places
+        self._persistent = persistent(job)
+        self._lasting = {
+            node: (*self._persistent[node], *paths) for node, paths in setup_blobs(job).items()
+        }
+        own_ranks = ranks(job)
+        self._stores = Stores({n: Workspace(own_ranks[n]) for n in job.nodes})
+        self._groups = {}
+        self._staged = {}
+
+    def run(self, plan: Plan, position: Position, control: Control) -> Position:
+        """Run a group from ``position`` on; see ``Session.run``."""
+        group = self._groups.get(plan.group)
+        if group is None:
+            group = self._groups[plan.group] = Group(
+                self._job,
+                plan,
+                self._stores,
+                self._functions,
+                self._places,
+                self._persistent,
+                self._scheduler,
+            )
+        return group.run(position, control)
+
+    def end_epoch(self) -> None:
+        """Forget the scratch of the epoch: what is neither persistent nor of ``setup``."""
+        for node, workspace in self._stores.nodes.items():
+            workspace.drop(self._lasting[node])
+
+    # Scalars and blobs, by name.
+
+    def _find(self, name: str) -> Value | None:
+        node, colon, path = name.rpartition(":")
+        if not colon:
+            node = MAIN if not self._job.multi_node else next(iter(self._job.nodes))
+        workspace = self._stores.nodes.get(node)
+        return workspace.find(path) if workspace is not None else None
+
+    def scalars(self, names: Iterable[str]) -> dict[str, Any]:
+        """The values of one-element blobs by name; those without a value are absent.
+
+        Raises TaskError, naming it, for one with more than one element.
+        """
+        found: dict[str, Any] = {}
+        for name in names:
+            value = self._find(name)
+            if value is None or (isinstance(value, Box) and value.kind == "none"):
+                continue
+            number = one_element(value)
+            if not isinstance(number, bool | int | float):
+                raise TaskError(
+                    f"blob {name!r} is wanted as one number, but is {_described(value)}",
+                    hint="use a blob with one element",
+                )
+            found[name] = number
+        return found
+
+    def blob(self, name: str) -> Any:
+        """A blob's value (read-only) by name; raises TaskError if there is none."""
+        value = self._find(name)
+        if value is None:
+            raise TaskError(f"there is no blob {name!r}", hint=did_you_mean(name, self.names()))
+        return plain(value)
+
+    def names(self) -> list[str]:
+        """The names of all blobs, with ``node:`` in front if there are several nodes."""
+        return [
+            f"{node}:{name}" if self._job.multi_node else name
+            for node, workspace in self._stores.nodes.items()
+            for name in workspace.names()
+        ]
+
+    # Checkpoints.
+
+    def snapshot(self) -> Snapshot:
+        """The persistent blobs of now, by reference."""
+        return Snapshot(
+            {
+                node: workspace.snapshot(self._persistent[node])
+                for node, workspace in self._stores.nodes.items()
+            }
+        )
+
+    def save_part(self, token: Snapshot, node: str, directory: Path, id: int) -> PartSummary:
+        """Write a node's part of a snapshot into a directory; durable on return."""
+        return write_part(directory, node, token.parts[node], id=id)
+
+    def saved(self, token: Snapshot, id: int) -> None:
+        """The checkpoint ``id`` of this snapshot is durable: its new values have that version."""
+        for blobs in token.parts.values():
+            mark_saved(blobs, id)
+
+    def release(self, token: Snapshot) -> None:
+        """The snapshot is not needed any more; here it is garbage once its holder lets it go."""
+
+    def load_part(self, node: str, directory: Path) -> int:
+        """Read and prove a node's part of a checkpoint, beside the blobs; gives its bytes."""
+        blobs = self._staged[node] = read_part(directory, node)
+        return sum(_bytes(box) for v in blobs.values() for _, box in leaves(v))
+
+    def take_over(self) -> None:
+        """Replace all persistent blobs by what ``load_part`` staged, on every node."""
+        for node, blobs in self._staged.items():
+            for path, value in blobs.items():
+                self._stores.nodes[node].put(path, value)
+        self._staged = {}
+
+    def load_best(self, directory: Path, names: Mapping[str, Iterable[str]]) -> None:
+        """Read ``names`` (per node) of the best checkpoint, for ``best:…``."""
+        for node, wanted in names.items():
+            for name, value in read_part(directory, node, list(wanted)).items():
+                self._stores.best[node, name] = value
+
+    def close(self) -> None:
+        """End the threads; the blobs stay readable."""
+        self._scheduler.close()
+
+
+def _described(value: Value) -> str:
+    if isinstance(value, Box) and value.kind == "array":
+        return f"an array of shape {value.value.shape}"
+    return f"of kind {value.kind!r}"
+
+
+def _bytes(box: Box) -> int:
+    return int(box.value.nbytes) if box.kind in ("array", "scalar") else 0

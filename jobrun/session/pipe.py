@@ -1,0 +1,276 @@
+"""A pipe on one node: reads batches, runs its ``map`` and ``do`` steps on each, in batch order.
+
+The position (batches applied, reader state, reductions so far) is known between any two batches,
+so that a run can be cut there and go on with the very next batch.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jobrun.access import Key, resolve, step_names
+from jobrun.data.reader import BatchReader, Limits
+from jobrun.data.sources import Columns, blob_columns, file_columns
+from jobrun.errors import DataError
+from jobrun.events import BatchesDone
+from jobrun.job import Job, Pipe, Task
+from jobrun.position import PipeState, ReaderState
+from jobrun.rng import make_rng
+from jobrun.session.base import Control, Places
+from jobrun.session.call import Call, Moment, Stores
+from jobrun.template import render
+from jobrun.values import Box, Value, one_element
+
+__all__ = ["PipeRun"]
+
+_PROGRESS_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    call: Call
+    every_batches: int | None
+    every_epochs: int | None
+
+    def due(self, epoch: int, batch: int) -> bool:
+        """Whether the step runs on this batch (counted from 1)."""
+        if self.every_batches is not None and batch % self.every_batches:
+            return False
+        return not (self.every_epochs is not None and epoch % self.every_epochs)
+
+
+class PipeRun:
+    """A pipe of a job on one node, ready to run epoch after epoch.
+
+    ``make_call(step, name, puts_columns)`` binds one step; ``store`` writes a blob.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        group: str,
+        pipe: Pipe,
+        node: str,
+        stores: Stores,
+        store: Callable[[Key, Value], None],
+        make_call: Callable[[Task, str, Mapping[str, Any], bool], Call],
+        places: Places,
+    ) -> None:
+        self._job = job
+        self._group = group
+        self._pipe = pipe
+        self._node = node
+        self._stores = stores
+        self._store = store
+        self._texts = places.texts(node)
+        self._folder = places.spec_dir or Path.cwd()
+        self._file_columns: Columns | None = None
+        names = step_names(pipe)
+        columns: dict[str, Any] = dict.fromkeys(
+            pipe.reader.file.columns if pipe.reader.file else pipe.reader.blobs
+        )
+        if pipe.reader.file is not None and not columns:
+            columns = dict.fromkeys(self._source())
+        self._map = []
+        for step in pipe.map:
+            self._map.append(
+                _step(make_call(step, f"{pipe.name}/{names[id(step)]}", columns, True))
+            )
+            columns = {**columns, **dict.fromkeys(step.outputs.names)}
+        self._do = [
+            _step(make_call(s, f"{pipe.name}/{names[id(s)]}", columns, False)) for s in pipe.do
+        ]
+        self._only_put = self._reduced_keys()
+
+    def _reduced_keys(self) -> dict[Key, str]:
+        """The blobs that the ``do`` steps only put out, with the way they are reduced."""
+        used: set[Key] = set()
+        put: dict[Key, str] = {}
+        for step in self._pipe.do:
+            for argument in (*step.inputs, *step.updates):
+                used.update(self._keys(argument.name))
+            for name in step.outputs.names:
+                for key in self._keys(name):
+                    put[key] = self._pipe.reduce.get(name, "mean")
+        explicit = {k for n in self._pipe.reduce for k in self._keys(n)}
+        return {k: how for k, how in put.items() if k not in used or k in explicit}
+
+    def _keys(self, name: str) -> tuple[Key, ...]:
+        source = resolve(self._job, self._node, name)
+        return source.keys if source.form in ("blob", "blobs") else ()
+
+    def _source(self) -> Columns:
+        """The columns; those of a file are read once."""
+        reader = self._pipe.reader
+        if reader.file is None:
+            return blob_columns(reader.blobs, self._blob)
+        if self._file_columns is None:
+            path = self._folder / render(reader.file.path, self._texts)
+            self._file_columns = file_columns(path, reader.file.columns)
+        return self._file_columns
+
+    def _blob(self, name: str) -> Value:
+        return self._stores.get(resolve(self._job, self._node, name).keys[0])
+
+    def _number(self, field: str) -> int | None:
+        """A number of the reader, which may be the name of a var or blob; must be whole."""
+        given = getattr(self._pipe.reader, field)
+        if given is None:
+            return None
+        value: Any = given
+        if isinstance(given, str):
+            source = resolve(self._job, self._node, given)
+            is_var = source.form == "var"
+            value = source.value if is_var else one_element(self._stores.get(source.keys[0]))
+        if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+            raise DataError(
+                f"pipe {self._pipe.name!r}: {field} is {value!r}, but must be a whole number"
+            )
+        return int(value)
+
+    def open(self, state: ReaderState) -> BatchReader:
+        """The reader at a position; raises DataError for what cannot be read."""
+        pipe, seed = self._pipe, self._job.seed
+        columns = self._source()
+        rows = len(next(iter(columns.values()))) if columns else 0
+        limits = Limits(
+            batch=self._number("batch") or 0,
+            shuffle=pipe.reader.shuffle,
+            drop_last=pipe.reader.drop_last,
+            batches_per_epoch=self._number("batches_per_epoch"),
+            passes=self._number("passes"),
+        )
+
+        def permutation(pass_: int) -> Any:
+            rng = make_rng(seed, "shuffle", self._group, pipe.name, self._node, pass_)
+            return rng.permutation(rows)
+
+        return BatchReader(pipe.name, columns, limits, state, permutation)
+
+    def run(
+        self, epoch: int, state: PipeState, reader_state: ReaderState, control: Control
+    ) -> tuple[PipeState | None, ReaderState]:
+        """Run the batches of an epoch from ``state`` on.
+
+        Gives the place reached: None instead of a PipeState when the epoch's batches are done.
+        """
+        try:
+            reader = self.open(reader_state)
+        except DataError as error:
+            where = error.where or self._pipe.where
+            raise DataError(error.message, where=where, hint=error.hint) from error
+        total = reader.total(state.batches)
+        reductions = _Reductions(state.reduced)
+        progress = _Progress(self._pipe.name, self._node, epoch, total, control)
+        for number in range(state.batches, total):
+            if control.stop():
+                return PipeState(number, reductions.state()), reader.state
+            self._batch(reader, epoch, number, reductions)
+            reader.applied()
+            progress.done(number + 1)
+        for (node, path), value in reductions.values():
+            self._store((node, path), value)
+        return None, reader.state
+
+    def _batch(self, reader: BatchReader, epoch: int, number: int, reductions: _Reductions) -> None:
+        batch = reader.next()
+        moment = Moment(epoch, number, {c: Box(a, "array") for c, a in batch.columns.items()})
+        for step in self._map:
+            for (_, column), value in step.call.run(moment):
+                moment.columns[column] = value
+        for step in self._do:
+            if not step.due(epoch, number + 1):
+                continue
+            for key, value in step.call.run(moment):
+                how = self._only_put.get(key)
+                if how is None or not reductions.add(key, how, value, batch.rows):
+                    self._store(key, value)
+
+
+def _step(call: Call) -> _Step:
+    every = call.task.every
+    if isinstance(every, Mapping):
+        return _Step(call, every.get("batches"), every.get("epochs"))
+    return _Step(call, None, every if isinstance(every, int) else None)
+
+
+class _Reductions:
+    """Numbers joined over the batches of an epoch, in batch order.
+
+    A mean is kept as the float64 sum of value times rows, and the rows.
+    """
+
+    def __init__(self, state: Mapping[str, tuple[str, float, int]]) -> None:
+        self._kept: dict[Key, tuple[str, Any, int]] = {}
+        for name, (how, value, rows) in state.items():
+            node, _, path = name.partition(":")
+            self._kept[node, path] = (how, value, int(rows))
+
+    def add(self, key: Key, how: str, value: Value, rows: int) -> bool:
+        """Join a value; False if it is no number, or is to be kept as the last one."""
+        if how == "last" or not _is_number(value):
+            self._kept.pop(key, None)
+            return False
+        number = one_element(value)
+        kept = self._kept.get(key)
+        if how == "mean":
+            number = float(number) * rows
+        if kept is not None:
+            number = _join(how, kept[1], number)
+            rows += kept[2]
+        self._kept[key] = (how, number, rows)
+        return True
+
+    def state(self) -> dict[str, tuple[str, float, int]]:
+        """What a position keeps of them."""
+        return {f"{n}:{p}": (how, v, r) for (n, p), (how, v, r) in self._kept.items()}
+
+    def values(self) -> list[tuple[Key, Value]]:
+        """The reductions of the whole epoch."""
+        found: list[tuple[Key, Value]] = []
+        for key, (how, value, rows) in self._kept.items():
+            number = value / rows if how == "mean" else value
+            found.append((key, Box(number, type(number).__name__)))
+        return found
+
+
+def _join(how: str, kept: Any, number: Any) -> Any:
+    if how in ("mean", "sum"):
+        return kept + number
+    if math.isnan(kept) or math.isnan(number):
+        return math.nan
+    return min(kept, number) if how == "min" else max(kept, number)
+
+
+def _is_number(value: Value) -> bool:
+    if not isinstance(value, Box):
+        return False
+    if value.kind in ("bool", "int", "float"):
+        return True
+    if value.kind not in ("scalar", "array"):
+        return False
+    return value.value.ndim == 0 and np.dtype(value.value.dtype).kind in "biuf"
+
+
+class _Progress:
+    """Says how many batches are done, a few times a second."""
+
+    def __init__(self, pipe: str, node: str, epoch: int, total: int, control: Control) -> None:
+        self._event = (pipe, node, epoch)
+        self._total = total
+        self._report = control.report
+        self._next = time.monotonic() + _PROGRESS_SECONDS
+
+    def done(self, batches: int) -> None:
+        """``batches`` are applied."""
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + _PROGRESS_SECONDS
+            self._report(BatchesDone(*self._event, batches, self._total))
