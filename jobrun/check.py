@@ -82,7 +82,7 @@ def best_metric(job: Job) -> tuple[str, str] | None:
     directed = {n: d for n, d in metric_names(job).items() if d is not None}
     keep = job.checkpoint.keep.best if job.checkpoint else None
     if keep is not None:
-        return (keep[0], directed[keep[0]]) if keep[0] in directed else None
+        return (keep.metric, directed[keep.metric]) if keep.metric in directed else None
     return next(iter(directed.items())) if len(directed) == 1 else None
 
 
@@ -415,12 +415,13 @@ def _check_metrics(job: Job) -> Iterator[Problem]:
                 did_you_mean(name, sorted(known)),
             )
     best = job.checkpoint.keep.best if job.checkpoint else None
-    if best is not None and metric_names(job).get(best[0]) is None:
+    if best is not None and metric_names(job).get(best.metric) is None:
         directed = [n for n, d in metric_names(job).items() if d]
         yield Problem(
-            f"checkpoint.keep.best: {best[0]!r} is no metric with a direction",
+            f"checkpoint.keep.best: {best.metric!r} is no metric with a direction",
             job.marks.get("checkpoint.keep.best"),
-            did_you_mean(best[0], directed) or f"add '{best[0]}: min' (or max) to 'metrics'",
+            did_you_mean(best.metric, directed)
+            or f"add '{best.metric}: min' (or max) to 'metrics'",
         )
 
 

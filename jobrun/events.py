@@ -172,13 +172,17 @@ class CheckpointSkipped(Event):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointLoaded(Event):
-    """A checkpoint was proven whole and taken over."""
+    """A checkpoint was proven whole and taken over.
+
+    ``differences`` are lines: libraries that are others now than when it was written.
+    """
 
     id: int
     epoch: int
     path: str
     bytes: int
     seconds: float
+    differences: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ reads what another writes, a *gather* unit in front of them takes the inputs of 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
@@ -48,6 +48,10 @@ class Plan:
     waits: tuple[int, ...]
     successors: tuple[tuple[int, ...], ...]
     gathered_by: Mapping[int, int] = field(default_factory=dict)
+
+    def finished(self, tasks: Collection[str]) -> bool:
+        """Whether ``tasks``, keys of units, are all that there are."""
+        return all(u.gathers or u.key in tasks for u in self.units)
 
 
 def unit_key(job: Job, task: Task, node: str) -> str:

@@ -29,18 +29,17 @@ from types import TracebackType
 from typing import Any
 
 from jobrun.errors import Problem, SpecError, Where, did_you_mean
+from jobrun.policy import DEFAULT_POLICY, CheckpointPolicy
+from jobrun.template import Template
 
 __all__ = [
     "GROUPS",
     "MAIN",
     "RESERVED",
     "Argument",
-    "CheckpointPolicy",
     "ConditionSpec",
-    "Every",
     "FileSource",
     "Job",
-    "Keep",
     "Node",
     "Outputs",
     "Pipe",
@@ -86,7 +85,7 @@ class Outputs:
 class FileSource:
     """Columns of a file; ``columns`` maps a column to its name in the file (empty: all)."""
 
-    path: str
+    path: str | Template
     columns: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -131,7 +130,7 @@ class Task:
         name: str | None = None,
         after: str | Sequence[str] = (),
         *,
-        every: Number | None = None,
+        every: Number | Mapping[str, Number] | None = None,
         node: str | None = None,
         where: Where | None = None,
         marks: Mapping[str, Where] | None = None,
@@ -149,7 +148,7 @@ class Task:
         self,
         name: str | None,
         after: str | Sequence[str],
-        every: Number | None,
+        every: Number | Mapping[str, Number] | None,
         node: str | None,
         where: Where | None,
         marks: Mapping[str, Where] | None,
@@ -220,7 +219,7 @@ class Pipe(Task):
         from_: Sequence[str] | Mapping[str, str | None] | None = None,
         batch: Number = 1,
         *,
-        file: str | None = None,
+        file: str | Template | None = None,
         shuffle: bool = False,
         drop_last: bool = False,
         batches_per_epoch: Number | None = None,
@@ -291,47 +290,6 @@ def outputs(given: str | Sequence[str] | Mapping[str, str | None] | None) -> Out
         names = tuple(k if n is None else n for k, n in given.items())
         return Outputs("keys", names, tuple(given))
     return Outputs("many", tuple(given))
-
-
-@dataclass(frozen=True, slots=True)
-class Every:
-    """When to save: after so many epochs, batches or seconds since the last save.
-
-    The first that is due counts; ``min_gap`` seconds lie at least between two saves.
-    """
-
-    epochs: int | None = 1
-    batches: int | None = None
-    seconds: float | None = None
-    min_gap: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Keep:
-    """Which checkpoints stay, joined by "any keeps it"; all None keeps all.
-
-    ``best`` is a metric and how many of its best checkpoints stay.
-    """
-
-    last: int | None = None
-    every: int | None = None
-    best: tuple[str, int] | None = None
-
-    @property
-    def all(self) -> bool:
-        """Whether nothing is ever removed."""
-        return self.last is None and self.every is None and self.best is None
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointPolicy:
-    """When and what to save and keep: the ``checkpoint`` section of a spec."""
-
-    every: Every = Every()
-    keep: Keep = Keep()
-    include: tuple[str, ...] = ()
-    on_error: str = "warn"
-    on_success: str = "keep"
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,7 +385,7 @@ class Job:
         vars: Mapping[str, Any] | None = None,
         nodes: Sequence[str] | Mapping[str, Mapping[str, Any] | None] | None = None,
         metrics: Mapping[str, str | None] | None = None,
-        checkpoint: CheckpointPolicy | None = CheckpointPolicy(),
+        checkpoint: CheckpointPolicy | None = DEFAULT_POLICY,
     ) -> None:
         self.name = name
         self.seed = seed

@@ -127,6 +127,10 @@ class Call:
     def _one_key(self, name: str) -> Key:
         return resolve(self._job, self.node, name, self._columns).keys[0]
 
+    def var(self, name: str) -> Any:
+        """A var of the job as this call's node sees it."""
+        return self._job.node_vars(self.node)[name]
+
     def gather(self, moment: Moment) -> tuple[list[Any], dict[str, Any], list[Value]]:
         """The arguments of ``in``, and the values whose views they are."""
         given: list[Value] = []

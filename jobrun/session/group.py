@@ -278,7 +278,7 @@ def _epoch_of(group: str, position: Position) -> int:
 def _every(job: Job, unit: Unit) -> int:
     """How often a unit runs, in epochs."""
     every = unit.task.every
-    if every is None:
+    if every is None or isinstance(every, Mapping):
         return 1
     if isinstance(every, str):
         return int(job.node_vars(unit.node or next(iter(job.nodes)))[every])

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from jobrun.bind import bind
+from jobrun.bind import bind_job
+from jobrun.check import inner_steps
 from jobrun.checkpoint.part import PartSummary, mark_saved, write_part
 from jobrun.checkpoint.reading import read_part
 from jobrun.errors import TaskError, did_you_mean
 from jobrun.graph import Plan, persistent, ranks, setup_blobs
-from jobrun.job import MAIN, Job, Pipe
+from jobrun.job import MAIN, Job
 from jobrun.position import Position
 from jobrun.session.base import Control, Places, Session, Snapshot
 from jobrun.session.call import Stores, refuse_writable_views
@@ -54,11 +55,12 @@ class LocalSession(Session):
 
     def open(self, job: Job, places: Places) -> None:
         """Bind the functions of ``job`` and make empty stores; raises BindError."""
+        named = bind_job(job, places.spec_dir)
         self._functions = {
-            id(step): bind(step.fn, places.spec_dir, step.mark("call"))
+            id(step): named[step.fn] if isinstance(step.fn, str) else step.fn
             for group in job.groups.values()
             for task in group.tasks
-            for step in ((*task.map, *task.do) if isinstance(task, Pipe) else (task,))
+            for step in inner_steps(task)
         }
         refuse_writable_views()
         self._scheduler.close()

@@ -197,8 +197,12 @@ class PipeRun:
 def _step(call: Call) -> _Step:
     every = call.task.every
     if isinstance(every, Mapping):
-        return _Step(call, every.get("batches"), every.get("epochs"))
-    return _Step(call, None, every if isinstance(every, int) else None)
+        return _Step(call, _whole(call, every.get("batches")), _whole(call, every.get("epochs")))
+    return _Step(call, None, _whole(call, every))
+
+
+def _whole(call: Call, number: Any) -> int | None:
+    return None if number is None else int(call.var(number) if isinstance(number, str) else number)
 
 
 class _Reductions:

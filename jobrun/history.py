@@ -1,0 +1,219 @@
+"""A runner's run directory: what is decided from it, and what is written into it.
+
+Everything here is silent about the job itself.  Without a manager there is no directory, and every
+run is a fresh one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.checkpoint.publish import clean_leftovers, discard
+from jobrun.checkpoint.record import SUCCESS, Record
+from jobrun.code import changed_code, loaded_code
+from jobrun.decide import Changes, Choice, Request, decide
+from jobrun.errors import DamagedError, SaveError
+from jobrun.events import CheckpointSkipped, LeftoversCleaned, Report, Warned
+from jobrun.job import Job
+from jobrun.rundir import RunDir, RunState
+from jobrun.spec.diff import compare, digest, job_facts
+from jobrun.stop import Condition, Decision, decide_stop, match_states
+
+__all__ = ["History"]
+
+
+class History:
+    """The run directory of a manager, or nothing."""
+
+    def __init__(
+        self, job: Job, manager: CheckpointManager | None, request: Request, report: Report
+    ) -> None:
+        self._job = job
+        self._manager = manager
+        self._request = request
+        self._report = report
+        self._facts = job_facts(job)
+        self.digest = digest(self._facts)
+        self.run = RunDir(manager.run_dir, lock=manager.lock) if manager is not None else None
+        self._state: RunState | None = None
+        self._skipped: tuple[int, ...] = ()
+
+    @property
+    def path(self) -> Path | None:
+        """The run directory, absolute."""
+        return self.run.path.absolute() if self.run is not None else None
+
+    @property
+    def name(self) -> str:
+        """The run's name: its directory's, or the job's where there is none."""
+        return self.run.name if self.run is not None else self._job.name
+
+    @property
+    def attempt(self) -> int:
+        """Which start of the run this is, from 1."""
+        return self._state.attempts if self._state is not None else 1
+
+    # Deciding: nothing is written.
+
+    def choose(self, conditions: Sequence[tuple[Condition, bool]]) -> Choice:
+        """What is to be done; raises NotFoundError if the request names what is not there."""
+        if self.run is None:
+            return Choice("fresh")
+        state = self.run.state()
+        head = self.run.head()
+        start = head
+        if self._request.names_checkpoint:
+            start = self.run.checkpoint(epoch=self._request.epoch, id=self._request.id)
+        return decide(
+            self._request,
+            state,
+            head,
+            self._changes(state),
+            _verdict(conditions, start),
+            start=start,
+            run=self.run.shown(),
+        )
+
+    def _changes(self, state: RunState | None) -> Changes:
+        """What differs between the job on disk and the job of now."""
+        if state is None:
+            return Changes()
+        code: tuple[str, ...] = ()
+        if self._request.folder is not None:
+            code = changed_code(state.code, self._request.folder)
+        if not state.facts:
+            if state.digest in ("", self.digest):
+                return Changes(code=code)
+            return Changes(
+                ("the job (run.json was lost, so that details are not known)",), (), code
+            )
+        diff = compare(state.facts, self._facts)
+        return Changes(diff.job, diff.free, code)
+
+    # Holding the run, and what is written into it.
+
+    def lock(self) -> None:
+        """Hold the run for the life of the attempt; raises LockedError."""
+        if self.run is not None:
+            self.run.lock()
+
+    def unlock(self) -> None:
+        """Let go of the run."""
+        if self.run is not None:
+            self.run.unlock()
+
+    def begin(self, choice: Choice) -> None:
+        """Clean up what a crash left, and write down that an attempt has started."""
+        if self.run is None or self._manager is None:
+            return
+        self.run.finish_rewind()
+        cleaned = [*clean_leftovers(self.run.path), *self.run.clean()]
+        if cleaned:
+            self._report(LeftoversCleaned(tuple(cleaned)))
+        before = self.run.state()
+        if choice.action == "fresh" and before is not None:
+            self.run.set_aside(self.run.catalog.ids(), before.attempts)
+        self._manager.first_id = self.run.next_id()
+        if self._request.spec_text:
+            self.run.store_spec(self._request.spec_text, self._request.resolved_text)
+        folder = self._request.folder
+        base = before or RunState(name=self.run.name, job=self._job.name, attempts=0)
+        self._state = replace(
+            base,
+            job=self._job.name,
+            digest=self.digest,
+            facts=self._facts,
+            code=loaded_code(folder) if folder is not None else {},
+            folder=str(folder.resolve()) if folder is not None else None,
+            folder_relative=_relative(folder, self.run.path),
+            spec=self._request.spec_path.name if self._request.spec_path else None,
+            built_in_python=self._request.spec_path is None,
+            state="running",
+            reason="",
+            attempts=base.attempts + 1,
+            next_id=self._manager.first_id,
+            rebuilt=False,
+        )
+        self.run.write(self._state)
+
+    def head(self) -> Record | None:
+        """The newest checkpoint of this history, if there is one."""
+        return self.run.head() if self.run is not None else None
+
+    def checkpoint_path(self, record: Record) -> Path:
+        """Where a checkpoint is."""
+        assert self.run is not None
+        return self.run.catalog.path(record.id)
+
+    def candidates(self, choice: Choice) -> Iterator[Record]:
+        """The checkpoints to resume from, best first: only one where the user named it.
+
+        One that was whole once and is damaged is said and passed over.
+        """
+        if self.run is None or choice.start is None:
+            return
+        if self._request.names_checkpoint:
+            yield self.run.catalog.check(choice.start.id)
+            return
+        for id in reversed(self.run.catalog.ids()):
+            try:
+                record = self.run.catalog.check(id)
+            except DamagedError as error:
+                if (self.run.catalog.path(id) / SUCCESS).is_file():
+                    self.skip(id, str(error))
+                continue
+            yield record
+
+    def skip(self, id: int, reason: str) -> None:
+        """A checkpoint did not prove whole; it is set aside once the next save is durable."""
+        self._skipped = (*self._skipped, id)
+        self._report(CheckpointSkipped(id, reason))
+
+    def resume_at(self, record: Record, choice: Choice) -> None:
+        """The checkpoint was loaded: what came after it belongs to another history."""
+        if self.run is not None and choice.rewind:
+            self.run.rewind(record.id)
+
+    def saved(self) -> None:
+        """A save is durable: what a fallback passed over is out of the way now."""
+        if self.run is not None and self._skipped:
+            self.run.set_aside(self._skipped, self.attempt)
+            self._skipped = ()
+
+    def delete_checkpoints(self) -> None:
+        """Remove all checkpoints of the run (``on_success: delete``)."""
+        if self.run is not None:
+            for record in self.run.records():
+                discard(self.run.path, record.id)
+
+    def end(self, state: str, reason: str, epoch: int, elapsed: float) -> None:
+        """Write down how the attempt ended; that the disk refuses is said, and hurts nothing."""
+        if self.run is None or self._manager is None or self._state is None:
+            return
+        self._state = replace(
+            self._state,
+            state=state,
+            reason=reason,
+            epoch=epoch,
+            elapsed=elapsed,
+            next_id=self._manager.first_id,
+        )
+        try:
+            self.run.write(self._state)
+        except SaveError as error:
+            self._report(Warned(f"how the run ended is not in run.json: {error}"))
+
+
+def _verdict(conditions: Sequence[tuple[Condition, bool]], start: Record | None) -> Decision | None:
+    """What the stop conditions of now say of a checkpoint; at boundaries from epoch 1 on only."""
+    if start is None or start.epoch < 1 or not start.at_boundary:
+        return None
+    return decide_stop(match_states(conditions, list(start.stops)))
+
+
+def _relative(folder: Path | None, run_dir: Path) -> str | None:
+    return os.path.relpath(folder.resolve(), run_dir.resolve()) if folder is not None else None

@@ -1,0 +1,85 @@
+"""What is asked of checkpoints: when to save, and which to keep.  Plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jobrun.errors import UsageError
+
+__all__ = ["DEFAULT_POLICY", "KEEP_ALL", "Best", "CheckpointPolicy", "Every", "Keep"]
+
+
+def _at_least_one(name: str, number: int | None) -> None:
+    if number is not None and number < 1:
+        raise UsageError(f"checkpoint.{name} must be at least 1, not {number}")
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """When to save: after so many epochs since the last save.  The last epoch is always saved.
+
+    Raises UsageError for less than one.
+    """
+
+    epochs: int = 1
+
+    def __post_init__(self) -> None:
+        _at_least_one("every", self.epochs)
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The ``count`` best checkpoints by a metric; ``smaller`` values are better, or larger ones.
+
+    In a job the direction of the metric decides, whatever ``smaller`` says.
+    """
+
+    metric: str
+    count: int = 1
+    smaller: bool = True
+
+    def __post_init__(self) -> None:
+        _at_least_one("keep.best", self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """What to keep: the ``last`` so many, those of ``every`` so many epochs, the ``best``.
+
+    A checkpoint stays if any of them keeps it; with none of them, all are kept.  Raises UsageError
+    for numbers below 1.
+    """
+
+    last: int | None = None
+    every: int | None = None
+    best: Best | None = None
+
+    def __post_init__(self) -> None:
+        _at_least_one("keep.last", self.last)
+        _at_least_one("keep.every", self.every)
+
+    @property
+    def all(self) -> bool:
+        """Whether nothing is ever dropped."""
+        return self.last is None and self.every is None and self.best is None
+
+
+KEEP_ALL = Keep()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPolicy:
+    """The ``checkpoint`` section of a spec.
+
+    ``include`` are globs of blobs that are saved beside those that persist by themselves.
+    ``on_error`` is ``warn`` or ``fail``; ``on_success`` is ``keep`` or ``delete``.
+    """
+
+    every: Every = Every()
+    keep: Keep = KEEP_ALL
+    include: tuple[str, ...] = ()
+    on_error: str = "warn"
+    on_success: str = "keep"
+
+
+DEFAULT_POLICY = CheckpointPolicy()

@@ -1,0 +1,133 @@
+"""Where a run stands: its position, what the stop conditions have seen, time, metrics, the best."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jobrun.check import metric_names
+from jobrun.checkpoint.record import Record, RecordFields
+from jobrun.graph import unit_key
+from jobrun.job import Job
+from jobrun.position import Position
+from jobrun.stop import (
+    Condition,
+    Decision,
+    Seen,
+    decide_stop,
+    match_states,
+    observe_all,
+    saved_states,
+)
+from jobrun.versions import versions
+
+__all__ = ["Standing"]
+
+
+class Standing:
+    """What a run has come to; saved in every checkpoint and restored from one."""
+
+    def __init__(self, job: Job, conditions: Sequence[tuple[Condition, bool]]) -> None:
+        self.position = Position()
+        self.scalars: dict[str, Any] = {}
+        self.best: dict[str, tuple[Any, int]] = {}
+        self.decision: Decision | None = None
+        self._conditions = conditions
+        self._watched = match_states(conditions, [])
+        self._directions = {n: d for n, d in metric_names(job).items() if d is not None}
+        self._metrics = tuple(metric_names(job))
+        self._pipes = {
+            unit_key(job, pipe, node): pipe.name
+            for group, pipe in job.pipes()
+            if group.name == "epoch"
+            for node in job.nodes_of(pipe)
+        }
+        self._elapsed_before = 0.0
+        self._started = time.monotonic()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of the run, over all its attempts."""
+        return self._elapsed_before + time.monotonic() - self._started
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The scalar blobs to be looked at after each epoch."""
+        wanted = [*self._metrics, *(n for c, _ in self._conditions for n in c.names)]
+        return tuple(dict.fromkeys(wanted))
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The metrics of the epoch that was finished last; those without a value are absent."""
+        return {n: self.scalars[n] for n in self._metrics if n in self.scalars}
+
+    @property
+    def gauges(self) -> tuple[str, ...]:
+        """How near each stop condition is."""
+        texts = (w.condition.gauge(w.state) for w in self._watched)
+        return tuple(t for t in texts if t)
+
+    def finish_epoch(self, position: Position, scalars: Mapping[str, Any]) -> tuple[str, ...]:
+        """The epoch is done at ``position``: let every condition observe, and decide.
+
+        Gives the metrics whose value is now the best of the run.
+        """
+        self.position = position.next_epoch(position.readers)
+        self.scalars = dict(scalars)
+        seen = Seen(self.position.epochs, self.elapsed, self.scalars, self._passes())
+        self._watched = observe_all(self._watched, seen)
+        self.decision = decide_stop(self._watched)
+        improved = tuple(n for n in self._directions if self._improves(n))
+        self.best.update({n: (self.scalars[n], self.position.epochs) for n in improved})
+        return improved
+
+    def _passes(self) -> dict[str, int]:
+        """Passes finished, per pipe: with several nodes the most, since any node's end counts."""
+        passes: dict[str, int] = {}
+        for key, reader in self.position.readers.items():
+            name = self._pipes.get(key)
+            if name is not None:
+                passes[name] = max(passes.get(name, 0), reader.passes)
+        return passes
+
+    def _improves(self, name: str) -> bool:
+        value = self.scalars.get(name)
+        if value is None or not math.isfinite(value):
+            return False
+        if name not in self.best:
+            return True
+        best = self.best[name][0]
+        return bool(value < best if self._directions[name] == "min" else value > best)
+
+    def verdict(self) -> Decision | None:
+        """What the conditions of now say of what was seen so far."""
+        return decide_stop(self._watched)
+
+    def fields(self, job: str, digest: str) -> RecordFields:
+        """What a checkpoint of now says about it."""
+        return RecordFields(
+            position=self.position,
+            run_seconds=self.elapsed,
+            metrics=dict(self.scalars),
+            stops=saved_states(self._watched),
+            decision=self.decision.to_json() if self.decision else None,
+            versions=versions(),
+            job=job,
+            digest=digest,
+            extra={"best": {n: list(b) for n, b in self.best.items()}},
+        )
+
+    def restore(self, record: Record) -> None:
+        """Stand where the checkpoint stands."""
+        self.position = record.position
+        self.scalars = dict(record.metrics)
+        self.best = {
+            n: (value, epoch)
+            for n, (value, epoch) in record.extra.get("best", {}).items()
+            if n in self._directions
+        }
+        self._watched = match_states(self._conditions, list(record.stops))
+        self._elapsed_before = record.run_seconds
+        self._started = time.monotonic()
