@@ -1,0 +1,196 @@
+"""Which checkpoints a run directory holds.
+
+*Listed* is a real directory ``checkpoint_<id>`` whose ``_SUCCESS`` and manifests verify and name
+that id, and whose files are all there at their full lengths.  *Proven* is one of which every byte
+has been read and compared with its checksum.  Everything else in the directory is none of ours.
+Neither numpy nor zarr is imported here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
+from jobrun.checkpoint.record import Record
+from jobrun.checkpoint.verify import (
+    check_payload,
+    check_root,
+    check_size,
+    read_manifest,
+    read_record,
+)
+from jobrun.errors import DamagedError, JobrunError, NotFoundError
+
+__all__ = ["Catalog", "Ignored", "listed", "prove", "span"]
+
+_LOOKS_LIKE = "checkpoint_"
+_NAME = re.compile(r"checkpoint_(0|[1-9][0-9]*)")
+_NUMBER = re.compile(r"checkpoint_([0-9]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """An entry that is named like a checkpoint and is not listed; ``id`` is None in odd names."""
+
+    name: str
+    reason: str
+    id: int | None = None
+
+
+def listed(run_dir: str | os.PathLike[str], fs: Fs = DEFAULT) -> list[Record]:
+    """The listed checkpoints of a run directory, by rising id; none if there is no directory."""
+    return Catalog(run_dir, fs).listed()
+
+
+class Catalog:
+    """The checkpoints of one run directory, as they are on disk at each call."""
+
+    def __init__(self, run_dir: str | os.PathLike[str], fs: Fs = DEFAULT) -> None:
+        self.run_dir = Path(run_dir)
+        self._fs = fs
+
+    def path(self, id: int) -> Path:
+        """Where the checkpoint of an id is."""
+        return self.run_dir / f"checkpoint_{id}"
+
+    def ids(self) -> list[int]:
+        """The ids of what is named like a checkpoint, whole or not, rising."""
+        return sorted(int(m[1]) for name in self._names() if (m := _NAME.fullmatch(name)))
+
+    def check(self, id: int) -> Record:
+        """The record of a checkpoint that is listed.
+
+        Raises DamagedError, saying why, if it is not, NotFoundError if it cannot be looked at.
+        """
+        path = str(self.path(id))
+        if os.path.islink(path) or not os.path.isdir(path):
+            raise DamagedError("it is not a directory", where=path)
+        record = read_record(self._fs, path)
+        if record.id != id:
+            raise DamagedError(f"it is a copy of checkpoint {record.id}", where=path)
+        check_root(self._fs, path, record)
+        for node in record.nodes:
+            for name, file, _ in read_manifest(self._fs, path, record, node).files():
+                check_size(self._fs, f"{path}/{name}", file)
+        return record
+
+    def listed(self) -> list[Record]:
+        """The listed checkpoints, by rising id."""
+        return [found for _, found in self._scan() if isinstance(found, Record)]
+
+    def ignored(self) -> list[Ignored]:
+        """What is named like a checkpoint and is none, with the reason."""
+        return [found for _, found in self._scan() if isinstance(found, Ignored)]
+
+    def latest(self) -> Record | None:
+        """The listed checkpoint of the highest id, or None."""
+        for id in reversed(self.ids()):
+            try:
+                return self.check(id)
+            except JobrunError:
+                continue
+        return None
+
+    def by_id(self, id: int) -> Record:
+        """The checkpoint of an id.
+
+        Raises NotFoundError if there is none, DamagedError if it is not whole.
+        """
+        if id not in self.ids():
+            raise NotFoundError(
+                f"no checkpoint of id {id}; there are {span(r.id for r in self.listed())}",
+                where=str(self.run_dir),
+            )
+        return self.check(id)
+
+    def by_epoch(self, epoch: int) -> Record:
+        """The checkpoint at the end of an epoch (0: after ``init``), the newest if several are.
+
+        Raises NotFoundError if there is none, DamagedError if it is not whole.
+        """
+        known: list[int] = []
+        for id in reversed(self.ids()):
+            try:
+                record = read_record(self._fs, str(self.path(id)))
+            except JobrunError:
+                continue
+            if record.epoch == epoch and record.at_boundary and record.id == id:
+                return self.check(id)
+            if record.at_boundary and record.id == id:
+                known.append(record.epoch)
+        odd = "; ".join(f"{i.name} is ignored: {i.reason}" for i in self.ignored())
+        raise NotFoundError(
+            f"no checkpoint of epoch {epoch}; there are {span(known)}",
+            where=str(self.run_dir),
+            hint=odd,
+        )
+
+    def next_id(self, floor: int = 0) -> int:
+        """An id that no checkpoint has or had here: above every ``checkpoint_<integer>``, whole or
+        not, those that a rewind moved to ``attempts/``, and at least ``floor``.
+        """
+        names = self._names()
+        for attempt in self._below("attempts"):
+            names += self._below(f"attempts/{attempt}")
+        ids = [int(m[1]) for name in names if (m := _NUMBER.fullmatch(name))]
+        return max([floor, *(id + 1 for id in ids)])
+
+    def _scan(self) -> Iterator[tuple[str, Record | Ignored]]:
+        names = [name for name in self._names() if name.startswith(_LOOKS_LIKE)]
+        for name in sorted(names, key=_order):
+            match = _NAME.fullmatch(name)
+            if match is None:
+                yield name, Ignored(name, "the name is not checkpoint_<number>")
+                continue
+            try:
+                yield name, self.check(int(match[1]))
+            except JobrunError as error:
+                yield name, Ignored(name, _reason(error, self.path(int(match[1]))), int(match[1]))
+
+    def _names(self) -> list[str]:
+        return self._below("")
+
+    def _below(self, folder: str) -> list[str]:
+        try:
+            return [entry.name for entry in self._fs.entries(os.path.join(self.run_dir, folder))]
+        except FsError:
+            return []
+
+
+def prove(run_dir: str | os.PathLike[str], record: Record, fs: Fs = DEFAULT) -> None:
+    """Read every byte of a listed checkpoint and compare it with its checksum.
+
+    Raises DamagedError, naming the first file that is not what was written.
+    """
+    path = str(Catalog(run_dir, fs).path(record.id))
+    check_root(fs, path, record)
+    for node in record.nodes:
+        for name, file, _ in read_manifest(fs, path, record, node).files():
+            check_payload(fs, f"{path}/{name}", file)
+
+
+def span(numbers: Iterable[int]) -> str:
+    """Numbers as people write them: ``0..4, 6, 8``; ``none`` if there are none."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    texts = (f"{r[0]}..{r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in runs)
+    return ", ".join(texts) or "none"
+
+
+def _order(name: str) -> tuple[int, str]:
+    match = _NAME.fullmatch(name)
+    return (int(match[1]) if match else -1, name)
+
+
+def _reason(error: JobrunError, path: Path) -> str:
+    """Why, with the place below the checkpoint."""
+    where = os.path.relpath(str(error.where), path) if error.where else "."
+    return error.message if where == "." else f"{where}: {error.message}"

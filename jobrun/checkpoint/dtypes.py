@@ -1,0 +1,185 @@
+"""dtypes: as JSON for the manifest, and how zarr is told of them.
+
+What zarr can say is said in its words.  What it cannot (foreign dtypes, sub-array fields, widths of
+zero) is stored as unsigned integers or bytes of the same bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from jobrun.checkpoint.fill import to_fill
+from jobrun.errors import DamagedError, ValueRefusedError
+
+__all__ = ["BYTES", "DType", "Storage", "describe", "dtype_of", "storage_of", "swapped"]
+
+DType = np.dtype[Any]
+
+BYTES = "uint8"
+"""What is stored as bytes, zarr sees as this."""
+
+_NUMBERS = {"i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8), "c": (8, 16)}
+_WORDS = {"i": "int", "u": "uint", "f": "float", "c": "complex"}
+
+
+# dtypes as JSON.
+
+
+def describe(dtype: DType) -> Any:
+    """A dtype as JSON: numpy's ``str``, a name of ml_dtypes, or a list of fields.
+
+    A field is ``[name, dtype]`` or ``[name, dtype, shape]``.
+    """
+    if dtype.names is not None:
+        assert dtype.fields is not None or not dtype.names
+        return [_describe_field(name, dtype[name]) for name in dtype.names]
+    return dtype.name if _foreign(dtype) else dtype.str
+
+
+def _describe_field(name: str, dtype: DType) -> list[Any]:
+    if dtype.subdtype is None:
+        return [name, describe(dtype)]
+    base, shape = dtype.subdtype
+    return [name, describe(base), list(shape)]
+
+
+def dtype_of(description: Any) -> DType:
+    """The inverse of ``describe``.
+
+    Raises DamagedError if there is no such dtype; a name of ml_dtypes needs that package.
+    """
+    try:
+        return _dtype_of(description)
+    except (TypeError, ValueError, AttributeError, IndexError) as error:
+        raise DamagedError(f"no dtype is described by {description!r}") from error
+
+
+def _dtype_of(description: Any) -> DType:
+    if isinstance(description, list):
+        fields = [
+            (name, _dtype_of(base), tuple(shape[0])) if shape else (name, _dtype_of(base))
+            for name, base, *shape in description
+        ]
+        return np.dtype(fields)
+    if not isinstance(description, str):
+        raise TypeError(description)
+    if description[0] in "<>|=":
+        return np.dtype(description)
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise DamagedError(
+            f"the dtype {description} needs the package ml_dtypes",
+            hint="pip install ml_dtypes",
+        ) from None
+    foreign: DType = np.dtype(getattr(ml_dtypes, description))
+    return foreign
+
+
+# How a dtype is stored.
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """How arrays of a dtype are stored.
+
+    ``data_type`` is zarr's name, ``memory`` a dtype whose bytes in memory are those on disk,
+    ``extra`` dimensions that zarr sees after the array's own (the bytes of one element), ``zero``
+    the fill value of arrays that have chunks.
+    """
+
+    data_type: Any
+    memory: DType
+    zero: Any
+    extra: tuple[int, ...] = ()
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element as zarr sees it."""
+        return 1 if self.extra else self.memory.itemsize
+
+
+@lru_cache(maxsize=1024)
+def storage_of(dtype: DType) -> Storage:
+    """How arrays of ``dtype`` are stored.
+
+    Raises ValueRefusedError for dtypes that cannot be: objects, longdouble, padded structures.
+    """
+    _check(dtype)
+    if _foreign(dtype) and dtype.itemsize in _NUMBERS["u"]:
+        return Storage(f"uint{8 * dtype.itemsize}", dtype, 0)
+    data_type = _data_type(dtype)
+    if data_type is None:
+        return Storage(BYTES, dtype, 0, (dtype.itemsize,))
+    little = dtype.newbyteorder("<")
+    return Storage(data_type, little, to_fill(np.zeros((), little)))
+
+
+def swapped(array: npt.NDArray[Any], dtype: DType) -> npt.NDArray[Any]:
+    """A copy of ``array`` as ``dtype``, which differs from its own in byte order only.
+
+    Not ``astype``: numpy 2.4 leaves a timedelta64 without a unit in the byte order of the machine.
+    """
+    copy = np.empty(array.shape, dtype)
+    if dtype.names is None:
+        copy.view(array.dtype)[...] = array
+        return copy.byteswap(inplace=True)
+    for name in dtype.names:
+        field = array[name]
+        copy[name] = field if field.dtype == copy[name].dtype else swapped(field, copy[name].dtype)
+    return copy
+
+
+def _foreign(dtype: DType) -> bool:
+    """Whether a dtype is not numpy's own: those of ml_dtypes."""
+    return dtype.isbuiltin == 2
+
+
+def _check(dtype: DType) -> None:
+    why = ""
+    if dtype.hasobject or (dtype.kind not in "biufcmMSUV" and not _foreign(dtype)):
+        why = "it holds Python objects"
+    elif _has_long_double(dtype):
+        why = "its bits differ between machines; convert it to float64 or complex128"
+    elif dtype_of(describe(dtype)) != dtype:
+        why = "it cannot be described by names, types and shapes of its fields"
+    if why:
+        raise ValueRefusedError(f"dtype {dtype} cannot be saved: {why}")
+
+
+def _has_long_double(dtype: DType) -> bool:
+    if dtype.subdtype is not None:
+        return _has_long_double(dtype.subdtype[0])
+    if dtype.names is not None:
+        return any(_has_long_double(dtype[name]) for name in dtype.names)
+    sizes = _NUMBERS.get(dtype.kind, (dtype.itemsize,))
+    return not _foreign(dtype) and dtype.itemsize not in sizes
+
+
+def _data_type(dtype: DType) -> Any:
+    """zarr's name of a dtype, or None if it has none that zarr-python reads back equal."""
+    if _foreign(dtype) or dtype.subdtype is not None or dtype.itemsize == 0:
+        return None
+    if dtype.names is not None:
+        fields = [[name, _data_type(dtype[name])] for name in dtype.names]
+        if any(data_type is None for _, data_type in fields):
+            return None
+        return {"name": "structured", "configuration": {"fields": fields}}
+    kind, size = dtype.kind, dtype.itemsize
+    if kind == "b":
+        return "bool"
+    if kind in _WORDS:
+        return f"{_WORDS[kind]}{8 * size}"
+    if kind in "mM":
+        unit, factor = np.datetime_data(dtype)
+        if unit == "generic":  # zarr-python 3.1 cannot open such a datetime64
+            return "int64"
+        name = "numpy.datetime64" if kind == "M" else "numpy.timedelta64"
+        return {"name": name, "configuration": {"unit": unit, "scale_factor": factor}}
+    name = {"S": "null_terminated_bytes", "U": "fixed_length_utf32", "V": "raw_bytes"}[kind]
+    return {"name": name, "configuration": {"length_bytes": size}}

@@ -1,0 +1,75 @@
+"""Fill values: one element as the JSON of a zarr array's ``fill_value``, and back, bit for bit.
+
+Scalars and 0-d arrays live there and need no chunk.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["from_fill", "to_fill"]
+
+Array = npt.NDArray[Any]
+
+_NAN = {size: np.array(np.nan, f"<f{size}").tobytes() for size in (2, 4, 8)}
+
+
+def to_fill(array: Array) -> Any:
+    """A 0-d array as JSON, or None where readers would not get its bits back from that."""
+    dtype, bits = array.dtype, array.tobytes()
+    if dtype.isbuiltin == 2:
+        return int.from_bytes(bits, "little")
+    if dtype.kind in "biu":
+        return array.item()
+    if dtype.kind == "f":
+        return _float_to_json(bits)
+    if dtype.kind == "c":
+        half = len(bits) // 2
+        fill = [_float_to_json(bits[:half]), _float_to_json(bits[half:])]
+        return None if None in fill else fill
+    if dtype.kind in "mM":
+        return int.from_bytes(bits, "little", signed=True)
+    if dtype.kind == "U":
+        return _text_to_json(bits)
+    return base64.b64encode(bits).decode("ascii")
+
+
+def _float_to_json(bits: bytes) -> Any:
+    """A float; None for a NaN that is not the usual one, since no reader keeps all its bits."""
+    number = float(np.frombuffer(bits, f"<f{len(bits)}")[0])
+    if math.isnan(number):
+        return "NaN" if bits == _NAN[len(bits)] else None
+    if math.isinf(number):
+        return "Infinity" if number > 0 else "-Infinity"
+    return number
+
+
+def _text_to_json(bits: bytes) -> str | None:
+    """The text of a fixed-width element; None if it is none (numpy does not look)."""
+    try:
+        return bits.decode("utf-32-le").rstrip("\0")
+    except UnicodeDecodeError:
+        return None
+
+
+def from_fill(fill: Any, dtype: np.dtype[Any]) -> Array:
+    """The inverse of ``to_fill``: a 0-d array of ``dtype``."""
+    if dtype.isbuiltin == 2:
+        bits = int(fill).to_bytes(dtype.itemsize, "little")
+    elif dtype.kind == "f":
+        bits = np.array(float(fill), dtype).tobytes()
+    elif dtype.kind == "c":
+        parts = [float(part) for part in fill]
+        bits = np.array(parts, f"<f{dtype.itemsize // 2}").tobytes()
+    elif dtype.kind in "mM":
+        bits = int(fill).to_bytes(8, "little", signed=True)
+    elif dtype.kind in "SV":
+        bits = base64.b64decode(fill, validate=True)
+    else:
+        return np.array(fill, dtype)
+    return np.array(np.frombuffer(bits, dtype)[0], dtype)

@@ -1,0 +1,279 @@
+"""Every file operation of a checkpoint, and nothing else.
+
+All of jobrun's checkpoint code goes through one ``Fs``.  Tests pass a subclass whose ``at`` records
+the operations, raises an ``OSError`` at one of them, or kills the process there.
+
+An operation that fails raises ``FsError``, an ``OSError`` that also says which operation it was.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TypeVar
+
+__all__ = ["DEFAULT", "Fs", "FsError", "SyncAll"]
+
+T = TypeVar("T")
+Buffer = bytes | memoryview
+
+# Local file systems on which syncfs(2) makes all data durable and tells of errors.  It does not
+# on FUSE (the daemon is not asked), and nobody promises it for network file systems.
+_SYNCFS_TYPES = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs"})
+_MOUNTS = "/proc/self/mountinfo"
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+
+
+class FsError(OSError):
+    """A file operation failed; ``op`` names it, ``filename`` and ``errno`` are as in OSError."""
+
+    def __init__(self, op: str, path: str, error: OSError) -> None:
+        super().__init__(error.errno, error.strerror or str(error), path)
+        self.op = op
+
+    @property
+    def code(self) -> str:
+        """The symbol of the error: ``ENOSPC``."""
+        return errno.errorcode.get(self.errno or 0, "")
+
+    def __str__(self) -> str:
+        return f"{self.op} of {self.filename}: {self.strerror}" + f" ({self.code})" * bool(
+            self.code
+        )
+
+
+class Fs:
+    """The file operations; ``at(op, path)`` is called before each of them."""
+
+    def at(self, op: str, path: str) -> None:
+        """Where tests record, fail or kill; ``op`` is the name of the operation."""
+
+    def _do(self, op: str, path: str, call: Callable[[], T]) -> T:
+        try:
+            self.at(op, path)
+            return call()
+        except OSError as error:
+            raise FsError(op, path, error) from error
+
+    def mkdir(self, path: str) -> None:
+        """Make one directory, which must not exist."""
+        self._do("mkdir", path, lambda: os.mkdir(path))
+
+    def make_dirs(self, path: str) -> None:
+        """Make a directory and what is missing above it, durably; it may exist."""
+        if os.path.isdir(path):
+            return
+        parent = os.path.dirname(os.path.abspath(path))
+        self.make_dirs(parent)
+        try:
+            self.mkdir(path)
+        except FsError as error:
+            if error.errno != errno.EEXIST or not os.path.isdir(path):
+                raise
+        self.sync_dir(parent)
+
+    def write(self, path: str, buffers: Sequence[Buffer], *, sync: bool) -> None:
+        """Write a new file from ``buffers``; ``sync`` makes its bytes durable (not its name)."""
+        fd = self._do("open", path, lambda: os.open(path, _CREATE, 0o666))
+        try:
+            self._do("write", path, lambda: self._write_all(fd, buffers))
+            if sync:
+                self._do("fsync", path, lambda: os.fsync(fd))
+        except BaseException:
+            os.close(fd)
+            raise
+        self._do("close", path, lambda: os.close(fd))
+
+    def _write_all(self, fd: int, buffers: Sequence[Buffer]) -> None:
+        left = [memoryview(b).cast("B") for b in buffers if len(b)]
+        while left:
+            done = self.writev(fd, left)
+            if done == 0:
+                raise OSError(errno.EIO, "nothing was written")
+            while left and done >= len(left[0]):
+                done -= len(left.pop(0))
+            if done:
+                left[0] = left[0][done:]
+
+    def writev(self, fd: int, buffers: Sequence[memoryview]) -> int:
+        """One ``writev``, which may write less than it was given."""
+        return os.writev(fd, buffers)
+
+    def sync_dir(self, path: str) -> None:
+        """Make the names in a directory durable."""
+
+        def call() -> None:
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+        self._do("fsync", path, call)
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename to a name that does not exist yet."""
+
+        def call() -> None:
+            if os.path.lexists(target):
+                raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
+            os.rename(source, target)
+
+        self._do("rename", target, call)
+
+    def remove_tree(self, path: str) -> None:
+        """Delete a directory with all in it; symbolic links are removed, never followed."""
+        self._do("rmtree", path, lambda: shutil.rmtree(path))
+
+    def entries(self, path: str) -> list[os.DirEntry[str]]:
+        """What lies in a directory, by name."""
+
+        def call() -> list[os.DirEntry[str]]:
+            with os.scandir(path) as found:
+                return sorted(found, key=lambda e: e.name)
+
+        return self._do("list", path, call)
+
+    def size(self, path: str) -> int:
+        """The length of a regular file; anything else is an error that says what it is."""
+        return self._do("stat", path, lambda: _regular(os.lstat(path)))
+
+    def open(self, path: str) -> int:
+        """A descriptor for reading a regular file; never follows a link, never waits on a fifo."""
+
+        def call() -> int:
+            try:
+                fd = os.open(path, _READ)
+            except OSError as error:
+                if error.errno in (errno.ELOOP, errno.EMLINK):
+                    raise OSError(error.errno, "is a symbolic link, not a file") from error
+                raise
+            try:
+                _regular(os.fstat(fd))
+            except OSError:
+                os.close(fd)
+                raise
+            return fd
+
+        return self._do("open", path, call)
+
+    def read_into(self, fd: int, path: str, buffers: Sequence[memoryview]) -> int:
+        """Fill ``buffers`` from a descriptor; the number of bytes read, less only at the end."""
+
+        def call() -> int:
+            total, left = 0, [b for b in buffers if len(b)]
+            while left and (done := os.readv(fd, left)):
+                total += done
+                while left and done >= len(left[0]):
+                    done -= len(left.pop(0))
+                if done:
+                    left[0] = left[0][done:]
+            return total
+
+        return self._do("read", path, call)
+
+    def read(self, path: str) -> bytes:
+        """All bytes of a small regular file."""
+        fd = self.open(path)
+        try:
+            return self._do("read", path, lambda: _read_all(fd))
+        finally:
+            os.close(fd)
+
+    def sync_all(self, path: str) -> SyncAll | None:
+        """What makes the whole file system of ``path`` durable at once, or None."""
+        return SyncAll(self, path) if _can_syncfs(path) else None
+
+
+class SyncAll:
+    """``syncfs``: one call that makes everything on a file system durable.
+
+    Open it *before* writing: it reports only errors that happen after that.  It also waits for the
+    unwritten data of other programs on the same file system.
+    """
+
+    def __init__(self, fs: Fs, path: str) -> None:
+        self._fs = fs
+        self._path = path
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        self._fd = fs._do("open", path, lambda: os.open(path, flags))
+
+    def __enter__(self) -> SyncAll:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        os.close(self._fd)
+
+    def __call__(self) -> None:
+        """Make durable all that was written to the file system up to now."""
+
+        def call() -> None:
+            if _libc().syncfs(self._fd) != 0:
+                code = ctypes.get_errno()
+                raise OSError(code, os.strerror(code))
+
+        self._fs._do("syncfs", self._path, call)
+
+
+def _regular(status: os.stat_result) -> int:
+    if stat.S_ISREG(status.st_mode):
+        return status.st_size
+    kinds = {
+        stat.S_IFDIR: "a directory",
+        stat.S_IFLNK: "a symbolic link",
+        stat.S_IFIFO: "a fifo",
+        stat.S_IFSOCK: "a socket",
+    }
+    kind = kinds.get(stat.S_IFMT(status.st_mode), "a device")
+    raise OSError(errno.EINVAL, f"is {kind}, not a file")
+
+
+def _read_all(fd: int) -> bytes:
+    parts = []
+    while part := os.read(fd, 1 << 20):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _can_syncfs(path: str) -> bool:
+    """Whether syncfs is there, reports errors (Linux 5.8), and is honest on this file system."""
+    if not sys.platform.startswith("linux") or not hasattr(_libc(), "syncfs"):
+        return False
+    release = os.uname().release.split(".")
+    if tuple(int("".join(filter(str.isdigit, part)) or 0) for part in release[:2]) < (5, 8):
+        return False
+    return _fs_type(os.stat(path).st_dev) in _SYNCFS_TYPES
+
+
+def _fs_type(device: int) -> str:
+    """The type of the file system on a device, as the kernel's list of mounts has it."""
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    try:
+        with open(_MOUNTS, encoding="utf-8", errors="replace") as mounts:
+            for line in mounts:
+                left, _, right = line.partition(" - ")
+                if left.split(" ", 3)[2] == wanted:
+                    return right.split(" ", 1)[0]
+    except OSError:
+        pass
+    return ""
+
+
+DEFAULT = Fs()
+"""The file operations that everything uses unless told otherwise."""

@@ -1,0 +1,107 @@
+"""How an array is cut into chunks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["CHUNK_BYTES", "Chunk", "Grid"]
+
+CHUNK_BYTES = 16 << 20
+"""No chunk is longer (one element at least): threads share the work, and slices verify little."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One chunk: its key, where its bytes start in the array, how many there are, and how many
+    zeros follow to fill the chunk's shape.
+    """
+
+    key: str
+    start: int
+    length: int
+    padding: int
+
+    @property
+    def payload(self) -> int:
+        """Bytes in the file before the checksum."""
+        return self.length + self.padding
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """How an array is cut into chunks that are contiguous in memory.
+
+    Cut is along ``axis``, the first whose rows are small enough; before it, a chunk has length 1.
+    Cutting evenly keeps the padding of the last chunk small: zarr stores all at full shape.
+    """
+
+    shape: tuple[int, ...]
+    chunk: tuple[int, ...]
+    axis: int
+    itemsize: int
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], itemsize: int) -> Grid:
+        """The grid for an array of ``shape``."""
+        if 0 in shape or not shape or itemsize == 0:
+            return cls(shape, tuple(max(1, n) for n in shape), 0, itemsize)
+        axis, row = 0, math.prod(shape[1:]) * itemsize
+        while row > CHUNK_BYTES and axis + 1 < len(shape):
+            axis += 1
+            row //= shape[axis]
+        rows = shape[axis]
+        parts = -(-rows // max(1, CHUNK_BYTES // row))
+        chunk = (1,) * axis + (-(-rows // parts),) + shape[axis + 1 :]
+        return cls(shape, chunk, axis, itemsize)
+
+    @classmethod
+    def parse(cls, shape: tuple[int, ...], chunk: tuple[int, ...], itemsize: int) -> Grid:
+        """The grid with these chunks; ValueError if they are not contiguous in memory."""
+        if len(chunk) != len(shape) or any(n < 1 for n in chunk):
+            raise ValueError(f"chunks of {chunk} in an array of {shape}")
+        axis = max((i for i, n in enumerate(shape) if chunk[i] != max(1, n)), default=0)
+        if any(n != 1 for n in chunk[:axis]):
+            raise ValueError(f"chunks of {chunk} in an array of {shape} are not contiguous")
+        return cls(shape, chunk, axis, itemsize)
+
+    @property
+    def row(self) -> int:
+        """Bytes of one step along ``axis``."""
+        return math.prod(self.shape[self.axis + 1 :]) * self.itemsize
+
+    @property
+    def blocks(self) -> int:
+        """Chunks along ``axis``."""
+        return -(-self.shape[self.axis] // self.chunk[self.axis]) if self.shape else 1
+
+    @property
+    def count(self) -> int:
+        """How many chunks there are; none in an array without elements or without bytes."""
+        if 0 in self.shape or self.itemsize == 0:
+            return 0
+        return math.prod(self.shape[: self.axis]) * self.blocks
+
+    def at(self, lead: tuple[int, ...], block: int) -> Chunk:
+        """The chunk at an index of the axes before ``axis`` and a block along it."""
+        if not self.shape:
+            return Chunk("0", 0, self.itemsize, 0)
+        flat = 0
+        for index, size in zip(lead, self.shape, strict=False):
+            flat = flat * size + index
+        rows = self.chunk[self.axis]
+        first = block * rows
+        length = min(rows, self.shape[self.axis] - first)
+        key = ".".join(map(str, (*lead, block, *(0,) * (len(self.shape) - self.axis - 1))))
+        start = (flat * self.shape[self.axis] + first) * self.row
+        return Chunk(key, start, length * self.row, (rows - length) * self.row)
+
+    def __iter__(self) -> Iterator[Chunk]:
+        """All chunks in the order of their bytes."""
+        if self.count:
+            for lead in np.ndindex(*self.shape[: self.axis]):
+                for block in range(self.blocks):
+                    yield self.at(lead, block)

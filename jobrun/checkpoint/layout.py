@@ -1,0 +1,245 @@
+"""Leaves as zarr v3 arrays: which kind becomes what, and the metadata.
+
+A blob's leaf is one zarr array.  Its kind and true dtype stand in the attribute ``jobrun``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from jobrun.checkpoint.dtypes import BYTES, DType, describe, dtype_of, storage_of, swapped
+from jobrun.checkpoint.fill import from_fill, to_fill
+from jobrun.checkpoint.grid import Grid
+from jobrun.errors import DamagedError, ValueRefusedError
+from jobrun.values import Box
+
+__all__ = ["Layout", "Stored", "array_meta", "store"]
+
+Array = npt.NDArray[Any]
+
+_CODECS = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]
+_TEXT_CODECS = [{"name": "vlen-utf8"}, {"name": "crc32c"}]
+_KEYS = {"name": "v2", "configuration": {"separator": "."}}
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A leaf as it is stored.
+
+    ``kind``, ``dtype`` (described) and ``shape`` go into the manifest, ``meta`` into ``zarr.json``;
+    ``array`` holds the bytes of the chunks of ``grid``, or is None if the metadata hold the value.
+    """
+
+    kind: str
+    dtype: Any
+    shape: tuple[int, ...]
+    meta: bytes
+    grid: Grid
+    array: Array | None = None
+
+
+def store(box: Box) -> Stored:
+    """How a leaf is stored.  Raises ValueRefusedError if it cannot be."""
+    kind, value = box.kind, box.value
+    if kind == "array":
+        return _store_array(kind, value, value.dtype)
+    if kind == "none":
+        return _store_filled(kind, None, "bool", False)
+    if kind == "bool":
+        return _store_filled(kind, None, "bool", value)
+    if kind == "int":
+        return _store_filled(kind, None, "int64" if value < 1 << 63 else "uint64", value)
+    if kind == "float":
+        return _store_array(kind, np.array(value, "f8"), None)
+    if kind == "str":
+        return _store_text(kind, value, None)
+    if kind == "scalar":
+        return _store_scalar(value)
+    raise ValueRefusedError(f"a value of kind {kind!r} cannot be saved")
+
+
+def _store_scalar(value: Any) -> Stored:
+    if isinstance(value, np.str_):
+        return _store_text("scalar", str.__str__(value), f"<U{len(value)}")
+    if isinstance(value, np.bytes_) and (not value or value.endswith(b"\0")):
+        # As an array of type S it would lose the zeros at its end.
+        return _store_bytes("scalar", bytes(value), f"|S{len(value)}")
+    return _store_array("scalar", np.array(value, value.dtype), value.dtype)
+
+
+def _store_text(kind: str, text: str, dtype: str | None) -> Stored:
+    if any("\ud800" <= c <= "\udfff" for c in text):  # no text that zarr can hold
+        return _store_bytes(kind, text.encode("utf-8", "surrogatepass"), dtype)
+    return _store_filled(kind, dtype, "string", text)
+
+
+def _store_bytes(kind: str, data: bytes, dtype: str | None) -> Stored:
+    array = np.frombuffer(data, np.uint8)
+    grid = Grid.of(array.shape, 1)
+    meta = array_meta(kind, dtype, grid, BYTES, 0)
+    return Stored(kind, dtype, array.shape, meta, grid, array if data else None)
+
+
+def _store_filled(kind: str, dtype: Any, data_type: Any, fill: Any) -> Stored:
+    grid = Grid.of((), 0)
+    return Stored(kind, dtype, (), array_meta(kind, dtype, grid, data_type, fill), grid)
+
+
+def _store_array(kind: str, array: Array, dtype: DType | None) -> Stored:
+    storage = storage_of(array.dtype)
+    described = None if dtype is None else _described(dtype)
+    if array.shape == () and not storage.extra:
+        same = array.dtype == storage.memory
+        fill = to_fill(array if same else swapped(array, storage.memory))
+        if fill is not None:
+            return _store_filled(kind, described, storage.data_type, fill)
+    grid = Grid.of(array.shape + storage.extra, storage.itemsize)
+    meta = _chunked_meta(kind, dtype, grid, array.dtype)
+    return Stored(kind, described, array.shape, meta, grid, array if grid.count else None)
+
+
+@lru_cache(maxsize=1024)
+def _described(dtype: DType) -> Any:
+    return describe(dtype)
+
+
+@lru_cache(maxsize=4096)
+def _chunked_meta(kind: str, dtype: DType | None, grid: Grid, stored: DType) -> bytes:
+    """Many blobs of one dtype and shape have the same metadata."""
+    storage = storage_of(stored)
+    described = None if dtype is None else _described(dtype)
+    return array_meta(kind, described, grid, storage.data_type, storage.zero)
+
+
+def array_meta(kind: str, dtype: Any, grid: Grid, data_type: Any, fill: Any) -> bytes:
+    """The bytes of an array's ``zarr.json``."""
+    meta = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": grid.shape,
+        "data_type": data_type,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": grid.chunk}},
+        "chunk_key_encoding": _KEYS,
+        "fill_value": fill,
+        "codecs": _TEXT_CODECS if data_type == "string" else _CODECS,
+        "attributes": {"jobrun": {"kind": kind, "dtype": dtype}},
+    }
+    return json.dumps(meta, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+# And back.
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A leaf's metadata as read: what its chunks hold, or its value."""
+
+    kind: str
+    dtype: Any
+    shape: tuple[int, ...]
+    data_type: Any
+    fill: Any
+    grid: Grid
+    memory: DType
+
+    @classmethod
+    def parse(cls, data: bytes, kind: str, dtype: Any, shape: tuple[int, ...]) -> Layout:
+        """The layout in a ``zarr.json``, which must fit what the manifest says of the leaf.
+
+        Raises DamagedError if it does not.
+        """
+        try:
+            meta = json.loads(data)
+            said = meta["attributes"]["jobrun"]
+            data_type, stored = meta["data_type"], tuple(meta["shape"])
+            chunk = tuple(meta["chunk_grid"]["configuration"]["chunk_shape"])
+            if said != {"kind": kind, "dtype": dtype}:
+                raise DamagedError(f"its metadata say {said}, the manifest {kind!r}, {dtype!r}")
+            memory, extra = _memory(kind, dtype, data_type)
+            if stored != shape + extra:
+                raise DamagedError(f"its metadata say shape {stored}, the manifest {shape}")
+            itemsize = 1 if extra else memory.itemsize
+            grid = Grid.parse(stored, chunk, itemsize)
+            return cls(kind, dtype, shape, data_type, meta["fill_value"], grid, memory)
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            raise DamagedError(f"its metadata are not those of a blob: {error!r}") from error
+
+    def filled(self) -> Box:
+        """The leaf whose value the metadata hold (or that has no elements)."""
+        kind, fill = self.kind, self.fill
+        if kind in _PYTHON:
+            return Box(_PYTHON[kind](fill), kind)
+        if self.data_type == "string":
+            return Box(np.str_(fill), kind)
+        if self.grid.shape:
+            return self.restored(np.empty(self.shape, self.memory))
+        return self.restored(from_fill(fill, self.memory))
+
+    def restored(self, array: Array) -> Box:
+        """The leaf from ``array``: of ``shape``, dtype ``memory``, and ours alone."""
+        kind = self.kind
+        if kind == "float":
+            return Box(array.item(), kind)
+        if kind == "str":
+            return Box(array.tobytes().decode("utf-8", "surrogatepass"), kind)
+        if _is_text(kind, self.dtype, self.data_type):
+            return Box(_text_scalar(array.tobytes(), self.dtype), kind)
+        true = dtype_of(self.dtype)
+        if true != self.memory:
+            array = swapped(array, true)
+        if kind == "scalar":
+            return Box(array[()], kind)
+        array.setflags(write=False)
+        return Box(array, kind)
+
+
+_PYTHON: dict[str, Callable[[Any], Any]] = {
+    "none": lambda fill: None,
+    "bool": bool,
+    "int": int,
+    "float": float,
+    "str": str,
+}
+
+
+def _text_scalar(data: bytes, dtype: str) -> Any:
+    if dtype[1] == "S":
+        return np.bytes_(data)
+    return np.str_(data.decode("utf-8", "surrogatepass"))
+
+
+_DATA_TYPES = {
+    "none": ("bool",),
+    "bool": ("bool",),
+    "int": ("int64", "uint64"),
+    "float": ("float64",),
+    "str": ("string", BYTES),
+}
+
+
+def _memory(kind: str, dtype: Any, data_type: Any) -> tuple[DType, tuple[int, ...]]:
+    """The dtype in memory that a leaf's chunks are read into, and zarr's extra dimensions."""
+    if _is_text(kind, dtype, data_type):
+        return np.dtype("u1"), ()
+    if dtype is None:
+        if data_type not in _DATA_TYPES.get(kind, ()):
+            raise DamagedError(f"a value of kind {kind!r} cannot be of data type {data_type!r}")
+        return np.dtype(data_type).newbyteorder("<"), ()
+    storage = storage_of(dtype_of(dtype))
+    if storage.data_type != data_type:
+        raise DamagedError(f"its metadata say data type {data_type!r}, the manifest {dtype!r}")
+    return storage.memory, storage.extra
+
+
+def _is_text(kind: str, dtype: Any, data_type: Any) -> bool:
+    """Whether a leaf is a string or a numpy string scalar, stored as such and not as an array."""
+    if kind == "scalar" and isinstance(dtype, str):
+        return dtype[1] in "SU" and data_type in ("string", BYTES)
+    return kind == "str"

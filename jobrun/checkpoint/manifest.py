@@ -1,0 +1,155 @@
+"""The manifest of one node's part: every blob and every file, with lengths and checksums.
+
+The entries stand in the order of keys, each tree before what it holds, so that the order needs no
+field of its own.  This module knows neither numpy nor zarr.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jobrun.errors import DamagedError
+
+__all__ = [
+    "CHUNK_TAIL",
+    "META",
+    "TREES",
+    "Entry",
+    "File",
+    "Manifest",
+    "decode_manifest",
+    "encode_manifest",
+    "group_meta",
+    "manifest_name",
+]
+
+FORMAT = 1
+META = "zarr.json"
+CHUNK_TAIL = 4
+"""Bytes after the payload of a chunk file: its crc32c, as zarr's codec of that name has it."""
+
+TREES = frozenset({"group", "dict", "list"})
+"""Kinds of entries that hold others; ``group`` is a level that only the names of blobs make."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of an entry: its name there, and length and crc32c of its payload.
+
+    The payload is the whole file, except in a chunk file, which has CHUNK_TAIL bytes more.
+    """
+
+    name: str
+    length: int
+    crc: int
+
+    @property
+    def size(self) -> int:
+        """The length of the file on disk."""
+        return self.length if self.name == META else self.length + CHUNK_TAIL
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A blob's leaf, or a tree: ``path`` is below the node, ``""`` the node itself.
+
+    ``dtype`` (see ``layout.describe``), ``shape`` and ``version`` are None in trees; ``dtype`` is
+    None where the kind says it all.
+    """
+
+    path: str
+    kind: str
+    files: tuple[File, ...]
+    dtype: Any = None
+    shape: tuple[int, ...] | None = None
+    version: int | None = None
+
+    @property
+    def is_tree(self) -> bool:
+        """Whether the entry holds others."""
+        return self.kind in TREES
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """All that one node's part of checkpoint ``id`` consists of."""
+
+    id: int
+    node: str
+    entries: Sequence[Entry]
+
+    def files(self) -> Iterator[tuple[str, File, Entry]]:
+        """Every file with its path below the checkpoint, and the entry it belongs to."""
+        for entry in self.entries:
+            folder = f"{self.node}/{entry.path}" if entry.path else self.node
+            for file in entry.files:
+                yield f"{folder}/{file.name}", file, entry
+
+
+def manifest_name(node: str) -> str:
+    """The name of a node's manifest in the checkpoint."""
+    return f"manifest.{node}.json"
+
+
+def group_meta(attributes: Mapping[str, Any]) -> bytes:
+    """The bytes of a zarr group's ``zarr.json``; ``attributes`` are what jobrun says about it."""
+    meta = {"zarr_format": 3, "node_type": "group", "attributes": {"jobrun": dict(attributes)}}
+    return json.dumps(meta, separators=(",", ":")).encode("ascii")
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The bytes of the file: JSON, one entry a line."""
+    head = {"format": FORMAT, "id": manifest.id, "node": manifest.node}
+    dumps = json.JSONEncoder(separators=(", ", ": ")).encode
+    lines = ",\n".join(dumps(_to_json(entry)) for entry in manifest.entries)
+    return f'{dumps(head)[:-1]}, "entries": [\n{lines}\n]}}\n'.encode("ascii")
+
+
+def decode_manifest(data: bytes, where: str) -> Manifest:
+    """The manifest in the bytes of its file; ``where`` is its path, for errors.
+
+    Raises DamagedError when it is none, or names files outside of its node's directory.
+    """
+    try:
+        fields = json.loads(data)
+        if fields["format"] != FORMAT:
+            raise DamagedError(
+                f"it is of format {fields['format']}; this jobrun reads format {FORMAT}",
+                where=where,
+            )
+        entries = [_entry(e) for e in fields["entries"]]
+        return Manifest(fields["id"], fields["node"], entries)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise DamagedError(f"it is not a manifest: {error!r}", where=where) from error
+
+
+def _to_json(entry: Entry) -> dict[str, Any]:
+    fields: dict[str, Any] = {"path": entry.path, "kind": entry.kind}
+    if not entry.is_tree:
+        fields |= {"dtype": entry.dtype, "shape": entry.shape, "version": entry.version}
+    fields["files"] = [(f.name, f.length, f"{f.crc:08x}") for f in entry.files]
+    return fields
+
+
+def _entry(fields: dict[str, Any]) -> Entry:
+    path, kind = fields["path"], fields["kind"]
+    files = tuple(File(name, length, int(crc, 16)) for name, length, crc in fields["files"])
+    if path and not all(map(_plain, path.split("/"))):
+        raise ValueError(f"illegal path {path!r}")
+    for file in files:
+        if not _plain(file.name) or "/" in file.name or file.length < 0:
+            raise ValueError(f"illegal file {file.name!r}")
+    if not files or files[0].name != META:
+        raise ValueError(f"{path!r} has no {META}")
+    if kind in TREES:
+        return Entry(path, kind, files)
+    shape = tuple(fields["shape"])
+    return Entry(path, kind, files, fields["dtype"], shape, fields["version"])
+
+
+def _plain(part: str) -> bool:
+    """Whether a name stays within its directory."""
+    return part not in ("", ".", "..") and "\0" not in part

@@ -1,0 +1,106 @@
+"""A checkpoint appears under its name whole and durable, or not at all.
+
+::
+
+    .checkpoint_7.partial-1f0c…   everything is written here, and made durable
+    checkpoint_7                  … then renamed, and the rename made durable
+    .checkpoint_4.trash-93ab…     dropped: renamed first, then deleted
+
+A crash leaves at most directories with a leading dot, which ``clean_leftovers`` removes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
+from jobrun.errors import SaveError
+
+__all__ = ["clean_leftovers", "discard", "publish", "save_error", "staged"]
+
+_OURS = re.compile(r"\.checkpoint_(0|[1-9][0-9]*)\.(partial|trash)-[0-9a-f]{16}")
+
+
+@contextmanager
+def staged(run_dir: str | os.PathLike[str], id: int, fs: Fs = DEFAULT) -> Iterator[str]:
+    """A new partial directory for checkpoint ``id``; removed again if the block raises.
+
+    Raises SaveError, naming operation and file, where an operation of the block fails.
+    """
+    partial = f"{os.fspath(run_dir)}/.checkpoint_{id}.partial-{secrets.token_hex(8)}"
+    try:
+        fs.mkdir(partial)
+        yield partial
+    except OSError as error:
+        _remove(fs, partial)
+        raise save_error(id, error) from error
+    except BaseException:
+        _remove(fs, partial)
+        raise
+
+
+def publish(partial: str, id: int, fs: Fs = DEFAULT) -> Path:
+    """Give a durable partial directory its final name, durably, and never over another."""
+    target = f"{os.path.dirname(partial)}/checkpoint_{id}"
+    fs.sync_dir(partial)
+    fs.rename(partial, target)
+    try:
+        fs.sync_dir(os.path.dirname(partial))
+    except FsError:
+        # Nobody may find a checkpoint of which we say that it was not saved.
+        fs.rename(target, partial)
+        raise
+    return Path(target)
+
+
+def discard(run_dir: str | os.PathLike[str], id: int, fs: Fs = DEFAULT) -> None:
+    """Delete a checkpoint: it is gone at once, its files follow.  Raises FsError."""
+    root = os.fspath(run_dir)
+    trash = f"{root}/.checkpoint_{id}.trash-{secrets.token_hex(8)}"
+    fs.rename(f"{root}/checkpoint_{id}", trash)
+    fs.sync_dir(root)
+    fs.remove_tree(trash)
+
+
+def clean_leftovers(run_dir: str | os.PathLike[str], fs: Fs = DEFAULT) -> list[str]:
+    """Remove what a crash left of saves and deletions; the names removed.
+
+    Only names that we make ourselves, and only directories; to be called under the lock.
+    What cannot be removed stays, and is not among the names.
+    """
+    removed = []
+    for entry in fs.entries(os.fspath(run_dir)):
+        if _OURS.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
+            try:
+                fs.remove_tree(entry.path)
+            except FsError:
+                continue
+            removed.append(entry.name)
+    return removed
+
+
+def save_error(id: int, error: OSError) -> SaveError:
+    """What to say when an operation of a save failed."""
+    code = errno.errorcode.get(error.errno or 0, "")
+    return SaveError(f"checkpoint {id} was not saved: {error}", hint=_HINTS.get(code, ""))
+
+
+_HINTS = {
+    "ENOSPC": "make room on the disk, or keep fewer checkpoints: checkpoint.keep.last",
+    "EDQUOT": "your quota on this disk is used up: make room, or keep fewer checkpoints",
+    "EACCES": "make the run directory writable",
+    "EROFS": "the disk is mounted read-only",
+    "EMFILE": "raise the limit of open files: ulimit -n",
+}
+
+
+def _remove(fs: Fs, path: str) -> None:
+    """Remove a partial directory, as far as the disk that failed us lets us."""
+    with suppress(FsError):
+        fs.remove_tree(path)

@@ -1,0 +1,252 @@
+"""A node's part of a checkpoint, back from its files: whole, by names, or a slice of one array.
+
+Every byte that is read is proven against the manifest, and only ``_SUCCESS``, the manifest and the
+files of the blobs asked for are touched.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from jobrun.checkpoint.fs import DEFAULT, Fs
+from jobrun.checkpoint.grid import Chunk
+from jobrun.checkpoint.layout import Layout
+from jobrun.checkpoint.manifest import META, Entry, File
+from jobrun.checkpoint.part import LARGE, THREADS, run_calls
+from jobrun.checkpoint.verify import check_root, read_manifest, read_meta, read_payload, read_record
+from jobrun.errors import DamagedError, NotFoundError, did_you_mean
+from jobrun.values import Box, Tree, Value
+
+__all__ = ["read_part", "read_slice"]
+
+Array = npt.NDArray[Any]
+T = TypeVar("T")
+
+
+def read_part(
+    checkpoint: str | os.PathLike[str],
+    node: str,
+    names: Iterable[str] | None = None,
+    *,
+    fs: Fs = DEFAULT,
+) -> dict[str, Value]:
+    """A node's blobs as they were given to ``write_part``, or only those of some names.
+
+    A name is that of a blob, of a leaf or tree within one, or of a level of names (then a tree).
+    Every byte that is read is proven; files of other blobs are not touched.
+    Raises NotFoundError for names that are not there, DamagedError for what is not as written.
+    """
+    root = os.fspath(checkpoint)
+    record = read_record(fs, root)
+    if names is None:
+        check_root(fs, root, record)
+    entries = read_manifest(fs, root, record, node).entries
+    wanted = {"": entries} if names is None else _select(entries, names, node)
+    needed = {e.path: e for selected in wanted.values() for e in selected}
+    boxes = _read_leaves(fs, f"{root}/{node}", list(needed.values()))
+    blobs: dict[str, Value] = {}
+    for name, selected in wanted.items():
+        blobs |= _assemble(selected, boxes, name)
+    return blobs
+
+
+def _select(
+    entries: Sequence[Entry], names: Iterable[str], node: str
+) -> dict[str, Sequence[Entry]]:
+    """The entries of each name: itself and, right after it, what it holds."""
+    place = {entry.path: i for i, entry in enumerate(entries) if entry.path}
+    selected: dict[str, Sequence[Entry]] = {}
+    for name in names:
+        if name not in place:
+            raise NotFoundError(
+                f"there is no blob {name!r} of node {node!r}", hint=did_you_mean(name, list(place))
+            )
+        first = last = place[name]
+        while last < len(entries) and (last == first or entries[last].path.startswith(f"{name}/")):
+            last += 1
+        selected[name] = entries[first:last]
+    return selected
+
+
+def _assemble(entries: Sequence[Entry], boxes: Mapping[str, Box], root: str) -> dict[str, Value]:
+    """Blobs from leaves.  A ``group`` is no value, unless it is what was asked for (``root``)."""
+    blobs: dict[str, Value] = {}
+    trees: dict[str, Tree] = {}
+    for entry in entries:
+        above, _, name = entry.path.rpartition("/")
+        asked = bool(root) and entry.path == root
+        if entry.kind == "group" and above not in trees and not asked:
+            continue
+        value: Value
+        if entry.is_tree:
+            value = trees[entry.path] = Tree("list" if entry.kind == "list" else "dict", {})
+        else:
+            value = boxes[entry.path]
+        if above in trees and not asked:
+            trees[above].items[name] = value
+        else:
+            blobs[entry.path] = value
+    return blobs
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A leaf being read: ``array`` is what its chunks fill, None if it has none."""
+
+    entry: Entry
+    folder: str
+    layout: Layout
+    chunks: Sequence[Chunk]
+    array: Array | None
+
+    def box(self) -> Box:
+        """The leaf, once all chunks are read."""
+        box = self.layout.filled() if self.array is None else self.layout.restored(self.array)
+        box.version = -1 if self.entry.version is None else self.entry.version
+        return box
+
+
+def _read_leaves(fs: Fs, base: str, entries: Sequence[Entry]) -> dict[str, Box]:
+    with ThreadPoolExecutor(THREADS) as pool:
+        readings = [_open_leaf(fs, base, entry) for entry in entries]
+        calls = [
+            (file.length >= LARGE, partial(_read_chunk, fs, reading, file, chunk))
+            for reading in readings
+            if reading is not None and reading.array is not None
+            for file, chunk in zip(reading.entry.files[1:], reading.chunks, strict=True)
+        ]
+        run_calls(pool, calls)
+    return {r.entry.path: _located(r.folder, r.box) for r in readings if r is not None}
+
+
+def _open_leaf(fs: Fs, base: str, entry: Entry) -> _Reading | None:
+    """Read and check the metadata, and make room for the chunks; None for a tree."""
+    folder = f"{base}/{entry.path}" if entry.path else base
+    meta = read_meta(fs, f"{folder}/{META}", entry.files[0])
+    if entry.is_tree:
+        return None
+    assert entry.shape is not None
+    layout = _located(
+        f"{folder}/{META}", lambda: Layout.parse(meta, entry.kind, entry.dtype, entry.shape or ())
+    )
+    files = entry.files[1:]
+    if not files and (layout.grid.count == 0 or layout.grid.shape == ()):
+        return _Reading(entry, folder, layout, (), None)
+    chunks = list(layout.grid)
+    if [(f.name, f.length) for f in files] != [(c.key, c.payload) for c in chunks]:
+        raise DamagedError("the manifest does not list the chunks of its grid", where=folder)
+    return _Reading(entry, folder, layout, chunks, np.empty(entry.shape, layout.memory))
+
+
+def _read_chunk(fs: Fs, reading: _Reading, file: File, chunk: Chunk) -> None:
+    assert reading.array is not None
+    data = reading.array.reshape(-1).view(np.uint8).data[chunk.start : chunk.start + chunk.length]
+    padding = memoryview(bytearray(chunk.padding))
+    read_payload(fs, f"{reading.folder}/{file.name}", file, [data, padding])
+
+
+def _located(where: str, call: Callable[[], T]) -> T:
+    """``call()``, with the place in what it raises."""
+    try:
+        return call()
+    except DamagedError as error:
+        if error.where is not None:
+            raise
+        raise DamagedError(error.message, where=where, hint=error.hint) from error
+
+
+# Slices.
+
+Index = int | slice
+
+
+def read_slice(
+    checkpoint: str | os.PathLike[str],
+    node: str,
+    blob: str,
+    index: Index | tuple[Index, ...],
+    *,
+    fs: Fs = DEFAULT,
+) -> Array:
+    """``array[index]`` of one array (integers and slices), reading only the chunks it touches.
+
+    Returns a read-only array, 0-d where numpy would give a scalar.
+    Raises NotFoundError if there is no such array or an index lies outside of it.
+    """
+    root = os.fspath(checkpoint)
+    entries = read_manifest(fs, root, read_record(fs, root), node).entries
+    entry = _select(entries, [blob], node)[blob][0]
+    if entry.kind != "array":
+        raise NotFoundError(f"blob {blob!r} is of kind {entry.kind!r}, not an array")
+    assert entry.shape is not None
+    items = _full_index(blob, index if isinstance(index, tuple) else (index,), entry.shape)
+    reading = _open_leaf(fs, f"{root}/{node}", entry)
+    assert reading is not None
+    if reading.array is None:
+        array = _whole(reading.box())[(*items, ...)]
+    elif reading.layout.grid.axis >= len(entry.shape):  # elements larger than a chunk
+        array = _whole(_read_leaves(fs, f"{root}/{node}", [entry])[blob])[(*items, ...)]
+    else:
+        array = _read_window(fs, reading, items)
+    array.setflags(write=False)
+    return array
+
+
+def _whole(box: Box) -> Array:
+    array: Array = box.value
+    return array
+
+
+def _full_index(blob: str, items: tuple[Index, ...], shape: tuple[int, ...]) -> tuple[Index, ...]:
+    """An index for each axis, proven to lie within it."""
+    if len(items) > len(shape):
+        raise NotFoundError(f"{len(items)} indices, but {blob!r} has {len(shape)} dimensions")
+    for axis, (item, size) in enumerate(zip(items, shape, strict=False)):
+        if not isinstance(item, slice) and not -size <= item < size:
+            raise NotFoundError(
+                f"index {item} is outside of {blob!r}, whose axis {axis} has length {size}"
+            )
+    return items + (slice(None),) * (len(shape) - len(items))
+
+
+def _span(item: Index, size: int) -> tuple[range, Index]:
+    """The rows that an index needs, and the index within these."""
+    if not isinstance(item, slice):
+        return range(item % size, item % size + 1), 0
+    rows = range(size)[item]
+    if not rows:
+        return range(0), slice(0, 0)
+    low, high = min(rows[0], rows[-1]), max(rows[0], rows[-1]) + 1
+    last = rows[-1] - low + (1 if rows.step > 0 else -1)
+    return range(low, high), slice(rows[0] - low, last if last >= 0 else None, rows.step)
+
+
+def _read_window(fs: Fs, reading: _Reading, items: tuple[Index, ...]) -> Array:
+    """The elements at ``items``, by way of the chunks that hold them."""
+    grid, layout, entry = reading.layout.grid, reading.layout, reading.entry
+    assert entry.shape is not None
+    axis = grid.axis
+    ranges, local = zip(*map(_span, items[: axis + 1], entry.shape), strict=False)
+    rest = entry.shape[axis + 1 :]
+    window = np.empty((*map(len, ranges), *rest), layout.memory)
+    files = {file.name: file for file in entry.files}
+    rows, length = ranges[-1], grid.chunk[axis]
+    block = np.empty((length, *rest), layout.memory)
+    for lead in itertools.product(*ranges[:-1]):
+        place = tuple(i - r.start for i, r in zip(lead, ranges, strict=False))
+        for number in range(rows.start // length, -(-rows.stop // length)):
+            chunk, first = grid.at(lead, number), number * length
+            data = block.reshape(-1).view(np.uint8).data
+            read_payload(fs, f"{reading.folder}/{chunk.key}", files[chunk.key], [data])
+            low, high = max(rows.start, first), min(rows.stop, first + length)
+            window[place][low - rows.start : high - rows.start] = block[low - first : high - first]
+    return _whole(layout.restored(window))[(*local, *items[axis + 1 :], ...)]

@@ -1,0 +1,204 @@
+"""What a checkpoint says of itself: the file ``_SUCCESS``, written last.
+
+The file is text: one ``name: JSON`` a line (which is YAML too), and a last line ``crc32c: …`` with
+the checksum of the bytes before it.  This module knows neither numpy nor zarr.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import crc32c
+
+from jobrun.errors import DamagedError
+from jobrun.position import Position
+
+__all__ = ["FORMAT", "SUCCESS", "Record", "RecordFields", "decode_record", "encode_record"]
+
+FORMAT = 1
+SUCCESS = "_SUCCESS"
+Metric = float | int | bool | None
+_TAG = "float"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFields:
+    """What the caller of a save says about it.
+
+    ``position`` is the place in the run, ``run_seconds`` the seconds over all attempts, ``metrics``
+    the scalars seen, ``stops`` the states of the stop conditions and ``decision`` what they decided
+    at this place (JSON), ``versions`` the libraries, ``job`` and ``digest`` name the job, ``extra``
+    is JSON for whatever else is to be kept.
+    """
+
+    position: Position = field(default_factory=Position)
+    run_seconds: float = 0.0
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+    stops: Sequence[Any] = ()
+    decision: Any = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    job: str = ""
+    digest: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What ``_SUCCESS`` says: see FORMAT.md.
+
+    ``epoch`` is the number of epochs completed, ``time`` UTC in ISO 8601, ``bytes`` and ``files``
+    count everything in the checkpoint but ``_SUCCESS``, ``manifests`` maps a node to the crc32c of
+    its manifest, ``root`` is that of the checkpoint's own ``zarr.json``.
+    """
+
+    id: int
+    time: str
+    position: Position
+    run_seconds: float
+    metrics: Mapping[str, Metric]
+    stops: Sequence[Any]
+    decision: Any
+    versions: Mapping[str, str]
+    job: str
+    digest: str
+    manifests: Mapping[str, str]
+    root: str
+    bytes: int
+    files: int
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def epoch(self) -> int:
+        """The number of epochs completed."""
+        return self.position.epochs
+
+    @property
+    def at_boundary(self) -> bool:
+        """Whether the checkpoint lies between two epochs."""
+        return self.position.at_boundary
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes whose blobs the checkpoint holds."""
+        return tuple(self.manifests)
+
+
+def encode_record(record: Record) -> bytes:
+    """The bytes of ``_SUCCESS``."""
+    lines = {
+        "format": FORMAT,
+        "id": record.id,
+        "epoch": record.epoch,
+        "time": record.time,
+        "job": record.job,
+        "digest": record.digest,
+        "nodes": list(record.nodes),
+        "manifests": dict(record.manifests),
+        "root": record.root,
+        "bytes": record.bytes,
+        "files": record.files,
+        "run_seconds": record.run_seconds,
+        "metrics": {name: _metric_to_json(m) for name, m in record.metrics.items()},
+        "position": _to_json(record.position.to_json()),
+        "stops": _to_json(list(record.stops)),
+        "decision": _to_json(record.decision),
+        "versions": dict(record.versions),
+        "extra": _to_json(dict(record.extra)),
+    }
+    text = "".join(f"{name}: {json.dumps(v, allow_nan=False)}\n" for name, v in lines.items())
+    body = text.encode("ascii")
+    return body + f"crc32c: {crc32c.crc32c(body):08x}\n".encode("ascii")
+
+
+def decode_record(data: bytes, where: str) -> Record:
+    """The record in the bytes of a ``_SUCCESS``; ``where`` is its path, for errors.
+
+    Raises DamagedError when the bytes are not what was written.
+    """
+    head, mark, tail = data.rpartition(b"crc32c: ")
+    if not mark or tail != f"{crc32c.crc32c(head):08x}\n".encode("ascii"):
+        raise DamagedError("its last line is not the checksum of the lines before", where=where)
+    try:
+        lines = dict(line.split(": ", 1) for line in head.decode("ascii").splitlines())
+        fields = {name: json.loads(value) for name, value in lines.items()}
+        if fields["format"] != FORMAT:
+            raise DamagedError(
+                f"it is of format {fields['format']}; this jobrun reads format {FORMAT}",
+                where=where,
+                hint="read it with the jobrun that wrote it, or a newer one",
+            )
+        return _record(fields)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise DamagedError(f"it is not a record of a checkpoint: {error!r}", where=where) from error
+
+
+def _record(fields: Mapping[str, Any]) -> Record:
+    return Record(
+        id=fields["id"],
+        time=fields["time"],
+        position=Position.from_json(_from_json(fields["position"])),
+        run_seconds=fields["run_seconds"],
+        metrics={name: _metric_from_json(m) for name, m in fields["metrics"].items()},
+        stops=_from_json(fields["stops"]),
+        decision=_from_json(fields["decision"]),
+        versions=fields["versions"],
+        job=fields["job"],
+        digest=fields["digest"],
+        manifests=fields["manifests"],
+        root=fields["root"],
+        bytes=fields["bytes"],
+        files=fields["files"],
+        extra=_from_json(fields["extra"]),
+    )
+
+
+def _metric_to_json(metric: Any) -> Any:
+    value = metric.item() if hasattr(metric, "item") else metric
+    return _special(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _metric_from_json(metric: Any) -> Metric:
+    return _float(metric) if isinstance(metric, str) else metric
+
+
+def _to_json(value: Any) -> Any:
+    """``value`` with floats that JSON does not have as ``{"float": "NaN"}``."""
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return {_TAG: _special(value)}
+    if isinstance(value, Mapping):
+        return {key: _to_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_to_json(item) for item in value]
+    return value
+
+
+def _from_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        if value.keys() == {_TAG} and isinstance(value[_TAG], str):
+            return _float(value[_TAG])
+        return {key: _from_json(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_from_json(item) for item in value]
+    return value
+
+
+def _special(value: float) -> str:
+    """A float that is not finite as text; a NaN other than the usual one keeps its bits."""
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    bits = struct.pack(">d", value).hex()
+    return "NaN" if bits == "7ff8000000000000" else "0x" + bits
+
+
+def _float(text: str) -> float:
+    if text.startswith("0x"):
+        number: float = struct.unpack(">d", bytes.fromhex(text[2:]))[0]
+        return number
+    return float(text)

@@ -1,0 +1,63 @@
+"""Which checkpoints stay: a pure function of what there is and what was asked for.
+
+A checkpoint stays if any rule keeps it.  The head is never dropped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+
+from jobrun.checkpoint.record import Record
+from jobrun.policy import Best, Keep
+
+__all__ = ["retain"]
+
+
+def retain(
+    records: Sequence[Record], keep: Keep, protected: Collection[int] = ()
+) -> tuple[list[Record], list[Record]]:
+    """Split whole checkpoints into those that stay and those to drop, each by rising id.
+
+    ``protected`` are ids that stay whatever the rules say, such as the one resumed from until the
+    attempt's first save is durable.
+    """
+    ordered = sorted(records, key=lambda r: r.id)
+    if keep.all or not ordered:
+        return ordered, []
+    kept = {ordered[-1].id, *protected}
+    kept |= _last(ordered, keep.last)
+    kept |= _every(ordered, keep.every)
+    kept |= _best(ordered, keep.best)
+    return [r for r in ordered if r.id in kept], [r for r in ordered if r.id not in kept]
+
+
+def _last(records: Sequence[Record], count: int | None) -> set[int]:
+    return {r.id for r in records[-count:]} if count else set()
+
+
+def _every(records: Sequence[Record], epochs: int | None) -> set[int]:
+    return {r.id for r in records if epochs and r.at_boundary and r.epoch % epochs == 0}
+
+
+def _best(records: Sequence[Record], best: Best | None) -> set[int]:
+    """The best, finite values first; of equals the newer.
+
+    A value that is not finite is never the best, but may fill a place that no finite one takes.
+    """
+    if best is None:
+        return set()
+    ranked = [(value, r.id) for r in records if (value := _value(r, best.metric)) is not None]
+    sign = 1.0 if best.smaller else -1.0
+
+    def rank(item: tuple[float, int]) -> tuple[bool, float, int]:
+        value, id = item
+        finite = math.isfinite(value)
+        return (not finite, sign * value if finite else 0.0, -id)
+
+    return {id for _, id in sorted(ranked, key=rank)[: best.count]}
+
+
+def _value(record: Record, metric: str) -> float | None:
+    value = record.metrics.get(metric)
+    return None if value is None else float(value)

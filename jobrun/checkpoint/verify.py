@@ -1,0 +1,174 @@
+"""Reading files of a checkpoint and finding out whether they are what was written.
+
+The chain of proof: the last line of ``_SUCCESS`` proves the lines before it, these hold the crc32c
+of each manifest, and a manifest holds length and crc32c of each file's payload.  Everything here
+raises DamagedError, naming the file, for what is not what was written, and NotFoundError where the
+machine does not let us look (permissions, too many open files), which proves nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from typing import NoReturn
+
+import crc32c
+
+from jobrun.checkpoint.fs import Fs, FsError
+from jobrun.checkpoint.manifest import (
+    CHUNK_TAIL,
+    META,
+    File,
+    Manifest,
+    decode_manifest,
+    manifest_name,
+)
+from jobrun.checkpoint.record import SUCCESS, Record, decode_record
+from jobrun.errors import DamagedError, NotFoundError
+
+__all__ = [
+    "check_payload",
+    "check_root",
+    "check_size",
+    "read_manifest",
+    "read_meta",
+    "read_payload",
+    "read_record",
+]
+
+_NOT_OUR_EYES = frozenset({errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_BLOCK = 1 << 20
+
+
+def read_record(fs: Fs, checkpoint: str) -> Record:
+    """What ``_SUCCESS`` of the checkpoint at a path says."""
+    path = f"{checkpoint}/{SUCCESS}"
+    try:
+        data = fs.read(path)
+    except FsError as error:
+        _refuse(error)
+    return decode_record(data, path)
+
+
+def check_root(fs: Fs, checkpoint: str, record: Record) -> None:
+    """The ``zarr.json`` of the checkpoint itself is what was written."""
+    path = f"{checkpoint}/{META}"
+    try:
+        crc = f"{crc32c.crc32c(fs.read(path)):08x}"
+    except FsError as error:
+        _refuse(error)
+    if crc != record.root:
+        raise DamagedError(f"its checksum is {crc}, but {record.root} was written", where=path)
+
+
+def read_manifest(fs: Fs, checkpoint: str, record: Record, node: str) -> Manifest:
+    """A node's manifest, which must be the one that the record names."""
+    if node not in record.manifests:
+        raise NotFoundError(
+            f"checkpoint {record.id} has no node {node!r}; it has {', '.join(record.nodes)}",
+            where=checkpoint,
+        )
+    path = f"{checkpoint}/{manifest_name(node)}"
+    try:
+        data = fs.read(path)
+    except FsError as error:
+        _refuse(error)
+    digest = f"{crc32c.crc32c(data):08x}"
+    if digest != record.manifests[node]:
+        raise DamagedError(
+            f"its checksum is {digest}, but {SUCCESS} names {record.manifests[node]}", where=path
+        )
+    manifest = decode_manifest(data, path)
+    if (manifest.id, manifest.node) != (record.id, node):
+        raise DamagedError(
+            f"it belongs to checkpoint {manifest.id}, node {manifest.node!r}", where=path
+        )
+    return manifest
+
+
+def check_size(fs: Fs, path: str, file: File) -> None:
+    """The file is there and as long as it was written."""
+    try:
+        size = fs.size(path)
+    except FsError as error:
+        _refuse(error)
+    _same_size(path, file, size)
+
+
+def read_meta(fs: Fs, path: str, file: File) -> bytes:
+    """The bytes of a ``zarr.json``, proven."""
+    try:
+        data = fs.read(path)
+    except FsError as error:
+        _refuse(error)
+    _same_size(path, file, len(data))
+    _same_crc(path, file, crc32c.crc32c(data))
+    return data
+
+
+def read_payload(fs: Fs, path: str, file: File, buffers: Sequence[memoryview]) -> None:
+    """Read the payload of a chunk file straight into ``buffers``, which it fills, and prove it."""
+    tail = bytearray(CHUNK_TAIL)
+    try:
+        fd = fs.open(path)
+        try:
+            _same_size(path, file, os.fstat(fd).st_size)
+            size = fs.read_into(fd, path, [*buffers, memoryview(tail)])
+        finally:
+            os.close(fd)
+    except FsError as error:
+        _refuse(error)
+    _same_size(path, file, size)
+    crc = 0
+    for buffer in buffers:
+        crc = crc32c.crc32c(buffer, crc)
+    _same_crc(path, file, crc)
+    _same_crc(path, file, int.from_bytes(tail, "little"))
+
+
+def check_payload(fs: Fs, path: str, file: File) -> None:
+    """Read all of a file and prove it, keeping nothing."""
+    if file.name == META:
+        read_meta(fs, path, file)
+        return
+    check_size(fs, path, file)
+    block = memoryview(bytearray(min(_BLOCK, file.size)))
+    crc, left = 0, file.length
+    try:
+        fd = fs.open(path)
+        try:
+            while left:
+                done = fs.read_into(fd, path, [block[: min(left, len(block))]])
+                if not done:
+                    _same_size(path, file, file.length - left)
+                crc = crc32c.crc32c(block[:done], crc)
+                left -= done
+            tail = memoryview(bytearray(CHUNK_TAIL))
+            fs.read_into(fd, path, [tail])
+        finally:
+            os.close(fd)
+    except FsError as error:
+        _refuse(error)
+    _same_crc(path, file, crc)
+    _same_crc(path, file, int.from_bytes(tail, "little"))
+
+
+def _same_size(path: str, file: File, size: int) -> None:
+    if size != file.size:
+        raise DamagedError(f"it is {size} bytes long, but {file.size} were written", where=path)
+
+
+def _same_crc(path: str, file: File, crc: int) -> None:
+    if crc != file.crc:
+        raise DamagedError(f"its checksum is {crc:08x}, but {file.crc:08x} was written", where=path)
+
+
+def _refuse(error: FsError) -> NoReturn:
+    """What a failed operation of reading says about the file."""
+    where = str(error.filename)
+    if error.errno in _NOT_OUR_EYES:
+        raise NotFoundError(f"it cannot be read: {error.strerror}", where=where) from error
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        raise DamagedError("it is missing", where=where) from error
+    raise DamagedError(f"it cannot be read: {error.strerror}", where=where) from error

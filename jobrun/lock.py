@@ -1,0 +1,124 @@
+"""The lock of a run directory: one process writes, any number read.
+
+The file ``lock`` is locked with flock(2) for the life of the run, and never deleted: two processes
+would otherwise lock two files of one name.  The kernel lets go of it when the process ends, however
+it ends.  Its text names the holder, for the message to others.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import weakref
+from datetime import UTC, datetime
+from pathlib import Path
+
+from jobrun.errors import LockedError, SaveError
+
+__all__ = ["Lock"]
+
+_NAME = "lock"
+_HELD: weakref.WeakSet[Lock] = weakref.WeakSet()
+
+
+class Lock:
+    """The lock of one run directory, which must exist when it is acquired."""
+
+    def __init__(self, run_dir: str | os.PathLike[str]) -> None:
+        self.path = Path(run_dir) / _NAME
+        self._fd = -1
+
+    def acquire(self) -> None:
+        """Hold the lock until ``release`` or the end of the process; nothing if it is held here.
+
+        Raises LockedError, naming who holds it, and SaveError where a lock cannot be had at all.
+        """
+        if self._fd >= 0:
+            return
+        try:
+            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise SaveError(
+                f"the run cannot be locked: {error.strerror}", where=str(self.path)
+            ) from error
+        try:
+            self._lock(fd)
+        except BaseException:
+            os.close(fd)
+            raise
+        self._fd = fd
+        _HELD.add(self)
+
+    def _lock(self, fd: int) -> None:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, _holder(), 0)
+        except BlockingIOError as error:
+            raise LockedError(
+                f"the run is held by {_describe(fd)}",
+                where=str(self.path.parent),
+                hint="wait for it to end, or end it; a lock without a living process does not hold",
+            ) from error
+        except OSError as error:
+            raise SaveError(
+                f"the run cannot be locked: {error.strerror}", where=str(self.path)
+            ) from error
+
+    def release(self) -> None:
+        """Let go; nothing if it is not held."""
+        fd, self._fd = self._fd, -1
+        _HELD.discard(self)
+        if fd >= 0:
+            os.close(fd)
+
+    def held(self) -> bool:
+        """Whether any process holds the lock, this one too."""
+        if self._fd >= 0:
+            return True
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+        except OSError as error:
+            return error.errno in (errno.EWOULDBLOCK, errno.EACCES)
+        finally:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        self.release()
+
+
+def _holder() -> bytes:
+    text = {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    return json.dumps(text).encode() + b"\n"
+
+
+def _describe(fd: int) -> str:
+    try:
+        holder = json.loads(os.pread(fd, 4096, 0))
+        pid, host = holder["pid"], holder["host"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"
+    if (pid, host) == (os.getpid(), socket.gethostname()):
+        return f"this process already (pid {pid})"
+    return f"process {pid} on {host} since {holder.get('time', '?')}"
+
+
+def _close_in_child() -> None:
+    """A forked child must not keep the lock of a parent that was killed."""
+    for lock in list(_HELD):
+        lock.release()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
