@@ -1,0 +1,357 @@
+"""Binding: ``"module:function"`` to a callable, told apart by how it can go wrong.
+
+The spec's folder comes first on the import path.  Modules that another spec of this process brought
+along under the same name are forgotten first, so that each spec gets its own; a module that cannot
+be had, since Python or an installed package has one of that name already, is an error that names
+both files.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import linecache
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+from jobrun.errors import BindError, Problem, Where, did_you_mean
+from jobrun.job import GROUPS, Job, Pipe, Task
+
+__all__ = ["bind", "bind_job", "check_call", "user_trace"]
+
+Function = Callable[..., Any]
+
+_OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_folders: list[str] = []
+"""The folders of specs that were put on the import path, the newest first."""
+
+
+def bind(
+    fn: str | Function, folder: str | os.PathLike[str] | None = None, where: Where | None = None
+) -> Function:
+    """The callable that ``fn`` names, a ``module:function`` (or itself, if it is a callable).
+
+    ``folder`` (default: the current directory's import path as it is) comes first on ``sys.path``.
+    Raises BindError, which tells apart: no such module, a module that fails on import (with the
+    user's own lines), a syntax error, no such attribute, an attribute that cannot be called, a name
+    that another module has taken.
+    """
+    if not isinstance(fn, str):
+        if not callable(fn):
+            raise BindError(f"{fn!r} cannot be called", where=where)
+        return fn
+    module_name, colon, path = fn.partition(":")
+    if not colon or not module_name or not path:
+        hint = "a function is named module:function"
+        raise BindError(f"{fn!r} names no function", where=where, hint=hint)
+    root = None if folder is None else os.path.abspath(folder)
+    if root is not None:
+        _activate(root)
+    return _attribute(_module(module_name, root, where), path, root, where)
+
+
+def bind_job(job: Job, folder: str | os.PathLike[str] | None = None) -> dict[str, Function]:
+    """Every function that a job names, by ``module:function``, with all calls checked.
+
+    Raises one BindError with everything that is wrong.
+    """
+    bound: dict[str, Function | BindError] = {}
+    errors: dict[str, BindError] = {}
+    problems: list[Problem] = []
+    for step in _calls(job):
+        fn = step.fn
+        if isinstance(fn, str) and fn not in bound:
+            try:
+                bound[fn] = bind(fn, folder, step.mark("call"))
+            except BindError as error:
+                bound[fn] = errors.setdefault(error.message, error)
+        function = bound[fn] if isinstance(fn, str) else fn
+        if not isinstance(function, BindError):
+            problems += check_call(step, function)
+    if errors or problems:
+        raise _joined(list(errors.values()), problems)
+    return {name: f for name, f in bound.items() if not isinstance(f, BindError)}
+
+
+def _calls(job: Job) -> Iterator[Task]:
+    for group in GROUPS:
+        for task in job.groups[group].tasks:
+            yield from (*task.map, *task.do) if isinstance(task, Pipe) else (task,)
+
+
+def _joined(errors: list[BindError], problems: list[Problem]) -> BindError:
+    if len(errors) == 1 and not problems:
+        return errors[0]
+    if len(problems) == 1 and not errors:
+        problem = problems[0]
+        return BindError(problem.message, where=problem.where, hint=problem.hint)
+    texts = [str(e) + (f"\n{e.trace}" if e.trace else "") for e in errors]
+    return BindError("\n".join([*texts, *map(str, problems)]))
+
+
+# Modules.
+
+
+def _activate(folder: str) -> None:
+    """Put a folder first on the import path, and forget other specs' modules of the same names."""
+    importlib.invalidate_caches()
+    if _folders[:1] == [folder] and sys.path[:1] == [folder]:
+        return
+    for paths in (sys.path, _folders):
+        if folder in paths:
+            paths.remove(folder)
+    for other in _folders:
+        _forget(other, folder)
+    sys.path.insert(0, folder)
+    _folders.insert(0, folder)
+
+
+def _forget(other: str, folder: str) -> None:
+    """Forget the modules of ``other`` that ``folder`` has too, with all below them."""
+    loaded = list(sys.modules.items())
+    tops = {
+        name
+        for name, module in loaded
+        if "." not in name and _file_of(module).startswith(other + os.sep) and _has(folder, name)
+    }
+    for name, _ in loaded:
+        if name.partition(".")[0] in tops:
+            del sys.modules[name]
+
+
+def _has(folder: str, top: str) -> bool:
+    return _local(folder, top) is not None or os.path.isdir(os.path.join(folder, top))
+
+
+def _local(folder: str, top: str) -> str | None:
+    """The file that a spec's folder has for a module, or None."""
+    base = os.path.join(folder, top)
+    files = (os.path.join(base, "__init__.py"), base + ".py")
+    return next((f for f in files if os.path.isfile(f)), None)
+
+
+def _file_of(module: ModuleType) -> str:
+    file = getattr(module, "__file__", None)
+    if isinstance(file, str):
+        return os.path.abspath(file)
+    paths = [p for p in list(getattr(module, "__path__", [])) if isinstance(p, str)]
+    return os.path.abspath(paths[0]) + os.sep if paths else ""
+
+
+def _module(name: str, folder: str | None, where: Where | None) -> ModuleType:
+    """Import a module; raises BindError."""
+    top = name.partition(".")[0]
+    local = _local(folder, top) if folder is not None else None
+    if local is not None and top in sys.stdlib_module_names:
+        _refuse_shadowed(local, f"Python's own module {top!r}", where)
+    loaded = sys.modules.get(top)
+    if local is not None and loaded is not None and not _same(_file_of(loaded), local):
+        _refuse_shadowed(local, f"the module {top!r} of {_file_of(loaded) or 'Python'}", where)
+    try:
+        module = importlib.import_module(name)
+    except BaseException as error:
+        raise _import_error(error, name, folder, where) from error
+    found = sys.modules.get(top, module)
+    if local is not None and not _same(_file_of(found), local):
+        _refuse_shadowed(local, f"the module {top!r} of {_file_of(found)}", where)
+    return module
+
+
+def _same(file: str, local: str) -> bool:
+    return os.path.realpath(file) == os.path.realpath(local)
+
+
+def _refuse_shadowed(local: str, other: str, where: Where | None) -> NoReturn:
+    message = f"{local} cannot be imported, since {other} has its name"
+    raise BindError(message, where=where, hint="rename it")
+
+
+def _import_error(
+    error: BaseException, name: str, folder: str | None, where: Where | None
+) -> BaseException:
+    """What an import that failed means; the error itself where it is not about the module."""
+    if isinstance(error, KeyboardInterrupt):
+        return error
+    if isinstance(error, ModuleNotFoundError) and error.name and _is_or_above(error.name, name):
+        hint = _nearest_module(name, folder)
+        return BindError(f"there is no module {error.name!r}", where=where, hint=hint)
+    if isinstance(error, SyntaxError) and error.filename:
+        return _syntax_error(error)
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    hint = _import_hint(error, folder)
+    message = f"the module {name!r} fails on import: {text}"
+    return BindError(message, where=where, hint=hint, trace=user_trace(error))
+
+
+def _is_or_above(missing: str, name: str) -> bool:
+    return name == missing or name.startswith(missing + ".")
+
+
+def _nearest_module(name: str, folder: str | None) -> str:
+    if folder is None:
+        return ""
+    here = sorted(
+        {p.stem for p in Path(folder).glob("*.py")}
+        | {p.parent.name for p in Path(folder).glob("*/__init__.py")}
+    )
+    near = did_you_mean(name, here)
+    if near:
+        return near
+    listed = f"beside the spec: {', '.join(h + '.py' for h in here[:8])}" if here else ""
+    return listed or f"no .py file is beside the spec, in {folder}"
+
+
+def _syntax_error(error: SyntaxError) -> BindError:
+    file = str(error.filename)
+    text = (error.text or linecache.getline(file, error.lineno or 0)).rstrip("\n")
+    width = (error.end_offset or 0) - (error.offset or 0) if error.end_lineno == error.lineno else 1
+    place = Where(file, error.lineno or 0, error.offset or 1, text, max(1, width))
+    return BindError(f"syntax error: {error.msg}", where=place)
+
+
+def _import_hint(error: BaseException, folder: str | None) -> str:
+    """What is often the cause: a package that is missing, or a file that hides Python's own."""
+    if isinstance(error, SystemExit):
+        return "a module that is imported must not call sys.exit()"
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return f"{error.name!r} is not installed in {sys.prefix}"
+    names = {p.stem for p in Path(folder).glob("*.py")} if folder is not None else set()
+    hiding = sorted(names & sys.stdlib_module_names)
+    if hiding and isinstance(error, ImportError | AttributeError):
+        return f"{hiding[0]}.py beside the spec hides Python's own {hiding[0]!r}: rename it"
+    return ""
+
+
+def _attribute(module: ModuleType, path: str, folder: str | None, where: Where | None) -> Function:
+    """Walk ``path`` from a module to something that can be called."""
+    value: Any = module
+    at = module.__name__
+    for part in path.split("."):
+        try:
+            value = getattr(value, part)
+        except AttributeError:
+            known = [n for n in dir(value) if not n.startswith("__")]
+            hint = did_you_mean(part, known) or _listed(value, known)
+            raise BindError(f"{at!r} has no {part!r}", where=where, hint=hint) from None
+        except Exception as error:  # a module's or class's own __getattr__
+            text = f"{at!r} fails to give {part!r}: {type(error).__name__}: {error}"
+            raise BindError(text, where=where, trace=user_trace(error)) from error
+        at = f"{at}.{part}"
+    if not callable(value):
+        kind = "a module" if isinstance(value, ModuleType) else f"of type {type(value).__name__}"
+        message = f"{module.__name__}:{path} is {kind} and cannot be called"
+        raise BindError(message, where=where)
+    found: Function = value
+    return found
+
+
+def _listed(value: Any, known: list[str]) -> str:
+    own = [n for n in known if callable(getattr(value, n, None)) and not n.startswith("_")]
+    return f"it has {', '.join(own[:8])}{', …' if len(own) > 8 else ''}" if own else ""
+
+
+# Calls.
+
+
+def check_call(task: Task, fn: Function) -> list[Problem]:
+    """Whether a function can be called as a task says: the parameters that it has and needs.
+
+    Empty where the function has no visible signature.
+    """
+    try:
+        signature = inspect.signature(fn)
+    except (ValueError, TypeError):
+        return []
+    return list(_Signature(task, signature).problems())
+
+
+class _Signature:
+    """A function's parameters against what a task gives."""
+
+    def __init__(self, task: Task, signature: inspect.Signature) -> None:
+        self.task = task
+        self.given = [*task.inputs, *task.updates]
+        self.positional = [a.name for a in self.given if a.parameter is None]
+        parameters = list(signature.parameters.values())
+        kinds = inspect.Parameter
+        by_place = (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
+        by_name = (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)
+        self.places = [p.name for p in parameters if p.kind in by_place]
+        self.names = [p.name for p in parameters if p.kind in by_name]
+        self.only_places = {p.name for p in parameters if p.kind is kinds.POSITIONAL_ONLY}
+        self.any_place = any(p.kind is kinds.VAR_POSITIONAL for p in parameters)
+        self.any_name = any(p.kind is kinds.VAR_KEYWORD for p in parameters)
+        self.needed = [
+            p.name
+            for p in parameters
+            if p.default is kinds.empty and p.kind in (*by_place, *by_name)
+        ]
+        self.text = f"{task.function_name}{signature.replace(return_annotation=kinds.empty)}"
+
+    def problems(self) -> Iterator[Problem]:
+        """What does not fit."""
+        taken = self.places[: len(self.positional)]
+        extra = self.positional[len(self.places) :]
+        if extra and not self.any_place:
+            most = len(self.places)
+            text = (
+                f"takes {most} argument{'s' * (most != 1)} by position, not {len(self.positional)}"
+            )
+            yield self._problem(text, f"in:{extra[0]}", f"update:{extra[0]}")
+        for name, marks in self._keywords():
+            if name in taken:
+                text = f"gets {name!r} twice, by position and by keyword"
+                yield self._problem(text, *marks)
+            elif name in self.only_places and not self.any_name:
+                yield self._problem(f"takes {name!r} by position only", *marks)
+            elif name not in self.names and not self.any_name:
+                hint = did_you_mean(name, [n for n in self.names if n not in taken])
+                yield self._problem(f"has no parameter {name!r}", *marks, hint=hint)
+        given = {*taken, *(name for name, _ in self._keywords())}
+        missing = [n for n in self.needed if n not in given]
+        if missing:
+            listed = ", ".join(repr(n) for n in missing)
+            yield self._problem(f"also needs {listed}", "call", hint="give it under 'in' or 'with'")
+
+    def _keywords(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        for argument in self.given:
+            if argument.parameter is not None:
+                yield argument.parameter, (f"in:{argument.name}", f"update:{argument.name}")
+        for name in self.task.literals:
+            yield name, (f"with:{name}",)
+
+    def _problem(self, text: str, *marks: str, hint: str = "") -> Problem:
+        signature = self.text if len(self.text) < 160 else self.task.function_name
+        message = f"{signature} {text}"
+        return Problem(message, self.task.mark(*marks, "call"), hint)
+
+
+# Traces.
+
+
+def user_trace(error: BaseException) -> str:
+    """The traceback of an error from the user's first own line on, without jobrun's frames."""
+    shown = traceback.TracebackException.from_exception(error, capture_locals=False)
+    seen: set[int] = set()
+    _strip(shown, seen)
+    return "".join(shown.format()).rstrip("\n")
+
+
+def _strip(shown: traceback.TracebackException | None, seen: set[int]) -> None:
+    """Take jobrun's and the import machinery's frames out of a trace and of its causes."""
+    if shown is None or id(shown) in seen:
+        return
+    seen.add(id(shown))
+    kept = [f for f in shown.stack if not _is_ours(f.filename)]
+    shown.stack = traceback.StackSummary.from_list(kept)
+    for inner in (shown.__cause__, shown.__context__, *(shown.exceptions or ())):
+        _strip(inner, seen)
+
+
+def _is_ours(file: str) -> bool:
+    return file.startswith((_OWN, "<frozen importlib")) or file == importlib.__file__

@@ -1,0 +1,297 @@
+"""What a job is, as plain values that are stored with a run; and what differs between two of them.
+
+Spec or Python, a job comes down to the same *facts*: a tree of JSON values in the words of the
+spec, without what is left at its default, so that a later version with more keys finds no
+difference.  Each difference belongs to a row of the table by which a run goes on or not:
+
+``free``    stop and fail conditions, limits and threads of pipes, checkpoint policy, metrics, name
+``accept``  ``batch`` of a pipe: another job, but one that is commonly meant
+``job``     tasks, vars, seed, nodes, all else of a pipe: another job
+
+The order of tasks counts, that of the keys of a mapping does not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from jobrun.access import step_names
+from jobrun.job import GROUPS, Argument, Job, Outputs, Pipe, Reader, Task
+from jobrun.template import Template
+
+__all__ = ["Change", "Diff", "compare", "digest", "job_facts"]
+
+Facts = dict[str, Any]
+Row = Literal["free", "accept", "job"]
+
+_FREE = ("name", "stop", "fail", "metrics")
+_FREE_OF_PIPE = ("batches_per_epoch", "passes", "threads")
+_ACCEPTED_OF_PIPE = ("batch", "shard")
+_ABSENT = object()
+_LONGEST = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference; ``str()`` is a line such as ``vars.lr: 0.1 -> 0.05``."""
+
+    path: str
+    old: str
+    new: str
+    row: Row
+
+    def __str__(self) -> str:
+        if not self.old:
+            return f"{self.path}: added, {self.new}"
+        if not self.new:
+            return f"{self.path}: removed, was {self.old}"
+        return f"{self.path}: {self.old} -> {self.new}"
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """All differences between two jobs, in the order of the spec."""
+
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        """Lines of what may change at any time."""
+        return tuple(str(c) for c in self.changes if c.row == "free")
+
+    @property
+    def job(self) -> tuple[str, ...]:
+        """Lines of what makes it another job."""
+        return tuple(str(c) for c in self.changes if c.row != "free")
+
+    @property
+    def acceptable(self) -> bool:
+        """Whether all that makes it another job is of the row ``accept``."""
+        return all(c.row != "job" for c in self.changes)
+
+    def __bool__(self) -> bool:
+        return bool(self.changes)
+
+
+def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> Diff:
+    """What differs between the facts of two jobs."""
+    return Diff(tuple(_changes(old, new, ())))
+
+
+def digest(facts: Mapping[str, Any]) -> str:
+    """SHA-256 of what makes a job this one: its facts without those that are free to change."""
+    part = _job_part(facts, ())
+    policy = facts.get("checkpoint")
+    if isinstance(policy, Mapping) and "include" in policy:
+        part["include"] = policy["include"]
+    text = json.dumps(part, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def job_facts(job: Job) -> Facts:
+    """The facts of a job: JSON values alone."""
+    facts: Facts = {"name": job.name, "seed": job.seed, "vars": _plain(job.vars)}
+    if job.multi_node:
+        facts["nodes"] = _plain(job.nodes)
+    for group in GROUPS:
+        job.groups[group].named()
+        facts[group] = [_task_facts(t, t.name) for t in job.groups[group].tasks]
+    facts["metrics"] = dict(job.metrics)
+    facts["stop"] = {"never": True} if job.never_stops else {}
+    facts["fail"] = {}
+    for condition in job.conditions:
+        _add_condition(facts[condition.section], condition.kind, _plain(condition.value))
+    facts["checkpoint"] = _policy_facts(job)
+    return {k: v for k, v in facts.items() if v not in ([], {})}
+
+
+def _add_condition(section: Facts, kind: str, value: Any) -> None:
+    key, number = kind, 1
+    while key in section:
+        number += 1
+        key = f"{kind} {number}"
+    section[key] = value
+
+
+def _policy_facts(job: Job) -> Any:
+    policy = job.checkpoint
+    if policy is None:
+        return False
+    keep = {"last": policy.keep.last, "every": policy.keep.every}
+    if policy.keep.best is not None:
+        keep_best: Any = {"metric": policy.keep.best.metric, "count": policy.keep.best.count}
+        keep["best"] = keep_best
+    return {
+        "every": policy.every.epochs,
+        "keep": {k: v for k, v in keep.items() if v is not None} or "all",
+        "on_error": policy.on_error,
+        "on_success": policy.on_success,
+        **({"include": list(policy.include)} if policy.include else {}),
+    }
+
+
+def _task_facts(task: Task, name: str) -> Facts:
+    facts: Facts = {"name": name}
+    if isinstance(task, Pipe):
+        names = step_names(task)
+        facts["pipe"] = _reader_facts(task.reader)
+        facts["map"] = [_task_facts(s, names[id(s)]) for s in task.map]
+        facts["do"] = [_task_facts(s, names[id(s)]) for s in task.do]
+        facts["reduce"] = dict(task.reduce)
+    else:
+        facts["call"] = task.function_name
+        facts["in"] = _arguments(task.inputs)
+        facts["with"] = _plain(task.literals)
+        facts["update"] = _arguments(task.updates)
+        facts["out"] = _outputs(task.outputs)
+    facts["node"] = task.node
+    facts["after"] = list(task.after)
+    facts["every"] = _plain(task.every)
+    return {k: v for k, v in facts.items() if v is not None and v not in ([], {})}
+
+
+def _reader_facts(reader: Reader) -> Facts:
+    facts: Facts = {"from": dict(reader.blobs)}
+    if reader.file is not None:
+        facts["file"] = _plain(reader.file.path)
+        facts["from"] = dict(reader.file.columns)
+    for key in ("batch", "shuffle", "drop_last", "batches_per_epoch", "passes", "threads"):
+        value = getattr(reader, key)
+        if value != getattr(Reader(), key) or type(value) is not type(getattr(Reader(), key)):
+            facts[key] = _plain(value)
+    return {k: v for k, v in facts.items() if v != {}}
+
+
+def _arguments(arguments: tuple[Argument, ...]) -> Any:
+    if any(a.parameter is None for a in arguments):
+        return [a.name for a in arguments]
+    return {a.parameter: a.name for a in arguments}
+
+
+def _outputs(outputs: Outputs) -> Any:
+    if outputs.form == "one":
+        return outputs.names[0]
+    if outputs.form == "keys":
+        return dict(zip(outputs.keys, outputs.names, strict=True))
+    return list(outputs.names)
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON; what is no plain value by its type, arrays by dtype, shape and digest."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if type(value) is int:
+        return value
+    if type(value) is float:
+        return value if math.isfinite(value) else {"float": repr(value)}
+    if isinstance(value, Template):
+        return value.text
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return _foreign(value)
+
+
+def _foreign(value: Any) -> str:
+    """A value that only a job made in Python can hold."""
+    kind = type(value)
+    dtype = getattr(value, "dtype", None)
+    if kind.__module__.partition(".")[0] == "numpy" and dtype is not None:
+        if getattr(dtype, "hasobject", False):
+            return f"array of objects {value.shape}"
+        data = hashlib.sha256(value.tobytes()).hexdigest()
+        return f"array {dtype.str} {tuple(value.shape)} {data[:16]}"
+    if callable(value):
+        module = getattr(value, "__module__", None) or kind.__module__
+        return f"{module}:{getattr(value, '__qualname__', kind.__qualname__)}"
+    if isinstance(value, int | float | complex | bytes):
+        return f"{kind.__qualname__} {value!r}"
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+# Differences.
+
+
+def _changes(old: Any, new: Any, path: tuple[str, ...]) -> Iterator[Change]:
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in dict.fromkeys((*old, *new)):
+            below = (*path, str(key))
+            yield from _changes(old.get(key, _ABSENT), new.get(key, _ABSENT), below)
+    elif _named(old) and _named(new):
+        yield from _entries(old, new, path)
+    elif not _same(old, new):
+        yield Change(".".join(path), _text(old), _text(new), _row(path))
+
+
+def _named(value: Any) -> bool:
+    """Whether this is a list of tasks, or none."""
+    if value is _ABSENT:
+        return False
+    return isinstance(value, list) and all(isinstance(v, dict) and "name" in v for v in value)
+
+
+def _entries(old: list[Any], new: list[Any], path: tuple[str, ...]) -> Iterator[Change]:
+    """Tasks by their names, and whether those that both have come in another order."""
+    before = {v["name"]: v for v in old}
+    after = {v["name"]: v for v in new}
+    for name in dict.fromkeys((*before, *after)):
+        yield from _changes(before.get(name, _ABSENT), after.get(name, _ABSENT), (*path, name))
+    common = [n for n in before if n in after]
+    order = [n for n in after if n in before]
+    if common != order:
+        was, now = _cut(", ".join(common)), _cut(", ".join(order))
+        yield Change(".".join((*path, "order")), was, now, "job")
+
+
+def _same(old: Any, new: Any) -> bool:
+    """Equal in type too: 1, 1.0 and true are three values."""
+    if old is _ABSENT or new is _ABSENT:
+        return old is new
+    return json.dumps(old, sort_keys=True) == json.dumps(new, sort_keys=True)
+
+
+def _text(value: Any) -> str:
+    if value is _ABSENT:
+        return ""
+    if isinstance(value, str):
+        return _cut(value)
+    if isinstance(value, dict) and "call" in value:
+        return str(value["call"])
+    if isinstance(value, dict) and "pipe" in value:
+        return "a pipe"
+    return _cut(json.dumps(value, ensure_ascii=False))
+
+
+def _cut(text: str) -> str:
+    text = text or '""'
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _row(path: tuple[str, ...]) -> Row:
+    """The row of the table that a path belongs to."""
+    if path[0] in _FREE:
+        return "free"
+    if path[0] == "checkpoint":
+        return "job" if path[1:2] == ("include",) else "free"
+    if path[0] in GROUPS and path[2:3] == ("pipe",):
+        if path[3:4] and path[3] in _FREE_OF_PIPE:
+            return "free"
+        if path[3:4] and path[3] in _ACCEPTED_OF_PIPE:
+            return "accept"
+    return "job"
+
+
+def _job_part(value: Any, path: tuple[str, ...]) -> Any:
+    """Facts without those that are free to change."""
+    if isinstance(value, Mapping):
+        below = {k: (*path, str(k)) for k in value}
+        return {k: _job_part(v, below[k]) for k, v in value.items() if _row(below[k]) != "free"}
+    if path and _named(value):
+        return [_job_part(v, (*path, str(v["name"]))) for v in value]
+    return value

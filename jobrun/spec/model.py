@@ -1,0 +1,421 @@
+"""The spec language as models of pydantic: every key, its type and what it means.
+
+The world is closed: a key that is not here is an error (top-level ``x-…`` keys may hold anchors).
+A task is one flat model with "exactly one of ``call`` and ``pipe``", since a union would report
+each error once for every form.  Conditions under ``stop`` and ``fail`` are looked at by
+``jobrun.conditions``, for specs and for jobs made in Python alike; here stand their forms, for the
+JSON Schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WrapValidator, model_validator
+
+from jobrun.job import GROUPS
+from jobrun.spec.fields import (
+    After,
+    BlobName,
+    Call,
+    Columns,
+    Count,
+    Fault,
+    FilePath,
+    Globs,
+    Inputs,
+    Metrics,
+    Name,
+    NodePattern,
+    Nodes,
+    Optional,
+    Outs,
+    Reductions,
+    Updates,
+    Vars,
+    With,
+    choice,
+    refuse,
+)
+from jobrun.spec.scalars import show
+
+__all__ = [
+    "CheckpointModel",
+    "ConditionsModel",
+    "DoStepModel",
+    "EveryModel",
+    "KeepModel",
+    "MapStepModel",
+    "PipeModel",
+    "SpecModel",
+    "StepEveryModel",
+    "TaskModel",
+]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+def _short_for(key: str, what: str) -> Callable[[Any], Any]:
+    """``every: 3`` is short for ``every: {epochs: 3}``."""
+
+    def validate(value: Any) -> Any:
+        if value is None or isinstance(value, list | bool):
+            raise refuse(Fault(f"wants {what}, not {show(value)}"))
+        return value if isinstance(value, dict) else {key: value}
+
+    return validate
+
+
+class StepEveryModel(_Model):
+    """How often a step of a pipe is called."""
+
+    batches: Optional[Count] = Field(None, description="Call the step every so many batches.")
+    epochs: Optional[Count] = Field(None, description="Call the step every so many epochs.")
+
+    @model_validator(mode="after")
+    def _one(self) -> StepEveryModel:
+        if (self.batches is None) == (self.epochs is None):
+            raise refuse(Fault("wants either 'batches' or 'epochs'"))
+        return self
+
+
+class MapStepModel(_Model):
+    """A step that sees columns alone and runs ahead of the steps under ``do``."""
+
+    name: Optional[Name] = Field(None, description="The step's name; default: the function's.")
+    call: Call = Field(description="The function, module:function.")
+    in_: Optional[Inputs] = Field(
+        None, alias="in", description="Columns and vars that the function is given."
+    )
+    with_: Optional[With] = Field(
+        None, alias="with", description="Literal keyword arguments of the function."
+    )
+    out: Optional[Outs] = Field(None, description="Columns that the result becomes.")
+
+
+class DoStepModel(_Model):
+    """A step that is applied for each batch, in batch order."""
+
+    name: Optional[Name] = Field(None, description="The step's name; default: the function's.")
+    call: Call = Field(description="The function, module:function.")
+    in_: Optional[Inputs] = Field(
+        None, alias="in", description="Columns, blobs and vars that the function is given."
+    )
+    with_: Optional[With] = Field(
+        None, alias="with", description="Literal keyword arguments of the function."
+    )
+    update: Optional[Updates] = Field(
+        None, description="Blobs that the function is given and changes in place."
+    )
+    out: Optional[Outs] = Field(None, description="Blobs that the result becomes.")
+    every: Annotated[
+        Optional[StepEveryModel],
+        BeforeValidator(
+            _short_for("epochs", "{batches: n} or {epochs: n}"),
+            json_schema_input_type=StepEveryModel,
+        ),
+    ] = Field(None, description="Call the step every so many batches or epochs only.")
+
+
+class PipeModel(_Model):
+    """What a pipe reads, and how."""
+
+    from_: Optional[Columns] = Field(
+        None,
+        alias="from",
+        description="Blobs to read rows of, {column: blob}; with 'file', the file's columns.",
+    )
+    file: Optional[FilePath] = Field(
+        None, description="A .npz or .npy file; a relative path begins at the spec's folder."
+    )
+    batch: Count = Field(1, description="Rows of a batch.")
+    shuffle: bool = Field(False, description="Whether each pass has an order of its own.")
+    drop_last: bool = Field(False, description="Whether a last batch with fewer rows is left out.")
+    batches_per_epoch: Optional[Count] = Field(
+        None, description="Batches of an epoch; default: one pass over the data."
+    )
+    passes: Optional[Count] = Field(
+        None,
+        description="Passes after which the data is finished; 'data_finished' must be among the "
+        "stop conditions. Default: it never is.",
+    )
+    threads: Count = Field(1, description="Threads for the 'map' steps.")
+
+    @model_validator(mode="after")
+    def _source(self) -> PipeModel:
+        if self.from_ is None and self.file is None:
+            raise refuse(Fault("reads nothing", "give it 'from: {column: blob}' or 'file:'"))
+        if not self.from_ and self.from_ is not None:
+            raise refuse(Fault("names no column", path=("from",)))
+        return self
+
+
+class TaskModel(_Model):
+    """A task: one call of a function, or a pipe with steps for each batch."""
+
+    name: Optional[Name] = Field(None, description="The task's name; default: the function's.")
+    call: Optional[Call] = Field(
+        None,
+        description="The function, module:function. The spec's folder is on the import path.",
+    )
+    in_: Optional[Inputs] = Field(
+        None,
+        alias="in",
+        description="Blobs, vars and reserved names (epoch, rng, node) that the function is given: "
+        "one or a list by position, a mapping {parameter: name} by keyword.",
+    )
+    with_: Optional[With] = Field(
+        None,
+        alias="with",
+        description="Literal keyword arguments; texts may hold ${spec.dir}, ${run.dir}, ${node} "
+        "and ${env.NAME}.",
+    )
+    update: Optional[Updates] = Field(
+        None, description="Blobs that the function is given and changes in place."
+    )
+    out: Optional[Outs] = Field(
+        None,
+        description="Blobs that the result becomes: one name takes the value, a list takes a "
+        "tuple, a mapping {key: name} takes parts of a dict.",
+    )
+    pipe: Optional[PipeModel] = Field(None, description="What is read, batch by batch.")
+    map: Optional[list[MapStepModel]] = Field(
+        None, description="Steps of a pipe that see columns alone and run ahead."
+    )
+    do: Optional[list[DoStepModel]] = Field(
+        None, description="Steps of a pipe that are applied for each batch, in batch order."
+    )
+    reduce: Optional[Reductions] = Field(
+        None,
+        description="How numbers that the steps put out are joined over the epoch; default: the "
+        "mean, weighted by rows.",
+    )
+    node: Optional[NodePattern] = Field(
+        None, description="The node the task runs on; a pattern makes a copy for each."
+    )
+    after: Optional[After] = Field(None, description="Tasks of the same group that come first.")
+    every: Optional[Count] = Field(None, description="Run the task every so many epochs.")
+
+    @model_validator(mode="after")
+    def _one_form(self) -> TaskModel:
+        if (self.call is None) == (self.pipe is None):
+            both = self.call is not None
+            hint = "a pipe's functions are called under 'do'" if both else "call: module:function"
+            text = (
+                "a task has either 'call' or 'pipe', not both" if both else "a task calls nothing"
+            )
+            raise refuse(Fault("|" + text, hint))
+        wrong = ("in", "with", "update", "out") if self.pipe else ("map", "do", "reduce")
+        why = "its steps have that" if self.pipe else "that belongs to a task with 'pipe'"
+        owner = "a pipe" if self.pipe else "a task with 'call'"
+        given = {self.__class__.model_fields[f].alias or f for f in self.model_fields_set}
+        faults = [
+            Fault(f"|{owner} has no {k!r}; {why}", path=(k,), key=True) for k in wrong if k in given
+        ]
+        if self.pipe and not self.do:
+            faults.append(Fault("|a pipe without 'do' steps does nothing", "do: [{call: …}]"))
+        if faults:
+            raise refuse(*faults)
+        return self
+
+
+class PatienceModel(_Model):
+    """How long to wait for a metric to become better."""
+
+    epochs: int | str = Field(description="Epochs without improvement after which to stop.")
+    min_delta: float | str = Field(
+        0.0, description="What counts as an improvement: more than this."
+    )
+    start: int | str = Field(0, description="Epochs at the beginning that are not looked at.")
+
+
+def _anything(value: Any, _handler: Any) -> Any:
+    return value
+
+
+def _condition(schema: Any) -> Any:
+    return WrapValidator(_anything, json_schema_input_type=schema)
+
+
+class ConditionsModel(_Model):
+    """Conditions after each epoch: the first that is true ends the run."""
+
+    epochs: Annotated[Any, _condition(Annotated[int, Field(ge=1)] | str)] = Field(
+        None, description="True after so many epochs in all, counted over resumes."
+    )
+    when: Annotated[Any, _condition(str)] = Field(
+        None,
+        description="An expression over scalar blobs, vars, epoch and elapsed: loss < 0.1 and "
+        "epoch >= 3.",
+    )
+    blob: Annotated[Any, _condition(str)] = Field(
+        None, description="True if this one-element blob is."
+    )
+    data_finished: Annotated[Any, _condition(str)] = Field(
+        None, description="A pipe's task: true when nothing is left to read in it."
+    )
+    patience: Annotated[Any, _condition(dict[str, int | str | PatienceModel])] = Field(
+        None, description="True when a metric has not become better for so many epochs."
+    )
+    walltime: Annotated[Any, _condition(float | str)] = Field(
+        None, description="True after 90s, 15m or 2h of run time, counted over resumes."
+    )
+    not_finite: Annotated[Any, _condition(str)] = Field(
+        None, description="True when a metric is NaN or infinite; for 'fail'."
+    )
+
+
+def _conditions(value: Any) -> Any:
+    """One mapping of conditions is a list of one; ``never`` is a list of none."""
+    if value == "never":
+        return []
+    if isinstance(value, dict):
+        return [value]
+    if not isinstance(value, list):
+        what = "a mapping of conditions, a list of such, or 'never'"
+        raise refuse(Fault(f"wants {what}, not {show(value)}", "stop: {epochs: 10}"))
+    return value
+
+
+def _fail_conditions(value: Any) -> Any:
+    if value == "never":
+        text = "wants a mapping of conditions, or a list of such"
+        raise refuse(Fault(text, "'never' is for 'stop'"))
+    return _conditions(value)
+
+
+class EveryModel(_Model):
+    """When to save."""
+
+    epochs: Annotated[int, Field(ge=1)] = Field(
+        description="Save every so many epochs; epoch 0 and the last are always saved."
+    )
+
+
+class BestModel(_Model):
+    """Which checkpoints are the best."""
+
+    metric: BlobName = Field(description="The metric that says which is better.")
+    count: Annotated[int, Field(ge=1)] = Field(1, description="How many of the best stay.")
+
+
+def _keep(value: Any) -> Any:
+    if value == "all":
+        return {}
+    if not isinstance(value, dict) or not value:
+        raise refuse(Fault(f"wants 'all' or a mapping, not {show(value)}", "keep: {last: 3}"))
+    return value
+
+
+class KeepModel(_Model):
+    """Which checkpoints stay: those that any of the keys keeps."""
+
+    last: Optional[Annotated[int, Field(ge=1)]] = Field(
+        None, description="The newest so many stay."
+    )
+    every: Optional[Annotated[int, Field(ge=1)]] = Field(
+        None, description="Every so many epochs one stays."
+    )
+    best: Annotated[
+        Optional[BestModel],
+        BeforeValidator(
+            _short_for("metric", "a metric, or {metric, count}"),
+            json_schema_input_type=str | BestModel,
+        ),
+    ] = Field(None, description="The best by a metric stay.")
+
+
+class CheckpointModel(_Model):
+    """When, what and how long to save."""
+
+    every: Annotated[
+        EveryModel,
+        BeforeValidator(
+            _short_for("epochs", "a number of epochs"),
+            json_schema_input_type=Annotated[int, Field(ge=1)] | EveryModel,
+        ),
+    ] = Field(EveryModel(epochs=1), description="When to save: every so many epochs.")
+    keep: Annotated[
+        KeepModel,
+        BeforeValidator(_keep, json_schema_input_type=Literal["all"] | KeepModel),
+    ] = Field(KeepModel(), description="Which checkpoints stay; default: all.")
+    include: Optional[Globs] = Field(
+        None, description="Further blobs to save; patterns are allowed."
+    )
+    on_error: Annotated[
+        str, BeforeValidator(choice("warn", "fail"), json_schema_input_type=Literal["warn", "fail"])
+    ] = Field("warn", description="Whether a save that fails is a warning or ends the run.")
+    on_success: Annotated[
+        str,
+        BeforeValidator(choice("keep", "delete"), json_schema_input_type=Literal["keep", "delete"]),
+    ] = Field("keep", description="Whether the checkpoints stay when the job is done.")
+
+
+def _checkpoint(value: Any) -> Any:
+    if value is False:
+        return None
+    if not isinstance(value, dict):
+        hint = "remove the key for the defaults" if value is True or value is None else ""
+        raise refuse(Fault(f"wants a mapping or false, not {show(value)}", hint))
+    return value
+
+
+def _group(value: Any) -> Any:
+    if value is not None and not isinstance(value, list):
+        hint = "an entry begins with '- call:'" if isinstance(value, dict) else ""
+        raise refuse(Fault(f"wants a list of tasks, not {show(value)}", hint))
+    return value or []
+
+
+Tasks = Annotated[
+    list[TaskModel], BeforeValidator(_group, json_schema_input_type=list[TaskModel] | None)
+]
+_ListForm = list[ConditionsModel]
+
+
+class SpecModel(_Model):
+    """A spec: what a job is."""
+
+    version: Optional[Literal[1]] = Field(None, description="The version of the language: 1.")
+    name: Optional[Name] = Field(None, description="The job's name; default: the file's.")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
+        0, description="What all random numbers are derived from."
+    )
+    vars: Vars = Field({}, description="Constants, read like blobs; --set NAME=VALUE changes one.")
+    nodes: Optional[Nodes] = Field(
+        None,
+        description="Namespaces of blobs: a list of names, or a mapping {name: vars of its own}.",
+    )
+    setup: Tasks = Field([], description="Run at every start; its blobs are never saved.")
+    init: Tasks = Field([], description="Run once; what it writes is in every checkpoint.")
+    epoch: Tasks = Field([], description="Run again and again.")
+    download: Tasks = Field([], description="Run after the loop, to gather what is scattered.")
+    exit: Tasks = Field([], description="Run at the end.")
+    metrics: Metrics = Field(
+        {}, description="Scalar blobs to record, and whether min, max or nothing is better."
+    )
+    stop: Annotated[
+        list[ConditionsModel],
+        BeforeValidator(
+            _conditions, json_schema_input_type=ConditionsModel | _ListForm | Literal["never"]
+        ),
+    ] = Field([], description="When the loop ends.")
+    fail: Annotated[
+        list[ConditionsModel],
+        BeforeValidator(_fail_conditions, json_schema_input_type=ConditionsModel | _ListForm),
+    ] = Field([], description="When the run ends as a failure; wins over 'stop'.")
+    checkpoint: Annotated[
+        CheckpointModel | None,
+        BeforeValidator(_checkpoint, json_schema_input_type=CheckpointModel | Literal[False]),
+    ] = Field(CheckpointModel(), description="When and what to save; false: nothing.")
+
+    def tasks(self, group: str) -> list[TaskModel]:
+        """The tasks of a group."""
+        found: list[TaskModel] = getattr(self, group)
+        return found
+
+
+assert set(GROUPS) <= set(SpecModel.model_fields)

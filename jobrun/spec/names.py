@@ -1,0 +1,65 @@
+"""The names of a spec: what is wrong with one, in words, or None.
+
+They rest on the rule of ``jobrun.names``; here are the forms that a spec adds to it: ``node:blob``,
+patterns of nodes, ``best:blob``, reserved names.
+"""
+
+from __future__ import annotations
+
+import re
+
+from jobrun.job import RESERVED
+from jobrun.names import check_name, is_name
+
+__all__ = ["blob_fault", "node_fault", "output_fault", "plain_fault", "reference_fault"]
+
+_NODE_PATTERN = re.compile(r"[A-Za-z0-9_.\-*?\[\]!]+")
+_LONGEST = 200
+_TEXT_ONLY = "'${…}' is for the texts of 'with' and for paths"
+
+
+def plain_fault(name: str) -> str | None:
+    """For names of one part: of tasks, columns, nodes and jobs."""
+    if "${" in name:
+        return _TEXT_ONLY
+    if len(name) > _LONGEST:
+        return f"a name of more than {_LONGEST} characters"
+    if not is_name(name):
+        return f"{name!r} is no name: letters, digits, '_', '.', '-', not starting with a dot"
+    return None
+
+
+def blob_fault(name: str) -> str | None:
+    """For names of blobs, ``/`` between the levels of a tree."""
+    if "${" in name:
+        return _TEXT_ONLY
+    if len(name) > _LONGEST:
+        return f"a name of more than {_LONGEST} characters"
+    return check_name(name)
+
+
+def reference_fault(name: str) -> str | None:
+    """For what a task reads: ``w``, ``node:w``, ``nodes_*:w``, ``best:w``."""
+    node, colon, blob = name.rpartition(":")
+    if colon and not _NODE_PATTERN.fullmatch(node):
+        return f"{name!r}: {node!r} is no node and no pattern of nodes"
+    if blob == "best" and not colon:
+        return "'best' stands in front of a blob: best:model"
+    return blob_fault(blob)
+
+
+def output_fault(name: str) -> str | None:
+    """For what a task updates or puts out."""
+    node, _, blob = name.rpartition(":")
+    if node == "best":
+        return f"{name!r}: a checkpoint cannot be written to"
+    if blob in RESERVED:
+        return f"{blob!r} is a reserved name"
+    return reference_fault(name)
+
+
+def node_fault(pattern: str) -> str | None:
+    """For ``node:`` of a task: a name, or a pattern of names."""
+    if not _NODE_PATTERN.fullmatch(pattern):
+        return f"{pattern!r} is no node and no pattern of nodes"
+    return None

@@ -1,0 +1,196 @@
+"""``--set NAME=VALUE``: one scalar of a spec, replaced before anything is looked at."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from jobrun.errors import UsageError, Where, did_you_mean
+from jobrun.spec.problems import keys_of
+from jobrun.spec.scalars import Scalar, ScalarError, scalar, show
+from jobrun.spec.source import Node, Source
+
+__all__ = ["apply_set", "set_epochs"]
+
+_TEXTS = (
+    *("name", "call", "in", "update", "out", "file", "node", "after", "include", "metric"),
+    *("when", "blob", "data_finished", "not_finite", "on_error", "on_success"),
+)
+"""Keys of the language whose value is a text, also where it looks like a number."""
+
+
+def apply_set(source: Source, text: str) -> None:
+    """Apply ``NAME=VALUE``: the var of that name if there is one, else the key at a dotted path.
+
+    The value is one YAML scalar, of the type that the key has in the spec.  Entries of a list are
+    named by their number from 0 or, for tasks, by their name.  Raises UsageError.
+    """
+    name, equals, value = text.partition("=")
+    name = name.strip()
+    if not equals or not name:
+        raise UsageError(f"--set {text}: NAME=VALUE is wanted", hint="--set lr=0.05")
+    parts = name.split(".")
+    own = _vars(source.root)
+    if name in own or (parts[0] in own and isinstance(own[parts[0]].value, dict | list)):
+        parts = ["vars", *parts]
+    parent, key, free = _descend(source.root, parts, text)
+    new = Node(_coerced(value, parent.get(key), str(key), free, text), 0, 0, 1)
+    new.place = Where(f"--set {text}")
+    _put(parent, key, new)
+
+
+def set_epochs(source: Source, epochs: int) -> None:
+    """``--epochs N``: replace the ``epochs`` condition, or add one."""
+    new = Node(epochs, 0, 0, 1)
+    new.place = Where(f"--epochs {epochs}")
+    stop = source.root.get("stop")
+    if stop is not None and isinstance(stop.value, list):
+        stop = _owned(source.root, "stop")
+        numbers = [i for i, entry in enumerate(stop.value) if entry.get("epochs") is not None]
+        for i in numbers:
+            _put(_owned(stop, i), "epochs", new)
+        if not numbers:
+            stop.value.append(_mapping(new.place))
+            _put(stop.value[-1], "epochs", new)
+        return
+    if stop is None or not isinstance(stop.value, dict):
+        _put(source.root, "stop", _mapping(new.place))
+    _put(_owned(source.root, "stop"), "epochs", new)
+
+
+def _mapping(place: Where) -> Node:
+    node = Node({}, 0, 0, 1)
+    node.place = place
+    return node
+
+
+def _put(parent: Node, key: str | int, node: Node) -> None:
+    parent.value[key] = node
+    if isinstance(key, str):
+        parent.keys.setdefault(key, node)
+
+
+def _owned(parent: Node, key: str | int) -> Node:
+    """The child as a copy that no alias shares."""
+    old = parent.value[key]
+    new = Node(old.value.copy(), old.line, old.column, old.width)
+    new.keys = dict(old.keys)
+    new.place = old.place
+    parent.value[key] = new
+    return new
+
+
+def _descend(root: Node, parts: list[str], text: str) -> tuple[Node, str | int, bool]:
+    """The collection and the key that a path leads to; whether the language leaves its type free.
+
+    Collections on the way that the spec does not have are made, as far as the language has them.
+    """
+    node = root
+    path: list[str | int] = []
+    while True:
+        key, parts = _next(node, parts, path, text)
+        if not parts:
+            return node, key, bool(path) and (path[0] in ("vars", "nodes") or "with" in path)
+        if node.get(key) is None:
+            _check_key(node, key, path, text)
+            _put(node, key, _mapping(Where(f"--set {text}")))
+        path.append(key)
+        below = node.get(key)
+        if below is None or not isinstance(below.value, dict | list):
+            shown = show(below.value if below else None)
+            at = ".".join(map(str, path))
+            raise UsageError(f"--set {text}: {at} is {shown}, which holds no {parts[0]!r}")
+        node = _owned(node, key)
+
+
+def _next(
+    node: Node, parts: list[str], path: list[str | int], text: str
+) -> tuple[str | int, list[str]]:
+    """The next key and the parts after it; names with dots count as one key where there is one."""
+    if isinstance(node.value, list):
+        return _entry(node, parts[0], path, text), parts[1:]
+    for length in range(len(parts), 0, -1):
+        key = ".".join(parts[:length])
+        if key in node.value:
+            return key, parts[length:]
+    if len(parts) == 1:
+        _check_key(node, parts[0], path, text)
+    return parts[0], parts[1:]
+
+
+def _check_key(node: Node, key: str | int, path: list[str | int], text: str) -> None:
+    """Refuse a key that the language does not have here, and a var that the spec does not have."""
+    keys = list(node.value) if path == ["vars"] else keys_of(tuple(path))
+    if key in keys or (not keys and path != ["vars"]) or str(key).startswith("x-"):
+        return
+    known = [*_vars(node), *keys] if not path else keys
+    at = f" under {'.'.join(map(str, path))!r}" if path else ""
+    hint = did_you_mean(str(key), known) or f"there are {', '.join(known)}"
+    raise UsageError(f"--set {text}: there is no {str(key)!r}{at}", hint=hint)
+
+
+def _vars(root: Node) -> Mapping[str, Node]:
+    own = root.get("vars")
+    return own.value if own is not None and isinstance(own.value, dict) else {}
+
+
+def _entry(node: Node, part: str, path: list[str | int], text: str) -> int:
+    """The number of an entry of a list, given by it or by the task's name."""
+    if part.isdigit() and int(part) < len(node.value):
+        return int(part)
+    names = [_name(entry) for entry in node.value]
+    if names.count(part) == 1:
+        return names.index(part)
+    at = ".".join(map(str, path))
+    known = [n for n in dict.fromkeys(names) if n]
+    hint = did_you_mean(part, known) or f"there are 0 to {len(names) - 1}"
+    if names.count(part) > 1:
+        hint = f"several have this name; write a number from 0 to {len(names) - 1}"
+    raise UsageError(f"--set {text}: {at} has no entry {part!r}", hint=hint)
+
+
+def _name(entry: Node) -> str:
+    """What a task is called: its name, else its function's."""
+    name, call = entry.get("name"), entry.get("call")
+    if name is not None and isinstance(name.value, str):
+        return name.value
+    called = call.value if call is not None and isinstance(call.value, str) else ""
+    return called.rpartition(":")[2].rpartition(".")[2]
+
+
+def _coerced(value: str, old: Node | None, key: str, free: bool, text: str) -> Scalar:
+    """The scalar, of the type that the key has in the spec."""
+    was = old.value if old is not None else None
+    if free and isinstance(was, list | dict):
+        hint = "name one entry, with a dot"
+        raise UsageError(f"--set {text}: {key!r} is {show(was)}", hint=hint)
+    if isinstance(was, str) if free else key in _TEXTS:
+        return value
+    try:
+        new = scalar(value.strip())
+    except ScalarError as error:
+        raise UsageError(f"--set {text}: {error.message}", hint=error.hint) from None
+    if isinstance(new, str) and new[:1] in ("[", "{"):
+        raise UsageError(f"--set {text}: the value is one number or text", hint="edit the spec")
+    return _like(was, new, text) if free else new
+
+
+def _like(was: Any, new: Scalar, text: str) -> Scalar:
+    """``new`` with the type of ``was``: a var keeps the type that it has in the spec."""
+    if was is None or (isinstance(was, bool) and isinstance(new, bool)):
+        return new
+    number = isinstance(new, int | float) and not isinstance(new, bool)
+    if isinstance(was, float) and isinstance(new, int | float) and number:
+        return float(new)
+    if isinstance(was, int) and not isinstance(was, bool) and number:
+        if isinstance(new, int) or (isinstance(new, float) and _whole(new)):
+            return int(new)
+        hint = f"write {was}.0 in the spec if any number is meant"
+        raise UsageError(f"--set {text}: this is a whole number in the spec", hint=hint)
+    kind = {bool: "true or false", int: "a whole number", float: "a number"}[type(was)]
+    raise UsageError(f"--set {text}: this is {kind} in the spec, not {show(new)}")
+
+
+def _whole(value: float) -> bool:
+    return math.isfinite(value) and value == int(value)

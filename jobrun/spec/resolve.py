@@ -1,0 +1,135 @@
+"""From a file to a resolved spec: read, ``--set``, checked against the language.
+
+What is stored beside a run is the resolved spec: every alias written out, every ``--set`` applied,
+the name filled in.  ``${…}`` stay as they are written.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from jobrun.conditions import form_problems
+from jobrun.errors import SpecError, UsageError, did_you_mean
+from jobrun.spec.model import SpecModel
+from jobrun.spec.overrides import apply_set, set_epochs
+from jobrun.spec.problems import validate
+from jobrun.spec.scalars import ScalarError, scalar
+from jobrun.spec.source import MAX_BYTES, Source, gc_paused, parse
+from jobrun.spec.stops import condition_specs
+
+__all__ = ["Spec", "dump_resolved", "load"]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A spec that fits the language.
+
+    ``path`` is the file as the user named it, ``folder`` the absolute folder of its code and data,
+    ``tree`` the resolved spec as plain values, ``source`` the same with its places.
+    """
+
+    path: str
+    folder: str
+    text: str
+    tree: dict[str, Any]
+    model: SpecModel
+    source: Source
+
+
+def load(
+    path: str | os.PathLike[str],
+    sets: Iterable[str] = (),
+    *,
+    epochs: int | None = None,
+    folder: str | os.PathLike[str] | None = None,
+) -> Spec:
+    """Read a spec and apply ``--set NAME=VALUE`` and ``--epochs``.
+
+    ``folder`` is where its code is, if not beside it.  Raises UsageError where there is no such
+    file or a ``--set`` names nothing, SpecError with all that does not fit the language.
+    """
+    source = parse(_read(path), os.fspath(path))
+    for text in sets:
+        apply_set(source, text)
+    if epochs is not None:
+        set_epochs(source, epochs)
+    tree = {k: v for k, v in source.root.plain().items() if not str(k).startswith("x-")}
+    with gc_paused(source.root.count > 10_000):
+        model, problems = validate(source, tree)
+    own = tree.get("vars")
+    shared, split = _vars(own if isinstance(own, dict) else {}, tree.get("nodes"))
+    problems += form_problems(condition_specs(source), shared, split)
+    if problems or model is None:
+        raise SpecError(list(dict.fromkeys(problems)))
+    tree = {"name": _default_name(path), **tree}
+    absolute = os.path.abspath(folder if folder is not None else os.path.dirname(path) or ".")
+    return Spec(os.fspath(path), absolute, source.text, tree, model, source)
+
+
+def _vars(own: dict[str, Any], nodes: Any) -> tuple[dict[str, Any], set[str]]:
+    """The vars that no node has its own value of, and the others."""
+    maps = nodes.values() if isinstance(nodes, dict) else ()
+    split = {name for mapping in maps if isinstance(mapping, dict) for name in mapping}
+    return {k: v for k, v in own.items() if k not in split}, split
+
+
+def _read(path: str | os.PathLike[str]) -> bytes:
+    """The bytes of a spec; raises UsageError with what else is there."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        folder = Path(path).parent
+        specs = sorted(p.name for p in folder.glob("*.y*ml")) if folder.is_dir() else []
+        hint = did_you_mean(Path(path).name, specs) or (
+            f"here are {', '.join(specs[:8])}" * bool(specs)
+        )
+        raise UsageError(f"there is no spec {os.fspath(path)}", hint=hint) from None
+    except (OSError, ValueError) as error:
+        what = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"{os.fspath(path)} cannot be read: {what}") from None
+
+
+def _default_name(path: str | os.PathLike[str]) -> str:
+    """The file's name as the name of a job."""
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", Path(path).stem).strip("-.")
+    return name or "job"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes YAML 1.2: texts are quoted where the reader would take them for something else."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Everything is written out."""
+        return True
+
+
+def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    try:
+        plain = scalar(text) == text
+    except ScalarError:
+        plain = False
+    style = None if plain and text != "<<" else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def dump_resolved(spec: Spec) -> str:
+    """The resolved spec as YAML, which loads as the same job."""
+    return yaml.dump(
+        spec.tree,
+        Dumper=_Dumper,
+        sort_keys=False,
+        allow_unicode=True,
+        default_flow_style=None,
+        width=100,
+    )

@@ -1,0 +1,89 @@
+"""The scalars of YAML 1.2's core schema, and durations.
+
+Unlike in YAML 1.1, ``1e-4`` is a float, and ``no``, ``on`` and ``12:30`` are texts.  ``012`` is
+refused, since the two versions read it as different numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+__all__ = ["Scalar", "ScalarError", "scalar", "show"]
+
+Scalar = str | int | float | bool | None
+
+_WORDS: dict[str, Scalar] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **{sign + word: float(sign + "inf") for sign in ("", "+", "-") for word in (".inf", ".Inf")},
+    **{sign + ".INF": float(sign + "inf") for sign in ("", "+", "-")},
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
+}
+_INT = re.compile(r"[-+]?[0-9]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
+_MOST_DIGITS = 1000
+_SHOWN = 40
+
+
+class ScalarError(ValueError):
+    """A plain scalar that is refused; ``hint`` says what to write."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+def scalar(text: str) -> Scalar:
+    """The value of an unquoted scalar; raises ScalarError where its meaning is in doubt."""
+    first = text[:1]
+    if first not in "+-.0123456789":
+        return _WORDS.get(text, text)
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INT.fullmatch(text):
+        return _integer(text)
+    if _FLOAT.fullmatch(text):
+        return _float(text)
+    if _BASED.fullmatch(text):
+        return int(text, 0)
+    return text
+
+
+def _integer(text: str) -> int:
+    digits = text.lstrip("+-")
+    if len(digits) > _MOST_DIGITS:
+        raise ScalarError(f"a number of {len(digits)} digits", "quote it if it is a text")
+    if len(digits) > 1 and digits[0] == "0":
+        plain = digits.lstrip("0") or "0"
+        octal = f", 0o{plain} if it is octal" if not set(plain) & set("89") else ""
+        raise ScalarError(
+            f"{text!r} is one number in YAML 1.1 and another in YAML 1.2",
+            f"write {plain}{octal}, or '{text}' in quotes if it is a text",
+        )
+    return int(text)
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ScalarError(f"{text[:_SHOWN]} is more than a float can hold", "infinity is .inf")
+    return value
+
+
+def show(value: object) -> str:
+    """A value for a message, as YAML has it and short."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "a mapping" if value else "an empty mapping"
+    if isinstance(value, list):
+        return "a list" if value else "an empty list"
+    if isinstance(value, str):
+        return repr(value if len(value) <= _SHOWN else value[:_SHOWN] + "…")
+    return repr(value)[:_SHOWN]

@@ -1,0 +1,113 @@
+"""Texts with ``${…}``: ``${spec.dir}``, ``${run.dir}``, ``${env.NAME}`` and ``${node}``.
+
+A spec's texts under ``with`` and its paths are templates.  They are rendered when a task is called,
+never before: what is stored of a job, and compared, is the text as written, so that a run can be
+moved to another folder and holds no secrets of the environment.  ``$${`` stands for ``${``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jobrun.errors import TaskError, did_you_mean
+
+__all__ = ["PLACES", "Template", "TemplateError", "render", "template", "templates_in"]
+
+PLACES = ("spec.dir", "run.dir", "node")
+_PART = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
+_ENV = re.compile(r"env\.[A-Za-z_][A-Za-z0-9_]*")
+
+
+class TemplateError(ValueError):
+    """A ``${…}`` that means nothing; ``offset`` is its place in the text, from 0."""
+
+    def __init__(self, message: str, offset: int, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.offset = offset
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A text with ``${…}``, checked; ``names`` are what it refers to, in order."""
+
+    text: str
+    names: tuple[str, ...]
+
+    def render(self, places: Mapping[str, str]) -> str:
+        """The text with every ``${…}`` replaced.
+
+        ``places`` maps ``spec.dir``, ``run.dir`` and ``node`` to their values; ``env.NAME`` is
+        looked up in the environment.  Raises TaskError for one that has no value.
+        """
+
+        def value(match: re.Match[str]) -> str:
+            return "${" if match.group(1) is None else _value(match.group(1).strip(), places)
+
+        return _PART.sub(value, self.text)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def template(text: str) -> Template:
+    """Check a text; raises TemplateError for the first ``${…}`` that means nothing."""
+    names: list[str] = []
+    for match in _PART.finditer(text):
+        if match.group(1) is None:
+            continue
+        name = match.group(1).strip()
+        if not match.group(2):
+            raise TemplateError(
+                "'${' without '}'", match.start(), "write '$${' where '${' itself is meant"
+            )
+        if name not in PLACES and not _ENV.fullmatch(name):
+            raise TemplateError(f"'${{{name}}}' means nothing", match.start(), _hint(name))
+        names.append(name)
+    return Template(text, tuple(names))
+
+
+def _hint(name: str) -> str:
+    near = did_you_mean(name, PLACES)
+    there_are = "there are ${spec.dir}, ${run.dir}, ${node} and ${env.NAME}"
+    return near or there_are + "; vars and blobs are read by name, with 'in'"
+
+
+def _value(name: str, places: Mapping[str, str]) -> str:
+    if name in places:
+        return places[name]
+    if name.startswith("env."):
+        try:
+            return os.environ[name[4:]]
+        except KeyError:
+            message = f"${{{name}}}: the environment variable {name[4:]} is not set"
+            raise TaskError(message, hint=f"export {name[4:]}=…") from None
+    raise TaskError(f"${{{name}}} has no value here: this run has no directory")
+
+
+def render(value: Any, places: Mapping[str, str]) -> Any:
+    """``value`` with every template in it rendered; lists and dicts are gone through."""
+    if isinstance(value, Template):
+        return value.render(places)
+    if isinstance(value, dict):
+        return {k: render(v, places) for k, v in value.items()}
+    if isinstance(value, list):
+        return [render(v, places) for v in value]
+    return value
+
+
+def templates_in(value: Any) -> Iterator[Template]:
+    """Every template in a value, lists and dicts gone through."""
+    if isinstance(value, Template):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from templates_in(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from templates_in(item)
