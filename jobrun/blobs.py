@@ -1,0 +1,227 @@
+"""Looking at the blobs of a checkpoint: which ones are meant, what they hold, and their export.
+
+A blob is meant by its name, the name of a tree (then all it holds), a glob, or a name with a
+slice: ``model/w1[0:10]``.  With several nodes names begin with the node: ``trainer_1:total``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from jobrun.checkpoint.fs import DEFAULT
+from jobrun.checkpoint.reading import read_part, read_slice
+from jobrun.checkpoint.record import Record
+from jobrun.checkpoint.verify import read_manifest, read_record
+from jobrun.errors import NotFoundError, UsageError, did_you_mean
+from jobrun.values import Box, leaves
+
+__all__ = ["Leaf", "describe", "export", "pick", "read"]
+
+Array = npt.NDArray[Any]
+Index = tuple[int | slice, ...]
+
+_SLICE = re.compile(r"(?P<name>.+)\[(?P<index>[-0-9:, ]+)\]")
+_GLOB = re.compile(r"[*?\[]")
+SMALL = 4
+"""Arrays of at most so many elements are shown by their values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One value of a checkpoint: ``name`` is how it is shown, ``path`` where it is in its node."""
+
+    name: str
+    node: str
+    path: str
+    index: Index | None = None
+
+
+def pick(checkpoint: Path, names: Sequence[str] = ()) -> tuple[Record, list[Leaf]]:
+    """The leaves that ``names`` mean, in the order of the checkpoint; all of them by default.
+
+    Raises NotFoundError, with the nearest names, if one means nothing.
+    """
+    record = read_record(DEFAULT, str(checkpoint))
+    known = list(_leaves(checkpoint, record))
+    if not names:
+        return record, known
+    found: dict[str, Leaf] = {}
+    for name in names:
+        for leaf in _meant(name, known, checkpoint):
+            found.setdefault(leaf.name, leaf)
+    return record, list(found.values())
+
+
+def _leaves(checkpoint: Path, record: Record) -> Iterator[Leaf]:
+    several = len(record.nodes) > 1
+    for node in record.nodes:
+        for entry in read_manifest(DEFAULT, str(checkpoint), record, node).entries:
+            if entry.path and not entry.is_tree:
+                name = f"{node}:{entry.path}" if several else entry.path
+                yield Leaf(name, node, entry.path)
+
+
+def _meant(name: str, known: Sequence[Leaf], checkpoint: Path) -> list[Leaf]:
+    """The leaves that one name means."""
+    sliced = _SLICE.fullmatch(name)
+    if sliced and (leaves := _matching(sliced["name"], known)):
+        index = _index(sliced["index"], name)
+        shown = sliced["index"].replace(" ", "")
+        return [Leaf(f"{x.name}[{shown}]", x.node, x.path, index) for x in leaves]
+    if leaves := _matching(name, known):
+        return leaves
+    hint = did_you_mean(name, [x.name for x in known])
+    if not hint:
+        names = [x.name for x in known]
+        hint = f"there are {', '.join(names[:8])}{', …' if len(names) > 8 else ''}"
+    raise NotFoundError(f"no blob {name!r}", where=str(checkpoint), hint=hint)
+
+
+def _matching(pattern: str, known: Sequence[Leaf]) -> list[Leaf]:
+    """The leaf of a name, those of a tree, or those that a glob matches."""
+    same = [x for x in known if x.name == pattern or x.name.startswith(f"{pattern.rstrip('/')}/")]
+    if same or not _GLOB.search(pattern):
+        return same
+    return [x for x in known if fnmatchcase(x.name, pattern) or _in_tree(x.name, pattern)]
+
+
+def _in_tree(name: str, pattern: str) -> bool:
+    """Whether a tree that holds the leaf matches."""
+    return any(fnmatchcase(name[:i], pattern) for i, c in enumerate(name) if c == "/")
+
+
+def _index(text: str, name: str) -> Index:
+    """``0:10, ::2, -1`` as an index."""
+    items: list[int | slice] = []
+    for part in text.split(","):
+        numbers = [p.strip() for p in part.split(":")]
+        try:
+            values = [int(n) if n else None for n in numbers]
+        except ValueError:
+            values = []
+        if not 1 <= len(values) <= 3 or values == [None] or values[2:] == [0]:
+            raise UsageError(f"no index: [{text}] in {name!r}", hint="write name[3], name[0:10]")
+        items.append(slice(*values) if len(values) > 1 else int(values[0] or 0))
+    return tuple(items)
+
+
+def read(checkpoint: Path, picked: Sequence[Leaf]) -> dict[str, Box]:
+    """The values of leaves by their names, proven; only the files that are needed are read."""
+    found: dict[str, Box] = {}
+    for node in dict.fromkeys(leaf.node for leaf in picked):
+        whole = [x for x in picked if x.node == node and x.index is None]
+        values = read_part(checkpoint, node, [x.path for x in whole]) if whole else {}
+        boxes = {path: box for p, value in values.items() for path, box in leaves(value, p)}
+        found |= {x.name: boxes[x.path] for x in whole}
+    for leaf in picked:
+        if leaf.index is not None:
+            part = read_slice(checkpoint, leaf.node, leaf.path, leaf.index)
+            found[leaf.name] = Box(part, "array")
+    return {leaf.name: found[leaf.name] for leaf in picked}
+
+
+# What a value holds.
+
+
+def describe(box: Box, *, values: bool = False) -> dict[str, Any]:
+    """Kind, dtype, shape, bytes, and the values of a small array, else min, mean and max.
+
+    Everything is JSON but numbers that are not finite.  ``values`` asks for all values.
+    """
+    if box.kind not in ("array", "scalar"):
+        return {"kind": box.kind, "value": box.value}
+    array = np.asarray(box.value)
+    facts: dict[str, Any] = {
+        "kind": box.kind,
+        "dtype": str(array.dtype),
+        "shape": list(array.shape),
+        "bytes": array.nbytes,
+    }
+    if values or array.size <= SMALL:
+        return facts | {"value": _plain(array)}
+    return facts | _statistics(array)
+
+
+def _plain(array: Array) -> Any:
+    """The values as Python numbers, texts, or texts of what JSON has no word for."""
+    if array.dtype.kind in "biufU" and array.dtype.itemsize:
+        return array.tolist()
+    if _foreign(array):
+        return array.astype(np.float64).tolist()
+    return np.array([str(x) for x in array.ravel()]).reshape(array.shape).tolist()
+
+
+def _foreign(array: Array) -> bool:
+    """Whether the dtype is one of numbers that numpy itself does not have, such as bfloat16."""
+    return array.dtype.kind == "V" and not issubclass(array.dtype.type, np.void)
+
+
+def _statistics(array: Array) -> dict[str, Any]:
+    """min, mean, max of what is finite, and how many are not."""
+    if array.dtype.kind in "mM":
+        known = array[~np.isnat(array)]
+        return {"min": str(known.min()), "max": str(known.max())} if known.size else {}
+    if _foreign(array):
+        array = array.astype(np.float64)
+    if array.dtype.kind not in "biuf":
+        return {}
+    finite = array
+    facts: dict[str, Any] = {}
+    if array.dtype.kind == "f":
+        finite = array[np.isfinite(array)]
+        if bad := array.size - finite.size:
+            facts["not_finite"] = bad
+    if not finite.size:
+        return facts
+    low, high = finite.min().item(), finite.max().item()
+    return {"min": low, "mean": float(finite.mean(dtype=np.float64)), "max": high, **facts}
+
+
+# Export.
+
+
+def export(boxes: Mapping[str, Box], target: Path) -> list[str]:
+    """Write values to one ``.npz``, or to a directory of ``.npy`` files, by name.
+
+    Returns the names that were left out, since numpy has no form for them (None).  Raises
+    UsageError where the target cannot be written.
+    """
+    arrays = {name: _portable(box) for name, box in boxes.items() if box.kind != "none"}
+    try:
+        if target.suffix == ".npz":
+            _write_npz(target, arrays)
+        else:
+            for name, array in arrays.items():
+                path = target / f"{name}.npy"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                np.save(path, array, allow_pickle=False)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise UsageError(f"the blobs cannot be written: {reason}", where=str(target)) from error
+    return [name for name in boxes if name not in arrays]
+
+
+def _write_npz(target: Path, arrays: Mapping[str, Array]) -> None:
+    """As ``np.savez``, which cannot take an array named ``file``."""
+    with zipfile.ZipFile(target, "w", allowZip64=True) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+
+
+def _portable(box: Box) -> Array:
+    """An array that every numpy reads: foreign dtypes as the unsigned integers of their bits."""
+    array = np.asarray(box.value)
+    if _foreign(array):
+        return array.view(f"u{array.dtype.itemsize}")
+    return array

@@ -1,0 +1,38 @@
+"""Which files of the user's code a run uses, and which of them have changed since."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+
+__all__ = ["changed_code", "loaded_code"]
+
+
+def loaded_code(folder: str | os.PathLike[str]) -> dict[str, str]:
+    """The modules below ``folder`` that are imported now: relative path to sha256."""
+    root = Path(folder).resolve()
+    found: dict[str, str] = {}
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or not Path(file).is_absolute():
+            continue
+        path = Path(file).resolve()
+        if path.is_relative_to(root) and "site-packages" not in path.parts:
+            found[path.relative_to(root).as_posix()] = _sha256(path)
+    return dict(sorted(found.items()))
+
+
+def changed_code(recorded: Mapping[str, str], folder: str | os.PathLike[str]) -> tuple[str, ...]:
+    """The files of ``recorded`` (relative path to sha256) whose content is another now."""
+    return tuple(f for f, digest in recorded.items() if _sha256(Path(folder) / f) != digest)
+
+
+def _sha256(path: Path) -> str:
+    """The digest of a file, empty where it cannot be read."""
+    try:
+        return sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""

@@ -1,0 +1,228 @@
+"""What ``train`` and ``resume`` do with the run they find: one pure function, ``decide``.
+
+It looks at what run.json says, at the record of the checkpoint to start from, at what differs
+between the job that was run and the job of now, and at the verdict of the stop conditions of now:
+
+====================================  =========================  =================================
+what changed since                    unfinished run             finished run
+====================================  =========================  =================================
+nothing                               resume                     done
+stop, limits, threads, checkpoint     resume, changes said       verdict: resume, or done
+policy, metrics, reports, session
+tasks, vars, seed, nodes, readers     refuse                     ``train``: a new run beside it,
+                                                                 ``resume``: refuse
+only code files                       resume, changes said       done, changes said
+====================================  =========================  =================================
+
+``--accept-changes`` turns changes of the job into such as are said and obeyed.  A run that a
+condition under ``fail`` ended is finished too, with exit code 7.  ``--epoch`` and ``--id`` start
+from an earlier checkpoint, whatever the outcome was.  Nothing here reads or writes a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from jobrun.errors import EXIT_DONE, EXIT_FAILED_BY_CONDITION, RunRefusedError
+
+if TYPE_CHECKING:
+    from jobrun.stop import Decision
+
+__all__ = ["Changes", "Choice", "Found", "Request", "Start", "decide"]
+
+Action = Literal["fresh", "resume", "done", "refuse", "new_run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asked for, beside the job itself.
+
+    ``epoch`` and ``id`` name a checkpoint to start from.  ``folder`` holds the user's code,
+    ``spec_path`` is the spec file, ``spec_text`` and ``resolved_text`` what is kept of it in the
+    run directory.  ``again`` and ``afresh`` are the commands that ask for the same again, and for a
+    new run, for messages (empty: the job was built in Python).
+    """
+
+    command: Literal["train", "resume"] = "train"
+    epoch: int | None = None
+    id: int | None = None
+    accept_changes: bool = False
+    fresh: bool = False
+    folder: Path | None = None
+    spec_path: Path | None = None
+    spec_text: str = ""
+    resolved_text: str = ""
+    again: str = ""
+    afresh: str = ""
+
+    @property
+    def names_checkpoint(self) -> bool:
+        """Whether a checkpoint was named, so that no other may be taken instead."""
+        return self.epoch is not None or self.id is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What differs between the job that was run and the job of now, one line a difference.
+
+    ``job`` makes it another job, ``free`` may change at any time, ``code`` names files of the
+    user's code whose content differs.
+    """
+
+    job: tuple[str, ...] = ()
+    free: tuple[str, ...] = ()
+    code: tuple[str, ...] = ()
+
+
+class Start(Protocol):
+    """What is looked at of a checkpoint's record: its serial number and the epochs completed."""
+
+    @property
+    def id(self) -> int:
+        """The checkpoint's serial number."""
+
+    @property
+    def epoch(self) -> int:
+        """The number of epochs completed."""
+
+
+class Found(Protocol):
+    """What is looked at of a run's state (``rundir.RunState``)."""
+
+    @property
+    def state(self) -> str:
+        """``running``, ``interrupted``, ``error``, ``finished`` or ``failed``."""
+
+    @property
+    def reason(self) -> str:
+        """Why the run ended, in words."""
+
+    @property
+    def epoch(self) -> int:
+        """The number of epochs completed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What to do: ``start`` is the checkpoint to resume from, ``lines`` are to be shown.
+
+    ``rewind``: the checkpoints after ``start`` go to ``attempts/``.  ``exit_code`` is what the
+    process ends with where nothing is to be done.
+    """
+
+    action: Action
+    lines: tuple[str, ...] = ()
+    start: Start | None = field(default=None)
+    rewind: bool = False
+    exit_code: int = EXIT_DONE
+
+    def refusal(self) -> RunRefusedError:
+        """The error of a choice that refuses."""
+        return RunRefusedError("\n".join(self.lines))
+
+
+def decide(
+    request: Request,
+    state: Found | None,
+    head: Start | None,
+    changes: Changes = Changes(),
+    verdict: Decision | None = None,
+    *,
+    start: Start | None = None,
+    run: str = "the run",
+) -> Choice:
+    """What to do with a run.
+
+    ``state`` is None where there is no run yet.  ``head`` is its newest checkpoint (None: there is
+    none), ``start`` the one that ``request`` names, if it names one.  ``verdict`` is what the stop
+    conditions of now say of the checkpoint to start from, with its saved states.  ``run`` is how
+    the run is called in messages: its path.
+    """
+    start = start or head
+    if request.fresh or state is None:
+        return Choice("fresh")
+    over = state.state in ("finished", "failed")
+    if start is None and not over:
+        return Choice("fresh", (f"{run} holds no checkpoint: the job starts from the beginning",))
+    if changes.job and not request.accept_changes:
+        return _another_job(request, state, changes, run, over)
+    if over and _stays_over(request, state, head, start, changes, verdict):
+        return _done(request, state, changes, run)
+    rewind = head is not None and start is not None and start.id != head.id
+    return Choice("resume", _said(changes), start, rewind)
+
+
+def _stays_over(
+    request: Request,
+    state: Found,
+    head: Start | None,
+    start: Start | None,
+    changes: Changes,
+    verdict: Decision | None,
+) -> bool:
+    """Whether a run that has ended has nothing left to do."""
+    if start is None or head is None:
+        return True  # its checkpoints are gone, or it never wanted any
+    if start.id != head.id:
+        return False
+    if not (changes.free or changes.job or request.names_checkpoint):
+        return True
+    if state.state == "failed":
+        return verdict is not None and verdict.outcome == "fail"
+    return verdict is not None
+
+
+def _another_job(request: Request, state: Found, changes: Changes, run: str, over: bool) -> Choice:
+    """The job has changed: an unfinished run is kept for the job that it is of."""
+    differences = _indented(changes.job)
+    if over and request.command == "train":
+        why = f"{run} is finished, and the job differs from the one that was run:"
+        return Choice("new_run", (why, *differences, "a new run starts beside it"))
+    how = "finished" if over else f"not finished (epoch {state.epoch})"
+    why = f"{run} is {how}, and the job differs from the one that was run:"
+    if request.again:
+        accept, afresh, same = f"{request.again} --accept-changes", request.afresh, f"resume {run}"
+        ways = [("to go on with the changes", accept), ("to start a new run", afresh)]
+        ways += [] if over else [("to go on as it was", f"jobrun {same}")]
+    else:
+        ways = [
+            ("to go on with the changes", "request=Request(accept_changes=True)"),
+            ("to start a new run", "give the CheckpointManager another directory"),
+        ]
+    return Choice("refuse", (why, *differences, *_table(ways)), exit_code=2)
+
+
+def _done(request: Request, state: Found, changes: Changes, run: str) -> Choice:
+    """Nothing is left to do; what would change that is shown."""
+    epochs = f"{state.epoch} epoch{'' if state.epoch == 1 else 's'}"
+    ways = [("to run the job again from its start", request.afresh)] if request.afresh else []
+    code = EXIT_DONE
+    first = f"{run} is finished, nothing is left to do ({epochs}; {state.reason})"
+    if state.state == "failed":
+        code = EXIT_FAILED_BY_CONDITION
+        first = f"{run} ended as a failure ({epochs}; {state.reason})"
+        ways = [("to go on from an earlier epoch", f"jobrun resume {run} --epoch N"), *ways]
+    return Choice("done", (first, *_said(changes), *_table(ways)), exit_code=code)
+
+
+def _said(changes: Changes) -> tuple[str, ...]:
+    """The changes as lines to show."""
+    lines: list[str] = []
+    if changes.job or changes.free:
+        lines += ["changed since the run was started:", *_indented((*changes.job, *changes.free))]
+    if changes.code:
+        lines.append(f"code that changed since the last start: {', '.join(changes.code)}")
+    return tuple(lines)
+
+
+def _indented(lines: Sequence[str]) -> tuple[str, ...]:
+    return tuple("  " + part for line in lines for part in line.splitlines())
+
+
+def _table(ways: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """``what: command`` lines with the commands below each other."""
+    width = max((len(what) for what, _ in ways), default=0) + 1
+    return tuple(f"{what + ':':<{width}}  {command}" for what, command in ways)

@@ -1,0 +1,78 @@
+"""The spec with which a run goes on: the one that is kept in the run, or the file as it is now."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobrun.errors import NotFoundError, UsageError
+from jobrun.rundir import RunDir, RunState
+from jobrun.spec.resolve import Spec, load
+
+__all__ = ["Kept", "kept_spec"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A spec, the folder of its code, where its file is (or was), and its text as written."""
+
+    spec: Spec
+    folder: Path
+    spec_path: Path
+    text: str
+
+
+def kept_spec(
+    run: RunDir,
+    argument: str | None = None,
+    sets: Iterable[str] = (),
+    *,
+    epochs: int | None = None,
+    code: str | os.PathLike[str] | None = None,
+) -> Kept:
+    """The spec with which ``run`` goes on.
+
+    If ``argument``, what the user named the run by, is a spec, the file as it is now; else the one
+    that was run, ``sets`` and ``epochs`` applied.  ``code`` is the folder of the code, if it has
+    moved.  Raises NotFoundError where the code or the kept spec is gone, UsageError for a run that
+    a Python script has started.
+    """
+    state = run.state()
+    if state is None:
+        raise NotFoundError("there is no run", where=run.shown())
+    if argument is not None and argument.endswith((".yaml", ".yml")):
+        spec = load(argument, sets, epochs=epochs, folder=code)
+        return Kept(spec, Path(spec.folder), Path(argument).absolute(), spec.text)
+    if state.built_in_python:
+        raise UsageError(
+            f"the run {run.shown()} was started by a Python script",
+            hint="run your script again: it goes on from the last checkpoint",
+        )
+    if not run.resolved_path.is_file():
+        hint = "name the spec instead of the run: jobrun resume SPEC"
+        raise NotFoundError("the spec of the run is gone", where=str(run.resolved_path), hint=hint)
+    folder = _folder(run, state, code)
+    spec = load(run.resolved_path, sets, epochs=epochs, folder=folder)
+    text = run.spec_path.read_text("utf-8") if run.spec_path.is_file() else spec.text
+    return Kept(spec, folder, folder / (state.spec or "spec.yaml"), text)
+
+
+def _folder(run: RunDir, state: RunState, code: str | os.PathLike[str] | None) -> Path:
+    """The folder of the code: as asked for, else as seen from the run, else where it was."""
+    if code is not None:
+        if not Path(code).is_dir():
+            raise NotFoundError(f"no folder {os.fspath(code)}", hint="--code names where it is")
+        return Path(code).absolute()
+    relative = run.path.resolve() / (state.folder_relative or "")
+    if state.folder_relative and (relative / (state.spec or "")).is_file():
+        return relative.resolve()
+    if state.folder and Path(state.folder).is_dir():
+        return Path(state.folder)
+    where = f" ({state.folder})" if state.folder else ""
+    raise NotFoundError(
+        f"the folder of the code is gone{where}",
+        where=run.shown(),
+        hint=f"name where it is now: jobrun resume {run.shown()} --code DIR",
+    )

@@ -1,0 +1,107 @@
+"""Reporters: each is called with every event of a run, and shows or keeps some of them.
+
+A reporter is a callable that takes an ``events.Event``; one that holds something open has a
+``close()``.  ``Fan`` passes events on to several of them, from any thread, one event at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobrun.events import Event, Report, RunStarted, Warned
+
+if TYPE_CHECKING:
+    from jobrun.report.log_file import Tee
+
+__all__ = ["Fan", "RunFiles"]
+
+
+class Fan:
+    """Passes events on to several reporters; one that fails is warned about once and dropped."""
+
+    def __init__(self, *reporters: Report) -> None:
+        self._reporters = list(reporters)
+        self._lock = threading.RLock()
+
+    def __call__(self, event: Event) -> None:
+        """Pass ``event`` on."""
+        with self._lock:
+            for reporter in tuple(self._reporters):
+                try:
+                    reporter(event)
+                except Exception as error:  # a reporter never hurts the run
+                    self._drop(reporter, type(reporter).__name__, error)
+
+    def add(self, name: str, make: Callable[[], Report], missed: Sequence[Event] = ()) -> None:
+        """Add the reporter that ``make`` opens, and tell it what it missed."""
+        with self._lock:
+            try:
+                reporter = make()
+                for event in missed:
+                    reporter(event)
+            except Exception as error:
+                self._warn(name, error)
+            else:
+                self._reporters.append(reporter)
+
+    def _drop(self, reporter: Report, name: str, error: Exception) -> None:
+        if reporter in self._reporters:  # else it was dropped while it told of another's failure
+            self._reporters.remove(reporter)
+            self._warn(name, error)
+
+    def _warn(self, name: str, error: Exception) -> None:
+        if not isinstance(error, BrokenPipeError):  # its reader has gone: nobody to tell
+            self(Warned(f"the reporter {name} failed and is left out from now on: {error}"))
+
+    def close(self) -> None:
+        """Close what the reporters hold open."""
+        with self._lock:
+            for reporter in tuple(self._reporters):
+                close: Callable[[], None] = getattr(reporter, "close", lambda: None)
+                try:
+                    close()
+                except Exception as error:
+                    self._drop(reporter, type(reporter).__name__, error)
+            self._reporters.clear()
+
+
+class RunFiles:
+    """Adds the files of the run directory to a fan: ``events.jsonl``, ``metrics.csv``, ``log.txt``.
+
+    They are opened when the run starts, and told what was said before; until then, and so in a run
+    with nothing to do, nothing is written.  ``prints`` is told of the log.
+    """
+
+    def __init__(self, fan: Fan, prints: Tee | None = None) -> None:
+        self._fan = fan
+        self._prints = prints
+        self._missed: list[Event] = []
+
+    def __call__(self, event: Event) -> None:
+        """Remember ``event``, or open the files with it."""
+        self._missed.append(event)
+        if not isinstance(event, RunStarted):
+            return
+        missed, self._missed = self._missed, []
+        if event.run_dir is not None:
+            self._open(Path(event.run_dir), missed)
+
+    def _open(self, folder: Path, missed: list[Event]) -> None:
+        from jobrun.report.events_file import EventsFile
+        from jobrun.report.log_file import LogFile
+        from jobrun.report.metrics_file import MetricsFile
+
+        events = folder / "events.jsonl"
+        self._fan.add("events.jsonl", lambda: EventsFile(events), missed)
+        self._fan.add("metrics.csv", lambda: MetricsFile(folder / "metrics.csv", events), missed)
+
+        def log() -> LogFile:
+            log = LogFile(folder / "log.txt")
+            if self._prints is not None:
+                self._prints.log = log
+            return log
+
+        self._fan.add("log.txt", log, missed)

@@ -1,0 +1,148 @@
+"""Progress as plain lines, one an epoch: for pipes, files and the run's log.
+
+A line holds no escape code and no carriage return, and is never cut.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatchmethod
+from typing import TextIO
+
+from jobrun.events import (
+    CheckpointFailed,
+    CheckpointLoaded,
+    CheckpointSaved,
+    CheckpointSkipped,
+    CheckpointsRemoved,
+    EpochFinished,
+    Event,
+    GroupFinished,
+    LeftoversCleaned,
+    RunStarted,
+    Stopping,
+    TaskFinished,
+    Warned,
+)
+from jobrun.paths import shown
+from jobrun.report.words import duration, metric_texts, plain, plural, size
+
+__all__ = ["Describer", "Lines"]
+
+SLOW = 1.0
+"""Seconds from which on a group beside ``epoch`` is worth a line."""
+
+
+class Lines:
+    """Writes each event that matters as a line to ``stream``.
+
+    ``verbosity`` -1 leaves only warnings, 1 adds groups, tasks and what is removed.
+    """
+
+    def __init__(self, stream: TextIO, verbosity: int = 0) -> None:
+        self._stream = stream
+        self._describe = Describer(verbosity)
+
+    def __call__(self, event: Event) -> None:
+        """Write the lines of ``event`` at once."""
+        lines = self._describe(event)
+        if lines:
+            self._stream.write("".join(line + "\n" for line in lines))
+            self._stream.flush()
+
+
+class Describer:
+    """What an event is in words: a list of lines, which may be empty."""
+
+    def __init__(self, verbosity: int = 0) -> None:
+        self.quiet = verbosity < 0
+        self.verbose = verbosity > 0
+        self._epochs: int | None = None
+
+    def __call__(self, event: Event) -> list[str]:
+        """The lines of ``event``."""
+        if isinstance(event, RunStarted):
+            self._epochs = event.epochs
+        if self.quiet and not isinstance(event, _LOUD):
+            return []
+        return self._lines(event)
+
+    @singledispatchmethod
+    def _lines(self, event: Event) -> list[str]:
+        return []
+
+    @_lines.register
+    def _(self, event: RunStarted) -> list[str]:
+        where = f" in {plain(shown(event.run_dir))}" if event.run_dir else ""
+        how = "starts from the beginning"
+        if event.checkpoint is not None:
+            how = f"goes on after epoch {event.epoch} (checkpoint_{event.checkpoint})"
+        notes = (plain(line) for note in event.notes for line in note.splitlines())
+        return [f"{plain(event.job)}{where}: {how}", *(f"  {note}" for note in notes)]
+
+    @_lines.register
+    def _(self, event: LeftoversCleaned) -> list[str]:
+        return [f"cleaned up what a crash had left: {plain(', '.join(event.names))}"]
+
+    @_lines.register
+    def _(self, event: GroupFinished) -> list[str]:
+        if not self.verbose and (event.group == "epoch" or event.seconds < SLOW):
+            return []
+        slowest = ", ".join(f"{plain(task)} {duration(s)}" for task, s in event.slowest)
+        tail = f" (slowest: {slowest})" if slowest else ""
+        return [f"{event.group}: {plural(event.tasks, 'task')} in {duration(event.seconds)}{tail}"]
+
+    @_lines.register
+    def _(self, event: TaskFinished) -> list[str]:
+        if not self.verbose:
+            return []
+        return [
+            f"{event.group}: {plain(event.task)} ({plain(event.node)}) {duration(event.seconds)}"
+        ]
+
+    @_lines.register
+    def _(self, event: EpochFinished) -> list[str]:
+        of = f"/{self._epochs}" if self._epochs else ""
+        gauges = [plain(g) for g in event.gauges if g] if self.verbose else []
+        parts = [*metric_texts(event.metrics, event.best), duration(event.seconds), *gauges]
+        return ["  ".join([f"epoch {event.epoch}{of}", *parts])]
+
+    @_lines.register
+    def _(self, event: CheckpointSaved) -> list[str]:
+        what = f"epoch {event.epoch}, {size(event.bytes)}, {duration(event.seconds)}"
+        return [f"saved checkpoint_{event.id} ({what})"]
+
+    @_lines.register
+    def _(self, event: CheckpointFailed) -> list[str]:
+        where = f"checkpoint_{event.id} of epoch {event.epoch}"
+        return [f"warning: {where} is not saved, the run goes on: {plain(event.message)}"]
+
+    @_lines.register
+    def _(self, event: CheckpointsRemoved) -> list[str]:
+        names = ", ".join(f"checkpoint_{id}" for id in event.ids)
+        return [f"removed {names}"] if self.verbose else []
+
+    @_lines.register
+    def _(self, event: CheckpointSkipped) -> list[str]:
+        return [f"warning: checkpoint_{event.id} is passed over: {plain(event.reason)}"]
+
+    @_lines.register
+    def _(self, event: CheckpointLoaded) -> list[str]:
+        what = f"epoch {event.epoch}, {size(event.bytes)}, {duration(event.seconds)}"
+        loaded = [f"loaded checkpoint_{event.id} ({what})"] if self.verbose else []
+        others = (f"warning: since then: {plain(line)}" for line in event.differences)
+        return [*loaded, *others]
+
+    @_lines.register
+    def _(self, event: Warned) -> list[str]:
+        return [f"warning: {plain(event.message)}"]
+
+    @_lines.register
+    def _(self, event: Stopping) -> list[str]:
+        return [
+            f"{event.signal}: no new work starts, the state is saved, then the run ends "
+            "(a second signal ends it at once)"
+        ]
+
+
+# What is said with -q too.
+_LOUD = (CheckpointFailed, CheckpointLoaded, CheckpointSkipped, Stopping, Warned)

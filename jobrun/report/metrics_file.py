@@ -1,0 +1,72 @@
+"""``metrics.csv``: one row per epoch of this history, derived from ``events.jsonl``.
+
+It is written anew at each start, without the epochs that a rewind or a crash has undone, and gets
+a row after each epoch.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from jobrun.events import EpochFinished, Event, RunStarted
+from jobrun.report.events_file import read_events
+from jobrun.report.words import json_values
+
+__all__ = ["MetricsFile", "history"]
+
+Row = dict[str, Any]
+_FIXED = ("epoch", "seconds", "elapsed")
+
+
+class MetricsFile:
+    """Keeps ``metrics.csv`` beside the events file it is derived from."""
+
+    def __init__(self, path: Path, events: Path) -> None:
+        self._path = path
+        self._events = events
+        self._columns: tuple[str, ...] = _FIXED
+
+    def __call__(self, event: Event) -> None:
+        """Write the file anew when a run starts, and a row when an epoch is done."""
+        if isinstance(event, RunStarted):
+            self._start(event)
+        elif isinstance(event, EpochFinished):
+            row = _row(event.epoch, event.seconds, event.elapsed, event.metrics)
+            with self._path.open("a", encoding="utf-8", newline="") as file:
+                file.write(_lines([row], self._columns))
+
+    def _start(self, event: RunStarted) -> None:
+        rows = [row for row in history(self._events) if row["epoch"] <= event.epoch]
+        old = (name for row in rows for name in row)
+        self._columns = tuple(dict.fromkeys([*_FIXED, *event.metrics, *old]))
+        with self._path.open("w", encoding="utf-8", newline="") as file:
+            file.write(
+                _lines([dict(zip(self._columns, self._columns, strict=True)), *rows], self._columns)
+            )
+
+
+def history(events: Path) -> list[Row]:
+    """The rows of the epochs that count: what a later start went back behind is left out."""
+    rows: dict[int, Row] = {}
+    for event in read_events(events, ("RunStarted", "EpochFinished")):
+        if event["event"] == "RunStarted":
+            rows = {epoch: row for epoch, row in rows.items() if epoch <= event["epoch"]}
+        else:
+            row = _row(event["epoch"], event["seconds"], event["elapsed"], event["metrics"])
+            rows[event["epoch"]] = row
+    return list(rows.values())
+
+
+def _row(epoch: int, seconds: float, elapsed: float, metrics: Mapping[str, Any]) -> Row:
+    values = json_values(metrics)
+    return {**values, "epoch": epoch, "seconds": round(seconds, 6), "elapsed": round(elapsed, 6)}
+
+
+def _lines(rows: Iterable[Row], columns: tuple[str, ...]) -> str:
+    text = io.StringIO()
+    csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n").writerows(rows)
+    return text.getvalue()

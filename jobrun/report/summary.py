@@ -1,0 +1,100 @@
+"""The end of a run in words: outcome, reason, metrics, what is on disk, and what to type next."""
+
+from __future__ import annotations
+
+import shlex
+
+from jobrun.errors import EXIT_NOT_SAVED
+from jobrun.events import RunEnded
+from jobrun.paths import shown
+from jobrun.report.words import duration, metric_texts, number, plain, plural
+
+__all__ = ["next_command", "summary"]
+
+SHARE = 0.1
+"""The share of a run in checkpoints above which ``checkpoint.every`` is named."""
+
+SECONDS = 1.0
+"""Where saving took less than this, that share is nothing to save on."""
+
+_OUTCOMES = {
+    "finished": "finished",
+    "failed": "FAILED",
+    "interrupted": "interrupted",
+    "error": "stopped by an error",
+}
+
+
+def summary(ended: RunEnded) -> list[str]:
+    """The lines of the final summary; the last is the command that goes on."""
+    lines = [*_headline(ended), *_table(ended)]
+    if ended.exit_code == EXIT_NOT_SAVED:
+        lines.append(f"  the last state is not on disk; on disk is {_on_disk(ended)}")
+    share = _share(ended)
+    if share is not None and share > SHARE and ended.checkpoint_seconds > SECONDS:
+        lines.append(
+            f"  {share:.0%} of this attempt went into checkpoints; "
+            "a larger checkpoint.every saves less often"
+        )
+    command = next_command(ended)
+    return [*lines, "", command] if command else lines
+
+
+def _headline(ended: RunEnded) -> list[str]:
+    if ended.outcome == "nothing":
+        return [plain(line) for line in ended.reason.splitlines()]
+    outcome = _OUTCOMES.get(ended.outcome, ended.outcome)
+    after = f"after {plural(ended.epoch, 'epoch')}"
+    reason = f": {plain(ended.reason)}" if ended.reason else ""
+    return [f"{plain(ended.run)}: {outcome} {after}{reason}"]
+
+
+def _table(ended: RunEnded) -> list[str]:
+    best = [f"{plain(m)} {number(v)} (epoch {e})" for m, (v, e) in ended.best.items()]
+    rows = [
+        ("time", _time(ended) if ended.outcome != "nothing" else ""),
+        ("metrics", "  ".join(metric_texts(ended.metrics))),
+        ("best", "  ".join(best)),
+        ("checkpoint", _checkpoint(ended)),
+    ]
+    return [f"  {label:<10}  {text}" for label, text in rows if text]
+
+
+def _time(ended: RunEnded) -> str:
+    parts = [duration(ended.elapsed)]
+    if ended.ran < ended.epoch:
+        parts.append(f"{plural(ended.ran, 'epoch')} in {duration(ended.seconds)} this time")
+    share = _share(ended)
+    if share is not None:
+        parts.append(f"{share:.0%} in {plural(ended.saved, 'checkpoint')}")
+    return ", ".join(parts)
+
+
+def _share(ended: RunEnded) -> float | None:
+    """The share of this attempt that saves took, or None where nothing was saved."""
+    if not ended.saved or ended.seconds <= 0:
+        return None
+    return min(1.0, ended.checkpoint_seconds / ended.seconds)
+
+
+def _checkpoint(ended: RunEnded) -> str:
+    if ended.checkpoint is None:
+        return "none" if ended.run_dir else ""
+    return f"{shown(ended.checkpoint)} (epoch {ended.on_disk})"
+
+
+def _on_disk(ended: RunEnded) -> str:
+    return "nothing" if ended.on_disk is None else f"epoch {ended.on_disk}"
+
+
+def next_command(ended: RunEnded) -> str:
+    """What to type next, or an empty string where the run left nothing."""
+    if ended.run_dir is None:
+        return ""
+    run = shlex.quote(shown(ended.run_dir))
+    if ended.outcome in ("interrupted", "error") or ended.exit_code == EXIT_NOT_SAVED:
+        return f"jobrun resume {run}"
+    if ended.outcome == "failed":
+        earlier = max((ended.on_disk or 0) - 1, 0)
+        return f"jobrun resume {run} --epoch {earlier}"
+    return f"jobrun load-blobs {run}" if ended.checkpoint else ""

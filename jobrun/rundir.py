@@ -1,0 +1,358 @@
+"""A run on disk: one directory that shows one history.
+
+::
+
+    runs/<name>/
+      run.json                        the run's state; rebuilt from the checkpoints if lost
+      spec.yaml  spec.resolved.yaml   what was asked for, and what was run
+      lock                            held for the life of the run
+      checkpoint_<id>/                never changed again
+      attempts/<n>/                   what a rewind left behind
+
+run.json is replaced as a whole and durably.  A rewind is written into run.json first and moves the
+later checkpoints then, so that a crash in between is completed at the next start, and seen as done
+by whoever reads meanwhile.  Reading takes no lock and writes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jobrun.checkpoint.catalog import Catalog
+from jobrun.checkpoint.fs import DEFAULT, Fs
+from jobrun.checkpoint.record import SUCCESS
+from jobrun.errors import DamagedError, NotFoundError, SaveError
+from jobrun.lock import Lock
+from jobrun.paths import shown
+
+if TYPE_CHECKING:
+    from jobrun.checkpoint.record import Record
+    from jobrun.checkpoint.source import RunLock
+
+__all__ = [
+    "STATES",
+    "Rewind",
+    "RunDir",
+    "RunState",
+    "utc_now",
+]
+
+FORMAT = 1
+STATES = ("running", "interrupted", "error", "finished", "failed")
+_PART = re.compile(r"\.(run\.json|spec\.yaml|spec\.resolved\.yaml)\.[0-9a-f]{8}")
+
+
+@dataclass(frozen=True, slots=True)
+class Rewind:
+    """A rewind under way: ids between ``after`` and ``below`` go to ``attempts/<attempt>/``."""
+
+    after: int
+    below: int
+    attempt: int
+
+    def leaves(self, id: int) -> bool:
+        """Whether a checkpoint is no longer part of this history."""
+        return self.after < id < self.below
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """What run.json says.
+
+    ``facts`` is the job as plain values and ``digest`` their digest (see ``spec.diff``), ``code``
+    maps files of the user's code to their sha256.  ``folder`` is the directory of the spec and the
+    code, ``folder_relative`` the same seen from the run directory, ``spec`` the spec's file name.
+    ``state`` is one of ``STATES``; ``epoch`` epochs are completed in ``elapsed`` seconds, in
+    ``attempts`` starts.  No checkpoint was ever made with an id of ``next_id`` or above.
+    ``rebuilt``: run.json was lost, and this is what the checkpoints say.
+    """
+
+    name: str
+    job: str
+    digest: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    code: Mapping[str, str] = field(default_factory=dict)
+    folder: str | None = None
+    folder_relative: str | None = None
+    spec: str | None = None
+    built_in_python: bool = False
+    state: str = "running"
+    reason: str = ""
+    epoch: int = 0
+    elapsed: float = 0.0
+    attempts: int = 1
+    next_id: int = 0
+    created: str = ""
+    updated: str = ""
+    rewind: Rewind | None = None
+    rebuilt: bool = False
+
+    @property
+    def over(self) -> bool:
+        """Whether the run has ended by a condition, so that nothing is left to do."""
+        return self.state in ("finished", "failed")
+
+    def to_json(self) -> dict[str, Any]:
+        """The state as JSON values."""
+        values = asdict(self)
+        del values["rebuilt"]
+        return {"format": FORMAT, **values}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RunState:
+        """The inverse of ``to_json``; ValueError, TypeError or KeyError where it is no state."""
+        values = {k: v for k, v in data.items() if k != "format"}
+        rewind = values.pop("rewind")
+        state = cls(**values, rewind=Rewind(**rewind) if rewind else None)
+        if state.state not in STATES or not isinstance(state.name, str):
+            raise ValueError(f"not a state: {state.state!r}")
+        for number in (state.epoch, state.attempts, state.next_id):
+            if not isinstance(number, int):
+                raise TypeError(f"not an integer: {number!r}")
+        return state
+
+
+class RunDir:
+    """One run directory; it need not exist yet.
+
+    ``lock`` is that of a CheckpointManager on the same directory, if there is one.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, lock: RunLock | None = None, fs: Fs = DEFAULT
+    ) -> None:
+        self.path = Path(path)
+        self._fs = fs
+        self.catalog = Catalog(self.path, fs)
+        self._lock: RunLock = lock or Lock(self.path)
+
+    def __repr__(self) -> str:
+        return f"RunDir({str(self.path)!r})"
+
+    @property
+    def name(self) -> str:
+        """The name of the run: its directory's."""
+        return self.path.resolve().name
+
+    @property
+    def spec_path(self) -> Path:
+        """Where the spec that was asked for is kept."""
+        return self.path / "spec.yaml"
+
+    @property
+    def resolved_path(self) -> Path:
+        """Where the spec that was run is kept."""
+        return self.path / "spec.resolved.yaml"
+
+    def is_run(self) -> bool:
+        """Whether the directory holds a run: a run.json, or a checkpoint."""
+        return (self.path / "run.json").is_file() or any(
+            (self.catalog.path(id) / SUCCESS).is_file() for id in self.catalog.ids()
+        )
+
+    def shown(self) -> str:
+        """The path as a user would type it."""
+        return shown(self.path)
+
+    # What is on disk.
+
+    def state(self) -> RunState | None:
+        """The run's state, or None where there is no run.
+
+        A run.json that is lost or torn is rebuilt from the checkpoints; a run that seems to be
+        running while nobody holds its lock was interrupted.  Raises DamagedError for a run.json of
+        a newer jobrun.
+        """
+        state = self._read() or self._rebuilt()
+        if state is not None and state.state == "running" and not self.held():
+            return replace(state, state="interrupted", reason="the process ended without a word")
+        return state
+
+    def records(self) -> list[Record]:
+        """The checkpoints of this history, oldest first; those a rewind has left are not shown."""
+        rewind = self._pending()
+        return [r for r in self.catalog.listed() if rewind is None or not rewind.leaves(r.id)]
+
+    def head(self) -> Record | None:
+        """The newest checkpoint of this history."""
+        if self._pending() is None:
+            return self.catalog.latest()
+        return next(reversed(self.records()), None)
+
+    def checkpoint(self, *, epoch: int | None = None, id: int | None = None) -> Record | None:
+        """The checkpoint at the end of an epoch, or of an id, or the newest.
+
+        Raises NotFoundError, saying which there are, or DamagedError, if a named one is not there.
+        """
+        if epoch is None and id is None:
+            return self.head()
+        rewind = self._pending()
+        if id is not None:
+            found = self.catalog.by_id(id)
+        elif rewind is None:
+            found = self.catalog.by_epoch(epoch or 0)
+        else:
+            same = [r for r in self.records() if r.epoch == epoch and r.at_boundary]
+            found = same[-1] if same else self.catalog.by_epoch(epoch or 0)
+        if rewind is not None and rewind.leaves(found.id):
+            raise NotFoundError(
+                f"checkpoint_{found.id} (epoch {found.epoch}) was left by a rewind",
+                where=str(self.path),
+            )
+        return found
+
+    def _pending(self) -> Rewind | None:
+        """The rewind that is not completed, if there is one."""
+        state = self._read()
+        return state.rewind if state is not None else None
+
+    def next_id(self) -> int:
+        """Above the id of every checkpoint there ever was, whole or not, here or in attempts."""
+        state = self._read()
+        return self.catalog.next_id(state.next_id if state else 0)
+
+    def _read(self) -> RunState | None:
+        """run.json, or None where it is lost or torn."""
+        try:
+            data = json.loads((self.path / "run.json").read_bytes())
+            written = data["format"]
+            if isinstance(written, int) and written > FORMAT:
+                raise DamagedError(
+                    f"run.json is of format {written}; this jobrun reads format {FORMAT}",
+                    where=str(self.path / "run.json"),
+                    hint="use the jobrun that wrote it, or a newer one",
+                )
+            return RunState.from_json(data)
+        except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
+            return None
+        except OSError as error:
+            raise NotFoundError(f"the run cannot be read: {error}", where=str(self.path)) from error
+
+    def _rebuilt(self) -> RunState | None:
+        """The state as the checkpoints have it, or None where there is none."""
+        head = self.catalog.latest()
+        if head is None:
+            return None
+        return RunState(
+            name=self.name,
+            job=head.job,
+            digest=head.digest,
+            spec="spec.yaml" if self.spec_path.is_file() else None,
+            built_in_python=not self.spec_path.is_file(),
+            state="interrupted",
+            reason="run.json was lost, and rebuilt from the checkpoints",
+            epoch=head.epoch,
+            elapsed=head.run_seconds,
+            next_id=head.id + 1,
+            created=head.time,
+            updated=head.time,
+            rebuilt=True,
+        )
+
+    # The lock.
+
+    def lock(self) -> None:
+        """Hold the run for the life of this process; LockedError names who holds it."""
+        self._fs.make_dirs(str(self.path))
+        self._lock.acquire()
+
+    def unlock(self) -> None:
+        """Let go of the run."""
+        self._lock.release()
+
+    def held(self) -> bool:
+        """Whether some process holds the run."""
+        return self._lock.held()
+
+    # Changes, made under the lock.
+
+    def write(self, state: RunState) -> None:
+        """Replace run.json, durably; SaveError where that cannot be done."""
+        now = utc_now()
+        state = replace(state, created=state.created or now, updated=now)
+        text = json.dumps(state.to_json(), indent=1, ensure_ascii=False) + "\n"
+        self.put("run.json", text)
+
+    def clean(self) -> list[str]:
+        """Remove what a crash left of files being replaced; the names removed."""
+        left = [n for n in sorted(os.listdir(self.path)) if _PART.fullmatch(n)]
+        for name in left:
+            (self.path / name).unlink()
+        return left
+
+    def put(self, name: str, text: str) -> None:
+        """Replace a small text file as a whole, durably."""
+        target = self.path / name
+        part = self.path / f".{name}.{secrets.token_hex(4)}"
+        try:
+            self._fs.make_dirs(str(self.path))
+            self._fs.write(str(part), [text.encode("utf-8", "surrogateescape")], sync=True)
+            self._fs.at("replace", str(target))
+            os.replace(part, target)
+            self._fs.sync_dir(str(self.path))
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise SaveError(f"{name} cannot be written: {error}", where=str(self.path)) from error
+
+    def store_spec(self, text: str, resolved: str) -> None:
+        """Keep the spec that was asked for, and the one that is run."""
+        self.put(self.spec_path.name, text)
+        self.put(self.resolved_path.name, resolved)
+
+    def rewind(self, id: int) -> list[int]:
+        """Make checkpoint ``id`` the newest: later ones move to ``attempts/<n>/``.
+
+        Returns their ids.  run.json knows first; a crash in between is completed by
+        ``finish_rewind``.  ``n`` is the attempt that is left behind: where one is running now, the
+        one before it.
+        """
+        state = self.state()
+        if state is None:
+            raise NotFoundError("no run to rewind", where=str(self.path))
+        if not any(r.id > id for r in self.records()):
+            return []
+        below = self.next_id()
+        left = state.attempts - (state.state == "running")
+        self.write(replace(state, next_id=below, rewind=Rewind(id, below, max(left, 1))))
+        return self.finish_rewind()
+
+    def finish_rewind(self) -> list[int]:
+        """Complete a rewind that run.json knows of; the ids that were moved now."""
+        state = self._read()
+        if state is None or state.rewind is None:
+            return []
+        left = [id for id in self.catalog.ids() if state.rewind.leaves(id)]
+        self.set_aside(left, state.rewind.attempt)
+        self.write(replace(state, rewind=None))
+        return left
+
+    def set_aside(self, ids: Iterable[int], attempt: int) -> None:
+        """Move checkpoints to ``attempts/<attempt>/``, the newest first."""
+        ids = sorted(ids, reverse=True)
+        if not ids:
+            return
+        home = self.path / "attempts" / str(attempt)
+        try:
+            self._fs.make_dirs(str(home))
+            for id in ids:
+                name = f"checkpoint_{id}"
+                self._fs.rename(str(self.catalog.path(id)), str(home / name))
+            self._fs.sync_dir(str(home))
+            self._fs.sync_dir(str(self.path))
+        except OSError as error:
+            raise SaveError(
+                f"later checkpoints cannot be moved: {error}", where=str(home)
+            ) from error
+
+
+def utc_now() -> str:
+    """The time now, UTC, ISO 8601 with microseconds: such texts sort by time."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -1,0 +1,63 @@
+"""``events.jsonl`` is appended to, and a torn last line is cut."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobrun.events import BatchesDone, Warned
+from jobrun.report.events_file import EventsFile, cut_torn_line, read_events
+
+
+def test_events_are_json_lines(tmp_path: Path, make: Any) -> None:
+    path = tmp_path / "events.jsonl"
+    file = EventsFile(path)
+    for event in (make.started(), BatchesDone("t", "main", 1, 1, 2), make.epoch(1, loss=1e400)):
+        file(event)
+    file.close()
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [e["event"] for e in events] == ["RunStarted", "EpochFinished"]
+    assert events[1]["metrics"] == {"loss": "Infinity"}
+    assert all(e["time"].endswith("Z") for e in events)
+
+
+def test_a_second_attempt_appends(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    for text in ("one", "two"):
+        file = EventsFile(path)
+        file(Warned(text))
+        file.close()
+    assert [e["message"] for e in read_events(path, ("Warned",))] == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"", b""),
+        (b"one\n", b"one\n"),
+        (b"one\ntw", b"one\n"),
+        (b"torn at once", b""),
+        (b"one\n" + b"x" * 40, b"one\n"),
+        (b"\n", b"\n"),
+    ],
+)
+def test_a_torn_line_is_cut(tmp_path: Path, before: bytes, after: bytes) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(before)
+    cut_torn_line(path, block=8)
+    assert path.read_bytes() == after
+
+
+def test_no_file_is_no_error(tmp_path: Path) -> None:
+    cut_torn_line(tmp_path / "none")
+    assert list(read_events(tmp_path / "none", ("Warned",))) == []
+    assert not (tmp_path / "none").exists()
+
+
+def test_reading_passes_over_what_is_no_event(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text('x "event": "Warned"\n["event", 1]\n{"event": "Warned", "message": "m"}\n{"a')
+    assert list(read_events(path, ("Warned",))) == [{"event": "Warned", "message": "m"}]

@@ -1,0 +1,129 @@
+"""Plain lines: one an epoch, no escapes, nothing cut."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+from jobrun.events import (
+    CheckpointFailed,
+    CheckpointLoaded,
+    CheckpointSkipped,
+    CheckpointsRemoved,
+    Event,
+    GroupFinished,
+    GroupStarted,
+    LeftoversCleaned,
+    Stopping,
+    TaskFinished,
+    Warned,
+)
+from jobrun.report.lines import Lines
+
+
+def written(*events: Event, verbosity: int = 0) -> str:
+    stream = io.StringIO()
+    lines = Lines(stream, verbosity)
+    for event in events:
+        lines(event)
+    return stream.getvalue()
+
+
+def test_a_run(make: Any) -> None:
+    text = written(
+        make.started(run_dir="runs/digits", notes=("stop.epochs: 3 -> 10",)),
+        GroupFinished("setup", 0, 2, 0.1),
+        GroupFinished("init", 0, 2, 1.5, (("init_weights", 1.4),)),
+        make.saved(0, 0),
+        GroupStarted("epoch", 1, 3),
+        GroupFinished("epoch", 1, 3, 5.0),
+        make.epoch(1, ("loss",), loss=0.51234567, **{"acc[val]": 0.5}),
+        make.saved(1, 1),
+        make.epoch(2),
+        make.ended(),
+    )
+    assert text == (
+        "digits in runs/digits: starts from the beginning\n"
+        "  stop.epochs: 3 -> 10\n"
+        "init: 2 tasks in 1.5 s (slowest: init_weights 1.4 s)\n"
+        "saved checkpoint_0 (epoch 0, 1.23 MB, 0.30 s)\n"
+        "epoch 1/3  loss 0.51235*  acc[val] 0.5  0.25 s\n"
+        "saved checkpoint_1 (epoch 1, 1.23 MB, 0.30 s)\n"
+        "epoch 2/3  0.25 s\n"
+    )
+
+
+def test_a_resumed_run_without_a_limit(make: Any) -> None:
+    text = written(make.started(epoch=2, checkpoint=4, epochs=None), make.epoch(3))
+    assert text == "digits: goes on after epoch 2 (checkpoint_4)\nepoch 3  0.25 s\n"
+
+
+LOUD = [
+    (
+        CheckpointFailed(3, 2, "No space left on device"),
+        "warning: checkpoint_3 of epoch 2 is not saved, the run goes on: No space left on device",
+    ),
+    (
+        CheckpointSkipped(5, "main/w is damaged"),
+        "warning: checkpoint_5 is passed over: main/w is damaged",
+    ),
+    (
+        CheckpointLoaded(2, 2, "p", 9, 0.1, ("numpy: 1.26 -> 2.0",)),
+        "warning: since then: numpy: 1.26 -> 2.0",
+    ),
+    (Warned("nothing persists"), "warning: nothing persists"),
+    (
+        Stopping("SIGINT"),
+        "SIGINT: no new work starts, the state is saved, then the run ends "
+        "(a second signal ends it at once)",
+    ),
+]
+
+
+@pytest.mark.parametrize("verbosity", [-1, 0, 1])
+@pytest.mark.parametrize(("event", "line"), LOUD)
+def test_warnings_are_always_said(event: Event, line: str, verbosity: int) -> None:
+    assert written(event, verbosity=verbosity).splitlines()[-1] == line
+
+
+def test_quiet_says_nothing_else(make: Any) -> None:
+    events = (make.started(), make.epoch(1), make.saved(1, 1), LeftoversCleaned(("x",)))
+    assert written(*events, verbosity=-1) == ""
+
+
+VERBOSE = [
+    (GroupFinished("epoch", 1, 1, 0.5), "epoch: 1 task in 0.50 s\n"),
+    (TaskFinished("epoch", 1, "[bold]", "main", 0.5), "epoch: [bold] (main) 0.50 s\n"),
+    (CheckpointsRemoved((0, 1)), "removed checkpoint_0, checkpoint_1\n"),
+    (CheckpointLoaded(2, 2, "p", 999, 0.1), "loaded checkpoint_2 (epoch 2, 999 B, 0.10 s)\n"),
+]
+
+
+@pytest.mark.parametrize(("event", "text"), VERBOSE)
+def test_verbose_says_more(event: Event, text: str) -> None:
+    assert (written(event), written(event, verbosity=1)) == ("", text)
+
+
+def test_verbose_shows_gauges(make: Any) -> None:
+    assert written(make.epoch(1), verbosity=1) == "epoch 1  0.25 s  epochs 1/3\n"
+
+
+def test_text_of_the_user_is_literal_and_harmless(make: Any) -> None:
+    text = written(
+        make.started(job="[bold]x[/]\r\x1b[31m", notes=("a\nb\x07",)),
+        make.epoch(1, **{"acc[val]": 1.0, "[/x]": float("nan")}),
+        Warned("[red]"),
+    )
+    assert text == (
+        "[bold]x[/]\\x0d\\x1b[31m: starts from the beginning\n  a\n  b\\x07\n"
+        "epoch 1/3  acc[val] 1  [/x] nan  0.25 s\nwarning: [red]\n"
+    )
+
+
+def test_long_lines_are_not_cut(make: Any) -> None:
+    metrics = {f"a_metric_with_a_long_name_{i}": float(i) for i in range(40)}
+    lines = written(make.epoch(1, **metrics)).splitlines()
+    assert len(lines) == 1
+    assert "a_metric_with_a_long_name_39 39" in lines[0]

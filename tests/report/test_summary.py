@@ -1,0 +1,98 @@
+"""The final summary, for every outcome."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobrun.report.summary import summary
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_finished(make: Any) -> None:
+    assert summary(make.ended()) == [
+        "digits: finished after 3 epochs: 3 epochs done",
+        "  time        10.0 s, 5% in 4 checkpoints",
+        "  metrics     loss 0.25  acc[val] 0.5",
+        "  best        loss 0.25 (epoch 3)",
+        "  checkpoint  runs/digits/checkpoint_3 (epoch 3)",
+        "",
+        "jobrun load-blobs runs/digits",
+    ]
+
+
+def test_a_resumed_run_says_what_was_done_this_time(make: Any) -> None:
+    lines = summary(make.ended(ran=1, seconds=2.5, saved=1, checkpoint_seconds=0.1))
+    assert lines[1] == "  time        10.0 s, 1 epoch in 2.5 s this time, 4% in 1 checkpoint"
+
+
+@pytest.mark.parametrize("outcome", ["interrupted", "error"])
+def test_what_can_go_on_ends_with_the_command(make: Any, outcome: str) -> None:
+    lines = summary(make.ended(outcome=outcome, reason="SIGINT", exit_code=130, on_disk=2))
+    assert lines[-1] == "jobrun resume runs/digits"
+
+
+def test_a_failure_points_to_an_earlier_epoch(make: Any) -> None:
+    ended = make.ended(outcome="failed", reason="loss is not finite", exit_code=7)
+    lines = summary(ended)
+    assert lines[0] == "digits: FAILED after 3 epochs: loss is not finite"
+    assert lines[-1] == "jobrun resume runs/digits --epoch 2"
+
+
+def test_a_last_state_that_is_not_on_disk_is_said(make: Any) -> None:
+    lines = summary(make.ended(exit_code=6, on_disk=1, checkpoint="runs/digits/checkpoint_1"))
+    assert "  the last state is not on disk; on disk is epoch 1" in lines
+    assert lines[-1] == "jobrun resume runs/digits"
+    nothing = summary(make.ended(exit_code=6, on_disk=None, checkpoint=None))
+    assert "  the last state is not on disk; on disk is nothing" in nothing
+    assert "  checkpoint  none" in nothing
+
+
+def test_a_large_share_in_checkpoints_names_the_remedy(make: Any) -> None:
+    lines = summary(make.ended(checkpoint_seconds=3.0))
+    assert lines[5] == (
+        "  30% of this attempt went into checkpoints; a larger checkpoint.every saves less often"
+    )
+    assert not any("checkpoint.every" in line for line in summary(make.ended()))
+
+
+def test_a_run_without_a_directory_ends_with_no_command(make: Any) -> None:
+    lines = summary(make.ended(run_dir=None, checkpoint=None, on_disk=None, saved=0))
+    assert lines[-1] == "  best        loss 0.25 (epoch 3)"
+    assert lines[1] == "  time        10.0 s"
+
+
+def test_paths_are_quoted_and_relative_where_that_is_shorter(make: Any, tmp_path: Path) -> None:
+    ended = make.ended(run_dir=str(tmp_path / "my runs" / "é"))
+    assert summary(ended)[-1] == "jobrun load-blobs 'my runs/é'"
+    assert summary(make.ended(run_dir="/elsewhere/x"))[-1] == "jobrun load-blobs /elsewhere/x"
+
+
+def test_a_small_cost_is_not_worth_a_remedy(make: Any) -> None:
+    lines = summary(make.ended(seconds=0.1, checkpoint_seconds=0.05))
+    assert not any("checkpoint.every" in line for line in lines)
+
+
+def test_nothing_to_do_says_why_and_what_is_there(make: Any) -> None:
+    reason = "runs/digits is finished\nto run it again:  jobrun train x --fresh"
+    lines = summary(make.ended(outcome="nothing", reason=reason, ran=0))
+    assert lines == [
+        "runs/digits is finished",
+        "to run it again:  jobrun train x --fresh",
+        "  metrics     loss 0.25  acc[val] 0.5",
+        "  best        loss 0.25 (epoch 3)",
+        "  checkpoint  runs/digits/checkpoint_3 (epoch 3)",
+        "",
+        "jobrun load-blobs runs/digits",
+    ]
+
+
+def test_text_of_the_user_is_literal(make: Any) -> None:
+    lines = summary(make.ended(run="[bold]", reason="when: x\x1b[1m"))
+    assert lines[0] == "[bold]: finished after 3 epochs: when: x\\x1b[1m"

@@ -1,0 +1,37 @@
+"""Which files of the user's code a run uses, and which have changed."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+from jobrun.code import changed_code, loaded_code
+
+
+def test_loaded_modules_below_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    package = tmp_path / "codetest_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "steps.py").write_text("x = 1\n")
+    (tmp_path / "codetest_unused.py").write_text("x = 1\n")
+    importlib.import_module("codetest_package.steps")
+    try:
+        code = loaded_code(tmp_path)
+    finally:
+        for name in ("codetest_package", "codetest_package.steps"):
+            del sys.modules[name]
+    assert list(code) == ["codetest_package/__init__.py", "codetest_package/steps.py"]
+    assert changed_code(code, tmp_path) == ()
+    (package / "steps.py").write_text("x = 2\n")
+    assert changed_code(code, tmp_path) == ("codetest_package/steps.py",)
+    (package / "__init__.py").unlink()
+    assert changed_code(code, tmp_path) == tuple(code)
+
+
+def test_installed_packages_are_not_the_users_code() -> None:
+    root = Path(pytest.__file__).parents[2]
+    assert not any("site-packages" in f or f.startswith("pytest/") for f in loaded_code(root))

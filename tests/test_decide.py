@@ -1,0 +1,238 @@
+"""Every row of the table of ``decide``, and what it says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from jobrun.decide import Changes, Choice, Request, decide
+from jobrun.errors import RunRefusedError
+from jobrun.stop import Decision
+
+
+@dataclass(frozen=True)
+class At:
+    """A checkpoint's record, as far as ``decide`` looks at it."""
+
+    id: int
+    epoch: int
+
+
+@dataclass(frozen=True)
+class State:
+    """A run's state, as far as ``decide`` looks at it."""
+
+    state: str
+    reason: str = "3 epochs done"
+    epoch: int = 3
+
+
+HEAD = At(3, 3)
+AGAIN = "jobrun train sum.yaml"
+TRAIN = Request("train", again=AGAIN, afresh=f"{AGAIN} --fresh")
+RESUME = Request("resume", again="jobrun resume runs/sum", afresh=f"{AGAIN} --fresh")
+BOTH = pytest.mark.parametrize("request_", [TRAIN, RESUME], ids=["train", "resume"])
+UNFINISHED = pytest.mark.parametrize("state", ["interrupted", "error", "running"])
+OVER = pytest.mark.parametrize("state", ["finished", "failed"])
+STOP = Decision("stop", "3 epochs done", "epochs")
+FAIL = Decision("fail", "loss is not finite", "not_finite")
+JOB = Changes(job=("vars.lr: 0.1 -> 0.05",))
+SAME = Changes()
+FREE = Changes(free=("stop.epochs: 3 -> 10",))
+CODE = Changes(code=("digits.py",))
+
+
+def choose(
+    request: Request,
+    state: str,
+    changes: Changes = SAME,
+    verdict: Decision | None = None,
+    start: At | None = None,
+    head: At | None = HEAD,
+) -> Choice:
+    return decide(request, State(state), head, changes, verdict, start=start, run="runs/sum")
+
+
+@BOTH
+def test_no_run_yet_starts_from_the_beginning(request_: Request) -> None:
+    assert decide(request_, None, None).action == "fresh"
+
+
+@pytest.mark.parametrize("state", ["interrupted", "error", "running", "finished", "failed"])
+def test_fresh_never_looks_at_what_is_there(state: str) -> None:
+    assert choose(replace(TRAIN, fresh=True), state, JOB).action == "fresh"
+
+
+@BOTH
+@UNFINISHED
+@pytest.mark.parametrize("changes", [SAME, FREE, CODE], ids=["nothing", "free", "code"])
+@pytest.mark.parametrize("verdict", [None, STOP, FAIL], ids=["go on", "stop", "fail"])
+def test_unfinished_goes_on_whatever_may_change_freely(
+    request_: Request, state: str, changes: Changes, verdict: Decision | None
+) -> None:
+    choice = choose(request_, state, changes, verdict)
+    assert (choice.action, choice.start, choice.rewind) == ("resume", HEAD, False)
+
+
+def test_what_changed_is_said() -> None:
+    changes = Changes(free=FREE.free, code=("digits.py", "lib/net.py"))
+    assert choose(TRAIN, "interrupted", changes).lines == (
+        "changed since the run was started:",
+        "  stop.epochs: 3 -> 10",
+        "code that changed since the last start: digits.py, lib/net.py",
+    )
+
+
+@UNFINISHED
+def test_unfinished_run_of_another_job_is_refused_by_train(state: str) -> None:
+    choice = choose(TRAIN, state, JOB)
+    assert (choice.action, choice.exit_code, choice.start) == ("refuse", 2, None)
+    assert choice.lines == (
+        "runs/sum is not finished (epoch 3), and the job differs from the one that was run:",
+        "  vars.lr: 0.1 -> 0.05",
+        "to go on with the changes:  jobrun train sum.yaml --accept-changes",
+        "to start a new run:         jobrun train sum.yaml --fresh",
+        "to go on as it was:         jobrun resume runs/sum",
+    )
+    with pytest.raises(RunRefusedError, match="not finished"):
+        raise choice.refusal()
+
+
+@UNFINISHED
+def test_unfinished_run_of_another_job_is_refused_by_resume(state: str) -> None:
+    choice = choose(RESUME, state, JOB)
+    assert choice.action == "refuse"
+    assert "jobrun resume runs/sum --accept-changes" in choice.lines[2]
+
+
+def test_a_refusal_in_python_names_no_commands() -> None:
+    lines = choose(Request(), "interrupted", JOB).lines
+    assert not any("jobrun" in line for line in lines)
+    assert any("Request(accept_changes=True)" in line for line in lines)
+
+
+@BOTH
+@UNFINISHED
+def test_accepted_changes_go_on(request_: Request, state: str) -> None:
+    choice = choose(replace(request_, accept_changes=True), state, JOB)
+    assert (choice.action, choice.start) == ("resume", HEAD)
+    assert "  vars.lr: 0.1 -> 0.05" in choice.lines
+
+
+@BOTH
+@pytest.mark.parametrize("verdict", [None, STOP])
+def test_finished_and_unchanged_is_done(request_: Request, verdict: Decision | None) -> None:
+    choice = choose(request_, "finished", verdict=verdict)
+    assert (choice.action, choice.exit_code) == ("done", 0)
+    assert choice.lines == (
+        "runs/sum is finished, nothing is left to do (3 epochs; 3 epochs done)",
+        "to run the job again from its start:  jobrun train sum.yaml --fresh",
+    )
+
+
+@BOTH
+def test_finished_with_other_conditions_asks_their_verdict(request_: Request) -> None:
+    assert choose(request_, "finished", FREE, None).action == "resume"
+    done = choose(request_, "finished", FREE, STOP)
+    assert (done.action, done.exit_code) == ("done", 0)
+    assert "  stop.epochs: 3 -> 10" in done.lines
+
+
+def test_finished_run_of_another_job_starts_a_new_one_under_train() -> None:
+    choice = choose(TRAIN, "finished", JOB)
+    assert choice.action == "new_run"
+    assert choice.lines == (
+        "runs/sum is finished, and the job differs from the one that was run:",
+        "  vars.lr: 0.1 -> 0.05",
+        "a new run starts beside it",
+    )
+
+
+@OVER
+def test_finished_run_of_another_job_is_refused_by_resume(state: str) -> None:
+    choice = choose(RESUME, state, JOB)
+    assert (choice.action, choice.exit_code) == ("refuse", 2)
+    assert not any("as it was" in line for line in choice.lines)
+
+
+@BOTH
+def test_finished_with_accepted_changes_asks_the_verdict(request_: Request) -> None:
+    accepting = replace(request_, accept_changes=True)
+    assert choose(accepting, "finished", JOB, None).action == "resume"
+    assert choose(accepting, "finished", JOB, STOP).action == "done"
+
+
+@BOTH
+@pytest.mark.parametrize("verdict", [None, STOP])
+def test_finished_with_other_code_says_which(request_: Request, verdict: Decision | None) -> None:
+    choice = choose(request_, "finished", CODE, verdict)
+    assert (choice.action, choice.exit_code) == ("done", 0)
+    assert "code that changed since the last start: digits.py" in choice.lines
+    assert "--fresh" in choice.lines[-1]
+
+
+@BOTH
+@pytest.mark.parametrize("changes", [SAME, CODE], ids=["nothing", "code"])
+def test_a_failed_run_says_so_again(request_: Request, changes: Changes) -> None:
+    choice = choose(request_, "failed", changes, FAIL)
+    assert (choice.action, choice.exit_code) == ("done", 7)
+    assert choice.lines[0] == "runs/sum ended as a failure (3 epochs; 3 epochs done)"
+    assert "jobrun resume runs/sum --epoch N" in choice.lines[-2]
+
+
+@BOTH
+def test_a_failed_run_goes_on_if_changed_conditions_say_so(request_: Request) -> None:
+    assert choose(request_, "failed", FREE, None).action == "resume"
+    assert choose(request_, "failed", FREE, STOP).action == "resume"
+    assert choose(request_, "failed", FREE, FAIL).exit_code == 7
+
+
+@pytest.mark.parametrize("state", ["interrupted", "error", "finished", "failed"])
+@pytest.mark.parametrize("named", [{"epoch": 1}, {"id": 1}], ids=["epoch", "id"])
+@pytest.mark.parametrize("verdict", [None, STOP, FAIL], ids=["go on", "stop", "fail"])
+def test_a_named_checkpoint_rewinds(
+    state: str, named: dict[str, int], verdict: Decision | None
+) -> None:
+    choice = choose(replace(RESUME, **named), state, verdict=verdict, start=At(1, 1))
+    assert (choice.action, choice.start, choice.rewind) == ("resume", At(1, 1), True)
+
+
+def test_naming_the_newest_checkpoint_rewinds_nothing() -> None:
+    named = replace(RESUME, epoch=3)
+    choice = choose(named, "interrupted", start=HEAD)
+    assert (choice.action, choice.rewind) == ("resume", False)
+    assert choose(named, "finished", start=HEAD, verdict=STOP).action == "done"
+    assert choose(named, "failed", start=HEAD, verdict=FAIL).exit_code == 7
+    assert choose(named, "failed", start=HEAD, verdict=None).action == "resume"
+
+
+def test_a_named_checkpoint_of_another_job_is_refused_unless_accepted() -> None:
+    named = replace(RESUME, epoch=1)
+    assert choose(named, "finished", JOB, start=At(1, 1)).action == "refuse"
+    accepted = replace(named, accept_changes=True)
+    assert choose(accepted, "finished", JOB, start=At(1, 1)).action == "resume"
+
+
+@BOTH
+@UNFINISHED
+@pytest.mark.parametrize("changes", [SAME, JOB], ids=["nothing", "job"])
+def test_a_run_without_a_checkpoint_has_nothing_to_lose(
+    request_: Request, state: str, changes: Changes
+) -> None:
+    choice = choose(request_, state, changes, head=None)
+    assert choice.action == "fresh"
+    assert choice.lines == ("runs/sum holds no checkpoint: the job starts from the beginning",)
+
+
+@BOTH
+@pytest.mark.parametrize("changes", [SAME, FREE], ids=["nothing", "free"])
+def test_a_finished_run_whose_checkpoints_are_gone_is_done(
+    request_: Request, changes: Changes
+) -> None:
+    assert choose(request_, "finished", changes, head=None).action == "done"
+
+
+def test_the_diff_of_a_long_line_stays_indented() -> None:
+    lines = choose(TRAIN, "interrupted", Changes(job=("a: 1\n-> 2",))).lines
+    assert lines[1:3] == ("  a: 1", "  -> 2")

@@ -1,0 +1,151 @@
+"""Finding runs by name, path and spec, and naming new ones."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.errors import NotFoundError, UsageError
+from jobrun.rundir import RunDir, RunState
+from jobrun.runs import claim, find_run, fresh_name, list_runs, run_of_spec, series
+
+
+@pytest.fixture(autouse=True)
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current directory, with runs in ``runs``."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "runs"
+
+
+def make(runs: Path, name: str, state: str = "finished", **fields: object) -> RunDir:
+    """A run; later ones are newer."""
+    run = RunDir(runs / name)
+    run.write(replace(RunState(name, name.split("-")[0], state=state), **fields))  # type: ignore[arg-type]
+    return run
+
+
+def test_no_directory_no_runs(runs: Path) -> None:
+    assert list_runs(runs) == []
+    with pytest.raises(NotFoundError, match="no run in"):
+        find_run(runs)
+
+
+def test_runs_are_directories_with_a_state_or_a_checkpoint(runs: Path) -> None:
+    make(runs, "b")
+    CheckpointManager(runs / "a").save(0, {"main": {"x": 1}})
+    (runs / "empty").mkdir()
+    (runs / "notes.txt").write_text("x")
+    (runs / ".hidden").mkdir()
+    (runs / ".hidden/run.json").write_text("{}")
+    assert [run.name for run in list_runs(runs)] == ["a", "b"]
+
+
+def test_fresh_names_count_up(runs: Path) -> None:
+    assert fresh_name(runs, "sum") == runs / "sum"
+    make(runs, "sum")
+    assert fresh_name(runs, "sum") == runs / "sum-2"
+    for name in ("sum-2", "sum-10", "sum-3x", "sum-01", "summary", "sum-1"):
+        make(runs, name)
+    assert fresh_name(runs, "sum") == runs / "sum-11"
+    assert [run.name for run in series(runs, "sum")] == ["sum-10", "sum-2", "sum"]
+
+
+def test_names_are_not_read_as_patterns(runs: Path) -> None:
+    make(runs, "a.b")
+    assert fresh_name(runs, "a+b") == runs / "a+b"
+    assert fresh_name(runs, "a.b") == runs / "a.b-2"
+    assert series(runs, "axb") == []
+
+
+def test_claiming_makes_the_directory(runs: Path) -> None:
+    assert [claim(runs, "sum").path for _ in range(3)] == [
+        runs / "sum",
+        runs / "sum-2",
+        runs / "sum-3",
+    ]
+
+
+def test_the_run_of_a_spec_is_the_newest_of_the_same_job(runs: Path) -> None:
+    assert run_of_spec(runs, "sum", "a") is None
+    for number, digest in ((1, "a"), (2, "b"), (3, "a"), (4, "c")):
+        make(runs, "sum" if number == 1 else f"sum-{number}", digest=digest)
+    found = [run_of_spec(runs, "sum", digest) for digest in "abcd"]
+    assert [run.name for run in found if run] == ["sum-3", "sum-2", "sum-4", "sum-4"]
+
+
+def test_without_an_argument_the_newest_unfinished_run(runs: Path) -> None:
+    make(runs, "one", "interrupted")
+    make(runs, "two", "error")
+    make(runs, "three", "finished")
+    assert find_run(runs).name == "two"
+    make(runs, "two", "failed")
+    assert find_run(runs).name == "one"
+    make(runs, "one", "finished")
+    assert find_run(runs).name == "one"
+
+
+def test_a_run_that_someone_holds_is_taken_last_of_the_unfinished(runs: Path) -> None:
+    make(runs, "one", "interrupted")
+    held = make(runs, "two", "running")
+    held.lock()
+    assert find_run(runs).name == "one"
+    make(runs, "one", "finished")
+    assert find_run(runs).name == "two"
+    held.unlock()
+
+
+def test_in_a_run_directory_it_is_that_run(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(runs, "one")
+    make(runs, "two")
+    monkeypatch.chdir(runs / "one")
+    assert find_run("runs").name == "one"
+    assert find_run("runs", ".").name == "one"
+
+
+def test_names_and_paths(runs: Path) -> None:
+    run = make(runs, "sum")
+    for argument in ("sum", "runs/sum", "runs/sum/", str(run.path)):
+        assert find_run("runs", argument).path.resolve() == run.path
+
+
+def test_a_missing_run_has_near_names(runs: Path) -> None:
+    make(runs, "digits")
+    with pytest.raises(NotFoundError, match="no run 'digts'") as caught:
+        find_run("runs", "digts")
+    assert caught.value.hint == "did you mean 'digits'?"
+    with pytest.raises(NotFoundError) as caught:
+        find_run("runs", "zzz")
+    assert caught.value.hint == "there are digits"
+
+
+def test_a_checkpoint_or_a_directory_of_runs_is_no_run(runs: Path) -> None:
+    CheckpointManager(runs / "sum").save(0, {"main": {"x": 1}})
+    with pytest.raises(UsageError) as caught:
+        find_run("runs", "runs/sum/checkpoint_0")
+    assert caught.value.hint.endswith("runs/sum --id 0")
+    with pytest.raises(NotFoundError) as caught_runs:
+        find_run("elsewhere", "runs")
+    assert caught_runs.value.hint == "--runs-dir runs, or one of sum"
+
+
+def test_a_spec_means_its_newest_run(runs: Path, tmp_path: Path) -> None:
+    spec = tmp_path / "specs" / "sum.yaml"
+    spec.parent.mkdir()
+    spec.write_text("")
+    folder = str(spec.parent)
+    make(runs, "sum", "interrupted", spec="sum.yaml", folder=folder)
+    make(runs, "sum-2", "finished", spec="sum.yaml", folder=folder)
+    make(runs, "other", spec="other.yaml", folder=folder)
+    assert find_run("runs", "specs/sum.yaml").name == "sum-2"
+    with pytest.raises(NotFoundError, match=r"no run of specs/none\.yaml"):
+        find_run("runs", "specs/none.yaml")
+
+
+def test_a_spec_that_moved_with_its_runs_is_found(runs: Path, tmp_path: Path) -> None:
+    (tmp_path / "sum.yaml").write_text("")
+    make(runs, "sum", spec="sum.yaml", folder="/gone", folder_relative=os.path.join("..", ".."))
+    assert find_run("runs", "sum.yaml").name == "sum"
