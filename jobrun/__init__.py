@@ -1,0 +1,71 @@
+"""jobrun: a runner for iterative numerical jobs that can be killed at any instant and go on.
+
+The names below are loaded when they are first used: ``import jobrun`` imports no numpy.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jobrun.checkpoint.blobs import load_blobs
+    from jobrun.checkpoint.manager import CheckpointManager
+    from jobrun.checkpoint.oracle import open_checkpoint
+    from jobrun.errors import JobrunError
+    from jobrun.job import Job, Node, Pipe, Task, TaskGroup
+    from jobrun.policy import Best, CheckpointPolicy, Every, Keep
+    from jobrun.runner import JobRunner
+    from jobrun.session.local import LocalSession
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Best",
+    "CheckpointManager",
+    "CheckpointPolicy",
+    "Every",
+    "Job",
+    "JobRunner",
+    "JobrunError",
+    "Keep",
+    "LocalSession",
+    "Node",
+    "Pipe",
+    "Task",
+    "TaskGroup",
+    "__version__",
+    "load_blobs",
+    "open_checkpoint",
+]
+
+_HOMES = {
+    "Best": "jobrun.policy",
+    "CheckpointManager": "jobrun.checkpoint.manager",
+    "CheckpointPolicy": "jobrun.policy",
+    "Every": "jobrun.policy",
+    "Job": "jobrun.job",
+    "JobRunner": "jobrun.runner",
+    "JobrunError": "jobrun.errors",
+    "Keep": "jobrun.policy",
+    "LocalSession": "jobrun.session.local",
+    "Node": "jobrun.job",
+    "Pipe": "jobrun.job",
+    "Task": "jobrun.job",
+    "TaskGroup": "jobrun.job",
+    "load_blobs": "jobrun.checkpoint.blobs",
+    "open_checkpoint": "jobrun.checkpoint.oracle",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name at its first use."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,82 @@
+"""How errors are shown: text on stderr, an object on stdout under ``--json``, and the exit code."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+
+import click
+
+from jobrun.cli.options import Settings, uses_color
+from jobrun.errors import JobrunError, SpecError, Where
+
+__all__ = ["problems_of", "say_error", "show"]
+
+EXIT_BUG = 1
+
+
+def show(error: Exception, settings: Settings) -> int:
+    """Show an error; the exit code that it stands for."""
+    if isinstance(error, click.ClickException):
+        error.show()
+        return error.exit_code
+    code = error.exit_code if isinstance(error, JobrunError) else EXIT_BUG
+    say_error(error, settings)
+    if settings.json:
+        print(json.dumps(_object(error, code)))
+    return code
+
+
+def say_error(error: Exception, settings: Settings) -> None:
+    """Write an error to stderr: the user's own lines where user code failed."""
+    if settings.traceback:
+        traceback.print_exception(error)
+    elif trace := getattr(error, "trace", ""):
+        print(trace.rstrip("\n"), file=sys.stderr)
+    print(_text(error, uses_color(sys.stderr, settings.color)), file=sys.stderr)
+
+
+def _text(error: Exception, color: bool) -> str:
+    head = click.style("error:", fg="red", bold=True) if color else "error:"
+    if isinstance(error, SpecError):
+        return str(error).replace(": error: ", f": {head} ") if color else str(error)
+    if isinstance(error, JobrunError):
+        return f"{head} {error}"
+    return f"{head} {_bug(error)}"
+
+
+def _bug(error: Exception) -> str:
+    """A failure that is no error of ours: what and where, for a report."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" (at {frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    return (
+        f"this is a bug in jobrun: {type(error).__name__}: {error}{where}\n"
+        "  hint: the same command with --traceback shows how it came to this"
+    )
+
+
+def _object(error: Exception, code: int) -> dict[str, object]:
+    message = str(error) if isinstance(error, JobrunError) else _bug(error)
+    values: dict[str, object] = {"type": type(error).__name__, "message": message}
+    if isinstance(error, JobrunError):
+        values["problems"] = problems_of(error)
+    return {"error": values, "exit_code": code}
+
+
+def problems_of(error: JobrunError) -> list[dict[str, object]]:
+    """What is wrong, with the places, as JSON values."""
+    if isinstance(error, SpecError):
+        return [_problem(p.message, p.where, p.hint) for p in error.problems]
+    return [_problem(error.message, error.where, error.hint)]
+
+
+def _problem(message: str, where: Where | str | None, hint: str) -> dict[str, object]:
+    place = where if isinstance(where, Where) else None
+    return {
+        "message": message,
+        "hint": hint,
+        "file": place.file if place else where,
+        "line": place.line if place else None,
+        "column": place.column if place else None,
+    }

@@ -1,0 +1,114 @@
+"""``jobrun load-blobs``: show or export the blobs of a checkpoint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jobrun.cli.options import common, option, runs_dir, settings
+
+if TYPE_CHECKING:
+    from jobrun.checkpoint.record import Record
+    from jobrun.values import Box
+
+__all__ = ["command"]
+
+
+@click.command("load-blobs", short_help="Show or export the blobs of a checkpoint.")
+@click.argument("run", required=False, metavar="[RUN|CHECKPOINT]")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@option("--epoch", type=click.IntRange(min=0), help="The checkpoint at the end of this epoch.")
+@option("--id", type=click.IntRange(min=0), help="The checkpoint of this id.")
+@option(
+    "-o", "--output", type=click.Path(), metavar="FILE.npz|DIR", help="Export to .npz, or to .npy."
+)
+@runs_dir
+@common
+def command(
+    run: str | None,
+    names: tuple[str, ...],
+    epoch: int | None,
+    id: int | None,
+    output: str | None,
+    runs_dir: str,
+) -> None:
+    """Show the blobs of the newest checkpoint of RUN, or of one CHECKPOINT directory.
+
+    RUN is a name, a path or a spec (default: the newest run).  A NAME may be a glob, or have a
+    slice: 'model/*', 'model/w1[0:10]'.
+    """
+    from jobrun.blobs import export, pick, read
+    from jobrun.runs import find_checkpoint
+
+    path = find_checkpoint(runs_dir, run, epoch=epoch, id=id)
+    record, picked = pick(path, names)
+    boxes = read(path, picked)
+    if output is not None:
+        left_out = export(boxes, Path(output))
+        _say_exported(output, boxes, left_out)
+        return
+    sliced = {leaf.name for leaf in picked if leaf.index is not None}
+    if settings().json:
+        click.echo(json.dumps(_object(path, record, boxes, sliced)))
+    else:
+        click.echo(_text(path, record, boxes, sliced))
+
+
+def _say_exported(output: str, boxes: Mapping[str, Box], left_out: list[str]) -> None:
+    from jobrun.report.words import plain, plural
+
+    done = [name for name in boxes if name not in left_out]
+    if settings().json:
+        click.echo(json.dumps({"output": output, "blobs": done, "left_out": left_out}))
+        return
+    click.echo(f"{plural(len(done), 'blob')} written to {plain(output)}")
+    for name in left_out:
+        click.echo(f"warning: {plain(name)} is None, which has no array", err=True)
+
+
+def _object(
+    path: Path, record: Record, boxes: Mapping[str, Box], sliced: set[str]
+) -> dict[str, Any]:
+    from jobrun.blobs import describe
+    from jobrun.report.words import json_values
+
+    blobs = {n: json_values(describe(b, values=n in sliced)) for n, b in boxes.items()}
+    return {"checkpoint": str(path), "id": record.id, "epoch": record.epoch, "blobs": blobs}
+
+
+def _text(path: Path, record: Record, boxes: Mapping[str, Box], sliced: set[str]) -> str:
+    from jobrun.blobs import describe
+    from jobrun.cli.table import table
+    from jobrun.paths import shown
+    from jobrun.report.words import plain
+
+    rows = [_row(name, describe(box, values=name in sliced)) for name, box in boxes.items()]
+    head = f"{plain(shown(path))}: epoch {record.epoch}"
+    return head + "\n" + table(("name", "dtype", "shape", "bytes", "values"), rows, "lllr")
+
+
+def _row(name: str, facts: Mapping[str, Any]) -> tuple[str, ...]:
+    from jobrun.report.words import number, plain
+
+    shape = str(tuple(facts["shape"])) if "shape" in facts else ""
+    if "value" in facts:
+        values = _values(facts["value"])
+    else:
+        parts = [f"{k} {number(facts[k])}" for k in ("min", "mean", "max") if k in facts]
+        parts += [f"{facts['not_finite']} not finite"] if "not_finite" in facts else []
+        values = "  ".join(parts)
+    size = str(facts.get("bytes", ""))
+    return plain(name), str(facts.get("dtype", facts["kind"])), shape, size, values
+
+
+def _values(value: Any) -> str:
+    """A value, or nested lists of values, on one line."""
+    from jobrun.report.words import number, plain
+
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_values, value)) + "]"
+    return plain(repr(value)) if isinstance(value, str) else number(value)

@@ -1,0 +1,93 @@
+"""Options: each has a ``JOBRUN_*`` twin, and those of all commands stand before or after them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import IO, Any, TypeVar
+
+import click
+
+__all__ = ["Settings", "common", "option", "runs_dir", "settings", "uses_color"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass
+class Settings:
+    """The options that every command has."""
+
+    quiet: bool = False
+    verbose: bool = False
+    json: bool = False
+    color: str = "auto"
+    traceback: bool = False
+
+    @property
+    def verbosity(self) -> int:
+        """-1: quiet, 0, 1: verbose; the louder wins."""
+        return 1 if self.verbose else -1 if self.quiet else 0
+
+
+def settings() -> Settings:
+    """The settings of the command that is running."""
+    found = click.get_current_context().find_root().obj
+    assert isinstance(found, Settings)
+    return found
+
+
+def option(*names: str, **attributes: Any) -> Callable[[F], F]:
+    """An option with its twin in the environment: ``--runs-dir`` is ``JOBRUN_RUNS_DIR``."""
+    long = next(n for n in names if n.startswith("--"))
+    twin = "JOBRUN_" + long[2:].replace("-", "_").upper()
+    return click.option(*names, envvar=twin, **attributes)
+
+
+def _remember(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
+    if value is not None and parameter.name:
+        setattr(ctx.find_root().obj, parameter.name, value)
+
+
+def common(command: F) -> F:
+    """Add the options that every command has."""
+    flag: dict[str, Any] = {
+        "is_flag": True,
+        "default": None,
+        "expose_value": False,
+        "is_eager": True,
+        "callback": _remember,
+    }
+    choice = flag | {"is_flag": False, "type": click.Choice(["auto", "always", "never"])}
+    for decorate in (
+        option("--traceback", help="Show the traceback of every error.", **flag),
+        option("--color", metavar="WHEN", help="auto, always or never.", **choice),
+        option("--json", help="Write JSON to stdout, and nothing else there.", **flag),
+        option("-v", "--verbose", help="Say more.", **flag),
+        option("-q", "--quiet", help="Say only what went wrong.", **flag),
+    ):
+        command = decorate(command)
+    return command
+
+
+def runs_dir(command: F) -> F:
+    """Add ``--runs-dir``."""
+    return option(
+        "--runs-dir",
+        metavar="DIR",
+        default="runs",
+        show_default=True,
+        type=click.Path(),
+        help="The directory of the runs.",
+    )(command)
+
+
+def uses_color(stream: IO[str], when: str) -> bool:
+    """Whether to write colours: the option, else NO_COLOR, FORCE_COLOR, TERM and the stream."""
+    if when != "auto":
+        return when == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
+        return True
+    return os.environ.get("TERM") != "dumb" and stream.isatty()

@@ -1,0 +1,73 @@
+"""``jobrun resume``: go on with a run, from its end or from an earlier checkpoint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from jobrun.cli.options import common, option, runs_dir, settings
+from jobrun.cli.signals import Signals
+
+__all__ = ["command"]
+
+
+@click.command("resume", short_help="Go on with a run, from its end or an earlier checkpoint.")
+@click.argument("run", required=False, metavar="[RUN|SPEC]")
+@option("--epoch", type=click.IntRange(min=0), metavar="N", help="Go back to the end of epoch N.")
+@option("--id", type=click.IntRange(min=0), metavar="K", help="Go back to checkpoint_K.")
+@option("--set", "sets", metavar="NAME=VALUE", multiple=True, help="Set a var or a key.")
+@option("--accept-changes", is_flag=True, help="Go on although the job has changed.")
+@option("--code", type=click.Path(), metavar="DIR", help="Where the code is now.")
+@option("--epochs", type=click.IntRange(min=1), metavar="N", help="Stop after N epochs in all.")
+@option("--threads", type=click.IntRange(min=1), metavar="N", help="Tasks at a time.")
+@runs_dir
+@option("--check", is_flag=True, help="Find functions that change their inputs silently (slow).")
+@common
+def command(
+    run: str | None,
+    epoch: int | None,
+    id: int | None,
+    sets: tuple[str, ...],
+    accept_changes: bool,
+    code: str | None,
+    epochs: int | None,
+    threads: int | None,
+    runs_dir: str,
+    check: bool,
+) -> int:
+    """Go on with RUN: a name, a path, or a spec (default: the newest unfinished run).
+
+    With a spec, the file as it is now counts; with a run, the spec that is kept in it.  With
+    --epoch or --id later checkpoints move to the run's attempts/.
+    """
+    if epoch is not None and id is not None:
+        raise click.UsageError("a checkpoint is named by --epoch or by --id, not by both")
+    with Signals() as signals:
+        from jobrun.cli.running import Engine, command_line, job_of
+        from jobrun.decide import Request
+        from jobrun.kept import kept_spec
+        from jobrun.paths import shown
+        from jobrun.runs import find_run
+        from jobrun.spec.resolve import dump_resolved
+
+        found = find_run(runs_dir, run)
+        kept = kept_spec(found, run, sets, epochs=epochs, code=code)
+        job = job_of(kept.spec)
+        options: dict[str, Any] = {"epoch": epoch, "id": id, "epochs": epochs, "code": code}
+        words = [run if run is not None and run.endswith((".yaml", ".yml")) else found.shown()]
+        spec_path = shown(kept.spec_path)
+        request = Request(
+            "resume",
+            epoch=epoch,
+            id=id,
+            accept_changes=accept_changes,
+            folder=kept.folder,
+            spec_path=kept.spec_path,
+            spec_text=kept.text,
+            resolved_text=dump_resolved(kept.spec),
+            again=command_line("resume", *words, sets=sets, **options),
+            afresh=command_line("train", spec_path, sets=sets, epochs=epochs) + " --fresh",
+        )
+        engine = Engine(settings(), signals, threads=threads, check=check)
+        return engine.run(job, request, runs_dir, found.path)

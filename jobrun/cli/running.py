@@ -1,0 +1,179 @@
+"""What ``train`` and ``resume`` have in common: the wiring of a run, its reporters and its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TextIO
+
+import click
+
+from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.cli.failure import say_error
+from jobrun.cli.options import Settings, uses_color
+from jobrun.cli.signals import Signals
+from jobrun.decide import Request
+from jobrun.errors import JobrunError, SpecError
+from jobrun.events import Report, RunEnded
+from jobrun.job import Job
+from jobrun.report import Fan, RunFiles
+from jobrun.report.lines import Lines
+from jobrun.report.log_file import Tee
+from jobrun.report.summary import summary
+from jobrun.report.words import json_values, plain
+from jobrun.runner import JobRunner
+from jobrun.runs import claim, fresh_name
+from jobrun.session.local import LocalSession
+from jobrun.spec.build import build, check
+from jobrun.spec.resolve import Spec
+
+__all__ = ["Engine", "command_line", "job_of"]
+
+
+def job_of(spec: Spec) -> Job:
+    """The job of a spec; raises SpecError with everything that is wrong with it."""
+    job = build(spec)
+    if problems := check(job):
+        raise SpecError(list(dict.fromkeys(problems)))
+    return job
+
+
+def command_line(*words: str, sets: Sequence[str] = (), **options: object) -> str:
+    """A command to be typed: ``options`` that are None are left out, ``_`` is ``-``."""
+    parts = ["jobrun", *words, *(part for text in sets for part in ("--set", text))]
+    for name, value in options.items():
+        if value is not None:
+            parts += ["--" + name.replace("_", "-"), str(value)]
+    return shlex.join(parts)
+
+
+class Engine:
+    """Runs a job as the command line asks for it."""
+
+    def __init__(
+        self, settings: Settings, signals: Signals, *, threads: int | None, check: bool = False
+    ) -> None:
+        self._settings = settings
+        self._signals = signals
+        self._threads = threads
+        self._check = check
+
+    def run(self, job: Job, request: Request, runs_dir: str, run: Path | None) -> int:
+        """Run ``job`` in the directory ``run`` (None: a fresh one), and show its end.
+
+        Gives the exit code.  Raises what comes before there is a run to tell of.
+        """
+        prints = Tee(sys.stdout)
+        with _stdout_for_json(self._settings.json, prints) as out:
+            fan = _reporters(self._settings, prints if self._settings.json else None)
+            runner = self._runner(job, request, runs_dir, run, fan)
+            self._signals.runner = runner
+            try:
+                runner.train(LocalSession(self._threads))
+                error: JobrunError | None = None
+            except JobrunError as raised:
+                if runner.outcome is None:
+                    raise
+                error = raised
+            finally:
+                fan.close()
+            assert runner.outcome is not None
+            self._show(runner.outcome, error, out)
+        return error.exit_code if error is not None else runner.outcome.exit_code
+
+    def _runner(
+        self, job: Job, request: Request, runs_dir: str, run: Path | None, fan: Report
+    ) -> JobRunner:
+        """The runner in the directory that is decided on; a fresh one is made last of all."""
+
+        def runner(path: Path, request: Request) -> JobRunner:
+            return JobRunner(
+                job,
+                CheckpointManager(path),
+                report=fan,
+                request=request,
+                check_inputs=self._check,
+                every_task=self._settings.verbosity > 0,
+            )
+
+        found = runner(run or fresh_name(runs_dir, job.name), request)
+        choice = found.choose()
+        if choice.action == "refuse":
+            raise choice.refusal()
+        if choice.action != "done":
+            _bind(job, request.folder)
+        if choice.action == "new_run":
+            for line in choice.lines:
+                click.echo(plain(line), err=True)
+        if run is None or choice.action == "new_run":
+            request = replace(request, fresh=True)
+            return runner(claim(runs_dir, job.name).path, request)
+        return found
+
+    def _show(self, ended: RunEnded, error: JobrunError | None, out: TextIO) -> None:
+        """The error, if there is one, on stderr, and the summary on stdout."""
+        if error is not None:
+            say_error(error, self._settings)
+        if self._settings.json:
+            text = json.dumps(json_values(ended.to_json()))
+        else:
+            text = "\n".join(summary(ended))
+        with suppress(BrokenPipeError):  # nobody reads it; the exit code still tells
+            print(text, file=out, flush=True)
+
+
+def _bind(job: Job, folder: Path | None) -> None:
+    """Import every function before anything is written; raises BindError with all problems."""
+    from jobrun.bind import bind_job
+
+    bind_job(job, folder)
+
+
+def _reporters(settings: Settings, prints: Tee | None) -> Fan:
+    """The reporters of a run: for the terminal or pipe, and for the files of the run."""
+    fan = Fan(_progress(settings))
+    fan.add("files", lambda: RunFiles(fan, prints))
+    return fan
+
+
+def _progress(settings: Settings) -> Report:
+    """A live view on a terminal, plain lines everywhere else."""
+    terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    if not terminal or settings.json or settings.verbosity != 0:
+        return Lines(sys.stderr, settings.verbosity)
+    from rich.console import Console
+
+    from jobrun.report.live import LiveView
+
+    color = uses_color(sys.stderr, settings.color)
+    console = Console(stderr=True, no_color=not color, markup=False, highlight=False, emoji=False)
+    return LiveView(console)
+
+
+@contextmanager
+def _stdout_for_json(wanted: bool, prints: Tee) -> Iterator[TextIO]:
+    """Where results go.  Under ``--json`` everything else that is written to stdout, by Python or
+    by anything below it, goes to stderr, and what Python prints to the log too.
+    """
+    if not wanted:
+        yield sys.stdout
+        return
+    before = sys.stdout
+    before.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    sys.stdout = prints
+    try:
+        with os.fdopen(os.dup(kept), "w", encoding="utf-8") as out:
+            yield out
+    finally:
+        sys.stdout = before
+        before.flush()
+        os.dup2(kept, 1)
+        os.close(kept)

@@ -1,0 +1,71 @@
+"""SIGINT and SIGTERM: the first one asks the run to stop, the second one leaves at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from _thread import start_new_thread
+from types import FrameType, TracebackType
+from typing import Any, Protocol
+
+__all__ = ["Interrupted", "Signals"]
+
+_EXIT = {signal.SIGINT: 130, signal.SIGTERM: 143}
+_SHOW_CURSOR = "\x1b[?25h"
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal came before there was a run to stop."""
+
+    def __init__(self, name: str, exit_code: int) -> None:
+        super().__init__(name)
+        self.exit_code = exit_code
+
+
+class Stoppable(Protocol):
+    """What a signal is passed on to: a ``JobRunner``."""
+
+    def interrupt(self, signal_name: str) -> None:
+        """Start no new work, save, and end the run."""
+
+
+class Signals:
+    """A context in which signals are passed on to ``runner``, once there is one."""
+
+    def __init__(self) -> None:
+        self.runner: Stoppable | None = None
+        self._received = 0
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Signals:
+        for number in _EXIT:
+            self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        received = signal.Signals(number)
+        self._received += 1
+        if self._received > 1:
+            _leave(received)
+        if self.runner is None:
+            raise Interrupted(received.name, _EXIT[received])
+        # On a thread of its own: the one interrupted here may be in the middle of reporting.
+        start_new_thread(self.runner.interrupt, (received.name,))
+
+
+def _leave(received: signal.Signals) -> None:
+    """End the process now: no handler, lock or buffer can hold it back."""
+    terminal = _SHOW_CURSOR if sys.__stderr__ is not None and sys.__stderr__.isatty() else ""
+    text = f"{terminal}\n{received.name} again: left at once; the last checkpoint is whole\n"
+    os.write(2, text.encode())
+    os._exit(_EXIT[received])

@@ -1,0 +1,66 @@
+"""``jobrun train``: train the job of a spec, or go on with its run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jobrun.cli.options import common, option, runs_dir, settings
+from jobrun.cli.signals import Signals
+
+__all__ = ["command"]
+
+
+@click.command("train", short_help="Train the job of a spec, or go on with its run.")
+@click.argument("spec", type=click.Path())
+@option("--set", "sets", metavar="NAME=VALUE", multiple=True, help="Set a var or a key.")
+@option("--fresh", is_flag=True, help="Start a new run beside those that are there.")
+@option("--accept-changes", is_flag=True, help="Go on although the job has changed.")
+@option("--epochs", type=click.IntRange(min=1), metavar="N", help="Stop after N epochs in all.")
+@option("--threads", type=click.IntRange(min=1), metavar="N", help="Tasks at a time.")
+@runs_dir
+@option("--check", is_flag=True, help="Find functions that change their inputs silently (slow).")
+@common
+def command(
+    spec: str,
+    sets: tuple[str, ...],
+    fresh: bool,
+    accept_changes: bool,
+    epochs: int | None,
+    threads: int | None,
+    runs_dir: str,
+    check: bool,
+) -> int:
+    """Train the job of SPEC.
+
+    Where a run of it was interrupted, it goes on from its last checkpoint; where one is finished,
+    nothing is done.  --fresh starts a new run.
+    """
+    with Signals() as signals:
+        from jobrun.cli.running import Engine, command_line, job_of
+        from jobrun.decide import Request
+        from jobrun.runs import run_of_spec
+        from jobrun.spec.diff import digest, job_facts
+        from jobrun.spec.resolve import dump_resolved, load
+
+        loaded = load(spec, sets, epochs=epochs)
+        job = job_of(loaded)
+        options: dict[str, Any] = {"epochs": epochs}
+        options["runs_dir"] = None if runs_dir == "runs" else runs_dir
+        again = command_line("train", spec, sets=sets, **options)
+        request = Request(
+            "train",
+            accept_changes=accept_changes,
+            fresh=fresh,
+            folder=Path(loaded.folder),
+            spec_path=Path(spec).absolute(),
+            spec_text=loaded.text,
+            resolved_text=dump_resolved(loaded),
+            again=again,
+            afresh=f"{again} --fresh",
+        )
+        run = None if fresh else run_of_spec(runs_dir, job.name, digest(job_facts(job)))
+        engine = Engine(settings(), signals, threads=threads, check=check)
+        return engine.run(job, request, runs_dir, run.path if run else None)

@@ -1,0 +1,232 @@
+"""The installed command in a subprocess, and the same in this process where that is enough."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from jobrun.cli.app import run
+
+COMMAND = [str(Path(sys.executable).with_name("jobrun"))]
+_CHANGING = ("JOBRUN_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TERM", "COVERAGE")
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment without what changes output."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(_CHANGING)}
+    return {**kept, "TERM": "xterm-256color", **more}
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith(_CHANGING):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def jobrun(folder: Path) -> Callable[..., Result]:
+    """Runs the installed command in ``folder``, its output in pipes."""
+
+    def call(*args: str, **more: str) -> Result:
+        done = subprocess.run(
+            [*COMMAND, *args], capture_output=True, cwd=folder, env=environment(**more), timeout=60
+        )
+        return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    return call
+
+
+@pytest.fixture
+def start(folder: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts the installed command in ``folder`` and leaves it running, its output in pipes."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*args: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [*COMMAND, *args],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=folder,
+            env=environment(),
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def shell(folder: Path) -> Callable[[str], Result]:
+    """Runs a line of bash in ``folder``, which finds the installed command."""
+    path = f"{Path(COMMAND[0]).parent}{os.pathsep}{os.environ['PATH']}"
+
+    def shell(line: str) -> Result:
+        done = subprocess.run(
+            ["bash", "-c", line],
+            capture_output=True,
+            cwd=folder,
+            env=environment(PATH=path),
+            timeout=60,
+        )
+        return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    return shell
+
+
+@dataclass(frozen=True)
+class Screen:
+    """What a command wrote to a terminal, and its exit code."""
+
+    code: int
+    text: str
+
+    @property
+    def plain(self) -> str:
+        """The text without escape codes."""
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.text)
+
+
+@pytest.fixture
+def terminal(folder: Path) -> Callable[..., Screen]:
+    """Runs the installed command in ``folder`` on a terminal of its own."""
+
+    def terminal(*args: str, size: tuple[int, int] = (80, 24), **more: str) -> Screen:
+        leader, follower = pty.openpty()
+        columns, rows = size
+        fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        process = subprocess.Popen(
+            [*COMMAND, *args],
+            stdin=follower,
+            stdout=follower,
+            stderr=follower,
+            cwd=folder,
+            env=environment(**more),
+            start_new_session=True,
+        )
+        os.close(follower)
+        written = bytearray()
+        while True:
+            try:
+                part = os.read(leader, 1 << 16)
+            except OSError:  # the last process has closed its end
+                break
+            if not part:
+                break
+            written += part
+        os.close(leader)
+        return Screen(process.wait(timeout=60), written.decode().replace("\r\n", "\n"))
+
+    return terminal
+
+
+@pytest.fixture
+def call(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Result]:
+    """Runs a command in this process, which imports the user's code anew."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def call(*args: str) -> Result:
+        sys.modules.pop("steps", None)
+        capfd.readouterr()
+        code = run(args)
+        out, err = capfd.readouterr()
+        return Result(code, out, err)
+
+    return call
+
+
+_NORMAL = [
+    (re.compile(r"\d+(\.\d+)? m?s\b|\d+m\d\ds"), "TIME"),
+    (re.compile(r"\d+(\.\d+)? [kMG]?B\b"), "SIZE"),
+    (re.compile(r"\d+% (in|of)"), r"SHARE \1"),
+    (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?Z?"), "WHEN"),
+]
+
+
+def normal(text: str, folder: Path | None = None) -> str:
+    """Text without what differs from run to run: times, sizes, the temporary directory."""
+    if folder is not None:
+        text = text.replace(str(folder.resolve()), "DIR")
+    for pattern, name in _NORMAL:
+        text = pattern.sub(name, text)
+    return text
+
+
+@pytest.fixture
+def normalised(folder: Path) -> Callable[[str], str]:
+    """``normal`` for the current directory."""
+    return lambda text: normal(text, folder)
+
+
+SPEC = """\
+name: sum
+vars: {step: 2}
+init:
+  - {call: "steps:start", out: total}
+epoch:
+  - {call: "steps:add", in: {total, step}, out: total}
+  - {call: "steps:loss_of", in: {total}, out: loss}
+metrics: {loss: min}
+stop: {epochs: 3}
+"""
+CODE = """\
+def start():
+    return 100
+
+def add(total, step):
+    return total + step
+
+def loss_of(total):
+    return 1 / total
+"""
+
+
+@pytest.fixture
+def write(folder: Path) -> Callable[..., None]:
+    """Writes a small spec and its code: ``sum.yaml`` and ``steps.py``, with texts replaced."""
+
+    def write(
+        *replaced: tuple[str, str], spec: str = SPEC, code: str = CODE, at: str = "."
+    ) -> None:
+        for old, new in replaced:
+            assert (old in spec) or (old in code), old
+            spec, code = spec.replace(old, new), code.replace(old, new)
+        home = folder / at
+        home.mkdir(parents=True, exist_ok=True)
+        (home / "sum.yaml").write_text(spec, encoding="utf-8")
+        (home / "steps.py").write_text(code, encoding="utf-8")
+
+    return write

@@ -1,0 +1,85 @@
+"""``jobrun checkpoints list``."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobrun import CheckpointManager
+
+Call = Callable[..., Any]
+
+
+@pytest.fixture
+def run(folder: Path) -> Path:
+    """A run of two checkpoints and something that is none."""
+    manager = CheckpointManager(folder / "runs/m")
+    for epoch in (0, 10):
+        metrics = {"loss": 0.5, "acc": float("nan")} if epoch else {}
+        manager.save(epoch, {"main": {"n": epoch}}, metrics=metrics)
+    manager.close()
+    return folder / "runs/m"
+
+
+@pytest.mark.usefixtures("run")
+def test_a_table(call: Call, normalised: Call) -> None:
+    result = call("checkpoints", "list", "m")
+    assert (result.code, result.err) == (0, "")
+    assert normalised(result.out) == (
+        "runs/m: 2 checkpoints\n"
+        "id  epoch  saved (UTC)           size  metrics\n"
+        " 0      0  WHEN  SIZE\n"
+        " 1     10  WHEN  SIZE  loss 0.5  acc nan\n"
+    )
+
+
+def test_what_is_none_is_listed_with_the_reason(call: Call, run: Path) -> None:
+    (run / "checkpoint_7").mkdir()
+    shutil.copytree(run / "checkpoint_1", run / "checkpoint_8")
+    (run / "checkpoint_old").mkdir()
+    lines = call("checkpoints", "list", "m").out.splitlines()
+    assert lines[0] == "runs/m: 2 checkpoints"
+    below = [line for line in lines if " is no checkpoint: " in line]
+    assert [line.split()[0] for line in below] == ["checkpoint_old", "checkpoint_7", "checkpoint_8"]
+    assert "it is a copy of checkpoint 1" in below[2]
+
+
+@pytest.mark.usefixtures("run")
+def test_as_json(call: Call) -> None:
+    found = json.loads(call("checkpoints", "list", "--json").out)
+    assert found["run"].endswith("runs/m")
+    assert [c["id"] for c in found["checkpoints"]] == [0, 1]
+    assert found["checkpoints"][1]["metrics"] == {"loss": 0.5, "acc": "NaN"}
+    assert found["checkpoints"][1]["epoch"] == 10
+    assert found["ignored"] == []
+
+
+def test_no_run_and_a_run_without_checkpoints(call: Call, folder: Path) -> None:
+    assert call("checkpoints", "list").code == 5
+    (folder / "runs/x").mkdir(parents=True)
+    (folder / "runs/x/checkpoint_0").mkdir()
+    (folder / "runs/x/checkpoint_0/_SUCCESS").write_text("torn")
+    result = call("checkpoints", "list", "x")
+    assert result.code == 0
+    assert result.out.startswith("runs/x: no checkpoints\ncheckpoint_0 is no checkpoint: ")
+
+
+@pytest.mark.usefixtures("run")
+def test_listing_imports_neither_numpy_nor_zarr(folder: Path) -> None:
+    code = (
+        "import sys\n"
+        "from jobrun.cli.app import run\n"
+        "code = run(['checkpoints', 'list'])\n"
+        "print(code, [m for m in ('numpy', 'zarr', 'rich', 'yaml') if m in sys.modules])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "0 []"

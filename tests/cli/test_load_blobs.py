@@ -1,0 +1,140 @@
+"""``jobrun load-blobs``: tables, JSON, export."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jobrun import CheckpointManager
+
+Call = Callable[..., Any]
+
+
+@pytest.fixture
+def run(folder: Path) -> Path:
+    """A run of two checkpoints."""
+    manager = CheckpointManager(folder / "runs/m")
+    for epoch in (0, 1):
+        w1 = np.arange(12.0).reshape(4, 3) + epoch
+        blobs = {"model": {"w1": w1, "b1": np.array([0.5, np.nan], np.float32)}, "n": epoch}
+        manager.save(epoch, {"main": {**blobs, "text": "[bold]\x1b", "nothing": None}})
+    manager.close()
+    return folder / "runs/m"
+
+
+TABLE = """\
+runs/m/checkpoint_1: epoch 1
+name      dtype    shape   bytes  values
+model/w1  float64  (4, 3)     96  min 1  mean 6.5  max 12
+model/b1  float32  (2,)        8  [0.5, nan]
+n         int                     1
+text      str                     '[bold]\\x1b'
+nothing   none                    -
+"""
+
+
+@pytest.mark.usefixtures("run")
+def test_the_newest_checkpoint_of_the_newest_run(call: Call) -> None:
+    for arguments in ((), ("m",), ("runs/m",), ("runs/m/checkpoint_1",)):
+        result = call("load-blobs", *arguments)
+        assert (result.code, result.out, result.err) == (0, TABLE, "")
+
+
+@pytest.mark.usefixtures("run")
+def test_an_epoch_and_names(call: Call) -> None:
+    result = call("load-blobs", "m", "n", "model/w1[1:3,0]", "--epoch", "0")
+    assert result.out == (
+        "runs/m/checkpoint_0: epoch 0\n"
+        "name             dtype    shape  bytes  values\n"
+        "n                int                    0\n"
+        "model/w1[1:3,0]  float64  (2,)      16  [3, 6]\n"
+    )
+
+
+@pytest.mark.usefixtures("run")
+def test_as_json(call: Call) -> None:
+    found = json.loads(call("load-blobs", "m", "model", "nothing", "--json").out)
+    assert (found["id"], found["epoch"]) == (1, 1)
+    assert found["checkpoint"].endswith("runs/m/checkpoint_1")
+    assert found["blobs"] == {
+        "model/w1": {
+            "kind": "array",
+            "dtype": "float64",
+            "shape": [4, 3],
+            "bytes": 96,
+            "min": 1.0,
+            "mean": 6.5,
+            "max": 12.0,
+        },
+        "model/b1": {
+            "kind": "array",
+            "dtype": "float32",
+            "shape": [2],
+            "bytes": 8,
+            "value": [0.5, "NaN"],
+        },
+        "nothing": {"kind": "none", "value": None},
+    }
+
+
+@pytest.mark.usefixtures("run")
+def test_export(call: Call, folder: Path) -> None:
+    result = call("load-blobs", "m", "-o", "out.npz")
+    assert (result.code, result.out) == (0, "4 blobs written to out.npz\n")
+    assert result.err == "warning: nothing is None, which has no array\n"
+    with np.load(folder / "out.npz") as found:
+        assert sorted(found) == ["model/b1", "model/w1", "n", "text"]
+    assert call("load-blobs", "m", "model/*", "--output", "out").code == 0
+    assert np.load(folder / "out/model/w1.npy")[0, 0] == 1
+
+
+@pytest.mark.usefixtures("run")
+@pytest.mark.parametrize(
+    ("args", "code", "text"),
+    [
+        (("m", "model/w2"), 5, "did you mean 'model/w1'"),
+        (("m", "--epoch", "5"), 5, "no checkpoint of epoch 5; there are 0, 1"),
+        (("x",), 5, "no run 'x'"),
+        (("runs/m/checkpoint_1", "--epoch", "0"), 2, "is one checkpoint"),
+        (("m", "model/w1[x]"), 5, "no blob 'model/w1[x]'"),
+        (("m", "model/w1[9]"), 5, "index 9 is outside of"),
+        (("m", "model/w1[1:2:0]"), 2, "no index"),
+        (("m", "-o", "no/such/out.npz"), 2, "No such file"),
+    ],
+)
+def test_what_cannot_be(args: tuple[str, ...], code: int, text: str, call: Call) -> None:
+    result = call("load-blobs", *args)
+    assert (result.code, result.out) == (code, "")
+    assert text in result.err
+
+
+def test_damage_is_found(call: Call, run: Path) -> None:
+    chunk = run / "checkpoint_1/main/model/w1/0.0"
+    data = bytearray(chunk.read_bytes())
+    data[3] ^= 1
+    chunk.write_bytes(data)
+    result = call("load-blobs", "m")
+    assert result.code == 5
+    assert "checkpoint_1/main/model/w1/0.0" in result.err
+    assert call("load-blobs", "m", "n").code == 0
+
+
+def test_several_nodes(call: Call, folder: Path) -> None:
+    nodes = {f"trainer_{i}": {"total": np.array([i])} for i in range(3)}
+    CheckpointManager(folder / "runs/r").save(0, nodes)
+    result = call("load-blobs", "r", "trainer_[12]:total")
+    assert [line.split()[0] for line in result.out.splitlines()[2:]] == [
+        "trainer_1:total",
+        "trainer_2:total",
+    ]
+
+
+@pytest.mark.usefixtures("run")
+def test_a_reader_that_goes_away_is_no_error(shell: Call) -> None:
+    result = shell("jobrun load-blobs m | true")
+    assert (result.code, result.out, result.err) == (0, "", "")

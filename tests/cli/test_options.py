@@ -1,0 +1,87 @@
+"""Options: before and after the command, in the environment, and when colours are used."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from jobrun.cli.options import Settings, uses_color
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("when", "environment", "terminal", "pipe"),
+    [
+        ("auto", {"TERM": "xterm"}, True, False),
+        ("auto", {"TERM": "dumb"}, False, False),
+        ("auto", {"NO_COLOR": "1", "TERM": "xterm"}, False, False),
+        ("auto", {"NO_COLOR": "", "TERM": "xterm"}, True, False),
+        ("auto", {"FORCE_COLOR": "1", "TERM": "dumb"}, True, True),
+        ("auto", {"FORCE_COLOR": "0", "TERM": "xterm"}, True, False),
+        ("auto", {"NO_COLOR": "1", "FORCE_COLOR": "1"}, False, False),
+        ("always", {"NO_COLOR": "1"}, True, True),
+        ("never", {"FORCE_COLOR": "1"}, False, False),
+    ],
+)
+def test_colours(
+    when: str,
+    environment: dict[str, str],
+    terminal: bool,
+    pipe: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert uses_color(Terminal(), when) is terminal
+    assert uses_color(io.StringIO(), when) is pipe
+
+
+def test_verbosity_the_louder_wins() -> None:
+    found = [Settings(quiet=q, verbose=v).verbosity for q in (0, 1) for v in (0, 1)]
+    assert found == [0, 1, -1, 1]
+
+
+ARGUMENTS = [("--json", "validate", "x.yaml"), ("validate", "--json", "x.yaml")]
+
+
+@pytest.mark.parametrize("args", ARGUMENTS)
+def test_common_options_before_and_after_the_command(
+    args: tuple[str, ...], call: Callable[..., Any]
+) -> None:
+    assert "exit_code" in json.loads(call(*args).out)
+
+
+def test_common_options_in_the_environment(
+    call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOBRUN_JSON", "1")
+    assert "exit_code" in json.loads(call("validate", "x.yaml").out)
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        (("trian",), "no command 'trian'; did you mean 'train'?"),
+        (("zzz",), "no command 'zzz'; there are train, resume, load-blobs, validate, checkpoints"),
+        (("validate",), "Missing argument 'SPEC...'"),
+        (("validate", "--imprt", "x"), "No such option"),
+        (("train", "x", "--threads", "0"), "0 is not in the range"),
+        (("--color", "red", "validate", "x"), "'red' is not one of"),
+    ],
+)
+def test_usage_errors_end_with_2(
+    args: tuple[str, ...], text: str, call: Callable[..., Any]
+) -> None:
+    result = call(*args)
+    assert (result.code, result.out) == (2, "")
+    assert text in result.err

@@ -1,0 +1,234 @@
+"""``jobrun resume``: which run, which spec, which code, which checkpoint."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Task
+from jobrun.checkpoint.blobs import load_blobs
+
+Call = Callable[..., Any]
+FAILS = ("return total + step", "return total + step if total < 104 else 1 / 0")
+
+
+def total(run: Path, epoch: int | None = None) -> Any:
+    return load_blobs(run, epoch=epoch)["total"]
+
+
+def test_the_newest_unfinished_run_is_taken_and_named_first(
+    call: Call, write: Call, normalised: Call, folder: Path
+) -> None:
+    write(FAILS)
+    call("train", "sum.yaml")
+    write(
+        spec="name: other\ninit: [{call: 'steps:start', out: total}]\nepoch: []\nstop: {epochs: 1}"
+    )
+    write()
+    call("train", "sum.yaml", "--set", "name=other")
+    result = call("resume")
+    assert result.code == 0
+    assert normalised(result.err) == (
+        "sum in runs/sum: goes on after epoch 2 (checkpoint_2)\n"
+        "  code that changed since the last start: steps.py\n"
+        "epoch 3/3  loss 0.009434*  TIME\n"
+        "saved checkpoint_3 (epoch 3, SIZE, TIME)\n"
+    )
+    assert total(folder / "runs/sum") == 106
+
+
+def test_a_finished_run_has_nothing_to_do(call: Call, write: Call) -> None:
+    write()
+    call("train", "sum.yaml")
+    for argument in ((), ("sum",), ("runs/sum",), ("sum.yaml",)):
+        result = call("resume", *argument)
+        assert (result.code, result.err) == (0, "")
+        assert result.out.startswith("runs/sum is finished, nothing is left to do")
+        assert "jobrun train sum.yaml --fresh" in result.out
+
+
+def test_a_run_goes_on_with_what_was_set_when_it_started(
+    call: Call, write: Call, folder: Path
+) -> None:
+    write(FAILS)
+    call("train", "sum.yaml", "--set", "step=3", "--epochs", "4")
+    write()
+    result = call("resume", "sum")
+    assert result.code == 0
+    assert "changed since the run was started" not in result.err
+    assert total(folder / "runs/sum") == 112
+    assert (folder / "runs/sum/spec.yaml").read_text() == (folder / "sum.yaml").read_text()
+
+
+def test_with_a_spec_the_file_as_it_is_now_counts(call: Call, write: Call, folder: Path) -> None:
+    write()
+    call("train", "sum.yaml")
+    write(("epochs: 3", "epochs: 4"))
+    assert call("resume", "sum").out.startswith("runs/sum is finished")
+    result = call("resume", "sum.yaml")
+    assert result.code == 0
+    assert "stop.epochs: 3 -> 4" in result.err
+    assert total(folder / "runs/sum") == 108
+
+
+def test_set_changes_the_spec_that_is_kept(call: Call, write: Call, folder: Path) -> None:
+    write()
+    call("train", "sum.yaml")
+    result = call("resume", "sum", "--set", "stop.epochs=4")
+    assert (result.code, total(folder / "runs/sum")) == (0, 108)
+    assert call("resume", "sum").out.startswith("runs/sum is finished")
+    refused = call("resume", "sum", "--set", "step=1")
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err == (
+        "error: runs/sum is finished, and the job differs from the one that was run:\n"
+        "  vars.step: 2 -> 1\n"
+        "to go on with the changes:  jobrun resume runs/sum --set step=1 --accept-changes\n"
+        "to start a new run:         jobrun train sum.yaml --set step=1 --fresh\n"
+    )
+
+
+@pytest.mark.parametrize("named", [("--epoch", "1"), ("--id", "1")])
+def test_going_back(
+    named: tuple[str, str], call: Call, write: Call, normalised: Call, folder: Path
+) -> None:
+    write()
+    call("train", "sum.yaml")
+    result = call("resume", "sum", *named)
+    assert result.code == 0
+    assert normalised(result.err).startswith(
+        "sum in runs/sum: goes on after epoch 1 (checkpoint_1)\nepoch 2/3  "
+    )
+    run = folder / "runs/sum"
+    assert sorted(os.listdir(run / "attempts/1")) == ["checkpoint_2", "checkpoint_3"]
+    assert sorted(p.name for p in run.glob("checkpoint_*")) == [
+        "checkpoint_0",
+        "checkpoint_1",
+        "checkpoint_4",
+        "checkpoint_5",
+    ]
+    assert [total(run, e) for e in (0, 1, 2, 3)] == [100, 102, 104, 106]
+    rows = (run / "metrics.csv").read_text().splitlines()
+    assert [row.split(",")[0] for row in rows] == ["epoch", "1", "2", "3"]
+
+
+def test_going_back_with_another_job(call: Call, write: Call, folder: Path) -> None:
+    write()
+    call("train", "sum.yaml")
+    back = ("resume", "sum", "--epoch", "1", "--set", "step=10")
+    assert call(*back).code == 2
+    assert call(*back, "--accept-changes").code == 0
+    assert total(folder / "runs/sum") == 122
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "text"),
+    [
+        (("sum", "--epoch", "9"), 5, "no checkpoint of epoch 9; there are 0..3"),
+        (("sum", "--id", "9"), 5, "no checkpoint of id 9"),
+        (("sum", "--epoch", "1", "--id", "1"), 2, "not by both"),
+        (("smu",), 5, "did you mean 'sum'?"),
+        (("runs/sum/checkpoint_1",), 2, "runs/sum --id 1"),
+        (("runs",), 5, "holds runs"),
+        (("sum", "--code", "gone"), 5, "no folder gone"),
+        (("sum", "--set", "stpe=1"), 2, "did you mean 'stop' or 'step'?"),
+        (("sum", "--set", "stop.epochs=0"), 3, "--set stop.epochs=0"),
+    ],
+)
+def test_what_cannot_be(
+    args: tuple[str, ...], code: int, text: str, call: Call, write: Call
+) -> None:
+    write()
+    call("train", "sum.yaml")
+    result = call("resume", *args)
+    assert (result.code, result.out) == (code, "")
+    assert text in result.err
+
+
+def test_no_run_at_all(call: Call) -> None:
+    result = call("resume")
+    assert (result.code, result.out) == (5, "")
+    assert "no run in runs" in result.err
+
+
+def test_from_within_the_run_directory(
+    call: Call, write: Call, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(FAILS)
+    call("train", "sum.yaml")
+    write()
+    monkeypatch.chdir(folder / "runs/sum")
+    result = call("resume")
+    assert result.code == 0
+    assert "goes on after epoch 2" in result.err
+    assert total(folder / "runs/sum") == 106
+
+
+def test_a_run_that_moved_with_its_code(
+    call: Call, write: Call, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(FAILS, at="here")
+    monkeypatch.chdir(folder / "here")
+    call("train", "sum.yaml")
+    write(at="here")
+    (folder / "here").rename(folder / "there")
+    monkeypatch.chdir(folder)
+    result = call("resume", "there/runs/sum")
+    assert result.code == 0
+    assert total(folder / "there/runs/sum") == 106
+
+
+def test_code_that_moved_alone_is_named(call: Call, write: Call, folder: Path) -> None:
+    write(FAILS, at="here")
+    call("train", "here/sum.yaml")
+    shutil.rmtree(folder / "here")
+    write(at="there")
+    result = call("resume", "sum")
+    assert result.code == 5
+    assert f"the folder of the code is gone ({folder.resolve()}/here)" in result.err
+    assert "jobrun resume runs/sum --code DIR" in result.err
+    result = call("resume", "sum", "--code", "there")
+    assert (result.code, total(folder / "runs/sum")) == (0, 106)
+
+
+def test_a_lost_state_is_rebuilt(call: Call, write: Call, folder: Path) -> None:
+    write(FAILS)
+    call("train", "sum.yaml")
+    (folder / "runs/sum/run.json").unlink()
+    write()
+    result = call("resume", "sum", "--code", ".")
+    assert (result.code, total(folder / "runs/sum")) == (0, 106)
+    assert call("train", "sum.yaml").out.startswith("runs/sum is finished")
+
+
+def test_a_damaged_checkpoint_is_passed_over_unless_it_was_named(
+    call: Call, write: Call, folder: Path
+) -> None:
+    write(FAILS)
+    call("train", "sum.yaml")
+    success = folder / "runs/sum/checkpoint_2/_SUCCESS"
+    success.write_bytes(success.read_bytes().replace(b'"sum"', b'"sun"'))
+    write()
+    named = call("resume", "sum", "--id", "2")
+    assert named.code == 5
+    result = call("resume", "sum")
+    assert (result.code, total(folder / "runs/sum")) == (0, 106)
+    assert "warning: checkpoint_2 is passed over: " in result.err
+    assert sorted(os.listdir(folder / "runs/sum/attempts/1")) == ["checkpoint_2"]
+
+
+def test_a_run_of_a_python_script_asks_for_the_script(call: Call, folder: Path) -> None:
+    with Job("py") as job:
+        with job.init:
+            Task(dict, out="state")
+        Task("builtins:len", "state", out="size")
+        job.stop(epochs=1)
+    JobRunner(job, CheckpointManager(folder / "runs/py")).train(LocalSession(1))
+    result = call("resume", "py")
+    assert result.code == 2
+    assert "was started by a Python script" in result.err
+    assert "run your script again" in result.err
