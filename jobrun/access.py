@@ -14,7 +14,17 @@ from typing import Any
 from jobrun.errors import Problem, did_you_mean
 from jobrun.job import RESERVED, Job, Pipe, Task, match_nodes
 
-__all__ = ["Access", "Key", "Source", "access", "covers", "overlaps", "resolve", "step_names"]
+__all__ = [
+    "Access",
+    "Key",
+    "Source",
+    "access",
+    "covers",
+    "key_of",
+    "overlaps",
+    "resolve",
+    "step_names",
+]
 
 Key = tuple[str, str]
 """A blob of a node: ``(node, path)``."""
@@ -71,6 +81,15 @@ def resolve(job: Job, node: str, name: str, columns: Collection[str] | None = No
     if name in own:
         return Source("var", value=own[name])
     return Source("blob", ((node, name),))
+
+
+def key_of(job: Job, name: str) -> Key:
+    """The blob of a plain name, as metrics and people use it: ``loss`` or ``trainer_0:loss``.
+
+    Without a node, that of the first one.
+    """
+    node, colon, path = name.rpartition(":")
+    return (node if colon else next(iter(job.nodes)), path)
 
 
 def _of_node(job: Job, prefix: str, path: str) -> Source:

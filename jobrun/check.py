@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from jobrun.access import Access, Key, access, covers, overlaps
 from jobrun.errors import Problem, SpecError, Where, did_you_mean
-from jobrun.graph import make_plan
+from jobrun.graph import make_plan, reads_across
 from jobrun.job import GROUPS, RESERVED, Job, Pipe, Task
 from jobrun.names import check_name
 
@@ -189,6 +189,12 @@ def _check_flow(job: Job) -> Iterator[Problem]:
             for _, found in copies:
                 yield from found.problems
                 yield from _reads(job, group, task, found, have, sometimes)
+            if isinstance(task, Pipe) and reads_across([a for _, a in copies]):
+                yield Problem(
+                    f"the copies of pipe {task.name!r} read what other copies of it write",
+                    task.where,
+                    "exchange blobs between nodes in a task of its own, after the pipe",
+                )
             for _, found in copies:
                 yield from _twice(job, task, copies, found)
                 for key in found.writes:

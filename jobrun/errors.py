@@ -65,6 +65,10 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
     return f"did you mean {' or '.join(repr(n) for n in names)}?" if names else ""
 
 
+_SHOWN = 120
+"""How many characters of a source line are shown at most."""
+
+
 @dataclass(frozen=True, slots=True)
 class Where:
     """A place in a text file: 1-based line and column, and the line itself for the caret."""
@@ -83,8 +87,13 @@ class Where:
         if not self.text.strip():
             return ""
         number = f"{self.line:>5} | "
-        lead = "".join("\t" if c == "\t" else " " for c in self.text[: self.column - 1])
-        return f"{number}{self.text}\n{' ' * (len(number) - 2)}| {lead}{'^' * max(1, self.width)}"
+        first = max(0, self.column - 1 - _SHOWN // 2) if len(self.text) > _SHOWN else 0
+        text = self.text[first : first + _SHOWN]
+        before = "…" if first else ""
+        after = "…" if first + _SHOWN < len(self.text) else ""
+        lead = "".join("\t" if c == "\t" else " " for c in before + text[: self.column - 1 - first])
+        carets = "^" * max(1, min(self.width, len(text) - (self.column - 1 - first)))
+        return f"{number}{before}{text}{after}\n{' ' * (len(number) - 2)}| {lead}{carets}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +160,18 @@ class SpecError(JobrunError):
 
 
 class BindError(JobrunError):
-    """The user's code cannot be imported, found, or called as the spec says."""
+    """The user's code cannot be imported, found, or called as the spec says.
+
+    ``trace`` holds the user's own lines, where their code failed.
+    """
 
     exit_code = 4
+
+    def __init__(
+        self, message: str, *, where: Where | str | None = None, hint: str = "", trace: str = ""
+    ) -> None:
+        super().__init__(message, where=where, hint=hint)
+        self.trace = trace
 
 
 class NotFoundError(JobrunError):

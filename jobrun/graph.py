@@ -18,8 +18,18 @@ from fnmatch import fnmatchcase
 from jobrun.access import Access, Key, access, overlaps
 from jobrun.errors import Problem, SpecError
 from jobrun.job import Job, Task, TaskGroup
+from jobrun.position import Position
 
-__all__ = ["Plan", "Unit", "make_plan", "persistent", "ranks", "setup_blobs", "unit_key"]
+__all__ = [
+    "Plan",
+    "Unit",
+    "live_scratch",
+    "make_plan",
+    "persistent",
+    "ranks",
+    "setup_blobs",
+    "unit_key",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +98,7 @@ class _Builder:
         """Add the copies of a task: first what they wait for, then what they leave behind."""
         copies = [(n, access(self.job, task, n)) for n in self.job.nodes_of(task)]
         waits = [self._waits(a) for _, a in copies]
-        gather = len(copies) > 1 and _reads_across([a for _, a in copies])
+        gather = len(copies) > 1 and reads_across([a for _, a in copies])
         first = len(self.units) + gather
         if gather:
             key = f"gather:{task.name}"
@@ -153,7 +163,7 @@ class _Builder:
         )
 
 
-def _reads_across(copies: Sequence[Access]) -> bool:
+def reads_across(copies: Sequence[Access]) -> bool:
     """Whether a copy reads what another copy of the same task writes."""
     writers: dict[str, set[int]] = {}
     for number, found in enumerate(copies):
@@ -283,6 +293,33 @@ def _cycle_problem(units: Sequence[Unit]) -> Problem:
     hint = f"({', '.join(lines)})" if lines else ""
     message = f"these tasks wait for each other: {text}"
     return Problem(message, units[0].task.mark("after"), hint or "mend 'after'")
+
+
+def live_scratch(
+    plan: Plan, position: Position, watched: Mapping[str, Collection[str]]
+) -> dict[str, list[str]]:
+    """The scratch that is still to be read when a group is cut at ``position``, per node.
+
+    That is: what finished tasks wrote and unfinished ones read; everything that an unfinished pipe
+    has put out; and the ``watched`` paths, at which somebody looks at the end of the epoch.
+    """
+    done = set(position.tasks)
+    wanted: dict[str, set[str]] = {node: set(paths) for node, paths in watched.items()}
+    written: dict[str, dict[str, None]] = {}
+    for unit in plan.units:
+        started = unit.key in position.pipes
+        if unit.key not in done:
+            for node, path in unit.access.reads:
+                wanted.setdefault(node, set()).add(path)
+        if unit.key in done or started:
+            for node, path in unit.access.writes:
+                written.setdefault(node, {})[path] = None
+                if started:
+                    wanted.setdefault(node, set()).add(path)
+    return {
+        node: [p for p in paths if any(overlaps(p, w) for w in wanted.get(node, ()))]
+        for node, paths in written.items()
+    }
 
 
 # What persists.

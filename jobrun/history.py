@@ -23,7 +23,7 @@ from jobrun.rundir import RunDir, RunState
 from jobrun.spec.diff import compare, digest, job_facts
 from jobrun.stop import Condition, Decision, decide_stop, match_states
 
-__all__ = ["History"]
+__all__ = ["History", "asks_verdict"]
 
 
 class History:
@@ -181,7 +181,7 @@ class History:
     def saved(self) -> None:
         """A save is durable: what a fallback passed over is out of the way now."""
         if self.run is not None and self._skipped:
-            self.run.set_aside(self._skipped, self.attempt)
+            self.run.set_aside(self._skipped, max(self.attempt - 1, 1))
             self._skipped = ()
 
     def delete_checkpoints(self) -> None:
@@ -208,9 +208,17 @@ class History:
             self._report(Warned(f"how the run ended is not in run.json: {error}"))
 
 
+def asks_verdict(record: Record) -> bool:
+    """Whether the stop conditions are asked when a run is resumed from a checkpoint.
+
+    Only where an uninterrupted run asks: after an epoch; and at the cut at which one has stopped.
+    """
+    return (record.epoch >= 1 and record.at_boundary) or record.decision is not None
+
+
 def _verdict(conditions: Sequence[tuple[Condition, bool]], start: Record | None) -> Decision | None:
-    """What the stop conditions of now say of a checkpoint; at boundaries from epoch 1 on only."""
-    if start is None or start.epoch < 1 or not start.at_boundary:
+    """What the stop conditions of now say of a checkpoint, where they are to be asked."""
+    if start is None or not asks_verdict(start):
         return None
     return decide_stop(match_states(conditions, list(start.stops)))
 

@@ -35,6 +35,7 @@ from jobrun.template import Template
 __all__ = [
     "GROUPS",
     "MAIN",
+    "REDUCTIONS",
     "RESERVED",
     "Argument",
     "ConditionSpec",
@@ -51,6 +52,7 @@ __all__ = [
 GROUPS = ("setup", "init", "epoch", "download", "exit")
 MAIN = "main"
 RESERVED = ("epoch", "rng", "node", "best")
+REDUCTIONS = ("mean", "last", "sum", "min", "max")
 
 Number = int | float | str
 """A number, or the name of a var or blob that holds one."""
@@ -261,7 +263,20 @@ class Pipe(Task):
             self._refuse("a pipe reads 'from' blobs, or a 'file'", "pipe")
         if not self.do:
             self._refuse("a pipe without 'do' steps does nothing", "pipe")
+        self._check_reduce()
         _join(self)
+
+    def _check_reduce(self) -> None:
+        """``reduce`` is of what the ``do`` steps put out, in one of a few ways."""
+        put = [n for step in self.do for n in step.outputs.names]
+        for name, way in self.reduce.items():
+            if name not in put:
+                hint = did_you_mean(name, put) or f"they put out {', '.join(put) or 'nothing'}"
+                text = f"'reduce' names {name!r}, which no 'do' step puts out"
+                self._refuse(text, f"reduce:{name}", hint)
+            if way not in REDUCTIONS:
+                hint = did_you_mean(way, REDUCTIONS) or f"there are {', '.join(REDUCTIONS)}"
+                self._refuse(f"{name!r} cannot be reduced by {way!r}", f"reduce:{name}", hint)
 
     @property
     def default_name(self) -> str:
@@ -338,13 +353,17 @@ class TaskGroup:
     def named(self) -> None:
         """Give every task a name of its own: the second ``step`` becomes ``step_2``."""
         taken = {t.given_name for t in self.tasks if t.given_name}
+        numbers: dict[str, int] = {}
         for task in self.tasks:
             if task.given_name:
                 continue
-            name, number = task.default_name, 1
+            default = task.default_name
+            number = numbers.get(default, 1)
+            name = default if number == 1 else f"{default}_{number}"
             while name in taken:
                 number += 1
-                name = f"{task.default_name}_{number}"
+                name = f"{default}_{number}"
+            numbers[default] = number
             taken.add(name)
             task.name = name
 

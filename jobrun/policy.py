@@ -16,15 +16,27 @@ def _at_least_one(name: str, number: int | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """When to save: after so many epochs since the last save.  The last epoch is always saved.
+    """When to save: after so many epochs, batches or seconds since the last save.
 
-    Raises UsageError for less than one.
+    The first that is due counts.  ``batches`` and ``seconds`` save inside an epoch too; at least
+    ``min_gap`` seconds lie between two saves.  After ``init``, at the end of the last epoch, and
+    when a signal ends the run, it is saved whatever this says.  Raises UsageError for what cannot
+    be.
     """
 
-    epochs: int = 1
+    epochs: int | None = 1
+    batches: int | None = None
+    seconds: float | None = None
+    min_gap: float = 0.0
 
     def __post_init__(self) -> None:
-        _at_least_one("every", self.epochs)
+        _at_least_one("every.epochs", self.epochs)
+        _at_least_one("every.batches", self.batches)
+        for name, value in (("seconds", self.seconds), ("min_gap", self.min_gap)):
+            if value is not None and value < 0:
+                raise UsageError(f"checkpoint.every.{name} must not be negative, but is {value}")
+        if self.epochs is None and self.batches is None and self.seconds is None:
+            raise UsageError("checkpoint.every needs epochs, batches or seconds")
 
 
 @dataclass(frozen=True, slots=True)

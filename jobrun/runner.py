@@ -17,6 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,8 @@ from jobrun.events import (
     Stopping,
     ignore,
 )
-from jobrun.graph import make_plan
-from jobrun.history import History
+from jobrun.graph import live_scratch, make_plan
+from jobrun.history import History, asks_verdict
 from jobrun.job import GROUPS, Job
 from jobrun.position import Position
 from jobrun.saving import Saver
@@ -92,7 +93,9 @@ class JobRunner:
         self._manager = manager
         self._history = History(job, manager, self._request, report)
         self._signal: str | None = None
-        self._control = Control(lambda: self._signal is not None, report, every_task)
+        self._control = Control(
+            cut=lambda: self._signal is not None, report=report, every_task=every_task
+        )
         self._session: Session | None = None
         self._finished: Path | None = None
 
@@ -105,6 +108,10 @@ class JobRunner:
         if self._signal is None:
             self._signal = signal_name
             self._report(Stopping(signal_name))
+
+    def save_soon(self) -> None:
+        """Save at the next place where that can be done.  For signal handlers."""
+        self._saver.due.asked = True
 
     @property
     def blobs(self) -> Mapping[str, Any]:
@@ -121,7 +128,14 @@ class JobRunner:
         self._session, self._finished = session, None
         self._standing = Standing(self.job, self._conditions)
         self._saver = Saver(self.job, self._manager, self._report)
+        due = self._saver.due
+        self._epoch_control = replace(
+            self._control,
+            cut=lambda: self._signal is not None or due.inside(),
+            applied=due.applied,
+        )
         self._ran = 0
+        self._epoch_start = time.perf_counter()
         self._start_time = time.monotonic()
         choice = self._checked(self.choose())
         if choice.action == "done":
@@ -210,7 +224,7 @@ class JobRunner:
                 continue
             self._session.take_over()
             self._standing.restore(record)
-            self._saver.resumed(record.id, record.epoch, path)
+            self._saver.resumed(record.id, record.position, path)
             self._history.resume_at(record, choice)
             seconds = time.perf_counter() - start
             self._report(
@@ -223,8 +237,7 @@ class JobRunner:
                     differences(record.versions),
                 )
             )
-            # An uninterrupted run asks after an epoch, never before the first or within one.
-            if record.epoch >= 1 and record.at_boundary:
+            if asks_verdict(record):
                 self._standing.decision = self._standing.verdict()
             return
         assert failed is not None
@@ -243,12 +256,15 @@ class JobRunner:
         return self._standing.decision is not None or self._signal is not None
 
     def _run_epoch(self) -> None:
-        """One epoch; if a signal cuts it, the state stays at the boundary before."""
+        """Run the epoch, or what is left of it, to its end or to a cut, and save if that is due."""
         assert self._session is not None
-        start = time.perf_counter()
         plan, standing = self._plans["epoch"], self._standing
-        reached = self._session.run(plan, standing.position, self._control)
+        if standing.position.at_boundary:
+            self._epoch_start = time.perf_counter()
+        reached = self._session.run(plan, standing.position, self._epoch_control)
         if not plan.finished(reached.tasks):
+            standing.cut(reached)
+            self._save()
             return
         best = standing.finish_epoch(reached, self._session.scalars(standing.names))
         self._session.end_epoch()
@@ -256,20 +272,29 @@ class JobRunner:
         self._report(
             EpochFinished(
                 epoch=standing.position.epochs,
-                seconds=time.perf_counter() - start,
+                seconds=time.perf_counter() - self._epoch_start,
                 elapsed=standing.elapsed,
                 metrics=standing.metrics,
                 best=best,
                 gauges=standing.gauges,
             )
         )
-        if self._over() or self._saver.due(standing.position.epochs):
+        if self._over() or self._saver.due.after(standing.position.epochs):
             self._save()
 
     def _save(self) -> None:
+        """Save the state of now, between two epochs or within one."""
         assert self._session is not None
-        fields = self._standing.fields(self.job.name, self._history.digest)
-        if self._saver.save(self._session, fields):
+        standing, saver = self._standing, self._saver
+        if not saver.wanted or saver.on_disk == standing.position:
+            return
+        scratch = {}
+        if not standing.position.at_boundary:
+            scratch = live_scratch(self._plans["epoch"], standing.position, standing.watched_paths)
+        token = self._session.snapshot(scratch)
+        if token is None:
+            saver.due.postpone()
+        elif saver.save(self._session, token, standing.fields(self.job.name, self._history.digest)):
             self._history.saved()
 
     def _finish(self) -> None:
@@ -295,11 +320,12 @@ class JobRunner:
     def _end(self, outcome: str, reason: str, exit_code: int) -> None:
         """Write down and say how the attempt ended."""
         standing, saver = self._standing, self._saver
-        unsaved = saver.wanted and saver.on_disk != standing.position.epochs
+        unsaved = saver.wanted and saver.on_disk != standing.position
+        state = outcome
         if unsaved and outcome in ("finished", "failed"):
-            exit_code = EXIT_NOT_SAVED
-        epoch = saver.on_disk if unsaved and saver.on_disk is not None else standing.position.epochs
-        self._history.end(outcome, reason, epoch, standing.elapsed)
+            exit_code, state = EXIT_NOT_SAVED, "error"  # so that the lost epochs are run again
+        where = saver.on_disk if unsaved and saver.on_disk is not None else standing.position
+        self._history.end(state, reason, where.epochs, standing.elapsed)
         self._say_ended(outcome, reason, exit_code)
 
     def _say_ended(self, outcome: str, reason: str, exit_code: int) -> None:
@@ -314,7 +340,7 @@ class JobRunner:
             elapsed=standing.elapsed,
             metrics=standing.metrics,
             best=dict(standing.best),
-            on_disk=saver.on_disk,
+            on_disk=saver.on_disk.epochs if saver.on_disk is not None else None,
             checkpoint=str(saver.path) if saver.path else None,
             saved=saver.saved,
             checkpoint_seconds=saver.seconds,
@@ -329,7 +355,7 @@ class JobRunner:
         if record is not None:
             self._standing.restore(record)
             self._finished = self._history.checkpoint_path(record)
-            self._saver.resumed(record.id, record.epoch, self._finished)
+            self._saver.resumed(record.id, record.position, self._finished)
         self._say_ended("nothing", "\n".join(choice.lines), choice.exit_code)
         return self._standing.position.epochs
 

@@ -15,9 +15,65 @@ from jobrun.errors import SaveError
 from jobrun.events import CheckpointFailed, CheckpointSaved, CheckpointsRemoved, Report, Warned
 from jobrun.job import Job
 from jobrun.policy import CheckpointPolicy, Keep
+from jobrun.position import Position
 from jobrun.session.base import Session, Snapshot
 
-__all__ = ["Saver"]
+__all__ = ["Due", "Saver"]
+
+
+class Due:
+    """Whether a save is due, by what has happened since the last one.
+
+    ``applied`` and ``inside`` may be called from any thread while an epoch runs; a batch that is
+    counted late is seen at the next look.
+    """
+
+    def __init__(self, policy: CheckpointPolicy) -> None:
+        self._every = policy.every
+        self._batches = 0
+        self._epoch: int | None = None
+        self._time = time.monotonic()
+        self._postponed = False
+        self.asked = False
+        """Somebody wants a save at the next place where one can be made."""
+
+    def saved(self, epoch: int) -> None:
+        """A save was made with ``epoch`` epochs completed: everything counts from here."""
+        self._batches = 0
+        self._epoch = epoch
+        self._time = time.monotonic()
+        self._postponed = self.asked = False
+
+    def postpone(self) -> None:
+        """It cannot be saved here: it will be after the epoch."""
+        self._postponed = True
+
+    def applied(self) -> None:
+        """One more batch was applied."""
+        self._batches += 1
+
+    def inside(self) -> bool:
+        """Whether to save inside an epoch."""
+        every = self._every
+        if self._postponed:
+            return False
+        if self.asked:
+            return True
+        if every.batches is not None and self._batches >= every.batches:
+            return self._gap_over()
+        if every.seconds is not None and time.monotonic() - self._time >= every.seconds:
+            return self._gap_over()
+        return False
+
+    def after(self, epoch: int) -> bool:
+        """Whether to save now that ``epoch`` epochs are completed."""
+        if self._epoch is None or self._postponed or self.inside():
+            return True
+        epochs = self._every.epochs
+        return epochs is not None and epoch - self._epoch >= epochs and self._gap_over()
+
+    def _gap_over(self) -> bool:
+        return time.monotonic() - self._time >= self._every.min_gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +96,7 @@ class _Source:
 class Saver:
     """Saves a job's state as its policy says; does nothing for a job that wants no checkpoints.
 
-    ``on_disk`` is the epoch of the newest checkpoint of this history (None: there is none),
+    ``on_disk`` is the position of the newest checkpoint of this history (None: there is none),
     ``saved`` counts the saves of this attempt and ``seconds`` what the run waited for them.
     """
 
@@ -50,7 +106,8 @@ class Saver:
         self._manager = manager if job.checkpoint is not None else None
         self._policy = job.checkpoint or CheckpointPolicy()
         self._protected: tuple[int, ...] = ()
-        self.on_disk: int | None = None
+        self.due = Due(self._policy)
+        self.on_disk: Position | None = None
         self.path: Path | None = None
         self.saved = 0
         self.seconds = 0.0
@@ -62,28 +119,25 @@ class Saver:
         """Whether there is anything to save to."""
         return self._manager is not None
 
-    def resumed(self, id: int, epoch: int, path: Path) -> None:
+    def resumed(self, id: int, position: Position, path: Path) -> None:
         """The run goes on from this checkpoint: it stays until the first save is durable."""
         self._protected = (id,)
-        self.on_disk = epoch
+        self.on_disk = position
         self.path = path
+        self.due.saved(position.epochs)
 
-    def due(self, epoch: int) -> bool:
-        """Whether the state after ``epoch`` epochs is to be saved, were it not the last."""
-        return self.on_disk is None or epoch - self.on_disk >= self._policy.every.epochs
-
-    def save(self, session: Session, fields: RecordFields) -> bool:
-        """Save now; gives whether that succeeded.
+    def save(self, session: Session, token: Snapshot, fields: RecordFields) -> bool:
+        """Save a snapshot; gives whether that succeeded.
 
         Raises SaveError where the policy says that a failure ends the run, and always if there
         would be no whole checkpoint at all.
         """
-        if self._manager is None or self.on_disk == fields.position.epochs:
+        if self._manager is None:
             return False
         start = time.perf_counter()
-        token = session.snapshot()
         source = _Source(session, token, self._nodes)
         id = self._manager.first_id
+        self.due.saved(fields.position.epochs)
         try:
             saved = self._manager.save_snapshot(source, fields, self._protected)
         except SaveError as error:
@@ -96,7 +150,7 @@ class Saver:
             stall = time.perf_counter() - start
             self.seconds += stall
         self._protected = ()
-        self.on_disk, self.path = saved.epoch, saved.path
+        self.on_disk, self.path = saved.record.position, saved.path
         self.saved += 1
         self._report(
             CheckpointSaved(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from jobrun.access import key_of
 from jobrun.check import metric_names
 from jobrun.checkpoint.record import Record, RecordFields
 from jobrun.graph import unit_key
@@ -16,6 +18,7 @@ from jobrun.stop import (
     Condition,
     Decision,
     Seen,
+    Walltime,
     decide_stop,
     match_states,
     observe_all,
@@ -30,6 +33,7 @@ class Standing:
     """What a run has come to; saved in every checkpoint and restored from one."""
 
     def __init__(self, job: Job, conditions: Sequence[tuple[Condition, bool]]) -> None:
+        self._job = job
         self.position = Position()
         self.scalars: dict[str, Any] = {}
         self.best: dict[str, tuple[Any, int]] = {}
@@ -59,6 +63,15 @@ class Standing:
         return tuple(dict.fromkeys(wanted))
 
     @property
+    def watched_paths(self) -> dict[str, list[str]]:
+        """The same blobs as paths, per node."""
+        paths: dict[str, list[str]] = {}
+        for name in self.names:
+            node, path = key_of(self._job, name)
+            paths.setdefault(node, []).append(path)
+        return paths
+
+    @property
     def metrics(self) -> dict[str, Any]:
         """The metrics of the epoch that was finished last; those without a value are absent."""
         return {n: self.scalars[n] for n in self._metrics if n in self.scalars}
@@ -82,6 +95,15 @@ class Standing:
         improved = tuple(n for n in self._directions if self._improves(n))
         self.best.update({n: (self.scalars[n], self.position.epochs) for n in improved})
         return improved
+
+    def cut(self, position: Position) -> None:
+        """The epoch was cut at ``position``: of the conditions, only the walltime looks."""
+        self.position = position
+        self._watched = tuple(
+            replace(w, state={"elapsed": self.elapsed}) if isinstance(w.condition, Walltime) else w
+            for w in self._watched
+        )
+        self.decision = decide_stop(w for w in self._watched if isinstance(w.condition, Walltime))
 
     def _passes(self) -> dict[str, int]:
         """Passes finished, per pipe: with several nodes the most, since any node's end counts."""

@@ -40,6 +40,7 @@ __all__ = [
     "checksum",
     "copy_array",
     "held_alone",
+    "is_storable",
     "leaves",
     "one_element",
     "plain",
@@ -152,6 +153,11 @@ def _owns(array: Array) -> bool:
     )
 
 
+def _wasteful(array: Array) -> bool:
+    """Whether ``array`` is a small part of what it would keep in memory."""
+    return isinstance(array.base, np.ndarray) and array.base.nbytes > 2 * array.nbytes
+
+
 # Into the workspace.
 
 
@@ -197,17 +203,17 @@ class _Adoption:
         dtype = array.dtype
         if dtype.hasobject:
             return self._once(array, lambda: Box(array, "opaque"))
-        if not sole:
+        if not (sole and _owns(array)):
             return self._held_array(array)
-        if dtype.isbuiltin != 1:
+        if dtype.isbuiltin != 1 or dtype.metadata is not None:
             array = _plain_dtype(array)
         flags = array.flags
-        if not (flags.c_contiguous and flags.aligned and _owns(array)):
+        if not (flags.c_contiguous and flags.aligned) or _wasteful(array):
             array = copy_array(array)
         return Box(_freeze(array), "array")
 
     def _held_array(self, array: Array) -> Value:
-        """An array that somebody else holds: a box we know, or a copy."""
+        """An array whose memory somebody else holds: a box we know, or a copy."""
         for value in self.given:
             for _, box in leaves(value):
                 if box.kind == "array" and _same_view(array, box.value):
@@ -280,9 +286,13 @@ def copy_array(array: Array) -> Array:
 
 
 def _same_view(array: Array, stored: Array | None) -> bool:
-    """Whether ``array`` is the stored one, or a view of all of it."""
+    """Whether ``array`` is the stored one, or a view of all of it.
+
+    Not of a file's memory map: what the file holds may change, a blob may not.
+    """
     return (
         stored is not None
+        and (stored.base is None or type(stored.base) is np.ndarray)
         and array.shape == stored.shape
         and array.strides == stored.strides
         and not array.flags.writeable
@@ -322,9 +332,7 @@ def _plain_dtype(array: Array) -> Array:
     wanted = _packed(dtype)
     if wanted == dtype and dtype.metadata is None and dtype.type is not np.record:
         return array
-    if wanted.names is None or wanted.itemsize == dtype.itemsize:
-        return copy_array(array).view(wanted)
-    return _repacked(array, wanted)
+    return copy_array(array).view(wanted) if wanted.names is None else _repacked(array, wanted)
 
 
 def _packed(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -332,7 +340,7 @@ def _packed(dtype: np.dtype[Any]) -> np.dtype[Any]:
         base, shape = dtype.subdtype
         return np.dtype((_packed(base), shape))
     if dtype.names is None:
-        return np.dtype(dtype.str) if dtype.isbuiltin else dtype
+        return dtype if dtype.metadata is None else np.dtype(dtype.str)
     assert dtype.fields is not None
     return np.dtype([(n, _packed(dtype.fields[n][0])) for n in dtype.names])
 
@@ -425,6 +433,11 @@ def check_storable(value: Value, name: str) -> None:
             )
 
 
+def is_storable(value: Value) -> bool:
+    """Whether ``value`` can be saved."""
+    return all(_why_not(box) is None for _, box in leaves(value))
+
+
 def _why_not(box: Box) -> tuple[str, str] | None:
     if box.kind in ("array", "scalar"):
         dtype = box.value.dtype
@@ -463,7 +476,7 @@ def _has_long_double(dtype: np.dtype[Any]) -> bool:
         return _has_long_double(dtype.subdtype[0])
     if dtype.fields is not None:
         return any(_has_long_double(f[0]) for f in dtype.fields.values())
-    return dtype.char in "gG" and dtype.itemsize not in (8, 16)
+    return (dtype.char, dtype.itemsize) in (("g", 12), ("g", 16), ("G", 24), ("G", 32))
 
 
 def checksum(value: Value) -> int:

@@ -19,18 +19,22 @@ from jobrun.graph import Plan
 from jobrun.job import Job
 from jobrun.position import Position
 
-__all__ = ["Control", "Places", "Session"]
+__all__ = ["NO_SCRATCH", "Control", "Places", "Session", "Snapshot"]
+
+NO_SCRATCH: Mapping[str, Iterable[str]] = {}
 
 
 @dataclass
 class Control:
     """What the runner tells a session while a group runs.
 
-    ``stop()`` true: start no new task and no new batch; running ones end.  ``report`` takes events
-    from any thread.  ``every_task`` asks for an event for each task.
+    ``cut()`` true: start no new task and no new batch; running ones end, and ``run`` gives the
+    position reached.  ``applied()`` is called after each batch.  ``report`` takes events.  All of
+    them are called from any thread.  ``every_task`` asks for an event for each task.
     """
 
-    stop: Callable[[], bool] = lambda: False
+    cut: Callable[[], bool] = lambda: False
+    applied: Callable[[], None] = lambda: None
     report: Report = ignore
     every_task: bool = False
 
@@ -77,7 +81,7 @@ class Session(ABC):
     def run(self, plan: Plan, position: Position, control: Control) -> Position:
         """Run a group from ``position`` on, and give the position reached.
 
-        All its tasks are in ``tasks`` of the result if it is done; fewer if ``control`` said stop.
+        All its tasks are in ``tasks`` of the result if it is done; fewer if ``control`` cut it.
         Raises TaskError, the first one.
         """
 
@@ -93,8 +97,11 @@ class Session(ABC):
         """
 
     @abstractmethod
-    def snapshot(self) -> Snapshot:
-        """The persistent blobs of now, by reference."""
+    def snapshot(self, scratch: Mapping[str, Iterable[str]] = NO_SCRATCH) -> Snapshot | None:
+        """The persistent blobs of now, by reference, and the named scratch that has values.
+
+        None if some of that scratch cannot be saved: another place is to be waited for.
+        """
 
     @abstractmethod
     def save_part(self, token: Snapshot, node: str, directory: Path, id: int) -> PartSummary:

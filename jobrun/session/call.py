@@ -134,8 +134,12 @@ class Call:
     def gather(self, moment: Moment) -> tuple[list[Any], dict[str, Any], list[Value]]:
         """The arguments of ``in``, and the values whose views they are."""
         given: list[Value] = []
-        positional = [f(moment, given) for f in self._positional]
-        keywords = {p: f(moment, given) for p, f in self._keywords if p is not None}
+        positional: list[Any] = []
+        keywords: dict[str, Any] = {}
+        for fetch in self._positional:
+            positional.append(fetch(moment, given))
+        for parameter, fetch in self._keywords:
+            keywords[parameter] = fetch(moment, given)
         return positional, keywords, given
 
     def run(
@@ -158,7 +162,7 @@ class Call:
         if self._containers:
             keywords.update(copy.deepcopy(self._containers))
         before = [checksum(v) for v in given] if self._check else []
-        cells = self._take_updates(positional, keywords)
+        cells = self._take_updates(positional, keywords) if self._updates else []
         result = [self._call(positional, keywords)]
         # The arguments are let go first: what holds an array decides whether it is copied.
         positional.clear()
@@ -166,8 +170,9 @@ class Call:
         if before:
             self._check_inputs(given, before)
         writes = self._results(result, given) if self._outputs else self._nothing(result)
-        for cell, (_, key) in zip(cells, self._updates, strict=True):
-            writes.append((key, adopt(cell, given, self._keep_maps)))
+        if cells:
+            for cell, (_, key) in zip(cells, self._updates, strict=True):
+                writes.append((key, adopt(cell, given, self._keep_maps)))
         return writes
 
     def _take_updates(self, positional: list[Any], keywords: dict[str, Any]) -> list[list[Any]]:

@@ -66,7 +66,9 @@ class Group:
         self._persists: dict[Key, bool] = {}
         self._serial: set[Key] = set()
         self._serial_lock = threading.Lock()
-        self._dag = Dag(list(plan.waits), [list(s) for s in plan.successors])
+        self._dag = Dag(
+            list(plan.waits), [list(s) for s in plan.successors], frozenset(plan.gathered_by)
+        )
         self._calls: dict[int, Call] = {}
         self._runs = [self._runner(i, unit) for i, unit in enumerate(plan.units)]
         self._every = [_every(job, u) for u in plan.units]
@@ -141,21 +143,26 @@ class Group:
             dict(position.readers) if keep_readers else {},
             [0.0] * len(plan.units),
         )
-        finished_before = set(position.tasks)
-        done = [
-            i
-            for i, unit in enumerate(plan.units)
-            if unit.key in finished_before or (self._every[i] > 1 and epoch % self._every[i])
-        ]
+        # Once one pipe is cut, all is; and a failure ends the pipes beside it at the next batch.
+        now.control = replace(
+            control, cut=lambda: now.halted or bool(now.cut) or control.cut()
+        )
+        done = self._done(set(position.tasks))
         control.report(GroupStarted(plan.group, epoch, len(plan.units)))
         start = time.perf_counter()
-        finished = self._scheduler.run(self._dag, self._execute, done, control.stop)
+        try:
+            finished = self._scheduler.run(self._dag, self._execute, done, now.control.cut)
+        except BaseException:
+            now.halted = True
+            raise
         self._say_finished(epoch, time.perf_counter() - start, now)
-        tasks = (i for i in finished if i not in now.cut and not plan.units[i].gathers)
+        ran = [i for i in finished if i not in now.cut]
+        if len(ran) == len(done) and now.pipes == position.pipes:
+            return position
         return Position(
             position.epochs,
-            tuple(plan.units[i].key for i in tasks),
-            {k: now.pipes[k] for k in now.pipes if k in {plan.units[i].key for i in now.cut}},
+            tuple(plan.units[i].key for i in ran if not plan.units[i].gathers),
+            now.pipes,
             now.readers if keep_readers else position.readers,
         )
 
@@ -192,16 +199,16 @@ class Group:
 
     def _run_pipe(self, pipe: PipeRun, number: int, now: _Now) -> None:
         key = self._plan.units[number].key
+        before = now.pipes.pop(key, PipeState())
         state, reader = pipe.run(
-            now.moment.epoch,
-            now.pipes.get(key, PipeState()),
-            now.readers.get(key, ReaderState()),
-            now.control,
+            now.moment.epoch, before, now.readers.get(key, ReaderState()), now.control
         )
-        now.readers[key] = reader
         if state is not None:
-            now.pipes[key] = state
             now.cut.add(number)
+            if not state.batches:
+                return  # cut before its first batch: it has not begun
+            now.pipes[key] = state
+        now.readers[key] = reader
 
     # Storing.
 

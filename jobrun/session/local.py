@@ -7,19 +7,20 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from jobrun.access import key_of
 from jobrun.bind import bind_job
 from jobrun.check import inner_steps
 from jobrun.checkpoint.part import PartSummary, mark_saved, write_part
 from jobrun.checkpoint.reading import read_part
 from jobrun.errors import TaskError, did_you_mean
 from jobrun.graph import Plan, persistent, ranks, setup_blobs
-from jobrun.job import MAIN, Job
+from jobrun.job import Job
 from jobrun.position import Position
-from jobrun.session.base import Control, Places, Session, Snapshot
+from jobrun.session.base import NO_SCRATCH, Control, Places, Session, Snapshot
 from jobrun.session.call import Stores, refuse_writable_views
 from jobrun.session.group import Group
 from jobrun.session.scheduler import Scheduler
-from jobrun.values import Box, Value, leaves, one_element, plain
+from jobrun.values import Box, Value, is_storable, leaves, one_element, plain
 from jobrun.workspace import Workspace
 
 __all__ = ["LocalSession"]
@@ -99,9 +100,7 @@ class LocalSession(Session):
     # Scalars and blobs, by name.
 
     def _find(self, name: str) -> Value | None:
-        node, colon, path = name.rpartition(":")
-        if not colon:
-            node = MAIN if not self._job.multi_node else next(iter(self._job.nodes))
+        node, path = key_of(self._job, name)
         workspace = self._stores.nodes.get(node)
         return workspace.find(path) if workspace is not None else None
 
@@ -141,11 +140,17 @@ class LocalSession(Session):
 
     # Checkpoints.
 
-    def snapshot(self) -> Snapshot:
-        """The persistent blobs of now, by reference."""
+    def snapshot(self, scratch: Mapping[str, Iterable[str]] = NO_SCRATCH) -> Snapshot | None:
+        """The persistent blobs of now, by reference, and the named scratch that has values.
+
+        None if some of that scratch cannot be saved.
+        """
+        extra = {node: self._stores.nodes[node].snapshot(paths) for node, paths in scratch.items()}
+        if not all(is_storable(v) for blobs in extra.values() for v in blobs.values()):
+            return None
         return Snapshot(
             {
-                node: workspace.snapshot(self._persistent[node])
+                node: {**workspace.snapshot(self._persistent[node]), **extra.get(node, {})}
                 for node, workspace in self._stores.nodes.items()
             }
         )

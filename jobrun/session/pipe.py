@@ -170,10 +170,11 @@ class PipeRun:
         reductions = _Reductions(state.reduced)
         progress = _Progress(self._pipe.name, self._node, epoch, total, control)
         for number in range(state.batches, total):
-            if control.stop():
+            if control.cut():
                 return PipeState(number, reductions.state()), reader.state
             self._batch(reader, epoch, number, reductions)
             reader.applied()
+            control.applied()
             progress.done(number + 1)
         for (node, path), value in reductions.values():
             self._store((node, path), value)

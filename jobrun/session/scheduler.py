@@ -6,7 +6,8 @@ The state of a run:
 - ``ready``        units that may start and that nobody has taken
 - ``left``         units that are not finished
 - ``running``      workers that are in a unit
-- ``stopping``     no new unit may start: one has failed, or the caller said stop
+- ``stopping``     no new unit may start but those *bound* to one that has run: the caller said cut
+- ``error``        the first failure; then nothing starts any more
 
 A worker that finishes a unit counts down its successors under the lock, and runs one that it made
 ready itself, without a queue in between; others go into ``ready``.  Workers are daemon threads, so
@@ -30,10 +31,15 @@ Execute = Callable[[int], None]
 
 @dataclass
 class Dag:
-    """Units by number: how many each waits for, and which wait for it.  Edges may be added."""
+    """Units by number: how many each waits for, and which wait for it.  Edges may be added.
+
+    ``bound`` units belong to the unit in front of them: once that has run, they run too, before a
+    cut.
+    """
 
     waits: list[int]
     successors: list[list[int]]
+    bound: frozenset[int] = frozenset()
 
     def reaches(self, start: int, goal: int) -> bool:
         """Whether ``goal`` comes after ``start``."""
@@ -54,7 +60,7 @@ class _Run:
 
     dag: Dag
     execute: Execute
-    stop: Callable[[], bool]
+    cut: Callable[[], bool]
     waits: list[int]
     done: bytearray
     ready: deque[int] = field(default_factory=deque)
@@ -72,33 +78,40 @@ class Scheduler:
         self.threads = threads
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
-        self._idle = 0
         self._run: _Run | None = None
         self._closed = False
         self._workers: list[threading.Thread] = []
 
     def run(
-        self, dag: Dag, execute: Execute, done: Sequence[int], stop: Callable[[], bool]
+        self, dag: Dag, execute: Execute, done: Sequence[int], cut: Callable[[], bool]
     ) -> list[int]:
         """Run all units of ``dag`` but those ``done`` already; gives the units that are finished.
 
-        Raises the error of the first unit that failed, once the running ones have ended.
+        Once ``cut()`` is true no new unit starts.  Raises the error of the first unit that failed,
+        once the running ones have ended, and RuntimeError after ``close``.
         """
-        run = self._new_run(dag, execute, done, stop)
-        if run.left and not stop():
+        if self._closed:
+            raise RuntimeError("this session is closed")
+        run = self._new_run(dag, execute, done, cut)
+        if run.left and not cut():
             self._start_workers()
             with self._lock:
                 self._run = run
                 self._work.notify(len(run.ready))
-            run.over.wait()
-            with self._lock:
+            try:
+                run.over.wait()
+            except BaseException as error:  # an interrupt on this thread: nothing new starts
+                with self._lock:
+                    self._halt(run, error)
+                raise
+            finally:
                 self._run = None
         if run.error is not None:
             raise run.error
         return [i for i, finished in enumerate(run.done) if finished]
 
     def _new_run(
-        self, dag: Dag, execute: Execute, done: Sequence[int], stop: Callable[[], bool]
+        self, dag: Dag, execute: Execute, done: Sequence[int], cut: Callable[[], bool]
     ) -> _Run:
         waits = list(dag.waits)
         finished = bytearray(len(waits))
@@ -106,18 +119,21 @@ class Scheduler:
             finished[unit] = 1
             for other in dag.successors[unit]:
                 waits[other] -= 1
-        run = _Run(dag, execute, stop, waits, finished)
+        for unit in done:
+            waits[unit] = -1  # so that no unit before it counts it down to 0
+        run = _Run(dag, execute, cut, waits, finished)
         run.ready.extend(i for i, n in enumerate(waits) if n == 0 and not finished[i])
         run.left = len(waits) - sum(finished)
         return run
 
     def add_edge(self, before: int, after: int) -> None:
-        """Order two units of the running dag, neither of which has been started."""
+        """Order two units of the running dag; ``after`` has not been started."""
         with self._lock:
             assert self._run is not None
             self._run.dag.successors[before].append(after)
             self._run.dag.waits[after] += 1
-            self._run.waits[after] += 1
+            if not self._run.done[before]:
+                self._run.waits[after] += 1
 
     def _start_workers(self) -> None:
         while len(self._workers) < self.threads:
@@ -146,7 +162,7 @@ class Scheduler:
             self._work_on(run, unit)
 
     def _can_take(self) -> bool:
-        return self._run is not None and bool(self._run.ready) and not self._run.stopping
+        return self._run is not None and bool(self._run.ready)
 
     def _work_on(self, run: _Run, unit: int) -> None:
         """Run ``unit``, and what it makes ready, as long as there is something."""
@@ -161,32 +177,35 @@ class Scheduler:
 
     def _fail(self, run: _Run, error: BaseException) -> None:
         with self._lock:
-            run.error = run.error or error
-            run.stopping = True
+            self._halt(run, error)
             self._leave(run)
+
+    def _halt(self, run: _Run, error: BaseException) -> None:
+        """Start nothing more; the lock is held."""
+        run.error = run.error or error
+        run.stopping = True
+        run.ready.clear()
 
     def _finish(self, run: _Run, unit: int) -> int:
         """Count a unit as finished; gives the next one for this worker, or -1."""
         waits, ready = run.waits, run.ready
-        stop = run.stop()
+        cut = run.cut()
         with self._lock:
             run.done[unit] = 1
             run.left -= 1
+            if cut and not run.stopping:
+                self._stop(run)
             following = -1
             before = len(ready)
             for other in run.dag.successors[unit]:
                 waits[other] -= 1
-                if waits[other] == 0:
+                if waits[other] == 0 and self._may_start(run, other):
                     if following < 0:
                         following = other
                     else:
                         ready.append(other)
             if len(ready) > before:
                 self._work.notify(len(ready) - before)
-            if stop or run.stopping:
-                run.stopping = True
-                self._leave(run)
-                return -1
             if following >= 0:
                 return following
             if ready:
@@ -194,8 +213,18 @@ class Scheduler:
             self._leave(run)
             return -1
 
+    def _stop(self, run: _Run) -> None:
+        """Cut: of what is ready only bound units may still start; the lock is held."""
+        run.stopping = True
+        bound = [u for u in run.ready if u in run.dag.bound]
+        run.ready.clear()
+        run.ready.extend(bound)
+
+    def _may_start(self, run: _Run, unit: int) -> bool:
+        return not run.stopping or (run.error is None and unit in run.dag.bound)
+
     def _leave(self, run: _Run) -> None:
         """This worker has nothing more to do in ``run``; the lock is held."""
         run.running -= 1
-        if run.running == 0 and (run.left == 0 or run.stopping):
+        if run.running == 0 and not run.ready and (run.left == 0 or run.stopping):
             run.over.set()
