@@ -189,12 +189,12 @@ def _write_keys(
 
 def _pipe_access(job: Job, pipe: Pipe, node: str, found: Access) -> None:
     reader = pipe.reader
-    for name in reader.blobs.values():
-        _read(job, pipe, node, name, f"from:{name}", found, None)
+    for column, name in reader.blobs.items():
+        _read_source(job, pipe, node, name, ("blob",), f"from:{column}", found)
     for key in ("batch", "batches_per_epoch", "passes", "threads"):
         value = getattr(reader, key)
         if isinstance(value, str):
-            _read(job, pipe, node, value, key, found, None)
+            _read_source(job, pipe, node, value, ("blob", "var"), key, found)
     columns = _Columns(job, pipe, node)
     found.problems += columns.problems
     for step in pipe.map:
@@ -209,6 +209,17 @@ def _pipe_access(job: Job, pipe: Pipe, node: str, found: Access) -> None:
         found.best += inside.best
         found.problems += inside.problems
         internal.update(inside.writes)
+
+
+def _read_source(
+    job: Job, pipe: Pipe, node: str, name: str, forms: Collection[str], mark: str, found: Access
+) -> None:
+    """What a reader itself reads: one blob for a column; one blob, or a var, for a number."""
+    before = len(found.problems)
+    _read(job, pipe, node, name, mark, found, None)
+    if len(found.problems) == before and resolve(job, node, name).form not in forms:
+        wanted = "the blob of a column" if forms == ("blob",) else "a number"
+        found.problems.append(Problem(f"{name!r} cannot be {wanted}", pipe.mark(mark, "from")))
 
 
 def _made(key: Key, internal: set[Key]) -> bool:

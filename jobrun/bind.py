@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 
 from jobrun.errors import BindError, Problem, Where, did_you_mean
 from jobrun.job import GROUPS, Job, Pipe, Task
+from jobrun.template import templates_in
 
 __all__ = ["bind", "bind_job", "check_call", "user_trace"]
 
@@ -36,7 +37,7 @@ def bind(
 ) -> Function:
     """The callable that ``fn`` names, a ``module:function`` (or itself, if it is a callable).
 
-    ``folder`` (default: the current directory's import path as it is) comes first on ``sys.path``.
+    ``folder`` comes first on ``sys.path``; without one the path is left as it is.
     Raises BindError, which tells apart: no such module, a module that fails on import (with the
     user's own lines), a syntax error, no such attribute, an attribute that cannot be called, a name
     that another module has taken.
@@ -58,7 +59,8 @@ def bind(
 def bind_job(job: Job, folder: str | os.PathLike[str] | None = None) -> dict[str, Function]:
     """Every function that a job names, by ``module:function``, with all calls checked.
 
-    Raises one BindError with everything that is wrong.
+    The variables of the environment that texts refer to must be set too.  Raises one BindError
+    with everything that is wrong.
     """
     bound: dict[str, Function | BindError] = {}
     errors: dict[str, BindError] = {}
@@ -73,6 +75,9 @@ def bind_job(job: Job, folder: str | os.PathLike[str] | None = None) -> dict[str
         function = bound[fn] if isinstance(fn, str) else fn
         if not isinstance(function, BindError):
             problems += check_call(step, function)
+        problems += _unset(step)
+    for _, pipe in job.pipes():
+        problems += _unset(pipe)
     if errors or problems:
         raise _joined(list(errors.values()), problems)
     return {name: f for name, f in bound.items() if not isinstance(f, BindError)}
@@ -82,6 +87,18 @@ def _calls(job: Job) -> Iterator[Task]:
     for group in GROUPS:
         for task in job.groups[group].tasks:
             yield from (*task.map, *task.do) if isinstance(task, Pipe) else (task,)
+
+
+def _unset(task: Task) -> Iterator[Problem]:
+    """Texts that need a variable of the environment that is not set."""
+    texts = [(f"with:{key}", value) for key, value in task.literals.items()]
+    if isinstance(task, Pipe) and task.reader.file is not None:
+        texts.append(("file", task.reader.file.path))
+    for mark, value in texts:
+        for name in (n for t in templates_in(value) for n in t.names if n.startswith("env.")):
+            if name[4:] not in os.environ:
+                text = f"${{{name}}}: the environment variable {name[4:]} is not set"
+                yield Problem(text, task.mark(mark), f"export {name[4:]}=…")
 
 
 def _joined(errors: list[BindError], problems: list[Problem]) -> BindError:

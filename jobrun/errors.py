@@ -51,9 +51,13 @@ EXIT_FAILED_BY_CONDITION = 7
 EXIT_SIGINT = 130
 EXIT_SIGTERM = 143
 
+_MANY = 1000
+
 
 def nearest(name: str, known: Sequence[str], most: int = 3) -> list[str]:
     """The names of ``known`` that ``name`` may have meant, best first."""
+    if len(known) > _MANY:  # comparing is slow: look at those alone that may be near
+        known = [k for k in known if abs(len(k) - len(name)) < 3 and k[:1] == name[:1]]
     lowered = {k.lower(): k for k in reversed(list(known))}
     found = get_close_matches(name.lower(), list(lowered), n=most, cutoff=0.6)
     return [lowered[f] for f in found]

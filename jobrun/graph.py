@@ -145,6 +145,8 @@ class _Builder:
                     continue
                 for unit in self.by_task[task.name]:
                     self.before[unit].update(self.by_task[name])
+                    if unit in self.gathered_by:
+                        self.before[self.gathered_by[unit]].update(self.by_task[name])
         if problems:
             raise SpecError(problems)
 

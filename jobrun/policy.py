@@ -85,6 +85,7 @@ class CheckpointPolicy:
 
     ``include`` are globs of blobs that are saved beside those that persist by themselves.
     ``on_error`` is ``warn`` or ``fail``; ``on_success`` is ``keep`` or ``delete``.
+    ``background`` (``async`` in a spec): a save is written while the next epoch runs.
     """
 
     every: Every = Every()
@@ -92,6 +93,7 @@ class CheckpointPolicy:
     include: tuple[str, ...] = ()
     on_error: str = "warn"
     on_success: str = "keep"
+    background: bool = True
 
 
 DEFAULT_POLICY = CheckpointPolicy()

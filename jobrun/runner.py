@@ -37,6 +37,7 @@ from jobrun.errors import (
     DamagedError,
     JobrunError,
     NotFoundError,
+    SaveError,
     SpecError,
     TaskError,
 )
@@ -47,6 +48,7 @@ from jobrun.events import (
     RunEnded,
     RunStarted,
     Stopping,
+    Warned,
     ignore,
 )
 from jobrun.graph import live_scratch, make_plan
@@ -127,7 +129,7 @@ class JobRunner:
         """
         self._session, self._finished = session, None
         self._standing = Standing(self.job, self._conditions)
-        self._saver = Saver(self.job, self._manager, self._report)
+        self._saver = Saver(self.job, self._manager, self._report, self._history.saved)
         due = self._saver.due
         self._epoch_control = replace(
             self._control,
@@ -172,10 +174,12 @@ class JobRunner:
         try:
             yield self._checked(self.choose())
         except JobrunError as error:
+            self._wait_for_save()
             self._end("error", str(error.message), error.exit_code)
             raise
         finally:
             self._session.close()
+            self._saver.close()
             self._history.unlock()
 
     def _start(self, choice: Choice) -> None:
@@ -262,6 +266,7 @@ class JobRunner:
         if standing.position.at_boundary:
             self._epoch_start = time.perf_counter()
         reached = self._session.run(plan, standing.position, self._epoch_control)
+        self._saver.collect(wait=False)
         if not plan.finished(reached.tasks):
             standing.cut(reached)
             self._save()
@@ -286,7 +291,7 @@ class JobRunner:
         """Save the state of now, between two epochs or within one."""
         assert self._session is not None
         standing, saver = self._standing, self._saver
-        if not saver.wanted or saver.on_disk == standing.position:
+        if not saver.wanted or saver.last == standing.position:
             return
         scratch = {}
         if not standing.position.at_boundary:
@@ -294,12 +299,20 @@ class JobRunner:
         token = self._session.snapshot(scratch)
         if token is None:
             saver.due.postpone()
-        elif saver.save(self._session, token, standing.fields(self.job.name, self._history.digest)):
-            self._history.saved()
+        else:
+            saver.save(self._session, token, standing.fields(self.job.name, self._history.digest))
+
+    def _wait_for_save(self) -> None:
+        """A save in flight ends before the run does; another error is already being told."""
+        try:
+            self._saver.collect(wait=True)
+        except SaveError as error:
+            self._report(Warned(str(error)))
 
     def _finish(self) -> None:
         """After the loop: the last groups unless the outcome is a failure, and the end."""
         assert self._session is not None
+        self._saver.collect(wait=True)
         decision = self._standing.decision
         if self._signal is None and decision is not None:
             if decision.outcome == "fail":

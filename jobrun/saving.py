@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jobrun.check import metric_names
-from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.checkpoint.manager import CheckpointManager, Saved
 from jobrun.checkpoint.part import PartSummary
 from jobrun.checkpoint.record import RecordFields
 from jobrun.errors import SaveError
@@ -93,21 +94,44 @@ class _Source:
         self.session.saved(self.token, id)
 
 
+@dataclass(frozen=True, slots=True)
+class _Save:
+    """A save in flight: what it is of, how it ends, and what the run has waited for it so far."""
+
+    position: Position
+    result: Future[Saved]
+    stall: float
+
+
 class Saver:
     """Saves a job's state as its policy says; does nothing for a job that wants no checkpoints.
 
+    A save is written in the background while the run goes on; one is in flight at a time, and the
+    next waits for it.  How it ended is said, or raised, by ``collect``.
+
     ``on_disk`` is the position of the newest checkpoint of this history (None: there is none),
-    ``saved`` counts the saves of this attempt and ``seconds`` what the run waited for them.
+    ``last`` that of the last save, however it ended; ``saved`` counts the saves of this attempt
+    that succeeded and ``seconds`` what the run waited for them.  ``on_saved`` is called after each.
     """
 
-    def __init__(self, job: Job, manager: CheckpointManager | None, report: Report) -> None:
+    def __init__(
+        self,
+        job: Job,
+        manager: CheckpointManager | None,
+        report: Report,
+        on_saved: Callable[[], None] = lambda: None,
+    ) -> None:
         self._nodes = tuple(job.nodes)
         self._report = report
+        self._on_saved = on_saved
         self._manager = manager if job.checkpoint is not None else None
         self._policy = job.checkpoint or CheckpointPolicy()
         self._protected: tuple[int, ...] = ()
+        self._writer = ThreadPoolExecutor(1, "jobrun-save")
+        self._flying: _Save | None = None
         self.due = Due(self._policy)
         self.on_disk: Position | None = None
+        self.last: Position | None = None
         self.path: Path | None = None
         self.saved = 0
         self.seconds = 0.0
@@ -122,36 +146,68 @@ class Saver:
     def resumed(self, id: int, position: Position, path: Path) -> None:
         """The run goes on from this checkpoint: it stays until the first save is durable."""
         self._protected = (id,)
-        self.on_disk = position
+        self.on_disk = self.last = position
         self.path = path
         self.due.saved(position.epochs)
 
-    def save(self, session: Session, token: Snapshot, fields: RecordFields) -> bool:
-        """Save a snapshot; gives whether that succeeded.
+    def save(self, session: Session, token: Snapshot, fields: RecordFields) -> None:
+        """Save a snapshot, in the background unless the policy says otherwise.
+
+        Raises what ``collect`` does, of the save before.
+        """
+        assert self._manager is not None
+        self.collect(wait=True)
+        start = time.perf_counter()
+        self.last = fields.position
+        self.due.saved(fields.position.epochs)
+        source = _Source(session, token, self._nodes)
+        result = self._writer.submit(self._write, session, token, source, fields)
+        self._flying = _Save(fields.position, result, time.perf_counter() - start)
+        if not self._policy.background:
+            self.collect(wait=True)
+
+    def _write(
+        self, session: Session, token: Snapshot, source: _Source, fields: RecordFields
+    ) -> Saved:
+        assert self._manager is not None
+        try:
+            return self._manager.save_snapshot(source, fields, self._protected)
+        finally:
+            session.release(token)
+
+    def collect(self, *, wait: bool) -> None:
+        """Say how the save in flight ended, if it has, or once it has.
 
         Raises SaveError where the policy says that a failure ends the run, and always if there
         would be no whole checkpoint at all.
         """
-        if self._manager is None:
-            return False
+        flying = self._flying
+        if flying is None or not (wait or flying.result.done()):
+            return
+        self._flying = None
         start = time.perf_counter()
-        source = _Source(session, token, self._nodes)
-        id = self._manager.first_id
-        self.due.saved(fields.position.epochs)
         try:
-            saved = self._manager.save_snapshot(source, fields, self._protected)
+            saved = flying.result.result()
         except SaveError as error:
             if self._policy.on_error == "fail" or self.on_disk is None:
                 raise
-            self._report(CheckpointFailed(id, fields.position.epochs, str(error)))
-            return False
+            failed = self._manager.first_id - 1 if self._manager is not None else 0
+            self._report(CheckpointFailed(failed, flying.position.epochs, str(error)))
+            return
         finally:
-            session.release(token)
-            stall = time.perf_counter() - start
+            stall = flying.stall + time.perf_counter() - start
             self.seconds += stall
         self._protected = ()
         self.on_disk, self.path = saved.record.position, saved.path
         self.saved += 1
+        self._say_saved(saved, stall)
+        self._on_saved()
+
+    def close(self) -> None:
+        """End the writer thread, once a save in flight is over."""
+        self._writer.shutdown()
+
+    def _say_saved(self, saved: Saved, stall: float) -> None:
         self._report(
             CheckpointSaved(
                 id=saved.id,
@@ -168,7 +224,6 @@ class Saver:
             self._report(CheckpointsRemoved(saved.removed))
         for warning in saved.warnings:
             self._report(Warned(warning))
-        return True
 
 
 def _directed(job: Job, keep: Keep) -> Keep:

@@ -26,6 +26,7 @@ import crc32c
 import numpy as np
 import numpy.typing as npt
 
+from jobrun.buffers import Buffers
 from jobrun.errors import ValueRefusedError
 from jobrun.names import is_name
 
@@ -44,6 +45,7 @@ __all__ = [
     "leaves",
     "one_element",
     "plain",
+    "reclaim",
     "take",
 ]
 
@@ -100,6 +102,8 @@ class Tree:
 
 Value = Box | Tree
 
+
+BUFFERS: Final = Buffers()
 
 # Who holds an object.
 
@@ -396,7 +400,25 @@ def _take_array(box: Box, sole: bool) -> Array:
                 array.base.setflags(write=True)
             array.setflags(write=True)
             return array
-    return copy_array(box.value)
+    return BUFFERS.copy(box.value)
+
+
+def reclaim(items: dict[str, Value], key: str, sole: bool = True) -> None:
+    """Keep the memory of arrays under ``items[key]`` that nobody else holds, for later copies.
+
+    They are emptied; ``sole`` says whether ``items`` has no other holder.
+    """
+    sole = sole and held_alone(items, key)
+    value = items[key]
+    if isinstance(value, Tree):
+        for name in value.items:
+            reclaim(value.items, name, sole)
+        return
+    if not sole or value.kind != "array" or not BUFFERS.wants(value.value.nbytes):
+        return
+    if _box_refs(value) == _SOLE_IN_BOX and _owns(value.value):
+        array, value.value = value.value, None
+        BUFFERS.give(array if array.flags.owndata else array.base)
 
 
 def leaves(value: Value, path: str = "") -> Iterator[tuple[str, Box]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import takewhile
 from typing import Any
 
 from jobrun.errors import TaskError, did_you_mean
@@ -81,15 +82,18 @@ class Workspace:
                 hint=f"return {prefix!r} as a dict, or choose another name",
             )
         head, _, rest = path.partition("/")
-        items = dict(parent.items)
-        fresh = head not in items
+        fresh = head not in parent.items
         if fresh and parent.kind == "list":
             raise TaskError(f"list {prefix!r} has no element {head!r} to replace")
         if rest:
-            value = self._put_in(items.get(head), f"{prefix}/{head}", rest, value)
-        items[head] = value
+            value = self._put_in(parent.items.get(head), f"{prefix}/{head}", rest, value)
+        items = {**parent.items, head: value}
         if fresh:
-            items = dict(sorted(items.items(), key=lambda kv: self._rank(f"{prefix}/{kv[0]}")))
+            # A new key comes last, but for those that the spec writes after it.
+            rank = self._rank(f"{prefix}/{head}")
+            later = takewhile(lambda k: self._rank(f"{prefix}/{k}") > rank, reversed(parent.items))
+            for key in reversed(list(later)):
+                items[key] = items.pop(key)
         return Tree(parent.kind, items)
 
     def _rank(self, path: str) -> int:
@@ -97,18 +101,34 @@ class Workspace:
 
     def drop(self, keep: Iterable[str]) -> None:
         """Forget everything that is not under one of the paths of ``keep``."""
-        kept = {path: value for path in keep if (value := self.find(path)) is not None}
-        self.root = {}
-        for path, value in kept.items():
-            self.put(path, value)
+        kept = set(keep)
+        above = {path[:cut] for path in kept for cut, c in enumerate(path) if c == "/"}
+        self.root = _filtered(self.root, "", kept, above)
 
     def snapshot(self, paths: Iterable[str]) -> dict[str, Value]:
         """The values under ``paths`` that exist, by reference."""
         return {path: value for path in paths if (value := self.find(path)) is not None}
 
     def names(self) -> Iterator[str]:
-        """Every name: trees and leaves, in order."""
-        yield from _names(self.root, "")
+        """Every name: trees and leaves, in the order of the spec and of the keys of trees."""
+        top = dict(sorted(self.root.items(), key=lambda item: self._rank(item[0])))
+        yield from _names(top, "")
+
+
+def _filtered(
+    items: Mapping[str, Value], prefix: str, kept: set[str], above: set[str]
+) -> dict[str, Value]:
+    """What is under one of the paths ``kept``; ``above`` are the paths that lead to them."""
+    found: dict[str, Value] = {}
+    for key, value in items.items():
+        path = prefix + key
+        if path in kept:
+            found[key] = value
+        elif path in above and isinstance(value, Tree):
+            below = _filtered(value.items, path + "/", kept, above)
+            if below:
+                found[key] = Tree("dict", below)  # as when its leaves are loaded one by one
+    return found
 
 
 def _names(items: Mapping[str, Value], prefix: str) -> Iterator[str]:

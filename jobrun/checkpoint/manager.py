@@ -233,7 +233,7 @@ class CheckpointManager:
             position=fields.position,
             run_seconds=fields.run_seconds,
             metrics=fields.metrics,
-            stops=fields.stops,
+            stops=tuple(fields.stops),
             decision=fields.decision,
             versions=fields.versions,
             job=fields.job,

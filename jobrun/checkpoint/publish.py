@@ -53,8 +53,9 @@ def publish(partial: str, id: int, fs: Fs = DEFAULT) -> Path:
     try:
         fs.sync_dir(os.path.dirname(partial))
     except FsError:
-        # Nobody may find a checkpoint of which we say that it was not saved.
-        fs.rename(target, partial)
+        # Nobody should find a checkpoint of which we say that it was not saved.
+        with suppress(FsError):
+            fs.rename(target, partial)
         raise
     return Path(target)
 

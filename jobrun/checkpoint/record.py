@@ -144,7 +144,7 @@ def _record(fields: Mapping[str, Any]) -> Record:
         position=Position.from_json(_from_json(fields["position"])),
         run_seconds=fields["run_seconds"],
         metrics={name: _metric_from_json(m) for name, m in fields["metrics"].items()},
-        stops=_from_json(fields["stops"]),
+        stops=tuple(_from_json(fields["stops"])),
         decision=_from_json(fields["decision"]),
         versions=fields["versions"],
         job=fields["job"],

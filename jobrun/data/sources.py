@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from jobrun.errors import DataError, did_you_mean
-from jobrun.values import Box, Value
+from jobrun.values import Box, Value, adopt
 
 __all__ = ["Columns", "blob_columns", "check_rows", "file_columns"]
 
@@ -43,8 +43,8 @@ def _article(kind: str) -> str:
 def file_columns(path: Path, wanted: Mapping[str, str]) -> Columns:
     """The columns of a ``.npz`` or ``.npy`` (``{column: name in the file}``; empty: all).
 
-    A ``.npy`` is mapped into memory, not read.  Raises DataError for a file that is missing,
-    damaged, or holds Python objects: nothing is ever unpickled.
+    A ``.npy`` in C order is mapped into memory, not read.  Raises DataError for a file that is
+    missing, damaged, or holds Python objects: nothing is ever unpickled.
     """
     try:
         if path.suffix == ".npy":
@@ -54,7 +54,7 @@ def file_columns(path: Path, wanted: Mapping[str, str]) -> Columns:
         near = did_you_mean(path.name, _neighbours(path))
         raise DataError(f"there is no file {path}", hint=near) from None
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        if "pickle" in str(error) or "Object arrays" in str(error):
+        if any(t in str(error) for t in ("pickle", "Object arrays", "Python objects")):
             raise DataError(
                 f"{path} holds Python objects, which are never unpickled",
                 hint="save it again as arrays of numbers or fixed strings",
@@ -66,7 +66,8 @@ def _npy_columns(path: Path, wanted: Mapping[str, str]) -> Columns:
     if len(wanted) > 1:
         raise DataError(f"{path} holds one array, but {len(wanted)} columns are wanted")
     array = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    return {next(iter(wanted), path.stem): array}
+    plain = array.flags.c_contiguous and array.dtype.names is None
+    return {next(iter(wanted), path.stem): array if plain else _adopted([array])}
 
 
 def _npz_columns(path: Path, wanted: Mapping[str, str]) -> Columns:
@@ -79,10 +80,16 @@ def _npz_columns(path: Path, wanted: Mapping[str, str]) -> Columns:
             if name not in names:
                 hint = did_you_mean(name, names) or f"there are {', '.join(names)}"
                 raise DataError(f"{path} holds no array {name!r}", hint=hint)
-            array = np.ascontiguousarray(archive[name])
-            array.setflags(write=False)
-            columns[column] = array
+            columns[column] = _adopted([archive[name]])
     return columns
+
+
+def _adopted(cell: list[Any]) -> npt.NDArray[Any]:
+    """The array in ``cell``: plain, C-contiguous and read-only, as all that a task is given."""
+    value = adopt(cell)
+    assert isinstance(value, Box)
+    adopted: npt.NDArray[Any] = value.value
+    return adopted
 
 
 def _neighbours(path: Path) -> list[str]:

@@ -62,7 +62,7 @@ class Places:
 class Snapshot:
     """A token: the blobs of an instant, per node.  Opaque to the runner."""
 
-    parts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    parts: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 class Session(ABC):

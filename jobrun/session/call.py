@@ -223,6 +223,8 @@ class Call:
         form = self.task.outputs.form
         if form == "one":
             values = [adopt(result, given, self._keep_maps)]
+            if len(self._outputs[0]) == 1:
+                return [(self._outputs[0][0], values[0])]
         else:
             keys = self._keys_of(result[0], form)
             values = adopt_items(result, keys, given, self._keep_maps)

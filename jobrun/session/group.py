@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -41,6 +41,7 @@ class _Now:
     seconds: list[float]
     gathered: dict[int, Any] = field(default_factory=dict)
     cut: set[int] = field(default_factory=set)
+    halted: bool = False
 
 
 class Group:
@@ -64,11 +65,12 @@ class Group:
         self._persistent = persistent
         self._scheduler = scheduler
         self._persists: dict[Key, bool] = {}
-        self._serial: set[Key] = set()
+        self._serial: dict[Key, int] = {}
         self._serial_lock = threading.Lock()
         self._dag = Dag(
             list(plan.waits), [list(s) for s in plan.successors], frozenset(plan.gathered_by)
         )
+        self._order = self._dag.order()
         self._calls: dict[int, Call] = {}
         self._runs = [self._runner(i, unit) for i, unit in enumerate(plan.units)]
         self._every = [_every(job, u) for u in plan.units]
@@ -144,9 +146,7 @@ class Group:
             [0.0] * len(plan.units),
         )
         # Once one pipe is cut, all is; and a failure ends the pipes beside it at the next batch.
-        now.control = replace(
-            control, cut=lambda: now.halted or bool(now.cut) or control.cut()
-        )
+        now.control = replace(control, cut=lambda: now.halted or bool(now.cut) or control.cut())
         done = self._done(set(position.tasks))
         control.report(GroupStarted(plan.group, epoch, len(plan.units)))
         start = time.perf_counter()
@@ -166,11 +166,27 @@ class Group:
             now.readers if keep_readers else position.readers,
         )
 
+    def _done(self, tasks: Collection[str]) -> list[int]:
+        """The units that need not run again; a gathering is over when its copies are."""
+        units = self._plan.units
+        done = {i for i, u in enumerate(units) if not u.gathers and u.key in tasks}
+        done |= {i for i, u in enumerate(units) if u.gathers and done.issuperset(u.gathers)}
+        return sorted(done)
+
+    def _due(self, number: int, epoch: int) -> bool:
+        return epoch % self._every[number] == 0
+
     def _execute(self, number: int) -> None:
         now = self._now
         assert now is not None
+        if not self._due(number, now.moment.epoch):
+            return  # it keeps its place: others wait for it, and through it for those before it
         start = time.perf_counter()
-        self._runs[number](now)
+        try:
+            self._runs[number](now)
+        except BaseException:
+            now.halted = True
+            raise
         seconds = time.perf_counter() - start
         now.seconds[number] = seconds
         if seconds > _SLOW_SECONDS or now.control.every_task:
@@ -194,7 +210,7 @@ class Group:
     def _gather(self, copies: tuple[int, ...], now: _Now) -> None:
         """Take the inputs of all copies of a task, before any of them writes."""
         for number in copies:
-            if number in self._calls:
+            if number in self._calls and self._due(number, now.moment.epoch):
                 now.gathered[number] = self._calls[number].gather(now.moment)
 
     def _run_pipe(self, pipe: PipeRun, number: int, now: _Now) -> None:
@@ -251,19 +267,17 @@ class Group:
     def _serialise(self, key: Key, writer: int, *, running: bool = True) -> None:
         """Order all readers of an opaque blob behind ``writer``, which nobody has read yet."""
         with self._serial_lock:
-            if key in self._serial:
+            if self._serial.get(key, writer + 1) <= writer:
                 return
-            self._serial.add(key)
-            readers = sorted(
+            self._serial[key] = writer
+            readers = {
                 number
                 for (node, path), numbers in self._readers.items()
                 if node == key[0] and overlaps(path, key[1])
-                for number in set(numbers)
+                for number in numbers
                 if number > writer
-            )
-            for before, after in pairwise(readers):
-                if before == after or self._dag.reaches(after, before):
-                    continue
+            }
+            for before, after in pairwise(sorted(readers, key=self._order.__getitem__)):
                 if running:
                     self._scheduler.add_edge(before, after)
                 else:
@@ -285,8 +299,8 @@ def _epoch_of(group: str, position: Position) -> int:
 def _every(job: Job, unit: Unit) -> int:
     """How often a unit runs, in epochs."""
     every = unit.task.every
-    if every is None or isinstance(every, Mapping):
+    if every is None or isinstance(every, Mapping) or unit.gathers:
         return 1
     if isinstance(every, str):
-        return int(job.node_vars(unit.node or next(iter(job.nodes)))[every])
+        return int(job.node_vars(unit.node)[every])
     return int(every)

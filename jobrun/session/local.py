@@ -20,7 +20,7 @@ from jobrun.session.base import NO_SCRATCH, Control, Places, Session, Snapshot
 from jobrun.session.call import Stores, refuse_writable_views
 from jobrun.session.group import Group
 from jobrun.session.scheduler import Scheduler
-from jobrun.values import Box, Value, is_storable, leaves, one_element, plain
+from jobrun.values import Box, Value, is_storable, leaves, one_element, plain, reclaim
 from jobrun.workspace import Workspace
 
 __all__ = ["LocalSession"]
@@ -69,8 +69,9 @@ class LocalSession(Session):
         self._job = job
         self._places = places
         self._persistent = persistent(job)
+        self._rebuilt = setup_blobs(job)
         self._lasting = {
-            node: (*self._persistent[node], *paths) for node, paths in setup_blobs(job).items()
+            node: (*self._persistent[node], *paths) for node, paths in self._rebuilt.items()
         }
         own_ranks = ranks(job)
         self._stores = Stores({n: Workspace(own_ranks[n]) for n in job.nodes})
@@ -128,6 +129,8 @@ class LocalSession(Session):
         value = self._find(name)
         if value is None:
             raise TaskError(f"there is no blob {name!r}", hint=did_you_mean(name, self.names()))
+        if any(box.value is None and box.kind == "array" for _, box in leaves(value)):
+            raise TaskError(f"blob {name!r} was being updated when its task failed")
         return plain(value)
 
     def names(self) -> list[str]:
@@ -165,7 +168,11 @@ class LocalSession(Session):
             mark_saved(blobs, id)
 
     def release(self, token: Snapshot) -> None:
-        """The snapshot is not needed any more; here it is garbage once its holder lets it go."""
+        """The snapshot is not needed any more: memory that only it held serves later copies."""
+        for blobs in token.parts.values():
+            for name in blobs:
+                reclaim(blobs, name)
+            blobs.clear()
 
     def load_part(self, node: str, directory: Path) -> int:
         """Read and prove a node's part of a checkpoint, beside the blobs; gives its bytes."""
@@ -175,6 +182,7 @@ class LocalSession(Session):
     def take_over(self) -> None:
         """Replace all persistent blobs by what ``load_part`` staged, on every node."""
         for node, blobs in self._staged.items():
+            self._stores.nodes[node].drop(self._rebuilt[node])
             for path, value in blobs.items():
                 self._stores.nodes[node].put(path, value)
         self._staged = {}

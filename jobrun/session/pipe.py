@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jobrun.access import Key, resolve, step_names
+from jobrun.access import Key, overlaps, resolve, step_names
 from jobrun.data.reader import BatchReader, Limits
-from jobrun.data.sources import Columns, blob_columns, file_columns
+from jobrun.data.sources import Columns, blob_columns, check_rows, file_columns
 from jobrun.errors import DataError
 from jobrun.events import BatchesDone
 from jobrun.job import Job, Pipe, Task
@@ -26,7 +27,7 @@ from jobrun.rng import make_rng
 from jobrun.session.base import Control, Places
 from jobrun.session.call import Call, Moment, Stores
 from jobrun.template import render
-from jobrun.values import Box, Value, one_element
+from jobrun.values import Box, Value, adopt, one_element
 
 __all__ = ["PipeRun"]
 
@@ -77,7 +78,8 @@ class PipeRun:
             pipe.reader.file.columns if pipe.reader.file else pipe.reader.blobs
         )
         if pipe.reader.file is not None and not columns:
-            columns = dict.fromkeys(self._source())
+            with self._placed():
+                columns = dict.fromkeys(self._source())
         self._map = []
         for step in pipe.map:
             self._map.append(
@@ -87,20 +89,30 @@ class PipeRun:
         self._do = [
             _step(make_call(s, f"{pipe.name}/{names[id(s)]}", columns, False)) for s in pipe.do
         ]
-        self._only_put = self._reduced_keys()
+        self._reduced = self._reduced_keys()
+        self._used = {key for key in self._reduced if self._is_used(key)}
 
     def _reduced_keys(self) -> dict[Key, str]:
-        """The blobs that the ``do`` steps only put out, with the way they are reduced."""
-        used: set[Key] = set()
+        """The blobs that are reduced over an epoch, and how.
+
+        That is what the ``do`` steps only put out, and what ``reduce`` names.
+        """
         put: dict[Key, str] = {}
         for step in self._pipe.do:
-            for argument in (*step.inputs, *step.updates):
-                used.update(self._keys(argument.name))
             for name in step.outputs.names:
                 for key in self._keys(name):
                     put[key] = self._pipe.reduce.get(name, "mean")
         explicit = {k for n in self._pipe.reduce for k in self._keys(n)}
-        return {k: how for k, how in put.items() if k not in used or k in explicit}
+        return {k: how for k, how in put.items() if k in explicit or not self._is_used(k)}
+
+    def _is_used(self, key: Key) -> bool:
+        """Whether a ``do`` step reads or updates the blob, so that it needs each batch's value."""
+        return any(
+            node == key[0] and overlaps(path, key[1])
+            for step in self._pipe.do
+            for argument in (*step.inputs, *step.updates)
+            for node, path in self._keys(argument.name)
+        )
 
     def _keys(self, name: str) -> tuple[Key, ...]:
         source = resolve(self._job, self._node, name)
@@ -129,7 +141,8 @@ class PipeRun:
             source = resolve(self._job, self._node, given)
             is_var = source.form == "var"
             value = source.value if is_var else one_element(self._stores.get(source.keys[0]))
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+        whole = isinstance(value, float) and value.is_integer()
+        if isinstance(value, bool) or not (isinstance(value, int) or whole):
             raise DataError(
                 f"pipe {self._pipe.name!r}: {field} is {value!r}, but must be a whole number"
             )
@@ -137,9 +150,22 @@ class PipeRun:
 
     def open(self, state: ReaderState) -> BatchReader:
         """The reader at a position; raises DataError for what cannot be read."""
+        with self._placed():
+            return self._reader(state)
+
+    @contextmanager
+    def _placed(self) -> Iterator[None]:
+        """Say where the pipe is, in an error about its data."""
+        try:
+            yield
+        except DataError as error:
+            where = error.where or self._pipe.where
+            raise DataError(error.message, where=where, hint=error.hint) from error
+
+    def _reader(self, state: ReaderState) -> BatchReader:
         pipe, seed = self._pipe, self._job.seed
         columns = self._source()
-        rows = len(next(iter(columns.values()))) if columns else 0
+        rows = check_rows(columns, pipe.name)
         limits = Limits(
             batch=self._number("batch") or 0,
             shuffle=pipe.reader.shuffle,
@@ -161,11 +187,7 @@ class PipeRun:
 
         Gives the place reached: None instead of a PipeState when the epoch's batches are done.
         """
-        try:
-            reader = self.open(reader_state)
-        except DataError as error:
-            where = error.where or self._pipe.where
-            raise DataError(error.message, where=where, hint=error.hint) from error
+        reader = self.open(reader_state)
         total = reader.total(state.batches)
         reductions = _Reductions(state.reduced)
         progress = _Progress(self._pipe.name, self._node, epoch, total, control)
@@ -190,8 +212,9 @@ class PipeRun:
             if not step.due(epoch, number + 1):
                 continue
             for key, value in step.call.run(moment):
-                how = self._only_put.get(key)
-                if how is None or not reductions.add(key, how, value, batch.rows):
+                how = self._reduced.get(key)
+                reduced = how is not None and reductions.add(key, how, value, batch.rows)
+                if not reduced or key in self._used:
                     self._store(key, value)
 
 
@@ -242,7 +265,7 @@ class _Reductions:
         found: list[tuple[Key, Value]] = []
         for key, (how, value, rows) in self._kept.items():
             number = value / rows if how == "mean" else value
-            found.append((key, Box(number, type(number).__name__)))
+            found.append((key, adopt([number])))
         return found
 
 

@@ -23,6 +23,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
 __all__ = ["Dag", "Scheduler"]
 
@@ -41,17 +42,18 @@ class Dag:
     successors: list[list[int]]
     bound: frozenset[int] = frozenset()
 
-    def reaches(self, start: int, goal: int) -> bool:
-        """Whether ``goal`` comes after ``start``."""
-        queue, seen = deque([start]), {start}
-        while queue:
-            for unit in self.successors[queue.popleft()]:
-                if unit == goal:
-                    return True
-                if unit not in seen:
-                    seen.add(unit)
-                    queue.append(unit)
-        return False
+    def order(self) -> list[int]:
+        """The place of each unit in the order of their numbers, as far as the edges allow it."""
+        waits, place = list(self.waits), [0] * len(self.waits)
+        ready = [unit for unit, n in enumerate(waits) if n == 0]
+        for number in range(len(waits)):
+            unit = heappop(ready)
+            place[unit] = number
+            for other in self.successors[unit]:
+                waits[other] -= 1
+                if waits[other] == 0:
+                    heappush(ready, other)
+        return place
 
 
 @dataclass

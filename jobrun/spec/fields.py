@@ -9,14 +9,14 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from jobrun.errors import did_you_mean
 from jobrun.job import REDUCTIONS
+from jobrun.spec.faults import Fault, refuse, wants
 from jobrun.spec.names import (
     blob_fault,
     node_fault,
@@ -33,7 +33,6 @@ __all__ = [
     "Call",
     "Columns",
     "Count",
-    "Fault",
     "FilePath",
     "Globs",
     "Inputs",
@@ -41,68 +40,23 @@ __all__ = [
     "Name",
     "NodePattern",
     "Nodes",
-    "Optional",
     "Outs",
     "Reductions",
     "Updates",
     "Vars",
     "With",
-    "choice",
-    "refuse",
 ]
 
-T = TypeVar("T")
 Check = Callable[[str], str | None]
 
 _CALL = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _COUNT = "a whole number from 1 up, or the name of a var or blob that holds one"
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """What is wrong at a place below a field: ``path`` leads there, to its key if ``key``."""
-
-    message: str
-    hint: str = ""
-    path: tuple[str | int, ...] = ()
-    key: bool = False
-    offset: int = 0
-
-
-def refuse(*faults: Fault) -> PydanticCustomError:
-    """The faults as one error of pydantic; ``jobrun.spec.problems`` takes them apart again."""
-    return PydanticCustomError("jobrun", "wrong", {"faults": faults})
-
-
-def _wants(what: str, value: object, hint: str = "") -> PydanticCustomError:
-    return refuse(Fault(f"wants {what}, not {show(value)}", hint))
-
-
-def _given(value: Any) -> Any:
-    if value is None:
-        raise refuse(Fault("has no value", "give it one, or remove the key"))
-    return value
-
-
-class _NotNull:
-    """Takes the null of ``T | None`` out of the JSON Schema: the key may only be left out."""
-
-    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
-        schema: dict[str, Any] = handler(core)
-        forms = [f for f in schema.get("anyOf", ()) if f != {"type": "null"}]
-        if not forms:
-            return schema
-        return forms[0] if len(forms) == 1 else {**schema, "anyOf": forms}
-
-
-Optional = Annotated[T | None, BeforeValidator(_given), _NotNull()]
-"""A key that may be left out, but not be empty."""
-
-
 def _text(value: Any, what: str = "a text") -> str:
     if not isinstance(value, str):
         hint = "quote it" if isinstance(value, int | float) else ""
-        raise _wants(what, value, hint)
+        raise wants(what, value, hint)
     return value
 
 
@@ -133,10 +87,10 @@ def _count(value: Any) -> int | str:
     if isinstance(value, str):
         fault = "write it without quotes" * value.isdigit() or reference_fault(value)
         if fault:
-            raise _wants(_COUNT, value, fault)
+            raise wants(_COUNT, value, fault)
         return value
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise _wants(_COUNT, value)
+        raise wants(_COUNT, value)
     return value
 
 
@@ -158,7 +112,7 @@ def _names(
             pairs = [(k, k if v is None else v) for k, v in value.items()]
             faults += _twice(pairs) if distinct else []
         else:
-            raise _wants(what, value)
+            raise wants(what, value)
         if faults:
             raise refuse(*faults)
         return value
@@ -172,7 +126,7 @@ def _listed(check: Check, what: str) -> Callable[[Any], list[str]]:
     def validate(value: Any) -> list[str]:
         names = [value] if isinstance(value, str) else value
         if not isinstance(names, list):
-            raise _wants(what, value)
+            raise wants(what, value)
         faults = _list_faults(check, names) + _twice(list(enumerate(names)))
         if faults:
             raise refuse(*faults)
@@ -235,7 +189,7 @@ def _parameter(key: str) -> str | None:
 
 def _with(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _wants("a mapping of parameters to values", value)
+        raise wants("a mapping of parameters to values", value)
     faults: list[Fault] = []
     for key, item in value.items():
         fault = _parameter(key) if isinstance(key, str) else f"has the key {show(key)}"
@@ -277,7 +231,7 @@ def _vars(value: Any) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise _wants("a mapping of names to values", value)
+        raise wants("a mapping of names to values", value)
     faults: list[Fault] = []
     for key, item in value.items():
         if not isinstance(key, str):
@@ -316,7 +270,7 @@ def _nodes(value: Any) -> Any:
     elif isinstance(value, dict):
         items, faults = [(k, (k,)) for k in value], []
     else:
-        raise _wants("a list of names, or a mapping of names to vars", value)
+        raise wants("a list of names, or a mapping of names to vars", value)
     if not items:
         raise refuse(Fault("names no node", "name one, or remove the key"))
     for name, path in items:
@@ -348,7 +302,7 @@ def _node_vars_faults(nodes: Mapping[Any, Any]) -> list[Fault]:
 def _metrics(value: Any) -> dict[str, str | None]:
     if not isinstance(value, dict):
         hint = "metrics: {loss: min, accuracy: max}"
-        raise _wants("a mapping of blobs to what is better", value, hint)
+        raise wants("a mapping of blobs to what is better", value, hint)
     faults: list[Fault] = []
     for key, item in value.items():
         fault = reference_fault(key) if isinstance(key, str) else f"{show(key)} is no name"
@@ -363,21 +317,9 @@ def _metrics(value: Any) -> dict[str, str | None]:
     return value
 
 
-def choice(*options: str) -> Callable[[Any], Any]:
-    """A validator for one of a few words."""
-
-    def validate(value: Any) -> Any:
-        if value not in options or not isinstance(value, str):
-            hint = did_you_mean(value, options) if isinstance(value, str) else ""
-            raise _wants(" or ".join(options), value, hint)
-        return value
-
-    return validate
-
-
 def _reduce(value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
-        raise _wants("a mapping of blobs to reductions", value, "reduce: {loss: last}")
+        raise wants("a mapping of blobs to reductions", value, "reduce: {loss: last}")
     faults: list[Fault] = []
     for key, item in value.items():
         if not isinstance(item, str) or item not in REDUCTIONS:

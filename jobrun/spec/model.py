@@ -15,13 +15,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WrapValidator, model_validator
 
 from jobrun.job import GROUPS
+from jobrun.spec.faults import Fault, Optional, choice, refuse
 from jobrun.spec.fields import (
     After,
     BlobName,
     Call,
     Columns,
     Count,
-    Fault,
     FilePath,
     Globs,
     Inputs,
@@ -29,14 +29,11 @@ from jobrun.spec.fields import (
     Name,
     NodePattern,
     Nodes,
-    Optional,
     Outs,
     Reductions,
     Updates,
     Vars,
     With,
-    choice,
-    refuse,
 )
 from jobrun.spec.scalars import show
 

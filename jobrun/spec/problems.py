@@ -9,7 +9,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from jobrun.errors import Problem, did_you_mean
-from jobrun.spec.fields import Fault
+from jobrun.spec.faults import Fault
 from jobrun.spec.model import SpecModel
 from jobrun.spec.scalars import show
 from jobrun.spec.source import Node, Source

@@ -1,0 +1,64 @@
+"""Memory that saves have released, for the copies that updates need while a save is in flight.
+
+An ``update:`` of an array that a save still holds copies it.  Into fresh memory that costs several
+times a copy into memory that was used before (page faults: measured 400 to 700 ms against 55 to 100
+for 256 MiB).  When the save is over, the array that was replaced meanwhile is free, and is just
+what the next copy needs.  No more is kept than was asked for: a job that never copies keeps
+nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, defaultdict
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Buffers"]
+
+Array = npt.NDArray[Any]
+
+_SMALLEST = 1 << 16
+
+
+class Buffers:
+    """A pool of arrays by size.  Its methods may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._free: defaultdict[int, list[Array]] = defaultdict(list)
+        self._wanted: Counter[int] = Counter()
+        self._lock = threading.Lock()
+
+    def copy(self, array: Array) -> Array:
+        """A writable copy of a C-contiguous array, in memory used before if there is some."""
+        if array.nbytes < _SMALLEST:
+            return np.array(array, order="C", copy=True)
+        with self._lock:
+            self._wanted[array.nbytes] += 1
+            free = self._free[array.nbytes]
+            owner = free.pop() if free else None
+        if owner is None:
+            owner = np.empty(array.nbytes, np.uint8)
+        result: Array = np.ndarray(array.shape, array.dtype, buffer=owner)
+        np.copyto(result, array)
+        return result
+
+    def give(self, owner: Array) -> None:
+        """Take back the memory of an array that owns it and that nobody else holds."""
+        with self._lock:
+            if self._wanted[owner.nbytes] > 0:
+                self._wanted[owner.nbytes] -= 1
+                owner.setflags(write=True)
+                self._free[owner.nbytes].append(owner)
+
+    def wants(self, size: int) -> bool:
+        """Whether an array of ``size`` bytes would be kept."""
+        return self._wanted[size] > 0
+
+    @property
+    def free(self) -> int:
+        """Bytes that are kept."""
+        with self._lock:
+            return sum(size * len(arrays) for size, arrays in self._free.items())
