@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from jobrun.access import Access, Key, access, covers, overlaps
+from jobrun.access import Access, Key, access, covers, overlaps, resolve
 from jobrun.errors import Problem, SpecError, Where, did_you_mean
 from jobrun.graph import make_plan, reads_across
 from jobrun.job import GROUPS, RESERVED, Job, Pipe, Task
@@ -65,9 +65,10 @@ def metric_names(job: Job) -> dict[str, str | None]:
     With several nodes, a metric without a node stands for one column per node that writes it.
     """
     found: dict[str, str | None] = {}
+    known = written(job) if job.multi_node and job.metrics else set()
     for name, direction in job.metrics.items():
         if job.multi_node and ":" not in name:
-            nodes = [n for n in job.nodes if f"{n}:{name}" in written(job)]
+            nodes = [n for n in job.nodes if f"{n}:{name}" in known]
             found.update({f"{n}:{name}": direction for n in nodes})
         else:
             found[name] = direction
@@ -189,12 +190,8 @@ def _check_flow(job: Job) -> Iterator[Problem]:
             for _, found in copies:
                 yield from found.problems
                 yield from _reads(job, group, task, found, have, sometimes)
-            if isinstance(task, Pipe) and reads_across([a for _, a in copies]):
-                yield Problem(
-                    f"the copies of pipe {task.name!r} read what other copies of it write",
-                    task.where,
-                    "exchange blobs between nodes in a task of its own, after the pipe",
-                )
+            if isinstance(task, Pipe):
+                yield from _pipe_reads(job, task, copies)
             for _, found in copies:
                 yield from _twice(job, task, copies, found)
                 for key in found.writes:
@@ -208,6 +205,39 @@ def _check_flow(job: Job) -> Iterator[Problem]:
                     made[group].append(key)
         if group == "setup":
             setup = _Paths(made["setup"])
+
+
+def _pipe_reads(
+    job: Job, pipe: Pipe, copies: Sequence[tuple[str, Access]]
+) -> Iterator[Problem]:
+    """What a pipe may not read, since its batches would depend on when they are run."""
+    if reads_across([a for _, a in copies]):
+        yield Problem(
+            f"the copies of pipe {pipe.name!r} read what other copies of it write",
+            pipe.where,
+            "exchange blobs between nodes in a task of its own, after the pipe",
+        )
+    node, found = copies[0]
+    if found.problems:
+        return
+    for mark, name in _reader_names(pipe):
+        keys = resolve(job, node, name).keys
+        if any(_overlap(key, k) for key in keys for k in found.writes):
+            yield Problem(
+                f"pipe {pipe.name!r} writes {name!r}, which it reads from",
+                pipe.mark(mark, "from"),
+                "write another blob, and copy it after the pipe",
+            )
+
+
+def _reader_names(pipe: Pipe) -> Iterator[tuple[str, str]]:
+    """The names that the reader of a pipe reads, each with its mark."""
+    for column, name in pipe.reader.blobs.items():
+        yield f"from:{column}", name
+    for field in ("batch", "batches_per_epoch", "passes", "threads"):
+        value = getattr(pipe.reader, field)
+        if isinstance(value, str):
+            yield field, value
 
 
 class _Paths:

@@ -57,7 +57,12 @@ _MANY = 1000
 def nearest(name: str, known: Sequence[str], most: int = 3) -> list[str]:
     """The names of ``known`` that ``name`` may have meant, best first."""
     if len(known) > _MANY:  # comparing is slow: look at those alone that may be near
-        known = [k for k in known if abs(len(k) - len(name)) < 3 and k[:1] == name[:1]]
+        ends = (name[:2], name[-2:])
+        known = [
+            k
+            for k in known
+            if abs(len(k) - len(name)) < 3 and (k[:2] == ends[0] or k[-2:] == ends[1])
+        ]
     lowered = {k.lower(): k for k in reversed(list(known))}
     found = get_close_matches(name.lower(), list(lowered), n=most, cutoff=0.6)
     return [lowered[f] for f in found]

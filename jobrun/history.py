@@ -13,7 +13,7 @@ from pathlib import Path
 
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.publish import clean_leftovers, discard
-from jobrun.checkpoint.record import SUCCESS, Record
+from jobrun.checkpoint.record import Record
 from jobrun.code import changed_code, loaded_code
 from jobrun.decide import Changes, Choice, Request, decide
 from jobrun.errors import DamagedError, SaveError
@@ -65,6 +65,8 @@ class History:
             return Choice("fresh")
         state = self.run.state()
         head = self.run.head()
+        if head is None and not self._request.fresh:
+            self._refuse_damaged()
         start = head
         if self._request.names_checkpoint:
             start = self.run.checkpoint(epoch=self._request.epoch, id=self._request.id)
@@ -77,6 +79,18 @@ class History:
             start=start,
             run=self.run.shown(),
         )
+
+    def _refuse_damaged(self) -> None:
+        """There were checkpoints, and none is whole: that is no fresh start, and no end either."""
+        assert self.run is not None
+        lost = self.run.damaged()
+        if lost:
+            reasons = "\n".join(f"  {found.name}: {found.reason}" for found in lost)
+            raise DamagedError(
+                f"no checkpoint is whole:\n{reasons}",
+                where=self.run.shown(),
+                hint=self._request.afresh and f"to start anew: {self._request.afresh}",
+            )
 
     def _changes(self, state: RunState | None) -> Changes:
         """What differs between the job on disk and the job of now."""
@@ -163,7 +177,7 @@ class History:
             try:
                 record = self.run.catalog.check(id)
             except DamagedError as error:
-                if (self.run.catalog.path(id) / SUCCESS).is_file():
+                if self.run.catalog.was_whole(id):
                     self.skip(id, str(error))
                 continue
             yield record

@@ -26,7 +26,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobrun.checkpoint.catalog import Catalog
+from jobrun.checkpoint.catalog import Catalog, Ignored
 from jobrun.checkpoint.fs import DEFAULT, Fs
 from jobrun.checkpoint.record import SUCCESS
 from jobrun.errors import DamagedError, NotFoundError, SaveError
@@ -186,6 +186,17 @@ class RunDir:
         if self._pending() is None:
             return self.catalog.latest()
         return next(reversed(self.records()), None)
+
+    def damaged(self) -> list[Ignored]:
+        """The checkpoints of this history that are not whole any more, oldest first."""
+        rewind = self._pending()
+        return [
+            found
+            for found in self.catalog.ignored()
+            if found.id is not None
+            and self.catalog.was_whole(found.id)
+            and not (rewind is not None and rewind.leaves(found.id))
+        ]
 
     def checkpoint(self, *, epoch: int | None = None, id: int | None = None) -> Record | None:
         """The checkpoint at the end of an epoch, or of an id, or the newest.

@@ -168,11 +168,12 @@ def _wasteful(array: Array) -> bool:
 class _Adoption:
     """One call of ``adopt``: the values that its objects may be views of, and what was seen."""
 
-    __slots__ = ("given", "keep_maps", "seen")
+    __slots__ = ("_known", "given", "keep_maps", "seen")
 
     def __init__(self, given: Sequence[Value], keep_maps: bool) -> None:
         self.given = given
         self.keep_maps = keep_maps
+        self._known: dict[tuple[Any, ...], Box] | None = None
         # The object is kept beside its value, so that its id stays its own.
         self.seen: dict[int, tuple[object, Value]] = {}
 
@@ -218,11 +219,25 @@ class _Adoption:
 
     def _held_array(self, array: Array) -> Value:
         """An array whose memory somebody else holds: a box we know, or a copy."""
+        if self.given and not array.flags.writeable:
+            if self._known is None:
+                self._known = {_place(box.value): box for box in self._shareable()}
+            box = self._known.get(_place(array))
+            if box is not None:
+                return box
+        return self._once(array, lambda: Box(_freeze(copy_array(_plain_dtype(array))), "array"))
+
+    def _shareable(self) -> Iterator[Box]:
+        """The given arrays that a second blob may share.
+
+        Not a memory map, but in ``setup``: what a file holds may change, a blob may not.
+        """
         for value in self.given:
             for _, box in leaves(value):
-                if box.kind == "array" and _same_view(array, box.value):
-                    return box
-        return self._once(array, lambda: Box(_freeze(copy_array(_plain_dtype(array))), "array"))
+                if box.kind == "array" and box.value is not None:
+                    base = box.value.base
+                    if base is None or type(base) is np.ndarray or self.keep_maps:
+                        yield box
 
     def _subclass(self, array: Array) -> Value:
         if isinstance(array, np.ma.MaskedArray):
@@ -289,20 +304,9 @@ def copy_array(array: Array) -> Array:
     return np.array(array, order="C", copy=True, subok=False)
 
 
-def _same_view(array: Array, stored: Array | None) -> bool:
-    """Whether ``array`` is the stored one, or a view of all of it.
-
-    Not of a file's memory map: what the file holds may change, a blob may not.
-    """
-    return (
-        stored is not None
-        and (stored.base is None or type(stored.base) is np.ndarray)
-        and array.shape == stored.shape
-        and array.strides == stored.strides
-        and not array.flags.writeable
-        and array.dtype == stored.dtype
-        and array.__array_interface__["data"][0] == stored.__array_interface__["data"][0]
-    )
+def _place(array: Array) -> tuple[Any, ...]:
+    """What two arrays have in common that are views of the same elements."""
+    return (array.ctypes.data, array.shape, array.strides, array.dtype)
 
 
 def _constant_map(array: Array) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
-from jobrun.checkpoint.record import Record
+from jobrun.checkpoint.record import SUCCESS, Record
 from jobrun.checkpoint.verify import (
     check_payload,
     check_root,
@@ -77,6 +77,19 @@ class Catalog:
             for name, file, _ in read_manifest(self._fs, path, record, node).files():
                 check_size(self._fs, f"{path}/{name}", file)
         return record
+
+    def was_whole(self, id: int) -> bool:
+        """Whether what is named like a checkpoint was one here, damaged by now or not.
+
+        A copy under another name, a link, or what has no ``_SUCCESS`` is none of ours.
+        """
+        path = self.path(id)
+        if path.is_symlink() or not os.path.lexists(path / SUCCESS):
+            return False
+        try:
+            return read_record(self._fs, str(path)).id == id
+        except JobrunError:
+            return True
 
     def listed(self) -> list[Record]:
         """The listed checkpoints, by rising id."""

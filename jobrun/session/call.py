@@ -168,7 +168,7 @@ class Call:
         positional.clear()
         keywords.clear()
         if before:
-            self._check_inputs(given, before)
+            self._check_inputs(given, before, moment)
         writes = self._results(result, given) if self._outputs else self._nothing(result)
         if cells:
             for cell, (_, key) in zip(cells, self._updates, strict=True):
@@ -197,7 +197,7 @@ class Call:
             return self._function(*positional, **keywords)
         except BaseException as error:
             raise TaskError(
-                f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
+                _said(error),
                 hint=_remedy(error),
                 trace=user_trace(error),
             ) from error
@@ -268,22 +268,23 @@ class Call:
             )
         return list(zip(keys, value.items.values(), strict=True))
 
-    def _check_inputs(self, given: list[Value], before: list[int]) -> None:
+    def _check_inputs(self, given: list[Value], before: list[int], moment: Moment) -> None:
         for value, crc in zip(given, before, strict=True):
             if checksum(value) != crc:
                 raise TaskError(
-                    f"it changed one of its inputs ({self._named(value)}) without saying so",
+                    f"it changed one of its inputs ({self._named(value, moment)}) without saying so",
                     hint="name the blob under 'update', or work on a copy",
                 )
 
-    def _named(self, value: Value) -> str:
+    def _named(self, value: Value, moment: Moment) -> str:
         names = [
             f"{a.name!r}"
             for a in self.task.inputs
             for source in [resolve(self._job, self.node, a.name, self._columns)]
             if any(self._stores.nodes[k[0]].find(k[1]) is value for k in source.keys if k[0])
         ]
-        return ", ".join(names) or "a column"
+        columns = [f"column {name!r}" for name, v in moment.columns.items() if v is value]
+        return ", ".join(names + columns)
 
 
 def _hand_out(value: Value, given: list[Value]) -> Any:
@@ -309,12 +310,21 @@ def _best(stores: Stores, key: Key) -> Value:
         ) from None
 
 
+def _said(error: BaseException) -> str:
+    """An error in a line; the user's own class may fail to say what it is."""
+    try:
+        text = str(error)
+    except Exception:
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 _READ_ONLY = ("read-only", "readonly", "not writeable", "not writable")
 
 
 def _remedy(error: BaseException) -> str:
     """What to do about the errors that jobrun's own rules cause."""
-    text = str(error)
+    text = _said(error)
     if isinstance(error, ValueError | TypeError | UserWarning | BufferError) and any(
         t in text for t in _READ_ONLY
     ):

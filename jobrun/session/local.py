@@ -65,7 +65,8 @@ class LocalSession(Session):
         }
         refuse_writable_views()
         self._scheduler.close()
-        self._scheduler = Scheduler(self.threads)
+        # One task at a time under --check: another one's inputs would blame the wrong task.
+        self._scheduler = Scheduler(1 if places.check else self.threads)
         self._job = job
         self._places = places
         self._persistent = persistent(job)

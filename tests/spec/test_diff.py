@@ -1,0 +1,199 @@
+"""What differs between two jobs, and to which row of the table it belongs."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jobrun.job import Job, Pipe, Task
+from jobrun.policy import CheckpointPolicy, Every, Keep
+from jobrun.spec.build import build
+from jobrun.spec.diff import Change, compare, digest, job_facts
+from jobrun.spec.resolve import load
+
+SPECS = Path(__file__).parents[2] / "specs"
+SPEC = """\
+name: sum
+seed: 1
+vars: {lr: 0.1, n: 3, deep: {a: [1, 2]}}
+setup:
+  - {call: job:load, with: {file: "${spec.dir}/x", k: 1}, out: rows}
+init:
+  - {call: job:start, out: total}
+epoch:
+  - name: train
+    pipe: {from: {x: rows}, batch: 2, passes: 3, batches_per_epoch: 4, threads: 2}
+    map: [{call: job:scale, in: x, out: x}]
+    do: [{call: job:step, in: {x, lr}, update: {total}, out: loss}]
+    reduce: {loss: last}
+  - {call: job:watch, in: {total}, out: seen, every: 2}
+metrics: {loss: min}
+stop: {data_finished: train, epochs: 9}
+fail: {not_finite: loss}
+checkpoint: {every: 1, keep: {last: 3}}
+"""
+
+
+def facts(tmp_path: Path, text: str = SPEC) -> dict[str, Any]:
+    path = tmp_path / "sum.yaml"
+    path.write_text(text)
+    found = job_facts(build(load(path)))
+    return dict(json.loads(json.dumps(found)))  # as it comes back from run.json
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "row", "line"),
+    [
+        ("epochs: 9", "epochs: 12", "free", "stop.epochs: 9 -> 12"),
+        (", epochs: 9", "", "free", "stop.epochs: removed, was 9"),
+        ("epochs: 9", "epochs: 9, walltime: 2h", "free", "stop.walltime: added, 2h"),
+        ("not_finite: loss", "not_finite: total", "free", "fail.not_finite: loss -> total"),
+        ("batches_per_epoch: 4", "batches_per_epoch: 5", "free", None),
+        ("passes: 3", "passes: 4", "free", "epoch.train.pipe.passes: 3 -> 4"),
+        (", threads: 2", "", "free", "epoch.train.pipe.threads: removed, was 2"),
+        ("last: 3", "last: 5", "free", "checkpoint.keep.last: 3 -> 5"),
+        ("{every: 1, keep: {last: 3}}", "false", "free", None),
+        ("loss: min", "loss: max", "free", "metrics.loss: min -> max"),
+        ("name: sum", "name: total", "free", "name: sum -> total"),
+        ("batch: 2", "batch: 4", "accept", "epoch.train.pipe.batch: 2 -> 4"),
+        ("batch: 2", "batch: 2, shuffle: true", "job", "epoch.train.pipe.shuffle: added, true"),
+        ("from: {x: rows}", "from: {x: total}", "job", "epoch.train.pipe.from.x: rows -> total"),
+        ("lr: 0.1", "lr: 0.05", "job", "vars.lr: 0.1 -> 0.05"),
+        ("n: 3", "n: 3.0", "job", "vars.n: 3 -> 3.0"),
+        ("a: [1, 2]", "a: [1, 3]", "job", "vars.deep.a: [1, 2] -> [1, 3]"),
+        ("seed: 1", "seed: 2", "job", "seed: 1 -> 2"),
+        ("k: 1", "k: true", "job", "setup.load.with.k: 1 -> true"),
+        ("call: job:start", "call: job:begin", "job", None),
+        ("every: 2", "every: 3", "job", "epoch.watch.every: 2 -> 3"),
+        ("loss: last", "loss: sum", "job", "epoch.train.reduce.loss: last -> sum"),
+        ("in: {x, lr}", "in: {x, rate: lr}", "job", None),
+        ("last: 3}", "last: 3}, include: [seen]", "job", 'checkpoint.include: added, ["seen"]'),
+        ("name: sum", "name: sum\nnodes: {main: {}}", "job", 'nodes: added, {"main": {}}'),
+    ],
+)
+def test_each_change_has_its_row(
+    tmp_path: Path, old: str, new: str, row: str, line: str | None
+) -> None:
+    assert old in SPEC
+    before, after = facts(tmp_path), facts(tmp_path, SPEC.replace(old, new))
+    diff = compare(before, after)
+    assert diff
+    assert {c.row for c in diff.changes} == {row}
+    assert (digest(before) == digest(after)) == (row == "free")
+    assert diff.acceptable == (row != "job")
+    lines = diff.free if row == "free" else diff.job
+    assert len(lines) == len(diff.changes)
+    if line is not None:
+        assert lines == (line,)
+
+
+def test_nothing_changed(tmp_path: Path) -> None:
+    assert not compare(facts(tmp_path), facts(tmp_path))
+    assert compare(facts(tmp_path), facts(tmp_path)).acceptable
+
+
+def test_the_order_of_tasks_counts_and_that_of_keys_does_not(tmp_path: Path) -> None:
+    swapped = SPEC.replace("lr: 0.1, n: 3", "n: 3, lr: 0.1")
+    assert not compare(facts(tmp_path), facts(tmp_path, swapped))
+    first, second = "  - {call: job:load", "  - {call: job:other, out: y}\n  - {call: job:load"
+    two = facts(tmp_path, SPEC.replace(first, second))
+    added = compare(facts(tmp_path), two)
+    assert added.job == ("setup.other: added, job:other",)
+    turned = {**two, "setup": two["setup"][::-1]}
+    assert compare(two, turned).changes == (
+        Change("setup.order", "other, load", "load, other", "job"),
+    )
+    assert digest(two) != digest(turned)
+
+
+def test_a_moved_spec_is_the_same_job(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    assert not compare(facts(tmp_path / "a"), facts(tmp_path / "b"))
+
+
+def test_keys_at_their_default_are_not_facts(tmp_path: Path) -> None:
+    explicit = SPEC.replace("batch: 2", "batch: 2, shuffle: false, drop_last: false")
+    assert not compare(facts(tmp_path), facts(tmp_path, explicit))
+
+
+def test_two_conditions_of_one_kind(tmp_path: Path) -> None:
+    two = SPEC.replace(
+        "stop: {data_finished: train, epochs: 9}",
+        "stop: [{data_finished: train}, {when: loss < 1}, {when: loss < 2}]",
+    )
+    diff = compare(facts(tmp_path, two), facts(tmp_path, two.replace("loss < 2", "loss < 3")))
+    assert diff.free == ("stop.when 2: loss < 2 -> loss < 3",)
+
+
+def python_job(**changes: Any) -> Job:
+    given = {"constant": 1.0, "fn": add_one, "lr": 0.1, **changes}
+    with Job("sum", seed=7, vars={"lr": given["lr"]}) as job:
+        with job.init:
+            Task(make_total, with_={"start": given["constant"]}, out="total")
+        Task(given["fn"], update="total")
+        Pipe({"x": "total"}, do=[Task(add_one, "x", out="loss")])
+        job.stop(epochs=3)
+    return job
+
+
+def make_total(start: Any) -> Any:
+    return start
+
+
+def add_one(total: Any) -> None:
+    total += 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"fn": make_total}, "epoch"),
+        ({"lr": 0.2}, "vars.lr"),
+        ({"constant": 1}, "init.make_total.with.start"),
+        ({"constant": math.nan}, "init.make_total.with.start"),
+        ({"constant": np.float64(1.0)}, "init.make_total.with.start"),
+        ({"constant": np.zeros(3)}, "init.make_total.with.start"),
+        ({"constant": {"a": (1, 2)}}, "init.make_total.with.start"),
+        ({"constant": add_one}, "init.make_total.with.start"),
+    ],
+)
+def test_facts_of_a_job_made_in_python(changes: dict[str, Any], path: str) -> None:
+    one, other = job_facts(python_job()), job_facts(python_job(**changes))
+    assert json.loads(json.dumps(one, allow_nan=False)) == one
+    diff = compare(one, json.loads(json.dumps(other, allow_nan=False)))
+    assert diff.job
+    assert diff.changes[0].path.startswith(path)
+    assert not compare(other, job_facts(python_job(**changes)))
+
+
+def test_arrays_are_compared_by_their_content() -> None:
+    one = job_facts(python_job(constant=np.arange(4.0)))
+    assert not compare(one, job_facts(python_job(constant=np.arange(4.0))))
+    assert compare(one, job_facts(python_job(constant=np.arange(4.0)[::-1])))
+    assert compare(one, job_facts(python_job(constant=np.arange(4.0, dtype=np.float32))))
+
+
+def test_policy_of_a_job_made_in_python_is_free_to_change() -> None:
+    one, other = python_job(), python_job()
+    other.checkpoint = CheckpointPolicy(Every(3), Keep(last=2), on_error="fail")
+    diff = compare(job_facts(one), job_facts(other))
+    assert diff.job == ()
+    assert diff.free == (
+        "checkpoint.every: 1 -> 3",
+        'checkpoint.keep: all -> {"last": 2}',
+        "checkpoint.on_error: warn -> fail",
+    )
+
+
+@pytest.mark.parametrize("spec", sorted(SPECS.glob("*.yaml")), ids=lambda p: p.stem)
+def test_facts_of_the_specs_are_json(spec: Path) -> None:
+    found = job_facts(build(load(spec)))
+    back = json.loads(json.dumps(found, allow_nan=False))
+    assert not compare(found, back)
+    assert digest(found) == digest(back)

@@ -1,0 +1,258 @@
+"""Stop conditions: the worked numbers, states that survive, and what is decided."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobrun.errors import TaskError
+from jobrun.expression import Expression
+from jobrun.stop import (
+    BlobTrue,
+    Condition,
+    DataFinished,
+    Decision,
+    Epochs,
+    NotFinite,
+    Patience,
+    Seen,
+    Walltime,
+    When,
+    decide_stop,
+    match_states,
+    observe_all,
+    saved_states,
+)
+
+MISSING = object()
+
+
+def stopped_at(condition: Condition, series: Sequence[Any], resumes: bool = False) -> int | None:
+    """The epoch after which a run over ``series`` of the metric stops, if it does."""
+    state: dict[str, Any] = {}
+    for epoch, value in enumerate(series, 1):
+        scalars = {} if value is MISSING else {"loss": value}
+        state = condition.observe(state, Seen(epoch, float(epoch), scalars))
+        if resumes:
+            state = json.loads(json.dumps(state))
+        if condition.verdict(state) is not None:
+            return epoch
+    return None
+
+
+@pytest.mark.parametrize(("patience", "stop"), [(1, 4), (2, 5), (3, 6), (4, None)])
+def test_patience_on_the_worked_series(patience: int, stop: int | None) -> None:
+    series = [10, 9, 8, 9, 8.9, 8.8] if patience > 3 else [10, 9, 8, 9, 8.9, 8.8, 8.7]
+    assert stopped_at(Patience("loss", patience), series) == stop
+
+
+@pytest.mark.parametrize("resumes", [False, True])
+def test_patience_stops_in_the_same_epoch_when_it_was_interrupted(resumes: bool) -> None:
+    condition = Patience("loss", 3)
+    assert stopped_at(condition, [1.0, 0.9, 0.95, 0.96, 0.97], resumes) == 5
+    state: dict[str, Any] = {}
+    for epoch, value in enumerate([1.0, 0.9, 0.95, 0.96], 1):
+        state = condition.observe(state, Seen(epoch, 0.0, {"loss": value}))
+    killed = json.loads(json.dumps(state))
+    assert condition.verdict(killed) is None
+    after = condition.observe(killed, Seen(5, 0.0, {"loss": 0.97}))
+    reason = "patience: loss has not improved for 3 epochs (best 0.9 at epoch 2)"
+    assert condition.verdict(after) == reason
+
+
+@pytest.mark.parametrize(
+    ("condition", "series", "stop"),
+    [
+        # the other direction
+        (Patience("loss", 2, "max"), [0.1, 0.2, 0.2, 0.15], 4),
+        (Patience("loss", 2, "max"), [0.1, 0.2, 0.2, 0.3, 0.3], None),
+        # an equal value is no improvement
+        (Patience("loss", 2), [1.0, 1.0, 1.0], 3),
+        # NaN first, in the middle, alone
+        (Patience("loss", 2), [math.nan, 1.0, 0.9, 0.95, 0.95], 5),
+        (Patience("loss", 2), [1.0, math.nan, 0.9, math.nan, math.nan], 5),
+        (Patience("loss", 3), [math.nan] * 3, 3),
+        # improvement is strict: value < best - min_delta
+        (Patience("loss", 1, min_delta=0.5), [2.0, 1.5], 2),
+        (Patience("loss", 1, min_delta=0.5), [2.0, 1.25, 0.75], 3),
+        (Patience("loss", 2, "max", min_delta=1.0), [0.0, 1.0, 2.0, 2.5, 3.0], 5),
+        # the first epochs are not looked at: neither counted nor the best
+        (Patience("loss", 2, start=2), [0.1, 0.1, 1.0, 0.9, 0.95, 0.95], 6),
+        (Patience("loss", 1, start=3), [1.0, 1.0, 1.0, 1.0], None),
+        # an epoch without a value does not count
+        (Patience("loss", 2), [1.0, MISSING, 1.0, MISSING, 1.0], 5),
+        (Patience("loss", 2), [MISSING, MISSING, MISSING], None),
+        # an infinite value can be improved upon
+        (Patience("loss", 2), [math.inf, 1.0, 2.0, 3.0], 4),
+    ],
+)
+def test_patience(condition: Patience, series: list[Any], stop: int | None) -> None:
+    assert stopped_at(condition, series) == stop
+    assert stopped_at(condition, series, resumes=True) == stop
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.sampled_from([1.0, 2.0, 3.0, 4.0, math.nan]), min_size=1, max_size=12),
+    st.integers(1, 4),
+    st.sampled_from(["min", "max"]),
+)
+def test_patience_never_stops_on_an_improving_epoch(
+    series: list[float], epochs: int, direction: str
+) -> None:
+    stop = stopped_at(Patience("loss", epochs, direction), series)
+    if stop is not None:
+        seen = [v for v in series[: stop - 1] if not math.isnan(v)]
+        last = series[stop - 1]
+        better = not math.isnan(last) and (
+            not seen or (last < min(seen) if direction == "min" else last > max(seen))
+        )
+        assert not better
+        assert stop >= epochs
+
+
+def test_patience_with_changed_parameters_obeys_the_new_ones() -> None:
+    state: dict[str, Any] = {}
+    for epoch, value in enumerate([1.0, 1.1, 1.2], 1):
+        state = Patience("loss", 5).observe(state, Seen(epoch, 0.0, {"loss": value}))
+    assert Patience("loss", 3).verdict(state) is None
+    assert Patience("loss", 2).verdict(state) is not None
+    assert Patience("loss", 2, "max").verdict(state) is None  # its best is another
+    turned = Patience("loss", 2, "max").observe(state, Seen(4, 0.0, {"loss": 1.0}))
+    assert (turned["best"], turned["wait"]) == (1.0, 0)
+
+
+def test_epochs_are_counted_over_resumes_and_the_limit_is_that_of_now() -> None:
+    state = Epochs(3).observe({}, Seen(3, 1.0))
+    assert Epochs(3).verdict(state) == "3 epochs done"
+    assert Epochs(10).verdict(state) is None
+    assert Epochs(1).verdict(Epochs(1).observe({}, Seen(1, 1.0))) == "1 epoch done"
+
+
+def test_when_looks_at_the_state_with_the_expression_of_now() -> None:
+    seen = Seen(4, 12.5, {"loss": 0.2, "trainer_0:loss": 0.3})
+    first = When(Expression.parse("loss < 0.1"))
+    state = json.loads(json.dumps(first.observe({}, seen)))
+    assert first.verdict(state) is None
+    assert When(Expression.parse("loss < 0.25 and elapsed > 12")).verdict(state) is not None
+    assert When(Expression.parse("epoch >= 4")).verdict(state) == "when: epoch >= 4"
+    assert When(Expression.parse("loss < limit"), {"limit": 0.3}).verdict(state) is not None
+    assert When(Expression.parse('blob("trainer_0:loss") > 0.2')).verdict(state) is not None
+
+
+def test_when_is_false_without_a_value_and_for_nan() -> None:
+    condition = When(Expression.parse("accuracy > 0.9"))
+    assert condition.verdict(condition.observe({}, Seen(1, 0.0))) is None
+    assert condition.verdict({}) is None
+    value = When(Expression.parse("loss"))
+    assert value.verdict(value.observe({}, Seen(1, 0.0, {"loss": math.nan}))) is None
+    assert value.verdict(value.observe({}, Seen(1, 0.0, {"loss": 2.0}))) == "when: loss"
+
+
+def test_when_names_the_blobs_alone() -> None:
+    condition = When(Expression.parse("loss < lr and epoch > 1 or elapsed > 9"), {"lr": 0.1})
+    assert condition.names == ("loss",)
+
+
+def test_blob() -> None:
+    condition = BlobTrue("done")
+    for value, true in ((0, False), (1, True), (False, False), (0.5, True)):
+        state = condition.observe({}, Seen(1, 0.0, {"done": value}))
+        assert (condition.verdict(state) is not None) == true
+    assert condition.verdict(condition.observe({}, Seen(1, 0.0))) is None
+
+
+def test_data_finished() -> None:
+    condition = DataFinished("sum", 2)
+    state = condition.observe({}, Seen(1, 0.0, passes={"sum": 1}))
+    assert condition.verdict(state) is None
+    assert DataFinished("sum", 1).verdict(state) is not None
+    assert condition.verdict(condition.observe(state, Seen(2, 0.0, passes={"sum": 2})))
+
+
+def test_walltime_is_that_of_all_attempts() -> None:
+    condition = Walltime(60.0)
+    assert condition.verdict(condition.observe({}, Seen(1, 59.9))) is None
+    assert condition.verdict(condition.observe({}, Seen(1, 60.0))) == "walltime of 60 s is over"
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_not_finite(value: float) -> None:
+    condition = NotFinite("loss")
+    state = json.loads(json.dumps(condition.observe({}, Seen(3, 0.0, {"loss": value}))))
+    reason = condition.verdict(state)
+    assert reason is not None
+    assert "in epoch 3" in reason
+    assert condition.observe(state, Seen(4, 0.0, {"loss": 1.0})) == {}
+    assert condition.verdict(condition.observe({}, Seen(1, 0.0))) is None
+
+
+@pytest.mark.parametrize("condition", [Patience("loss", 1), NotFinite("loss")])
+def test_a_metric_that_is_no_number_is_an_error_that_names_it(condition: Condition) -> None:
+    with pytest.raises(TaskError, match="metric 'loss' is no number: 'low'"):
+        condition.observe({}, Seen(1, 0.0, {"loss": "low"}))
+
+
+def test_every_condition_observes_and_nothing_seen_is_no_reason() -> None:
+    conditions: list[Condition] = [
+        Epochs(1),
+        When(Expression.parse("epoch > 0")),
+        BlobTrue("loss"),
+        DataFinished("sum", 1),
+        Patience("loss", 1),
+        Walltime(1.0),
+        NotFinite("loss"),
+    ]
+    assert all(c.verdict({}) is None for c in conditions)
+    watched = match_states([(c, False) for c in conditions], [])
+    watched = observe_all(watched, Seen(1, 2.0, {"loss": math.nan}, {"sum": 1}))
+    assert all(w.state for w in watched)
+    assert [w.condition.kind for w in watched if w.condition.verdict(w.state)] == [
+        *("epochs", "when", "blob", "data_finished", "patience", "walltime", "not_finite")
+    ]
+    assert all(isinstance(c.gauge(w.state), str) for c, w in zip(conditions, watched, strict=True))
+
+
+def test_fail_wins_and_else_the_first_is_the_reason() -> None:
+    seen = Seen(3, 0.0, {"loss": math.nan})
+    pairs: list[tuple[Condition, bool]] = [
+        (Epochs(3), False),
+        (When(Expression.parse("epoch == 3")), False),
+        (NotFinite("loss"), True),
+    ]
+    watched = observe_all(match_states(pairs, []), seen)
+    decision = decide_stop(watched)
+    assert decision == Decision("fail", "loss is not finite (nan) in epoch 3", "not_finite")
+    assert decision.to_json()["outcome"] == "fail"
+    first = decide_stop(watched[:2])
+    assert first is not None
+    assert (first.outcome, first.kind) == ("stop", "epochs")
+    assert decide_stop(()) is None
+
+
+def test_states_are_matched_by_kind_metric_and_occurrence() -> None:
+    before: list[tuple[Condition, bool]] = [
+        (Patience("loss", 3), False),
+        (Patience("accuracy", 3, "max"), False),
+        (When(Expression.parse("loss < 1")), False),
+        (When(Expression.parse("loss < 2")), False),
+    ]
+    seen = Seen(1, 0.0, {"loss": 5.0, "accuracy": 0.5})
+    saved = json.loads(json.dumps(saved_states(observe_all(match_states(before, []), seen))))
+    after: list[tuple[Condition, bool]] = [
+        (Epochs(9), False),
+        (When(Expression.parse("accuracy > 0.4")), True),
+        (Patience("accuracy", 1, "max"), False),
+        (Patience("loss", 1), False),
+    ]
+    watched = match_states(after, saved)
+    assert [w.state.get("best") for w in watched] == [None, None, 0.5, 5.0]
+    assert watched[0].state == {}
+    assert watched[1].state["accuracy"] == 0.5
+    assert watched[1].fails
