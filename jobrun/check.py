@@ -207,9 +207,7 @@ def _check_flow(job: Job) -> Iterator[Problem]:
             setup = _Paths(made["setup"])
 
 
-def _pipe_reads(
-    job: Job, pipe: Pipe, copies: Sequence[tuple[str, Access]]
-) -> Iterator[Problem]:
+def _pipe_reads(job: Job, pipe: Pipe, copies: Sequence[tuple[str, Access]]) -> Iterator[Problem]:
     """What a pipe may not read, since its batches would depend on when they are run."""
     if reads_across([a for _, a in copies]):
         yield Problem(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
+from jobrun.duration import TIMES, duration
 from jobrun.errors import Problem, Where, did_you_mean
 from jobrun.expression import Expression, ExpressionError
 from jobrun.job import ConditionSpec
@@ -27,20 +28,9 @@ from jobrun.stop import (
     When,
 )
 
-__all__ = ["KINDS", "Entry", "Known", "duration"]
+__all__ = ["KINDS", "Entry", "Known"]
 
-_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
-_TIMES = "90s, 15m, 2h or a number of seconds"
 _PATIENCE_KEYS = ("epochs", "min_delta", "start")
-
-
-def duration(text: str) -> float | None:
-    """Seconds of ``90s``, ``15m``, ``2h`` or ``1h30m``; None for another text."""
-    match = _DURATION.fullmatch(text.replace(" ", ""))
-    if match is None or not any(match.groups()):
-        return None
-    hours, minutes, seconds = (float(part or 0) for part in match.groups())
-    return hours * 3600 + minutes * 60 + seconds
 
 
 @dataclass(frozen=True)
@@ -184,12 +174,12 @@ def _walltime(entry: Entry) -> list[Condition]:
     if isinstance(value, str) and value not in entry.known.shared:
         seconds = duration(value)
         if seconds is None:
-            entry.refuse(f"wants {_TIMES}, not {value!r}")
+            entry.refuse(f"wants {TIMES}, not {value!r}")
             return []
         value = seconds
-    found = entry.number(value, least=0, whole=False, what=_TIMES)
+    found = entry.number(value, least=0, whole=False, what=TIMES)
     if found == 0:
-        entry.refuse(f"wants {_TIMES}, not 0")
+        entry.refuse(f"wants {TIMES}, not 0")
     return [Walltime(found)] if found else []
 
 

@@ -78,7 +78,7 @@ class Changes:
 
 
 class Start(Protocol):
-    """What is looked at of a checkpoint's record: its serial number and the epochs completed."""
+    """What is looked at of a checkpoint's record: its serial number and place."""
 
     @property
     def id(self) -> int:
@@ -87,6 +87,10 @@ class Start(Protocol):
     @property
     def epoch(self) -> int:
         """The number of epochs completed."""
+
+    @property
+    def place(self) -> str:
+        """Where in the run it lies, in words."""
 
 
 class Found(Protocol):
@@ -168,6 +172,8 @@ def _stays_over(
         return True  # its checkpoints are gone, or it never wanted any
     if start.id != head.id:
         return False
+    if head.epoch < state.epoch:
+        return False  # the checkpoint of its end is lost: the epochs after the head are run again
     if not (changes.free or changes.job or request.names_checkpoint):
         return True
     if state.state == "failed":

@@ -2,7 +2,7 @@
 
 The engine calls a ``Report`` with each event; it never prints.  Every field is plain (numbers,
 strings, tuples, dictionaries of those), so that an event is one JSON line.  Seconds are wall time,
-sizes are bytes.
+sizes are bytes.  ``place`` is a place in the run in words (``Position.place``).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ __all__ = [
     "CheckpointLoaded",
     "CheckpointSaved",
     "CheckpointSkipped",
+    "CheckpointsMoved",
     "CheckpointsRemoved",
     "EpochFinished",
     "Event",
@@ -26,6 +27,7 @@ __all__ = [
     "Report",
     "RunEnded",
     "RunStarted",
+    "SaveAsked",
     "Stopping",
     "TaskFinished",
     "Warned",
@@ -60,6 +62,7 @@ class RunStarted(Event):
     session: str
     metrics: Mapping[str, str | None]
     notes: tuple[str, ...] = ()
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +136,7 @@ class CheckpointSaved(Event):
     """A checkpoint is whole and durable.
 
     ``seconds`` is the whole save, ``phases`` its parts (``snapshot``, ``write``, ``commit``, …),
-    ``stall`` what the run waited for it.
+    ``stall`` what the run waited for it.  ``asked``: somebody wanted this one.
     """
 
     id: int
@@ -144,6 +147,8 @@ class CheckpointSaved(Event):
     seconds: float
     stall: float
     phases: Mapping[str, float] = field(default_factory=dict)
+    place: str = ""
+    asked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +158,7 @@ class CheckpointFailed(Event):
     id: int
     epoch: int
     message: str
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +166,14 @@ class CheckpointsRemoved(Event):
     """Retention removed these checkpoints."""
 
     ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointsMoved(Event):
+    """These checkpoints are no part of this history any more: they are in ``folder`` now."""
+
+    ids: tuple[int, ...]
+    folder: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +197,7 @@ class CheckpointLoaded(Event):
     bytes: int
     seconds: float
     differences: tuple[str, ...] = ()
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,14 +215,22 @@ class Stopping(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class SaveAsked(Event):
+    """A save is wanted by ``signal``: it is made at the next place where that can be done."""
+
+    signal: str
+
+
+@dataclass(frozen=True, slots=True)
 class RunEnded(Event):
     """The run is over, for this attempt.
 
     ``outcome`` is ``finished`` (a stop condition), ``failed`` (a condition under ``fail``),
     ``interrupted`` (a signal), ``error`` (a task or the program), or ``nothing`` (there was nothing
     to do).  ``epoch`` epochs are done in the run, ``ran`` of them by this attempt; ``on_disk`` is
-    the epoch of the newest checkpoint (None: none), ``checkpoint`` its path.  ``best`` maps a
-    metric to its best ``(value, epoch)``.  ``checkpoint_seconds`` is what the run waited for saves.
+    the epoch of the newest checkpoint (None: none), ``place`` where it lies and ``checkpoint`` its
+    path.  ``best`` maps a metric to its best ``(value, epoch)``.  ``checkpoint_seconds`` is what the
+    run waited for saves.
     """
 
     outcome: str
@@ -225,6 +248,7 @@ class RunEnded(Event):
     checkpoint_seconds: float
     run: str
     run_dir: str | None
+    place: str = ""
 
 
 Report = Callable[[Event], None]

@@ -21,6 +21,7 @@ from jobrun.events import CheckpointSkipped, LeftoversCleaned, Report, Warned
 from jobrun.job import Job
 from jobrun.rundir import RunDir, RunState
 from jobrun.spec.diff import compare, digest, job_facts
+from jobrun.standing import last_seen
 from jobrun.stop import Condition, Decision, decide_stop, match_states
 
 __all__ = ["History", "asks_verdict"]
@@ -53,6 +54,12 @@ class History:
         return self.run.name if self.run is not None else self._job.name
 
     @property
+    def epochs(self) -> int:
+        """The epochs completed, as run.json has them."""
+        state = self.run.state() if self.run is not None else None
+        return state.epoch if state is not None else 0
+
+    @property
     def attempt(self) -> int:
         """Which start of the run this is, from 1."""
         return self._state.attempts if self._state is not None else 1
@@ -75,7 +82,7 @@ class History:
             state,
             head,
             self._changes(state),
-            _verdict(conditions, start),
+            _verdict(self._job, conditions, start),
             start=start,
             run=self.run.shown(),
         )
@@ -130,7 +137,8 @@ class History:
             self._report(LeftoversCleaned(tuple(cleaned)))
         before = self.run.state()
         if choice.action == "fresh" and before is not None:
-            self.run.set_aside(self.run.catalog.ids(), before.attempts)
+            ours = [id for id in self.run.catalog.ids() if self.run.catalog.was_whole(id)]
+            self.run.set_aside(ours, before.attempts)
         self._manager.first_id = self.run.next_id()
         if self._request.spec_text:
             self.run.store_spec(self._request.spec_text, self._request.resolved_text)
@@ -230,11 +238,13 @@ def asks_verdict(record: Record) -> bool:
     return (record.epoch >= 1 and record.at_boundary) or record.decision is not None
 
 
-def _verdict(conditions: Sequence[tuple[Condition, bool]], start: Record | None) -> Decision | None:
+def _verdict(
+    job: Job, conditions: Sequence[tuple[Condition, bool]], start: Record | None
+) -> Decision | None:
     """What the stop conditions of now say of a checkpoint, where they are to be asked."""
     if start is None or not asks_verdict(start):
         return None
-    return decide_stop(match_states(conditions, list(start.stops)))
+    return decide_stop(match_states(conditions, list(start.stops), last_seen(job, start)))
 
 
 def _relative(folder: Path | None, run_dir: Path) -> str | None:

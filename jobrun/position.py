@@ -83,6 +83,28 @@ class Position:
         """Whether this is a place between two epochs."""
         return not self.tasks and not self.pipes
 
+    @property
+    def place(self) -> str:
+        """The place in words: ``epoch 2``, or ``epoch 3, batch 10 of pipe 'train'`` inside one."""
+        if self.at_boundary:
+            return f"epoch {self.epochs}"
+        return f"epoch {self.epochs + 1}, {self._inside()}"
+
+    def _inside(self) -> str:
+        """What is done of the epoch that was going on."""
+        if not self.pipes:
+            return f"after {len(self.tasks)} task{'' if len(self.tasks) == 1 else 's'}"
+        if len(self.pipes) > 2:
+            return f"batch {self.batches} of {len(self.pipes)} pipes"
+        return ", ".join(f"batch {p.batches} of pipe {key!r}" for key, p in self.pipes.items())
+
+    @property
+    def batches(self) -> str:
+        """The batches applied in the unfinished pipes: ``10``, or ``8..10`` where they differ."""
+        counts = {pipe.batches for pipe in self.pipes.values()} or {0}
+        low, high = min(counts), max(counts)
+        return str(high) if low == high else f"{low}..{high}"
+
     def next_epoch(self, readers: Mapping[str, ReaderState]) -> Position:
         """The boundary after the epoch that was going on."""
         return Position(epochs=self.epochs + 1, readers=dict(readers))

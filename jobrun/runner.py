@@ -369,6 +369,8 @@ class JobRunner:
             self._standing.restore(record)
             self._finished = self._history.checkpoint_path(record)
             self._saver.resumed(record.id, record.position, self._finished)
+        else:  # ``on_success: delete``, or a job without checkpoints
+            self._standing.position = Position(self._history.epochs)
         self._say_ended("nothing", "\n".join(choice.lines), choice.exit_code)
         return self._standing.position.epochs
 

@@ -11,6 +11,7 @@ from typing import Any
 from jobrun.access import key_of
 from jobrun.check import metric_names
 from jobrun.checkpoint.record import Record, RecordFields
+from jobrun.frequency import Frequency
 from jobrun.graph import unit_key
 from jobrun.job import Job
 from jobrun.position import Position
@@ -26,7 +27,7 @@ from jobrun.stop import (
 )
 from jobrun.versions import versions
 
-__all__ = ["Standing"]
+__all__ = ["Standing", "last_seen"]
 
 
 class Standing:
@@ -42,12 +43,7 @@ class Standing:
         self._watched = match_states(conditions, [])
         self._directions = {n: d for n, d in metric_names(job).items() if d is not None}
         self._metrics = tuple(metric_names(job))
-        self._pipes = {
-            unit_key(job, pipe, node): pipe.name
-            for group, pipe in job.pipes()
-            if group.name == "epoch"
-            for node in job.nodes_of(pipe)
-        }
+        self._frequency = Frequency(job)
         self._elapsed_before = 0.0
         self._started = time.monotonic()
 
@@ -88,12 +84,13 @@ class Standing:
         Gives the metrics whose value is now the best of the run.
         """
         self.position = position.next_epoch(position.readers)
-        self.scalars = dict(scalars)
-        seen = Seen(self.position.epochs, self.elapsed, self.scalars, self._passes())
+        epoch = self.position.epochs
+        self.scalars = {n: v for n, v in scalars.items() if self._frequency.has_value(n, epoch)}
+        seen = Seen(epoch, self.elapsed, self.scalars, _passes(self._job, self.position))
         self._watched = observe_all(self._watched, seen)
         self.decision = decide_stop(self._watched)
         improved = tuple(n for n in self._directions if self._improves(n))
-        self.best.update({n: (self.scalars[n], self.position.epochs) for n in improved})
+        self.best.update({n: (self.scalars[n], epoch) for n in improved})
         return improved
 
     def cut(self, position: Position) -> None:
@@ -104,15 +101,6 @@ class Standing:
             for w in self._watched
         )
         self.decision = decide_stop(w for w in self._watched if isinstance(w.condition, Walltime))
-
-    def _passes(self) -> dict[str, int]:
-        """Passes finished, per pipe: with several nodes the most, since any node's end counts."""
-        passes: dict[str, int] = {}
-        for key, reader in self.position.readers.items():
-            name = self._pipes.get(key)
-            if name is not None:
-                passes[name] = max(passes.get(name, 0), reader.passes)
-        return passes
 
     def _improves(self, name: str) -> bool:
         value = self.scalars.get(name)
@@ -150,6 +138,26 @@ class Standing:
             for n, (value, epoch) in record.extra.get("best", {}).items()
             if n in self._directions
         }
-        self._watched = match_states(self._conditions, list(record.stops))
+        seen = last_seen(self._job, record)
+        self._watched = match_states(self._conditions, list(record.stops), seen)
         self._elapsed_before = record.run_seconds
         self._started = time.monotonic()
+
+
+def last_seen(job: Job, record: Record) -> Seen | None:
+    """What the stop conditions saw at the end of the epoch that a checkpoint was made after."""
+    if record.epoch < 1 or not record.at_boundary:
+        return None
+    passes = _passes(job, record.position)
+    return Seen(record.epoch, record.run_seconds, record.metrics, passes)
+
+
+def _passes(job: Job, position: Position) -> dict[str, int]:
+    """Passes finished, per pipe: with several nodes the most, since any node's end counts."""
+    passes: dict[str, int] = {}
+    for group, pipe in job.pipes():
+        for node in job.nodes_of(pipe) if group.name == "epoch" else ():
+            reader = position.readers.get(unit_key(job, pipe, node))
+            if reader is not None:
+                passes[pipe.name] = max(passes.get(pipe.name, 0), reader.passes)
+    return passes

@@ -364,12 +364,14 @@ def decide_stop(watched: Iterable[Watched]) -> Decision | None:
 
 
 def match_states(
-    conditions: Sequence[tuple[Condition, bool]], saved: Sequence[Mapping[str, Any]]
+    conditions: Sequence[tuple[Condition, bool]],
+    saved: Sequence[Mapping[str, Any]],
+    seen: Seen | None = None,
 ) -> tuple[Watched, ...]:
     """Pair conditions (with their ``fails``) with saved states.
 
     Matched by kind, metric and occurrence, since the conditions may have been edited; a condition
-    without a saved state starts anew.
+    without a saved state starts with ``seen``, the epoch finished last, if there is one.
     """
     pool: dict[tuple[str, str | None], list[State]] = {}
     for entry in saved:
@@ -377,7 +379,11 @@ def match_states(
     found: list[Watched] = []
     for condition, fails in conditions:
         states = pool.get((condition.kind, condition.metric), [])
-        found.append(Watched(condition, fails, states.pop(0) if states else {}))
+        if states:
+            state = states.pop(0)
+        else:
+            state = condition.observe({}, seen) if seen is not None else {}
+        found.append(Watched(condition, fails, state))
     return tuple(found)
 
 

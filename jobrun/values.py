@@ -326,8 +326,8 @@ def _numpy_scalar(value: np.generic) -> Box:
     if value.dtype.hasobject:
         return Box(value, "opaque")
     if isinstance(value, np.void) and value.dtype.names is not None:
-        # A structured scalar is a window into its array; a 0-d copy cuts the tie.
-        packed = _freeze(_plain_dtype(np.array(value)))
+        # A structured scalar is a window into its array, also to np.array(); a copy cuts the tie.
+        packed = _freeze(_plain_dtype(np.asarray(value).copy()))
         return Box(packed[()], "scalar")
     return Box(value, "scalar")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from jobrun.condition_forms import duration
 from jobrun.conditions import build, problems
+from jobrun.duration import duration
 from jobrun.errors import SpecError
 from jobrun.job import Job, Pipe, Task
 from jobrun.stop import BlobTrue, DataFinished, Epochs, NotFinite, Patience, Walltime, When

@@ -162,6 +162,9 @@ class Layout:
             chunk = tuple(meta["chunk_grid"]["configuration"]["chunk_shape"])
             if said != {"kind": kind, "dtype": dtype}:
                 raise DamagedError(f"its metadata say {said}, the manifest {kind!r}, {dtype!r}")
+            codecs = _TEXT_CODECS if data_type == "string" else _CODECS
+            if meta["codecs"] != codecs or meta["chunk_key_encoding"] != _KEYS:
+                raise DamagedError("it is encoded in a way that this jobrun does not know")
             memory, extra = _memory(kind, dtype, data_type)
             if stored != shape + extra:
                 raise DamagedError(f"its metadata say shape {stored}, the manifest {shape}")

@@ -31,7 +31,15 @@ from jobrun.checkpoint.manifest import META, group_meta
 from jobrun.checkpoint.part import PartSummary, check_part
 from jobrun.checkpoint.publish import discard, publish, save_error, staged
 from jobrun.checkpoint.reading import read_part
-from jobrun.checkpoint.record import FORMAT, SUCCESS, Metric, Record, RecordFields, encode_record
+from jobrun.checkpoint.record import (
+    FORMAT,
+    SUCCESS,
+    Metric,
+    Record,
+    RecordFields,
+    check_fields,
+    encode_record,
+)
 from jobrun.checkpoint.retention import retain
 from jobrun.checkpoint.source import BlobSource, PartSource, RunLock
 from jobrun.errors import DamagedError, JobrunError, NotFoundError, UsageError
@@ -186,6 +194,7 @@ class CheckpointManager:
             digest=self.digest,
             extra=extra or {},
         )
+        check_fields(fields)
         return self.save_snapshot(BlobSource(nodes, self._fs), fields).id
 
     def save_snapshot(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,15 +16,24 @@ from typing import Any
 
 import crc32c
 
-from jobrun.errors import DamagedError
+from jobrun.errors import DamagedError, UsageError
 from jobrun.position import Position
 
-__all__ = ["FORMAT", "SUCCESS", "Record", "RecordFields", "decode_record", "encode_record"]
+__all__ = [
+    "FORMAT",
+    "SUCCESS",
+    "Record",
+    "RecordFields",
+    "check_fields",
+    "decode_record",
+    "encode_record",
+]
 
 FORMAT = 1
 SUCCESS = "_SUCCESS"
 Metric = float | int | bool | None
 _TAG = "float"
+_SPECIAL = re.compile(r"NaN|-?Infinity|0x[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +88,11 @@ class Record:
         return self.position.epochs
 
     @property
+    def place(self) -> str:
+        """Where in the run the checkpoint lies, in words."""
+        return self.position.place
+
+    @property
     def at_boundary(self) -> bool:
         """Whether the checkpoint lies between two epochs."""
         return self.position.at_boundary
@@ -86,6 +101,19 @@ class Record:
     def nodes(self) -> tuple[str, ...]:
         """The nodes whose blobs the checkpoint holds."""
         return tuple(self.manifests)
+
+
+def check_fields(fields: RecordFields) -> None:
+    """Raise UsageError if the fields cannot be written down and read back."""
+    for name, metric in fields.metrics.items():
+        number = hasattr(metric, "item") and getattr(metric, "size", 1) == 1
+        value = metric.item() if number else metric  # type: ignore[union-attr]
+        if value is not None and not isinstance(value, (bool, int, float)):
+            raise UsageError(f"metric {name!r} must be a number, bool or None, not {metric!r}")
+    try:
+        json.dumps(_to_json(dict(fields.extra)), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"extra must be JSON: {error}") from error
 
 
 def encode_record(record: Record) -> bytes:
@@ -181,7 +209,7 @@ def _to_json(value: Any) -> Any:
 
 def _from_json(value: Any) -> Any:
     if isinstance(value, dict):
-        if value.keys() == {_TAG} and isinstance(value[_TAG], str):
+        if value.keys() == {_TAG} and _SPECIAL.fullmatch(str(value[_TAG])):
             return _float(value[_TAG])
         return {key: _from_json(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -248,14 +248,15 @@ class _Builder:
 def _policy(model: CheckpointModel | None) -> CheckpointPolicy | None:
     if model is None:
         return None
-    keep = model.keep
+    every, keep = model.every, model.keep
     best = None if keep.best is None else Best(keep.best.metric, keep.best.count)
     return CheckpointPolicy(
-        every=Every(model.every.epochs),
+        every=Every(every.epochs, every.batches, every.seconds, every.min_gap or 0.0),
         keep=Keep(keep.last, keep.every, best),
         include=tuple(model.include or ()),
         on_error=model.on_error,
         on_success=model.on_success,
+        background=model.background,
     )
 
 

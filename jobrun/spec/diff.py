@@ -17,7 +17,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from jobrun.access import step_names
@@ -127,10 +127,11 @@ def _policy_facts(job: Job) -> Any:
         keep_best: Any = {"metric": policy.keep.best.metric, "count": policy.keep.best.count}
         keep["best"] = keep_best
     return {
-        "every": policy.every.epochs,
+        "every": {k: v for k, v in asdict(policy.every).items() if v},
         "keep": {k: v for k, v in keep.items() if v is not None} or "all",
         "on_error": policy.on_error,
         "on_success": policy.on_success,
+        **({} if policy.background else {"async": False}),
         **({"include": list(policy.include)} if policy.include else {}),
     }
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
+from jobrun.duration import TIMES, duration
 from jobrun.errors import did_you_mean
 from jobrun.job import REDUCTIONS
 from jobrun.spec.faults import Fault, refuse, wants
@@ -42,6 +43,7 @@ __all__ = [
     "Nodes",
     "Outs",
     "Reductions",
+    "Seconds",
     "Updates",
     "Vars",
     "With",
@@ -92,6 +94,13 @@ def _count(value: Any) -> int | str:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise wants(_COUNT, value)
     return value
+
+
+def _seconds(value: Any) -> float:
+    seconds = duration(value) if isinstance(value, str) else value
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
+        raise wants(TIMES, value)
+    return float(seconds)
 
 
 def _names(
@@ -348,6 +357,7 @@ BlobName = Annotated[str, BeforeValidator(_checked(reference_fault, "the name of
 Call = Annotated[str, BeforeValidator(_call)]
 FilePath = Annotated[str, BeforeValidator(_file)]
 Count = Annotated[Any, _annotated(_count, Annotated[int, Field(ge=1)] | str)]
+Seconds = Annotated[Any, _annotated(_seconds, Annotated[float, Field(gt=0)] | str)]
 Inputs = Annotated[
     Any, _annotated(_names(reference_fault, _IN, _parameter, distinct=False), _NameForms)
 ]

@@ -31,6 +31,7 @@ from jobrun.spec.fields import (
     Nodes,
     Outs,
     Reductions,
+    Seconds,
     Updates,
     Vars,
     With,
@@ -285,11 +286,26 @@ def _fail_conditions(value: Any) -> Any:
 
 
 class EveryModel(_Model):
-    """When to save."""
+    """When to save: whichever comes first since the last save; epoch 0 and the last always."""
 
-    epochs: Annotated[int, Field(ge=1)] = Field(
-        description="Save every so many epochs; epoch 0 and the last are always saved."
+    epochs: Optional[Annotated[int, Field(ge=1)]] = Field(
+        None, description="Save after so many epochs."
     )
+    batches: Optional[Annotated[int, Field(ge=1)]] = Field(
+        None, description="Save after so many batches, inside an epoch too."
+    )
+    seconds: Optional[Seconds] = Field(
+        None, description="Save after so much time, inside an epoch too: 90s, 15m, 2h."
+    )
+    min_gap: Optional[Seconds] = Field(
+        None, description="At least so much time lies between two saves."
+    )
+
+    @model_validator(mode="after")
+    def _some(self) -> EveryModel:
+        if self.epochs is None and self.batches is None and self.seconds is None:
+            raise refuse(Fault("needs one of epochs, batches, seconds"))
+        return self
 
 
 class BestModel(_Model):
@@ -349,6 +365,9 @@ class CheckpointModel(_Model):
         str,
         BeforeValidator(choice("keep", "delete"), json_schema_input_type=Literal["keep", "delete"]),
     ] = Field("keep", description="Whether the checkpoints stay when the job is done.")
+    background: bool = Field(
+        True, alias="async", description="Whether the run goes on while a checkpoint is written."
+    )
 
 
 def _checkpoint(value: Any) -> Any:

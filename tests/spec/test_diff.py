@@ -185,7 +185,7 @@ def test_policy_of_a_job_made_in_python_is_free_to_change() -> None:
     diff = compare(job_facts(one), job_facts(other))
     assert diff.job == ()
     assert diff.free == (
-        "checkpoint.every: 1 -> 3",
+        "checkpoint.every.epochs: 1 -> 3",
         'checkpoint.keep: all -> {"last": 2}',
         "checkpoint.on_error: warn -> fail",
     )

@@ -1,0 +1,19 @@
+"""Spans of time as people write them: ``90s``, ``15m``, ``2h``, ``1h30m``."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["TIMES", "duration"]
+
+TIMES = "a time (90s, 15m, 2h, or a number of seconds)"
+_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
+
+
+def duration(text: str) -> float | None:
+    """Seconds of ``90s``, ``15m``, ``2h`` or ``1h30m``; None for another text."""
+    match = _DURATION.fullmatch(text.replace(" ", ""))
+    if match is None or not any(match.groups()):
+        return None
+    hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return hours * 3600 + minutes * 60 + seconds

@@ -1,0 +1,51 @@
+"""In which epochs a blob gets a value: what only tasks under ``every`` write has none in others.
+
+A blob that persists keeps its old value then.  Stop conditions, metrics and the best checkpoint
+must not take that for a value of the epoch: a condition without a value is false, and patience does
+not count the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from jobrun.access import Key, access, key_of, overlaps
+from jobrun.job import Job, Pipe, Task
+
+__all__ = ["Frequency"]
+
+
+class Frequency:
+    """Which names have a value after which epochs; a pure function of the job."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._writers: dict[Key, list[tuple[int, ...]]] = {}
+        for task in job.epoch.tasks:
+            for node in job.nodes_of(task):
+                for step in task.do if isinstance(task, Pipe) else (task,):
+                    due = (_epochs(job, task, node), _epochs(job, step, node))
+                    for key in access(job, step, node).writes:
+                        self._writers.setdefault(key, []).append(due)
+
+    def has_value(self, name: str, epoch: int) -> bool:
+        """Whether one of the tasks that write ``name`` in ``epoch`` is due; or none of them ever
+        writes it, so that it keeps the value of an earlier group."""
+        node, path = key_of(self._job, name)
+        writers = [
+            due
+            for (other, written), found in self._writers.items()
+            if other == node and overlaps(written, path)
+            for due in found
+        ]
+        return not writers or any(all(epoch % n == 0 for n in due) for due in writers)
+
+
+def _epochs(job: Job, task: Task, node: str) -> int:
+    """How often a task or step runs, in epochs."""
+    every = task.every
+    if isinstance(every, Mapping):
+        every = every.get("epochs")
+    if isinstance(every, str):
+        every = job.node_vars(node)[every]
+    return 1 if every is None else int(every)
