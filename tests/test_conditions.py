@@ -110,7 +110,7 @@ def test_data_finished_has_the_passes_of_its_pipe() -> None:
         ({"epochs": "m"}, "there is no var 'm'"),
         ({"epochs": "text"}, "not 'x' (the var 'text')"),
         ({"epohcs": 3}, "unknown condition 'epohcs'; did you mean 'epochs'?"),
-        ({"walltime": "soon"}, "wants 90s, 15m, 2h or a number of seconds"),
+        ({"walltime": "soon"}, "wants a time (90s, 15m, 2h, or a number of seconds)"),
         ({"walltime": 0}, "not 0"),
         ({"walltime": float("inf")}, "not inf"),
         ({"walltime": 10**400}, "stop.walltime"),

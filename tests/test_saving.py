@@ -1,0 +1,247 @@
+"""When a save is due, what happens while it is in flight, and what if it fails."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Task
+from jobrun.checkpoint.fs import Fs
+from jobrun.errors import SaveError
+from jobrun.events import CheckpointFailed, CheckpointSaved, EpochFinished, Event, RunEnded
+from jobrun.policy import CheckpointPolicy, Every, Keep
+from jobrun.saving import Due
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("jobrun.saving.time.monotonic", clock.monotonic)
+    return clock
+
+
+def due(**every: Any) -> Due:
+    return Due(CheckpointPolicy(Every(**every)))
+
+
+class TestDue:
+    def test_first_state_is_always_due(self) -> None:
+        assert due(epochs=100).after(0)
+
+    def test_epochs_count_from_the_last_save(self) -> None:
+        found = due(epochs=3)
+        found.saved(0)
+        assert [found.after(e) for e in (1, 2, 3, 4)] == [False, False, True, True]
+        found.saved(4)
+        assert [found.after(e) for e in (5, 6, 7)] == [False, False, True]
+
+    def test_batches_count_over_the_borders_of_epochs(self) -> None:
+        found = due(epochs=None, batches=3)
+        found.saved(0)
+        for expected in (False, False, True):
+            found.applied()
+            assert found.inside() is expected
+        found.saved(0)
+        found.applied()
+        assert not found.after(1)
+        found.applied()
+        found.applied()
+        assert found.inside()
+        assert found.after(1)
+
+    def test_seconds_count_over_the_borders_of_epochs(self, clock: Clock) -> None:
+        found = due(epochs=None, seconds=10.0)
+        found.saved(0)
+        clock.now += 9
+        assert not found.inside()
+        assert not found.after(5)
+        clock.now += 1
+        assert found.inside()
+
+    def test_min_gap_is_a_lower_bound(self, clock: Clock) -> None:
+        found = due(epochs=1, batches=1, min_gap=5.0)
+        found.saved(0)
+        found.applied()
+        assert not found.inside()
+        assert not found.after(1)
+        clock.now += 5
+        assert found.inside()
+        assert found.after(1)
+
+    def test_asked_for_is_due_at_once(self) -> None:
+        found = due(epochs=50)
+        found.saved(0)
+        found.asked = True
+        assert found.inside()
+        found.saved(0)
+        assert not found.inside()
+
+    def test_postponed_waits_for_the_end_of_the_epoch(self) -> None:
+        found = due(epochs=50, batches=1)
+        found.saved(0)
+        found.applied()
+        found.postpone()
+        assert not found.inside()
+        assert found.after(1)
+
+
+def start() -> np.ndarray:
+    return np.zeros(1 << 14)
+
+
+def add(total: np.ndarray) -> None:
+    total += 1
+
+
+def job_of(epochs: int = 4, **policy: Any) -> Job:
+    with Job("adds", checkpoint=CheckpointPolicy(**policy)) as job:
+        with job.init:
+            Task(start, out="total")
+        Task(add, update="total")
+        job.stop(epochs=epochs)
+    return job
+
+
+class Failing(Fs):
+    """Fails every operation on checkpoints with these ids."""
+
+    def __init__(self, *ids: int) -> None:
+        self.ids = ids
+
+    def at(self, op: str, path: str) -> None:
+        if op == "write" and any(f".checkpoint_{id}.partial" in path for id in self.ids):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.fixture
+def fail_saves(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def make(*ids: int) -> None:
+        fs = Failing(*ids)
+        from jobrun.checkpoint import part
+
+        def write(directory: Any, node: str, blobs: Any, *, id: int) -> Any:
+            return part.write_part(directory, node, blobs, id=id, fs=fs)
+
+        monkeypatch.setattr("jobrun.session.local.write_part", write)
+
+    return make
+
+
+@pytest.mark.parametrize("background", [True, False])
+class TestFailures:
+    def test_a_failed_save_is_said_and_the_next_is_tried_in_full(
+        self, tmp_path: Path, fail_saves: Any, background: bool
+    ) -> None:
+        fail_saves(2)
+        events: list[Event] = []
+        manager = CheckpointManager(tmp_path / "run")
+        job = job_of(background=background)
+        runner = JobRunner(job, manager, report=events.append)
+        assert runner.train(LocalSession(1)) == 4
+        failed = [e for e in events if isinstance(e, CheckpointFailed)]
+        assert [(e.id, e.epoch) for e in failed] == [(2, 2)]
+        assert "No space left" in failed[0].message
+        assert [r.epoch for r in manager.catalog.listed()] == [0, 1, 3, 4]
+        assert runner.outcome is not None
+        assert runner.outcome.exit_code == 0
+        assert not [p for p in (tmp_path / "run").iterdir() if p.name.startswith(".checkpoint")]
+
+    def test_the_last_state_that_is_not_on_disk_is_exit_code_6(
+        self, tmp_path: Path, fail_saves: Any, background: bool
+    ) -> None:
+        fail_saves(4)
+        runner = JobRunner(job_of(background=background), CheckpointManager(tmp_path / "run"))
+        assert runner.train(LocalSession(1)) == 4
+        assert runner.outcome is not None
+        assert (runner.outcome.exit_code, runner.outcome.on_disk) == (6, 3)
+
+    def test_no_checkpoint_at_all_ends_the_run(
+        self, tmp_path: Path, fail_saves: Any, background: bool
+    ) -> None:
+        fail_saves(0)
+        runner = JobRunner(job_of(background=background), CheckpointManager(tmp_path / "run"))
+        with pytest.raises(SaveError, match="No space left"):
+            runner.train(LocalSession(1))
+        assert runner.outcome is not None
+        assert runner.outcome.exit_code == 6
+
+    def test_on_error_fail_ends_the_run_at_once(
+        self, tmp_path: Path, fail_saves: Any, background: bool
+    ) -> None:
+        fail_saves(2)
+        job = job_of(epochs=50, background=background, on_error="fail")
+        runner = JobRunner(job, CheckpointManager(tmp_path / "run"))
+        with pytest.raises(SaveError):
+            runner.train(LocalSession(1))
+        assert runner.outcome is not None
+        assert runner.outcome.ran <= 4
+        assert runner.outcome.on_disk == 1
+
+
+def test_the_run_goes_on_while_a_save_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The save of epoch 1 is held back until epoch 2 has run: it still holds epoch 1."""
+    from jobrun.checkpoint import part
+
+    second = threading.Event()
+
+    def write(directory: Any, node: str, blobs: Any, *, id: int) -> Any:
+        if id == 1:
+            assert second.wait(30)
+        return part.write_part(directory, node, blobs, id=id)
+
+    monkeypatch.setattr("jobrun.session.local.write_part", write)
+
+    def report(event: Event) -> None:
+        if isinstance(event, EpochFinished) and event.epoch == 2:
+            second.set()
+
+    manager = CheckpointManager(tmp_path / "run")
+    JobRunner(job_of(epochs=3), manager, report=report).train(LocalSession(1))
+    values = [manager.load(epoch=e).blobs["main"]["total"][0] for e in range(4)]
+    assert values == [0, 1, 2, 3]
+
+
+def test_saves_are_said_once_each_and_none_is_left_when_train_returns(tmp_path: Path) -> None:
+    events: list[Event] = []
+    runner = JobRunner(job_of(epochs=5), CheckpointManager(tmp_path / "run"), report=events.append)
+    runner.train(LocalSession(2))
+    assert [e.epoch for e in events if isinstance(e, CheckpointSaved)] == [0, 1, 2, 3, 4, 5]
+    assert isinstance(events[-1], RunEnded)
+    assert not [t for t in threading.enumerate() if t.name.startswith("jobrun-save")]
+
+
+def test_keep_last_one_never_leaves_less_than_one_whole_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = CheckpointManager(tmp_path / "run")
+    seen: list[int] = []
+    from jobrun.checkpoint import manager as module
+
+    discard = module.discard
+
+    def watched(run_dir: Any, id: int, fs: Any) -> None:
+        seen.append(len(manager.catalog.listed()))
+        discard(run_dir, id, fs)
+
+    monkeypatch.setattr(module, "discard", watched)
+    JobRunner(job_of(epochs=6, keep=Keep(last=1)), manager).train(LocalSession(1))
+    assert [r.epoch for r in manager.catalog.listed()] == [6]
+    assert seen
+    assert min(seen) >= 2
