@@ -45,11 +45,15 @@ class Source:
 
 @dataclass(slots=True)
 class Access:
-    """The blobs that one task on one node reads and writes, in the order of the spec."""
+    """The blobs that one task on one node reads and writes, in the order of the spec.
+
+    ``begun`` are those of ``reads`` of which an earlier step of the same pipe writes a part.
+    """
 
     reads: list[Key] = field(default_factory=list)
     writes: list[Key] = field(default_factory=list)
     best: list[Key] = field(default_factory=list)
+    begun: set[Key] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -204,7 +208,9 @@ def _pipe_access(job: Job, pipe: Pipe, node: str, found: Access) -> None:
     for step in pipe.do:
         inside = Access()
         _step_access(job, step, node, inside, columns)
-        found.reads += [k for k in inside.reads if not _made(k, internal)]
+        reads = [k for k in inside.reads if not _made(k, internal)]
+        found.reads += reads
+        found.begun |= {k for k in reads if any(k[0] == n and covers(k[1], p) for n, p in internal)}
         found.writes += inside.writes
         found.best += inside.best
         found.problems += inside.problems

@@ -1,18 +1,21 @@
-"""``best:…``: the blobs of the best checkpoint, for the groups after the loop."""
+"""The best checkpoint of a run: for ``best:…`` in the groups after the loop, and for users."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
 
 from jobrun.check import best_metric
 from jobrun.checkpoint.record import Record
+from jobrun.errors import NotFoundError, UsageError, did_you_mean
 from jobrun.graph import Plan
 from jobrun.job import Job
 from jobrun.rundir import RunDir
 from jobrun.session.base import Session
 
-__all__ = ["best_record", "load_best"]
+__all__ = ["best_by", "best_of", "best_record", "load_best"]
 
 
 def best_record(records: Iterable[Record], metric: str, direction: str) -> Record | None:
@@ -27,6 +30,61 @@ def best_record(records: Iterable[Record], metric: str, direction: str) -> Recor
         if best is None or rank > best:
             best, found = rank, record
     return found
+
+
+def best_by(run: RunDir, metric: str | None = None) -> tuple[str, str]:
+    """A metric of a run that checkpoints can be the best by, and its direction, min or max.
+
+    ``metric`` may end in ``:min`` or ``:max``; else the job says which it is.  Without ``metric``
+    it is that of ``checkpoint.keep.best``, or the only one with a direction.  Raises NotFoundError
+    for one that no checkpoint has, UsageError where the choice is open.
+    """
+    state = run.state()
+    facts = state.facts if state is not None else {}
+    seen = list(dict.fromkeys(name for record in run.records() for name in record.metrics))
+    declared = facts.get("metrics") or {}
+
+    def direction(name: str) -> str | None:
+        return declared.get(name) or declared.get(name.partition(":")[2])
+
+    if metric is None:
+        metric = _kept_best(facts)
+    if metric is None:
+        directed = [name for name in seen if direction(name)]
+        if len(directed) != 1:
+            hint = f"name one: {', '.join(directed or seen) or 'no checkpoint has a metric'}"
+            raise UsageError("best by which metric?", where=run.shown(), hint=hint)
+        metric = directed[0]
+    name, _, given = metric.rpartition(":")
+    if not name or given not in ("min", "max"):
+        name, given = metric, direction(metric) or ""
+    if name not in seen:
+        hint = did_you_mean(name, seen) or f"there are {', '.join(seen) or 'none'}"
+        raise NotFoundError(f"no checkpoint has a metric {name!r}", where=run.shown(), hint=hint)
+    if not given:
+        hint = f"write {name}:min or {name}:max"
+        raise UsageError(f"is a smaller or a larger {name!r} better?", hint=hint)
+    return name, given
+
+
+def best_of(run: RunDir, metric: str | None = None) -> Path:
+    """Where the best checkpoint of a run is; ``metric`` as for ``best_by``.
+
+    Raises NotFoundError if no checkpoint has a finite value.
+    """
+    name, direction = best_by(run, metric)
+    record = best_record(run.records(), name, direction)
+    if record is None:
+        raise NotFoundError(f"no checkpoint has a finite value of {name!r}", where=run.shown())
+    return run.catalog.path(record.id)
+
+
+def _kept_best(facts: Mapping[str, Any]) -> str | None:
+    """The metric of ``checkpoint.keep.best`` in the facts of a job."""
+    found: Any = facts.get("checkpoint")
+    for key in ("keep", "best", "metric"):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found if isinstance(found, str) else None
 
 
 def load_best(

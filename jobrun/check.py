@@ -39,10 +39,10 @@ def check(job: Job) -> list[Problem]:
     for step in steps:
         problems += step(job)
     if problems:
-        return problems
+        return list(dict.fromkeys(problems))
     for step in (_check_flow, _check_meanings, _check_best, _check_metrics, _check_cycles):
         problems += step(job)
-    return problems
+    return list(dict.fromkeys(problems))
 
 
 def written(job: Job) -> set[str]:
@@ -275,7 +275,7 @@ def _reads(
     job: Job, group: str, task: Task, found: Access, have: _Paths, sometimes: dict[Key, object]
 ) -> Iterator[Problem]:
     for key in dict.fromkeys(found.reads):
-        if not have.touches(key):
+        if not have.touches(key) and key not in found.begun:
             yield _missing(job, group, task, key, have)
         every = next((e for k, e in sometimes.items() if _overlap(k, key)), None)
         if every is not None and every != task.every:

@@ -209,7 +209,7 @@ def _data_finished(entry: Entry) -> list[Condition]:
         text = f"this can never be true: pipe {name!r} reads its data again and again"
         entry.refuse(text, "give the pipe 'passes: 1'")
     else:
-        what = f"'passes' of pipe {name!r} to be a number"
+        what = f"'passes' of pipe {name!r} to be a number from 1 up"
         limit = entry.number(pipes[name], least=1, whole=True, what=what)
         return [] if limit is None else [DataFinished(name, int(limit))]
     return []

@@ -135,8 +135,10 @@ class EpochFinished(Event):
 class CheckpointSaved(Event):
     """A checkpoint is whole and durable.
 
-    ``seconds`` is the whole save, ``phases`` its parts (``snapshot``, ``write``, ``commit``, …),
-    ``stall`` what the run waited for it.  ``asked``: somebody wanted this one.
+    ``bytes`` and ``files`` count all of it, ``linked`` the bytes shared with an earlier one, which
+    were not written again.  ``seconds`` is the whole save, ``phases`` its parts (``write``,
+    ``commit``, ``retain``), ``stall`` what the run waited for it.  ``asked``: somebody wanted this
+    one.
     """
 
     id: int
@@ -147,6 +149,7 @@ class CheckpointSaved(Event):
     seconds: float
     stall: float
     phases: Mapping[str, float] = field(default_factory=dict)
+    linked: int = 0
     place: str = ""
     asked: bool = False
 
@@ -228,9 +231,9 @@ class RunEnded(Event):
     ``outcome`` is ``finished`` (a stop condition), ``failed`` (a condition under ``fail``),
     ``interrupted`` (a signal), ``error`` (a task or the program), or ``nothing`` (there was nothing
     to do).  ``epoch`` epochs are done in the run, ``ran`` of them by this attempt; ``on_disk`` is
-    the epoch of the newest checkpoint (None: none), ``place`` where it lies and ``checkpoint`` its
-    path.  ``best`` maps a metric to its best ``(value, epoch)``.  ``checkpoint_seconds`` is what the
-    run waited for saves.
+    the epoch of the newest checkpoint (None: none), ``place`` its place, ``checkpoint`` its path.
+    ``best`` maps a metric to its best ``(value, epoch)``.  ``checkpoint_seconds`` is what the run
+    waited for saves.
     """
 
     outcome: str

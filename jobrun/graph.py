@@ -241,6 +241,9 @@ def shortest_cycle(successors: Sequence[Sequence[int]]) -> list[int]:
     left = _core(successors)
     best: list[int] = []
     for start in sorted(left):
+        if start in successors[start]:
+            return [start]
+    for start in sorted(left):
         path = _path_back(start, successors, left)
         if path and (not best or len(path) < len(best)):
             best = path

@@ -17,7 +17,13 @@ from jobrun.checkpoint.record import Record
 from jobrun.code import changed_code, loaded_code
 from jobrun.decide import Changes, Choice, Request, decide
 from jobrun.errors import DamagedError, SaveError
-from jobrun.events import CheckpointSkipped, LeftoversCleaned, Report, Warned
+from jobrun.events import (
+    CheckpointSkipped,
+    CheckpointsMoved,
+    LeftoversCleaned,
+    Report,
+    Warned,
+)
 from jobrun.job import Job
 from jobrun.rundir import RunDir, RunState
 from jobrun.spec.diff import compare, digest, job_facts
@@ -138,7 +144,7 @@ class History:
         before = self.run.state()
         if choice.action == "fresh" and before is not None:
             ours = [id for id in self.run.catalog.ids() if self.run.catalog.was_whole(id)]
-            self.run.set_aside(ours, before.attempts)
+            self._set_aside(ours, before.attempts)
         self._manager.first_id = self.run.next_id()
         if self._request.spec_text:
             self.run.store_spec(self._request.spec_text, self._request.resolved_text)
@@ -198,13 +204,39 @@ class History:
     def resume_at(self, record: Record, choice: Choice) -> None:
         """The checkpoint was loaded: what came after it belongs to another history."""
         if self.run is not None and choice.rewind:
-            self.run.rewind(record.id)
+            self._say_moved(self.run.rewind(record.id), self._attempt_before)
+
+    @property
+    def passed_over(self) -> tuple[int, ...]:
+        """The damaged checkpoints that a fallback passed over and that are still in the way."""
+        return self._skipped
 
     def saved(self) -> None:
-        """A save is durable: what a fallback passed over is out of the way now."""
-        if self.run is not None and self._skipped:
-            self.run.set_aside(self._skipped, max(self.attempt - 1, 1))
+        """A save is durable: what a fallback passed over is put out of the way now.
+
+        Where that fails it is said, and tried again after the next save.
+        """
+        if self.run is None or not self._skipped:
+            return
+        try:
+            self._set_aside(self._skipped, self._attempt_before)
             self._skipped = ()
+        except SaveError as error:
+            self._report(Warned(str(error)))
+
+    @property
+    def _attempt_before(self) -> int:
+        """The attempt whose checkpoints are left behind by this one."""
+        return max(self.attempt - 1, 1)
+
+    def _set_aside(self, ids: Sequence[int], attempt: int) -> None:
+        assert self.run is not None
+        self.run.set_aside(ids, attempt)
+        self._say_moved(ids, attempt)
+
+    def _say_moved(self, ids: Sequence[int], attempt: int) -> None:
+        if self.run is not None and ids:
+            self._report(CheckpointsMoved(tuple(ids), str(self.run.attempt_path(attempt))))
 
     def delete_checkpoints(self) -> None:
         """Remove all checkpoints of the run (``on_success: delete``)."""

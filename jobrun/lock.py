@@ -3,6 +3,9 @@
 The file ``lock`` is locked with flock(2) for the life of the run, and never deleted: two processes
 would otherwise lock two files of one name.  The kernel lets go of it when the process ends, however
 it ends.  Its text names the holder, for the message to others.
+
+Who asks whether it is held takes a shared lock for an instant.  That never refuses a writer: one
+that meets only shared locks tries again until they are gone.
 """
 
 from __future__ import annotations
@@ -11,7 +14,9 @@ import errno
 import fcntl
 import json
 import os
+import random
 import socket
+import time
 import weakref
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +26,8 @@ from jobrun.errors import LockedError, SaveError
 __all__ = ["Lock"]
 
 _NAME = "lock"
+_PATIENCE = 5.0
+"""Seconds after which shared locks that stay are taken for a holder: nobody of ours keeps one."""
 _HELD: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 
@@ -54,7 +61,7 @@ class Lock:
 
     def _lock(self, fd: int) -> None:
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _exclusive(fd)
             os.ftruncate(fd, 0)
             os.pwrite(fd, _holder(), 0)
         except BlockingIOError as error:
@@ -93,6 +100,21 @@ class Lock:
 
     def __del__(self) -> None:
         self.release()
+
+
+def _exclusive(fd: int) -> None:
+    """Lock a descriptor; raises BlockingIOError if a writer holds the lock."""
+    give_up = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # fails too if a writer is in the way
+            fcntl.flock(fd, fcntl.LOCK_UN)
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(random.uniform(0.0005, 0.002))
 
 
 def _holder() -> bytes:

@@ -85,7 +85,9 @@ class CheckpointPolicy:
 
     ``include`` are globs of blobs that are saved beside those that persist by themselves.
     ``on_error`` is ``warn`` or ``fail``; ``on_success`` is ``keep`` or ``delete``.
-    ``background`` (``async`` in a spec): a save is written while the next epoch runs.
+    ``background`` (``async`` in a spec): a save is written while the next epoch runs.  ``link``
+    says from which earlier checkpoint an unchanged blob is hard-linked: ``alternate``, the one
+    before the parent, so that every lasting value is on disk twice; ``parent``; or ``never``.
     """
 
     every: Every = Every()
@@ -94,6 +96,7 @@ class CheckpointPolicy:
     on_error: str = "warn"
     on_success: str = "keep"
     background: bool = True
+    link: str = "alternate"
 
 
 DEFAULT_POLICY = CheckpointPolicy()

@@ -47,6 +47,7 @@ __all__ = [
 
 FORMAT = 1
 STATES = ("running", "interrupted", "error", "finished", "failed")
+_NUMBER = re.compile(r"[1-9][0-9]*")
 _PART = re.compile(r"\.(run\.json|spec\.yaml|spec\.resolved\.yaml)\.[0-9a-f]{8}")
 
 
@@ -345,12 +346,24 @@ class RunDir:
         self.write(replace(state, rewind=None))
         return left
 
+    def attempt_path(self, attempt: int) -> Path:
+        """Where the checkpoints are that an attempt made and a later one went back behind."""
+        return self.path / "attempts" / str(attempt)
+
+    def attempts(self) -> list[int]:
+        """The attempts of which checkpoints were set aside, rising."""
+        try:
+            names = os.listdir(self.path / "attempts")
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return sorted(int(name) for name in names if _NUMBER.fullmatch(name))
+
     def set_aside(self, ids: Iterable[int], attempt: int) -> None:
         """Move checkpoints to ``attempts/<attempt>/``, the newest first."""
         ids = sorted(ids, reverse=True)
         if not ids:
             return
-        home = self.path / "attempts" / str(attempt)
+        home = self.attempt_path(attempt)
         try:
             self._fs.make_dirs(str(home))
             for id in ids:

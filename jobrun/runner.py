@@ -47,6 +47,7 @@ from jobrun.events import (
     Report,
     RunEnded,
     RunStarted,
+    SaveAsked,
     Stopping,
     Warned,
     ignore,
@@ -55,7 +56,7 @@ from jobrun.graph import live_scratch, make_plan
 from jobrun.history import History, asks_verdict
 from jobrun.job import GROUPS, Job
 from jobrun.position import Position
-from jobrun.saving import Saver
+from jobrun.saving import Due, Saver
 from jobrun.session.base import Control, Places, Session
 from jobrun.standing import Standing
 from jobrun.stop import Epochs
@@ -98,6 +99,7 @@ class JobRunner:
         self._control = Control(
             cut=lambda: self._signal is not None, report=report, every_task=every_task
         )
+        self._due: Due | None = None
         self._session: Session | None = None
         self._finished: Path | None = None
 
@@ -111,9 +113,13 @@ class JobRunner:
             self._signal = signal_name
             self._report(Stopping(signal_name))
 
-    def save_soon(self) -> None:
+    def save_soon(self, signal_name: str) -> None:
         """Save at the next place where that can be done.  For signal handlers."""
-        self._saver.due.asked = True
+        if self.job.checkpoint is None or self._manager is None:
+            self._report(Warned(f"{signal_name}: this job wants no checkpoints"))
+        elif self._due is not None:
+            self._due.asked = True
+            self._report(SaveAsked(signal_name))
 
     @property
     def blobs(self) -> Mapping[str, Any]:
@@ -130,7 +136,7 @@ class JobRunner:
         self._session, self._finished = session, None
         self._standing = Standing(self.job, self._conditions)
         self._saver = Saver(self.job, self._manager, self._report, self._history.saved)
-        due = self._saver.due
+        due = self._due = self._saver.due
         self._epoch_control = replace(
             self._control,
             cut=lambda: self._signal is not None or due.inside(),
@@ -199,6 +205,7 @@ class JobRunner:
                 session=self._session.description,
                 metrics=metric_names(self.job),
                 notes=choice.lines,
+                place=start.place if start else "",
             )
         )
 
@@ -228,7 +235,7 @@ class JobRunner:
                 continue
             self._session.take_over()
             self._standing.restore(record)
-            self._saver.resumed(record.id, record.position, path)
+            self._saver.resumed(record.id, record.position, path, self._history.passed_over)
             self._history.resume_at(record, choice)
             seconds = time.perf_counter() - start
             self._report(
@@ -239,6 +246,7 @@ class JobRunner:
                     size,
                     seconds,
                     differences(record.versions),
+                    record.place,
                 )
             )
             if asks_verdict(record):
@@ -291,7 +299,10 @@ class JobRunner:
         """Save the state of now, between two epochs or within one."""
         assert self._session is not None
         standing, saver = self._standing, self._saver
-        if not saver.wanted or saver.last == standing.position:
+        if not saver.wanted:
+            return
+        if saver.last == standing.position:
+            saver.due.hold()
             return
         scratch = {}
         if not standing.position.at_boundary:
@@ -315,6 +326,7 @@ class JobRunner:
         self._saver.collect(wait=True)
         decision = self._standing.decision
         if self._signal is None and decision is not None:
+            self._saver.retain()
             if decision.outcome == "fail":
                 self._end("failed", decision.reason, EXIT_FAILED_BY_CONDITION)
                 return
@@ -359,6 +371,7 @@ class JobRunner:
             checkpoint_seconds=saver.seconds,
             run=self._history.name,
             run_dir=str(self._history.path) if self._history.path else None,
+            place=saver.on_disk.place if saver.on_disk is not None else "",
         )
         self._report(self.outcome)
 

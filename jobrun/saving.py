@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,6 +35,7 @@ class Due:
         self._epoch: int | None = None
         self._time = time.monotonic()
         self._postponed = False
+        self._held = False
         self.asked = False
         """Somebody wants a save at the next place where one can be made."""
 
@@ -43,7 +44,12 @@ class Due:
         self._batches = 0
         self._epoch = epoch
         self._time = time.monotonic()
-        self._postponed = self.asked = False
+        self._postponed = self._held = self.asked = False
+
+    def hold(self) -> None:
+        """Nothing has happened since the last save: no other before a batch, or the epoch's end."""
+        self._held = True
+        self.asked = False
 
     def postpone(self) -> None:
         """It cannot be saved here: it will be after the epoch."""
@@ -52,12 +58,14 @@ class Due:
     def applied(self) -> None:
         """One more batch was applied."""
         self._batches += 1
+        self._held = False
 
     def inside(self) -> bool:
         """Whether to save inside an epoch."""
+        return not (self._postponed or self._held) and self._wanted()
+
+    def _wanted(self) -> bool:
         every = self._every
-        if self._postponed:
-            return False
         if self.asked:
             return True
         if every.batches is not None and self._batches >= every.batches:
@@ -68,7 +76,8 @@ class Due:
 
     def after(self, epoch: int) -> bool:
         """Whether to save now that ``epoch`` epochs are completed."""
-        if self._epoch is None or self._postponed or self.inside():
+        self._held = False
+        if self._epoch is None or self._postponed or self._wanted():
             return True
         epochs = self._every.epochs
         return epochs is not None and epoch - self._epoch >= epochs and self._gap_over()
@@ -85,22 +94,30 @@ class _Source:
     token: Snapshot
     nodes: Sequence[str]
 
-    def write(self, node: str, directory: str, id: int) -> PartSummary:
+    def write(self, node: str, directory: str, id: int, share_with: Sequence[str]) -> PartSummary:
         """Let the session write a node's part."""
-        return self.session.save_part(self.token, node, Path(directory), id)
+        return self.session.save_part(self.token, node, Path(directory), id, share_with)
 
     def saved(self, id: int) -> None:
         """The values of the snapshot are in checkpoint ``id``."""
         self.session.saved(self.token, id)
 
+    def release(self) -> None:
+        """The save is over."""
+        self.session.release(self.token)
+
 
 @dataclass(frozen=True, slots=True)
 class _Save:
-    """A save in flight: what it is of, how it ends, and what the run has waited for it so far."""
+    """A save in flight: what it is of, how it ends, and what the run has waited for it so far.
+
+    ``asked``: somebody wanted this one.
+    """
 
     position: Position
     result: Future[Saved]
     stall: float
+    asked: bool
 
 
 class Saver:
@@ -127,7 +144,6 @@ class Saver:
         self._manager = manager if job.checkpoint is not None else None
         self._policy = job.checkpoint or CheckpointPolicy()
         self._protected: tuple[int, ...] = ()
-        self._writer = ThreadPoolExecutor(1, "jobrun-save")
         self._flying: _Save | None = None
         self.due = Due(self._policy)
         self.on_disk: Position | None = None
@@ -137,15 +153,22 @@ class Saver:
         self.seconds = 0.0
         if self._manager is not None and not self._policy.keep.all:
             self._manager.keep = _directed(job, self._policy.keep)
+        if self._manager is not None and self._policy.link != "alternate":
+            self._manager.link = self._policy.link
 
     @property
     def wanted(self) -> bool:
         """Whether there is anything to save to."""
         return self._manager is not None
 
-    def resumed(self, id: int, position: Position, path: Path) -> None:
-        """The run goes on from this checkpoint: it stays until the first save is durable."""
-        self._protected = (id,)
+    def resumed(
+        self, id: int, position: Position, path: Path, passed_over: Sequence[int] = ()
+    ) -> None:
+        """The run goes on from this checkpoint.
+
+        Until the first save is durable it stays, and so do those that were ``passed_over`` for it.
+        """
+        self._protected = (id, *passed_over)
         self.on_disk = self.last = position
         self.path = path
         self.due.saved(position.epochs)
@@ -159,21 +182,13 @@ class Saver:
         self.collect(wait=True)
         start = time.perf_counter()
         self.last = fields.position
+        asked = self.due.asked
         self.due.saved(fields.position.epochs)
         source = _Source(session, token, self._nodes)
-        result = self._writer.submit(self._write, session, token, source, fields)
-        self._flying = _Save(fields.position, result, time.perf_counter() - start)
-        if not self._policy.background:
+        result = self._manager.submit(source, fields, self._protected)
+        self._flying = _Save(fields.position, result, time.perf_counter() - start, asked)
+        if asked or not self._policy.background:  # who asked is told as soon as it is on disk
             self.collect(wait=True)
-
-    def _write(
-        self, session: Session, token: Snapshot, source: _Source, fields: RecordFields
-    ) -> Saved:
-        assert self._manager is not None
-        try:
-            return self._manager.save_snapshot(source, fields, self._protected)
-        finally:
-            session.release(token)
 
     def collect(self, *, wait: bool) -> None:
         """Say how the save in flight ended, if it has, or once it has.
@@ -192,37 +207,60 @@ class Saver:
             if self._policy.on_error == "fail" or self.on_disk is None:
                 raise
             failed = self._manager.first_id - 1 if self._manager is not None else 0
-            self._report(CheckpointFailed(failed, flying.position.epochs, str(error)))
+            place = flying.position
+            self._report(CheckpointFailed(failed, place.epochs, str(error), place.place))
             return
         finally:
             stall = flying.stall + time.perf_counter() - start
             self.seconds += stall
-        self._protected = ()
         self.on_disk, self.path = saved.record.position, saved.path
         self.saved += 1
-        self._say_saved(saved, stall)
+        self._say_saved(saved, stall, flying.asked)
         self._on_saved()
+        if self._protected:
+            self._protected = ()
+            self._apply_retention()
+
+    def retain(self) -> None:
+        """At the end of an attempt that had nothing to save: remove what is not to be kept.
+
+        The attempt before may have been killed between its last save and that.
+        """
+        if self._manager is None or self.on_disk is None or self.saved or self._flying is not None:
+            return
+        self._apply_retention()
 
     def close(self) -> None:
-        """End the writer thread, once a save in flight is over."""
-        self._writer.shutdown()
+        """End the writer thread, once a save in flight is over, and let go of the run."""
+        if self._manager is not None:
+            self._manager.close()
 
-    def _say_saved(self, saved: Saved, stall: float) -> None:
+    def _say_saved(self, saved: Saved, stall: float, asked: bool) -> None:
         self._report(
             CheckpointSaved(
                 id=saved.id,
                 epoch=saved.epoch,
                 path=str(saved.path),
                 bytes=saved.bytes,
+                linked=saved.linked,
                 files=saved.files,
                 seconds=sum(saved.seconds.values()),
                 stall=stall,
                 phases=dict(saved.seconds),
+                place=saved.record.place,
+                asked=asked,
             )
         )
-        if saved.removed:
-            self._report(CheckpointsRemoved(saved.removed))
-        for warning in saved.warnings:
+        self._say_removed(saved.removed, saved.warnings)
+
+    def _apply_retention(self) -> None:
+        assert self._manager is not None
+        self._say_removed(*self._manager.apply_retention(self._protected))
+
+    def _say_removed(self, removed: tuple[int, ...], warnings: tuple[str, ...]) -> None:
+        if removed:
+            self._report(CheckpointsRemoved(removed))
+        for warning in warnings:
             self._report(Warned(warning))
 
 

@@ -83,6 +83,20 @@ class TestDue:
         assert found.inside()
         assert found.after(1)
 
+    def test_nothing_is_due_before_something_has_happened(self, clock: Clock) -> None:
+        found = due(seconds=1)
+        found.saved(2)
+        clock.now += 2
+        found.asked = True
+        found.hold()
+        assert not found.inside()
+        assert not found.asked
+        found.applied()
+        assert found.inside()
+        found.hold()
+        assert found.after(3)
+        assert found.inside()
+
     def test_asked_for_is_due_at_once(self) -> None:
         found = due(epochs=50)
         found.saved(0)
@@ -134,8 +148,8 @@ def fail_saves(monkeypatch: pytest.MonkeyPatch) -> Any:
         fs = Failing(*ids)
         from jobrun.checkpoint import part
 
-        def write(directory: Any, node: str, blobs: Any, *, id: int) -> Any:
-            return part.write_part(directory, node, blobs, id=id, fs=fs)
+        def write(directory: Any, node: str, blobs: Any, **more: Any) -> Any:
+            return part.write_part(directory, node, blobs, **more, fs=fs)
 
         monkeypatch.setattr("jobrun.session.local.write_part", write)
 
@@ -201,10 +215,10 @@ def test_the_run_goes_on_while_a_save_is_written(
 
     second = threading.Event()
 
-    def write(directory: Any, node: str, blobs: Any, *, id: int) -> Any:
-        if id == 1:
+    def write(directory: Any, node: str, blobs: Any, **more: Any) -> Any:
+        if more["id"] == 1:
             assert second.wait(30)
-        return part.write_part(directory, node, blobs, id=id)
+        return part.write_part(directory, node, blobs, **more)
 
     monkeypatch.setattr("jobrun.session.local.write_part", write)
 

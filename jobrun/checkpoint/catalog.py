@@ -91,6 +91,14 @@ class Catalog:
         except JobrunError:
             return True
 
+    def is_ours(self, id: int) -> bool:
+        """Whether it is a checkpoint of ours, damaged by now or not, even without ``_SUCCESS``:
+        a checkpoint has its name only once that is written."""
+        names = self._below(self.path(id).name)
+        if self.path(id).is_symlink():
+            return False
+        return self.was_whole(id) or (SUCCESS not in names and any(map(_is_manifest, names)))
+
     def listed(self) -> list[Record]:
         """The listed checkpoints, by rising id."""
         return [found for _, found in self._scan() if isinstance(found, Record)]
@@ -196,6 +204,10 @@ def span(numbers: Iterable[int]) -> str:
             runs.append([number])
     texts = (f"{r[0]}..{r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in runs)
     return ", ".join(texts) or "none"
+
+
+def _is_manifest(name: str) -> bool:
+    return name.startswith("manifest.") and name.endswith(".json")
 
 
 def _order(name: str) -> tuple[int, str]:

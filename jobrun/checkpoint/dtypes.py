@@ -16,7 +16,16 @@ import numpy.typing as npt
 from jobrun.checkpoint.fill import to_fill
 from jobrun.errors import DamagedError, ValueRefusedError
 
-__all__ = ["BYTES", "DType", "Storage", "describe", "dtype_of", "storage_of", "swapped"]
+__all__ = [
+    "BYTES",
+    "DType",
+    "Storage",
+    "describe",
+    "dtype_of",
+    "dtype_text",
+    "storage_of",
+    "swapped",
+]
 
 DType = np.dtype[Any]
 
@@ -81,6 +90,16 @@ def _dtype_of(description: Any) -> DType:
     return foreign
 
 
+def dtype_text(description: Any) -> str:
+    """A described dtype for people: ``float32``, ``>f8``, ``bfloat16``, or all fields."""
+    if isinstance(description, str) and description[:1] not in "<>|=":
+        return description
+    try:
+        return str(dtype_of(description))
+    except DamagedError:  # a field of a package that is not here
+        return str(description)
+
+
 # How a dtype is stored.
 
 
@@ -123,9 +142,10 @@ def storage_of(dtype: DType) -> Storage:
 def swapped(array: npt.NDArray[Any], dtype: DType) -> npt.NDArray[Any]:
     """A copy of ``array`` as ``dtype``, which differs from its own in byte order only.
 
-    Not ``astype``: numpy 2.4 leaves a timedelta64 without a unit in the byte order of the machine.
+    Neither ``astype`` nor ``np.empty``: numpy gives a timedelta64 without a unit the byte order of
+    the machine, and U0 the width 1; the class itself takes a dtype as it is.
     """
-    copy = np.empty(array.shape, dtype)
+    copy = np.ndarray(array.shape, dtype)
     if dtype.names is None:
         copy.view(array.dtype)[...] = array
         return copy.byteswap(inplace=True)

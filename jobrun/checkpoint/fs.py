@@ -128,6 +128,23 @@ class Fs:
 
         self._do("rename", target, call)
 
+    def link(self, source: str, target: str) -> None:
+        """Give a file a second name, which must not exist; a symbolic link is not followed."""
+        self._do("link", target, lambda: os.link(source, target, follow_symlinks=False))
+
+    def is_file(self, path: str, size: int) -> bool:
+        """Whether there is a regular file of this length."""
+
+        def call() -> bool:
+            status = os.lstat(path)
+            return stat.S_ISREG(status.st_mode) and status.st_size == size
+
+        return self._do("stat", path, call)
+
+    def unlink(self, path: str) -> None:
+        """Remove one name of a file."""
+        self._do("unlink", path, lambda: os.unlink(path))
+
     def remove_tree(self, path: str) -> None:
         """Delete a directory with all in it; symbolic links are removed, never followed."""
         self._do("rmtree", path, lambda: shutil.rmtree(path))

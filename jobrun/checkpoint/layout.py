@@ -182,7 +182,7 @@ class Layout:
         if self.data_type == "string":
             return Box(np.str_(fill), kind)
         if self.grid.shape:
-            return self.restored(np.empty(self.shape, self.memory))
+            return self.restored(np.ndarray(self.shape, self.memory))
         return self.restored(from_fill(fill, self.memory))
 
     def restored(self, array: Array) -> Box:

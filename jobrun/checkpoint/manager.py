@@ -17,6 +17,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -85,13 +86,18 @@ class Saved:
 
     @property
     def bytes(self) -> int:
-        """Bytes written."""
+        """Bytes of all files."""
         return self.record.bytes
 
     @property
     def files(self) -> int:
-        """Files written."""
+        """Files in the checkpoint."""
         return self.record.files
+
+    @property
+    def linked(self) -> int:
+        """Bytes of files that are shared with an earlier checkpoint."""
+        return sum(part.linked for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +137,8 @@ class CheckpointManager:
     """Saves and loads the checkpoints of ``run_dir``, which is made at the first save.
 
     ``keep`` says which checkpoints stay (``Keep()``: all).  ``job`` and ``digest`` name the job in
-    each record.  No id below ``first_id`` is given to a checkpoint.
+    each record.  No id below ``first_id`` is given to a checkpoint.  ``link`` is as in
+    ``CheckpointPolicy``.
     """
 
     def __init__(
@@ -142,6 +149,7 @@ class CheckpointManager:
         job: str = "",
         digest: str = "",
         first_id: int = 0,
+        link: str = "alternate",
         lock: RunLock | None = None,
         fs: Fs = DEFAULT,
     ) -> None:
@@ -150,11 +158,14 @@ class CheckpointManager:
         self.job = job
         self.digest = digest
         self.first_id = first_id
+        self.link = link
         self.lock: RunLock = Lock(self.run_dir) if lock is None else lock
         self.catalog = Catalog(self.run_dir, fs)
         self._fs = fs
         self._started = time.monotonic()
         self._whole: dict[int, Record] = {}  # records proven listed; a checkpoint never changes
+        self._writer: ThreadPoolExecutor | None = None
+        self._flying: Future[Saved] | None = None
 
     def __repr__(self) -> str:
         return f"CheckpointManager({str(self.run_dir)!r})"
@@ -168,8 +179,12 @@ class CheckpointManager:
         *,
         metrics: Mapping[str, Metric] | None = None,
         extra: Mapping[str, Any] | None = None,
+        wait: bool = True,
     ) -> int:
         """Save ``{node: {blob: value}}`` as of ``epoch`` epochs completed; durable on return.
+
+        With ``wait=False`` the values are copied and written in the background: the save is durable
+        once ``wait`` returns, or the next ``save``, which also raise what went wrong with it.
 
         A single node is called ``main`` in jobs without nodes.  Values are arrays, numbers,
         strings, None, and dicts and lists of those.  ``metrics`` are kept in the record, where
@@ -179,8 +194,10 @@ class CheckpointManager:
         LockedError if another process writes here.
         """
         _check_save(epoch, blobs)
+        self.wait()
+        value = _value if wait else _copied
         nodes = {
-            node: {name: _value(item) for name, item in items.items()}
+            node: {name: value(item) for name, item in items.items()}
             for node, items in blobs.items()
         }
         for node, values in nodes.items():
@@ -195,7 +212,27 @@ class CheckpointManager:
             extra=extra or {},
         )
         check_fields(fields)
-        return self.save_snapshot(BlobSource(nodes, self._fs), fields).id
+        source = BlobSource(nodes, self._fs)
+        if wait:
+            return self.save_snapshot(source, fields).id
+        self.acquire()
+        id = self.catalog.next_id(self.first_id)
+        self._flying = self.submit(source, fields)
+        return id
+
+    def submit(
+        self, source: PartSource, fields: RecordFields, protected: Collection[int] = ()
+    ) -> Future[Saved]:
+        """``save_snapshot`` in the background, one after another in the order they were given."""
+        if self._writer is None:
+            self._writer = ThreadPoolExecutor(1, "jobrun-save")
+        return self._writer.submit(self.save_snapshot, source, fields, protected)
+
+    def wait(self) -> None:
+        """Return once a ``save(…, wait=False)`` is durable; raises what went wrong with it."""
+        flying, self._flying = self._flying, None
+        if flying is not None:
+            flying.result()
 
     def save_snapshot(
         self, source: PartSource, fields: RecordFields, protected: Collection[int] = ()
@@ -205,19 +242,26 @@ class CheckpointManager:
         ``protected`` are ids that retention leaves alone.  Raises as ``save`` does; then nothing is
         left on disk, and the next save starts afresh.
         """
+        try:
+            return self._save(source, fields, protected)
+        finally:
+            source.release()
+
+    def _save(self, source: PartSource, fields: RecordFields, protected: Collection[int]) -> Saved:
         self.acquire()
         id = self.first_id = self.catalog.next_id(self.first_id)
         self.first_id += 1  # an id is not given again, also when this save fails
         start = time.perf_counter()
         with staged(self.run_dir, id, self._fs) as partial:
-            parts = [source.write(node, partial, id) for node in source.nodes]
+            share_with = self._share_with()
+            parts = [source.write(node, partial, id, share_with) for node in source.nodes]
             written = time.perf_counter()
             record = self._finish(partial, id, parts, fields)
             path = publish(partial, id, self._fs)
         committed = time.perf_counter()
         source.saved(id)
         self._whole[id] = record
-        removed, warnings = self._retain({id, *protected})
+        removed, warnings = self.apply_retention({id, *protected})
         seconds = {
             "write": written - start,
             "commit": committed - written,
@@ -225,8 +269,19 @@ class CheckpointManager:
         }
         return Saved(record, path, seconds, parts, removed, warnings)
 
-    def wait(self) -> None:
-        """Return once all saves are durable.  Saving is synchronous: they are."""
+    def _share_with(self) -> list[str]:
+        """The checkpoints from which unchanged blobs are linked.
+
+        ``alternate`` takes the one before the parent, so that neighbours share nothing and every
+        lasting value has two inodes; where no second one is ever kept, the parent.
+        """
+        ids = self.catalog.ids()
+        if self.link == "never" or not ids:
+            return []
+        two_are_kept = self.keep.all or (self.keep.last or 0) >= 2
+        if self.link == "alternate" and two_are_kept:
+            ids = ids[:-1]
+        return [str(self.catalog.path(id)) for id in ids[-1:]]
 
     def _finish(
         self, partial: str, id: int, parts: Sequence[PartSummary], fields: RecordFields
@@ -256,8 +311,13 @@ class CheckpointManager:
         self._fs.write(f"{partial}/{SUCCESS}", [encode_record(record)], sync=True)
         return record
 
-    def _retain(self, protected: Collection[int]) -> tuple[tuple[int, ...], tuple[str, ...]]:
-        """Remove what is not to be kept; what fails is said and tried again after the next save."""
+    def apply_retention(
+        self, protected: Collection[int] = ()
+    ) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """Remove what ``keep`` drops, under the lock; the ids removed, and warnings.
+
+        What could not be removed is tried again after the next save.
+        """
         if self.keep.all:
             return (), ()
         removed, warnings = [], []
@@ -297,8 +357,17 @@ class CheckpointManager:
         self.lock.acquire()
 
     def close(self) -> None:
-        """Let go of the run directory; the next save takes it again."""
-        self.lock.release()
+        """Wait for what is being saved and let go of the directory; the next save takes it again.
+
+        Raises what ``wait`` does.
+        """
+        try:
+            self.wait()
+        finally:
+            if self._writer is not None:
+                self._writer.shutdown()
+                self._writer = None
+            self.lock.release()
 
     def __enter__(self) -> CheckpointManager:
         return self
@@ -386,6 +455,11 @@ def _check_save(epoch: int, blobs: Mapping[str, Mapping[str, object]]) -> None:
         raise UsageError(
             "blobs must be {node: {name: value}}", hint='with one node: {"main": {"w": w, "b": b}}'
         )
+
+
+def _copied(item: object) -> Value:
+    """A value of the caller's, who may change it while it is written."""
+    return adopt([item])
 
 
 def _value(item: object, depth: int = 0) -> Value:

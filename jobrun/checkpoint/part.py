@@ -20,9 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from jobrun.checkpoint.dtypes import storage_of, swapped
-from jobrun.checkpoint.fs import DEFAULT, Fs
+from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
 from jobrun.checkpoint.grid import Chunk
 from jobrun.checkpoint.layout import Stored, store
+from jobrun.checkpoint.links import CANNOT_LINK, Sources, remember
 from jobrun.checkpoint.manifest import (
     CHUNK_TAIL,
     META,
@@ -73,13 +74,18 @@ LARGE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class PartSummary:
-    """What was written: ``digest`` is the manifest's crc32c, for ``_SUCCESS``."""
+    """What was written: ``digest`` is the manifest's crc32c, for ``_SUCCESS``.
+
+    ``bytes`` and ``files`` count all files of the part, ``linked`` the bytes of those that are
+    shared with an earlier checkpoint.
+    """
 
     node: str
     digest: str
     bytes: int
     files: int
     seconds: float
+    linked: int = 0
 
 
 # What may be written.
@@ -184,80 +190,162 @@ class _Leaf:
         return Entry(self.path, self.kind, tuple(files), stored.dtype, stored.shape, self.version)
 
 
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A file of a part, and whether it is shared with an earlier checkpoint."""
+
+    file: File
+    linked: bool = False
+
+
 def write_part(
-    directory: str | os.PathLike[str], node: str, blobs: Blobs, *, id: int, fs: Fs = DEFAULT
+    directory: str | os.PathLike[str],
+    node: str,
+    blobs: Blobs,
+    *,
+    id: int,
+    share_with: Sequence[str | os.PathLike[str]] = (),
+    fs: Fs = DEFAULT,
 ) -> PartSummary:
     """Write a node's blobs and their manifest into a checkpoint's (partial) directory, durably.
 
     ``blobs`` maps a path (``"model/w1"``) to a value; ``id`` is the checkpoint's, which becomes the
-    version of boxes that have none.  The boxes are not changed: see ``mark_saved``.
+    version of boxes that have none.  The boxes are not changed: see ``mark_saved``.  What has not
+    changed is hard-linked from the checkpoints ``share_with``, the preferred one first.
     Raises ValueRefusedError before anything is written, FsError when an operation fails.
     """
     start = time.perf_counter()
     root = os.fspath(directory)
     check_part(node, blobs)
-    plan = [_plan(f"{root}/{node}", item, id) for item in _flatten(node, blobs)]
-    jobs = [(leaf, chunk) for leaf in plan for chunk in (None, *leaf.chunks())]
-    whole = fs.sync_all(root) if len(jobs) > SYNC_EACH else None
+    sources = Sources(fs, share_with, node)
+    items = list(_flatten(node, blobs))
+    whole = fs.sync_all(root) if len(items) > SYNC_EACH // 2 else None
     with whole or nullcontext(), ThreadPoolExecutor(THREADS) as pool:
-        for leaf in plan:
-            fs.mkdir(leaf.folder)
-        files = _write_files(fs, pool, jobs, sync=whole is None)
-        entries = [leaf.entry(files[leaf.path]) for leaf in plan]
+        writer = _Writer(fs, f"{root}/{node}", id, sources, sync=whole is None)
+        entries = writer.write(pool, items)
         data = encode_manifest(Manifest(id, node, entries))
         fs.write(f"{root}/{manifest_name(node)}", [data], sync=whole is None)
         if whole is not None:
             whole()
         else:
-            folders = [root, *(leaf.folder for leaf in plan)]
+            folders = [root, *(writer.folder(entry.path) for entry in entries)]
             run_calls(pool, [(True, partial(fs.sync_dir, folder)) for folder in folders])
-    size = len(data) + sum(file.size for entry in entries for file in entry.files)
     digest = f"{crc32c.crc32c(data):08x}"
-    return PartSummary(node, digest, size, len(jobs) + 1, time.perf_counter() - start)
+    remember(node, digest, entries)
+    return PartSummary(
+        node,
+        digest,
+        len(data) + sum(file.size for entry in entries for file in entry.files),
+        1 + sum(len(entry.files) for entry in entries),
+        time.perf_counter() - start,
+        writer.linked,
+    )
 
 
-def _plan(base: str, item: Item, id: int) -> _Leaf:
-    path, kind, box = item
-    folder = f"{base}/{path}" if path else base
-    if box is None:
-        return _Leaf(path, folder, kind, group_meta({"kind": kind}))
-    try:
+class _Writer:
+    """Writes, or links, the files of a part; ``linked`` counts the bytes of the linked ones."""
+
+    def __init__(self, fs: Fs, base: str, id: int, sources: Sources, *, sync: bool) -> None:
+        self._fs = fs
+        self._base = base
+        self._id = id
+        self._sources = sources
+        self._sync = sync
+        self.linked = 0
+
+    def folder(self, path: str) -> str:
+        """The directory of an entry."""
+        return f"{self._base}/{path}" if path else self._base
+
+    def write(self, pool: ThreadPoolExecutor, items: Sequence[Item]) -> list[Entry]:
+        """Write all that is to be written; the entries in order."""
+        entries: dict[str, Entry] = {}
+        leaves: list[_Leaf] = []
+        for path, kind, box in items:
+            self._fs.mkdir(self.folder(path))
+            entry = self._link(path, kind, box)
+            if entry is None:
+                leaves.append(self._leaf(path, kind, box))
+            else:
+                entries[path] = entry
+        files = self._write_files(pool, leaves)
+        entries |= {leaf.path: leaf.entry(files[leaf.path]) for leaf in leaves}
+        return [entries[path] for path, _, _ in items]
+
+    def _link(self, path: str, kind: str, box: Box | None) -> Entry | None:
+        """Share the files of a leaf that has not changed; None where it has, or they cannot be."""
+        found = self._sources.unchanged(path, kind, box.version) if box is not None else None
+        if found is None:
+            return None
+        source, entry = found
+        made = [f for f in entry.files if self._try_link(f"{source}/{path}", path, f)]
+        if len(made) == len(entry.files):
+            self.linked += sum(f.size for f in made)
+            return entry
+        for file in made:
+            self._fs.unlink(f"{self.folder(path)}/{file.name}")
+        return None
+
+    def _try_link(self, source: str, path: str, file: File) -> bool:
+        """Link one file, unless it cannot be, or is visibly not what its manifest says."""
+        target = f"{self.folder(path)}/{file.name}"
+        try:
+            self._fs.link(f"{source}/{file.name}", target)
+        except FsError as error:
+            if error.errno not in CANNOT_LINK:
+                raise
+            return False
+        if self._fs.is_file(target, file.size):
+            return True
+        self._fs.unlink(target)
+        return False
+
+    def _leaf(self, path: str, kind: str, box: Box | None) -> _Leaf:
+        folder = self.folder(path)
+        if box is None:
+            return _Leaf(path, folder, kind, group_meta({"kind": kind}))
         stored = store(box)
-    except ValueRefusedError as error:
-        raise ValueRefusedError(f"blob {path!r}: {error.message}", hint=error.hint) from error
-    version = id if box.version < 0 else box.version
-    return _Leaf(path, folder, kind, stored.meta, stored, version)
+        version = self._id if box.version < 0 else box.version
+        return _Leaf(path, folder, kind, stored.meta, stored, version)
 
+    def _write_files(
+        self, pool: ThreadPoolExecutor, leaves: Sequence[_Leaf]
+    ) -> dict[str, list[File]]:
+        """Write metadata (None) and chunks; the files of each entry by its path."""
+        jobs = [(leaf, chunk) for leaf in leaves for chunk in (None, *leaf.chunks())]
+        calls = [
+            (
+                self._sync or (chunk is not None and chunk.payload >= LARGE),
+                partial(self._write_file, leaf, chunk),
+            )
+            for leaf, chunk in jobs
+        ]
+        files: dict[str, list[File]] = {}
+        for (leaf, _), written in zip(jobs, run_calls(pool, calls), strict=True):
+            files.setdefault(leaf.path, []).append(written.file)
+            self.linked += written.file.size * written.linked
+        return files
 
-def _write_files(
-    fs: Fs, pool: ThreadPoolExecutor, jobs: Sequence[tuple[_Leaf, Chunk | None]], *, sync: bool
-) -> dict[str, list[File]]:
-    """Write metadata (None) and chunks; the files of each entry by its path."""
-    calls = [
-        (
-            sync or (chunk is not None and chunk.payload >= LARGE),
-            partial(_write_file, fs, leaf, chunk, sync),
-        )
-        for leaf, chunk in jobs
-    ]
-    files: dict[str, list[File]] = {}
-    for (leaf, _), file in zip(jobs, run_calls(pool, calls), strict=True):
-        files.setdefault(leaf.path, []).append(file)
-    return files
+    def _write_file(self, leaf: _Leaf, chunk: Chunk | None) -> _Written:
+        if chunk is None:
+            return self._write_meta(leaf)
+        assert leaf.stored is not None
+        assert leaf.stored.array is not None
+        data = _bytes_of(leaf.stored.array, chunk)
+        zeros = bytes(chunk.padding)
+        crc = crc32c.crc32c(zeros, crc32c.crc32c(data))
+        tail = crc.to_bytes(CHUNK_TAIL, "little")
+        self._fs.write(f"{leaf.folder}/{chunk.key}", [data, zeros, tail], sync=self._sync)
+        return _Written(File(chunk.key, chunk.payload, crc))
 
-
-def _write_file(fs: Fs, leaf: _Leaf, chunk: Chunk | None, sync: bool) -> File:
-    if chunk is None:
-        fs.write(f"{leaf.folder}/{META}", [leaf.meta], sync=sync)
-        return File(META, len(leaf.meta), crc32c.crc32c(leaf.meta))
-    assert leaf.stored is not None
-    assert leaf.stored.array is not None
-    data = _bytes_of(leaf.stored.array, chunk)
-    zeros = bytes(chunk.padding)
-    crc = crc32c.crc32c(zeros, crc32c.crc32c(data))
-    tail = crc.to_bytes(CHUNK_TAIL, "little")
-    fs.write(f"{leaf.folder}/{chunk.key}", [data, zeros, tail], sync=sync)
-    return File(chunk.key, chunk.payload, crc)
+    def _write_meta(self, leaf: _Leaf) -> _Written:
+        file = File(META, len(leaf.meta), crc32c.crc32c(leaf.meta))
+        chunks = [File(chunk.key, chunk.payload, 0) for chunk in leaf.chunks()]
+        source = self._sources.same_meta(leaf.entry([file, *chunks]))
+        if source is not None and self._try_link(f"{source}/{leaf.path}", leaf.path, file):
+            return _Written(file, linked=True)
+        self._fs.write(f"{leaf.folder}/{META}", [leaf.meta], sync=self._sync)
+        return _Written(file)
 
 
 def _bytes_of(array: Array, chunk: Chunk) -> memoryview:

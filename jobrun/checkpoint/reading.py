@@ -26,7 +26,7 @@ from jobrun.checkpoint.verify import check_root, read_manifest, read_meta, read_
 from jobrun.errors import DamagedError, NotFoundError, did_you_mean
 from jobrun.values import Box, Tree, Value
 
-__all__ = ["read_part", "read_slice"]
+__all__ = ["read_leaves", "read_part", "read_slice"]
 
 Array = npt.NDArray[Any]
 T = TypeVar("T")
@@ -52,7 +52,7 @@ def read_part(
     entries = read_manifest(fs, root, record, node).entries
     wanted = {"": entries} if names is None else _select(entries, names, node)
     needed = {e.path: e for selected in wanted.values() for e in selected}
-    boxes = _read_leaves(fs, f"{root}/{node}", list(needed.values()))
+    boxes = read_leaves(fs, f"{root}/{node}", list(needed.values()))
     blobs: dict[str, Value] = {}
     for name, selected in wanted.items():
         blobs |= _assemble(selected, boxes, name)
@@ -115,7 +115,8 @@ class _Reading:
         return box
 
 
-def _read_leaves(fs: Fs, base: str, entries: Sequence[Entry]) -> dict[str, Box]:
+def read_leaves(fs: Fs, base: str, entries: Sequence[Entry]) -> dict[str, Box]:
+    """The leaves among the entries of a node, proven, by path; ``base`` is the node's folder."""
     with ThreadPoolExecutor(THREADS) as pool:
         readings = [_open_leaf(fs, base, entry) for entry in entries]
         calls = [
@@ -144,7 +145,7 @@ def _open_leaf(fs: Fs, base: str, entry: Entry) -> _Reading | None:
     chunks = list(layout.grid)
     if [(f.name, f.length) for f in files] != [(c.key, c.payload) for c in chunks]:
         raise DamagedError("the manifest does not list the chunks of its grid", where=folder)
-    return _Reading(entry, folder, layout, chunks, np.empty(entry.shape, layout.memory))
+    return _Reading(entry, folder, layout, chunks, np.ndarray(entry.shape, layout.memory))
 
 
 def _read_chunk(fs: Fs, reading: _Reading, file: File, chunk: Chunk) -> None:
@@ -194,7 +195,7 @@ def read_slice(
     if reading.array is None:
         array = _whole(reading.box())[(*items, ...)]
     elif reading.layout.grid.axis >= len(entry.shape):  # elements larger than a chunk
-        array = _whole(_read_leaves(fs, f"{root}/{node}", [entry])[blob])[(*items, ...)]
+        array = _whole(read_leaves(fs, f"{root}/{node}", [entry])[blob])[(*items, ...)]
     else:
         array = _read_window(fs, reading, items)
     array.setflags(write=False)
@@ -237,10 +238,10 @@ def _read_window(fs: Fs, reading: _Reading, items: tuple[Index, ...]) -> Array:
     axis = grid.axis
     ranges, local = zip(*map(_span, items[: axis + 1], entry.shape), strict=False)
     rest = entry.shape[axis + 1 :]
-    window = np.empty((*map(len, ranges), *rest), layout.memory)
+    window = np.ndarray((*map(len, ranges), *rest), layout.memory)
     files = {file.name: file for file in entry.files}
     rows, length = ranges[-1], grid.chunk[axis]
-    block = np.empty((length, *rest), layout.memory)
+    block = np.ndarray((length, *rest), layout.memory)
     for lead in itertools.product(*ranges[:-1]):
         place = tuple(i - r.start for i, r in zip(lead, ranges, strict=False))
         for number in range(rows.start // length, -(-rows.stop // length)):

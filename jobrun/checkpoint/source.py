@@ -35,11 +35,14 @@ class PartSource(Protocol):
     def nodes(self) -> Sequence[str]:
         """The nodes, in the order of the job."""
 
-    def write(self, node: str, directory: str, id: int) -> PartSummary:
+    def write(self, node: str, directory: str, id: int, share_with: Sequence[str]) -> PartSummary:
         """Write a node's part of checkpoint ``id``, durably: see ``part.write_part``."""
 
     def saved(self, id: int) -> None:
         """The checkpoint is durable: values that had no version now have this one."""
+
+    def release(self) -> None:
+        """The save is over, well or not: the values are not needed any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +57,15 @@ class BlobSource:
         """The nodes, in the order they were given."""
         return tuple(self.blobs)
 
-    def write(self, node: str, directory: str, id: int) -> PartSummary:
+    def write(self, node: str, directory: str, id: int, share_with: Sequence[str]) -> PartSummary:
         """Write a node's part."""
-        return write_part(directory, node, self.blobs[node], id=id, fs=self.fs)
+        blobs = self.blobs[node]
+        return write_part(directory, node, blobs, id=id, share_with=share_with, fs=self.fs)
 
     def saved(self, id: int) -> None:
         """Give the boxes their version."""
         for blobs in self.blobs.values():
             mark_saved(blobs, id)
+
+    def release(self) -> None:
+        """Nothing to do: they are garbage once nobody holds this."""

@@ -109,22 +109,7 @@ def read_meta(fs: Fs, path: str, file: File) -> bytes:
 
 def read_payload(fs: Fs, path: str, file: File, buffers: Sequence[memoryview]) -> None:
     """Read the payload of a chunk file straight into ``buffers``, which it fills, and prove it."""
-    tail = bytearray(CHUNK_TAIL)
-    try:
-        fd = fs.open(path)
-        try:
-            _same_size(path, file, os.fstat(fd).st_size)
-            size = fs.read_into(fd, path, [*buffers, memoryview(tail)])
-        finally:
-            os.close(fd)
-    except FsError as error:
-        _refuse(error)
-    _same_size(path, file, size)
-    crc = 0
-    for buffer in buffers:
-        crc = crc32c.crc32c(buffer, crc)
-    _same_crc(path, file, crc)
-    _same_crc(path, file, int.from_bytes(tail, "little"))
+    _prove(fs, path, file, [b[i : i + _BLOCK] for b in buffers for i in range(0, len(b), _BLOCK)])
 
 
 def check_payload(fs: Fs, path: str, file: File) -> None:
@@ -132,24 +117,26 @@ def check_payload(fs: Fs, path: str, file: File) -> None:
     if file.name == META:
         read_meta(fs, path, file)
         return
-    check_size(fs, path, file)
-    block = memoryview(bytearray(min(_BLOCK, file.size)))
-    crc, left = 0, file.length
+    block = memoryview(bytearray(min(_BLOCK, file.length)))
+    _prove(fs, path, file, [block[: file.length - i] for i in range(0, file.length, _BLOCK)])
+
+
+def _prove(fs: Fs, path: str, file: File, blocks: Sequence[memoryview]) -> None:
+    """Read a chunk file block by block; each is summed while it is in the processor's cache."""
+    tail = memoryview(bytearray(CHUNK_TAIL))
+    size = crc = 0
     try:
         fd = fs.open(path)
         try:
-            while left:
-                done = fs.read_into(fd, path, [block[: min(left, len(block))]])
-                if not done:
-                    _same_size(path, file, file.length - left)
-                crc = crc32c.crc32c(block[:done], crc)
-                left -= done
-            tail = memoryview(bytearray(CHUNK_TAIL))
-            fs.read_into(fd, path, [tail])
+            _same_size(path, file, os.fstat(fd).st_size)
+            for block in blocks:
+                size += fs.read_into(fd, path, [block, tail] if block is blocks[-1] else [block])
+                crc = crc32c.crc32c(block, crc)
         finally:
             os.close(fd)
     except FsError as error:
         _refuse(error)
+    _same_size(path, file, size)
     _same_crc(path, file, crc)
     _same_crc(path, file, int.from_bytes(tail, "little"))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jobrun.cli.options import common, option, runs_dir, settings
+from jobrun.cli.options import common, one_checkpoint, option, runs_dir, settings
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.record import Record
@@ -21,8 +21,7 @@ __all__ = ["command"]
 @click.command("load-blobs", short_help="Show or export the blobs of a checkpoint.")
 @click.argument("run", required=False, metavar="[RUN|CHECKPOINT]")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@option("--epoch", type=click.IntRange(min=0), help="The checkpoint at the end of this epoch.")
-@option("--id", type=click.IntRange(min=0), help="The checkpoint of this id.")
+@one_checkpoint
 @option(
     "-o", "--output", type=click.Path(), metavar="FILE.npz|DIR", help="Export to .npz, or to .npy."
 )
@@ -92,23 +91,8 @@ def _text(path: Path, record: Record, boxes: Mapping[str, Box], sliced: set[str]
 
 
 def _row(name: str, facts: Mapping[str, Any]) -> tuple[str, ...]:
-    from jobrun.report.words import number, plain
+    from jobrun.report.words import plain, statistics
 
     shape = str(tuple(facts["shape"])) if "shape" in facts else ""
-    if "value" in facts:
-        values = _values(facts["value"])
-    else:
-        parts = [f"{k} {number(facts[k])}" for k in ("min", "mean", "max") if k in facts]
-        parts += [f"{facts['not_finite']} not finite"] if "not_finite" in facts else []
-        values = "  ".join(parts)
     size = str(facts.get("bytes", ""))
-    return plain(name), str(facts.get("dtype", facts["kind"])), shape, size, values
-
-
-def _values(value: Any) -> str:
-    """A value, or nested lists of values, on one line."""
-    from jobrun.report.words import number, plain
-
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_values, value)) + "]"
-    return plain(repr(value)) if isinstance(value, str) else number(value)
+    return plain(name), str(facts.get("dtype", facts["kind"])), shape, size, statistics(facts)

@@ -9,7 +9,15 @@ from typing import IO, Any, TypeVar
 
 import click
 
-__all__ = ["Settings", "common", "option", "runs_dir", "settings", "uses_color"]
+__all__ = [
+    "Settings",
+    "common",
+    "one_checkpoint",
+    "option",
+    "runs_dir",
+    "settings",
+    "uses_color",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -80,6 +88,13 @@ def runs_dir(command: F) -> F:
         type=click.Path(),
         help="The directory of the runs.",
     )(command)
+
+
+def one_checkpoint(command: F) -> F:
+    """Add ``--epoch`` and ``--id``, which name one checkpoint of a run."""
+    epoch = option("--epoch", type=click.IntRange(min=0), help="The one at the end of this epoch.")
+    id = option("--id", type=click.IntRange(min=0), help="The one of this id.")
+    return epoch(id(command))
 
 
 def uses_color(stream: IO[str], when: str) -> bool:

@@ -24,7 +24,7 @@ from jobrun.events import Report, RunEnded
 from jobrun.job import Job
 from jobrun.report import Fan, RunFiles
 from jobrun.report.lines import Lines
-from jobrun.report.log_file import Tee
+from jobrun.report.log_file import Prints
 from jobrun.report.summary import summary
 from jobrun.report.words import json_values, plain
 from jobrun.runner import JobRunner
@@ -69,22 +69,17 @@ class Engine:
 
         Gives the exit code.  Raises what comes before there is a run to tell of.
         """
-        prints = Tee(sys.stdout)
-        with _stdout_for_json(self._settings.json, prints) as out:
-            fan = _reporters(self._settings, prints if self._settings.json else None)
+        with _stdout_for_json(self._settings.json) as out, Prints() as prints:
+            fan = _reporters(self._settings, prints)
             runner = self._runner(job, request, runs_dir, run, fan)
             self._signals.runner = runner
             try:
-                runner.train(LocalSession(self._threads))
-                error: JobrunError | None = None
-            except JobrunError as raised:
-                if runner.outcome is None:
-                    raise
-                error = raised
+                error = _train(runner, LocalSession(self._threads))
+                assert runner.outcome is not None
+                self._show(runner.outcome, error, out)
             finally:
+                prints.end()
                 fan.close()
-            assert runner.outcome is not None
-            self._show(runner.outcome, error, out)
         return error.exit_code if error is not None else runner.outcome.exit_code
 
     def _runner(
@@ -128,6 +123,17 @@ class Engine:
             print(text, file=out, flush=True)
 
 
+def _train(runner: JobRunner, session: LocalSession) -> JobrunError | None:
+    """Run the job; gives the error it ended with, raises what came before it began."""
+    try:
+        runner.train(session)
+    except JobrunError as error:
+        if runner.outcome is None:
+            raise
+        return error
+    return None
+
+
 def _bind(job: Job, folder: Path | None) -> None:
     """Import every function before anything is written; raises BindError with all problems."""
     from jobrun.bind import bind_job
@@ -135,45 +141,44 @@ def _bind(job: Job, folder: Path | None) -> None:
     bind_job(job, folder)
 
 
-def _reporters(settings: Settings, prints: Tee | None) -> Fan:
+def _reporters(settings: Settings, prints: Prints) -> Fan:
     """The reporters of a run: for the terminal or pipe, and for the files of the run."""
-    fan = Fan(_progress(settings))
+    fan = Fan(_progress(settings, prints))
     fan.add("files", lambda: RunFiles(fan, prints))
     return fan
 
 
-def _progress(settings: Settings) -> Report:
+def _progress(settings: Settings, prints: Prints) -> Report:
     """A live view on a terminal, plain lines everywhere else."""
-    terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    stderr = prints.err.stream  # what we say ourselves is no print of a task
+    terminal = stderr.isatty() and os.environ.get("TERM") != "dumb"
     if not terminal or settings.json or settings.verbosity != 0:
-        return Lines(sys.stderr, settings.verbosity)
+        return Lines(stderr, settings.verbosity)
     from rich.console import Console
 
     from jobrun.report.live import LiveView
 
-    color = uses_color(sys.stderr, settings.color)
-    console = Console(stderr=True, no_color=not color, markup=False, highlight=False, emoji=False)
-    return LiveView(console)
+    color = uses_color(stderr, settings.color)
+    console = Console(file=stderr, no_color=not color, markup=False, highlight=False, emoji=False)
+    return LiveView(console, prints)
 
 
 @contextmanager
-def _stdout_for_json(wanted: bool, prints: Tee) -> Iterator[TextIO]:
+def _stdout_for_json(wanted: bool) -> Iterator[TextIO]:
     """Where results go.  Under ``--json`` everything else that is written to stdout, by Python or
-    by anything below it, goes to stderr, and what Python prints to the log too.
+    by anything below it, goes to stderr.
     """
     if not wanted:
         yield sys.stdout
         return
-    before = sys.stdout
-    before.flush()
+    stdout = sys.stdout
+    stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)
-    sys.stdout = prints
     try:
         with os.fdopen(os.dup(kept), "w", encoding="utf-8") as out:
             yield out
     finally:
-        sys.stdout = before
-        before.flush()
+        stdout.flush()
         os.dup2(kept, 1)
         os.close(kept)

@@ -1,4 +1,7 @@
-"""SIGINT and SIGTERM: the first one asks the run to stop, the second one leaves at once."""
+"""SIGINT and SIGTERM: the first one asks the run to stop, the second one leaves at once.
+
+SIGUSR1 asks for a save; the run goes on.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,9 @@ class Stoppable(Protocol):
     def interrupt(self, signal_name: str) -> None:
         """Start no new work, save, and end the run."""
 
+    def save_soon(self, signal_name: str) -> None:
+        """Save at the next place where that can be done."""
+
 
 class Signals:
     """A context in which signals are passed on to ``runner``, once there is one."""
@@ -41,6 +47,7 @@ class Signals:
     def __enter__(self) -> Signals:
         for number in _EXIT:
             self._before[number] = signal.signal(number, self._handle)
+        self._before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, self._save)
         return self
 
     def __exit__(
@@ -61,6 +68,10 @@ class Signals:
             raise Interrupted(received.name, _EXIT[received])
         # On a thread of its own: the one interrupted here may be in the middle of reporting.
         start_new_thread(self.runner.interrupt, (received.name,))
+
+    def _save(self, number: int, frame: FrameType | None) -> None:
+        if self.runner is not None:  # else there is nothing yet that could be saved
+            start_new_thread(self.runner.save_soon, (signal.Signals(number).name,))
 
 
 def _leave(received: signal.Signals) -> None:

@@ -72,9 +72,10 @@ def _npy_columns(path: Path, wanted: Mapping[str, str]) -> Columns:
 
 def _npz_columns(path: Path, wanted: Mapping[str, str]) -> Columns:
     columns: Columns = {}
-    with np.load(path, allow_pickle=False) as archive:
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise DataError(f"{path} is no .npz archive")
+    archive = np.load(path, allow_pickle=False)
+    if not isinstance(archive, np.lib.npyio.NpzFile):
+        raise DataError(f"{path} is no .npz archive")
+    with archive:
         names = list(archive.files)
         for column, name in (wanted or {n: n for n in names}).items():
             if name not in names:

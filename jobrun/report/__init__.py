@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from jobrun.events import Event, Report, RunStarted, Warned
 
 if TYPE_CHECKING:
-    from jobrun.report.log_file import Tee
+    from jobrun.report.log_file import Prints
 
 __all__ = ["Fan", "RunFiles"]
 
@@ -75,7 +75,7 @@ class RunFiles:
     with nothing to do, nothing is written.  ``prints`` is told of the log.
     """
 
-    def __init__(self, fan: Fan, prints: Tee | None = None) -> None:
+    def __init__(self, fan: Fan, prints: Prints | None = None) -> None:
         self._fan = fan
         self._prints = prints
         self._missed: list[Event] = []

@@ -8,17 +8,20 @@ from __future__ import annotations
 from functools import singledispatchmethod
 from typing import TextIO
 
+from jobrun.checkpoint.catalog import span
 from jobrun.events import (
     CheckpointFailed,
     CheckpointLoaded,
     CheckpointSaved,
     CheckpointSkipped,
+    CheckpointsMoved,
     CheckpointsRemoved,
     EpochFinished,
     Event,
     GroupFinished,
     LeftoversCleaned,
     RunStarted,
+    SaveAsked,
     Stopping,
     TaskFinished,
     Warned,
@@ -35,7 +38,7 @@ SLOW = 1.0
 class Lines:
     """Writes each event that matters as a line to ``stream``.
 
-    ``verbosity`` -1 leaves only warnings, 1 adds groups, tasks and what is removed.
+    ``verbosity`` -1 leaves only warnings, 1 adds groups, tasks, and what is saved and removed.
     """
 
     def __init__(self, stream: TextIO, verbosity: int = 0) -> None:
@@ -75,7 +78,8 @@ class Describer:
         where = f" in {plain(shown(event.run_dir))}" if event.run_dir else ""
         how = "starts from the beginning"
         if event.checkpoint is not None:
-            how = f"goes on after epoch {event.epoch} (checkpoint_{event.checkpoint})"
+            place = _place(event.place, event.epoch)
+            how = f"goes on after {place} (checkpoint_{event.checkpoint})"
         notes = (plain(line) for note in event.notes for line in note.splitlines())
         return [f"{plain(event.job)}{where}: {how}", *(f"  {note}" for note in notes)]
 
@@ -108,13 +112,20 @@ class Describer:
 
     @_lines.register
     def _(self, event: CheckpointSaved) -> list[str]:
-        what = f"epoch {event.epoch}, {size(event.bytes)}, {duration(event.seconds)}"
-        return [f"saved checkpoint_{event.id} ({what})"]
+        if not (self.verbose or event.asked):
+            return []
+        what = f"{size(event.bytes)}, {duration(event.seconds)}"
+        return [f"saved checkpoint_{event.id} ({_place(event.place, event.epoch)}, {what})"]
 
     @_lines.register
     def _(self, event: CheckpointFailed) -> list[str]:
-        where = f"checkpoint_{event.id} of epoch {event.epoch}"
+        where = f"checkpoint_{event.id} ({_place(event.place, event.epoch)})"
         return [f"warning: {where} is not saved, the run goes on: {plain(event.message)}"]
+
+    @_lines.register
+    def _(self, event: CheckpointsMoved) -> list[str]:
+        what = f"checkpoint{'' if len(event.ids) == 1 else 's'} {span(event.ids)}"
+        return [f"{what} moved to {plain(shown(event.folder))}"]
 
     @_lines.register
     def _(self, event: CheckpointsRemoved) -> list[str]:
@@ -127,8 +138,9 @@ class Describer:
 
     @_lines.register
     def _(self, event: CheckpointLoaded) -> list[str]:
-        what = f"epoch {event.epoch}, {size(event.bytes)}, {duration(event.seconds)}"
-        loaded = [f"loaded checkpoint_{event.id} ({what})"] if self.verbose else []
+        what = f"{size(event.bytes)}, {duration(event.seconds)}"
+        line = f"loaded checkpoint_{event.id} ({_place(event.place, event.epoch)}, {what})"
+        loaded = [] if self.quiet else [line]
         others = (f"warning: since then: {plain(line)}" for line in event.differences)
         return [*loaded, *others]
 
@@ -137,11 +149,19 @@ class Describer:
         return [f"warning: {plain(event.message)}"]
 
     @_lines.register
+    def _(self, event: SaveAsked) -> list[str]:
+        return [f"{event.signal}: the state is saved at the next place where that can be done"]
+
+    @_lines.register
     def _(self, event: Stopping) -> list[str]:
         return [
             f"{event.signal}: no new work starts, the state is saved, then the run ends "
             "(a second signal ends it at once)"
         ]
+
+
+def _place(place: str, epoch: int) -> str:
+    return plain(place) or f"epoch {epoch}"
 
 
 # What is said with -q too.

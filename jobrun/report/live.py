@@ -6,13 +6,13 @@ scroll-back, and nothing that moves.
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import dataclass, field
 from functools import singledispatchmethod
-from typing import Any
+from typing import Any, TextIO, cast
 
 from rich.console import Console, Group, RenderableType
+from rich.file_proxy import FileProxy
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -24,16 +24,19 @@ from jobrun.events import (
     CheckpointLoaded,
     CheckpointSaved,
     CheckpointSkipped,
+    CheckpointsMoved,
     EpochFinished,
     Event,
     GroupStarted,
     LeftoversCleaned,
     RunEnded,
     RunStarted,
+    SaveAsked,
     Stopping,
     Warned,
 )
 from jobrun.report.lines import Describer
+from jobrun.report.log_file import Prints
 from jobrun.report.words import duration, number, plain, size
 
 __all__ = ["LiveView"]
@@ -43,7 +46,9 @@ _ABOVE = (
     CheckpointFailed,
     CheckpointLoaded,
     CheckpointSkipped,
+    CheckpointsMoved,
     LeftoversCleaned,
+    SaveAsked,
     Stopping,
     Warned,
 )
@@ -77,10 +82,12 @@ class Screen:
 
 
 class LiveView:
-    """Shows the run on ``console`` while it lasts."""
+    """Shows the run on ``console`` while it lasts; what ``prints`` gets appears above it."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, prints: Prints | None = None) -> None:
         self._console = console
+        self._tees = [t for t in (prints.out, prints.err) if t.stream.isatty()] if prints else []
+        self._streams: list[TextIO] = []
         self._screen = Screen()
         self._describe = Describer()
         self._live: Live | None = None
@@ -98,6 +105,9 @@ class LiveView:
     def close(self) -> None:
         """Leave the last state on the screen and stop."""
         if self._live is not None:
+            for tee, stream in zip(self._tees, self._streams, strict=True):
+                tee.flush()  # a line that was begun
+                tee.stream = stream
             self._screen.over = True
             self._live.stop()
             self._live = None
@@ -115,10 +125,13 @@ class LiveView:
             console=self._console,
             get_renderable=self._render,
             refresh_per_second=8,
-            redirect_stdout=sys.stdout.isatty(),
-            redirect_stderr=sys.stderr.isatty(),
+            redirect_stdout=False,
+            redirect_stderr=False,
         )
         self._live.start()
+        self._streams = [tee.stream for tee in self._tees]
+        for tee in self._tees:
+            tee.stream = cast("TextIO", FileProxy(self._console, tee.stream))
 
     @_take.register
     def _(self, event: GroupStarted) -> None:
@@ -140,7 +153,8 @@ class LiveView:
 
     @_take.register
     def _(self, event: CheckpointSaved) -> None:
-        what = f"epoch {event.epoch}, {size(event.bytes)}, {duration(event.seconds)}"
+        place = plain(event.place) or f"epoch {event.epoch}"
+        what = f"{place}, {size(event.bytes)}, {duration(event.seconds)}"
         self._screen.saved = f"saved checkpoint_{event.id} ({what})"
 
     def _render(self) -> RenderableType:

@@ -1,7 +1,8 @@
 """``metrics.csv``: one row per epoch of this history, derived from ``events.jsonl``.
 
 It is written anew at each start, without the epochs that a rewind or a crash has undone, and gets
-a row after each epoch.
+a row after each epoch.  A metric that is named like one of the file's own columns (``seconds``) is
+in a column with ``metric:`` in front, which no blob's name can have.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class MetricsFile:
     def _start(self, event: RunStarted) -> None:
         rows = [row for row in history(self._events) if row["epoch"] <= event.epoch]
         old = (name for row in rows for name in row)
-        self._columns = tuple(dict.fromkeys([*_FIXED, *event.metrics, *old]))
+        self._columns = tuple(dict.fromkeys([*_FIXED, *map(_column, event.metrics), *old]))
         with self._path.open("w", encoding="utf-8", newline="") as file:
             file.write(
                 _lines([dict(zip(self._columns, self._columns, strict=True)), *rows], self._columns)
@@ -62,8 +63,12 @@ def history(events: Path) -> list[Row]:
 
 
 def _row(epoch: int, seconds: float, elapsed: float, metrics: Mapping[str, Any]) -> Row:
-    values = json_values(metrics)
+    values = {_column(name): value for name, value in json_values(metrics).items()}
     return {**values, "epoch": epoch, "seconds": round(seconds, 6), "elapsed": round(elapsed, 6)}
+
+
+def _column(metric: str) -> str:
+    return f"metric:{metric}" if metric in _FIXED else metric
 
 
 def _lines(rows: Iterable[Row], columns: tuple[str, ...]) -> str:

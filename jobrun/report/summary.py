@@ -80,11 +80,15 @@ def _share(ended: RunEnded) -> float | None:
 def _checkpoint(ended: RunEnded) -> str:
     if ended.checkpoint is None:
         return "none" if ended.run_dir else ""
-    return f"{shown(ended.checkpoint)} (epoch {ended.on_disk})"
+    return f"{shown(ended.checkpoint)} ({_place(ended)})"
 
 
 def _on_disk(ended: RunEnded) -> str:
-    return "nothing" if ended.on_disk is None else f"epoch {ended.on_disk}"
+    return "nothing" if ended.on_disk is None else _place(ended)
+
+
+def _place(ended: RunEnded) -> str:
+    return plain(ended.place) or f"epoch {ended.on_disk}"
 
 
 def next_command(ended: RunEnded) -> str:

@@ -6,7 +6,17 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["duration", "json_values", "metric_texts", "number", "plain", "plural", "size"]
+__all__ = [
+    "duration",
+    "json_values",
+    "metric_texts",
+    "number",
+    "plain",
+    "plural",
+    "size",
+    "statistics",
+    "value_text",
+]
 
 _ESCAPES = {c: f"\\x{c:02x}" for c in [*range(0x20), *range(0x7F, 0xA0)] if c not in (0x09, 0x0A)}
 
@@ -58,6 +68,22 @@ def duration(seconds: float) -> str:
 def metric_texts(metrics: Mapping[str, Any], best: tuple[str, ...] = ()) -> list[str]:
     """``loss 0.21*`` for each metric; the star marks the best of the run so far."""
     return [f"{plain(m)} {number(v)}{'*' if m in best else ''}" for m, v in metrics.items()]
+
+
+def value_text(value: Any) -> str:
+    """A value, or nested lists of values, on one line."""
+    if isinstance(value, list):
+        return "[" + ", ".join(map(value_text, value)) + "]"
+    return plain(repr(value)) if isinstance(value, str) else number(value)
+
+
+def statistics(facts: Mapping[str, Any]) -> str:
+    """The values of a small array, else min, mean and max, of what ``blobs.describe`` says."""
+    if "value" in facts:
+        return value_text(facts["value"])
+    parts = [f"{k} {number(facts[k])}" for k in ("min", "mean", "max") if k in facts]
+    parts += [f"{facts['not_finite']} not finite"] if "not_finite" in facts else []
+    return "  ".join(parts)
 
 
 def json_values(value: Any) -> Any:

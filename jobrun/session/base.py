@@ -8,7 +8,7 @@ values must stay where they are, so the runner sees scalars, tokens and digests,
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -104,8 +104,13 @@ class Session(ABC):
         """
 
     @abstractmethod
-    def save_part(self, token: Snapshot, node: str, directory: Path, id: int) -> PartSummary:
-        """Write a node's part of a snapshot into a directory; durable on return."""
+    def save_part(
+        self, token: Snapshot, node: str, directory: Path, id: int, share_with: Sequence[str] = ()
+    ) -> PartSummary:
+        """Write a node's part of a snapshot into a directory; durable on return.
+
+        What has not changed is hard-linked from the checkpoints ``share_with``, if it can be.
+        """
 
     @abstractmethod
     def saved(self, token: Snapshot, id: int) -> None:

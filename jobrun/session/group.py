@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from heapq import nlargest
 from itertools import pairwise
 from typing import Any
 
@@ -196,7 +197,7 @@ class Group:
             )
 
     def _say_finished(self, epoch: int, seconds: float, now: _Now) -> None:
-        slowest = sorted(range(len(now.seconds)), key=lambda i: -now.seconds[i])[:_SLOWEST]
+        slowest = nlargest(_SLOWEST, range(len(now.seconds)), key=now.seconds.__getitem__)
         now.control.report(
             GroupFinished(
                 self._plan.group,

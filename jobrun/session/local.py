@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -159,9 +159,11 @@ class LocalSession(Session):
             }
         )
 
-    def save_part(self, token: Snapshot, node: str, directory: Path, id: int) -> PartSummary:
+    def save_part(
+        self, token: Snapshot, node: str, directory: Path, id: int, share_with: Sequence[str] = ()
+    ) -> PartSummary:
         """Write a node's part of a snapshot into a directory; durable on return."""
-        return write_part(directory, node, token.parts[node], id=id)
+        return write_part(directory, node, token.parts[node], id=id, share_with=share_with)
 
     def saved(self, token: Snapshot, id: int) -> None:
         """The checkpoint ``id`` of this snapshot is durable: its new values have that version."""

@@ -257,6 +257,7 @@ def _policy(model: CheckpointModel | None) -> CheckpointPolicy | None:
         on_error=model.on_error,
         on_success=model.on_success,
         background=model.background,
+        link=model.link,
     )
 
 

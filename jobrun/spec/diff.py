@@ -132,6 +132,7 @@ def _policy_facts(job: Job) -> Any:
         "on_error": policy.on_error,
         "on_success": policy.on_success,
         **({} if policy.background else {"async": False}),
+        **({} if policy.link == "alternate" else {"link": policy.link}),
         **({"include": list(policy.include)} if policy.include else {}),
     }
 

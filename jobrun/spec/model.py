@@ -365,6 +365,17 @@ class CheckpointModel(_Model):
         str,
         BeforeValidator(choice("keep", "delete"), json_schema_input_type=Literal["keep", "delete"]),
     ] = Field("keep", description="Whether the checkpoints stay when the job is done.")
+    link: Annotated[
+        str,
+        BeforeValidator(
+            choice("alternate", "parent", "never"),
+            json_schema_input_type=Literal["alternate", "parent", "never"],
+        ),
+    ] = Field(
+        "alternate",
+        description="From which earlier checkpoint unchanged blobs are linked: the one before the "
+        "parent, the parent, or none.",
+    )
     background: bool = Field(
         True, alias="async", description="Whether the run goes on while a checkpoint is written."
     )

@@ -57,7 +57,7 @@ def test_what_belongs_to_the_job(job: Job) -> None:
     policy = job.checkpoint
     assert policy is not None
     assert policy.every == Every(2, 100, 900.0, 30.0)
-    assert not policy.background
+    assert (policy.background, policy.link) == (False, "parent")
     assert (policy.keep.last, policy.keep.every) == (3, 10)
     assert policy.keep.best is not None
     assert (policy.keep.best.metric, policy.keep.best.count) == ("trainer_0:mean_loss", 2)

@@ -1,0 +1,102 @@
+"""What lies in a checkpoint, blob by blob, and what checkpoints take of the disk.
+
+Values that did not change may be linked: their files belong to several checkpoints, and take their
+room once.  Neither numpy nor zarr is imported here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jobrun.checkpoint.fs import DEFAULT, Fs
+from jobrun.checkpoint.manifest import Entry
+from jobrun.checkpoint.record import Record
+from jobrun.checkpoint.verify import read_manifest, read_record
+
+__all__ = ["Item", "contents", "disk_use", "freed_by"]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One leaf: ``name`` has the node in front if there are several.
+
+    ``bytes`` are those of its files, ``version`` the id of the checkpoint that first wrote its
+    value, ``links`` how many names each of its files has (1: no other checkpoint holds them).
+    """
+
+    name: str
+    node: str
+    entry: Entry
+    links: int
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of its files."""
+        return sum(file.size for file in self.entry.files)
+
+    @property
+    def version(self) -> int | None:
+        """The id of the checkpoint that first wrote the value."""
+        return self.entry.version
+
+    def stored(self, id: int) -> str:
+        """``linked`` with an earlier checkpoint, or ``written`` by checkpoint ``id`` itself."""
+        return "linked" if self.links > 1 and self.version not in (None, id) else "written"
+
+
+def contents(checkpoint: Path, fs: Fs = DEFAULT) -> tuple[Record, list[Item]]:
+    """The record of a checkpoint and its leaves, in order.
+
+    Raises DamagedError, naming the file, where ``_SUCCESS`` or a manifest is not what was written.
+    """
+    record = read_record(fs, str(checkpoint))
+    items = []
+    for node in record.nodes:
+        for entry in read_manifest(fs, str(checkpoint), record, node).entries:
+            if not entry.is_tree:
+                name = f"{node}:{entry.path}" if len(record.nodes) > 1 else entry.path
+                items.append(Item(name, node, entry, _links(checkpoint / node / entry.path, entry)))
+    return record, items
+
+
+def _links(folder: Path, entry: Entry) -> int:
+    """The links of a leaf's files; 0 where one is missing."""
+    try:
+        return min(os.lstat(folder / file.name).st_nlink for file in entry.files)
+    except OSError:
+        return 0
+
+
+def disk_use(checkpoints: Iterable[Path]) -> int:
+    """The bytes of all files in checkpoints, an inode counted once."""
+    return sum({(s.st_dev, s.st_ino): s.st_size for s in _files(checkpoints)}.values())
+
+
+def freed_by(checkpoints: Iterable[Path]) -> int:
+    """The bytes that deleting checkpoints frees: those of files that nothing else holds."""
+    names: dict[tuple[int, int], int] = {}
+    found: dict[tuple[int, int], Any] = {}
+    for status in _files(checkpoints):
+        inode = (status.st_dev, status.st_ino)
+        names[inode] = names.get(inode, 0) + 1
+        found[inode] = status
+    return sum(s.st_size for inode, s in found.items() if names[inode] >= s.st_nlink)
+
+
+def _files(checkpoints: Iterable[Path]) -> Iterator[os.stat_result]:
+    """Every file; what vanishes meanwhile, or cannot be looked at, is left out."""
+    folders = [str(path) for path in checkpoints]
+    while folders:
+        try:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                    else:
+                        yield entry.stat(follow_symlinks=False)
+        except OSError:
+            continue

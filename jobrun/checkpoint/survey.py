@@ -1,0 +1,168 @@
+"""Reading every byte of checkpoints, and saying what is damaged in which of them.
+
+Values that did not change may be linked, so that one file (an inode) belongs to several
+checkpoints.  It is read once, and what is wrong with it is said of each of them.  Neither numpy nor
+zarr is imported here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobrun.checkpoint.fs import DEFAULT, Fs
+from jobrun.checkpoint.manifest import File
+from jobrun.checkpoint.record import SUCCESS, Record
+from jobrun.checkpoint.verify import (
+    check_payload,
+    check_root,
+    check_size,
+    read_manifest,
+    read_record,
+)
+from jobrun.errors import JobrunError
+
+__all__ = ["Fault", "Survey", "Verdict", "sharing"]
+
+_NAME = re.compile(r"checkpoint_[0-9]+")
+_THREADS = 4
+Inode = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A file that is not what was written: its path below the checkpoint, and why.
+
+    ``blob`` is the leaf or tree that it belongs to (empty: the checkpoint itself), with its node in
+    front if there are several.  ``inode`` is None where there is no file.
+    """
+
+    file: str
+    reason: str
+    blob: str = ""
+    inode: Inode | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was found in one checkpoint.  ``record`` is None where it cannot be read."""
+
+    path: Path
+    record: Record | None
+    faults: tuple[Fault, ...] = ()
+
+    @property
+    def whole(self) -> bool:
+        """Whether every byte is what was written."""
+        return not self.faults
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A file to be read: its path, what the manifest says of it, and whose it is."""
+
+    path: str
+    file: File
+    blob: str
+    inode: Inode
+    size: int
+
+
+class Survey:
+    """Verifies checkpoints one by one; ``files`` and ``bytes`` is what it has read of manifests'
+    files, each inode once.
+
+    One that a writer removes meanwhile is left out.
+    """
+
+    def __init__(self, fs: Fs = DEFAULT) -> None:
+        self._fs = fs
+        self._read: dict[tuple[Inode, int, int], str] = {}
+        self.files = 0
+        self.bytes = 0
+
+    def verify(self, paths: Iterable[Path]) -> Iterator[Verdict]:
+        """The verdicts on checkpoints, in their order."""
+        with ThreadPoolExecutor(_THREADS) as pool:
+            for path in paths:
+                verdict = self._verdict(path, pool)
+                if verdict.whole or os.path.lexists(path):
+                    yield verdict
+
+    def _verdict(self, path: Path, pool: ThreadPoolExecutor) -> Verdict:
+        faults: list[Fault] = []
+        try:
+            record = read_record(self._fs, str(path))
+        except JobrunError as error:
+            return Verdict(path, None, (_fault(path, error),))
+        if _NAME.fullmatch(path.name) and path.name != f"checkpoint_{record.id}":
+            faults.append(Fault(SUCCESS, f"it is a copy of checkpoint {record.id}"))
+        try:
+            check_root(self._fs, str(path), record)
+        except JobrunError as error:
+            faults.append(_fault(path, error))
+        parts: list[_Part] = []
+        for node in record.nodes:
+            try:
+                parts += self._parts(path, record, node, faults)
+            except JobrunError as error:
+                faults.append(_fault(path, error))
+        reasons = pool.map(self._proven, parts)
+        faults += [
+            Fault(os.path.relpath(part.path, path), reason, part.blob, part.inode)
+            for part, reason in zip(parts, reasons, strict=True)
+            if reason
+        ]
+        return Verdict(path, record, tuple(faults))
+
+    def _parts(self, path: Path, record: Record, node: str, faults: list[Fault]) -> list[_Part]:
+        """The files of a node, which are there at their lengths; the others are faults."""
+        found = []
+        for name, file, entry in read_manifest(self._fs, str(path), record, node).files():
+            place = f"{path}/{name}"
+            blob = f"{node}:{entry.path}" if len(record.nodes) > 1 else entry.path
+            try:
+                check_size(self._fs, place, file)
+                status = os.lstat(place)
+            except JobrunError as error:
+                faults.append(_fault(path, error, blob))
+            except OSError as error:
+                faults.append(Fault(name, f"it cannot be read: {error.strerror}", blob))
+            else:
+                inode = (status.st_dev, status.st_ino)
+                found.append(_Part(place, file, blob, inode, status.st_size))
+        return found
+
+    def _proven(self, part: _Part) -> str:
+        """Why a file is not what was written; empty if it is."""
+        key = (part.inode, part.file.length, part.file.crc)
+        known = self._read.get(key)
+        if known is not None:
+            return known
+        reason = ""
+        try:
+            check_payload(self._fs, part.path, part.file)
+        except JobrunError as error:
+            reason = error.message
+        self._read[key] = reason
+        self.files += 1
+        self.bytes += part.size
+        return reason
+
+
+def sharing(verdicts: Sequence[Verdict]) -> dict[Inode, list[Path]]:
+    """The damaged files that belong to several checkpoints, with these."""
+    owners: dict[Inode, list[Path]] = {}
+    for verdict in verdicts:
+        for inode in dict.fromkeys(f.inode for f in verdict.faults if f.inode is not None):
+            owners.setdefault(inode, []).append(verdict.path)
+    return {inode: paths for inode, paths in owners.items() if len(paths) > 1}
+
+
+def _fault(path: Path, error: JobrunError, blob: str = "") -> Fault:
+    where = os.path.relpath(str(error.where), path) if error.where else "."
+    return Fault(where, error.message, blob, None)

@@ -1,0 +1,34 @@
+"""``jobrun checkpoints``: looking at checkpoints, and removing them."""
+
+from __future__ import annotations
+
+import click
+
+from jobrun.cli.group import Commands, LazyGroup
+from jobrun.cli.options import common
+
+__all__ = ["command"]
+
+_COMMANDS: Commands = {
+    "list": ("checkpoints.list", "List the checkpoints of a run."),
+    "inspect": ("checkpoints.inspect", "Show what lies in one checkpoint, blob by blob."),
+    "verify": ("checkpoints.verify", "Read every byte, and name what is damaged."),
+    "diff": ("checkpoints.diff", "Show which blobs differ between two checkpoints."),
+    "prune": ("checkpoints.prune", "Remove the checkpoints that are not to be kept."),
+    "path": ("checkpoints.path", "Print the path of one checkpoint, for scripts."),
+}
+
+
+@click.group(
+    "checkpoints",
+    cls=LazyGroup,
+    table=_COMMANDS,
+    short_help="Look at, verify, compare and prune checkpoints.",
+)
+@common
+def command() -> None:
+    """Look at the checkpoints of a run; only prune changes anything.
+
+    A checkpoint has an id, counted up at each save, and lies at the end of an epoch or inside one.
+    RUN is a name, a path or a spec; without it the newest unfinished run is meant, else the newest.
+    """

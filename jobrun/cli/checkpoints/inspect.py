@@ -1,0 +1,163 @@
+"""``jobrun checkpoints inspect``: what lies in one checkpoint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jobrun.cli.options import common, one_checkpoint, option, runs_dir, settings
+
+if TYPE_CHECKING:
+    from jobrun.checkpoint.contents import Item
+    from jobrun.checkpoint.record import Record
+
+__all__ = ["command"]
+
+Facts = Mapping[str, Any]
+
+
+@click.command("inspect", short_help="Show what lies in one checkpoint, blob by blob.")
+@click.argument("run", required=False, metavar="[RUN|CHECKPOINT]")
+@one_checkpoint
+@option("--stats", is_flag=True, help="Read the values: min, mean, max, how many not finite.")
+@runs_dir
+@common
+def command(run: str | None, epoch: int | None, id: int | None, stats: bool, runs_dir: str) -> None:
+    """Show the newest checkpoint of RUN, or one CHECKPOINT: its record, and every blob.
+
+    "since" is the checkpoint that first wrote the value.  "linked" values share their files with
+    an earlier checkpoint, and take no room of their own.
+    """
+    from jobrun.checkpoint.contents import contents
+    from jobrun.runs import find_checkpoint
+
+    path = find_checkpoint(runs_dir, run, epoch=epoch, id=id)
+    record, items = contents(path)
+    facts = [_facts(path, item) for item in items] if stats else None
+    if settings().json:
+        click.echo(json.dumps(_object(path, record, items, facts)))
+    else:
+        click.echo(_text(path, record, items, facts))
+
+
+def _facts(path: Path, item: Item) -> Facts:
+    """The statistics of one leaf; its values are let go of again."""
+    from jobrun.blobs import describe
+    from jobrun.checkpoint.fs import DEFAULT
+    from jobrun.checkpoint.reading import read_leaves
+
+    box = read_leaves(DEFAULT, f"{path}/{item.node}", [item.entry])[item.entry.path]
+    return describe(box)
+
+
+def _text(path: Path, record: Record, items: Sequence[Item], facts: Sequence[Facts] | None) -> str:
+    from jobrun.cli.table import table
+    from jobrun.paths import shown
+    from jobrun.report.words import plain, statistics
+
+    head = f"{plain(shown(path))}: id {record.id}, {plain(record.place)}"
+    about = [f"  {label:<9} {text}" for label, text in _about(record, items) if text]
+    header = ["name", "kind", "shape", "on disk", "since", "stored"]
+    rows = [_row(record, item) for item in items]
+    if facts is not None:
+        header.append("values")
+        rows = [[*row, statistics(f)] for row, f in zip(rows, facts, strict=True)]
+    return "\n".join([head, *about, "", table(header, rows, "lllrr")])
+
+
+def _about(record: Record, items: Sequence[Item]) -> list[tuple[str, str]]:
+    """What the record says, a line each."""
+    from jobrun.report.words import metric_texts, plain, plural, size
+
+    linked = sum(item.bytes for item in items if item.stored(record.id) == "linked")
+    shared = f", {size(linked)} of them linked" if linked else ""
+    readers = (
+        f"{key}: {plural(r.row, 'row')} of pass {r.passes + 1}"
+        for key, r in record.position.readers.items()
+    )
+    decision = record.decision or {}
+    return [
+        ("job", plain(record.job)),
+        ("saved", f"{record.time[:19].replace('T', ' ')} (UTC), after {_run_time(record)}"),
+        ("size", f"{size(record.bytes)} in {plural(record.files, 'file')}{shared}"),
+        ("metrics", "  ".join(metric_texts(record.metrics))),
+        ("readers", plain(", ".join(readers))),
+        ("done", plain(", ".join(record.position.tasks))),
+        (
+            "decision",
+            plain(f"{decision.get('outcome')}: {decision.get('reason')}") * bool(decision),
+        ),
+        ("stops", plain(", ".join(map(_stop, record.stops)))),
+        ("versions", plain(", ".join(f"{n} {v}" for n, v in record.versions.items()))),
+    ]
+
+
+def _run_time(record: Record) -> str:
+    from jobrun.report.words import duration
+
+    return f"{duration(record.run_seconds)} of the run"
+
+
+def _stop(saved: Any) -> str:
+    """The state of a stop condition: ``patience loss {'best': 0.2, 'waited': 1}``."""
+    name = " ".join(str(saved[key]) for key in ("kind", "metric") if saved.get(key))
+    state = ", ".join(f"{key} {value}" for key, value in saved.get("state", {}).items())
+    return f"{name} ({state})" if state else name
+
+
+def _row(record: Record, item: Item) -> list[str]:
+    from jobrun.checkpoint.dtypes import dtype_text
+    from jobrun.report.words import plain, size
+
+    entry = item.entry
+    kind = entry.kind if entry.dtype is None else dtype_text(entry.dtype)
+    kind = f"{kind} scalar" if entry.kind == "scalar" else kind
+    shape = str(tuple(entry.shape)) if entry.kind == "array" and entry.shape is not None else ""
+    since = "" if item.version is None else str(item.version)
+    return [plain(item.name), kind, shape, size(item.bytes), since, item.stored(record.id)]
+
+
+def _object(
+    path: Path, record: Record, items: Sequence[Item], facts: Sequence[Facts] | None
+) -> dict[str, Any]:
+    from jobrun.checkpoint.dtypes import dtype_text
+    from jobrun.report.words import json_values
+
+    blobs: dict[str, dict[str, Any]] = {}
+    for number, item in enumerate(items):
+        entry = item.entry
+        blobs[item.name] = {
+            "kind": entry.kind,
+            "dtype": None if entry.dtype is None else dtype_text(entry.dtype),
+            "shape": list(entry.shape or ()),
+            "bytes": item.bytes,
+            "files": len(entry.files),
+            "version": item.version,
+            "links": item.links,
+            "stored": item.stored(record.id),
+        }
+        if facts is not None:
+            blobs[item.name]["stats"] = json_values(
+                {k: v for k, v in facts[number].items() if k not in ("kind", "dtype", "shape")}
+            )
+    return {
+        "checkpoint": str(path),
+        "id": record.id,
+        "epoch": record.epoch,
+        "place": record.place,
+        "job": record.job,
+        "time": record.time,
+        "run_seconds": record.run_seconds,
+        "bytes": record.bytes,
+        "files": record.files,
+        "metrics": json_values(record.metrics),
+        "position": json_values(record.position.to_json()),
+        "stops": json_values(record.stops),
+        "decision": json_values(record.decision),
+        "versions": dict(record.versions),
+        "blobs": blobs,
+    }

@@ -1,0 +1,129 @@
+"""``jobrun checkpoints list``: the checkpoints of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jobrun.cli.options import common, option, runs_dir, settings
+
+if TYPE_CHECKING:
+    from jobrun.checkpoint.catalog import Catalog
+    from jobrun.checkpoint.record import Record
+    from jobrun.rundir import RunDir
+
+__all__ = ["command"]
+
+
+@click.command("list", short_help="List the checkpoints of a run.")
+@click.argument("run", required=False)
+@option("--attempts", is_flag=True, help="List those too that were gone back behind.")
+@runs_dir
+@common
+def command(run: str | None, attempts: bool, runs_dir: str) -> None:
+    """List the checkpoints of RUN, oldest first.
+
+    The epoch is the number of epochs completed; "2 + 10 batches" lies inside the third.  What is
+    named like a checkpoint and is none is listed below, with the reason.  `jobrun resume --epoch N`
+    moves later checkpoints to the run's attempts/, where --attempts finds them.
+    """
+    from jobrun.checkpoint.catalog import Catalog
+    from jobrun.runs import find_run
+
+    found = find_run(runs_dir, run)
+    records = found.records()
+    left = {n: Catalog(found.attempt_path(n)) for n in found.attempts()}
+    if settings().json:
+        shown = _object(found.catalog, records)
+        if attempts:
+            shown["attempts"] = {n: _object(c, c.listed()) for n, c in left.items()}
+        click.echo(json.dumps({"run": str(found.path), **shown}))
+        return
+    click.echo(_text(found.shown(), found.catalog, records))
+    if attempts:
+        for number, catalog in left.items():
+            title = f"{found.shown()}/attempts/{number}"
+            click.echo("\n" + _text(title, catalog, catalog.listed()))
+    elif count := sum(len(catalog.ids()) for catalog in left.values()):
+        click.echo(_left(found, count))
+
+
+def _text(title: str, catalog: Catalog, records: Sequence[Record]) -> str:
+    from jobrun.checkpoint.contents import disk_use
+    from jobrun.cli.table import table
+    from jobrun.report.words import metric_texts, plain, plural, size
+
+    header = ("id", "epoch", "saved (UTC)", "size", "metrics")
+    rows = [
+        (
+            str(r.id),
+            _epoch(r),
+            r.time[:19].replace("T", " "),
+            size(r.bytes),
+            "  ".join(metric_texts(r.metrics)),
+        )
+        for r in records
+    ]
+    use = f", {size(disk_use(catalog.path(r.id) for r in records))} on disk" if rows else ""
+    count = plural(len(rows), "checkpoint") if rows else "no checkpoints"
+    lines = [f"{plain(title)}: {count}{use}"]
+    if rows:
+        lines.append(table(header, rows, "rlll"))
+    lines += [f"{plain(i.name)} is no checkpoint: {i.reason}" for i in catalog.ignored()]
+    return "\n".join(lines)
+
+
+def _epoch(record: Record) -> str:
+    """``2``, or ``2 + 10 batches`` inside the third."""
+    from jobrun.report.words import plural
+
+    position = record.position
+    if position.at_boundary:
+        return str(position.epochs)
+    if not position.pipes:
+        return f"{position.epochs} + {plural(len(position.tasks), 'task')}"
+    return f"{position.epochs} + {position.batches} batch{'' if position.batches == '1' else 'es'}"
+
+
+def _left(run: RunDir, count: int) -> str:
+    """Where the checkpoints are that are not shown."""
+    import shlex
+
+    from jobrun.report.words import plain, plural
+
+    command = f"jobrun checkpoints list {shlex.quote(run.shown())} --attempts"
+    return plain(f"{plural(count, 'checkpoint')} of earlier attempts:  {command}")
+
+
+def _object(catalog: Catalog, records: Sequence[Record]) -> dict[str, Any]:
+    from jobrun.checkpoint.contents import disk_use
+
+    return {
+        "checkpoints": [_checkpoint(catalog, record) for record in records],
+        "bytes_on_disk": disk_use(catalog.path(r.id) for r in records),
+        "ignored": [{"name": i.name, "reason": i.reason} for i in catalog.ignored()],
+    }
+
+
+def _checkpoint(catalog: Catalog, record: Record) -> dict[str, Any]:
+    from jobrun.report.words import json_values
+
+    return {
+        "id": record.id,
+        "epoch": record.epoch,
+        "inside_epoch": not record.at_boundary,
+        "place": record.place,
+        "batches": {key: pipe.batches for key, pipe in record.position.pipes.items()},
+        "tasks": list(record.position.tasks),
+        "time": record.time,
+        "path": str(catalog.path(record.id)),
+        "bytes": record.bytes,
+        "files": record.files,
+        "run_seconds": record.run_seconds,
+        "metrics": json_values(record.metrics),
+        "nodes": list(record.nodes),
+        "decision": json_values(record.decision),
+    }

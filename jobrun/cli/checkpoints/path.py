@@ -1,0 +1,47 @@
+"""``jobrun checkpoints path``: where one checkpoint is."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from jobrun.cli.options import common, one_checkpoint, option, runs_dir, settings
+
+__all__ = ["command"]
+
+
+@click.command("path", short_help="Print the path of one checkpoint, for scripts.")
+@click.argument("run", required=False)
+@one_checkpoint
+@option("--best", is_flag=True, help="The best one.")
+@option("--by", metavar="METRIC", help="What the best one is best by: loss, or loss:min.")
+@runs_dir
+@common
+def command(
+    run: str | None, epoch: int | None, id: int | None, best: bool, by: str | None, runs_dir: str
+) -> None:
+    """Print the path of the newest checkpoint of RUN, or of the one that is asked for.
+
+    Nothing else is printed: cp -r "$(jobrun checkpoints path --best)" somewhere
+    """
+    from jobrun.runs import find_checkpoint, find_run
+
+    best = best or by is not None
+    if sum((epoch is not None, id is not None, best)) > 1:
+        raise click.UsageError("a checkpoint is named by --epoch, --id or --best: one of them")
+    if best:
+        from jobrun.best import best_of
+
+        path = best_of(find_run(runs_dir, run), by)
+    else:
+        path = find_checkpoint(runs_dir, run, epoch=epoch, id=id)
+    if settings().json:
+        from jobrun.checkpoint.fs import DEFAULT
+        from jobrun.checkpoint.verify import read_record
+
+        record = read_record(DEFAULT, str(path))
+        shown = {"path": str(path), "id": record.id, "epoch": record.epoch, "place": record.place}
+        click.echo(json.dumps(shown))
+    else:
+        click.echo(path)

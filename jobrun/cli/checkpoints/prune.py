@@ -1,0 +1,62 @@
+"""``jobrun checkpoints prune``: remove the checkpoints that are not to be kept."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from jobrun.cli.options import common, option, runs_dir, settings
+
+__all__ = ["command"]
+
+_COUNT = click.IntRange(min=1)
+
+
+@click.command("prune", short_help="Remove the checkpoints that are not to be kept.")
+@click.argument("run")
+@option("--keep-last", type=_COUNT, metavar="N", help="Keep the newest N.")
+@option("--keep-every", type=_COUNT, metavar="N", help="Keep those of every N-th epoch.")
+@option("--keep-best", metavar="METRIC", help="Keep the best one: loss, or loss:min.")
+@option("-n", "--dry-run", is_flag=True, help="Show what would be removed; nothing is.")
+@runs_dir
+@common
+def command(
+    run: str,
+    keep_last: int | None,
+    keep_every: int | None,
+    keep_best: str | None,
+    dry_run: bool,
+    runs_dir: str,
+) -> None:
+    """Remove the checkpoints of RUN that none of the --keep options keeps.
+
+    The newest one always stays.  A run that is going on is left alone (exit code 8).  What is no
+    checkpoint of the run, and what an earlier attempt left in attempts/, is not touched.
+    """
+    from jobrun.best import best_by
+    from jobrun.policy import Best, Keep
+    from jobrun.prune import prune
+    from jobrun.runs import find_run
+
+    if keep_last is None and keep_every is None and keep_best is None:
+        raise click.UsageError("what is to stay? --keep-last, --keep-every or --keep-best")
+    found = find_run(runs_dir, run)
+    best = None
+    if keep_best is not None:
+        metric, direction = best_by(found, keep_best)
+        best = Best(metric, smaller=direction == "min")
+    pruned = prune(found, Keep(keep_last, keep_every, best), dry_run=dry_run)
+    if settings().json:
+        kept, removed = list(pruned.kept), list(pruned.removed)
+        shown = {"kept": kept, "removed": removed, "bytes": pruned.bytes, "dry_run": dry_run}
+        click.echo(json.dumps({"run": str(found.path), **shown}))
+        return
+    from jobrun.checkpoint.catalog import span
+    from jobrun.report.words import plain, plural, size
+
+    done = "would be removed" if dry_run else "removed"
+    count = plural(len(pruned.removed), "checkpoint")
+    line = f"{count} {done} ({span(pruned.removed)}), {size(pruned.bytes)} freed"
+    line = line if pruned.removed else f"nothing {'is to be ' if dry_run else ''}removed"
+    click.echo(f"{plain(found.shown())}: {line}; kept {span(pruned.kept)}")

@@ -1,0 +1,152 @@
+"""``jobrun checkpoints verify``: read every byte, and name what is damaged."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jobrun.cli.options import common, runs_dir, settings
+
+if TYPE_CHECKING:
+    from jobrun.checkpoint.catalog import Ignored
+    from jobrun.checkpoint.survey import Fault, Verdict
+
+__all__ = ["command"]
+
+_CHECKPOINT = re.compile(r"checkpoint_[0-9]+")
+
+
+@click.command("verify", short_help="Read every byte, and name what is damaged.")
+@click.argument("run", required=False, metavar="[RUN|CHECKPOINT]")
+@runs_dir
+@common
+def command(run: str | None, runs_dir: str) -> int:
+    """Read all checkpoints of RUN, or one CHECKPOINT directory, and compare them with their sums.
+
+    Every damaged file is named, with the blob it belongs to; a file that several checkpoints share
+    is read once.  The exit code is 5 if anything is damaged.
+    """
+    from jobrun.checkpoint.survey import Survey
+    from jobrun.errors import DamagedError
+
+    paths, ignored = _wanted(runs_dir, run)
+    survey = Survey()
+    verdicts: list[Verdict] = []
+    for verdict in survey.verify(paths):
+        verdicts.append(verdict)
+        if not settings().json and not (settings().quiet and verdict.whole):
+            click.echo("\n".join(_lines(verdict)))
+    damaged = [verdict for verdict in verdicts if not verdict.whole]
+    code = DamagedError.exit_code if damaged else 0
+    if settings().json:
+        click.echo(json.dumps(_object(verdicts, ignored, survey.files, survey.bytes, code)))
+        return code
+    for line in [*_shared(verdicts), *_ending(verdicts, ignored, survey.files, survey.bytes)]:
+        click.echo(line)
+    return code
+
+
+def _wanted(runs_dir: str, argument: str | None) -> tuple[list[Path], list[Ignored]]:
+    """The checkpoints to be read, and what is only named like one."""
+    from jobrun.checkpoint.record import SUCCESS
+    from jobrun.runs import find_run
+
+    path = Path(argument or ".").absolute()
+    if argument is not None and (path / SUCCESS).is_file():
+        return [path], []
+    if _CHECKPOINT.fullmatch(path.name) and path.is_dir():  # one that has lost its _SUCCESS
+        return [path], []
+    run = find_run(runs_dir, argument)
+    catalog = run.catalog
+    ids = {r.id for r in run.records()}
+    ignored = catalog.ignored()
+    ids |= {i.id for i in ignored if i.id is not None and catalog.is_ours(i.id)}
+    return [catalog.path(id) for id in sorted(ids)], [i for i in ignored if i.id not in ids]
+
+
+def _lines(verdict: Verdict) -> list[str]:
+    from jobrun.paths import shown
+    from jobrun.report.words import plain, plural, size
+
+    where = plain(shown(verdict.path))
+    if verdict.record is not None:
+        where += f" ({plain(verdict.record.place)})"
+    if verdict.whole and verdict.record is not None:
+        record = verdict.record
+        return [f"{where}: whole, {plural(record.files, 'file')}, {size(record.bytes)}"]
+    return [f"{where}: DAMAGED", *(f"  {_fault(fault)}" for fault in verdict.faults)]
+
+
+def _fault(fault: Fault) -> str:
+    from jobrun.report.words import plain
+
+    blob = f" (blob {fault.blob})" if fault.blob else ""
+    return plain(f"{fault.file}{blob}: {fault.reason}")
+
+
+def _shared(verdicts: Sequence[Verdict]) -> list[str]:
+    """The damaged files that several checkpoints share."""
+    from jobrun.checkpoint.survey import sharing
+    from jobrun.report.words import plain
+
+    names = {f.inode: f.file for v in verdicts for f in v.faults}
+    return [
+        plain(f"{names[inode]} is one file of {' and '.join(path.name for path in paths)}")
+        for inode, paths in sharing(verdicts).items()
+    ]
+
+
+def _ending(
+    verdicts: Sequence[Verdict], ignored: Iterable[Ignored], files: int, count: int
+) -> list[str]:
+    from jobrun.report.words import plain, plural, size
+
+    lines = [f"{plain(i.name)} is no checkpoint: {plain(i.reason)}" for i in ignored]
+    damaged = [verdict.path.name for verdict in verdicts if not verdict.whole]
+    read = f"{plural(files, 'file')} read, {size(count)}"
+    if damaged:
+        of = f"{len(damaged)} of {plural(len(verdicts), 'checkpoint')}"
+        return [*lines, f"{of} damaged: {', '.join(damaged)} ({read})"]
+    if settings().quiet:
+        return []
+    count_text = plural(len(verdicts), "checkpoint") if verdicts else "no checkpoints"
+    return [*lines, f"{count_text}{', all whole' if verdicts else ''} ({read})"]
+
+
+def _object(
+    verdicts: Sequence[Verdict], ignored: Iterable[Ignored], files: int, count: int, code: int
+) -> dict[str, Any]:
+    from jobrun.checkpoint.survey import sharing
+
+    shared = sharing(verdicts)
+
+    def fault(fault: Fault, path: Path) -> dict[str, Any]:
+        others = shared.get(fault.inode, []) if fault.inode is not None else []
+        return {
+            "file": fault.file,
+            "blob": fault.blob or None,
+            "reason": fault.reason,
+            "shared_with": [other.name for other in others if other != path],
+        }
+
+    return {
+        "checkpoints": [
+            {
+                "path": str(v.path),
+                "id": v.record.id if v.record else None,
+                "epoch": v.record.epoch if v.record else None,
+                "whole": v.whole,
+                "faults": [fault(f, v.path) for f in v.faults],
+            }
+            for v in verdicts
+        ],
+        "ignored": [{"name": i.name, "reason": i.reason} for i in ignored],
+        "files_read": files,
+        "bytes_read": count,
+        "exit_code": code,
+    }

@@ -1,0 +1,49 @@
+"""Groups of commands that are imported when they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import click
+
+__all__ = ["Commands", "LazyGroup"]
+
+Commands = Mapping[str, tuple[str, str]]
+"""Name of the command: its module below ``jobrun.cli``, and what the list of commands says."""
+
+
+class LazyGroup(click.Group):
+    """A group of the commands in a table; ``--help`` imports none of them."""
+
+    def __init__(self, *args: Any, table: Commands, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self._table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order of use."""
+        return list(self._table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        if cmd_name not in self._table:
+            return None
+        command = import_module(f"jobrun.cli.{self._table[cmd_name][0]}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """As click does, with the nearest commands where there is no such command."""
+        if args and args[0] not in self._table and not args[0].startswith("-"):
+            from jobrun.errors import did_you_mean
+
+            hint = did_you_mean(args[0], list(self._table))
+            hint = hint or f"there are {', '.join(self._table)}"
+            ctx.fail(f"no command {args[0]!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in self._table.items()])

@@ -1,0 +1,51 @@
+"""Removing checkpoints of a run that nobody is working on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jobrun.checkpoint.contents import freed_by
+from jobrun.checkpoint.fs import FsError
+from jobrun.checkpoint.publish import discard
+from jobrun.checkpoint.retention import retain
+from jobrun.errors import JobrunError
+from jobrun.policy import Keep
+from jobrun.rundir import RunDir
+
+__all__ = ["Pruned", "prune"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """The ids that stay and those that went, and the bytes that this frees."""
+
+    kept: tuple[int, ...]
+    removed: tuple[int, ...]
+    bytes: int
+
+
+def prune(run: RunDir, keep: Keep, *, dry_run: bool = False) -> Pruned:
+    """Remove the checkpoints of a run that ``keep`` does not keep; never the newest.
+
+    ``dry_run``: only say which, without the lock.  Raises LockedError while another process holds
+    the run, and JobrunError, naming it, at the first checkpoint that cannot be removed.
+    """
+    if dry_run:
+        return _prune(run, keep, dry_run=True)
+    run.lock()
+    try:
+        run.finish_rewind()
+        return _prune(run, keep, dry_run=False)
+    finally:
+        run.unlock()
+
+
+def _prune(run: RunDir, keep: Keep, *, dry_run: bool) -> Pruned:
+    kept, dropped = retain(run.records(), keep)
+    freed = freed_by(run.catalog.path(record.id) for record in dropped)
+    for record in dropped if not dry_run else ():
+        try:
+            discard(run.path, record.id)
+        except FsError as error:
+            raise JobrunError(f"checkpoint {record.id} cannot be removed: {error}") from error
+    return Pruned(tuple(r.id for r in kept), tuple(r.id for r in dropped), freed)

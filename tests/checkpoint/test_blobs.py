@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from checkpoint_helpers import CountingFs, save
+
+from jobrun.checkpoint.blobs import find_checkpoint, load_blobs, match_names
+from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.errors import DamagedError, NotFoundError, UsageError
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    save(tmp_path)
+    save(tmp_path, epoch=1)
+    return tmp_path
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Path:
+    with CheckpointManager(tmp_path) as manager:
+        for epoch, total in enumerate([100, 103, 115]):
+            manager.save(epoch, {f"trainer_{i}": {"total": total + i} for i in range(3)})
+    return tmp_path
+
+
+def test_all_leaves_by_name(run: Path) -> None:
+    found = load_blobs(run)
+    assert list(found) == ["model/w", "model/b", "model/steps/0", "model/steps/1", "total"]
+    assert found["model/w"].shape == (12, 4)
+    assert not found["model/w"].flags.writeable
+    assert (found["model/steps/0"], found["model/steps/1"], found["total"]) == (1, "two", 100)
+
+
+def test_a_tree_gives_a_dict_and_a_glob_gives_leaves(run: Path) -> None:
+    found = load_blobs(run, ["total", "model", "model/steps", "model/?", "*steps*"])
+    assert list(found) == [
+        "total", "model", "model/steps", "model/w", "model/b", "model/steps/0", "model/steps/1",
+    ]  # fmt: skip
+    assert list(found["model"]) == ["w", "b", "steps"]
+    assert found["model"]["steps"] == [1, "two"] == found["model/steps"]
+    assert np.array_equal(found["model"]["w"], found["model/w"])
+
+
+def test_one_name_need_not_be_a_list(run: Path) -> None:
+    assert load_blobs(run, "total") == {"total": 100}
+
+
+def test_a_checkpoint_by_its_path_or_by_epoch_or_id(run: Path) -> None:
+    assert find_checkpoint(run)[1].id == 1
+    assert find_checkpoint(run, epoch=0)[0] == run / "checkpoint_0"
+    assert find_checkpoint(run, id=0)[1].epoch == 0
+    assert find_checkpoint(run / "checkpoint_0")[1].id == 0
+    assert load_blobs(run / "checkpoint_0", "total") == {"total": 100}
+    with pytest.raises(UsageError, match="is one checkpoint"):
+        load_blobs(run / "checkpoint_0", epoch=0)
+
+
+def test_several_nodes_have_their_names_in_front(nodes: Path) -> None:
+    assert load_blobs(nodes) == {
+        "trainer_0:total": 115, "trainer_1:total": 116, "trainer_2:total": 117,
+    }  # fmt: skip
+    wanted = ["trainer_2:total", "trainer_1:total"]
+    assert list(load_blobs(nodes, wanted, epoch=1)) == wanted
+    assert load_blobs(nodes, ["*_1:*"], epoch=1) == {"trainer_1:total": 104}
+    with pytest.raises(NotFoundError, match="did you mean"):
+        load_blobs(nodes, "trainer_3:total")
+    with pytest.raises(NotFoundError, match="there are trainer_0:total, trainer_1:total"):
+        load_blobs(nodes, "x")
+
+
+def test_a_missing_epoch_says_which_there_are(nodes: Path) -> None:
+    with pytest.raises(NotFoundError, match=r"no checkpoint of epoch 5; there are 0\.\.2") as error:
+        load_blobs(nodes, epoch=5)
+    assert error.value.exit_code == 5
+
+
+@pytest.mark.parametrize("name", ["totl", "model/x", "[", "*nothing*", ""])
+def test_a_missing_name_loads_nothing(run: Path, name: str) -> None:
+    fs = CountingFs()
+    with pytest.raises(NotFoundError, match="there is no blob"):
+        load_blobs(run / "checkpoint_1", ["total", name], fs=fs)
+    assert all("/main/" not in path for _, path in fs.done)
+
+
+@pytest.mark.parametrize("path", ["none", "file", "empty"])
+def test_what_holds_no_checkpoint_is_said(tmp_path: Path, path: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(NotFoundError, match="there is no"):
+        load_blobs(tmp_path / path)
+
+
+def test_damage_is_found_only_where_it_is_read(run: Path) -> None:
+    (run / "checkpoint_1/main/model/w/0.0").write_bytes(b"x")
+    assert load_blobs(run / "checkpoint_1", "total") == {"total": 100}
+    with pytest.raises(DamagedError, match=r"model/w/0\.0: it is 1 bytes long, but 196"):
+        load_blobs(run / "checkpoint_1", "model")
+    assert find_checkpoint(run)[1].id == 0  # it is not listed any more
+
+
+def test_match_names() -> None:
+    entries = {"a": False, "a/x": True, "a/y": True, "b": True, "w[0]": True}
+    assert match_names(None, entries) == ["a/x", "a/y", "b", "w[0]"]
+    assert match_names(["b", "a/*", "b"], entries) == ["b", "a/x", "a/y"]
+    assert match_names(["w[0]"], entries) == ["w[0]"]
+    assert match_names(["a"], entries) == ["a"]

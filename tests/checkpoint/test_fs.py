@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from jobrun.checkpoint import fs as fs_module
+from jobrun.checkpoint.fs import Fs, FsError
+
+
+class ShortWrites(Fs):
+    def writev(self, fd: int, buffers: Sequence[memoryview]) -> int:
+        return os.write(fd, buffers[0][:3])
+
+
+def test_short_writes_are_continued(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    ShortWrites().write(str(path), [b"hello", b"", memoryview(b" world"), b"!"], sync=True)
+    assert path.read_bytes() == b"hello world!"
+
+
+def test_a_write_that_writes_nothing_is_an_error(tmp_path: Path) -> None:
+    class Stuck(Fs):
+        def writev(self, fd: int, buffers: Sequence[memoryview]) -> int:
+            return 0
+
+    with pytest.raises(FsError, match="nothing was written"):
+        Stuck().write(str(tmp_path / "x"), [b"x"], sync=False)
+
+
+def test_files_are_never_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("mine")
+    with pytest.raises(FsError, match=r"open of .*x: File exists \(EEXIST\)"):
+        Fs().write(str(tmp_path / "x"), [b"y"], sync=False)
+    assert (tmp_path / "x").read_text() == "mine"
+
+
+def test_files_have_the_mode_that_the_umask_leaves(tmp_path: Path) -> None:
+    old = os.umask(0o027)
+    try:
+        Fs().write(str(tmp_path / "x"), [b"y"], sync=False)
+    finally:
+        os.umask(old)
+    assert (tmp_path / "x").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("kind", ["a directory", "a symbolic link", "a fifo"])
+def test_only_regular_files_are_read(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "x"
+    if kind == "a directory":
+        path.mkdir()
+    elif kind == "a fifo":
+        os.mkfifo(path)
+    else:
+        (tmp_path / "y").write_text("y")
+        path.symlink_to(tmp_path / "y")
+    for call in (Fs().read, Fs().size, Fs().open):
+        with pytest.raises(FsError, match=f"is {kind}, not a file"):
+            call(str(path))
+
+
+def test_directories_are_made_with_what_is_above_them(tmp_path: Path) -> None:
+    Fs().make_dirs(str(tmp_path / "a/b/c"))
+    Fs().make_dirs(str(tmp_path / "a/b/c"))
+    assert (tmp_path / "a/b/c").is_dir()
+    (tmp_path / "file").touch()
+    with pytest.raises(FsError, match="mkdir"):
+        Fs().make_dirs(str(tmp_path / "file/x"))
+
+
+def test_syncfs_is_used_where_it_is_known_to_be_honest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = os.stat(tmp_path).st_dev
+    line = f"1 2 {os.major(device)}:{os.minor(device)} / / rw - {{}} /dev/x rw\n"
+    mounts = tmp_path / "mountinfo"
+    monkeypatch.setattr(fs_module, "_MOUNTS", str(mounts))
+    linux58 = os.uname().sysname == "Linux"
+    for kind, honest in {"ext4": linux58, "fuse.sshfs": False, "nfs4": False}.items():
+        mounts.write_text("1 2 0:0 / / rw - proc x rw\n" + line.format(kind))
+        found = Fs().sync_all(str(tmp_path))
+        assert (found is not None) == honest
+        if found is not None:
+            with found:
+                found()
+    mounts.unlink()
+    assert Fs().sync_all(str(tmp_path)) is None

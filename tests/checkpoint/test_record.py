@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import json
+import math
+import struct
+from typing import Any
+
+import crc32c
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobrun.checkpoint.record import (
+    Record,
+    RecordFields,
+    check_fields,
+    decode_record,
+    encode_record,
+)
+from jobrun.errors import DamagedError, UsageError
+from jobrun.position import PipeState, Position, ReaderState
+
+POSITION = Position(
+    epochs=4,
+    tasks=("main/train",),
+    pipes={"main/p": PipeState(3, {"loss": (math.inf, 12.0, "float")})},
+    readers={"main/p": ReaderState(1, 7, 100, {"x": "<f8"})},
+)
+
+
+def record(**changes: object) -> Record:
+    fields: dict[str, object] = {
+        "id": 7,
+        "time": "2026-01-02T03:04:05.000006Z",
+        "position": POSITION,
+        "run_seconds": 12.5,
+        "metrics": {"loss": 0.25, "ok": True, "n": 3, "none": None},
+        "stops": ({"kind": "patience", "state": {"best": math.inf, "wait": 2}},),
+        "decision": {"outcome": "stop", "reason": "epochs: 4"},
+        "versions": {"numpy": "2.0"},
+        "job": "dïgits",
+        "digest": "abc",
+        "manifests": {"main": "01234567", "b": "89abcdef"},
+        "root": "00000000",
+        "bytes": 1000,
+        "files": 12,
+        "extra": {"a": [1, {"b": -math.inf}]},
+    }
+    return Record(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def test_a_record_comes_back() -> None:
+    found = decode_record(encode_record(record()), "_SUCCESS")
+    assert found == record()
+    assert (found.epoch, found.at_boundary, found.nodes) == (4, False, ("main", "b"))
+
+
+def test_it_is_text_and_yaml_with_a_checksum_at_the_end() -> None:
+    data = encode_record(record())
+    lines = data.decode("ascii").splitlines()
+    assert lines[-1].startswith("crc32c: ")
+    assert yaml.safe_load(data)["id"] == 7
+    for line in lines[:-1]:
+        name, value = line.split(": ", 1)
+        assert name.isidentifier()
+        json.loads(value, parse_constant=pytest.fail)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**64 - 1))
+def test_every_float_keeps_its_bits(bits: int) -> None:
+    value = struct.unpack(">d", bits.to_bytes(8, "big"))[0]
+    given_record = record(metrics={"x": value}, extra={"x": [value]}, stops=[value])
+    found = decode_record(encode_record(given_record), "")
+    for seen in (found.metrics["x"], found.extra["x"][0], found.stops[0]):
+        assert struct.pack(">d", seen) == bits.to_bytes(8, "big")
+
+
+def test_numpy_scalars_are_kept_as_numbers() -> None:
+    given_record = record(
+        metrics={"x": np.float32(0.1), "n": np.int64(3), "nan": np.float64("nan")}
+    )
+    found = decode_record(encode_record(given_record), "")
+    assert found.metrics["x"] == float(np.float32(0.1))
+    assert found.metrics["n"] == 3
+    assert math.isnan(found.metrics["nan"] or 0)
+
+
+def test_every_flipped_bit_and_every_cut_is_found() -> None:
+    data = encode_record(record())
+    for place in range(len(data)):
+        for bit in (0, 5):
+            broken = bytearray(data)
+            broken[place] ^= 1 << bit
+            with pytest.raises(DamagedError):
+                decode_record(bytes(broken), "_SUCCESS")
+        with pytest.raises(DamagedError):
+            decode_record(data[:place], "_SUCCESS")
+    with pytest.raises(DamagedError):
+        decode_record(data + b"\n", "_SUCCESS")
+
+
+def test_a_newer_format_is_refused_by_name() -> None:
+    head = encode_record(record()).replace(b"format: 1", b"format: 2").rpartition(b"crc32c: ")[0]
+    data = head + f"crc32c: {crc32c.crc32c(head):08x}\n".encode()
+    with pytest.raises(DamagedError, match="format 2; this jobrun reads format 1"):
+        decode_record(data, "_SUCCESS")
+
+
+@pytest.mark.parametrize("text", [b"", b"hello\n", b"id: [\n", b"format: 1\nid: 3\n"])
+def test_other_files_are_no_records(text: bytes) -> None:
+    for data in (text, text + f"crc32c: {crc32c.crc32c(text):08x}\n".encode()):
+        with pytest.raises(DamagedError):
+            decode_record(data, "_SUCCESS")
+
+
+def test_extra_may_look_like_one_of_our_floats() -> None:
+    for extra in ({"float": "abc"}, {"float": None}, {"x": {"float": "NaNs"}}, {"float": 1.5}):
+        assert decode_record(encode_record(record(extra=extra)), "").extra == extra
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"metrics": {"x": "abc"}},
+        {"metrics": {"x": np.ones(2)[:0]}},
+        {"metrics": {"x": 1j}},
+        {"extra": {"x": object()}},
+        {"extra": {"x": {1, 2}}},
+    ],
+)
+def test_what_cannot_be_written_down_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        check_fields(RecordFields(**fields))
