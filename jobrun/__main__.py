@@ -1,5 +1,7 @@
 """``python -m jobrun``."""
 
+from __future__ import annotations
+
 from jobrun.cli import main
 
 main()

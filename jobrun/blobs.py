@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -22,10 +22,10 @@ from jobrun.checkpoint.fs import DEFAULT
 from jobrun.checkpoint.reading import read_part, read_slice
 from jobrun.checkpoint.record import Record
 from jobrun.checkpoint.verify import read_manifest, read_record
-from jobrun.errors import NotFoundError, UsageError, did_you_mean
+from jobrun.errors import DamagedError, NotFoundError, UsageError, did_you_mean
 from jobrun.values import Box, leaves
 
-__all__ = ["Leaf", "describe", "export", "pick", "read"]
+__all__ = ["Leaf", "describe", "export", "pick", "pick_and_read", "read"]
 
 Array = npt.NDArray[Any]
 Index = tuple[int | slice, ...]
@@ -60,6 +60,23 @@ def pick(checkpoint: Path, names: Sequence[str] = ()) -> tuple[Record, list[Leaf
         for leaf in _meant(name, known, checkpoint):
             found.setdefault(leaf.name, leaf)
     return record, list(found.values())
+
+
+def pick_and_read(
+    find: Callable[[], Path], names: Sequence[str] = ()
+) -> tuple[Path, Record, list[Leaf], dict[str, Box]]:
+    """``pick`` and ``read`` of the checkpoint that ``find`` gives.
+
+    One that a writer's retention removes meanwhile is looked for again: there is a newer one then.
+    """
+    while True:
+        path = find()
+        try:
+            record, picked = pick(path, names)
+            return path, record, picked, read(path, picked)
+        except DamagedError:
+            if path.exists():
+                raise
 
 
 def _leaves(checkpoint: Path, record: Record) -> Iterator[Leaf]:

@@ -291,7 +291,7 @@ class RunDir:
         now = utc_now()
         state = replace(state, created=state.created or now, updated=now)
         text = json.dumps(state.to_json(), indent=1, ensure_ascii=False) + "\n"
-        self.put("run.json", text)
+        self.put("run.json", text.encode("utf-8", "surrogatepass"))
 
     def clean(self) -> list[str]:
         """Remove what a crash left of files being replaced; the names removed."""
@@ -300,13 +300,13 @@ class RunDir:
             (self.path / name).unlink()
         return left
 
-    def put(self, name: str, text: str) -> None:
-        """Replace a small text file as a whole, durably."""
+    def put(self, name: str, data: bytes) -> None:
+        """Replace a small file as a whole, durably."""
         target = self.path / name
         part = self.path / f".{name}.{secrets.token_hex(4)}"
         try:
             self._fs.make_dirs(str(self.path))
-            self._fs.write(str(part), [text.encode("utf-8", "surrogateescape")], sync=True)
+            self._fs.write(str(part), [data], sync=True)
             self._fs.at("replace", str(target))
             os.replace(part, target)
             self._fs.sync_dir(str(self.path))
@@ -316,8 +316,8 @@ class RunDir:
 
     def store_spec(self, text: str, resolved: str) -> None:
         """Keep the spec that was asked for, and the one that is run."""
-        self.put(self.spec_path.name, text)
-        self.put(self.resolved_path.name, resolved)
+        self.put(self.spec_path.name, text.encode("utf-8", "surrogateescape"))
+        self.put(self.resolved_path.name, resolved.encode("utf-8", "surrogateescape"))
 
     def rewind(self, id: int) -> list[int]:
         """Make checkpoint ``id`` the newest: later ones move to ``attempts/<n>/``.
@@ -368,6 +368,8 @@ class RunDir:
             self._fs.make_dirs(str(home))
             for id in ids:
                 name = f"checkpoint_{id}"
+                if not os.path.lexists(self.catalog.path(id)):
+                    continue  # moved already, before something failed
                 self._fs.rename(str(self.catalog.path(id)), str(home / name))
             self._fs.sync_dir(str(home))
             self._fs.sync_dir(str(self.path))

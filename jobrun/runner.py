@@ -153,6 +153,8 @@ class JobRunner:
             if choice.action == "done":
                 return self._nothing_to_do(choice)
             self._start(choice)
+            if isinstance(choice.start, Record):  # so that an end before it is loaded tells of it
+                self._stand_at(choice.start)
             self._run_group("setup")
             if choice.action == "resume":
                 self._resume(choice)
@@ -234,8 +236,7 @@ class JobRunner:
                 self._history.skip(record.id, str(error))
                 continue
             self._session.take_over()
-            self._standing.restore(record)
-            self._saver.resumed(record.id, record.position, path, self._history.passed_over)
+            self._stand_at(record)
             self._history.resume_at(record, choice)
             seconds = time.perf_counter() - start
             self._report(
@@ -254,6 +255,12 @@ class JobRunner:
             return
         assert failed is not None
         raise failed
+
+    def _stand_at(self, record: Record) -> None:
+        """The run stands where a checkpoint stands, which is on disk."""
+        self._standing.restore(record)
+        path = self._history.checkpoint_path(record)
+        self._saver.resumed(record.id, record.position, path, self._history.passed_over)
 
     def _nodes_of(self, record: Record) -> tuple[str, ...]:
         """The nodes of a checkpoint, which must be those of the job."""
@@ -379,9 +386,8 @@ class JobRunner:
         """A finished run: what is said of it is in its newest checkpoint; nothing is written."""
         record = self._history.head()
         if record is not None:
-            self._standing.restore(record)
+            self._stand_at(record)
             self._finished = self._history.checkpoint_path(record)
-            self._saver.resumed(record.id, record.position, self._finished)
         else:  # ``on_success: delete``, or a job without checkpoints
             self._standing.position = Position(self._history.epochs)
         self._say_ended("nothing", "\n".join(choice.lines), choice.exit_code)

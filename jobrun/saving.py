@@ -151,10 +151,9 @@ class Saver:
         self.path: Path | None = None
         self.saved = 0
         self.seconds = 0.0
-        if self._manager is not None and not self._policy.keep.all:
-            self._manager.keep = _directed(job, self._policy.keep)
-        if self._manager is not None and self._policy.link != "alternate":
-            self._manager.link = self._policy.link
+        self._keep = _directed(job, self._policy.keep)
+        # What the manager itself was told; another job may use it after this one.
+        self._own = (manager.keep, manager.link) if manager is not None else None
 
     @property
     def wanted(self) -> bool:
@@ -180,6 +179,7 @@ class Saver:
         """
         assert self._manager is not None
         self.collect(wait=True)
+        self._apply_policy()
         start = time.perf_counter()
         self.last = fields.position
         asked = self.due.asked
@@ -228,12 +228,22 @@ class Saver:
         """
         if self._manager is None or self.on_disk is None or self.saved or self._flying is not None:
             return
+        self._apply_policy()
         self._apply_retention()
+
+    def _apply_policy(self) -> None:
+        """Tell the manager what the job's policy says, where it says something."""
+        assert self._manager is not None
+        if not self._keep.all:
+            self._manager.keep = self._keep
+        if self._policy.link != "alternate":
+            self._manager.link = self._policy.link
 
     def close(self) -> None:
         """End the writer thread, once a save in flight is over, and let go of the run."""
-        if self._manager is not None:
+        if self._manager is not None and self._own is not None:
             self._manager.close()
+            self._manager.keep, self._manager.link = self._own
 
     def _say_saved(self, saved: Saved, stall: float, asked: bool) -> None:
         self._report(

@@ -26,7 +26,7 @@ import crc32c
 import numpy as np
 import numpy.typing as npt
 
-from jobrun.buffers import Buffers
+from jobrun.buffers import Buffers, copy_array
 from jobrun.errors import ValueRefusedError
 from jobrun.names import is_name
 
@@ -297,11 +297,6 @@ def _freeze(array: Array) -> Array:
         array.base.setflags(write=False)
     array.setflags(write=False)
     return array
-
-
-def copy_array(array: Array) -> Array:
-    """A C-contiguous copy in memory of its own; the one copy function of jobrun."""
-    return np.array(array, order="C", copy=True, subok=False)
 
 
 def _place(array: Array) -> tuple[Any, ...]:

@@ -180,7 +180,7 @@ def test_passes_of_other_groups_end_nothing() -> None:
 
 
 def test_passes_must_be_known_before_the_run() -> None:
-    assert "'passes' of pipe 'read' to be a number; there is no var 'model'" in message(
+    assert "'passes' of pipe 'read' to be a number from 1 up; there is no var 'model'" in message(
         made(passes="model")
     )
 

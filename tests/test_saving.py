@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Task
+from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Pipe, Task
 from jobrun.checkpoint.fs import Fs
 from jobrun.errors import SaveError
 from jobrun.events import CheckpointFailed, CheckpointSaved, EpochFinished, Event, RunEnded
@@ -239,6 +239,42 @@ def test_saves_are_said_once_each_and_none_is_left_when_train_returns(tmp_path: 
     assert [e.epoch for e in events if isinstance(e, CheckpointSaved)] == [0, 1, 2, 3, 4, 5]
     assert isinstance(events[-1], RunEnded)
     assert not [t for t in threading.enumerate() if t.name.startswith("jobrun-save")]
+
+
+def rows() -> np.ndarray:
+    return np.arange(6.0)
+
+
+def zero() -> float:
+    return 0.0
+
+
+def add_rows(x: np.ndarray, total: float) -> float:
+    return total + float(np.sum(x))
+
+
+@pytest.mark.parametrize("piped", [True, False])
+def test_a_save_that_is_due_all_the_time_does_not_stop_the_run(tmp_path: Path, piped: bool) -> None:
+    """Between two saves something happens, however long a save takes."""
+    with Job("busy") as job:
+        with job.setup:
+            Task(rows, out="x")
+        with job.init:
+            Task(zero, out="total")
+        if piped:
+            add = Task(add_rows, in_=["x", "total"], out="total")
+            Pipe(from_={"x": "x"}, batch=1, do=[add], name="train")
+        else:
+            Task(add_rows, in_=["x", "total"], out="total")
+        job.stop(epochs=2)
+    job.checkpoint = CheckpointPolicy(every=Every(epochs=None, seconds=0.0))
+    runner = JobRunner(job, CheckpointManager(tmp_path))
+    run = threading.Thread(target=runner.train, args=(LocalSession(1),), daemon=True)
+    run.start()
+    run.join(60)
+    assert not run.is_alive()
+    assert runner.blobs["total"] == 30.0
+    assert len(CheckpointManager(tmp_path).catalog.ids()) >= (12 if piped else 2)
 
 
 def test_keep_last_one_never_leaves_less_than_one_whole_checkpoint(

@@ -109,12 +109,22 @@ class Catalog:
 
     def latest(self) -> Record | None:
         """The listed checkpoint of the highest id, or None."""
-        for id in reversed(self.ids()):
+        for id in self.newest_first():
             try:
                 return self.check(id)
             except JobrunError:
                 continue
         return None
+
+    def newest_first(self) -> Iterator[int]:
+        """All ids from the highest down, looking again after each for new ones.
+
+        So a reader finds a checkpoint while a writer's retention removes what it has just seen.
+        """
+        seen: set[int] = set()
+        while left := set(self.ids()) - seen:
+            seen.add(max(left))
+            yield max(left)
 
     def by_id(self, id: int) -> Record:
         """The checkpoint of an id.

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -421,7 +421,7 @@ class CheckpointManager:
 
     def _load_newest(self, read: Reader) -> Loaded:
         skipped: list[Skipped] = []
-        for id in self._newest_first():
+        for id in self.catalog.newest_first():
             try:
                 return self._load(self.catalog.check(id), read, tuple(skipped))
             except DamagedError as error:
@@ -429,13 +429,6 @@ class CheckpointManager:
                 if os.path.lexists(self.catalog.path(id)):
                     skipped.append(Skipped(id, str(error)))
         raise self._nothing(skipped)
-
-    def _newest_first(self) -> Iterator[int]:
-        """All ids from the highest down, looking again after each for new ones."""
-        seen: set[int] = set()
-        while left := set(self.catalog.ids()) - seen:
-            seen.add(max(left))
-            yield max(left)
 
     def _load(self, record: Record, read: Reader, skipped: tuple[Skipped, ...]) -> Loaded:
         path = self.catalog.path(record.id)

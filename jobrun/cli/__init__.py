@@ -14,6 +14,10 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run a command and end the process with its exit code."""
     if os.name == "nt":
         sys.exit("jobrun needs Linux or macOS (on Windows: the Linux subsystem, WSL)")
-    from jobrun.cli.app import run
+    try:
+        from jobrun.cli.app import run
 
-    sys.exit(run(sys.argv[1:] if args is None else args))
+        code = run(sys.argv[1:] if args is None else args)
+    except KeyboardInterrupt:  # before the command had begun, or after its end
+        code = 130
+    sys.exit(code)

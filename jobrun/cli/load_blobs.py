@@ -40,12 +40,12 @@ def command(
     RUN is a name, a path or a spec (default: the newest run).  A NAME may be a glob, or have a
     slice: 'model/*', 'model/w1[0:10]'.
     """
-    from jobrun.blobs import export, pick, read
+    from jobrun.blobs import export, pick_and_read
     from jobrun.runs import find_checkpoint
 
-    path = find_checkpoint(runs_dir, run, epoch=epoch, id=id)
-    record, picked = pick(path, names)
-    boxes = read(path, picked)
+    path, record, picked, boxes = pick_and_read(
+        lambda: find_checkpoint(runs_dir, run, epoch=epoch, id=id), names
+    )
     if output is not None:
         left_out = export(boxes, Path(output))
         _say_exported(output, boxes, left_out)

@@ -272,7 +272,8 @@ class Call:
         for value, crc in zip(given, before, strict=True):
             if checksum(value) != crc:
                 raise TaskError(
-                    f"it changed an input ({self._named(value, moment)}) without saying so",
+                    f"it changed one of its inputs ({self._named(value, moment)}) "
+                    "without saying so",
                     hint="name the blob under 'update', or work on a copy",
                 )
 

@@ -186,6 +186,17 @@ def array(*numbers: float) -> Box:
     return Box(frozen(np.array(numbers, "f8")), "array")
 
 
+def fresh(blobs: Mapping[str, Value]) -> dict[str, Value]:
+    """The same values as if no checkpoint had them yet."""
+
+    def copy(value: Value) -> Value:
+        if isinstance(value, Box):
+            return Box(value.value, value.kind)
+        return Tree(value.kind, {name: copy(item) for name, item in value.items.items()})
+
+    return {name: copy(value) for name, value in blobs.items()}
+
+
 def save(
     run_dir: Path | str,
     blobs: Mapping[str, Value] | None = None,

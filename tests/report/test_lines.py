@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,12 +11,15 @@ import pytest
 from jobrun.events import (
     CheckpointFailed,
     CheckpointLoaded,
+    CheckpointSaved,
     CheckpointSkipped,
+    CheckpointsMoved,
     CheckpointsRemoved,
     Event,
     GroupFinished,
     GroupStarted,
     LeftoversCleaned,
+    SaveAsked,
     Stopping,
     TaskFinished,
     Warned,
@@ -48,11 +52,49 @@ def test_a_run(make: Any) -> None:
         "digits in runs/digits: starts from the beginning\n"
         "  stop.epochs: 3 -> 10\n"
         "init: 2 tasks in 1.5 s (slowest: init_weights 1.4 s)\n"
-        "saved checkpoint_0 (epoch 0, 1.23 MB, 0.30 s)\n"
         "epoch 1/3  loss 0.51235*  acc[val] 0.5  0.25 s\n"
-        "saved checkpoint_1 (epoch 1, 1.23 MB, 0.30 s)\n"
         "epoch 2/3  0.25 s\n"
     )
+
+
+def test_an_epoch_is_exactly_one_line(make: Any) -> None:
+    saved = make.saved(1, 1)
+    events = [make.epoch(1), saved, CheckpointsRemoved((0,)), GroupFinished("epoch", 1, 9, 99.0)]
+    assert written(*events).count("\n") == 1
+
+
+INSIDE = "epoch 3, batch 10 of pipe 'train'"
+
+
+def test_a_place_inside_an_epoch(make: Any) -> None:
+    text = written(
+        make.started(epoch=2, checkpoint=4, place=INSIDE),
+        CheckpointLoaded(4, 2, "p", 999, 0.1, place=INSIDE),
+        replace(make.saved(5, 2), place=INSIDE),
+        CheckpointFailed(6, 2, "no room", INSIDE),
+        verbosity=1,
+    )
+    assert text == (
+        f"digits: goes on after {INSIDE} (checkpoint_4)\n"
+        f"loaded checkpoint_4 ({INSIDE}, 999 B, 0.10 s)\n"
+        f"saved checkpoint_5 ({INSIDE}, 1.23 MB, 0.30 s)\n"
+        f"warning: checkpoint_6 ({INSIDE}) is not saved, the run goes on: no room\n"
+    )
+
+
+def test_a_save_that_was_asked_for_is_said(make: Any) -> None:
+    text = written(SaveAsked("SIGUSR1"), replace(make.saved(5, 2), asked=True))
+    assert text == (
+        "SIGUSR1: the state is saved at the next place where that can be done\n"
+        "saved checkpoint_5 (epoch 2, 1.23 MB, 0.30 s)\n"
+    )
+
+
+def test_what_a_rewind_moves_is_said() -> None:
+    moved = CheckpointsMoved((5, 3, 4), "runs/x/attempts/1")
+    assert written(moved) == "checkpoints 3..5 moved to runs/x/attempts/1\n"
+    moved = CheckpointsMoved((7,), "runs/x/attempts/2")
+    assert written(moved) == "checkpoint 7 moved to runs/x/attempts/2\n"
 
 
 def test_a_resumed_run_without_a_limit(make: Any) -> None:
@@ -63,7 +105,7 @@ def test_a_resumed_run_without_a_limit(make: Any) -> None:
 LOUD = [
     (
         CheckpointFailed(3, 2, "No space left on device"),
-        "warning: checkpoint_3 of epoch 2 is not saved, the run goes on: No space left on device",
+        "warning: checkpoint_3 (epoch 2) is not saved, the run goes on: No space left on device",
     ),
     (
         CheckpointSkipped(5, "main/w is damaged"),
@@ -89,7 +131,8 @@ def test_warnings_are_always_said(event: Event, line: str, verbosity: int) -> No
 
 
 def test_quiet_says_nothing_else(make: Any) -> None:
-    events = (make.started(), make.epoch(1), make.saved(1, 1), LeftoversCleaned(("x",)))
+    loaded = CheckpointLoaded(2, 2, "p", 999, 0.1)
+    events = (make.started(), loaded, make.epoch(1), make.saved(1, 1), LeftoversCleaned(("x",)))
     assert written(*events, verbosity=-1) == ""
 
 
@@ -97,13 +140,21 @@ VERBOSE = [
     (GroupFinished("epoch", 1, 1, 0.5), "epoch: 1 task in 0.50 s\n"),
     (TaskFinished("epoch", 1, "[bold]", "main", 0.5), "epoch: [bold] (main) 0.50 s\n"),
     (CheckpointsRemoved((0, 1)), "removed checkpoint_0, checkpoint_1\n"),
-    (CheckpointLoaded(2, 2, "p", 999, 0.1), "loaded checkpoint_2 (epoch 2, 999 B, 0.10 s)\n"),
+    (
+        CheckpointSaved(2, 2, "p", 999, 9, 0.1, 0.1),
+        "saved checkpoint_2 (epoch 2, 999 B, 0.10 s)\n",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("event", "text"), VERBOSE)
 def test_verbose_says_more(event: Event, text: str) -> None:
     assert (written(event), written(event, verbosity=1)) == ("", text)
+
+
+def test_a_load_is_said() -> None:
+    text = "loaded checkpoint_2 (epoch 2, 999 B, 0.10 s)\n"
+    assert written(CheckpointLoaded(2, 2, "p", 999, 0.1)) == text
 
 
 def test_verbose_shows_gauges(make: Any) -> None:

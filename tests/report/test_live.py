@@ -11,6 +11,7 @@ from rich.console import Console
 
 from jobrun.events import BatchesDone, Event, GroupStarted, Warned
 from jobrun.report.live import LiveView, Screen
+from jobrun.report.log_file import Prints
 
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -75,6 +76,38 @@ def test_a_narrow_terminal_cuts_and_never_wraps(make: Any) -> None:
     _, screen = shown(make.started(), make.epoch(1, **metrics), make.ended(), width=40)
     assert all(len(line) <= 40 for line in screen.splitlines())
     assert len(screen.splitlines()) == 3
+
+
+class Terminal(io.StringIO):
+    """A stream in memory that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_prints_appear_above_and_the_streams_are_given_back(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = Terminal()
+    monkeypatch.setattr("sys.stdout", stream)
+    console = Console(
+        file=stream, force_terminal=True, width=80, markup=False, highlight=False, emoji=False
+    )
+    with Prints() as prints:
+        assert not prints.err.stream.isatty()
+        view = LiveView(console, prints)
+        print("before")
+        view(make.started())
+        print("[bold]one")
+        print("begun", end="")
+        view(make.ended())
+        assert prints.out.stream is stream
+        print("after")
+    written = ESCAPE.sub("", stream.getvalue())
+    last = written.rindex("digits  epoch")
+    assert written.startswith("before\n")
+    assert -1 < written.index("[bold]one\n") < written.index("begun\n") < last
+    assert written.endswith("after\n")
 
 
 def test_time_left_is_the_mean_of_this_attempt_times_what_is_left() -> None:

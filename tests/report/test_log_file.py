@@ -1,14 +1,19 @@
-"""``log.txt`` holds every line with its time, and what tasks print under ``--json``."""
+"""``log.txt`` holds every line with its time, and what tasks print."""
 
 from __future__ import annotations
 
 import io
+import logging
 import re
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from jobrun.events import GroupFinished
-from jobrun.report.log_file import LogFile, Tee
+from jobrun.report.log_file import LogFile, Prints, Tee
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ")
 
@@ -34,14 +39,87 @@ def test_every_attempt_is_logged_with_times(tmp_path: Path, make: Any) -> None:
     assert lines_of(path) == one + one
 
 
-def test_prints_go_to_the_stream_and_by_lines_to_the_log(tmp_path: Path) -> None:
-    stream = io.StringIO()
-    tee = Tee(stream)
-    print("before the log is open", file=tee)
-    tee.log = LogFile(tmp_path / "log.txt")
-    print("half a line", end="", file=tee)
-    print(", and its end\nÄ \x1b[1mtwo", file=tee)
-    tee.log.close()
-    assert stream.getvalue() == ("before the log is open\nhalf a line, and its end\nÄ \x1b[1mtwo\n")
-    assert lines_of(tmp_path / "log.txt") == ["half a line, and its end", "Ä \\x1b[1mtwo"]
-    assert tee.isatty() is False
+def test_prints_go_on_and_by_lines_to_the_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Prints() as prints:
+        print("before the log is open")
+        prints.log = LogFile(tmp_path / "log.txt")
+        print("half a line", end="")
+        print(", and its end\nÄ \x1b[1mtwo\x1b[0m \x1b[2J")
+        logging.warning("to stderr")
+        sys.stderr.writelines(["a\n", "b\n"])
+        print("10%\r20%", end="", file=sys.stderr)
+        print("\r30%\r\nan end that never came", end="", file=sys.stderr)
+        log = prints.log
+        prints.end()
+        print("after")
+    log.close()
+    out, err = capsys.readouterr()
+    assert out == (
+        "before the log is open\nhalf a line, and its end\nÄ \x1b[1mtwo\x1b[0m \x1b[2J\nafter\n"
+    )
+    assert err.endswith("a\nb\n10%\r20%\r30%\r\nan end that never came")
+    lines = lines_of(tmp_path / "log.txt")
+    lines = [line for line in lines if "to stderr" not in line]  # pytest may handle that one
+    assert lines == [
+        *("half a line, and its end", "Ä two \\x1b[2J"),
+        *("a", "b", "30%", "an end that never came"),
+    ]
+
+
+def test_stdout_and_stderr_are_what_they_were(capsys: pytest.CaptureFixture[str]) -> None:
+    before = sys.stdout, sys.stderr
+    with Prints() as prints:
+        assert (sys.stdout, sys.stderr) == (prints.out, prints.err)
+        assert sys.stdout.isatty() is False
+        assert sys.stdout.encoding == before[0].encoding
+    assert (sys.stdout, sys.stderr) == before
+
+
+def test_lines_of_several_threads_stay_whole(tmp_path: Path) -> None:
+    log = LogFile(tmp_path / "log.txt")
+    tee = Tee(io.StringIO(), log.write_lines)
+
+    def write(name: str) -> None:
+        for number in range(200):
+            print(name, number, name, file=tee)
+
+    threads = [threading.Thread(target=write, args=(name,)) for name in ("a", "b", "c")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    log.close()
+    lines = lines_of(tmp_path / "log.txt")
+    assert sorted(lines) == sorted(f"{n} {i} {n}" for n in "abc" for i in range(200))
+
+
+class Broken(io.StringIO):
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+    flush = write  # type: ignore[assignment]
+
+
+def test_a_reader_that_has_gone_does_not_hurt_who_prints() -> None:
+    kept: list[str] = []
+    tee = Tee(Broken(), kept.extend)
+    print("one", file=tee, flush=True)
+    print("two", file=tee)
+    assert kept == ["one", "two"]
+
+
+def test_a_log_that_cannot_be_written_does_not_hurt_who_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(lines: list[str]) -> None:
+        raise OSError(28, "No space left on device")
+
+    with Prints() as prints:
+        prints.log = LogFile(tmp_path / "log.txt")
+        monkeypatch.setattr(prints.log, "write_lines", full)
+        print("one")
+        print("two")
+        assert prints.log is None
+    assert capsys.readouterr().out == "one\ntwo\n"

@@ -42,6 +42,13 @@ def test_going_on_adds_rows(folder: Path, make: Any) -> None:
     assert [line.split(",")[0] for line in text.splitlines()] == ["epoch", "1", "2"]
 
 
+def test_a_metric_named_like_a_column_of_the_file(folder: Path, make: Any) -> None:
+    metrics = {"seconds": "min", "elapsed": None, "loss": "min"}
+    attempt(folder, make.started(metrics=metrics), make.epoch(1, seconds=7, elapsed=8, loss=9))
+    text = attempt(folder, make.started(metrics=metrics, epoch=1, checkpoint=1))
+    assert text == ("epoch,seconds,elapsed,metric:seconds,metric:elapsed,loss\n1,0.25,0.25,7,8,9\n")
+
+
 def test_a_rewind_takes_rows_away(folder: Path, make: Any) -> None:
     attempt(folder, make.started(), *(make.epoch(n, loss=1.0) for n in (1, 2, 3)))
     text = attempt(folder, make.started(epoch=1, checkpoint=1), make.epoch(2, loss=5.0))

@@ -54,6 +54,14 @@ def test_a_last_state_that_is_not_on_disk_is_said(make: Any) -> None:
     assert "  checkpoint  none" in nothing
 
 
+def test_a_place_inside_an_epoch_is_named(make: Any) -> None:
+    place = "epoch 3, batch 10 of pipe 'train'"
+    ended = make.ended(outcome="interrupted", exit_code=130, on_disk=2, epoch=2, place=place)
+    assert f"  checkpoint  runs/digits/checkpoint_3 ({place})" in summary(ended)
+    lines = summary(make.ended(exit_code=6, on_disk=2, place=place))
+    assert f"  the last state is not on disk; on disk is {place}" in lines
+
+
 def test_a_large_share_in_checkpoints_names_the_remedy(make: Any) -> None:
     lines = summary(make.ended(checkpoint_seconds=3.0))
     assert lines[5] == (

@@ -1,0 +1,59 @@
+"""What lies in a checkpoint, and what checkpoints take of the disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from checkpoint_helpers import SAMPLE, array, save
+
+from jobrun.checkpoint.contents import contents, disk_use, freed_by
+
+
+def test_leaves_in_order_with_bytes_and_versions(tmp_path: Path) -> None:
+    path = save(tmp_path, SAMPLE)
+    record, items = contents(path)
+    assert record.id == 0
+    assert [i.name for i in items] == [
+        *("model/w", "model/b", "model/steps/0", "model/steps/1"),
+        "total",
+    ]
+    for item in items:
+        files = list((path / "main" / item.name).iterdir())
+        assert item.bytes == sum(f.stat().st_size for f in files)
+        assert (item.version, item.links) == (0, 1)
+        assert item.stored(0) == "written"
+
+
+def test_linked_values(tmp_path: Path) -> None:
+    blobs = {"a": array(1, 2, 3), "b": array(4)}
+    first = save(tmp_path, blobs)
+    second = save(tmp_path, {**blobs, "b": array(5)}, epoch=1)
+    record, items = contents(second)
+    a, b = items
+    assert a.version == 0
+    assert b.version == 1
+    for name in os.listdir(first / "main/a"):
+        (second / "main/a" / name).unlink()
+        os.link(first / "main/a" / name, second / "main/a" / name)
+    record, (a, b) = contents(second)
+    assert (a.links, a.stored(record.id)) == (2, "linked")
+    assert (b.stored(record.id)) == "written"
+    assert contents(first)[1][0].stored(0) == "written"
+
+
+def test_an_inode_counts_once(tmp_path: Path) -> None:
+    one, two, three = (tmp_path / name for name in ("one", "two", "three"))
+    for folder in (one, two, three):
+        (folder / "deep").mkdir(parents=True)
+    (one / "deep/a").write_bytes(b"x" * 100)
+    os.link(one / "deep/a", two / "deep/a")
+    (two / "b").write_bytes(b"y" * 10)
+    os.link(two / "b", three / "b")
+    assert disk_use([one, two]) == 110
+    assert disk_use([one, two, three]) == 110
+    assert freed_by([one]) == 0
+    assert freed_by([one, two]) == 100
+    assert freed_by([one, two, three]) == 110
+    assert (disk_use([]), freed_by([])) == (0, 0)
+    assert disk_use([tmp_path / "gone"]) == 0

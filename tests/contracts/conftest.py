@@ -1,0 +1,11 @@
+"""Makes ``session_contract`` importable, with its asserts explained."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+pytest.register_assert_rewrite("session_contract")

@@ -1,0 +1,24 @@
+"""LocalSession obeys the contract, on one thread and on several."""
+
+from __future__ import annotations
+
+from session_contract import SessionContract
+
+from jobrun.session.base import Session
+from jobrun.session.local import LocalSession
+
+
+class TestOneThread(SessionContract):
+    """Tasks one after another."""
+
+    def make_session(self) -> Session:
+        """A new session."""
+        return LocalSession(threads=1)
+
+
+class TestEightThreads(SessionContract):
+    """More threads than cores."""
+
+    def make_session(self) -> Session:
+        """A new session."""
+        return LocalSession(threads=8)

@@ -1,0 +1,209 @@
+"""Every file of the newest checkpoint, damaged in every way: never silent, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import crc32c
+import numpy as np
+import pytest
+from checkpoint_helpers import SAMPLE, frozen, save
+
+from jobrun.checkpoint.blobs import load_blobs
+from jobrun.checkpoint.catalog import Catalog, listed, prove
+from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.checkpoint.record import decode_record, encode_record
+from jobrun.errors import DamagedError, JobrunError, NotFoundError
+from jobrun.values import Box, Value
+
+FILES = [
+    "_SUCCESS",
+    "manifest.main.json",
+    "zarr.json",
+    "main/zarr.json",
+    "main/model/zarr.json",
+    "main/model/w/zarr.json",
+    "main/model/w/0.0",
+    "main/model/steps/1/zarr.json",
+    "main/step/zarr.json",
+]
+
+
+GROUPS = {name for name in FILES if name.endswith("zarr.json") and name.count("/") < 3} - {
+    "main/step/zarr.json"
+}
+
+
+def blobs(epoch: int) -> dict[str, Value]:
+    """Blobs that differ in every epoch, the strings in length."""
+    weights = Box(frozen(np.full(3, epoch, "f8")), "array")
+    return {**SAMPLE, "step": Box("x" * epoch, "str"), "weights": weights}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("whole")
+    for epoch in range(3):
+        save(run, blobs(epoch), epoch=epoch)
+    return run
+
+
+@pytest.fixture
+def run(whole: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(whole, tmp_path / "run")
+
+
+def delete(path: Path) -> None:
+    path.unlink()
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def halve(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def lengthen(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"\0\0\0\0")
+
+
+def zero(path: Path) -> None:
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def make_directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def make_link(path: Path) -> None:
+    path.rename(path.with_name("moved"))
+    path.symlink_to(path.with_name("moved"))
+
+
+def make_fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def exchange_with_another_epoch(path: Path) -> None:
+    checkpoint = next(p for p in path.parents if p.name == "checkpoint_2")
+    shutil.copyfile(checkpoint.with_name("checkpoint_0") / path.relative_to(checkpoint), path)
+
+
+DAMAGES = [
+    delete, empty, halve, lengthen, zero, flip, make_directory, make_link, make_fifo,
+    exchange_with_another_epoch,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda d: d.__name__)
+@pytest.mark.parametrize("name", FILES)
+def test_damage_is_found(run: Path, name: str, damage: Callable[[Path], None]) -> None:
+    target = run / "checkpoint_2" / name
+    before = target.read_bytes()
+    damage(target)
+    if target.is_file() and not target.is_symlink() and target.read_bytes() == before:
+        pytest.skip("the file is the same in both epochs")
+    seen = sorted(str(p) for p in run.rglob("*"))
+    file = name.rpartition("/")[2]
+
+    loaded = CheckpointManager(run).load()
+    assert loaded.record.id == 1
+    assert loaded.blobs["main"]["step"] == "x"
+    assert [s.id for s in loaded.skipped] == [2]
+    assert file in loaded.skipped[0].reason
+
+    for choice in ({"epoch": 2}, {"id": 2}):
+        with pytest.raises((DamagedError, NotFoundError)) as error:
+            CheckpointManager(run).load(**choice)
+        assert file in str(error.value)
+
+    if name in GROUPS:  # leaves are read without them
+        assert load_blobs(run / "checkpoint_2", "step") == {"step": "xx"}
+    else:
+        with pytest.raises(JobrunError, match=file if name != "_SUCCESS" else "_SUCCESS|no run"):
+            load_blobs(run / "checkpoint_2")
+
+    if 2 in [r.id for r in listed(run)]:
+        with pytest.raises(DamagedError, match=file):
+            prove(run, Catalog(run).by_id(2))
+    else:
+        assert [i.name for i in Catalog(run).ignored()] == ["checkpoint_2"]
+        assert load_blobs(run, "step") == {"step": "x"}
+    assert sorted(str(p) for p in run.rglob("*")) == seen
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_a_flipped_bit_anywhere_is_found(run: Path, seed: int) -> None:
+    random_bits = random.Random(seed)
+    files = sorted(p for p in (run / "checkpoint_2").rglob("*") if p.is_file())
+    target = random_bits.choice(files)
+    data = bytearray(target.read_bytes())
+    data[random_bits.randrange(len(data))] ^= 1 << random_bits.randrange(8)
+    target.write_bytes(data)
+    loaded = CheckpointManager(run).load()
+    assert (loaded.record.id, [s.id for s in loaded.skipped]) == (1, [2])
+
+
+def test_files_of_two_blobs_exchanged(run: Path) -> None:
+    weights, biases = (run / "checkpoint_2/main/model" / n for n in "wb")
+    weights.rename(run / "other")
+    biases.rename(weights)
+    (run / "other").rename(biases)
+    loaded = CheckpointManager(run).load()
+    assert loaded.record.id == 1
+    assert "model/w/0.0: its checksum is" in loaded.skipped[0].reason
+
+
+def test_metadata_of_another_dtype_or_shape(run: Path) -> None:
+    meta = run / "checkpoint_2/main/model/w/zarr.json"
+    for old, new in ((b"float32", b"float64"), (b"[12,4]", b"[48,1]"), (b"[12,4]", b"[4,12]")):
+        before = meta.read_bytes()
+        assert old in before
+        meta.write_bytes(before.replace(old, new))
+        with pytest.raises(DamagedError, match=r"w/zarr\.json"):
+            load_blobs(run / "checkpoint_2", "model")
+        meta.write_bytes(before)
+    assert CheckpointManager(run).load().record.id == 2
+
+
+def test_the_manifest_of_another_run(run: Path, tmp_path: Path) -> None:
+    other = save(tmp_path / "other", blobs(5), epoch=2)
+    shutil.copy(other / "manifest.main.json", run / "checkpoint_2")
+    assert CheckpointManager(run).load().skipped[0].id == 2
+
+
+def test_metadata_that_do_not_fit_a_manifest_that_is_whole(tmp_path: Path) -> None:
+    """A writer's mistake, or a forgery: all checksums are right, the files tell two stories."""
+    path = save(tmp_path, {"w": Box(frozen(np.arange(4, dtype="f4")), "array")})
+    manifest = path / "manifest.main.json"
+    honest, success = manifest.read_bytes(), (path / "_SUCCESS").read_bytes()
+    forgeries: list[tuple[bytes, bytes]] = [
+        (b'"<f4"', b'"<f8"'), (b'"<f4"', b'"<i4"'), (b'"<f4"', b'"zz"'), (b"[4]", b"[2]"),
+        (b"[4]", b"[4, 1]"), (b'"array"', b'"scalar"'), (b'"array"', b'"float"'),
+        (b'"array"', b'"nothing"'), (b'["0", 16', b'["0", 12'), (b'["0", 16', b'["1", 16'),
+        (b'["0", 16', b'["../w/0", 16'), (b'"<f4"', b"null"), (b'"w"', b'"../main/w"'),
+    ]  # fmt: skip
+    for old, new in forgeries:
+        assert old in honest
+        forged = honest.replace(old, new)
+        manifest.write_bytes(forged)
+        record: Any = decode_record(success, "")
+        record.manifests["main"] = f"{crc32c.crc32c(forged):08x}"
+        (path / "_SUCCESS").write_bytes(encode_record(record))
+        with pytest.raises(DamagedError):
+            load_blobs(path)

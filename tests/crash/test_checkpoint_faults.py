@@ -1,0 +1,153 @@
+"""The k-th file operation of a save fails, for every k: older checkpoints stay, the next succeeds.
+
+The method is that of SQLite's tests of I/O errors.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from checkpoint_helpers import FEW, MANY, CountingFs, FailingFs, fresh, same_blobs, save
+
+from jobrun.checkpoint.catalog import listed, prove
+from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.checkpoint.record import RecordFields
+from jobrun.checkpoint.source import BlobSource
+from jobrun.errors import SaveError
+from jobrun.policy import Keep
+from jobrun.position import Position
+
+CODES = [
+    errno.ENOSPC, errno.EIO, errno.EROFS, errno.EACCES, errno.EMFILE, errno.EINTR, errno.EDQUOT,
+]  # fmt: skip
+
+
+def check_refusal(run: Path, message: str, fs: FailingFs, old: list[str]) -> None:
+    """The message says what failed, where and why, and nothing but whole checkpoints is there."""
+    why = f"{os.strerror(fs.code)} ({errno.errorcode[fs.code]})"
+    assert any(f"{op} of {path}: {why}" in message for op, path in fs.failures)
+    names = {p.name for p in run.iterdir()} - {"lock"}
+    assert names in (set(old), {*old, "checkpoint_2"})
+
+
+@pytest.mark.parametrize("lasting", [False, True], ids=["once", "for good"])
+@pytest.mark.parametrize("ops", [None, {"fsync"}, {"close"}, {"write"}], ids=str)
+@pytest.mark.parametrize("blobs", [FEW, MANY], ids=["few", "many"])
+def test_every_operation_may_fail(
+    tmp_path: Path, blobs: dict, ops: set[str] | None, lasting: bool
+) -> None:
+    failures = 0
+    for number in range(10_000):
+        if blobs is MANY and number > 12:
+            number *= 9  # all are alike; the last ones are met in the other case
+        run = tmp_path / str(number)
+        old = [save(run, FEW, epoch=epoch).name for epoch in range(2)]
+        code = CODES[number % len(CODES)]
+        fs = FailingFs(number, code, ops=frozenset(ops) if ops else None, lasting=lasting)
+        manager = CheckpointManager(run, keep=Keep(last=2), fs=fs)
+        source = BlobSource({"main": fresh(blobs)}, fs)
+        try:
+            saved = manager.save_snapshot(source, RecordFields(position=Position(epochs=2)))
+            if fs.failures and fs.failures[0][0] != "open":  # it was a removal that failed
+                assert fs.failures[0][0] in saved.warnings[0]
+        except SaveError as error:
+            check_refusal(run, str(error), fs, old)
+        whole = listed(run)
+        for record in whole:
+            prove(run, record)
+        assert {r.id for r in whole} >= {1}
+        if not fs.failures:
+            break
+        failures += 1
+
+        fs.number, fs.lasting = -1, False  # the fault is lifted
+        again = manager.save_snapshot(source, RecordFields(position=Position(epochs=2)))
+        manager.close()
+        loaded = CheckpointManager(run).load()
+        assert loaded.record == again.record
+        assert same_blobs(loaded.parts["main"], blobs)
+        assert not [p for p in run.iterdir() if "partial" in p.name]
+    assert failures >= 4
+
+
+def test_nothing_bypasses_the_file_operations(tmp_path: Path) -> None:
+    """All that strace sees of a save under the run directory went through Fs."""
+    if subprocess.run(["sh", "-c", "command -v strace"], capture_output=True).returncode:
+        pytest.skip("strace is not installed")
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[2])\n"
+        "from checkpoint_helpers import *\n"
+        "fs = CountingFs(); save(sys.argv[1], fs=fs)\n"
+        "print(*sorted({p for op, p in fs.done if op in ('open', 'mkdir', 'rename')}), sep='\\n')\n"
+    )
+    helpers = Path(__file__).parents[1] / "checkpoint"
+    calls = "trace=mkdir,mkdirat,rename,renameat,renameat2,openat,open,creat,unlink,unlinkat,link"
+    shown = subprocess.run(
+        ["strace", "-f", "-o", tmp_path / "trace", "-e", calls, sys.executable, "-c", code,
+         tmp_path / "run", helpers], capture_output=True, text=True,
+    )  # fmt: skip
+    if "ptrace" in shown.stderr:
+        pytest.skip("strace is not allowed here")
+    assert shown.returncode == 0, shown.stderr
+    ours = {*shown.stdout.splitlines(), str(tmp_path / "run/lock")}
+    for line in (tmp_path / "trace").read_text().splitlines():
+        names = [p for p in line.split('"')[1::2] if p.startswith(f"{tmp_path}/run/")]
+        changes = "O_CREAT" in line or "open" not in line
+        if names and changes and "= -1" not in line:
+            assert names[-1] in ours, line
+
+
+LIMITED = """
+import resource, sys
+sys.path.insert(0, sys.argv[2])
+from checkpoint_helpers import *
+from jobrun.errors import SaveError
+run = sys.argv[1]
+big = {"x": Box(frozen(np.arange(100_000.0)), "array"), **{f"y{i}": array(i) for i in range(60)}}
+save(run, big)
+soft, hard = resource.getrlimit(resource.LIMIT)
+resource.setrlimit(resource.LIMIT, (VALUE, hard))
+try:
+    save(run, big, epoch=1)
+except SaveError as error:
+    print(error)
+else:
+    print("saved")
+resource.setrlimit(resource.LIMIT, (soft, hard))
+print(save(run, big, epoch=2).name)
+"""
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "shown"),
+    [("RLIMIT_FSIZE", 50_000, "(EFBIG)"), ("RLIMIT_NOFILE", 20, "saved"), ("RLIMIT_NOFILE", 6, "")],
+)
+def test_limits_of_the_process(tmp_path: Path, limit: str, value: int, shown: str) -> None:
+    helpers = Path(__file__).parents[1] / "checkpoint"
+    code = LIMITED.replace("LIMIT", limit.removeprefix("RLIMIT_")).replace("VALUE", str(value))
+    code = code.replace(f"resource.{limit.removeprefix('RLIMIT_')}", f"resource.{limit}")
+    result = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "run", helpers], capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
+    assert shown in result.stdout
+    assert result.stdout.splitlines()[-1] == "checkpoint_1" or "saved" in result.stdout
+    for record in listed(tmp_path / "run"):
+        prove(tmp_path / "run", record)
+    assert not [p for p in (tmp_path / "run").iterdir() if "partial" in p.name]
+
+
+def test_the_operations_of_a_save_are_few(tmp_path: Path) -> None:
+    """What is counted here is what a save costs: one open, write and close a file, and no more."""
+    fs = CountingFs()
+    save(tmp_path, MANY, fs=fs)
+    ops = [op for op, _ in fs.done]
+    files = sum(1 for p in tmp_path.rglob("*") if p.is_file() and p.name != "lock")
+    assert ops.count("write") == files
+    assert ops.count("close") == files
+    assert ops.count("rename") == 1

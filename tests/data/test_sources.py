@@ -1,0 +1,208 @@
+"""Columns out of blobs and files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from engine import same
+
+from jobrun.data.sources import blob_columns, check_rows, file_columns
+from jobrun.errors import DataError
+from jobrun.values import Value, adopt
+
+
+def blobs(**objects: Any) -> dict[str, Value]:
+    return {name: adopt([obj]) for name, obj in objects.items()}
+
+
+def test_columns_are_the_arrays_of_blobs() -> None:
+    store = blobs(data=np.arange(6).reshape(3, 2), labels=np.arange(3))
+    columns = blob_columns({"x": "data", "y": "labels"}, store.__getitem__)
+    assert list(columns) == ["x", "y"]
+    assert columns["x"] is store["data"].value
+
+
+@pytest.mark.parametrize(
+    ("obj", "what"),
+    [
+        (np.array(3.0), "a single value"),
+        (3.0, "kind 'float'"),
+        ([np.zeros(3)], "kind 'list'"),
+        ({"a": np.zeros(3)}, "kind 'dict'"),
+        (None, "kind 'none'"),
+        (np.array([{}], object), "kind 'opaque'"),
+    ],
+)
+def test_a_column_is_an_array_of_rows(obj: Any, what: str) -> None:
+    with pytest.raises(DataError, match=f"column 'x': blob 'b' is .*{what}"):
+        blob_columns({"x": "b"}, blobs(b=obj).__getitem__)
+
+
+def test_rows_are_counted() -> None:
+    assert check_rows({"x": np.zeros((3, 2)), "y": np.zeros(3)}, "p") == 3
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"x": np.zeros(3), "y": np.zeros(2)}, "the columns differ in rows: x 3, y 2"),
+        ({"x": np.zeros((0, 4))}, "no rows"),
+        ({}, "no rows"),
+        ({"x": np.array(1.0)}, "'x' is a single value"),
+    ],
+)
+def test_rows_that_cannot_be(columns: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=f"pipe 'p': .*{message}"):
+        check_rows(columns, "p")
+
+
+# Files.
+
+
+def test_an_npz_gives_all_its_arrays_or_those_that_are_wanted(tmp_path: Path) -> None:
+    path = tmp_path / "d.npz"
+    np.savez(path, a=np.arange(3), b=np.arange(6.0).reshape(3, 2))
+    assert list(file_columns(path, {})) == ["a", "b"]
+    columns = file_columns(path, {"y": "a"})
+    assert list(columns) == ["y"]
+    assert columns["y"].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.asfortranarray(np.arange(6.0).reshape(3, 2)),
+        np.arange(3, dtype=">i4"),
+        np.array(["a", "bc"]),
+        np.zeros(2, np.dtype([("a", "u1"), ("b", "f8")], align=True)),
+        np.zeros((2, 0)),
+    ],
+    ids=lambda a: a.dtype.str,
+)
+@pytest.mark.parametrize("suffix", [".npz", ".npy"])
+def test_columns_of_files_are_plain_contiguous_and_read_only(
+    tmp_path: Path, array: Any, suffix: str
+) -> None:
+    path = tmp_path / f"d{suffix}"
+    if suffix == ".npz":
+        np.savez(path, d=array)
+    else:
+        np.save(path, array)
+    (column,) = file_columns(path, {"x": "d"}).values()
+    assert type(column) is np.ndarray
+    assert column.flags.c_contiguous
+    assert not column.flags.writeable
+    assert same(column, adopt([array]).value)
+
+
+def test_an_npy_is_mapped_and_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "d.npy"
+    np.save(path, np.arange(6).reshape(3, 2))
+    assert list(file_columns(path, {})) == ["d"]
+    column = file_columns(path, {"x": "anything"})["x"]
+    assert isinstance(column.base, np.memmap)
+    with pytest.raises(ValueError, match="read-only"):
+        column[0] = 1
+
+
+def test_a_missing_file_is_named_with_its_neighbours(tmp_path: Path) -> None:
+    np.savez(tmp_path / "digits.npz", a=1)
+    with pytest.raises(DataError, match=r"there is no file .*digit\.npz") as caught:
+        file_columns(tmp_path / "digit.npz", {})
+    assert "digits.npz" in caught.value.hint
+    with pytest.raises(DataError, match="there is no file"):
+        file_columns(tmp_path / "no" / "such" / "x.npy", {})
+
+
+def test_a_missing_array_is_named_with_the_nearest(tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", train=1, test=2)
+    with pytest.raises(DataError, match="holds no array 'trian'") as caught:
+        file_columns(tmp_path / "d.npz", {"x": "trian"})
+    assert "'train'" in caught.value.hint
+    with pytest.raises(DataError) as caught:
+        file_columns(tmp_path / "d.npz", {"x": "quite another"})
+    assert caught.value.hint == "there are train, test"
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".npy"])
+def test_nothing_is_ever_unpickled(tmp_path: Path, suffix: str) -> None:
+    class Trap:
+        def __reduce__(self) -> Any:
+            return (pytest.fail, ("unpickled",))
+
+    array = np.array([Trap()], object)
+    path = tmp_path / f"d{suffix}"
+    if suffix == ".npz":
+        np.savez(path, d=array)
+    else:
+        np.save(path, array, allow_pickle=True)
+    with pytest.raises(DataError, match="never unpickled") as caught:
+        file_columns(path, {"x": "d"})
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".npy"])
+@pytest.mark.parametrize(
+    "content", [b"", b"not a file of numpy", b"PK\x03\x04broken", b"\x80\x04."]
+)
+def test_a_damaged_file_is_an_error_that_names_it(
+    tmp_path: Path, suffix: str, content: bytes
+) -> None:
+    path = tmp_path / f"d{suffix}"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=f"d{suffix}"):
+        file_columns(path, {"x": "d"})
+
+
+def test_a_cut_file_is_an_error(tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", d=np.arange(1000))
+    data = (tmp_path / "d.npz").read_bytes()
+    (tmp_path / "d.npz").write_bytes(data[: len(data) // 2])
+    np.save(tmp_path / "e.npy", np.arange(1000))
+    (tmp_path / "e.npy").write_bytes((tmp_path / "e.npy").read_bytes()[:300])
+    for name in ("d.npz", "e.npy"):
+        with pytest.raises(DataError, match=name):
+            file_columns(tmp_path / name, {"x": "d"})
+
+
+def test_a_flipped_bit_in_an_npz_is_found(tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", d=np.zeros(1000))
+    data = bytearray((tmp_path / "d.npz").read_bytes())
+    data[len(data) // 2] ^= 1
+    (tmp_path / "d.npz").write_bytes(data)
+    with pytest.raises(DataError, match=r"d\.npz cannot be read"):
+        file_columns(tmp_path / "d.npz", {"x": "d"})
+
+
+def test_an_npy_holds_one_column(tmp_path: Path) -> None:
+    np.save(tmp_path / "d.npy", np.arange(3))
+    with pytest.raises(DataError, match="holds one array, but 2 columns"):
+        file_columns(tmp_path / "d.npy", {"x": "a", "y": "b"})
+
+
+def test_an_npy_under_the_name_of_an_npz(tmp_path: Path) -> None:
+    np.save(tmp_path / "d.npy", np.arange(3))
+    (tmp_path / "d.npy").rename(tmp_path / "d.npz")
+    with pytest.raises(DataError, match=r"no \.npz archive"):
+        file_columns(tmp_path / "d.npz", {})
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".npy"])
+def test_single_values_are_no_columns(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"d{suffix}"
+    if suffix == ".npz":
+        np.savez(path, d=np.array(3.0))
+    else:
+        np.save(path, np.array(3.0))
+    columns = file_columns(path, {"x": "d"})
+    with pytest.raises(DataError, match="single value"):
+        check_rows(columns, "p")
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "d.npz").mkdir()
+    with pytest.raises(DataError, match=r"d\.npz cannot be read"):
+        file_columns(tmp_path / "d.npz", {})

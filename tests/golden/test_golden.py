@@ -1,0 +1,87 @@
+"""Checkpoints of every format there ever was are read by this version."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from jobrun.checkpoint.blobs import load_blobs
+from jobrun.checkpoint.catalog import Catalog, prove
+from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.checkpoint.oracle import open_checkpoint
+from jobrun.checkpoint.reading import read_part
+from jobrun.checkpoint.record import FORMAT
+from jobrun.values import Tree
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "checkpoint"))
+from checkpoint_helpers import same, same_blobs  # noqa: E402
+
+
+def load_script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("golden_make", HERE / "make.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+make = load_script()
+RUN = HERE / "format-1"
+PATH = RUN / "checkpoint_7"
+
+
+@pytest.mark.parametrize("node", ["main", "other"])
+def test_every_blob_is_what_was_written(node: str) -> None:
+    wanted, found = make.PARTS[node](), read_part(PATH, node)
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        assert same(found[name], value), name
+
+
+def test_the_record_is_what_was_written() -> None:
+    found = Catalog(RUN).by_id(7)
+    wanted = make.record(found.manifests, found.root, found.bytes, found.files)
+    assert np.isnan(found.metrics["loss"])
+    assert {**found.metrics, "loss": 0} == {**wanted.metrics, "loss": 0}
+    for name in ("position", "stops", "decision", "versions", "job", "digest", "extra", "time"):
+        assert getattr(found, name) == getattr(wanted, name)
+    assert (found.epoch, found.run_seconds, found.nodes) == (3, 12.5, ("main", "other"))
+
+
+def test_it_is_listed_and_proven_and_loaded() -> None:
+    newest = Catalog(RUN).latest()
+    assert newest is not None
+    prove(RUN, newest)
+    loaded = CheckpointManager(RUN).load()
+    assert same_blobs(loaded.parts["other"], make.other_blobs())
+    assert load_blobs(RUN, "other:model")["other:model"]["a"] == [1, {}]
+
+
+def test_zarr_reads_every_array() -> None:
+    group = open_checkpoint(PATH)
+    count = 0
+    for node, blobs in make.PARTS.items():
+        for name, value in blobs().items():
+            if not isinstance(value, Tree):
+                group[f"{node}/{name}"][...]
+                count += 1
+    assert count > 70
+    assert group["main/chunks/padded"][...].tolist() == list(range(19))
+    assert group["main/big/f4"][...].tolist() == [1.5, -2.5]
+    assert group["other/text"][()] == "gr\u00fc\u00dfe\0\n\U0001f600"
+
+
+@pytest.mark.skipif(FORMAT != 1, reason="this version writes another format")
+def test_this_version_still_writes_the_same_bytes(tmp_path: Path) -> None:
+    path = make.make(tmp_path)
+    files = sorted(p.relative_to(PATH) for p in PATH.rglob("*") if p.is_file())
+    assert files == sorted(p.relative_to(path) for p in path.rglob("*") if p.is_file())
+    for name in files:
+        assert (path / name).read_bytes() == (PATH / name).read_bytes(), name

@@ -1,0 +1,350 @@
+"""LocalSession: any schedule of any job gives the bits of running it from top to bottom."""
+
+from __future__ import annotations
+
+import copy
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from engine import Driver, cut_after, same
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import Oracle, Step
+
+from jobrun.access import overlaps
+from jobrun.errors import TaskError
+from jobrun.job import Job, Node, Pipe, Task
+from jobrun.position import Position
+from jobrun.session.base import Control, Places
+from jobrun.session.local import LocalSession, default_threads
+from jobrun.values import plain
+
+# Random jobs.
+
+_FIRST = ("a", "b", "c", "t")
+_READ = ("a", "b", "c", "t", "t/x", "t/y")
+_WRITTEN = (*_READ, "t/n0", "t/n1", "t/n2")
+
+
+def first_values(number: int = 0) -> dict[str, Any]:
+    """What ``init`` writes."""
+    blobs: dict[str, Any] = {n: np.arange(3.0) + number + i for i, n in enumerate("abc")}
+    blobs["t"] = {"y": np.ones(3) * number, "x": np.zeros(3)}
+    return blobs
+
+
+@st.composite
+def steps(draw: st.DrawFn, nodes: Sequence[str] = ()) -> list[Step]:
+    """Tasks with random accesses; no two writes of one task overlap."""
+    made = []
+    for number in range(draw(st.integers(1, 9))):
+        names = draw(st.lists(st.sampled_from(_WRITTEN), max_size=3, unique=True))
+        writes: list[str] = []
+        for name in names:
+            if not any(overlaps(name, w) for w in writes):
+                writes.append(name)
+        split = draw(st.integers(0, len(writes)))
+        updates = tuple(w for w in writes[:split] if w in _READ)
+        reads = draw(st.lists(st.sampled_from(_READ), max_size=3, unique=True))
+        if nodes:
+            reads = [draw(st.sampled_from(["", "n0:", "n1:", "n*:"])) + r for r in reads]
+        made.append(
+            Step(
+                number,
+                tuple(reads),
+                updates,
+                tuple(writes[split:]),
+                draw(st.sampled_from(nodes)) if nodes else "main",
+                draw(st.sampled_from([1, 1, 1, 2])),
+                not nodes and draw(st.sampled_from([False, False, True])),
+                tuple(draw(st.sets(st.integers(0, number - 1), max_size=1)) if number else ()),
+            )
+        )
+    return made
+
+
+def job_of(specs: list[Step], nodes: Sequence[str] = ()) -> Job:
+    job = Job("random", nodes=nodes or None)
+    with job.setup:
+        for node in nodes or (None,):
+            Task(lambda: np.arange(5), out="data", node=node)
+    with job.init:
+        for number, node in enumerate(nodes or (None,)):
+            Task(lambda n=number: first_values(n), out=dict.fromkeys(_FIRST), node=node)
+    with job.epoch:
+        for step in specs:
+            _task(step)
+    return job
+
+
+def _task(step: Step) -> Task:
+    after = [f"s{k}" for k in step.after]
+    task = Task(
+        step,
+        ["x", *step.reads] if step.pipe else list(step.reads),
+        update=list(step.updates),
+        out=list(step.outs) or None,
+        name=f"s{step.number}",
+        after=() if step.pipe else after,
+        every=None if step.pipe else step.every,
+        node=None if step.node == "main" else step.node,
+    )
+    if not step.pipe:
+        return task
+    # The pipe takes the task's place in the group.
+    return Pipe(
+        {"x": "data"}, batch=2, do=[task], name=f"s{step.number}", after=after, every=step.every
+    )
+
+
+def check_against_oracle(
+    specs: list[Step], threads: int, cuts: Sequence[int], nodes: Sequence[str] = ()
+) -> None:
+    """Two epochs, cut here and there; earlier epochs stay as they were in whoever kept them."""
+    driver = Driver(job_of(specs, nodes), threads).start()
+    places = nodes or ("main",)
+    oracle = Oracle(specs, {p: first_values(i) for i, p in enumerate(places)}, _FIRST)
+    left, kept = list(cuts), []
+    for epoch in (1, 2):
+        while not driver.epoch(cut_after(left.pop()) if left else lambda: False):
+            pass
+        oracle.epoch(epoch)
+        found = {p: {n: _get(driver, p, n, nodes) for n in _FIRST} for p in places}
+        for place in places:
+            for name in _FIRST:
+                assert same(found[place][name], oracle.state[place][name]), (place, name)
+        kept.append((found, copy.deepcopy(found), driver.session.snapshot()))
+        driver.session.end_epoch()
+    for views, copies, token in kept:
+        assert same(views, copies)
+        for place in places:
+            for name in _FIRST:
+                assert same(plain(token.parts[place][name]), copies[place][name])
+
+
+def _get(driver: Driver, node: str, name: str, nodes: Sequence[str]) -> Any:
+    return driver.blob(f"{node}:{name}" if nodes else name)
+
+
+@settings(deadline=None, max_examples=80)
+@given(steps(), st.sampled_from([1, 2, 8]), st.lists(st.integers(0, 8), max_size=3))
+def test_any_schedule_gives_the_top_to_bottom_result(
+    specs: list[Step], threads: int, cuts: list[int]
+) -> None:
+    check_against_oracle(specs, threads, cuts)
+
+
+@settings(deadline=None, max_examples=80)
+@given(
+    steps(("n0", "n1", "n*", "n*")),
+    st.sampled_from([1, 2, 8]),
+    st.lists(st.integers(0, 8), max_size=3),
+)
+def test_any_schedule_over_nodes_gives_the_top_to_bottom_result(
+    specs: list[Step], threads: int, cuts: list[int]
+) -> None:
+    """Copies of a task read all before any writes."""
+    check_against_oracle(specs, threads, cuts, ("n0", "n1"))
+
+
+def test_leaves_written_in_parallel_are_in_the_order_of_the_spec() -> None:
+    names = [f"k{i}" for i in range(16)]
+    barrier = threading.Barrier(8, timeout=20)
+
+    def make(number: int) -> int:
+        barrier.wait()
+        time.sleep(0.001 * (number % 3))
+        return number
+
+    with Job("j") as job:
+        for number in range(16):
+            Task(lambda n=number: make(n), out=f"tree/{names[number]}")
+        Task(lambda tree: list(tree), "tree", out="order")
+    driver = Driver(job, 8).start()
+    driver.epoch()
+    assert driver.blob("order") == names
+
+
+# Nodes.
+
+
+@pytest.mark.parametrize("threads", [1, 8])
+@pytest.mark.parametrize("how", ["out", "update"])
+def test_the_mean_over_nodes_is_the_same_on_each(threads: int, how: str) -> None:
+    def mean(all_w: list[Any], w: Any = None) -> Any:
+        found = np.mean(all_w, axis=0)
+        if w is None:
+            return found
+        time.sleep(0.001)
+        w[...] = found
+        return None
+
+    job = Job("j", nodes={f"trainer_{i}": {"k": i} for i in range(4)})
+    with job.init, Node("trainer_*"):
+        Task(lambda k: np.full(100, k + 0.1), "k", out="w")
+    with job.epoch, Node("trainer_*"):
+        if how == "out":
+            Task(mean, {"all_w": "trainer_*:w"}, out="w")
+        else:
+            Task(mean, {"all_w": "trainer_*:w"}, update={"w": "w"})
+    driver = Driver(job, threads).start().epochs(2)
+    found = [driver.blob(f"trainer_{i}:w") for i in range(4)]
+    assert all(same(f, found[0]) for f in found)
+    assert same(found[0], np.mean([np.full(100, i + 0.1) for i in range(4)], axis=0))
+
+
+def test_nodes_never_see_each_others_blobs() -> None:
+    job = Job("j", nodes={"a": {"k": 1}, "b": {"k": 10}})
+    with job.init, Node("*"):
+        Task(lambda k: k, "k", out="total")
+    with job.epoch, Node("*"):
+        Task(lambda total, k: total + k, ["total", "k"], out="total")
+    driver = Driver(job, 2).start().epochs(3)
+    assert driver.blob("a:total") == 4
+    assert driver.blob("b:total") == 40
+    assert driver.session.names() == ["a:total", "b:total"]
+
+
+# Memory.
+
+
+def test_updates_stay_in_place_over_epochs_and_are_copied_once_for_a_snapshot() -> None:
+    places: list[int] = []
+
+    def step(w: Any) -> None:
+        w += 1
+        places.append(w.__array_interface__["data"][0])
+
+    job = Job("j")
+    with job.init:
+        Task(lambda: np.zeros(100_000), out="w")
+    with job.epoch:
+        Task(step, update="w", name="first")
+        Task(step, update="w", name="second")
+    driver = Driver(job, 2).start().epochs(2)
+    token = driver.session.snapshot()
+    driver.epochs(1)
+    driver.session.release(token)
+    del token
+    driver.epochs(2)
+    assert len(set(places[:4])) == 1, "nobody else holds it"
+    assert places[4] != places[3], "the snapshot holds it"
+    assert len(set(places[4:])) == 1
+
+
+def test_a_view_that_a_task_kept_does_not_change() -> None:
+    kept: list[Any] = []
+
+    def step(w: Any) -> None:
+        w += 1
+
+    job = Job("j")
+    with job.init:
+        Task(lambda: np.zeros(3), out="w")
+    with job.epoch:
+        Task(lambda w: kept.append(w), "w", name="keep")
+        Task(step, update="w")
+    Driver(job, 2).start().epochs(3)
+    assert [k[0] for k in kept] == [0, 1, 2]
+
+
+# Threads.
+
+
+def test_how_many_threads() -> None:
+    assert LocalSession(3).threads == 3
+    assert LocalSession().threads == default_threads() >= 1
+    assert LocalSession(1).description == "local, 1 thread"
+    assert LocalSession(2).description == "local, 2 threads"
+    for number in (0, -1):
+        with pytest.raises(ValueError, match="1 or more"):
+            LocalSession(number)
+
+
+def test_the_check_of_inputs_names_the_culprit_and_no_bystander() -> None:
+    """Others read the same blob meanwhile."""
+
+    def poke(w: Any) -> None:
+        time.sleep(0.002)
+        address = w.__array_interface__["data"][0]
+        np.ctypeslib.as_array((np.ctypeslib.ctypes.c_double * 1).from_address(address))[0] = 1
+
+    def look(w: Any) -> float:
+        time.sleep(0.004)
+        return float(w.sum())
+
+    for _ in range(3):
+        job = Job("j")
+        with job.init:
+            Task(lambda: np.zeros(3), out="w")
+        with job.epoch:
+            for i in range(4):
+                Task(look, "w", out=f"s{i}", name=f"look{i}")
+            Task(poke, "w", name="poke")
+            Task(look, "w", out="s9", name="look9")
+        driver = Driver(job, 8, check_inputs=True).start()
+        with pytest.raises(TaskError, match=r"task 'poke'.*changed one of its inputs"):
+            driver.epoch()
+
+
+# A session is used again.
+
+
+def simple(start: int = 0) -> Job:
+    job = Job("j")
+    with job.init:
+        Task(lambda: start, out="n")
+    with job.epoch:
+        Task(lambda n: n + 1, "n", out="n")
+    return job
+
+
+def test_one_session_runs_one_job_after_another() -> None:
+    session = LocalSession(2)
+    assert Driver(simple(), session=session).start().epochs(2).blob("n") == 2
+    session.close()
+    assert session.blob("n") == 2, "the blobs stay readable"
+    assert Driver(simple(10), session=session).start().epochs(1).blob("n") == 11
+
+
+def test_a_closed_session_says_so() -> None:
+    driver = Driver(simple()).start()
+    driver.session.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        driver.epoch()
+
+
+def test_a_blob_whose_update_failed_is_not_half_readable() -> None:
+    def fail(w: Any) -> None:
+        w += 1
+        raise ValueError
+
+    job = Job("j")
+    with job.init:
+        Task(lambda: {"x": np.zeros(3)}, out="w")
+        Task(lambda: 1, out="n")
+    with job.epoch:
+        Task(lambda w: fail(w["x"]), update="w", name="fail")
+    driver = Driver(job).start()
+    with pytest.raises(TaskError):
+        driver.epoch()
+    with pytest.raises(TaskError, match="'w' was being updated"):
+        driver.blob("w")
+    assert driver.blob("n") == 1
+
+
+def test_the_functions_of_a_python_job_need_no_names() -> None:
+    session = LocalSession(1)
+    job = simple()
+    job.init.named()
+    session.open(job, Places())
+    assert session.names() == []
+    with pytest.raises(TaskError, match="no blob 'n'"):
+        session.blob("n")
+    assert session.scalars(["n"]) == {}
+    assert Control().cut() is False
+    assert Position().at_boundary

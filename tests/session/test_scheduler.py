@@ -1,0 +1,340 @@
+"""The ready-counter scheduler: order, ends, failures, cuts, and edges that come late."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from engine import within
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobrun.session.scheduler import Dag, Scheduler
+
+Pairs = set[tuple[int, int]]
+
+
+def dag_of(count: int, pairs: Pairs, bound: frozenset[int] = frozenset()) -> Dag:
+    successors = [sorted(b for a, b in pairs if a == i) for i in range(count)]
+    waits = [sum(b == i for _, b in pairs) for i in range(count)]
+    return Dag(waits, successors, bound)
+
+
+def never() -> bool:
+    return False
+
+
+class Recorder:
+    """Records when units start and end."""
+
+    def __init__(self, work: Callable[[int], None] = lambda unit: None) -> None:
+        self.log: list[tuple[str, int]] = []
+        self.work = work
+
+    def __call__(self, unit: int) -> None:
+        self.log.append(("start", unit))
+        self.work(unit)
+        self.log.append(("end", unit))
+
+    @property
+    def started(self) -> list[int]:
+        return [unit for what, unit in self.log if what == "start"]
+
+
+def run(
+    threads: int,
+    dag: Dag,
+    execute: Callable[[int], None],
+    done: tuple[int, ...] = (),
+    cut: Callable[[], bool] = never,
+) -> list[int]:
+    scheduler = Scheduler(threads)
+    try:
+        return within(30, lambda: scheduler.run(dag, execute, done, cut))
+    finally:
+        scheduler.close()
+
+
+_dags = st.integers(1, 20).flatmap(
+    lambda n: st.tuples(
+        st.just(n),
+        st.sets(
+            st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)).filter(lambda p: p[0] < p[1]),
+            max_size=3 * n,
+        ),
+    )
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(_dags, st.sampled_from([1, 2, 8]))
+def test_every_unit_runs_once_after_those_it_waits_for(
+    shape: tuple[int, Pairs], threads: int
+) -> None:
+    count, pairs = shape
+    execute = Recorder(lambda unit: time.sleep(0.0005 * (unit % 3 == 0)))
+    assert run(threads, dag_of(count, pairs), execute) == list(range(count))
+    assert sorted(execute.started) == list(range(count))
+    for before, after in pairs:
+        assert execute.log.index(("end", before)) < execute.log.index(("start", after))
+
+
+@settings(deadline=None, max_examples=60)
+@given(_dags, st.sampled_from([1, 4]), st.data())
+def test_what_is_done_does_not_run_again(
+    shape: tuple[int, Pairs], threads: int, data: st.DataObject
+) -> None:
+    """Whether or not those before it are done too."""
+    count, pairs = shape
+    done = tuple(sorted(data.draw(st.sets(st.integers(0, count - 1)))))
+    execute = Recorder()
+    assert run(threads, dag_of(count, pairs), execute, done) == list(range(count))
+    assert sorted(execute.started) == [i for i in range(count) if i not in done]
+
+
+def test_one_dag_runs_again_and_again_on_the_same_threads() -> None:
+    scheduler = Scheduler(3)
+    dag = dag_of(4, {(0, 1), (0, 2), (1, 3), (2, 3)})
+    seen: set[int] = set()
+    for _ in range(50):
+        execute = Recorder(lambda unit: seen.add(threading.get_ident()))
+        assert within(30, lambda e=execute: scheduler.run(dag, e, (), never)) == [0, 1, 2, 3]
+    assert len(seen) <= 3
+    assert dag.waits == [0, 1, 1, 2]
+    scheduler.close()
+
+
+def test_an_empty_dag() -> None:
+    assert run(2, dag_of(0, set()), Recorder()) == []
+
+
+def test_units_run_on_daemon_threads_of_the_scheduler() -> None:
+    """So that signals are served, and leaving never waits for a task."""
+    threads: list[threading.Thread] = []
+    run(2, dag_of(3, set()), lambda unit: threads.append(threading.current_thread()))
+    assert all(t.daemon for t in threads)
+    assert threading.main_thread() not in threads
+
+
+@pytest.mark.parametrize("threads", [2, 8])
+def test_independent_units_run_at_the_same_time(threads: int) -> None:
+    """A barrier that all must reach; with fewer threads it would break."""
+    barrier = threading.Barrier(threads, timeout=20)
+    run(threads, dag_of(threads, set()), lambda unit: barrier.wait() and None)
+
+
+def test_no_more_units_run_at_once_than_there_are_threads() -> None:
+    running, most = [0], [0]
+    lock = threading.Lock()
+
+    def execute(unit: int) -> None:
+        with lock:
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+        time.sleep(0.001)
+        with lock:
+            running[0] -= 1
+
+    run(2, dag_of(20, set()), execute)
+    assert most[0] == 2
+
+
+# Failures.
+
+
+class BoomError(Exception):
+    """What fails in these tests."""
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("error", [BoomError, KeyboardInterrupt, SystemExit])
+def test_a_failure_ends_the_run_and_is_raised(threads: int, error: type[BaseException]) -> None:
+    def execute(unit: int) -> None:
+        if unit == 2:
+            raise error
+
+    recorder = Recorder(execute)
+    with pytest.raises(error):
+        run(threads, dag_of(10, {(i, i + 1) for i in range(9)}), recorder)
+    assert recorder.started == [0, 1, 2]
+
+
+def test_the_first_failure_wins_and_running_units_end() -> None:
+    begun, failed, ended = threading.Barrier(3, timeout=20), threading.Event(), []
+
+    def execute(unit: int) -> None:
+        begun.wait()
+        if unit == 0:
+            failed.set()
+            raise BoomError("first")
+        assert failed.wait(20)
+        time.sleep(0.02)
+        ended.append(unit)
+        if unit == 1:
+            raise BoomError("second")
+
+    recorder = Recorder(execute)
+    with pytest.raises(BoomError, match="first"):
+        run(3, dag_of(6, {(0, 3), (1, 4), (2, 5)}), recorder)
+    assert sorted(ended) == [1, 2], "what ran has ended before the error is raised"
+    assert sorted(recorder.started) == [0, 1, 2]
+
+
+def test_a_scheduler_works_again_after_a_failure() -> None:
+    scheduler = Scheduler(2)
+
+    def fail(unit: int) -> None:
+        raise BoomError
+
+    for _ in range(3):
+        with pytest.raises(BoomError):
+            within(30, lambda: scheduler.run(dag_of(5, set()), fail, (), never))
+        execute = Recorder()
+        assert within(30, lambda e=execute: scheduler.run(dag_of(5, set()), e, (), never))
+        assert len(execute.started) == 5
+    scheduler.close()
+
+
+def test_an_interrupt_of_the_caller_starts_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Ctrl-C in a program that has no handler of its own."""
+    begun, release = threading.Event(), threading.Event()
+
+    def execute(unit: int) -> None:
+        begun.set()
+        assert release.wait(20)
+
+    recorder = Recorder(execute)
+    scheduler = Scheduler(1)
+
+    class Interrupted(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            begun.wait(20)
+            raise KeyboardInterrupt
+
+    original = scheduler._new_run
+
+    def interrupted_run(*args: object) -> object:
+        made = original(*args)  # type: ignore[arg-type]
+        made.over = Interrupted()
+        return made
+
+    monkeypatch.setattr(scheduler, "_new_run", interrupted_run)
+    with pytest.raises(KeyboardInterrupt):
+        scheduler.run(dag_of(5, {(i, i + 1) for i in range(4)}), recorder, (), never)
+    release.set()
+    monkeypatch.undo()
+    again = Recorder()
+    assert within(30, lambda: scheduler.run(dag_of(2, set()), again, (), never)) == [0, 1]
+    assert recorder.started == [0]
+    scheduler.close()
+
+
+def test_a_closed_scheduler_says_so() -> None:
+    scheduler = Scheduler(1)
+    scheduler.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        within(10, lambda: scheduler.run(dag_of(1, set()), Recorder(), (), never))
+
+
+def test_threads_end_after_closing() -> None:
+    scheduler = Scheduler(3)
+    within(30, lambda: scheduler.run(dag_of(10, set()), Recorder(), (), never))
+    workers = list(scheduler._workers)
+    scheduler.close()
+    for worker in workers:
+        worker.join(20)
+        assert not worker.is_alive()
+
+
+# Cuts.
+
+
+@settings(deadline=None, max_examples=60)
+@given(_dags, st.sampled_from([1, 4]), st.integers(0, 10))
+def test_a_cut_leaves_a_part_that_can_be_gone_on_from(
+    shape: tuple[int, Pairs], threads: int, calls: int
+) -> None:
+    count, pairs = shape
+    seen = iter(range(1000))
+    execute = Recorder()
+    dag = dag_of(count, pairs)
+    finished = run(threads, dag, execute, (), lambda: next(seen) >= calls)
+    assert sorted(execute.started) == finished
+    assert all(a in finished for a, b in pairs if b in finished)
+    rest = Recorder()
+    assert run(threads, dag, rest, tuple(finished)) == list(range(count))
+    assert sorted(finished + rest.started) == list(range(count))
+
+
+def test_a_cut_before_anything() -> None:
+    execute = Recorder()
+    assert run(2, dag_of(3, set()), execute, (1,), lambda: True) == [1]
+    assert execute.started == []
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_units_bound_to_one_that_has_run_still_run(threads: int) -> None:
+    """0 is a gathering, 1 to 4 are its copies; 5 is any other."""
+    cut = threading.Event()
+    execute = Recorder(lambda unit: cut.set())
+    dag = dag_of(6, {(0, 1), (0, 2), (0, 3), (0, 4), (1, 5)}, frozenset({1, 2, 3, 4}))
+    assert run(threads, dag, execute, (), cut.is_set) == [0, 1, 2, 3, 4]
+
+
+def test_bound_units_do_not_run_after_a_failure() -> None:
+    def execute(unit: int) -> None:
+        if unit == 1:
+            raise BoomError
+
+    recorder = Recorder(execute)
+    dag = dag_of(4, {(0, 1), (0, 2), (0, 3)}, frozenset({1, 2, 3}))
+    with pytest.raises(BoomError):
+        run(1, dag, recorder)
+    assert recorder.started == [0, 1]
+
+
+# Edges that come while a dag runs.
+
+
+@pytest.mark.parametrize("threads", [1, 8])
+def test_an_edge_added_by_a_running_unit_orders_those_behind_it(threads: int) -> None:
+    scheduler = Scheduler(threads)
+    dag = dag_of(4, {(0, 1), (0, 2), (0, 3)})
+
+    def work(unit: int) -> None:
+        if unit == 0 and not dag.successors[3]:
+            scheduler.add_edge(3, 2)
+            scheduler.add_edge(2, 1)
+        time.sleep(0.002)
+
+    for _ in range(2):
+        execute = Recorder(work)
+        within(30, lambda e=execute: scheduler.run(dag, e, (), never))
+        assert [u for w, u in execute.log if w == "end"] == [0, 3, 2, 1]
+    scheduler.close()
+
+
+def test_an_edge_from_a_unit_that_is_done_holds_nothing_up() -> None:
+    scheduler = Scheduler(2)
+    dag = dag_of(3, {(0, 2)})
+    execute = Recorder(lambda unit: scheduler.add_edge(1, 2) if unit == 0 else None)
+    assert within(20, lambda: scheduler.run(dag, execute, (1,), never)) == [0, 1, 2]
+    scheduler.close()
+
+
+@settings(deadline=None, max_examples=100)
+@given(_dags, st.randoms())
+def test_the_order_of_a_dag_is_that_of_the_numbers_where_it_may_be(
+    shape: tuple[int, Pairs], random: object
+) -> None:
+    count, pairs = shape
+    names = list(range(count))
+    random.shuffle(names)  # type: ignore[attr-defined]
+    renamed = {(names[a], names[b]) for a, b in pairs}
+    place = dag_of(count, renamed).order()
+    assert sorted(place) == list(range(count))
+    assert all(place[a] < place[b] for a, b in renamed)
+    if all(a < b for a, b in renamed):
+        assert place == list(range(count))

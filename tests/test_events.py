@@ -1,0 +1,67 @@
+"""What can be said about a run is plain."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from jobrun import events
+from jobrun.events import Event
+
+
+def _all_events() -> list[type[Event]]:
+    return [getattr(events, n) for n in events.__all__ if n not in ("Event", "Report", "ignore")]
+
+
+_SAMPLES = {
+    "int": 1,
+    "bool": True,
+    "float": 0.5,
+    "str": "x",
+    "str | None": None,
+    "int | None": 3,
+    "tuple[str, ...]": ("a", "b"),
+    "tuple[int, ...]": (1, 2),
+    "tuple[tuple[str, float], ...]": (("a", 0.5),),
+    "Mapping[str, Any]": {"loss": 0.5},
+    "Mapping[str, float]": {"write": 0.5},
+    "Mapping[str, str | None]": {"loss": "min"},
+    "Mapping[str, tuple[Any, int]]": {"loss": (0.5, 3)},
+}
+
+
+def _sample(kind: type[Event]) -> Event:
+    fields: dict[str, Any] = {f.name: _SAMPLES[str(f.type)] for f in dataclasses.fields(kind)}
+    return kind(**fields)
+
+
+def test_every_event_is_exported() -> None:
+    found = {n for n, v in vars(events).items() if isinstance(v, type) and issubclass(v, Event)}
+    assert found <= set(events.__all__)
+    assert len(_all_events()) >= 15
+
+
+@pytest.mark.parametrize("kind", _all_events(), ids=lambda k: k.__name__)
+def test_an_event_is_one_json_object_with_its_name(kind: type[Event]) -> None:
+    event = _sample(kind)
+    data = json.loads(json.dumps(event.to_json()))
+    assert data.pop("event") == kind.__name__
+    assert list(data) == [f.name for f in dataclasses.fields(kind)]
+    for field in dataclasses.fields(kind):
+        expected = json.loads(json.dumps(_SAMPLES[str(field.type)]))
+        assert data[field.name] == expected
+
+
+@pytest.mark.parametrize("kind", _all_events(), ids=lambda k: k.__name__)
+def test_events_are_frozen(kind: type[Event]) -> None:
+    event = _sample(kind)
+    for field in dataclasses.fields(kind):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(event, field.name, None)
+
+
+def test_a_run_that_nobody_watches() -> None:
+    assert events.ignore(_sample(events.Warned)) is None

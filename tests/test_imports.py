@@ -1,0 +1,290 @@
+"""The walls of the house: who may import what, and who may move and remove files."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import jobrun
+
+ROOT = Path(jobrun.__file__).parent
+HEAVY = {"numpy", "zarr", "rich"}
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Every module of jobrun with its file."""
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        name = ".".join(path.relative_to(ROOT.parent).with_suffix("").parts)
+        found[name.removesuffix(".__init__")] = path
+    return found
+
+
+@cache
+def tree(name: str) -> ast.Module:
+    return ast.parse(modules()[name].read_text())
+
+
+class _Imports(ast.NodeVisitor):
+    """The modules that one imports when it runs; ``lazy``: also within functions."""
+
+    def __init__(self, lazy: bool) -> None:
+        self.lazy = lazy
+        self.found: set[str] = set()
+
+    def visit_If(self, node: ast.If) -> None:
+        if not (isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"):
+            self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        if self.lazy:
+            self.generic_visit(node)
+
+    def visit_Import(self, node: ast.Import) -> None:
+        self.found |= {alias.name for alias in node.names}
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        assert node.level == 0, "imports are absolute"
+        for alias in node.names:
+            full = f"{node.module}.{alias.name}"
+            self.found.add(full if full in modules() else str(node.module))
+
+
+@cache
+def imports(name: str, lazy: bool = True) -> frozenset[str]:
+    visitor = _Imports(lazy)
+    visitor.visit(tree(name))
+    return frozenset(visitor.found)
+
+
+def part(name: str) -> str:
+    """The package of a module of jobrun, or its own name: ``checkpoint``, ``values``."""
+    return name.split(".")[1] if "." in name else ""
+
+
+def parts_imported_by(wanted: str) -> set[str]:
+    """The parts of jobrun that the modules of a part import, without itself."""
+    inside = [n for n in modules() if part(n) == wanted]
+    assert inside, f"there is no {wanted}"
+    found = {part(m) for n in inside for m in imports(n) if m.split(".")[0] == "jobrun"}
+    return found - {wanted, ""}
+
+
+# Arrows point down.
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed"),
+    [
+        ("errors", ""),
+        ("events", ""),
+        ("position", ""),
+        ("names", ""),
+        ("paths", ""),
+        ("rng", ""),
+        ("buffers", ""),
+        ("template", "errors"),
+        ("policy", "errors"),
+        ("expression", "errors"),
+        ("lock", "errors"),
+        ("values", "errors names buffers"),
+        ("workspace", "errors values"),
+        ("data", "errors position values"),
+        ("job", "errors policy template"),
+        ("access", "errors job"),
+        ("graph", "errors job access position"),
+        ("stop", "errors expression"),
+        ("decide", "errors"),
+        ("checkpoint", "errors events lock names policy position values"),
+        ("rundir", "errors lock paths checkpoint"),
+    ],
+)
+def test_the_lower_floors_know_nothing_of_those_above(name: str, allowed: str) -> None:
+    assert parts_imported_by(name) <= set(allowed.split())
+
+
+_ABOVE_SESSION = [
+    "runner",
+    "history",
+    "standing",
+    "saving",
+    "rundir",
+    "runs",
+    "decide",
+    "stop",
+    "spec",
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "forbidden"),
+    [
+        ("session", [*_ABOVE_SESSION, "cli", "report"]),
+        (
+            "spec",
+            ["session", "checkpoint", "runner", "rundir", "runs", "history", "values", "data"],
+        ),
+        ("report", ["session", "runner", "spec", "job", "graph", "workspace", "values", "data"]),
+        ("runner", ["spec", "cli", "report", "workspace", "values", "data"]),
+    ],
+)
+def test_the_upper_floors_are_kept_apart(name: str, forbidden: list[str]) -> None:
+    assert not parts_imported_by(name) & set(forbidden)
+
+
+def test_only_the_command_line_knows_the_command_line_and_the_reports() -> None:
+    for name in modules():
+        if part(name) not in ("cli", "report", "__main__"):
+            assert not {part(m) for m in imports(name) if m.startswith("jobrun.")} & {
+                "cli",
+                "report",
+            }, name
+
+
+def test_no_modules_import_each_other() -> None:
+    """Not even in a circle of many."""
+    graph = {n: {m for m in imports(n, lazy=False) if m in modules() and m != n} for n in modules()}
+    left = dict(graph)
+    while left:
+        free = [n for n, needs in left.items() if not needs & set(left)]
+        assert free, f"these import each other: {sorted(left)}"
+        for name in free:
+            del left[name]
+
+
+# Libraries.
+
+
+def users_of(library: str) -> set[str]:
+    return {n for n in modules() if any(m.split(".")[0] == library for m in imports(n))}
+
+
+def test_rich_is_used_for_showing_only() -> None:
+    users = users_of("rich")
+    assert users
+    assert {part(n) for n in users} <= {"report", "cli"}
+
+
+def test_zarr_is_the_oracle_and_a_source_of_data_only() -> None:
+    users = users_of("zarr")
+    assert "jobrun.checkpoint.oracle" in users
+    assert {n for n in users if part(n) != "data"} == {"jobrun.checkpoint.oracle"}
+
+
+def test_nothing_unpickles_or_evaluates() -> None:
+    for library in ("pickle", "cPickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"):
+        assert not users_of(library)
+    for name in modules():
+        for node in ast.walk(tree(name)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id not in ("eval", "exec", "compile", "__import__"), name
+            if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
+                assert isinstance(node.value, ast.Constant)
+                assert node.value.value is False, name
+
+
+def loaded_by(code: str, *arguments: str) -> set[str]:
+    """The top-level modules that a new interpreter has loaded after ``code``."""
+    probe = (
+        f"{code}\nimport sys; print('loaded:', *sorted({{m.split('.')[0] for m in sys.modules}}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", probe, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    return set(done.stdout.rpartition("loaded:")[2].split())
+
+
+def test_import_jobrun_is_light() -> None:
+    found = loaded_by("import jobrun")
+    assert "jobrun" in found
+    assert not found & {*HEAVY, "click", "pydantic", "yaml"}
+
+
+def test_building_a_job_is_light() -> None:
+    code = "from jobrun import Job, Task\nwith Job('j') as job: Task(print, out='x')"
+    assert not loaded_by(code) & HEAVY
+
+
+# The public names.
+
+
+def test_all_public_names_can_be_had() -> None:
+    assert len(set(jobrun.__all__)) == len(jobrun.__all__)
+    for name in jobrun.__all__:
+        assert getattr(jobrun, name) is not None
+    assert set(jobrun.__all__) == {*jobrun._HOMES, "__version__"}
+    assert set(jobrun.__all__) <= set(dir(jobrun))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = jobrun.nothing
+
+
+def test_public_names_are_declared_for_type_checkers() -> None:
+    declared = {
+        alias.name
+        for node in ast.walk(tree("jobrun"))
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("jobrun.")
+        for alias in node.names
+    }
+    assert declared == set(jobrun._HOMES)
+
+
+@pytest.mark.parametrize("name", sorted(set(modules()) - {"jobrun.__main__"}))
+def test_all_of_each_module_exists(name: str) -> None:
+    module = import_module(name)
+    listed = getattr(module, "__all__", [])
+    assert len(set(listed)) == len(listed)
+    assert all(hasattr(module, n) for n in listed)
+
+
+# Files.
+
+_OS = {
+    "fsync", "fdatasync", "sync", "rename", "renames", "replace", "link", "unlink", "remove",
+    "removedirs", "rmdir", "symlink",
+}  # fmt: skip
+_METHODS = {"rename", "link", "unlink", "fsync", "hardlink_to", "symlink_to", "rmdir"}
+_MAY_TOUCH = {"jobrun.checkpoint.fs", "jobrun.rundir"}
+
+
+def touches(name: str) -> Iterator[str]:
+    """Calls by which files appear, vanish, move or become durable."""
+    for node in ast.walk(tree(name)):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        owner, method = ast.unparse(node.func.value), node.func.attr
+        by_os = owner == "os" and method in _OS
+        by_shutil = owner == "shutil" and method in ("rmtree", "move")
+        by_path = method in _METHODS and owner.split(".")[-1] not in ("fs", "_fs")
+        if by_os or by_shutil or by_path:
+            yield f"{name}:{node.lineno}: {owner}.{method}"
+
+
+def test_files_are_made_durable_moved_and_removed_in_two_places_only() -> None:
+    found = [call for name in modules() if name not in _MAY_TOUCH for call in touches(name)]
+    assert not found
+    assert list(touches("jobrun.checkpoint.fs")), "the search finds what is there"
+
+
+# Style that the tools do not see.
+
+
+@pytest.mark.parametrize("name", sorted(modules()))
+def test_every_module_says_what_it_is_for(name: str) -> None:
+    module = tree(name)
+    if not module.body:
+        return
+    assert ast.get_docstring(module), "a docstring"
+    futures = [n for n in module.body if isinstance(n, ast.ImportFrom) and n.module == "__future__"]
+    assert futures or not imports(name), "from __future__ import annotations"

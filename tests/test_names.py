@@ -1,0 +1,45 @@
+"""Names of blobs and nodes."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobrun.names import check_name, is_name
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "W1", "_x", "-x", "0", "a.b", "a-b_c.9", "zarr", "zarr.jsonx"]
+)
+def test_names(name: str) -> None:
+    assert is_name(name)
+    assert check_name(f"{name}/{name}") is None
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", ".a", "a b", "a/b", "ä", "a:b", "a\n", "a*", "zarr.json", "a\0", "²"]
+)
+def test_no_names(name: str) -> None:
+    assert not is_name(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "/", "a/", "/a", "a//b", "a/../b", "a/.b", "a/zarr.json", "é"]
+)
+def test_what_is_wrong_is_said_with_the_name(name: str) -> None:
+    problem = check_name(name)
+    assert problem is not None
+    assert repr(name) in problem or "'zarr.json'" in problem
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.text(max_size=12))
+def test_a_name_is_always_one_harmless_folder(name: str) -> None:
+    if is_name(name):
+        assert os.path.basename(name) == name
+        assert os.path.normpath(name) == name
+        assert name.isascii()
+        assert not name.startswith(".")
