@@ -138,9 +138,7 @@ class History:
         if self.run is None or self._manager is None:
             return
         self.run.finish_rewind()
-        cleaned = [*clean_leftovers(self.run.path), *self.run.clean()]
-        if cleaned:
-            self._report(LeftoversCleaned(tuple(cleaned)))
+        self.clean()
         before = self.run.state()
         if choice.action == "fresh" and before is not None:
             ours = [id for id in self.run.catalog.ids() if self.run.catalog.was_whole(id)]
@@ -167,6 +165,18 @@ class History:
             rebuilt=False,
         )
         self.run.write(self._state)
+
+    def clean(self) -> None:
+        """Remove what a crash has left of ours, or an operation that failed; that is said."""
+        if self.run is None:
+            return
+        try:
+            cleaned = [*clean_leftovers(self.run.path), *self.run.clean()]
+        except OSError as error:
+            self._report(Warned(f"leftovers cannot be cleaned up: {error}"))
+            return
+        if cleaned:
+            self._report(LeftoversCleaned(tuple(cleaned)))
 
     def head(self) -> Record | None:
         """The newest checkpoint of this history, if there is one."""
@@ -240,9 +250,13 @@ class History:
 
     def delete_checkpoints(self) -> None:
         """Remove all checkpoints of the run (``on_success: delete``)."""
-        if self.run is not None:
-            for record in self.run.records():
+        if self.run is None:
+            return
+        for record in self.run.records():
+            try:
                 discard(self.run.path, record.id)
+            except OSError as error:
+                self._report(Warned(f"checkpoint {record.id} was not removed: {error}"))
 
     def end(self, state: str, reason: str, epoch: int, elapsed: float) -> None:
         """Write down how the attempt ended; that the disk refuses is said, and hurts nothing."""

@@ -21,6 +21,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -155,9 +156,12 @@ class RunDir:
 
     def is_run(self) -> bool:
         """Whether the directory holds a run: a run.json, or a checkpoint."""
-        return (self.path / "run.json").is_file() or any(
-            (self.catalog.path(id) / SUCCESS).is_file() for id in self.catalog.ids()
-        )
+        try:
+            return (self.path / "run.json").is_file() or any(
+                (self.catalog.path(id) / SUCCESS).is_file() for id in self.catalog.ids()
+            )
+        except (OSError, NotFoundError):  # we may not look
+            return False
 
     def shown(self) -> str:
         """The path as a user would type it."""
@@ -273,7 +277,10 @@ class RunDir:
 
     def lock(self) -> None:
         """Hold the run for the life of this process; LockedError names who holds it."""
-        self._fs.make_dirs(str(self.path))
+        try:
+            self._fs.make_dirs(str(self.path))
+        except OSError as error:
+            raise SaveError(f"the run directory cannot be made: {error}") from error
         self._lock.acquire()
 
     def unlock(self) -> None:
@@ -294,11 +301,13 @@ class RunDir:
         self.put("run.json", text.encode("utf-8", "surrogatepass"))
 
     def clean(self) -> list[str]:
-        """Remove what a crash left of files being replaced; the names removed."""
-        left = [n for n in sorted(os.listdir(self.path)) if _PART.fullmatch(n)]
-        for name in left:
-            (self.path / name).unlink()
-        return left
+        """Remove what a crash left of files being replaced; the names removed.  Raises FsError."""
+        removed = []
+        for entry in self._fs.entries(str(self.path)):
+            if _PART.fullmatch(entry.name):
+                self._fs.unlink(entry.path)
+                removed.append(entry.name)
+        return removed
 
     def put(self, name: str, data: bytes) -> None:
         """Replace a small file as a whole, durably."""
@@ -307,11 +316,11 @@ class RunDir:
         try:
             self._fs.make_dirs(str(self.path))
             self._fs.write(str(part), [data], sync=True)
-            self._fs.at("replace", str(target))
-            os.replace(part, target)
+            self._fs.replace(str(part), str(target))
             self._fs.sync_dir(str(self.path))
         except OSError as error:
-            part.unlink(missing_ok=True)
+            with suppress(OSError):  # a disk that refuses all does not hide why
+                part.unlink(missing_ok=True)
             raise SaveError(f"{name} cannot be written: {error}", where=str(self.path)) from error
 
     def store_spec(self, text: str, resolved: str) -> None:

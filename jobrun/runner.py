@@ -253,8 +253,8 @@ class JobRunner:
             if asks_verdict(record):
                 self._standing.decision = self._standing.verdict()
             return
-        assert failed is not None
-        raise failed
+        where = str(self._history.path)  # they were whole when it was decided, a moment ago
+        raise failed or DamagedError("no checkpoint is whole any more", where=where)
 
     def _stand_at(self, record: Record) -> None:
         """The run stands where a checkpoint stands, which is on disk."""
@@ -334,6 +334,7 @@ class JobRunner:
         decision = self._standing.decision
         if self._signal is None and decision is not None:
             self._saver.retain()
+            self._history.clean()
             if decision.outcome == "fail":
                 self._end("failed", decision.reason, EXIT_FAILED_BY_CONDITION)
                 return

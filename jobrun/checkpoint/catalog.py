@@ -8,9 +8,10 @@ Neither numpy nor zarr is imported here.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,7 +48,11 @@ def listed(run_dir: str | os.PathLike[str], fs: Fs = DEFAULT) -> list[Record]:
 
 
 class Catalog:
-    """The checkpoints of one run directory, as they are on disk at each call."""
+    """The checkpoints of one run directory, as they are on disk at each call.
+
+    Every look raises NotFoundError where the machine does not let us look: that no checkpoint can
+    be seen does not mean that there is none.
+    """
 
     def __init__(self, run_dir: str | os.PathLike[str], fs: Fs = DEFAULT) -> None:
         self.run_dir = Path(run_dir)
@@ -103,16 +108,19 @@ class Catalog:
         """The listed checkpoints, by rising id."""
         return [found for _, found in self._scan() if isinstance(found, Record)]
 
-    def ignored(self) -> list[Ignored]:
-        """What is named like a checkpoint and is none, with the reason."""
-        return [found for _, found in self._scan() if isinstance(found, Ignored)]
+    def ignored(self, listed: Collection[int] = ()) -> list[Ignored]:
+        """What is named like a checkpoint and is none, with the reason.
+
+        ``listed`` are ids that are known to be listed.
+        """
+        return [found for _, found in self._scan(listed) if isinstance(found, Ignored)]
 
     def latest(self) -> Record | None:
         """The listed checkpoint of the highest id, or None."""
         for id in self.newest_first():
             try:
                 return self.check(id)
-            except JobrunError:
+            except DamagedError:
                 continue
         return None
 
@@ -170,8 +178,9 @@ class Catalog:
         ids = [int(m[1]) for name in names if (m := _NUMBER.fullmatch(name))]
         return max([floor, *(id + 1 for id in ids)])
 
-    def _scan(self) -> Iterator[tuple[str, Record | Ignored]]:
-        names = [name for name in self._names() if name.startswith(_LOOKS_LIKE)]
+    def _scan(self, but: Collection[int] = ()) -> Iterator[tuple[str, Record | Ignored]]:
+        known = {self.path(id).name for id in but}
+        names = [n for n in self._names() if n.startswith(_LOOKS_LIKE) and n not in known]
         for name in sorted(names, key=_order):
             match = _NAME.fullmatch(name)
             if match is None:
@@ -188,8 +197,10 @@ class Catalog:
     def _below(self, folder: str) -> list[str]:
         try:
             return [entry.name for entry in self._fs.entries(os.path.join(self.run_dir, folder))]
-        except FsError:
-            return []
+        except FsError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR):
+                return []
+            raise NotFoundError(f"it cannot be looked into: {error}") from error
 
 
 def prove(run_dir: str | os.PathLike[str], record: Record, fs: Fs = DEFAULT) -> None:

@@ -7,10 +7,10 @@ room once.  Neither numpy nor zarr is imported here.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from jobrun.checkpoint.fs import DEFAULT, Fs
 from jobrun.checkpoint.manifest import Entry
@@ -73,30 +73,28 @@ def _links(folder: Path, entry: Entry) -> int:
 
 def disk_use(checkpoints: Iterable[Path]) -> int:
     """The bytes of all files in checkpoints, an inode counted once."""
-    return sum({(s.st_dev, s.st_ino): s.st_size for s in _files(checkpoints)}.values())
+    return sum(status.st_size for status, _ in _inodes(checkpoints))
 
 
 def freed_by(checkpoints: Iterable[Path]) -> int:
     """The bytes that deleting checkpoints frees: those of files that nothing else holds."""
-    names: dict[tuple[int, int], int] = {}
-    found: dict[tuple[int, int], Any] = {}
-    for status in _files(checkpoints):
-        inode = (status.st_dev, status.st_ino)
-        names[inode] = names.get(inode, 0) + 1
-        found[inode] = status
-    return sum(s.st_size for inode, s in found.items() if names[inode] >= s.st_nlink)
+    return sum(s.st_size for s, names in _inodes(checkpoints) if names >= s.st_nlink)
 
 
-def _files(checkpoints: Iterable[Path]) -> Iterator[os.stat_result]:
-    """Every file; what vanishes meanwhile, or cannot be looked at, is left out."""
+def _inodes(checkpoints: Iterable[Path]) -> Iterable[tuple[os.stat_result, int]]:
+    """Every inode with the number of its names in the checkpoints, which lie on one file system.
+
+    What vanishes meanwhile, or cannot be looked at, is left out.
+    """
+    found: dict[int, tuple[os.stat_result, int]] = {}
     folders = [str(path) for path in checkpoints]
     while folders:
-        try:
-            with os.scandir(folders.pop()) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        folders.append(entry.path)
-                    else:
-                        yield entry.stat(follow_symlinks=False)
-        except OSError:
-            continue
+        with suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                elif known := found.get(entry.inode()):  # linked: looking once is enough
+                    found[entry.inode()] = (known[0], known[1] + 1)
+                else:
+                    found[entry.inode()] = (entry.stat(follow_symlinks=False), 1)
+    return found.values()

@@ -128,6 +128,10 @@ class Fs:
 
         self._do("rename", target, call)
 
+    def replace(self, source: str, target: str) -> None:
+        """Rename over what has that name, if there is something."""
+        self._do("replace", target, lambda: os.replace(source, target))
+
     def link(self, source: str, target: str) -> None:
         """Give a file a second name, which must not exist; a symbolic link is not followed."""
         self._do("link", target, lambda: os.link(source, target, follow_symlinks=False))

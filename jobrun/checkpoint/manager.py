@@ -43,7 +43,7 @@ from jobrun.checkpoint.record import (
 )
 from jobrun.checkpoint.retention import retain
 from jobrun.checkpoint.source import BlobSource, PartSource, RunLock
-from jobrun.errors import DamagedError, JobrunError, NotFoundError, UsageError
+from jobrun.errors import DamagedError, JobrunError, NotFoundError, SaveError, UsageError
 from jobrun.lock import Lock
 from jobrun.names import is_name
 from jobrun.policy import KEEP_ALL, Keep
@@ -249,8 +249,7 @@ class CheckpointManager:
 
     def _save(self, source: PartSource, fields: RecordFields, protected: Collection[int]) -> Saved:
         self.acquire()
-        id = self.first_id = self.catalog.next_id(self.first_id)
-        self.first_id += 1  # an id is not given again, also when this save fails
+        id = self._new_id()
         start = time.perf_counter()
         with staged(self.run_dir, id, self._fs) as partial:
             share_with = self._share_with()
@@ -269,14 +268,28 @@ class CheckpointManager:
         }
         return Saved(record, path, seconds, parts, removed, warnings)
 
+    def _new_id(self) -> int:
+        """An id that is not given again, also when this save fails."""
+        id = self.first_id
+        try:
+            id = self.catalog.next_id(id)
+        except NotFoundError as error:
+            raise SaveError(f"checkpoint {id} was not saved: {error}") from error
+        finally:
+            self.first_id = id + 1
+        return id
+
     def _share_with(self) -> list[str]:
         """The checkpoints from which unchanged blobs are linked.
 
         ``alternate`` takes the one before the parent, so that neighbours share nothing and every
         lasting value has two inodes; where no second one is ever kept, the parent.
         """
-        ids = self.catalog.ids()
-        if self.link == "never" or not ids:
+        if self.link == "never":
+            return []
+        try:
+            ids = self.catalog.ids()
+        except NotFoundError:  # nothing is linked then
             return []
         two_are_kept = self.keep.all or (self.keep.last or 0) >= 2
         if self.link == "alternate" and two_are_kept:
@@ -320,8 +333,13 @@ class CheckpointManager:
         """
         if self.keep.all:
             return (), ()
-        removed, warnings = [], []
-        for record in retain(self._records(), self.keep, protected)[1]:
+        removed: list[int] = []
+        warnings: list[str] = []
+        try:
+            drop = retain(self._records(), self.keep, protected)[1]
+        except NotFoundError as error:
+            return (), (f"no checkpoint was removed: {error}",)
+        for record in drop:
             try:
                 discard(self.run_dir, record.id, self._fs)
             except FsError as error:

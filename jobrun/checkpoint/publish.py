@@ -65,8 +65,10 @@ def discard(run_dir: str | os.PathLike[str], id: int, fs: Fs = DEFAULT) -> None:
     root = os.fspath(run_dir)
     trash = f"{root}/.checkpoint_{id}.trash-{secrets.token_hex(8)}"
     fs.rename(f"{root}/checkpoint_{id}", trash)
-    fs.sync_dir(root)
-    fs.remove_tree(trash)
+    try:
+        fs.sync_dir(root)
+    finally:
+        fs.remove_tree(trash)
 
 
 def clean_leftovers(run_dir: str | os.PathLike[str], fs: Fs = DEFAULT) -> list[str]:

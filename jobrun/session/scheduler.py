@@ -107,7 +107,8 @@ class Scheduler:
                     self._halt(run, error)
                 raise
             finally:
-                self._run = None
+                with self._lock:
+                    self._run = None
         if run.error is not None:
             raise run.error
         return [i for i, finished in enumerate(run.done) if finished]

@@ -14,9 +14,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from jobrun import CheckpointManager
+from jobrun.checkpoint.record import RecordFields
+from jobrun.checkpoint.source import BlobSource
 from jobrun.cli.app import run
+from jobrun.position import Position
+from jobrun.values import adopt
 
 COMMAND = [str(Path(sys.executable).with_name("jobrun"))]
 _CHANGING = ("JOBRUN_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TERM", "COVERAGE")
@@ -166,6 +172,24 @@ def call(
         return Result(code, out, err)
 
     return call
+
+
+@pytest.fixture
+def saved(folder: Path) -> Path:
+    """A run of four checkpoints, epochs 0 to 3; ``data`` never changes: 0 and 2, 1 and 3 share it.
+
+    Each has 12 files.
+    """
+    data = adopt([np.arange(6.0)])
+    with CheckpointManager(folder / "runs/m") as manager:
+        for epoch in range(4):
+            model = {"w": np.array([1.0, 2.0, 3.0 + epoch], "f4"), "steps": epoch}
+            blobs = {"model": adopt([model]), "tags": adopt([["a"]])}
+            blobs["old" if epoch < 2 else "new"] = adopt([1])
+            metrics = {"loss": 1 / (1 + epoch), "acc": (0.5, 0.75, 0.25, float("nan"))[epoch]}
+            fields = RecordFields(Position(epoch), 1.0, metrics, versions={"python": "3"})
+            manager.save_snapshot(BlobSource({"main": {"data": data, **blobs}}), fields)
+    return folder / "runs/m"
 
 
 _NORMAL = [

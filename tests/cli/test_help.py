@@ -42,6 +42,17 @@ def test_help_lists_every_command_in_the_order_of_use(call: Callable[..., Any]) 
     ]
 
 
+def test_the_help_of_a_group_says_what_there_is(call: Callable[..., Any]) -> None:
+    result = call("checkpoints", "--help")
+    listed = result.out.partition("Commands:\n")[2]
+    assert [line.split()[0] for line in listed.splitlines()] == [
+        *("list", "inspect", "verify", "diff", "prune", "path")
+    ]
+    wrong = call("checkpoints", "lst")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "no command 'lst'; did you mean 'list'?" in wrong.err
+
+
 def test_help_imports_click_and_nothing_heavy() -> None:
     code = (
         "import sys\n"
@@ -55,7 +66,8 @@ def test_help_imports_click_and_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.splitlines() == [
         "[]",
-        "['jobrun', 'jobrun.cli', 'jobrun.cli.app', 'jobrun.cli.options', 'jobrun.cli.signals']",
+        "['jobrun', 'jobrun.cli', 'jobrun.cli.app', 'jobrun.cli.group', 'jobrun.cli.options', "
+        "'jobrun.cli.signals']",
     ]
 
 

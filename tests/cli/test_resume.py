@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -36,8 +37,8 @@ def test_the_newest_unfinished_run_is_taken_and_named_first(
     assert normalised(result.err) == (
         "sum in runs/sum: goes on after epoch 2 (checkpoint_2)\n"
         "  code that changed since the last start: steps.py\n"
+        "loaded checkpoint_2 (epoch 2, SIZE, TIME)\n"
         "epoch 3/3  loss 0.009434*  TIME\n"
-        "saved checkpoint_3 (epoch 3, SIZE, TIME)\n"
     )
     assert total(folder / "runs/sum") == 106
 
@@ -101,8 +102,13 @@ def test_going_back(
     result = call("resume", "sum", *named)
     assert result.code == 0
     assert normalised(result.err).startswith(
-        "sum in runs/sum: goes on after epoch 1 (checkpoint_1)\nepoch 2/3  "
+        "sum in runs/sum: goes on after epoch 1 (checkpoint_1)\n"
+        "checkpoints 2, 3 moved to runs/sum/attempts/1\n"
+        "loaded checkpoint_1 (epoch 1, SIZE, TIME)\n"
+        "epoch 2/3  "
     )
+    listed = call("checkpoints", "list", "sum", "--attempts").out
+    assert "\nruns/sum/attempts/1: 2 checkpoints, " in listed
     run = folder / "runs/sum"
     assert sorted(os.listdir(run / "attempts/1")) == ["checkpoint_2", "checkpoint_3"]
     assert sorted(p.name for p in run.glob("checkpoint_*")) == [
@@ -205,6 +211,16 @@ def test_a_lost_state_is_rebuilt(call: Call, write: Call, folder: Path) -> None:
     assert call("train", "sum.yaml").out.startswith("runs/sum is finished")
 
 
+def test_other_libraries_are_said(call: Call, write: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(FAILS)
+    call("train", "sum.yaml")
+    write()
+    monkeypatch.setattr("jobrun.runner.differences", lambda old: (f"numpy: {old['numpy']} -> 9",))
+    for verbosity in ("-q", "-v"):
+        result = call(verbosity, "resume", "sum", "--epoch", "1")
+        assert re.search(r"^warning: since then: numpy: \S+ -> 9$", result.err, re.MULTILINE)
+
+
 def test_a_damaged_checkpoint_is_passed_over_unless_it_was_named(
     call: Call, write: Call, folder: Path
 ) -> None:
@@ -218,6 +234,7 @@ def test_a_damaged_checkpoint_is_passed_over_unless_it_was_named(
     result = call("resume", "sum")
     assert (result.code, total(folder / "runs/sum")) == (0, 106)
     assert "warning: checkpoint_2 is passed over: " in result.err
+    assert "checkpoint 2 moved to runs/sum/attempts/1\n" in result.err
     assert sorted(os.listdir(folder / "runs/sum/attempts/1")) == ["checkpoint_2"]
 
 

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: the run ends at a boundary, says what is on disk, and can go on."""
+"""SIGINT and SIGTERM: the run ends, says what is on disk, and can go on.  SIGUSR1: it is saved."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def wait_for(process: subprocess.Popen[str], text: str) -> str:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_the_first_signal_ends_the_run_at_a_boundary(
+def test_the_first_signal_ends_the_run_and_it_goes_on(
     number: signal.Signals, code: int, start: Call, call: Call, write: Call, folder: Path
 ) -> None:
     write(SLOW, MANY)
-    process = start("train", "sum.yaml")
+    process = start("-v", "train", "sum.yaml")
     wait_for(process, "saved checkpoint_1 ")
     process.send_signal(number)
     out, err = process.communicate(timeout=30)
@@ -51,19 +51,24 @@ def test_the_first_signal_ends_the_run_at_a_boundary(
     assert (state.state, state.reason) == ("interrupted", number.name)
     done = state.epoch
     assert out.startswith(f"sum: interrupted after {done} epoch")
-    assert f"  checkpoint  runs/sum/checkpoint_{done} (epoch {done})" in out
-    assert load_blobs(folder / "runs/sum")["total"] == 100 + 2 * done
+    head = RunDir(folder / "runs/sum").head()
+    assert head is not None
+    assert head.epoch == done
+    assert f"  checkpoint  runs/sum/checkpoint_{head.id} ({head.place})" in out
+    assert load_blobs(folder / "runs/sum", epoch=done)["total"] == 100 + 2 * done
     write(MANY)
     result = call("resume", "--epochs", str(done + 2))
     assert result.code == 0
-    assert f"goes on after epoch {done} (checkpoint_{done})" in result.err
+    assert f"goes on after {head.place} (checkpoint_{head.id})" in result.err
     assert load_blobs(folder / "runs/sum")["total"] == 100 + 2 * (done + 2)
 
 
 def test_the_second_signal_leaves_at_once(start: Call, write: Call, folder: Path) -> None:
     write(STUCK, MANY)
-    process = start("train", "sum.yaml")
-    wait_for(process, "saved checkpoint_2 ")
+    process = start("-v", "train", "sum.yaml")
+    wait_for(process, "epoch 2/100")
+    while not (folder / "runs/sum/checkpoint_2").exists():
+        time.sleep(0.01)
     time.sleep(0.1)  # the third epoch is asleep in a task now
     process.send_signal(signal.SIGINT)
     wait_for(process, "SIGINT: no new work starts")
@@ -92,7 +97,7 @@ def test_a_killed_run_is_interrupted_and_goes_on(
     start: Call, call: Call, write: Call, folder: Path
 ) -> None:
     write(SLOW, MANY)
-    process = start("train", "sum.yaml")
+    process = start("-v", "train", "sum.yaml")
     wait_for(process, "saved checkpoint_2 ")
     process.kill()
     process.communicate()
@@ -102,3 +107,94 @@ def test_a_killed_run_is_interrupted_and_goes_on(
     write()
     assert call("train", "sum.yaml").code == 0
     assert load_blobs(folder / "runs/sum", epoch=3)["total"] == 106
+
+
+PIPE = """\
+name: rows
+setup:
+  - {call: "rows:rows", out: x}
+init:
+  - {call: "rows:zero", out: total}
+epoch:
+  - name: train
+    pipe: {from: x, batch: 1, threads: 1}
+    do:
+      - {call: "rows:add", in: {total, x}, out: total}
+checkpoint: {every: 100}
+stop: {epochs: 1}
+"""
+ROWS = """\
+import time
+import numpy as np
+
+def rows():
+    return np.arange(60.0)
+
+def zero():
+    return 0.0
+
+def add(total, x):
+    time.sleep(0.05)
+    return total + float(x[0])
+"""
+
+
+@pytest.fixture
+def rows(folder: Path) -> Path:
+    """A job of one epoch of 60 slow batches, saved only when it is asked for; its run."""
+    (folder / "rows.yaml").write_text(PIPE)
+    (folder / "rows.py").write_text(ROWS)
+    return folder / "runs/rows"
+
+
+def test_a_save_on_demand_and_an_end_inside_an_epoch(
+    start: Call, call: Call, rows: Path, folder: Path
+) -> None:
+    process = start("train", "rows.yaml")
+    wait_for(process, "starts from the beginning")
+    while not (rows / "checkpoint_0").exists():
+        time.sleep(0.01)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGUSR1)
+    asked = wait_for(process, "SIGUSR1: the state is saved at the next place")
+    assert "saved" not in asked.replace("the state is saved", "")
+    saved = wait_for(process, "saved checkpoint_1 (epoch 1, batch ")
+    batch = int(saved.rpartition("batch ")[2].partition(" ")[0])
+    assert 0 < batch < 60
+    (one,) = (r for r in RunDir(rows).records() if r.id == 1)
+    assert one.position.pipes["train"].batches == batch
+    assert load_blobs(rows, id=1)["total"] == sum(range(batch))
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 143
+    head = RunDir(rows).head()
+    assert head is not None
+    where = f"epoch 1, batch {head.position.pipes['train'].batches} of pipe 'train'"
+    assert f"  checkpoint  runs/rows/checkpoint_{head.id} ({where})" in out
+    (folder / "rows.py").write_text(ROWS.replace("time.sleep(0.05)", "pass"))
+    result = call("resume")
+    assert result.code == 0
+    assert f"rows in runs/rows: goes on after {where} (checkpoint_{head.id})\n" in result.err
+    assert load_blobs(rows)["total"] == sum(range(60))
+
+
+def test_a_save_on_demand_where_there_is_nothing_to_save(
+    start: Call, folder: Path, rows: Path
+) -> None:
+    (folder / "rows.yaml").write_text(PIPE.replace("{every: 100}", "false"))
+    process = start("train", "rows.yaml")
+    wait_for(process, "starts from the beginning")
+    process.send_signal(signal.SIGUSR1)
+    wait_for(process, "warning: SIGUSR1: this job wants no checkpoints")
+    process.communicate(timeout=30)
+    assert process.returncode == 0
+
+
+def test_a_save_on_demand_while_code_is_imported(start: Call, write: Call) -> None:
+    write(("def start", "import sys, time\nprint('importing', file=sys.stderr, flush=True)\n"
+           "time.sleep(0.5)\n\ndef start"))  # fmt: skip
+    process = start("train", "sum.yaml")
+    wait_for(process, "importing")
+    process.send_signal(signal.SIGUSR1)
+    process.communicate(timeout=30)
+    assert process.returncode == 0

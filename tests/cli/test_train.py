@@ -25,13 +25,9 @@ def everything(path: Path) -> dict[str, tuple[int, bytes]]:
 
 FRESH_ERR = """\
 sum in runs/sum: starts from the beginning
-saved checkpoint_0 (epoch 0, SIZE, TIME)
 epoch 1/3  loss 0.0098039*  TIME
-saved checkpoint_1 (epoch 1, SIZE, TIME)
 epoch 2/3  loss 0.0096154*  TIME
-saved checkpoint_2 (epoch 2, SIZE, TIME)
 epoch 3/3  loss 0.009434*  TIME
-saved checkpoint_3 (epoch 3, SIZE, TIME)
 """
 FRESH_OUT = """\
 sum: finished after 3 epochs: 3 epochs done
@@ -92,10 +88,9 @@ def test_other_conditions_go_on_with_a_finished_run(
         "sum in runs/sum: goes on after epoch 3 (checkpoint_3)\n"
         "  changed since the run was started:\n"
         "    stop.epochs: 3 -> 5\n"
+        "loaded checkpoint_3 (epoch 3, SIZE, TIME)\n"
         "epoch 4/5  loss 0.0092593*  TIME\n"
-        "saved checkpoint_4 (epoch 4, SIZE, TIME)\n"
         "epoch 5/5  loss 0.0090909*  TIME\n"
-        "saved checkpoint_5 (epoch 5, SIZE, TIME)\n"
     )
     assert "2 epochs in TIME this time" in normalised(result.out)
     assert load_blobs(folder / "runs/sum")["total"] == 110
@@ -136,8 +131,8 @@ def test_a_failing_task_shows_the_users_lines_and_what_goes_on(
     write(FAILS)
     result = call("train", "sum.yaml")
     assert result.code == 1
-    trace, _, rest = result.err.partition("Traceback")
-    assert trace.endswith("saved checkpoint_2 (epoch 2, SIZE, TIME)\n") or "checkpoint_2" in trace
+    lines, _, rest = result.err.partition("Traceback")
+    assert normalised(lines).endswith("epoch 2/3  loss 0.0096154*  TIME\n")
     assert "return total + step if total < 104 else 1 / 0" in rest
     assert "ZeroDivisionError: division by zero" in rest
     assert "jobrun/" not in rest.replace(str(folder), "")
@@ -154,7 +149,7 @@ def test_a_failing_task_shows_the_users_lines_and_what_goes_on(
     assert normalised(result.err).splitlines()[:3] == [
         "sum in runs/sum: goes on after epoch 2 (checkpoint_2)",
         "  code that changed since the last start: steps.py",
-        "epoch 3/3  loss 0.009434*  TIME",
+        "loaded checkpoint_2 (epoch 2, SIZE, TIME)",
     ]
     assert load_blobs(folder / "runs/sum")["total"] == 106
 
@@ -235,7 +230,7 @@ def test_a_last_state_that_is_not_on_disk_ends_with_6(
         patch.setattr(Fs, "at", full)
         result = call("train", "sum.yaml")
     assert result.code == 6
-    assert "warning: checkpoint_1 of epoch 1 is not saved, the run goes on: " in result.err
+    assert "warning: checkpoint_1 (epoch 1) is not saved, the run goes on: " in result.err
     assert "  the last state is not on disk; on disk is epoch 0\n" in result.out
     assert result.out.splitlines()[-1] == "jobrun resume runs/sum"
     on = call("train", "sum.yaml")
@@ -315,12 +310,39 @@ def test_json_alone_is_on_stdout_whatever_tasks_print(
     assert " [bold]é\n" in log
 
 
-def test_without_json_tasks_print_to_stdout(jobrun: Call, write: Call) -> None:
+def test_without_json_tasks_print_to_stdout(jobrun: Call, write: Call, folder: Path) -> None:
     write(code=PRINTING)
     result = jobrun("train", "sum.yaml")
     for text in ("imported\n", "[bold]é\n", "from below\n", "from a child\n"):
         assert text in result.out
         assert text not in result.err
+    log = (folder / "runs/sum/log.txt").read_text(encoding="utf-8")
+    assert " [bold]é\n" in log
+    assert log.count("half") == 3
+
+
+LOGGING = ("return total + step", "logging.warning('[bold] look'); return total + step")
+
+
+def test_what_tasks_log_is_on_stderr_and_in_the_log_also_when_quiet(
+    jobrun: Call, write: Call, folder: Path
+) -> None:
+    write(LOGGING, ("def start", "import logging\n\ndef start"))
+    result = jobrun("-q", "train", "sum.yaml")
+    assert result.err == "WARNING:root:[bold] look\n" * 3
+    log = (folder / "runs/sum/log.txt").read_text(encoding="utf-8")
+    assert log.count("Z WARNING:root:[bold] look\n") == 3
+    assert result.out.startswith("sum: finished after 3 epochs")
+
+
+def test_the_log_tells_of_a_failure_as_the_terminal_does(
+    call: Call, write: Call, folder: Path
+) -> None:
+    write(FAILS)
+    result = call("train", "sum.yaml")
+    log = (folder / "runs/sum/log.txt").read_text(encoding="utf-8")
+    trace = result.err[result.err.index("Traceback") :]
+    assert "\n".join(line[21:] for line in log.splitlines()).endswith(trace.rstrip("\n"))
 
 
 def test_json_of_a_failure_and_of_nothing_to_do(call: Call, write: Call) -> None:
@@ -378,6 +400,7 @@ def test_quiet_and_verbose(call: Call, write: Call) -> None:
     verbose = call("train", "sum.yaml", "--fresh", "--verbose")
     assert "init: 1 task in " in verbose.err
     assert "epoch: add (main) " in verbose.err
+    assert "saved checkpoint_3 (epoch 3, " in verbose.err
 
 
 def test_a_job_that_wants_no_checkpoints(call: Call, write: Call, folder: Path) -> None:

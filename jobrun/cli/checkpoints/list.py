@@ -72,7 +72,10 @@ def _text(title: str, catalog: Catalog, records: Sequence[Record]) -> str:
     lines = [f"{plain(title)}: {count}{use}"]
     if rows:
         lines.append(table(header, rows, "rlll"))
-    lines += [f"{plain(i.name)} is no checkpoint: {i.reason}" for i in catalog.ignored()]
+    lines += [
+        f"{plain(i.name)} is no checkpoint: {i.reason}"
+        for i in catalog.ignored({r.id for r in records})
+    ]
     return "\n".join(lines)
 
 
@@ -104,7 +107,9 @@ def _object(catalog: Catalog, records: Sequence[Record]) -> dict[str, Any]:
     return {
         "checkpoints": [_checkpoint(catalog, record) for record in records],
         "bytes_on_disk": disk_use(catalog.path(r.id) for r in records),
-        "ignored": [{"name": i.name, "reason": i.reason} for i in catalog.ignored()],
+        "ignored": [
+            {"name": i.name, "reason": i.reason} for i in catalog.ignored({r.id for r in records})
+        ],
     }
 
 

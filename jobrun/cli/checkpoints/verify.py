@@ -64,7 +64,7 @@ def _wanted(runs_dir: str, argument: str | None) -> tuple[list[Path], list[Ignor
     run = find_run(runs_dir, argument)
     catalog = run.catalog
     ids = {r.id for r in run.records()}
-    ignored = catalog.ignored()
+    ignored = catalog.ignored(ids)
     ids |= {i.id for i in ignored if i.id is not None and catalog.is_ours(i.id)}
     return [catalog.path(id) for id in sorted(ids)], [i for i in ignored if i.id not in ids]
 

@@ -13,6 +13,10 @@ from typing import Any
 import pytest
 
 from jobrun import CheckpointManager
+from jobrun.checkpoint.record import RecordFields
+from jobrun.checkpoint.source import BlobSource
+from jobrun.position import PipeState, Position
+from jobrun.values import Box
 
 Call = Callable[..., Any]
 
@@ -33,10 +37,10 @@ def test_a_table(call: Call, normalised: Call) -> None:
     result = call("checkpoints", "list", "m")
     assert (result.code, result.err) == (0, "")
     assert normalised(result.out) == (
-        "runs/m: 2 checkpoints\n"
-        "id  epoch  saved (UTC)           size  metrics\n"
-        " 0      0  WHEN  SIZE\n"
-        " 1     10  WHEN  SIZE  loss 0.5  acc nan\n"
+        "runs/m: 2 checkpoints, SIZE on disk\n"
+        "id  epoch  saved (UTC)          size   metrics\n"
+        " 0  0      WHEN  SIZE\n"
+        " 1  10     WHEN  SIZE  loss 0.5  acc nan\n"
     )
 
 
@@ -45,7 +49,7 @@ def test_what_is_none_is_listed_with_the_reason(call: Call, run: Path) -> None:
     shutil.copytree(run / "checkpoint_1", run / "checkpoint_8")
     (run / "checkpoint_old").mkdir()
     lines = call("checkpoints", "list", "m").out.splitlines()
-    assert lines[0] == "runs/m: 2 checkpoints"
+    assert lines[0].startswith("runs/m: 2 checkpoints, ")
     below = [line for line in lines if " is no checkpoint: " in line]
     assert [line.split()[0] for line in below] == ["checkpoint_old", "checkpoint_7", "checkpoint_8"]
     assert "it is a copy of checkpoint 1" in below[2]
@@ -59,6 +63,55 @@ def test_as_json(call: Call) -> None:
     assert found["checkpoints"][1]["metrics"] == {"loss": 0.5, "acc": "NaN"}
     assert found["checkpoints"][1]["epoch"] == 10
     assert found["ignored"] == []
+
+
+def save_inside(run: Path, *positions: Position) -> None:
+    with CheckpointManager(run) as manager:
+        for position in positions:
+            source = BlobSource({"main": {"n": Box(1, "int")}})
+            manager.save_snapshot(source, RecordFields(position=position))
+
+
+def test_places_inside_an_epoch(call: Call, folder: Path) -> None:
+    save_inside(
+        folder / "runs/p",
+        Position(2, ("prepare",), {"train": PipeState(10)}),
+        Position(2, ("prepare",)),
+        Position(0, (), {"train": PipeState(1)}),
+        Position(0, (), {"a:train": PipeState(8), "b:train": PipeState(9)}),
+    )
+    lines = call("checkpoints", "list").out.splitlines()
+    assert [line[4:].partition("20")[0].strip() for line in lines[2:]] == [
+        *("2 + 10 batches", "2 + 1 task", "0 + 1 batch", "0 + 8..9 batches")
+    ]
+    found = json.loads(call("checkpoints", "list", "--json").out)["checkpoints"][0]
+    assert (found["epoch"], found["inside_epoch"]) == (2, True)
+    assert found["place"] == "epoch 3, batch 10 of pipe 'train'"
+    assert (found["batches"], found["tasks"]) == ({"train": 10}, ["prepare"])
+
+
+def test_those_that_were_gone_back_behind(call: Call, run: Path, normalised: Call) -> None:
+    assert "attempts" not in call("checkpoints", "list", "m").out
+    (run / "attempts/2").mkdir(parents=True)
+    (run / "checkpoint_1").rename(run / "attempts/2/checkpoint_1")
+    (run / "attempts/notes").mkdir()
+    here = (
+        "runs/m: 1 checkpoint, SIZE on disk\n"
+        "id  epoch  saved (UTC)          size   metrics\n"
+        " 0  0      WHEN  SIZE\n"
+    )
+    left = "1 checkpoint of earlier attempts:  jobrun checkpoints list runs/m --attempts\n"
+    assert normalised(call("checkpoints", "list", "m").out) == here + left
+    assert normalised(call("checkpoints", "list", "m", "--attempts").out) == (
+        here + "\n"
+        "runs/m/attempts/2: 1 checkpoint, SIZE on disk\n"
+        "id  epoch  saved (UTC)          size   metrics\n"
+        " 1  10     WHEN  SIZE  loss 0.5  acc nan\n"
+    )
+    found = json.loads(call("checkpoints", "list", "m", "--attempts", "--json").out)
+    (moved,) = found["attempts"]["2"]["checkpoints"]
+    assert moved["id"] == 1
+    assert call("load-blobs", moved["path"]).code == 0
 
 
 def test_no_run_and_a_run_without_checkpoints(call: Call, folder: Path) -> None:

@@ -1,0 +1,62 @@
+"""``every``: in which epochs a task runs, and on which batches a step of a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jobrun.errors import Problem
+from jobrun.job import GROUPS, Job, Pipe, Task
+
+__all__ = ["batches_between", "epochs_between", "every_problems"]
+
+
+def epochs_between(job: Job, task: Task, node: str) -> int:
+    """A task, or a step, runs every so many epochs."""
+    return int(_value(job, node, _field(task, "epochs")))
+
+
+def batches_between(job: Job, step: Task, node: str) -> int:
+    """A step of a pipe runs every so many batches."""
+    return int(_value(job, node, _field(step, "batches")))
+
+
+def _field(task: Task, unit: str) -> Any:
+    every = task.every
+    if isinstance(every, Mapping):
+        return every.get(unit, 1)
+    return every if unit == "epochs" and every is not None else 1
+
+
+def _value(job: Job, node: str, given: Any) -> Any:
+    return job.node_vars(node).get(given) if isinstance(given, str) else given
+
+
+def every_problems(job: Job) -> Iterator[Problem]:
+    """Every ``every`` is a whole number of at least 1, or a var that is one."""
+    for group in GROUPS:
+        for task in job.groups[group].tasks:
+            yield from _problems(job, task, task, ("epochs",))
+            if isinstance(task, Pipe):
+                for step in task.map:
+                    yield from _problems(job, step, task, ("epochs",))
+                for step in task.do:
+                    yield from _problems(job, step, task, ("epochs", "batches"))
+
+
+def _problems(job: Job, task: Task, owner: Task, units: tuple[str, ...]) -> Iterator[Problem]:
+    every = task.every
+    mark = task.mark("every")
+    unknown = set(every) - set(units) if isinstance(every, Mapping) else set()
+    if unknown:
+        names = " and ".join(repr(n) for n in sorted(unknown))
+        yield Problem(f"'every' of task {task.name!r} knows no {names}", mark)
+        return
+    for node in job.nodes_of(owner):
+        for unit in units:
+            given = _field(task, unit)
+            value = _value(job, node, given)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                what = f"the var {given!r}, {value!r}" if isinstance(given, str) else repr(value)
+                text = f"'every' of task {task.name!r} is {what}, not a whole number from 1"
+                yield Problem(text, mark)
