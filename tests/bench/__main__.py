@@ -1,0 +1,103 @@
+"""``python -m tests.bench [BENCH...]``: measure, and print what was measured, whatever it is."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+
+from tests.bench.harness import Case, Measured, Scale, measure
+from tests.bench.report import facts, table, to_json, verdict
+
+BENCHES = {
+    "tasks": "what a no-op task costs",
+    "plans": "what it costs to plan and compile a group of tasks",
+    "pipes": "what a batch of a pipe costs",
+    "startup": "how long the command takes to start",
+    "save": "durable saves",
+    "load": "verified loads",
+}
+"""Name (its module here has ``cases(scale)``) and what it measures."""
+
+
+def _arguments(args: Sequence[str] | None) -> argparse.Namespace:
+    listed = "\n".join(f"  {name:10}{text}" for name, text in BENCHES.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Benchmarks of jobrun against plain loops, raw files and other libraries.",
+        epilog=f"benches:\n{listed}",
+    )
+    parser.add_argument("benches", nargs="*", metavar="BENCH", help="by default all of them")
+    parser.add_argument("--quick", action="store_true", help="small sizes: no numbers to quote")
+    parser.add_argument("--rounds", type=int, metavar="N", help="instead of each case's own number")
+    parser.add_argument("--case", metavar="TEXT", default="", help="only cases with TEXT in them")
+    parser.add_argument(
+        "--dir",
+        type=Path,
+        default=Path("build/bench"),
+        help="where the disk is measured (%(default)s); emptied of it at the end",
+    )
+    parser.add_argument(
+        "--gib",
+        type=float,
+        default=8,
+        help="how much of the disk a case may fill before its rounds are cut (%(default)s)",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every repetition there")
+    parser.add_argument("--seed", type=int, default=0, help="of the random order")
+    given = parser.parse_args(args)
+    unknown = [b for b in given.benches if b not in BENCHES]
+    if unknown:
+        parser.error(f"no bench {', '.join(unknown)}; there are {', '.join(BENCHES)}")
+    if given.rounds is not None and given.rounds < 1:
+        parser.error("--rounds must be 1 or more")
+    return given
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the benches; the exit code does not depend on the numbers."""
+    given = _arguments(args)
+    given.dir.mkdir(parents=True, exist_ok=True)
+    machine = facts(given.dir)
+    print("\n".join(f"{name:12} {text}" for name, text in machine.items()), flush=True)
+    root = Path(tempfile.mkdtemp(prefix="repetitions-", dir=given.dir))
+    try:
+        found = _run(given, root)
+    finally:
+        shutil.rmtree(root)
+    print("\n" + verdict(found) if any(m.case.wanted for m in found) else "", flush=True)
+    if given.json:
+        cases = [to_json(measured) for measured in found]
+        given.json.write_text(json.dumps({"machine": machine, "cases": cases}, indent=1) + "\n")
+    return 0
+
+
+def _run(given: argparse.Namespace, root: Path) -> list[Measured]:
+    found = []
+    for bench in given.benches or BENCHES:
+        for number, case in enumerate(
+            import_module(f"tests.bench.{bench}").cases(Scale(given.quick))
+        ):
+            if given.case not in case.name:
+                continue
+            rounds = _rounds(case, given.rounds or case.rounds, given.gib * 2**30)
+            measured = measure(case, root / f"{bench}-{number}", rounds, given.seed)
+            print(f"\n{table(measured)}", flush=True)
+            found.append(measured)
+    return found
+
+
+def _rounds(case: Case, wanted: int, room: float) -> int:
+    """As many rounds as wanted, or as fit: nothing is deleted between repetitions."""
+    each = case.disk * len(case.contestants)
+    return max(1, min(wanted, int(room // each))) if each else wanted
+
+
+if __name__ == "__main__":
+    sys.exit(main())
