@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from jobrun.access import Access, Key, access, covers, overlaps, resolve
 from jobrun.errors import Problem, SpecError, Where, did_you_mean
+from jobrun.every import every_problems
 from jobrun.graph import make_plan, reads_across
 from jobrun.job import GROUPS, RESERVED, Job, Pipe, Task
 from jobrun.names import check_name
@@ -40,7 +41,14 @@ def check(job: Job) -> list[Problem]:
         problems += step(job)
     if problems:
         return list(dict.fromkeys(problems))
-    for step in (_check_flow, _check_meanings, _check_best, _check_metrics, _check_cycles):
+    for step in (
+        every_problems,
+        _check_flow,
+        _check_meanings,
+        _check_best,
+        _check_metrics,
+        _check_cycles,
+    ):
         problems += step(job)
     return list(dict.fromkeys(problems))
 

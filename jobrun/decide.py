@@ -152,7 +152,8 @@ def decide(
     if start is None and not over:
         return Choice("fresh", (f"{run} holds no checkpoint: the job starts from the beginning",))
     if changes.job and not request.accept_changes:
-        return _another_job(request, state, changes, run, over)
+        reached = head.epoch if head is not None else state.epoch  # a kill writes no run.json
+        return _another_job(request, reached, changes, run, over)
     if over and _stays_over(request, state, head, start, changes, verdict):
         return _done(request, state, changes, run)
     rewind = head is not None and start is not None and start.id != head.id
@@ -181,13 +182,13 @@ def _stays_over(
     return verdict is not None
 
 
-def _another_job(request: Request, state: Found, changes: Changes, run: str, over: bool) -> Choice:
+def _another_job(request: Request, epoch: int, changes: Changes, run: str, over: bool) -> Choice:
     """The job has changed: an unfinished run is kept for the job that it is of."""
     differences = _indented(changes.job)
     if over and request.command == "train":
         why = f"{run} is finished, and the job differs from the one that was run:"
         return Choice("new_run", (why, *differences, "a new run starts beside it"))
-    how = "finished" if over else f"not finished (epoch {state.epoch})"
+    how = "finished" if over else f"not finished (epoch {epoch})"
     why = f"{run} is {how}, and the job differs from the one that was run:"
     if request.again:
         accept, afresh, same = f"{request.again} --accept-changes", request.afresh, f"resume {run}"

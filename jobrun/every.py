@@ -39,7 +39,9 @@ def every_problems(job: Job) -> Iterator[Problem]:
             yield from _problems(job, task, task, ("epochs",))
             if isinstance(task, Pipe):
                 for step in task.map:
-                    yield from _problems(job, step, task, ("epochs",))
+                    if step.every is not None:
+                        text = f"the 'map' step {step.name!r} runs on each batch: it has no 'every'"
+                        yield Problem(text, step.mark("every"))
                 for step in task.do:
                     yield from _problems(job, step, task, ("epochs", "batches"))
 
@@ -57,6 +59,11 @@ def _problems(job: Job, task: Task, owner: Task, units: tuple[str, ...]) -> Iter
             given = _field(task, unit)
             value = _value(job, node, given)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                what = f"the var {given!r}, {value!r}" if isinstance(given, str) else repr(value)
+                what = repr(value)
+                if isinstance(given, str):
+                    known = given in job.node_vars(node)
+                    what = (
+                        f"the var {given!r}, {value!r}" if known else f"{given!r}, which is no var"
+                    )
                 text = f"'every' of task {task.name!r} is {what}, not a whole number from 1"
                 yield Problem(text, mark)

@@ -7,10 +7,9 @@ not count the epoch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from jobrun.access import Key, access, key_of, overlaps
-from jobrun.job import Job, Pipe, Task
+from jobrun.every import epochs_between
+from jobrun.job import Job, Pipe
 
 __all__ = ["Frequency"]
 
@@ -24,7 +23,7 @@ class Frequency:
         for task in job.epoch.tasks:
             for node in job.nodes_of(task):
                 for step in task.do if isinstance(task, Pipe) else (task,):
-                    due = (_epochs(job, task, node), _epochs(job, step, node))
+                    due = (epochs_between(job, task, node), epochs_between(job, step, node))
                     for key in access(job, step, node).writes:
                         self._writers.setdefault(key, []).append(due)
 
@@ -39,13 +38,3 @@ class Frequency:
             for due in found
         ]
         return not writers or any(all(epoch % n == 0 for n in due) for due in writers)
-
-
-def _epochs(job: Job, task: Task, node: str) -> int:
-    """How often a task or step runs, in epochs."""
-    every = task.every
-    if isinstance(every, Mapping):
-        every = every.get("epochs")
-    if isinstance(every, str):
-        every = job.node_vars(node)[every]
-    return 1 if every is None else int(every)

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from operator import index
 from types import TracebackType
 from typing import Any
 
@@ -407,7 +408,7 @@ class Job:
         checkpoint: CheckpointPolicy | None = DEFAULT_POLICY,
     ) -> None:
         self.name = name
-        self.seed = seed
+        self.seed = index(seed)
         self.vars: dict[str, Any] = dict(vars or {})
         self.multi_node = nodes is not None
         own = nodes if isinstance(nodes, Mapping) else dict.fromkeys(nodes or (MAIN,))

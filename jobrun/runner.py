@@ -334,6 +334,7 @@ class JobRunner:
         decision = self._standing.decision
         if self._signal is None and decision is not None:
             self._saver.retain()
+            self._saver.settle()
             self._history.clean()
             if decision.outcome == "fail":
                 self._end("failed", decision.reason, EXIT_FAILED_BY_CONDITION)

@@ -231,6 +231,11 @@ class Saver:
         self._apply_policy()
         self._apply_retention()
 
+    def settle(self) -> None:
+        """Return once the files of all that was removed are deleted."""
+        if self._manager is not None:
+            self._say_removed((), self._manager.settle())
+
     def _apply_policy(self) -> None:
         """Tell the manager what the job's policy says, where it says something."""
         assert self._manager is not None
@@ -240,9 +245,10 @@ class Saver:
             self._manager.link = self._policy.link
 
     def close(self) -> None:
-        """End the writer thread, once a save in flight is over, and let go of the run."""
+        """End the threads, once a save in flight is over and all is deleted; let go of the run."""
         if self._manager is not None and self._own is not None:
             self._manager.close()
+            self.settle()
             self._manager.keep, self._manager.link = self._own
 
     def _say_saved(self, saved: Saved, stall: float, asked: bool) -> None:

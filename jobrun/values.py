@@ -29,6 +29,7 @@ import numpy.typing as npt
 from jobrun.buffers import Buffers, copy_array
 from jobrun.errors import ValueRefusedError
 from jobrun.names import is_name
+from jobrun.plain_dtype import plain_dtype
 
 __all__ = [
     "SCALAR_KINDS",
@@ -37,11 +38,9 @@ __all__ = [
     "Value",
     "adopt",
     "adopt_items",
-    "check_storable",
     "checksum",
     "copy_array",
     "held_alone",
-    "is_storable",
     "leaves",
     "one_element",
     "plain",
@@ -211,7 +210,7 @@ class _Adoption:
         if not (sole and _owns(array)):
             return self._held_array(array)
         if dtype.isbuiltin != 1 or dtype.metadata is not None:
-            array = _plain_dtype(array)
+            array = plain_dtype(array)
         flags = array.flags
         if not (flags.c_contiguous and flags.aligned) or _wasteful(array):
             array = copy_array(array)
@@ -225,7 +224,7 @@ class _Adoption:
             box = self._known.get(_place(array))
             if box is not None:
                 return box
-        return self._once(array, lambda: Box(_freeze(copy_array(_plain_dtype(array))), "array"))
+        return self._once(array, lambda: Box(_freeze(copy_array(plain_dtype(array))), "array"))
 
     def _shareable(self) -> Iterator[Box]:
         """The given arrays that a second blob may share.
@@ -250,7 +249,7 @@ class _Adoption:
         if self.keep_maps and isinstance(array, np.memmap) and _constant_map(array):
             return self._once(array, lambda: Box(np.asarray(array), "array"))
         return self._once(
-            array, lambda: Box(_freeze(copy_array(_plain_dtype(np.asarray(array)))), "array")
+            array, lambda: Box(_freeze(copy_array(plain_dtype(np.asarray(array)))), "array")
         )
 
     def _container(self, obj: Any, sole: bool, depth: int) -> Value:
@@ -274,7 +273,7 @@ def adopt(cell: list[Any], given: Sequence[Value] = (), keep_maps: bool = False)
     values whose views the task was given: an input that is returned shares its box.
     ``keep_maps`` leaves read-only memory maps as they are (for ``setup``, which is never saved).
     Raises ValueRefusedError for masked arrays, integers beyond 64 bits, and endless nesting; what
-    only cannot be *saved* becomes opaque, see ``check_storable``.
+    only cannot be *saved* becomes opaque, see ``jobrun.storable``.
     """
     value = _Adoption(given, keep_maps).adopt(cell, 0, True, 0)
     cell.clear()
@@ -322,41 +321,9 @@ def _numpy_scalar(value: np.generic) -> Box:
         return Box(value, "opaque")
     if isinstance(value, np.void) and value.dtype.names is not None:
         # A structured scalar is a window into its array, also to np.array(); a copy cuts the tie.
-        packed = _freeze(_plain_dtype(np.asarray(value).copy()))
+        packed = _freeze(plain_dtype(np.asarray(value).copy()))
         return Box(packed[()], "scalar")
     return Box(value, "scalar")
-
-
-def _plain_dtype(array: Array) -> Array:
-    """``array`` with a dtype that survives a save: packed fields, no titles, no metadata."""
-    dtype = array.dtype
-    if dtype.names is None and dtype.metadata is None and dtype.type is not np.record:
-        return array
-    wanted = _packed(dtype)
-    if wanted == dtype and dtype.metadata is None and dtype.type is not np.record:
-        return array
-    return copy_array(array).view(wanted) if wanted.names is None else _repacked(array, wanted)
-
-
-def _packed(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    if dtype.subdtype is not None:
-        base, shape = dtype.subdtype
-        return np.dtype((_packed(base), shape))
-    if dtype.names is None:
-        return dtype if dtype.metadata is None else np.dtype(dtype.str)
-    assert dtype.fields is not None
-    return np.dtype([(n, _packed(dtype.fields[n][0])) for n in dtype.names])
-
-
-def _repacked(array: Array, wanted: np.dtype[Any]) -> Array:
-    """Copy field by field: padding between fields is no data."""
-    result = np.zeros(array.shape, wanted)
-    for name in wanted.names or ():
-        if result[name].dtype.names is not None:
-            result[name] = _repacked(array[name], result[name].dtype)
-        else:
-            result[name] = array[name]
-    return result
 
 
 # Out of the workspace.
@@ -436,68 +403,6 @@ def one_element(value: Value) -> Any:
     if value.kind == "array" or value.kind == "scalar":
         return value.value.item() if value.value.size == 1 else None
     return value.value
-
-
-# What can be saved.
-
-_STORABLE: Final[set[np.dtype[Any]]] = set()
-"""dtypes that were found storable: the check runs on every write of a blob that persists."""
-
-
-def check_storable(value: Value, name: str) -> None:
-    """Raise ValueRefusedError, naming the leaf and the remedy, if ``value`` cannot be saved."""
-    for path, box in leaves(value, name):
-        reason = _why_not(box)
-        if reason:
-            raise ValueRefusedError(
-                f"blob {path!r} persists, but cannot be saved: it is {reason[0]}", hint=reason[1]
-            )
-
-
-def is_storable(value: Value) -> bool:
-    """Whether ``value`` can be saved."""
-    return all(_why_not(box) is None for _, box in leaves(value))
-
-
-def _why_not(box: Box) -> tuple[str, str] | None:
-    if box.kind in ("array", "scalar"):
-        dtype = box.value.dtype
-        if dtype in _STORABLE:
-            return None
-        if dtype.kind not in "biufcmMSUV" or _has_long_double(dtype):
-            return (
-                f"of dtype {dtype}",
-                "convert it with .astype(), e.g. to float64 or a 'U' dtype",
-            )
-        _STORABLE.add(dtype)
-        return None
-    if box.kind != "opaque":
-        return None
-    obj = box.value
-    if isinstance(obj, np.ndarray):
-        return (
-            "an array of Python objects" if obj.dtype.hasobject else f"a {type(obj).__name__}",
-            "turn it into an array of numbers or fixed strings",
-        )
-    if isinstance(obj, dict):
-        return (
-            "a dict whose keys are not all names",
-            "keys are letters, digits, '_', '.', '-', and do not start with a dot",
-        )
-    name = f"{type(obj).__module__}.{type(obj).__qualname__}"
-    return (
-        f"a {name.removeprefix('builtins.')}",
-        "blobs that persist are arrays, numbers, strings, and dicts and lists of those; "
-        "what can be rebuilt belongs in 'setup'",
-    )
-
-
-def _has_long_double(dtype: np.dtype[Any]) -> bool:
-    if dtype.subdtype is not None:
-        return _has_long_double(dtype.subdtype[0])
-    if dtype.fields is not None:
-        return any(_has_long_double(f[0]) for f in dtype.fields.values())
-    return (dtype.char, dtype.itemsize) in (("g", 12), ("g", 16), ("G", 24), ("G", 32))
 
 
 def checksum(value: Value) -> int:

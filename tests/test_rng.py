@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobrun.job import Job
 from jobrun.rng import make_rng
 
 _place = st.lists(
@@ -42,6 +43,13 @@ def test_two_places_give_two_streams(
 @pytest.mark.parametrize("seed", [0, -1, 1 << 80])
 def test_any_integer_is_a_seed(seed: int) -> None:
     assert 0 <= make_rng(seed, "init").random() < 1
+
+
+def test_a_jobs_seed_is_an_integer() -> None:
+    assert type(Job("j", seed=np.int64(7)).seed) is int
+    for seed in (0.5, "7", None):
+        with pytest.raises(TypeError):
+            Job("j", seed=seed)
 
 
 def test_neighbouring_places_are_not_correlated() -> None:

@@ -282,15 +282,15 @@ def test_keep_last_one_never_leaves_less_than_one_whole_checkpoint(
 ) -> None:
     manager = CheckpointManager(tmp_path / "run")
     seen: list[int] = []
-    from jobrun.checkpoint import manager as module
+    from jobrun.checkpoint import removal as module
 
-    discard = module.discard
+    drop = module.drop
 
-    def watched(run_dir: Any, id: int, fs: Any) -> None:
+    def watched(run_dir: Any, id: int, fs: Any) -> str:
         seen.append(len(manager.catalog.listed()))
-        discard(run_dir, id, fs)
+        return drop(run_dir, id, fs)
 
-    monkeypatch.setattr(module, "discard", watched)
+    monkeypatch.setattr(module, "drop", watched)
     JobRunner(job_of(epochs=6, keep=Keep(last=1)), manager).train(LocalSession(1))
     assert [r.epoch for r in manager.catalog.listed()] == [6]
     assert seen

@@ -24,7 +24,6 @@ from jobrun.values import (
     Value,
     adopt,
     adopt_items,
-    check_storable,
     checksum,
     leaves,
     one_element,
@@ -734,43 +733,6 @@ def test_one_element(obj: Any, expected: Any) -> None:
     found = one_element(adopt([obj]))
     assert found == expected
     assert type(found) is type(expected)
-
-
-@pytest.mark.parametrize(
-    "obj",
-    [
-        np.zeros(2, code)
-        for code in ("?", "i1", "u8", "f2", ">f4", "f8", "c8", "c16", "M8[ns]", "m8[D]", "U3", "S2")
-    ]
-    + [np.zeros(2, "i4,>f8"), np.zeros(2, ml_dtypes.bfloat16), np.float32(1), "x", None, 1, True],
-    ids=lambda o: str(getattr(o, "dtype", o)),
-)
-def test_what_can_be_saved(obj: Any) -> None:
-    check_storable(adopt([{"a": [obj]}]), "blob")
-
-
-@pytest.mark.parametrize(
-    ("obj", "what", "remedy"),
-    [
-        (np.zeros(2, np.longdouble), "longdouble|float128|float96", "astype"),
-        (np.zeros(2, np.clongdouble), "complex", "astype"),
-        (np.longdouble(1), "longdouble|float128|float96", "astype"),
-        (np.zeros(2, [("x", np.longdouble)]), "dtype", "astype"),
-        (np.zeros(2, [("x", np.longdouble, (2,))]), "dtype", "astype"),
-        (np.array([1, "a"], object), "Python objects", "numbers or fixed strings"),
-        (np.zeros(2).view(Subclass), "Subclass", "numbers or fixed strings"),
-        ({1: 2}, "keys are not all names", "letters, digits"),
-        (Odd(), "Odd", "setup"),
-        (1j, "complex", "setup"),
-    ],
-)
-def test_what_cannot_be_saved_is_named_with_a_remedy(obj: Any, what: str, remedy: str) -> None:
-    if what.startswith("longdouble") and np.dtype(np.longdouble).itemsize == 8:
-        pytest.skip("a long double is a double here")
-    with pytest.raises(ValueRefusedError, match=what) as caught:
-        check_storable(adopt([{"a": [obj]}]), "blob")
-    assert "'blob/a/0'" in caught.value.message
-    assert remedy in caught.value.hint
 
 
 def test_a_checksum_sees_every_array() -> None:

@@ -13,12 +13,13 @@ The lock is taken at the first save and held for the life of the manager; readin
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,9 +29,10 @@ import numpy as np
 
 from jobrun.checkpoint.catalog import Catalog
 from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
+from jobrun.checkpoint.loading import Loaded, Reader, Skipped, find, load
 from jobrun.checkpoint.manifest import META, group_meta
-from jobrun.checkpoint.part import PartSummary, check_part
-from jobrun.checkpoint.publish import discard, publish, save_error, staged
+from jobrun.checkpoint.part import PartSummary
+from jobrun.checkpoint.publish import publish, save_error, staged
 from jobrun.checkpoint.reading import read_part
 from jobrun.checkpoint.record import (
     FORMAT,
@@ -41,14 +43,12 @@ from jobrun.checkpoint.record import (
     check_fields,
     encode_record,
 )
-from jobrun.checkpoint.retention import retain
+from jobrun.checkpoint.removal import Removal
 from jobrun.checkpoint.source import BlobSource, PartSource, RunLock
-from jobrun.errors import DamagedError, JobrunError, NotFoundError, SaveError, UsageError
+from jobrun.errors import NotFoundError, SaveError, UsageError
 from jobrun.lock import Lock
-from jobrun.names import is_name
 from jobrun.policy import KEEP_ALL, Keep
 from jobrun.position import Position
-from jobrun.values import Box, Tree, Value, adopt, plain
 
 __all__ = [
     "CheckpointManager",
@@ -100,39 +100,6 @@ class Saved:
         return sum(part.linked for part in self.parts)
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """A newer checkpoint that was passed over because it is not whole."""
-
-    id: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A checkpoint that was read and proven whole.
-
-    ``parts`` is what the reader gave for each node: blobs as ``{name: Value}``, unless another
-    reader was passed to ``load``.
-    """
-
-    record: Record
-    path: Path
-    parts: Mapping[str, Any]
-    skipped: tuple[Skipped, ...] = ()
-
-    @property
-    def blobs(self) -> dict[str, dict[str, Any]]:
-        """``{node: {name: value}}``: read-only arrays, Python values, dicts and lists of those."""
-        return {
-            node: {name: plain(value) for name, value in part.items()}
-            for node, part in self.parts.items()
-        }
-
-
-Reader = Callable[[Path, str], Any]
-
-
 class CheckpointManager:
     """Saves and loads the checkpoints of ``run_dir``, which is made at the first save.
 
@@ -163,7 +130,7 @@ class CheckpointManager:
         self.catalog = Catalog(self.run_dir, fs)
         self._fs = fs
         self._started = time.monotonic()
-        self._whole: dict[int, Record] = {}  # records proven listed; a checkpoint never changes
+        self._removal = Removal(self.catalog, fs)
         self._writer: ThreadPoolExecutor | None = None
         self._flying: Future[Saved] | None = None
 
@@ -193,15 +160,10 @@ class CheckpointManager:
         Raises ValueRefusedError for what cannot be saved, SaveError if the disk refuses, and
         LockedError if another process writes here.
         """
-        _check_save(epoch, blobs)
+        if not isinstance(epoch, int) or isinstance(epoch, bool) or epoch < 0:
+            raise UsageError(f"epoch must be an integer of at least 0, not {epoch!r}")
         self.wait()
-        value = _value if wait else _copied
-        nodes = {
-            node: {name: value(item) for name, item in items.items()}
-            for node, items in blobs.items()
-        }
-        for node, values in nodes.items():
-            check_part(node, values)
+        source = BlobSource.taken(blobs, copy=not wait, fs=self._fs)
         fields = RecordFields(
             position=Position(epochs=epoch),
             run_seconds=time.monotonic() - self._started,
@@ -212,7 +174,6 @@ class CheckpointManager:
             extra=extra or {},
         )
         check_fields(fields)
-        source = BlobSource(nodes, self._fs)
         if wait:
             return self.save_snapshot(source, fields).id
         self.acquire()
@@ -244,6 +205,12 @@ class CheckpointManager:
         """
         try:
             return self._save(source, fields, protected)
+        except SaveError as error:
+            if not (_disk_is_full(error) and self._removal.busy):
+                raise
+            self._removal.wait()  # what was dropped takes room until it is deleted
+            saved = self._save(source, fields, protected)
+            return replace(saved, warnings=(f"{error.message}; it was tried again", *saved.warnings))
         finally:
             source.release()
 
@@ -259,7 +226,7 @@ class CheckpointManager:
             path = publish(partial, id, self._fs)
         committed = time.perf_counter()
         source.saved(id)
-        self._whole[id] = record
+        self._removal.saved(record)
         removed, warnings = self.apply_retention({id, *protected})
         seconds = {
             "write": written - start,
@@ -329,37 +296,15 @@ class CheckpointManager:
     ) -> tuple[tuple[int, ...], tuple[str, ...]]:
         """Remove what ``keep`` drops, under the lock; the ids removed, and warnings.
 
-        What could not be removed is tried again after the next save.
+        What could not be removed is tried again after the next save.  Files are deleted in the
+        background: see ``settle``.
         """
-        if self.keep.all:
-            return (), ()
-        removed: list[int] = []
-        warnings: list[str] = []
-        try:
-            drop = retain(self._records(), self.keep, protected)[1]
-        except NotFoundError as error:
-            return (), (f"no checkpoint was removed: {error}",)
-        for record in drop:
-            try:
-                discard(self.run_dir, record.id, self._fs)
-            except FsError as error:
-                warnings.append(f"checkpoint {record.id} was not removed: {error}")
-            if not self.catalog.path(record.id).exists():
-                self._whole.pop(record.id, None)
-                removed.append(record.id)
-        return tuple(removed), tuple(warnings)
+        return self._removal.apply(self.keep, protected)
 
-    def _records(self) -> list[Record]:
-        """The listed checkpoints; those known to be are not looked at again."""
-        found = []
-        for id in self.catalog.ids():
-            try:
-                record = self._whole.get(id) or self.catalog.check(id)
-            except JobrunError:
-                continue
-            self._whole[id] = record
-            found.append(record)
-        return found
+    def settle(self) -> tuple[str, ...]:
+        """Return once the files of all that retention removed are deleted; what went wrong."""
+        self._removal.wait()
+        return self._removal.warnings()
 
     # The lock.
 
@@ -375,9 +320,9 @@ class CheckpointManager:
         self.lock.acquire()
 
     def close(self) -> None:
-        """Wait for what is being saved and let go of the directory; the next save takes it again.
+        """Wait for what is being saved or deleted and let go of the directory.
 
-        Raises what ``wait`` does.
+        The next save takes it again.  Raises what ``wait`` does.
         """
         try:
             self.wait()
@@ -385,6 +330,7 @@ class CheckpointManager:
             if self._writer is not None:
                 self._writer.shutdown()
                 self._writer = None
+            self._removal.close()
             self.lock.release()
 
     def __enter__(self) -> CheckpointManager:
@@ -408,16 +354,7 @@ class CheckpointManager:
 
         Raises NotFoundError if there is none.
         """
-        if epoch is not None and id is not None:
-            raise UsageError("a checkpoint is named by its epoch or by its id, not by both")
-        if id is not None:
-            return self.catalog.by_id(id)
-        if epoch is not None:
-            return self.catalog.by_epoch(epoch)
-        newest = self.catalog.latest()
-        if newest is None:
-            raise self._nothing(())
-        return newest
+        return find(self.catalog, epoch, id)
 
     def load(
         self,
@@ -432,51 +369,9 @@ class CheckpointManager:
         taken in place of a damaged one, and ``skipped`` says which and why.
         Raises NotFoundError if there is none, DamagedError if it is not what was written.
         """
-        if epoch is None and id is None:
-            return self._load_newest(read)
-        record = self.find(epoch, id)
-        return self._load(record, read, ())
-
-    def _load_newest(self, read: Reader) -> Loaded:
-        skipped: list[Skipped] = []
-        for id in self.catalog.newest_first():
-            try:
-                return self._load(self.catalog.check(id), read, tuple(skipped))
-            except DamagedError as error:
-                # Gone meanwhile: a writer's retention took it, which proves nothing against it.
-                if os.path.lexists(self.catalog.path(id)):
-                    skipped.append(Skipped(id, str(error)))
-        raise self._nothing(skipped)
-
-    def _load(self, record: Record, read: Reader, skipped: tuple[Skipped, ...]) -> Loaded:
-        path = self.catalog.path(record.id)
-        return Loaded(record, path, {node: read(path, node) for node in record.nodes}, skipped)
-
-    def _nothing(self, skipped: Sequence[Skipped]) -> JobrunError:
-        if skipped:
-            reasons = "\n".join(f"  checkpoint {s.id}: {s.reason}" for s in skipped)
-            return DamagedError(f"no checkpoint is whole:\n{reasons}", where=str(self.run_dir))
-        return NotFoundError("there is no checkpoint", where=str(self.run_dir))
+        return load(self.catalog, read, epoch, id)
 
 
-def _check_save(epoch: int, blobs: Mapping[str, Mapping[str, object]]) -> None:
-    if not isinstance(epoch, int) or isinstance(epoch, bool) or epoch < 0:
-        raise UsageError(f"epoch must be an integer of at least 0, not {epoch!r}")
-    if not blobs or not all(isinstance(items, Mapping) for items in blobs.values()):
-        raise UsageError(
-            "blobs must be {node: {name: value}}", hint='with one node: {"main": {"w": w, "b": b}}'
-        )
-
-
-def _copied(item: object) -> Value:
-    """A value of the caller's, who may change it while it is written."""
-    return adopt([item])
-
-
-def _value(item: object, depth: int = 0) -> Value:
-    """A value of the caller's: arrays as they are, since they are on disk before we return."""
-    if type(item) is np.ndarray and item.flags.c_contiguous and item.dtype.isbuiltin == 1:
-        return Box(item, "array")
-    if type(item) is dict and depth < 64 and all(type(k) is str and is_name(k) for k in item):
-        return Tree("dict", {name: _value(below, depth + 1) for name, below in item.items()})
-    return adopt([item])
+def _disk_is_full(error: SaveError) -> bool:
+    cause = error.__cause__
+    return isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)

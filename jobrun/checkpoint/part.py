@@ -37,7 +37,8 @@ from jobrun.checkpoint.manifest import (
 from jobrun.checkpoint.record import SUCCESS
 from jobrun.errors import ValueRefusedError
 from jobrun.names import check_name
-from jobrun.values import Box, Tree, Value, check_storable, leaves
+from jobrun.storable import check_storable
+from jobrun.values import Box, Tree, Value, leaves
 
 __all__ = [
     "LARGE",

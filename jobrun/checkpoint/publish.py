@@ -22,7 +22,15 @@ from pathlib import Path
 from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
 from jobrun.errors import SaveError
 
-__all__ = ["clean_leftovers", "discard", "publish", "save_error", "staged"]
+__all__ = [
+    "clean_leftovers",
+    "discard",
+    "drop",
+    "publish",
+    "remove_dropped",
+    "save_error",
+    "staged",
+]
 
 _OURS = re.compile(r"\.checkpoint_(0|[1-9][0-9]*)\.(partial|trash)-[0-9a-f]{16}")
 
@@ -60,14 +68,27 @@ def publish(partial: str, id: int, fs: Fs = DEFAULT) -> Path:
     return Path(target)
 
 
-def discard(run_dir: str | os.PathLike[str], id: int, fs: Fs = DEFAULT) -> None:
-    """Delete a checkpoint: it is gone at once, its files follow.  Raises FsError."""
+def drop(run_dir: str | os.PathLike[str], id: int, fs: Fs = DEFAULT) -> str:
+    """Take a checkpoint's name away; the trash directory that is to be deleted.  Raises FsError."""
     root = os.fspath(run_dir)
     trash = f"{root}/.checkpoint_{id}.trash-{secrets.token_hex(8)}"
     fs.rename(f"{root}/checkpoint_{id}", trash)
+    return trash
+
+
+def discard(run_dir: str | os.PathLike[str], id: int, fs: Fs = DEFAULT) -> None:
+    """Delete a checkpoint: it is gone at once, its files follow.  Raises FsError."""
+    remove_dropped(drop(run_dir, id, fs), fs)
+
+
+def remove_dropped(trash: str, fs: Fs = DEFAULT) -> None:
+    """Delete what ``drop`` gave, once its new name is durable.  Raises FsError.
+
+    Were the files gone first, a crash could leave a checkpoint that misses some.
+    """
     try:
-        fs.sync_dir(root)
-    finally:
+        fs.sync_dir(os.path.dirname(trash))
+    finally:  # its name is given up, whatever the disk says to that
         fs.remove_tree(trash)
 
 

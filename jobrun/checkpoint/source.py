@@ -6,9 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from jobrun.checkpoint.fs import DEFAULT, Fs
-from jobrun.checkpoint.part import PartSummary, mark_saved, write_part
-from jobrun.values import Value
+from jobrun.checkpoint.part import PartSummary, check_part, mark_saved, write_part
+from jobrun.errors import UsageError
+from jobrun.names import is_name
+from jobrun.values import Box, Tree, Value, adopt
 
 __all__ = ["BlobSource", "PartSource", "RunLock"]
 
@@ -52,6 +56,29 @@ class BlobSource:
     blobs: Nodes
     fs: Fs = DEFAULT
 
+    @classmethod
+    def taken(
+        cls, blobs: Mapping[str, Mapping[str, object]], *, copy: bool, fs: Fs = DEFAULT
+    ) -> BlobSource:
+        """Values of somebody else's, who may change them once the save returns, or, with ``copy``,
+        at once.
+
+        Raises UsageError or ValueRefusedError for what cannot be saved.
+        """
+        if not blobs or not all(isinstance(items, Mapping) for items in blobs.values()):
+            raise UsageError(
+                "blobs must be {node: {name: value}}",
+                hint='with one node: {"main": {"w": w, "b": b}}',
+            )
+        value = _copied if copy else _value
+        nodes = {
+            node: {name: value(item) for name, item in items.items()}
+            for node, items in blobs.items()
+        }
+        for node, values in nodes.items():
+            check_part(node, values)
+        return cls(nodes, fs)
+
     @property
     def nodes(self) -> Sequence[str]:
         """The nodes, in the order they were given."""
@@ -69,3 +96,16 @@ class BlobSource:
 
     def release(self) -> None:
         """Nothing to do: they are garbage once nobody holds this."""
+
+
+def _copied(item: object) -> Value:
+    return adopt([item])
+
+
+def _value(item: object, depth: int = 0) -> Value:
+    """Arrays as they are, since they are on disk before the save returns."""
+    if type(item) is np.ndarray and item.flags.c_contiguous and item.dtype.isbuiltin == 1:
+        return Box(item, "array")
+    if type(item) is dict and depth < 64 and all(type(k) is str and is_name(k) for k in item):
+        return Tree("dict", {name: _value(below, depth + 1) for name, below in item.items()})
+    return adopt([item])

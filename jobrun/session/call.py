@@ -28,6 +28,8 @@ __all__ = ["Call", "Moment", "Stores", "Write", "refuse_writable_views"]
 Write = tuple[Key, Value]
 Fetch = Callable[["Moment", list[Value]], Any]
 _SCALARS = (bool, int, float, str, type(None), np.generic)
+_CHANGEABLE = (list, dict, tuple, set, bytearray, np.ndarray)
+"""Literals of which each call gets a copy, so that none can leave something for the next."""
 
 
 @dataclass(slots=True)
@@ -89,8 +91,8 @@ class Call:
         self._keywords = [(a.parameter, self._fetch(a)) for a in task.inputs if a.parameter]
         self._updates = [(a.parameter, self._one_key(a.name)) for a in task.updates]
         literals = render(task.literals, texts or {})
-        self._literals = {k: v for k, v in literals.items() if not isinstance(v, list | dict)}
-        self._containers = {k: v for k, v in literals.items() if isinstance(v, list | dict)}
+        self._literals = {k: v for k, v in literals.items() if not isinstance(v, _CHANGEABLE)}
+        self._containers = {k: v for k, v in literals.items() if isinstance(v, _CHANGEABLE)}
         self._outputs: list[tuple[Key, ...]] = [
             (("", n),) if puts_columns else resolve(job, node, n, columns).keys
             for n in task.outputs.names
@@ -126,10 +128,6 @@ class Call:
 
     def _one_key(self, name: str) -> Key:
         return resolve(self._job, self.node, name, self._columns).keys[0]
-
-    def var(self, name: str) -> Any:
-        """A var of the job as this call's node sees it."""
-        return self._job.node_vars(self.node)[name]
 
     def gather(self, moment: Moment) -> tuple[list[Any], dict[str, Any], list[Value]]:
         """The arguments of ``in``, and the values whose views they are."""

@@ -16,6 +16,7 @@ from typing import Any
 from jobrun.access import Key, overlaps
 from jobrun.errors import ValueRefusedError
 from jobrun.events import GroupFinished, GroupStarted, TaskFinished
+from jobrun.every import epochs_between
 from jobrun.graph import Plan, Unit
 from jobrun.job import Job, Pipe, Task
 from jobrun.position import PipeState, Position, ReaderState
@@ -23,7 +24,8 @@ from jobrun.session.base import Control, Places
 from jobrun.session.call import Call, Moment, Stores
 from jobrun.session.pipe import PipeRun
 from jobrun.session.scheduler import Dag, Scheduler
-from jobrun.values import Value, check_storable, leaves
+from jobrun.storable import check_storable
+from jobrun.values import Box, Value, leaves
 
 __all__ = ["Group"]
 
@@ -74,7 +76,7 @@ class Group:
         self._order = self._dag.order()
         self._calls: dict[int, Call] = {}
         self._runs = [self._runner(i, unit) for i, unit in enumerate(plan.units)]
-        self._every = [_every(job, u) for u in plan.units]
+        self._every = [1 if u.gathers else epochs_between(job, u.task, u.node) for u in plan.units]
         self._readers: dict[Key, list[int]] = {}
         for number, unit in enumerate(plan.units):
             for key in dict.fromkeys(unit.access.reads):
@@ -180,7 +182,7 @@ class Group:
     def _execute(self, number: int) -> None:
         now = self._now
         assert now is not None
-        if not self._due(number, now.moment.epoch):
+        if self._every[number] > 1 and not self._due(number, now.moment.epoch):
             return  # it keeps its place: others wait for it, and through it for those before it
         start = time.perf_counter()
         try:
@@ -287,6 +289,8 @@ class Group:
 
 
 def _has_opaque(value: Value) -> bool:
+    if isinstance(value, Box):
+        return value.kind == "opaque"
     return any(box.kind == "opaque" for _, box in leaves(value))
 
 
@@ -295,13 +299,3 @@ def _epoch_of(group: str, position: Position) -> int:
     if group == "epoch":
         return position.epochs + 1
     return 0 if group in ("setup", "init") else position.epochs
-
-
-def _every(job: Job, unit: Unit) -> int:
-    """How often a unit runs, in epochs."""
-    every = unit.task.every
-    if every is None or isinstance(every, Mapping) or unit.gathers:
-        return 1
-    if isinstance(every, str):
-        return int(job.node_vars(unit.node)[every])
-    return int(every)

@@ -20,7 +20,8 @@ from jobrun.session.base import NO_SCRATCH, Control, Places, Session, Snapshot
 from jobrun.session.call import Stores, refuse_writable_views
 from jobrun.session.group import Group
 from jobrun.session.scheduler import Scheduler
-from jobrun.values import Box, Value, is_storable, leaves, one_element, plain, reclaim
+from jobrun.storable import is_storable
+from jobrun.values import Box, Value, leaves, one_element, plain, reclaim
 from jobrun.workspace import Workspace
 
 __all__ = ["LocalSession"]
@@ -154,7 +155,9 @@ class LocalSession(Session):
             return None
         return Snapshot(
             {
-                node: {**workspace.snapshot(self._persistent[node]), **extra.get(node, {})}
+                node: _minimal(
+                    {**workspace.snapshot(self._persistent[node]), **extra.get(node, {})}
+                )
                 for node, workspace in self._stores.nodes.items()
             }
         )
@@ -199,6 +202,15 @@ class LocalSession(Session):
     def close(self) -> None:
         """End the threads; the blobs stay readable."""
         self._scheduler.close()
+
+
+def _minimal(blobs: dict[str, Value]) -> dict[str, Value]:
+    """Without those that lie in another of them."""
+    return {
+        path: value
+        for path, value in blobs.items()
+        if not any(path[:cut] in blobs for cut, c in enumerate(path) if c == "/")
+    }
 
 
 def _described(value: Value) -> str:

@@ -21,6 +21,7 @@ from jobrun.data.reader import BatchReader, Limits
 from jobrun.data.sources import Columns, blob_columns, check_rows, file_columns
 from jobrun.errors import DataError
 from jobrun.events import BatchesDone
+from jobrun.every import batches_between, epochs_between
 from jobrun.job import Job, Pipe, Task
 from jobrun.position import PipeState, ReaderState
 from jobrun.rng import make_rng
@@ -37,14 +38,12 @@ _PROGRESS_SECONDS = 0.1
 @dataclass(frozen=True, slots=True)
 class _Step:
     call: Call
-    every_batches: int | None
-    every_epochs: int | None
+    batches: int
+    epochs: int
 
     def due(self, epoch: int, batch: int) -> bool:
         """Whether the step runs on this batch (counted from 1)."""
-        if self.every_batches is not None and batch % self.every_batches:
-            return False
-        return not (self.every_epochs is not None and epoch % self.every_epochs)
+        return batch % self.batches == 0 and epoch % self.epochs == 0
 
 
 class PipeRun:
@@ -82,12 +81,15 @@ class PipeRun:
                 columns = dict.fromkeys(self._source())
         self._map = []
         for step in pipe.map:
-            self._map.append(
-                _step(make_call(step, f"{pipe.name}/{names[id(step)]}", columns, True))
-            )
+            self._map.append(make_call(step, f"{pipe.name}/{names[id(step)]}", columns, True))
             columns = {**columns, **dict.fromkeys(step.outputs.names)}
         self._do = [
-            _step(make_call(s, f"{pipe.name}/{names[id(s)]}", columns, False)) for s in pipe.do
+            _Step(
+                make_call(step, f"{pipe.name}/{names[id(step)]}", columns, False),
+                batches_between(job, step, node),
+                epochs_between(job, step, node),
+            )
+            for step in pipe.do
         ]
         self._reduced = self._reduced_keys()
         self._used = {key for key in self._reduced if self._is_used(key)}
@@ -205,8 +207,8 @@ class PipeRun:
     def _batch(self, reader: BatchReader, epoch: int, number: int, reductions: _Reductions) -> None:
         batch = reader.next()
         moment = Moment(epoch, number, {c: Box(a, "array") for c, a in batch.columns.items()})
-        for step in self._map:
-            for (_, column), value in step.call.run(moment):
+        for call in self._map:
+            for (_, column), value in call.run(moment):
                 moment.columns[column] = value
         for step in self._do:
             if not step.due(epoch, number + 1):
@@ -216,17 +218,6 @@ class PipeRun:
                 reduced = how is not None and reductions.add(key, how, value, batch.rows)
                 if not reduced or key in self._used:
                     self._store(key, value)
-
-
-def _step(call: Call) -> _Step:
-    every = call.task.every
-    if isinstance(every, Mapping):
-        return _Step(call, _whole(call, every.get("batches")), _whole(call, every.get("epochs")))
-    return _Step(call, None, _whole(call, every))
-
-
-def _whole(call: Call, number: Any) -> int | None:
-    return None if number is None else int(call.var(number) if isinstance(number, str) else number)
 
 
 class _Reductions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -476,6 +477,8 @@ def with_exit(job: Job, seen: list[Any]) -> Job:
         ([3.0, 1.0, 2.0, 0.5], {"stop": {"when": "loss > 1.5 and epoch > 1"}}, 2, 3),
         ([3.0, 1.0, 2.0, 4.0], {"keep": Keep(last=1, best=Best("loss"))}, 2, 4),
         ([3.0, 1.0, 2.0, 4.0], {"keep": Keep(last=1)}, 4, 4),
+        ([math.inf, 2.0, -math.inf, math.nan], {}, 2, 4),
+        ([math.nan, -math.inf, 2.0, math.inf], {"direction": "max"}, 3, 4),
         ([3.0, 1.0, 2.0, 4.0, 5.0], {"every": Every(3)}, 3, 5),
     ],
     ids=[
@@ -487,6 +490,8 @@ def with_exit(job: Job, seen: list[Any]) -> Job:
         "stopped by a threshold",
         "kept by retention",
         "of those kept",
+        "not one that is not finite",
+        "not one that is not finite, max",
         "of those saved",
     ],
 )

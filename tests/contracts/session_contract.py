@@ -428,6 +428,24 @@ class SessionContract:
         session.save_part(token, "main", tmp_path / "part", 0)
         assert (tmp_path / "part/main/scratch/zarr.json").exists()
 
+    def test_scratch_may_lie_around_what_persists(self, session: Session, tmp_path: Path) -> None:
+        """A tree of which one leaf persists, saved in the middle of an epoch."""
+        job = Job("j")
+        with job.init:
+            Task(zero, out="tree/n")
+        with job.epoch:
+            Task(make_tree, out="tree")
+            Task(increase, {"n": "tree/scalar"}, out="tree/n")
+        driver = Driver(job, session=session).start()
+        assert driver.epoch()
+        tree = driver.blob("tree")
+        os.mkdir(tmp_path / "part")
+        token = session.snapshot({"main": ["tree", "tree/n"]})
+        assert token is not None
+        session.save_part(token, "main", tmp_path / "part", 0)
+        assert (tmp_path / "part/main/tree/w/zarr.json").exists()
+        assert tree["n"] == 2.5
+
     def test_scratch_that_cannot_be_saved_gives_no_snapshot(self, session: Session) -> None:
         job = Job("j")
         with job.epoch:

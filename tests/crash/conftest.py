@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "checkpoint"))
 sys.path.insert(0, str(Path(__file__).parent))
 
-from children import Nursery
+from children import Nursery, Places
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +21,22 @@ def nursery() -> Iterator[Nursery]:
     """Starts children that are warm: see ``children``."""
     with Nursery() as nursery:
         yield nursery
+
+
+def _places() -> Iterator[Places]:
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="jobrun-crash-", dir=memory) as root:
+        yield Places(Path(root))
+
+
+module_places = pytest.fixture(scope="module")(_places)
+places = pytest.fixture(_places)
+
+
+@pytest.fixture
+def place(places: Places) -> Path:
+    """An empty directory, in memory where that can be: a kill and a fault are the same there."""
+    return places()
 
 
 @pytest.fixture(scope="session")

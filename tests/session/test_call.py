@@ -87,16 +87,23 @@ def test_keyword_arguments_vars_literals_and_what_is_reserved() -> None:
 def test_literals_and_vars_cannot_be_changed_for_the_next_call() -> None:
     bench = Bench()
 
-    def spoil(sizes: list[int], names: list[str], deep: dict[str, list[int]]) -> int:
-        sizes.append(9)
-        names.append("x")
-        deep["a"].append(3)
-        return len(sizes) + len(names) + len(deep["a"])
+    def spoil(sizes: Any, names: Any, deep: Any, array: Any, pair: Any, some: Any) -> int:
+        for held in (sizes, names, deep["a"], pair[0]):
+            held.append(1)
+        array += 1
+        some.add(3)
+        return sum(map(len, (sizes, names, deep["a"], pair[0], some))) + int(array[0])
 
-    task = Task(spoil, {"sizes": "sizes"}, with_={"names": ["a"], "deep": {"a": []}}, out="n")
-    call = bench.call(task)
+    literals = {
+        "names": ["a"],
+        "deep": {"a": []},
+        "array": np.zeros(1),
+        "pair": ([], 1),
+        "some": {1},
+    }
+    call = bench.call(Task(spoil, {"sizes": "sizes"}, with_=literals, out="n"))
     numbers = [plain(call.run(Moment(e))[0][1]) for e in (1, 2, 3)]
-    assert numbers == [6, 6, 6]
+    assert numbers == [10, 10, 10]
 
 
 def test_texts_are_rendered() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import threading
 import time
 from collections.abc import Sequence
@@ -270,8 +271,8 @@ def test_the_check_of_inputs_names_the_culprit_and_no_bystander() -> None:
 
     def poke(w: Any) -> None:
         time.sleep(0.002)
-        address = w.__array_interface__["data"][0]
-        np.ctypeslib.as_array((np.ctypeslib.ctypes.c_double * 1).from_address(address))[0] = 1
+        ctypes.memset(w.__array_interface__["data"][0], 1, 1)
+        time.sleep(0.01)
 
     def look(w: Any) -> float:
         time.sleep(0.004)

@@ -138,7 +138,7 @@ def test_no_more_units_run_at_once_than_there_are_threads() -> None:
             running[0] -= 1
 
     run(2, dag_of(20, set()), execute)
-    assert most[0] == 2
+    assert 1 <= most[0] <= 2
 
 
 # Failures.

@@ -63,7 +63,8 @@ def _array(dtype: str, shape: tuple[int, ...], seed: int) -> np.ndarray:
 
 
 def laid_out(array: np.ndarray, layout: str) -> np.ndarray:
-    """The same or rearranged elements in another layout."""
+    """The same or rearranged elements in another layout; always an array, of no axes too."""
+    array = np.asarray(array)
     if layout == "f":
         return np.array(array, order="F")
     if layout == "transposed":

@@ -1,0 +1,71 @@
+"""What can be saved of the values in a workspace, and what to do about the rest."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from jobrun.errors import ValueRefusedError
+from jobrun.values import Box, Value, leaves
+
+__all__ = ["check_storable", "is_storable"]
+
+_STORABLE: Final[set[np.dtype[Any]]] = set()
+"""dtypes that were found storable: the check runs on every write of a blob that persists."""
+
+
+def check_storable(value: Value, name: str) -> None:
+    """Raise ValueRefusedError, naming the leaf and the remedy, if ``value`` cannot be saved."""
+    for path, box in leaves(value, name):
+        reason = _why_not(box)
+        if reason:
+            raise ValueRefusedError(
+                f"blob {path!r} persists, but cannot be saved: it is {reason[0]}", hint=reason[1]
+            )
+
+
+def is_storable(value: Value) -> bool:
+    """Whether ``value`` can be saved."""
+    return all(_why_not(box) is None for _, box in leaves(value))
+
+
+def _why_not(box: Box) -> tuple[str, str] | None:
+    if box.kind in ("array", "scalar"):
+        dtype = box.value.dtype
+        if dtype in _STORABLE:
+            return None
+        if dtype.kind not in "biufcmMSUV" or _has_long_double(dtype):
+            return (
+                f"of dtype {dtype}",
+                "convert it with .astype(), e.g. to float64 or a 'U' dtype",
+            )
+        _STORABLE.add(dtype)
+        return None
+    if box.kind != "opaque":
+        return None
+    obj = box.value
+    if isinstance(obj, np.ndarray):
+        return (
+            "an array of Python objects" if obj.dtype.hasobject else f"a {type(obj).__name__}",
+            "turn it into an array of numbers or fixed strings",
+        )
+    if isinstance(obj, dict):
+        return (
+            "a dict whose keys are not all names",
+            "keys are letters, digits, '_', '.', '-', and do not start with a dot",
+        )
+    name = f"{type(obj).__module__}.{type(obj).__qualname__}"
+    return (
+        f"a {name.removeprefix('builtins.')}",
+        "blobs that persist are arrays, numbers, strings, and dicts and lists of those; "
+        "what can be rebuilt belongs in 'setup'",
+    )
+
+
+def _has_long_double(dtype: np.dtype[Any]) -> bool:
+    if dtype.subdtype is not None:
+        return _has_long_double(dtype.subdtype[0])
+    if dtype.fields is not None:
+        return any(_has_long_double(f[0]) for f in dtype.fields.values())
+    return (dtype.char, dtype.itemsize) in (("g", 12), ("g", 16), ("G", 24), ("G", 32))

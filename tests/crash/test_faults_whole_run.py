@@ -1,0 +1,262 @@
+"""The k-th file operation of a whole run fails, for k = 1, 2, 3, … until a run meets none.
+
+The method is SQLite's.  Whatever fails: the checkpoints from before are whole, the exit code is 0
+only if the last state is on disk, what is said names operation, file and cause, and the same run
+goes on in the same process once the fault is lifted.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from children import Nursery, Places
+from crash_job import bits, leftovers, prove_all
+from faulty import EPOCHS, Attempt
+
+from jobrun import load_blobs
+from jobrun.checkpoint.fs import DEFAULT
+from jobrun.errors import SaveError
+from jobrun.rundir import RunDir
+
+CODES = [
+    errno.ENOSPC, errno.EIO, errno.EROFS, errno.EACCES, errno.EMFILE, errno.EINTR, errno.EDQUOT,
+]  # fmt: skip
+LOOKING = {"open", "read", "stat"}
+SILENT = {"list", "rmtree", *LOOKING}
+"""Operations whose failure may pass without a word: of looking, and of clearing away."""
+
+
+class Fault:
+    """The ``number``-th operation fails, once or from then on."""
+
+    def __init__(self, number: int, code: int, lasting: bool) -> None:
+        self.number, self.code, self.lasting = number, code, lasting
+        self.met = 0
+        self.failures: list[tuple[str, str]] = []
+        self._lock = threading.Lock()
+
+    def __call__(self, op: str, path: str) -> None:
+        with self._lock:
+            hit = self.met == self.number or (self.lasting and self.met > self.number)
+            self.met += 1
+            if hit:
+                self.failures.append((op, path))
+                raise OSError(self.code, os.strerror(self.code))
+
+
+@pytest.fixture(scope="module")
+def begun(module_places: Places) -> Path:
+    """A run of one epoch, that was killed while it saved and while it removed."""
+    run = module_places() / "run"
+    assert Attempt(run, 1).code == 0
+    for id, kind in ((7, "partial"), (0, "trash")):
+        shutil.copytree(run / "checkpoint_1", run / f".checkpoint_{id}.{kind}-0123456789abcdef")
+    (run / ".run.json.01234567").write_text("{")
+    return run
+
+
+@pytest.fixture(scope="module")
+def undisturbed(begun: Path, module_places: Places) -> Any:
+    run = shutil.copytree(begun, module_places() / "run")
+    assert Attempt(run).code == 0
+    assert leftovers(run) == []
+    return bits(load_blobs(run))
+
+
+Patch = Callable[[str, Any], None]
+
+
+@pytest.fixture
+def patch(monkeypatch: pytest.MonkeyPatch) -> Patch:
+    """Replaces a method of the file operations that everything uses."""
+    return lambda name, method: monkeypatch.setattr(DEFAULT, name, method)
+
+
+def numbers(long: bool, seed: int) -> Sequence[int]:
+    """The operations that fail: all of them, or a sample."""
+    return range(100_000) if long else sorted(random.Random(seed).sample(range(300), 14))
+
+
+@pytest.mark.parametrize("background", [False, True], ids=["inline", "background"])
+@pytest.mark.parametrize("lasting", [False, True], ids=["once", "for good"])
+@pytest.mark.parametrize("fresh", [True, False], ids=["from the start", "resumed"])
+def test_any_operation_fails(
+    begun: Path, undisturbed: Any, place: Path, patch: Patch, long: bool,
+    fresh: bool, lasting: bool, background: bool,
+) -> None:  # fmt: skip
+    seed = 4 * fresh + 2 * lasting + background
+    for number in numbers(long, seed):
+        code = CODES[(number + seed) % len(CODES)]
+        run = place / str(number)
+        if not fresh:
+            shutil.copytree(begun, run)
+        fault = Fault(number, code, lasting)
+        patch("at", fault)
+        attempt = Attempt(run, background=background)
+        patch("at", lambda op, path: None)
+        what = f"operation {number}: {fault.failures[:1]}, {errno.errorcode[code]}\n{attempt.said}"
+        check_attempt(run, attempt, fault, fresh, undisturbed, what)
+        again = Attempt(run, background=background)
+        assert again.code == 0, f"{what}\n\nand then\n{again.said}"
+        assert bits(load_blobs(run)) == undisturbed, what
+        passed_over = any(op in LOOKING for op, _ in fault.failures) and not fresh
+        assert set(leftovers(run)) <= ({"attempts"} if passed_over else set()), what
+        prove_all(run)
+        shutil.rmtree(run)
+        if not fault.failures:
+            return
+    assert not long
+
+
+def check_attempt(
+    run: Path, attempt: Attempt, fault: Fault, fresh: bool, undisturbed: Any, what: str
+) -> None:
+    """An attempt that met a fault was honest, and spoilt nothing."""
+    records = prove_all(run) if run.exists() else []
+    if not fresh:
+        assert records, what
+    if attempt.code == 0:
+        assert records[-1].epoch == EPOCHS, what
+        assert records[-1].at_boundary, what
+        assert bits(load_blobs(run)) == undisturbed, what
+    loud = [(op, path) for op, path in fault.failures if op not in SILENT]
+    why = f"{os.strerror(fault.code)} ({errno.errorcode[fault.code]})"
+    if loud:
+        said = [f"{op} of {path}: {why}" for op, path in fault.failures]
+        assert any(text in attempt.said for text in said), what
+
+
+def no_operation(op: str, path: str) -> None:
+    """Nothing fails."""
+
+
+@pytest.mark.parametrize("op", ["fsync", "close", "rename", "replace", "link"])
+def test_all_operations_of_a_kind_fail(
+    begun: Path, undisturbed: Any, place: Path, patch: Patch, op: str
+) -> None:
+    """A disk that takes everything and promises nothing is no disk to end with code 0 on."""
+    run = shutil.copytree(begun, place / "run")
+
+    def at(operation: str, path: str) -> None:
+        if operation == op:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    patch("at", at)
+    attempt = Attempt(run)
+    patch("at", no_operation)
+    assert attempt.code == 6, attempt.said
+    assert prove_all(run)[-1].epoch == 1
+    assert Attempt(run).code == 0
+    assert bits(load_blobs(run)) == undisturbed
+    assert leftovers(run) == []
+
+
+@pytest.mark.parametrize("most", [1, 7])
+def test_every_write_is_short(
+    begun: Path, undisturbed: Any, place: Path, patch: Patch, most: int
+) -> None:
+    """What a write leaves out is written by the next one."""
+    run = shutil.copytree(begun, place / "run")
+    patch("writev", lambda fd, buffers: os.write(fd, buffers[0][:most]))
+    attempt = Attempt(run)
+    assert attempt.code == 0, attempt.said
+    prove_all(run)
+    assert bits(load_blobs(run)) == undisturbed
+
+
+def test_a_write_that_writes_nothing(
+    begun: Path, undisturbed: Any, place: Path, patch: Patch
+) -> None:
+    run = shutil.copytree(begun, place / "run")
+    patch("writev", lambda fd, buffers: 0)
+    attempt = Attempt(run)
+    assert attempt.code == 6
+    assert "nothing was written (EIO)" in attempt.said or "EIO" in attempt.said
+    assert [r.epoch for r in prove_all(run)][-1] == 1
+
+
+# Limits and disks that are real.
+
+
+@pytest.mark.parametrize(
+    ("name", "soft", "said"),
+    [("RLIMIT_FSIZE", 100, "EFBIG"), ("RLIMIT_NOFILE", 20, ""), ("RLIMIT_NOFILE", 9, "EMFILE")],
+)
+def test_limits_of_the_process(
+    nursery: Nursery, begun: Path, undisturbed: Any, place: Path, name: str, soft: int, said: str
+) -> None:
+    run = shutil.copytree(begun, place / "run")
+    child = nursery.start("faulty:limited", run, name, soft)
+    assert child.wait() == 0, child.text
+    first, first_said, batches, second, second_said = json.loads(child.text)
+    assert first == (0 if batches == 3 * EPOCHS else 6), first_said
+    assert first == 0 or name != "RLIMIT_NOFILE" or soft < 20, first_said
+    assert said in first_said
+    assert second == 0, second_said
+    assert bits(load_blobs(run)) == undisturbed
+    assert leftovers(run) == [] or "was not removed" in first_said or "removal of" in first_said
+
+
+@pytest.fixture
+def small_disk(place: Path) -> Iterator[Path]:
+    """A file system of its own, of 300 kB."""
+    disk = place / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=300k", "none", str(disk)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("no file system may be mounted here")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_disk_that_is_full(begun: Path, undisturbed: Any, small_disk: Path) -> None:
+    run = shutil.copytree(begun, small_disk / "run")
+    for left in run.glob(".checkpoint_*"):  # else cleaning up makes room
+        shutil.rmtree(left)
+    filler = small_disk / "filler"
+    full = subprocess.run(["dd", "if=/dev/zero", f"of={filler}", "bs=4096"], capture_output=True)
+    assert b"No space left" in full.stderr
+    for _ in range(2):
+        attempt = Attempt(run)
+        assert attempt.code == 6, attempt.said
+        assert "No space left on device (ENOSPC)" in attempt.said
+        assert [r.epoch for r in prove_all(run)][-1] == 1
+    filler.unlink()
+    attempt = Attempt(run)
+    assert attempt.code == 0, attempt.said
+    assert bits(load_blobs(run)) == undisturbed
+    assert leftovers(run) == []
+
+
+def test_a_disk_that_is_read_only(begun: Path, small_disk: Path) -> None:
+    """What is there can be looked at; what is to be written is refused."""
+    run = shutil.copytree(begun, small_disk / "run")
+    remount(small_disk, "ro")
+    try:
+        attempt = Attempt(run)
+        assert attempt.code == 6, attempt.said
+        assert "Read-only file system" in attempt.said
+        finished = Attempt(run, 1)
+        assert finished.code == 0, finished.said
+        assert "nothing is left to do" in finished.said
+        with pytest.raises(SaveError, match="Read-only file system"):
+            RunDir(run).put("run.json", "{}")
+    finally:
+        remount(small_disk, "rw")
+    attempt = Attempt(run)
+    assert attempt.code == 0, attempt.said
+    assert leftovers(run) == []
+
+
+def remount(disk: Path, how: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{how}", str(disk)], check=True)

@@ -1,0 +1,185 @@
+"""Kill, start again, kill again, … until done: the end is that of a run nobody disturbed.
+
+A kill comes at a random instant, or before a random file operation.  Nothing is done by hand in
+between: the same start is made again and again.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import crash_job
+import pytest
+from children import COMMAND, Child, Nursery, Places
+from crash_job import (
+    POLICIES,
+    SPEC,
+    STOPS_AFTER,
+    leftovers,
+    prove_all,
+    result_of,
+    said_saved,
+)
+
+from jobrun import load_blobs
+from jobrun.checkpoint.catalog import listed, prove
+
+MOST_IN_A_CHAIN = 12
+
+
+@dataclass(frozen=True)
+class Undisturbed:
+    """The result of a run that nobody killed; per policy its seconds and file operations."""
+
+    result: dict[str, Any]
+    seconds: dict[str, float]
+    operations: dict[str, int]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(nursery: Nursery, module_places: Places) -> Undisturbed:
+    seconds, operations, results = {}, {}, []
+    for number, policy in enumerate(POLICIES):
+        run = module_places() / str(number)
+        start = time.monotonic()
+        child = nursery.start("crash_job:count_operations", run, policy)
+        assert child.wait() == 0, child.text
+        seconds[policy] = time.monotonic() - start
+        operations[policy] = int(child.text)
+        results.append(result_of(run))
+        assert leftovers(run) == []
+    assert all(result == results[0] for result in results)  # how it is saved changes nothing
+    assert results[0]["epoch"] == STOPS_AFTER
+    return Undisturbed(results[0], seconds, operations)
+
+
+def test_chains_of_kills(
+    nursery: Nursery, undisturbed: Undisturbed, place: Path, long: bool
+) -> None:
+    wanted = 1000 if long else 15
+    kills = chain = 0
+    while kills < wanted:
+        policy = list(POLICIES)[chain % len(POLICIES)]
+        kills += chain_of_kills(nursery, undisturbed, place / str(chain), policy, chain)
+        chain += 1
+    print(f"{kills} kills in {chain} chains")
+
+
+def chain_of_kills(
+    nursery: Nursery, undisturbed: Undisturbed, run: Path, policy: str, seed: int
+) -> int:
+    """Kill a run until it is done, and compare; gives the number of kills."""
+    choice = random.Random(seed)
+    kills = 0
+    while True:
+        last = kills == MOST_IN_A_CHAIN
+        child = start_and_kill(nursery, undisturbed, run, policy, choice, last)
+        assert child.wait() in (0, -signal.SIGKILL), child.text
+        check_disk(run, f"seed {seed}, after {kills} kills")
+        if child.code == 0:
+            break
+        kills += 1
+    assert result_of(run) == undisturbed.result, f"seed {seed}"
+    assert leftovers(run) == [], f"seed {seed}"
+    check_retention(run, policy)
+    return kills
+
+
+def start_and_kill(
+    nursery: Nursery,
+    undisturbed: Undisturbed,
+    run: Path,
+    policy: str,
+    choice: random.Random,
+    last: bool,
+) -> Child:
+    """Start the run, and kill it somewhere, unless it is to be the ``last`` start."""
+    threads = choice.choice([1, 2, 8])
+    if last:
+        return nursery.start("crash_job:train", run, policy, threads)
+    how = choice.random()
+    if how < 0.5:
+        child = nursery.start("crash_job:train", run, policy, threads)
+        if not child.ends_within(choice.uniform(0, 0.7) * undisturbed.seconds[policy]):
+            child.send(signal.SIGKILL)
+        return child
+    early = how < 0.65  # while it starts, cleans up and loads
+    most = 30 if early else undisturbed.operations[policy] * 2 // 3
+    return nursery.start("crash_job:train", run, policy, threads, choice.randrange(most))
+
+
+def check_disk(run: Path, when: str) -> None:
+    """What was said to be saved is there, or something newer; and it is whole."""
+    said = said_saved(run)
+    if said:
+        records = listed(run)
+        assert records, when
+        assert records[-1].id >= max(said), when
+        prove(run, records[-1])
+
+
+def check_retention(run: Path, policy: str) -> None:
+    """As many checkpoints as are to be kept, and each of them whole."""
+    records = prove_all(run)
+    keep = POLICIES[policy].keep
+    if not keep.all and keep.every is None:
+        assert keep.last is not None
+        assert keep.last <= len(records) <= keep.last + (keep.best is not None)
+
+
+def test_an_orphan_does_not_hold_the_lock(
+    nursery: Nursery, undisturbed: Undisturbed, place: Path
+) -> None:
+    """A child of the killed process lives on, with all that a fork inherits."""
+    run, orphan = place / "run", place / "orphan"
+    child = nursery.start("crash_job:train", run, "one", 2, None, orphan)
+    try:
+        while not (said_saved(run)[1:] and orphan.exists() and orphan.read_text()):
+            assert not child.ends_within(0.005), child.text
+        assert child.kill() == -signal.SIGKILL
+        os.kill(int(orphan.read_text()), 0)  # it is alive
+        again = nursery.start("crash_job:train", run, "one")
+        assert again.wait() == 0, again.text
+    finally:
+        os.kill(int(orphan.read_text()), signal.SIGKILL)
+    assert result_of(run) == undisturbed.result
+    assert leftovers(run) == []
+
+
+def test_chains_of_kills_of_the_command(undisturbed: Undisturbed, place: Path, long: bool) -> None:
+    """The command line, and then the same line again, until it says that it is done."""
+    (place / "chain.yaml").write_text(SPEC)
+    (place / "crash_job.py").write_text(Path(crash_job.__file__).read_text())
+    for seed in range(20 if long else 1):
+        choice = random.Random(seed)
+        line = [*COMMAND, "train", "chain.yaml", "--runs-dir", f"runs-{seed}"]
+        for number in range(5):
+            process = subprocess.Popen(
+                line,
+                cwd=place,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
+            try:
+                out, _ = process.communicate(
+                    timeout=90 if number == 4 else choice.uniform(0.4, 1.5)
+                )
+            except subprocess.TimeoutExpired:
+                process.kill()
+                out, _ = process.communicate()
+            assert process.returncode in (0, -signal.SIGKILL), out
+        assert process.returncode == 0
+        (run,) = (place / f"runs-{seed}").iterdir()
+        assert result_of(run) == undisturbed.result
+        assert leftovers(run) == []
+        assert len(listed(run)) == 1
+        assert load_blobs(run)["trace"].shape == (STOPS_AFTER, 3)

@@ -1,0 +1,60 @@
+"""What can be saved, and what to do about the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from jobrun.errors import ValueRefusedError
+from jobrun.storable import check_storable, is_storable
+from jobrun.values import adopt
+
+
+class Subclass(np.ndarray[Any, Any]):
+    """An array of a class of its own, whose meaning jobrun does not know."""
+
+
+class Odd:
+    """Some object."""
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        np.zeros(2, code)
+        for code in ("?", "i1", "u8", "f2", ">f4", "f8", "c8", "c16", "M8[ns]", "m8[D]", "U3", "S2")
+    ]
+    + [np.zeros(2, "i4,>f8"), np.zeros(2, ml_dtypes.bfloat16), np.float32(1), "x", None, 1, True],
+    ids=lambda o: str(getattr(o, "dtype", o)),
+)
+def test_what_can_be_saved(obj: Any) -> None:
+    check_storable(adopt([{"a": [obj]}]), "blob")
+    assert is_storable(adopt([{"a": [obj]}]))
+
+
+@pytest.mark.parametrize(
+    ("obj", "what", "remedy"),
+    [
+        (np.zeros(2, np.longdouble), "longdouble|float128|float96", "astype"),
+        (np.zeros(2, np.clongdouble), "complex", "astype"),
+        (np.longdouble(1), "longdouble|float128|float96", "astype"),
+        (np.zeros(2, [("x", np.longdouble)]), "dtype", "astype"),
+        (np.zeros(2, [("x", np.longdouble, (2,))]), "dtype", "astype"),
+        (np.array([1, "a"], object), "Python objects", "numbers or fixed strings"),
+        (np.zeros(2).view(Subclass), "Subclass", "numbers or fixed strings"),
+        ({1: 2}, "keys are not all names", "letters, digits"),
+        (Odd(), "Odd", "setup"),
+        (1j, "complex", "setup"),
+    ],
+)
+def test_what_cannot_be_saved_is_named_with_a_remedy(obj: Any, what: str, remedy: str) -> None:
+    if what.startswith("longdouble") and np.dtype(np.longdouble).itemsize == 8:
+        pytest.skip("a long double is a double here")
+    assert not is_storable(adopt([{"a": [obj]}]))
+    with pytest.raises(ValueRefusedError, match=what) as caught:
+        check_storable(adopt([{"a": [obj]}]), "blob")
+    assert "'blob/a/0'" in caught.value.message
+    assert remedy in caught.value.hint
