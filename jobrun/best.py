@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from jobrun.check import best_metric
 from jobrun.checkpoint.record import Record
 from jobrun.errors import NotFoundError, UsageError, did_you_mean
 from jobrun.graph import Plan
 from jobrun.job import Job
+from jobrun.metrics import best_metric
 from jobrun.rundir import RunDir
 from jobrun.session.base import Session
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from jobrun.best import load_best
-from jobrun.check import check, metric_names
+from jobrun.check import check
 from jobrun.checkpoint.blobs import load_blobs
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import Record
@@ -55,6 +55,7 @@ from jobrun.events import (
 from jobrun.graph import live_scratch, make_plan
 from jobrun.history import History, asks_verdict
 from jobrun.job import GROUPS, Job
+from jobrun.metrics import metric_names
 from jobrun.position import Position
 from jobrun.saving import Due, Saver
 from jobrun.session.base import Control, Places, Session

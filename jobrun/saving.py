@@ -8,13 +8,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from jobrun.check import metric_names
 from jobrun.checkpoint.manager import CheckpointManager, Saved
 from jobrun.checkpoint.part import PartSummary
 from jobrun.checkpoint.record import RecordFields
 from jobrun.errors import SaveError
 from jobrun.events import CheckpointFailed, CheckpointSaved, CheckpointsRemoved, Report, Warned
 from jobrun.job import Job
+from jobrun.metrics import metric_names
 from jobrun.policy import CheckpointPolicy, Keep
 from jobrun.position import Position
 from jobrun.session.base import Session, Snapshot

@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from jobrun.access import key_of
-from jobrun.check import metric_names
 from jobrun.checkpoint.record import Record, RecordFields
 from jobrun.frequency import Frequency
 from jobrun.graph import unit_key
 from jobrun.job import Job
+from jobrun.metrics import metric_names
 from jobrun.position import Position
 from jobrun.stop import (
     Condition,

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from jobrun.check import best_metric, check, metric_names, written
+from jobrun.check import check
 from jobrun.errors import Problem, Where
+from jobrun.flow import written
 from jobrun.job import Job, Node, Pipe, Task
+from jobrun.metrics import best_metric, metric_names
 from jobrun.policy import Best, CheckpointPolicy, Keep
 
 

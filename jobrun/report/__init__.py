@@ -79,12 +79,16 @@ class RunFiles:
         self._fan = fan
         self._prints = prints
         self._missed: list[Event] = []
+        self._started = False
 
     def __call__(self, event: Event) -> None:
-        """Remember ``event``, or open the files with it."""
+        """Remember ``event``, or open the files with it; nothing more once they are open."""
+        if self._started:
+            return
         self._missed.append(event)
         if not isinstance(event, RunStarted):
             return
+        self._started = True
         missed, self._missed = self._missed, []
         if event.run_dir is not None:
             self._open(Path(event.run_dir), missed)

@@ -9,10 +9,10 @@ from typing import Any
 
 from jobrun.access import key_of
 from jobrun.bind import bind_job
-from jobrun.check import inner_steps
 from jobrun.checkpoint.part import PartSummary, mark_saved, write_part
 from jobrun.checkpoint.reading import read_part
 from jobrun.errors import TaskError, did_you_mean
+from jobrun.flow import inner_steps
 from jobrun.graph import Plan, persistent, ranks, setup_blobs
 from jobrun.job import Job
 from jobrun.position import Position

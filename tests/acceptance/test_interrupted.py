@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_jobs import build, descriptions, equal
@@ -19,12 +22,14 @@ from whole_runs import (
     train_and_die,
 )
 
-from jobrun import load_blobs
+from jobrun import CheckpointPolicy, Job, Task, load_blobs
+from jobrun.checkpoint.fs import DEFAULT
 
 EPOCHS = 3
 deaths = st.lists(st.integers(0, EPOCHS), min_size=1, max_size=2, unique=True).map(sorted)
 threads = st.sampled_from([1, 8])
 slow = (HealthCheck.too_slow, HealthCheck.data_too_large)
+fixture = (HealthCheck.function_scoped_fixture,)
 
 
 def assert_same_runs(one: Path, other: Path) -> None:
@@ -72,3 +77,62 @@ def test_three_epochs_are_one_epoch_and_two_more(description: dict[str, Any], co
         assert bytes_of_checkpoints(whole) == bytes_of_checkpoints(parts)
         assert [r.position for r in records(whole)] == [r.position for r in records(parts)]
         assert_disk_is_memory(resumed, parts)
+
+
+# Saves in flight.
+
+
+@pytest.fixture
+def _slow_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every write waits a little, so that epochs run while a save is still under way."""
+    monkeypatch.setattr(DEFAULT, "at", lambda op, path: time.sleep(0.001 * (op == "write")))
+
+
+@pytest.mark.usefixtures("_slow_disk")
+@settings(deadline=None, suppress_health_check=[*slow, *fixture], max_examples=10)
+@given(descriptions, threads)
+def test_a_save_in_flight_holds_the_state_of_its_epoch(
+    description: dict[str, Any], count: int
+) -> None:
+    with TemporaryDirectory(dir=MEMORY) as folder:
+        for background in (True, False):
+            job = build(description, EPOCHS, background=background)
+            train(job, Path(folder, str(background)), threads=count)
+        assert_same_runs(Path(folder, "True"), Path(folder, "False"))
+
+
+def large(epochs: int, *, background: bool) -> Job:
+    """Updates of arrays that are large enough for their memory to be used again."""
+
+    def make() -> dict[str, Any]:
+        return {"w": np.arange(30_000.0), "b": [np.ones(20_000), np.zeros((100, 100), order="F")]}
+
+    def step(model: dict[str, Any], flat: np.ndarray, epoch: int) -> np.ndarray:
+        for array in (model["w"], *model["b"], flat):
+            array *= 0.5
+            array += epoch
+        return model["w"] if epoch % 3 else model["w"][::2]
+
+    with Job("large", checkpoint=CheckpointPolicy(background=background, include="*")) as job:
+        with job.init:
+            Task(make, out="model")
+            Task(lambda: np.arange(40_000), out="same", name="same")
+            Task(lambda same: same.astype(float), "same", out="flat", name="flat")
+        Task(step, {"epoch": None}, update={"model": None, "flat": None}, out="view")
+        Task(lambda view: view, "view", out="alias", name="alias")
+        Task(lambda flat: flat + 1, "flat", out="flat", name="replace", every=2)
+        job.stop(epochs=epochs)
+    return job
+
+
+@pytest.mark.usefixtures("_slow_disk")
+@pytest.mark.parametrize("count", [1, 8])
+def test_memory_that_saves_release_never_changes_what_another_save_holds(
+    run_dir: Path, count: int
+) -> None:
+    for background in (True, False):
+        train(large(12, background=background), run_dir / str(background), threads=count)
+    train_and_die(large(12, background=True), run_dir / "killed", 7, threads=count)
+    train(large(12, background=True), run_dir / "killed", threads=count)
+    assert_same_runs(run_dir / "True", run_dir / "False")
+    assert_same_runs(run_dir / "True", run_dir / "killed")

@@ -35,6 +35,7 @@ from jobrun import (
 from jobrun.checkpoint.catalog import listed, prove
 from jobrun.checkpoint.fs import DEFAULT
 from jobrun.checkpoint.record import Record
+from jobrun.errors import JobrunError
 from jobrun.events import CheckpointSaved, Event
 from jobrun.report import Fan, RunFiles
 
@@ -187,6 +188,9 @@ def train(
     runner = JobRunner(make_job(POLICIES[policy]), CheckpointManager(run_dir), report=fan)
     try:
         runner.train(LocalSession(threads))
+    except JobrunError as error:
+        print(error)
+        return error.exit_code
     finally:
         fan.close()
     assert runner.outcome is not None

@@ -241,9 +241,10 @@ def in_place_target(recipe: Recipe) -> bool:
 
 # Descriptions.
 
+_KINDS = ("stir", "update", "mix", "twice", "same", "draw", "leaf", "item", "apart", "partly")
 _tasks = st.fixed_dictionaries(
     {
-        "task": st.sampled_from(["stir", "update", "mix", "twice", "same", "draw", "leaf"]),
+        "task": st.sampled_from(list(_KINDS)),
         "from": st.integers(0, 3),
         "to": st.integers(0, 3),
         "how": HOW,
@@ -272,14 +273,16 @@ descriptions = st.fixed_dictionaries(
 """Random jobs; see ``build``."""
 
 
-def build(description: dict[str, Any], epochs: int) -> Job:
+def build(description: dict[str, Any], epochs: int, *, background: bool = True) -> Job:
     """The job of a description: blobs ``b0`` to ``b3``, and what its tasks and its pipe add."""
-    policy = CheckpointPolicy(include=description["include"])
+    policy = CheckpointPolicy(include=description["include"], background=background)
     with Job("random", seed=description["seed"], checkpoint=policy) as job:
         with job.init:
             for number, recipe in enumerate(description["values"]):
                 Task(make, with_={"recipe": recipe}, out=f"b{number}", name=f"make_{number}")
-            Task(dict, with_={"z": 1.0, "a": 2}, out="tree", name="make_tree")
+            Task(lambda: {"z": 1.0, "a": 2}, out="tree", name="make_tree")
+            Task(lambda: [0.5, np.float32(2), np.arange(3)], out="items", name="make_items")
+            Task(lambda: (1, np.eye(2)), out=["apart/z", "apart/a"], name="make_apart")
         updatable = {i for i, r in enumerate(description["values"]) if in_place_target(r)}
         for number, task in enumerate(description["tasks"]):
             _add_task(number, task, updatable)
@@ -308,6 +311,13 @@ def _add_task(number: int, task: dict[str, Any], updatable: set[int]) -> None:
         Task(stir, [f"same_{number}", "epoch"], how, out=f"after_{number}", name=f"after_{number}")
     elif kind == "draw":
         Task(draw, ["rng", a], how, out=f"random_{number}", name=name)
+    elif kind == "item":
+        leaf = f"items/{task['from'] % 3}"
+        Task(stir, [leaf, "epoch"], how, out=leaf, **more)
+    elif kind == "apart":
+        Task(leaf_sum, ["apart", "epoch"], out=f"apart/m{task['from']}", name=name)
+    elif kind == "partly":
+        Task(stir_in_place, {"epoch": None}, update={"value": "apart/a"}, **more)
     else:
         Task(leaf_sum, ["tree", "epoch"], out="tree/a", **more)
 

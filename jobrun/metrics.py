@@ -1,0 +1,89 @@
+"""Metrics of a job: their names and directions, and by which one a checkpoint is the best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jobrun.access import covers, overlaps
+from jobrun.errors import Problem, did_you_mean
+from jobrun.flow import units_of, writes_of, written
+from jobrun.job import GROUPS, Job
+
+__all__ = ["best_metric", "best_problems", "metric_names", "metric_problems"]
+
+
+def metric_names(job: Job) -> dict[str, str | None]:
+    """The metrics by the name of their column, with their direction.
+
+    With several nodes, a metric without a node stands for one column per node that writes it.
+    """
+    found: dict[str, str | None] = {}
+    known = written(job) if job.multi_node and job.metrics else set()
+    for name, direction in job.metrics.items():
+        if job.multi_node and ":" not in name:
+            nodes = [n for n in job.nodes if f"{n}:{name}" in known]
+            found.update({f"{n}:{name}": direction for n in nodes})
+        else:
+            found[name] = direction
+    return found
+
+
+def best_metric(job: Job) -> tuple[str, str] | None:
+    """The metric, and its direction, by which a checkpoint is the best one.
+
+    The one of ``checkpoint.keep.best``, else the only metric that has a direction.
+    """
+    directed = {n: d for n, d in metric_names(job).items() if d is not None}
+    keep = job.checkpoint.keep.best if job.checkpoint else None
+    if keep is not None:
+        return (keep.metric, directed[keep.metric]) if keep.metric in directed else None
+    return next(iter(directed.items())) if len(directed) == 1 else None
+
+
+def best_problems(job: Job) -> Iterator[Problem]:
+    """``best:`` needs a metric to be best by, a checkpoint, and a blob that persists."""
+    for group in GROUPS:
+        for task, copies in units_of(job, group):
+            for _, found in copies:
+                for node, path in found.best:
+                    mark = task.mark(f"in:best:{path}")
+                    if group not in ("download", "exit"):
+                        yield Problem(
+                            f"'best:{path}' can be read in 'download' and 'exit' only", mark
+                        )
+                    elif job.checkpoint is None:
+                        yield Problem(f"'best:{path}' needs checkpoints", mark)
+                    elif best_metric(job) is None:
+                        yield Problem(
+                            f"'best:{path}': best by which metric?",
+                            mark,
+                            "name it under checkpoint.keep.best, with a direction in 'metrics'",
+                        )
+                    elif not any(
+                        k[0] == node and overlaps(k[1], path)
+                        for g in ("init", "epoch")
+                        for k in writes_of(job, g)
+                    ):
+                        known = [p for n, p in writes_of(job, "init") if n == node]
+                        text = f"'best:{path}': no checkpoint holds a blob {path!r}"
+                        yield Problem(text, mark, did_you_mean(path, known))
+
+
+def metric_problems(job: Job) -> Iterator[Problem]:
+    known = written(job)
+    for name in job.metrics:
+        if name not in known and not any(covers(k, name) for k in known):
+            yield Problem(
+                f"metric {name!r} is no blob of this job",
+                job.marks.get(f"metrics:{name}"),
+                did_you_mean(name, sorted(known)),
+            )
+    best = job.checkpoint.keep.best if job.checkpoint else None
+    if best is not None and metric_names(job).get(best.metric) is None:
+        directed = [n for n, d in metric_names(job).items() if d]
+        yield Problem(
+            f"checkpoint.keep.best: {best.metric!r} is no metric with a direction",
+            job.marks.get("checkpoint.keep.best"),
+            did_you_mean(best.metric, directed)
+            or f"add '{best.metric}: min' (or max) to 'metrics'",
+        )
