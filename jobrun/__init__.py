@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from jobrun.checkpoint.oracle import open_checkpoint
     from jobrun.errors import JobrunError
     from jobrun.job import Job, Node, Pipe, Task, TaskGroup
-    from jobrun.policy import Best, CheckpointPolicy, Every, Keep
+    from jobrun.policy import Best, CheckpointPolicy, Compress, Every, Keep
     from jobrun.runner import JobRunner
     from jobrun.session.local import LocalSession
 
@@ -24,6 +24,7 @@ __all__ = [
     "Best",
     "CheckpointManager",
     "CheckpointPolicy",
+    "Compress",
     "Every",
     "Job",
     "JobRunner",
@@ -43,6 +44,7 @@ _HOMES = {
     "Best": "jobrun.policy",
     "CheckpointManager": "jobrun.checkpoint.manager",
     "CheckpointPolicy": "jobrun.policy",
+    "Compress": "jobrun.policy",
     "Every": "jobrun.policy",
     "Job": "jobrun.job",
     "JobRunner": "jobrun.runner",

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 
 __all__ = [
     "BindError",
@@ -132,14 +133,22 @@ class JobrunError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        head = f"{self.where}: " if self.where else ""
-        text = head + self.message
+        place = _near(self.where) if isinstance(self.where, str) else self.where
+        text = (f"{place}: " if place else "") + self.message
         snippet = self.where.snippet() if isinstance(self.where, Where) else ""
         if snippet:
             text += "\n" + snippet
         if self.hint:
             text += "\n  hint: " + self.hint
         return text
+
+
+def _near(place: str) -> str:
+    """A path relative to the current directory, if it lies below that."""
+    try:
+        return str(Path(place).relative_to(Path.cwd())) if place else place
+    except (ValueError, FileNotFoundError):  # elsewhere, or the current directory is gone
+        return place
 
 
 class UsageError(JobrunError):

@@ -16,7 +16,7 @@ from jobrun.checkpoint.publish import clean_leftovers, discard
 from jobrun.checkpoint.record import Record
 from jobrun.code import changed_code, loaded_code
 from jobrun.decide import Changes, Choice, Request, decide
-from jobrun.errors import DamagedError, SaveError
+from jobrun.errors import DamagedError, SaveError, UsageError
 from jobrun.events import (
     CheckpointSkipped,
     CheckpointsMoved,
@@ -25,7 +25,7 @@ from jobrun.events import (
     Warned,
 )
 from jobrun.job import Job
-from jobrun.rundir import RunDir, RunState
+from jobrun.rundir import RunDir, RunState, none_whole
 from jobrun.spec.diff import compare, digest, job_facts
 from jobrun.standing import last_seen
 from jobrun.stop import Condition, Decision, decide_stop, match_states
@@ -75,6 +75,11 @@ class History:
     def choose(self, conditions: Sequence[tuple[Condition, bool]]) -> Choice:
         """What is to be done; raises NotFoundError if the request names what is not there."""
         if self.run is None:
+            if self._request.names_checkpoint:
+                raise UsageError(
+                    "a checkpoint is named, but there is no CheckpointManager to find it",
+                    hint='JobRunner(job, CheckpointManager("runs/name"), epoch)',
+                )
             return Choice("fresh")
         state = self.run.state()
         head = self.run.head()
@@ -96,14 +101,9 @@ class History:
     def _refuse_damaged(self) -> None:
         """There were checkpoints, and none is whole: that is no fresh start, and no end either."""
         assert self.run is not None
-        lost = self.run.damaged()
-        if lost:
-            reasons = "\n".join(f"  {found.name}: {found.reason}" for found in lost)
-            raise DamagedError(
-                f"no checkpoint is whole:\n{reasons}",
-                where=self.run.shown(),
-                hint=self._request.afresh and f"to start anew: {self._request.afresh}",
-            )
+        if lost := self.run.damaged():
+            afresh = self._request.afresh
+            raise none_whole(lost, self.run.shown(), afresh and f"to start anew: {afresh}")
 
     def _changes(self, state: RunState | None) -> Changes:
         """What differs between the job on disk and the job of now."""

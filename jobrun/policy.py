@@ -6,7 +6,15 @@ from dataclasses import dataclass
 
 from jobrun.errors import UsageError
 
-__all__ = ["DEFAULT_POLICY", "KEEP_ALL", "Best", "CheckpointPolicy", "Every", "Keep"]
+__all__ = [
+    "DEFAULT_POLICY",
+    "KEEP_ALL",
+    "Best",
+    "CheckpointPolicy",
+    "Compress",
+    "Every",
+    "Keep",
+]
 
 
 def _at_least_one(name: str, number: int | None) -> None:
@@ -79,6 +87,37 @@ class Keep:
 KEEP_ALL = Keep()
 
 
+_LEVELS = {"zstd": (3, 22), "lz4": (5, 9), "none": (0, 0)}
+"""The usual level of a codec, and its highest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compress:
+    """That blobs are compressed: with ``zstd``, ``lz4``, or (``none``) not.
+
+    ``blobs`` is a pattern of names; one that matches a tree holds for all in it.  Level 0 stands
+    for the usual one; from 1 to 22 (zstd) or 9 (lz4) it becomes slower and smaller.  Raises
+    UsageError for what there is not.
+    """
+
+    codec: str
+    level: int = 0
+    blobs: str = "*"
+
+    def __post_init__(self) -> None:
+        if self.codec not in _LEVELS:
+            raise UsageError(f"checkpoint.compress knows zstd, lz4 and none, not {self.codec!r}")
+        usual, most = _LEVELS[self.codec]
+        if not 0 <= self.level <= most:
+            raise UsageError(
+                f"checkpoint.compress: the level of {self.codec} is from 1 to {most}, "
+                f"not {self.level}"
+                if most
+                else "checkpoint.compress: none has no level"
+            )
+        object.__setattr__(self, "level", self.level or usual)
+
+
 @dataclass(frozen=True, slots=True)
 class CheckpointPolicy:
     """The ``checkpoint`` section of a spec.
@@ -88,6 +127,7 @@ class CheckpointPolicy:
     ``background`` (``async`` in a spec): a save is written while the next epoch runs.  ``link``
     says from which earlier checkpoint an unchanged blob is hard-linked: ``alternate``, the one
     before the parent, so that every lasting value is on disk twice; ``parent``; or ``never``.
+    Of ``compress`` the first whose pattern matches a blob counts; without one it is not compressed.
     """
 
     every: Every = Every()
@@ -97,6 +137,7 @@ class CheckpointPolicy:
     on_success: str = "keep"
     background: bool = True
     link: str = "alternate"
+    compress: tuple[Compress, ...] = ()
 
 
 DEFAULT_POLICY = CheckpointPolicy()

@@ -43,6 +43,7 @@ __all__ = [
     "Rewind",
     "RunDir",
     "RunState",
+    "none_whole",
     "utc_now",
 ]
 
@@ -163,6 +164,15 @@ class RunDir:
         except (OSError, NotFoundError):  # we may not look
             return False
 
+    def is_empty(self) -> bool:
+        """Whether nothing lies there but what comes before run.json when a run begins."""
+        before = {"lock", self.spec_path.name, self.resolved_path.name}
+        try:
+            names = os.listdir(self.path)
+        except OSError:  # we may not look
+            return False
+        return all(name in before or _PART.fullmatch(name) for name in names)
+
     def shown(self) -> str:
         """The path as a user would type it."""
         return shown(self.path)
@@ -275,6 +285,11 @@ class RunDir:
 
     # The lock.
 
+    @property
+    def run_lock(self) -> RunLock:
+        """The lock itself, for a CheckpointManager on the same directory."""
+        return self._lock
+
     def lock(self) -> None:
         """Hold the run for the life of this process; LockedError names who holds it."""
         try:
@@ -386,6 +401,12 @@ class RunDir:
             raise SaveError(
                 f"later checkpoints cannot be moved: {error}", where=str(home)
             ) from error
+
+
+def none_whole(lost: Iterable[Ignored], run: str, hint: str = "") -> DamagedError:
+    """The error where there were checkpoints, ``lost``, and none is whole."""
+    reasons = "\n".join(f"  {found.name}: {found.reason}" for found in lost)
+    return DamagedError(f"no checkpoint is whole:\n{reasons}", where=run, hint=hint)
 
 
 def utc_now() -> str:

@@ -52,7 +52,7 @@ from jobrun.events import (
     Warned,
     ignore,
 )
-from jobrun.graph import live_scratch, make_plan
+from jobrun.graph import live_scratch, make_plan, persistent
 from jobrun.history import History, asks_verdict
 from jobrun.job import GROUPS, Job
 from jobrun.metrics import metric_names
@@ -64,6 +64,11 @@ from jobrun.stop import Epochs
 from jobrun.versions import differences
 
 __all__ = ["JobRunner"]
+
+_NOTHING_PERSISTS = (
+    "no blob of this job persists, so its checkpoints hold none: what is to be kept is written "
+    "in 'init', read in 'download' or 'exit', or named under checkpoint.include"
+)
 
 
 class JobRunner:
@@ -190,10 +195,13 @@ class JobRunner:
             self._session.close()
             self._saver.close()
             self._history.unlock()
+            self._signal = None  # it ended this attempt, not the next one
 
     def _start(self, choice: Choice) -> None:
         assert self._session is not None
         self._history.begin(choice)
+        if self._saver.wanted and not any(persistent(self.job).values()):
+            self._report(Warned(_NOTHING_PERSISTS))
         limits = [c.n for c, _ in self._conditions if isinstance(c, Epochs)]
         start = choice.start
         self._report(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 from collections.abc import Sequence
@@ -10,8 +9,8 @@ from pathlib import Path
 
 from jobrun.checkpoint.fs import DEFAULT, Fs
 from jobrun.checkpoint.record import SUCCESS
-from jobrun.errors import NotFoundError, UsageError, did_you_mean
-from jobrun.rundir import RunDir, RunState
+from jobrun.errors import LockedError, NotFoundError, UsageError, did_you_mean
+from jobrun.rundir import RunDir, RunState, none_whole
 
 __all__ = [
     "claim",
@@ -54,17 +53,30 @@ def fresh_name(runs_dir: str | os.PathLike[str], name: str) -> Path:
 
 
 def claim(runs_dir: str | os.PathLike[str], name: str, *, fs: Fs = DEFAULT) -> RunDir:
-    """Make the directory of the next fresh run; two processes never get the same one."""
-    fs.make_dirs(os.fspath(runs_dir))
+    """Make the directory of the next fresh run, and hold it: two processes never get the same one.
+
+    One in which a process died before it had begun is taken again.  Raises SaveError where no
+    directory can be made.
+    """
     while True:
-        path = fresh_name(runs_dir, name)
+        run = RunDir(_unborn(runs_dir, name) or fresh_name(runs_dir, name), fs=fs)
         try:
-            fs.mkdir(str(path))
-        except OSError as error:
-            if error.errno == errno.EEXIST:
-                continue
-            raise
-        return RunDir(path, fs=fs)
+            run.lock()
+        except LockedError:  # another process is about to begin there
+            continue
+        if not run.is_run():
+            return run
+        run.unlock()
+
+
+def _unborn(runs_dir: str | os.PathLike[str], name: str) -> Path | None:
+    """The newest directory of a series, if all that ever came into it was claimed and given up."""
+    path = fresh_name(runs_dir, name)
+    number = _number(path.name, name) - 1
+    last = path.with_name(name if number == 1 else f"{name}-{number}")
+    if number < 1 or not last.is_dir() or not RunDir(last).is_empty() or RunDir(last).held():
+        return None
+    return last
 
 
 def _number(entry: str, name: str) -> int:
@@ -129,6 +141,8 @@ def find_checkpoint(
     run = find_run(runs_dir, argument)
     record = run.checkpoint(epoch=epoch, id=id)
     if record is None:
+        if lost := run.damaged():
+            raise none_whole(lost, run.shown())
         raise NotFoundError("the run has no checkpoint", where=run.shown())
     return run.catalog.path(record.id)
 

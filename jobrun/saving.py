@@ -15,7 +15,7 @@ from jobrun.errors import SaveError
 from jobrun.events import CheckpointFailed, CheckpointSaved, CheckpointsRemoved, Report, Warned
 from jobrun.job import Job
 from jobrun.metrics import metric_names
-from jobrun.policy import CheckpointPolicy, Keep
+from jobrun.policy import CheckpointPolicy, Compress, Keep
 from jobrun.position import Position
 from jobrun.session.base import Session, Snapshot
 
@@ -94,9 +94,16 @@ class _Source:
     token: Snapshot
     nodes: Sequence[str]
 
-    def write(self, node: str, directory: str, id: int, share_with: Sequence[str]) -> PartSummary:
+    def write(
+        self,
+        node: str,
+        directory: str,
+        id: int,
+        share_with: Sequence[str],
+        compress: Sequence[Compress],
+    ) -> PartSummary:
         """Let the session write a node's part."""
-        return self.session.save_part(self.token, node, Path(directory), id, share_with)
+        return self.session.save_part(self.token, node, Path(directory), id, share_with, compress)
 
     def saved(self, id: int) -> None:
         """The values of the snapshot are in checkpoint ``id``."""
@@ -153,7 +160,7 @@ class Saver:
         self.seconds = 0.0
         self._keep = _directed(job, self._policy.keep)
         # What the manager itself was told; another job may use it after this one.
-        self._own = (manager.keep, manager.link) if manager is not None else None
+        self._own = (manager.keep, manager.link, manager.compress) if manager is not None else None
 
     @property
     def wanted(self) -> bool:
@@ -243,13 +250,15 @@ class Saver:
             self._manager.keep = self._keep
         if self._policy.link != "alternate":
             self._manager.link = self._policy.link
+        if self._policy.compress:
+            self._manager.compress = self._policy.compress
 
     def close(self) -> None:
         """End the threads, once a save in flight is over and all is deleted; let go of the run."""
         if self._manager is not None and self._own is not None:
             self._manager.close()
             self.settle()
-            self._manager.keep, self._manager.link = self._own
+            self._manager.keep, self._manager.link, self._manager.compress = self._own
 
     def _say_saved(self, saved: Saved, stall: float, asked: bool) -> None:
         self._report(

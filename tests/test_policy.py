@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobrun.errors import UsageError
-from jobrun.policy import KEEP_ALL, Best, Every, Keep
+from jobrun.policy import KEEP_ALL, Best, Compress, Every, Keep
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,11 @@ from jobrun.policy import KEEP_ALL, Best, Every, Keep
         (lambda: Keep(last=-1), "keep.last"),
         (lambda: Keep(every=0), "keep.every"),
         (lambda: Best("loss", 0), "keep.best"),
+        (lambda: Compress("gzip"), "zstd, lz4 and none, not 'gzip'"),
+        (lambda: Compress("zstd", 23), "the level of zstd is from 1 to 22, not 23"),
+        (lambda: Compress("lz4", 10), "the level of lz4 is from 1 to 9, not 10"),
+        (lambda: Compress("zstd", -1), "from 1 to 22"),
+        (lambda: Compress("none", 1), "none has no level"),
     ],
 )
 def test_what_cannot_be(make: Callable[[], Any], names: str) -> None:
@@ -35,3 +40,8 @@ def test_keep_all_is_what_nothing_asked_for_means() -> None:
     assert KEEP_ALL.all
     assert not Keep(last=1).all
     assert not Keep(best=Best("loss")).all
+
+
+def test_a_level_that_is_not_given_is_the_usual_one() -> None:
+    assert Compress("zstd") == Compress("zstd", 3, "*")
+    assert Compress("lz4") == Compress("lz4", 5, "*")

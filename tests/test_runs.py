@@ -62,11 +62,19 @@ def test_names_are_not_read_as_patterns(runs: Path) -> None:
 
 
 def test_claiming_makes_the_directory(runs: Path) -> None:
-    assert [claim(runs, "sum").path for _ in range(3)] == [
-        runs / "sum",
-        runs / "sum-2",
-        runs / "sum-3",
-    ]
+    claimed = [claim(runs, "sum") for _ in range(3)]
+    assert [run.path for run in claimed] == [runs / "sum", runs / "sum-2", runs / "sum-3"]
+    assert all(run.held() for run in claimed)
+
+
+def test_a_claim_that_was_given_up_is_taken_again(runs: Path) -> None:
+    claim(runs, "sum").unlock()
+    (runs / "sum/spec.yaml").write_text("half")
+    again = claim(runs, "sum")
+    assert again.path == runs / "sum"
+    again.unlock()
+    (runs / "sum/notes.txt").touch()
+    assert claim(runs, "sum").path == runs / "sum-2"
 
 
 def test_the_run_of_a_spec_is_the_newest_of_the_same_job(runs: Path) -> None:

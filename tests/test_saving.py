@@ -13,8 +13,8 @@ import pytest
 from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Pipe, Task
 from jobrun.checkpoint.fs import Fs
 from jobrun.errors import SaveError
-from jobrun.events import CheckpointFailed, CheckpointSaved, EpochFinished, Event, RunEnded
-from jobrun.policy import CheckpointPolicy, Every, Keep
+from jobrun.events import CheckpointFailed, CheckpointSaved, EpochFinished, Event, RunEnded, Warned
+from jobrun.policy import CheckpointPolicy, Compress, Every, Keep
 from jobrun.saving import Due
 
 
@@ -295,3 +295,47 @@ def test_keep_last_one_never_leaves_less_than_one_whole_checkpoint(
     assert [r.epoch for r in manager.catalog.listed()] == [6]
     assert seen
     assert min(seen) >= 2
+
+
+def test_a_policy_compresses_and_the_manager_forgets_it(tmp_path: Path) -> None:
+    manager = CheckpointManager(tmp_path / "run")
+    with Job("packed", checkpoint=CheckpointPolicy(compress=(Compress("zstd", blobs="w"),))) as job:
+        with job.init:
+            Task(np.zeros, with_={"shape": 10_000}, out="w")
+            Task(np.zeros, with_={"shape": 10_000}, out="v")
+        Task(np.add, ["w", "v"], out="w")
+        job.stop(epochs=2)
+    JobRunner(job, manager).train(LocalSession(1))
+    assert manager.compress == ()
+    for record in manager.catalog.listed():
+        node = manager.catalog.path(record.id) / "main"
+        sizes = [(node / name / "0").stat().st_size for name in ("w", "v")]
+        assert sizes[0] < 1000 < 80_000 < sizes[1]
+    assert JobRunner(job, manager).train(LocalSession(1)) == 2
+
+
+def test_a_run_that_has_ended_has_deleted_what_it_dropped_and_left_no_thread(
+    tmp_path: Path,
+) -> None:
+    before = threading.active_count()
+    manager = CheckpointManager(tmp_path / "run")
+    JobRunner(job_of(epochs=6, keep=Keep(last=1)), manager).train(LocalSession(1))
+    assert sorted(p.name for p in (tmp_path / "run").glob("*checkpoint*")) == ["checkpoint_6"]
+    assert threading.active_count() == before
+
+
+def test_what_cannot_be_deleted_is_a_warning_at_the_end_at_the_latest(tmp_path: Path) -> None:
+    class Stubborn(Fs):
+        def at(self, op: str, path: str) -> None:
+            if op == "rmtree":
+                raise OSError(errno.EACCES, "Permission denied")
+
+    events: list[Event] = []
+    manager = CheckpointManager(tmp_path / "run", fs=Stubborn())
+    job = job_of(epochs=2, keep=Keep(last=1))
+    JobRunner(job, manager, report=events.append).train(LocalSession(1))
+    said = [e.message for e in events if isinstance(e, Warned)]
+    assert len(said) == 2
+    assert all("rmtree of " in text and "Permission denied (EACCES)" in text for text in said)
+    ended = next(e for e in events if isinstance(e, RunEnded))
+    assert ended.exit_code == 0

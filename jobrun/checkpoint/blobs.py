@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from jobrun.checkpoint.catalog import Catalog
 from jobrun.checkpoint.fs import DEFAULT, Fs
-from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.checkpoint.loading import find
 from jobrun.checkpoint.reading import read_part
 from jobrun.checkpoint.record import SUCCESS, Record
 from jobrun.checkpoint.verify import read_manifest, read_record
-from jobrun.errors import DamagedError, NotFoundError, UsageError, did_you_mean
+from jobrun.errors import DamagedError, JobrunError, NotFoundError, UsageError, did_you_mean
 from jobrun.values import plain
 
 __all__ = ["find_checkpoint", "load_blobs", "match_names"]
 
 _GLOB = frozenset("*?[")
+_TRIES = 100
+"""How often a checkpoint is looked for again that a writer removed while it was read."""
 
 
 def load_blobs(
@@ -37,13 +40,21 @@ def load_blobs(
     in front: ``trainer_1:total``.  ``run_or_checkpoint`` is a run directory, of which the newest
     checkpoint is read or that of ``epoch`` or ``id``, or one checkpoint's directory.
 
-    Every byte read is proven.  Raises NotFoundError for names or checkpoints that are not there
-    and DamagedError for what is not as written; then nothing is loaded.
+    Every byte read is proven.  Of a checkpoint that is named, by its path, epoch or id, nothing is
+    read but the blobs that are named; the newest is the newest of which all files are there.
+    Raises NotFoundError for names or checkpoints that are not there and DamagedError for what is
+    not as written; then nothing is loaded.
     """
-    for _ in range(8):
+    wanted = [names] if isinstance(names, str) else None if names is None else list(names)
+    if wanted is not None and (epoch is None) != (id is None):
+        catalog = Catalog(run_or_checkpoint, fs)
+        with suppress(JobrunError):  # what is wrong is said below
+            record = catalog.glance(epoch, id)
+            return _load(catalog.path(record.id), record, wanted, fs)
+    for _ in range(_TRIES):
         path, record = find_checkpoint(run_or_checkpoint, epoch, id, fs=fs)
         try:
-            return _load(path, record, [names] if isinstance(names, str) else names, fs)
+            return _load(path, record, wanted, fs)
         except DamagedError:
             # A writer's retention may have removed it while we read: there is a newer one then.
             if path.exists() or epoch is not None or id is not None:
@@ -69,8 +80,9 @@ def find_checkpoint(
         return root, read_record(fs, str(root))
     if not root.is_dir():
         raise NotFoundError("there is no run or checkpoint", where=str(root))
-    record = CheckpointManager(root, fs=fs).find(epoch, id)
-    return Catalog(root, fs).path(record.id), record
+    catalog = Catalog(root, fs)
+    record = find(catalog, epoch, id)
+    return catalog.path(record.id), record
 
 
 def match_names(wanted: Iterable[str] | None, entries: Mapping[str, bool]) -> list[str]:
@@ -94,7 +106,11 @@ def match_names(wanted: Iterable[str] | None, entries: Mapping[str, bool]) -> li
     return list(found)
 
 
-def _load(path: Path, record: Record, names: Iterable[str] | None, fs: Fs) -> dict[str, Any]:
+def _load(path: Path, record: Record, names: Sequence[str] | None, fs: Fs) -> dict[str, Any]:
+    if names is not None and len(record.nodes) == 1 and not _GLOB & set("".join(names)):
+        with suppress(NotFoundError):  # said below, with the nearest names
+            found = read_part(path, record.nodes[0], names, fs=fs)
+            return {name: plain(value) for name, value in found.items()}
     places: dict[str, tuple[str, str]] = {}
     entries: dict[str, bool] = {}
     for node in record.nodes:

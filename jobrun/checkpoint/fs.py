@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TypeVar
 
-__all__ = ["DEFAULT", "Fs", "FsError", "SyncAll"]
+__all__ = ["DEFAULT", "Buffer", "Fs", "FsError", "SyncAll"]
 
 T = TypeVar("T")
 Buffer = bytes | memoryview

@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from jobrun.checkpoint.compression import Codec, codecs, parse_codecs
 from jobrun.checkpoint.dtypes import BYTES, DType, describe, dtype_of, storage_of, swapped
 from jobrun.checkpoint.fill import from_fill, to_fill
 from jobrun.checkpoint.grid import Grid
 from jobrun.errors import DamagedError, ValueRefusedError
+from jobrun.policy import Compress
 from jobrun.values import Box
 
 __all__ = ["Layout", "Stored", "array_meta", "store"]
 
 Array = npt.NDArray[Any]
 
-_CODECS = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]
-_TEXT_CODECS = [{"name": "vlen-utf8"}, {"name": "crc32c"}]
 _KEYS = {"name": "v2", "configuration": {"separator": "."}}
 
 
@@ -34,7 +34,8 @@ class Stored:
     """A leaf as it is stored.
 
     ``kind``, ``dtype`` (described) and ``shape`` go into the manifest, ``meta`` into ``zarr.json``;
-    ``array`` holds the bytes of the chunks of ``grid``, or is None if the metadata hold the value.
+    ``array`` holds the bytes of the chunks of ``grid``, or is None if the metadata hold the value;
+    ``codec`` compresses them.
     """
 
     kind: str
@@ -43,13 +44,17 @@ class Stored:
     meta: bytes
     grid: Grid
     array: Array | None = None
+    codec: Codec | None = None
 
 
-def store(box: Box) -> Stored:
-    """How a leaf is stored.  Raises ValueRefusedError if it cannot be."""
+def store(box: Box, rule: Compress | None = None) -> Stored:
+    """How a leaf is stored; ``rule`` says how an array is compressed.
+
+    Raises ValueRefusedError if it cannot be stored.
+    """
     kind, value = box.kind, box.value
     if kind == "array":
-        return _store_array(kind, value, value.dtype)
+        return _store_array(kind, value, value.dtype, rule)
     if kind == "none":
         return _store_filled(kind, None, "bool", False)
     if kind == "bool":
@@ -92,7 +97,9 @@ def _store_filled(kind: str, dtype: Any, data_type: Any, fill: Any) -> Stored:
     return Stored(kind, dtype, (), array_meta(kind, dtype, grid, data_type, fill), grid)
 
 
-def _store_array(kind: str, array: Array, dtype: DType | None) -> Stored:
+def _store_array(
+    kind: str, array: Array, dtype: DType | None, rule: Compress | None = None
+) -> Stored:
     storage = storage_of(array.dtype)
     described = None if dtype is None else _described(dtype)
     if array.shape == () and not storage.extra:
@@ -101,8 +108,9 @@ def _store_array(kind: str, array: Array, dtype: DType | None) -> Stored:
         if fill is not None:
             return _store_filled(kind, described, storage.data_type, fill)
     grid = Grid.of(array.shape + storage.extra, storage.itemsize)
-    meta = _chunked_meta(kind, dtype, grid, array.dtype)
-    return Stored(kind, described, array.shape, meta, grid, array if grid.count else None)
+    codec = Codec.of(rule, storage.itemsize) if rule is not None and grid.count else None
+    meta = _chunked_meta(kind, dtype, grid, array.dtype, codec)
+    return Stored(kind, described, array.shape, meta, grid, array if grid.count else None, codec)
 
 
 @lru_cache(maxsize=1024)
@@ -111,14 +119,18 @@ def _described(dtype: DType) -> Any:
 
 
 @lru_cache(maxsize=4096)
-def _chunked_meta(kind: str, dtype: DType | None, grid: Grid, stored: DType) -> bytes:
+def _chunked_meta(
+    kind: str, dtype: DType | None, grid: Grid, stored: DType, codec: Codec | None
+) -> bytes:
     """Many blobs of one dtype and shape have the same metadata."""
     storage = storage_of(stored)
     described = None if dtype is None else _described(dtype)
-    return array_meta(kind, described, grid, storage.data_type, storage.zero)
+    return array_meta(kind, described, grid, storage.data_type, storage.zero, codec)
 
 
-def array_meta(kind: str, dtype: Any, grid: Grid, data_type: Any, fill: Any) -> bytes:
+def array_meta(
+    kind: str, dtype: Any, grid: Grid, data_type: Any, fill: Any, codec: Codec | None = None
+) -> bytes:
     """The bytes of an array's ``zarr.json``."""
     meta = {
         "zarr_format": 3,
@@ -128,7 +140,7 @@ def array_meta(kind: str, dtype: Any, grid: Grid, data_type: Any, fill: Any) -> 
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": grid.chunk}},
         "chunk_key_encoding": _KEYS,
         "fill_value": fill,
-        "codecs": _TEXT_CODECS if data_type == "string" else _CODECS,
+        "codecs": codecs(codec, text=data_type == "string"),
         "attributes": {"jobrun": {"kind": kind, "dtype": dtype}},
     }
     return json.dumps(meta, separators=(",", ":"), allow_nan=False).encode("ascii")
@@ -148,6 +160,7 @@ class Layout:
     fill: Any
     grid: Grid
     memory: DType
+    codec: Codec | None = None
 
     @classmethod
     def parse(cls, data: bytes, kind: str, dtype: Any, shape: tuple[int, ...]) -> Layout:
@@ -162,15 +175,15 @@ class Layout:
             chunk = tuple(meta["chunk_grid"]["configuration"]["chunk_shape"])
             if said != {"kind": kind, "dtype": dtype}:
                 raise DamagedError(f"its metadata say {said}, the manifest {kind!r}, {dtype!r}")
-            codecs = _TEXT_CODECS if data_type == "string" else _CODECS
-            if meta["codecs"] != codecs or meta["chunk_key_encoding"] != _KEYS:
-                raise DamagedError("it is encoded in a way that this jobrun does not know")
+            if meta["chunk_key_encoding"] != _KEYS:
+                raise DamagedError("its chunks are named in a way that this jobrun does not know")
+            codec = parse_codecs(meta["codecs"], text=data_type == "string")
             memory, extra = _memory(kind, dtype, data_type)
             if stored != shape + extra:
                 raise DamagedError(f"its metadata say shape {stored}, the manifest {shape}")
             itemsize = 1 if extra else memory.itemsize
             grid = Grid.parse(stored, chunk, itemsize)
-            return cls(kind, dtype, shape, data_type, meta["fill_value"], grid, memory)
+            return cls(kind, dtype, shape, data_type, meta["fill_value"], grid, memory, codec)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
             raise DamagedError(f"its metadata are not those of a blob: {error!r}") from error
 

@@ -47,7 +47,7 @@ from jobrun.checkpoint.removal import Removal
 from jobrun.checkpoint.source import BlobSource, PartSource, RunLock
 from jobrun.errors import NotFoundError, SaveError, UsageError
 from jobrun.lock import Lock
-from jobrun.policy import KEEP_ALL, Keep
+from jobrun.policy import KEEP_ALL, Compress, Keep
 from jobrun.position import Position
 
 __all__ = [
@@ -104,8 +104,8 @@ class CheckpointManager:
     """Saves and loads the checkpoints of ``run_dir``, which is made at the first save.
 
     ``keep`` says which checkpoints stay (``Keep()``: all).  ``job`` and ``digest`` name the job in
-    each record.  No id below ``first_id`` is given to a checkpoint.  ``link`` is as in
-    ``CheckpointPolicy``.
+    each record.  No id below ``first_id`` is given to a checkpoint.  ``link`` and ``compress`` are
+    as in ``CheckpointPolicy``.
     """
 
     def __init__(
@@ -117,15 +117,17 @@ class CheckpointManager:
         digest: str = "",
         first_id: int = 0,
         link: str = "alternate",
+        compress: Sequence[Compress] = (),
         lock: RunLock | None = None,
         fs: Fs = DEFAULT,
     ) -> None:
-        self.run_dir = Path(run_dir)
+        self.run_dir = Path(run_dir).absolute()  # a task may change the directory
         self.keep = keep
         self.job = job
         self.digest = digest
         self.first_id = first_id
         self.link = link
+        self.compress = tuple(compress)
         self.lock: RunLock = Lock(self.run_dir) if lock is None else lock
         self.catalog = Catalog(self.run_dir, fs)
         self._fs = fs
@@ -210,7 +212,9 @@ class CheckpointManager:
                 raise
             self._removal.wait()  # what was dropped takes room until it is deleted
             saved = self._save(source, fields, protected)
-            return replace(saved, warnings=(f"{error.message}; it was tried again", *saved.warnings))
+            return replace(
+                saved, warnings=(f"{error.message}; it was tried again", *saved.warnings)
+            )
         finally:
             source.release()
 
@@ -219,8 +223,8 @@ class CheckpointManager:
         id = self._new_id()
         start = time.perf_counter()
         with staged(self.run_dir, id, self._fs) as partial:
-            share_with = self._share_with()
-            parts = [source.write(node, partial, id, share_with) for node in source.nodes]
+            shared = self._share_with()
+            parts = [source.write(n, partial, id, shared, self.compress) for n in source.nodes]
             written = time.perf_counter()
             record = self._finish(partial, id, parts, fields)
             path = publish(partial, id, self._fs)

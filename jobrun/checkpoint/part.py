@@ -19,8 +19,9 @@ import crc32c
 import numpy as np
 import numpy.typing as npt
 
+from jobrun.checkpoint.compression import choose
 from jobrun.checkpoint.dtypes import storage_of, swapped
-from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
+from jobrun.checkpoint.fs import DEFAULT, Buffer, Fs, FsError
 from jobrun.checkpoint.grid import Chunk
 from jobrun.checkpoint.layout import Stored, store
 from jobrun.checkpoint.links import CANNOT_LINK, Sources, remember
@@ -37,6 +38,7 @@ from jobrun.checkpoint.manifest import (
 from jobrun.checkpoint.record import SUCCESS
 from jobrun.errors import ValueRefusedError
 from jobrun.names import check_name
+from jobrun.policy import Compress
 from jobrun.storable import check_storable
 from jobrun.values import Box, Tree, Value, leaves
 
@@ -206,13 +208,15 @@ def write_part(
     *,
     id: int,
     share_with: Sequence[str | os.PathLike[str]] = (),
+    compress: Sequence[Compress] = (),
     fs: Fs = DEFAULT,
 ) -> PartSummary:
     """Write a node's blobs and their manifest into a checkpoint's (partial) directory, durably.
 
     ``blobs`` maps a path (``"model/w1"``) to a value; ``id`` is the checkpoint's, which becomes the
     version of boxes that have none.  The boxes are not changed: see ``mark_saved``.  What has not
-    changed is hard-linked from the checkpoints ``share_with``, the preferred one first.
+    changed is hard-linked from the checkpoints ``share_with``, the preferred one first; of what is
+    written, that which ``compress`` names is compressed.
     Raises ValueRefusedError before anything is written, FsError when an operation fails.
     """
     start = time.perf_counter()
@@ -222,7 +226,7 @@ def write_part(
     items = list(_flatten(node, blobs))
     whole = fs.sync_all(root) if len(items) > SYNC_EACH // 2 else None
     with whole or nullcontext(), ThreadPoolExecutor(THREADS) as pool:
-        writer = _Writer(fs, f"{root}/{node}", id, sources, sync=whole is None)
+        writer = _Writer(fs, root, node, id, sources, compress, sync=whole is None)
         entries = writer.write(pool, items)
         data = encode_manifest(Manifest(id, node, entries))
         fs.write(f"{root}/{manifest_name(node)}", [data], sync=whole is None)
@@ -246,11 +250,23 @@ def write_part(
 class _Writer:
     """Writes, or links, the files of a part; ``linked`` counts the bytes of the linked ones."""
 
-    def __init__(self, fs: Fs, base: str, id: int, sources: Sources, *, sync: bool) -> None:
+    def __init__(
+        self,
+        fs: Fs,
+        root: str,
+        node: str,
+        id: int,
+        sources: Sources,
+        compress: Sequence[Compress],
+        *,
+        sync: bool,
+    ) -> None:
         self._fs = fs
-        self._base = base
+        self._node = node
+        self._base = f"{root}/{node}"
         self._id = id
         self._sources = sources
+        self._compress = compress
         self._sync = sync
         self.linked = 0
 
@@ -305,7 +321,7 @@ class _Writer:
         folder = self.folder(path)
         if box is None:
             return _Leaf(path, folder, kind, group_meta({"kind": kind}))
-        stored = store(box)
+        stored = store(box, choose(self._compress, self._node, path))
         version = self._id if box.version < 0 else box.version
         return _Leaf(path, folder, kind, stored.meta, stored, version)
 
@@ -315,10 +331,7 @@ class _Writer:
         """Write metadata (None) and chunks; the files of each entry by its path."""
         jobs = [(leaf, chunk) for leaf in leaves for chunk in (None, *leaf.chunks())]
         calls = [
-            (
-                self._sync or (chunk is not None and chunk.payload >= LARGE),
-                partial(self._write_file, leaf, chunk),
-            )
+            (self._sync or _is_work(leaf, chunk), partial(self._write_file, leaf, chunk))
             for leaf, chunk in jobs
         ]
         files: dict[str, list[File]] = {}
@@ -332,12 +345,16 @@ class _Writer:
             return self._write_meta(leaf)
         assert leaf.stored is not None
         assert leaf.stored.array is not None
-        data = _bytes_of(leaf.stored.array, chunk)
-        zeros = bytes(chunk.padding)
-        crc = crc32c.crc32c(zeros, crc32c.crc32c(data))
+        payload: list[Buffer] = [_bytes_of(leaf.stored.array, chunk), bytes(chunk.padding)]
+        if leaf.stored.codec is not None:
+            whole = b"".join(payload) if chunk.padding else payload[0]
+            payload = [leaf.stored.codec.compress(whole)]
+        crc = 0
+        for data in payload:
+            crc = crc32c.crc32c(data, crc)
         tail = crc.to_bytes(CHUNK_TAIL, "little")
-        self._fs.write(f"{leaf.folder}/{chunk.key}", [data, zeros, tail], sync=self._sync)
-        return _Written(File(chunk.key, chunk.payload, crc))
+        self._fs.write(f"{leaf.folder}/{chunk.key}", [*payload, tail], sync=self._sync)
+        return _Written(File(chunk.key, sum(map(len, payload)), crc))
 
     def _write_meta(self, leaf: _Leaf) -> _Written:
         file = File(META, len(leaf.meta), crc32c.crc32c(leaf.meta))
@@ -347,6 +364,14 @@ class _Writer:
             return _Written(file, linked=True)
         self._fs.write(f"{leaf.folder}/{META}", [leaf.meta], sync=self._sync)
         return _Written(file)
+
+
+def _is_work(leaf: _Leaf, chunk: Chunk | None) -> bool:
+    """Whether a file is worth handing to another thread."""
+    assert leaf.stored is not None or chunk is None
+    if chunk is None or leaf.stored is None:
+        return False
+    return chunk.payload >= LARGE or leaf.stored.codec is not None
 
 
 def _bytes_of(array: Array, chunk: Chunk) -> memoryview:
@@ -362,7 +387,12 @@ def _bytes_of(array: Array, chunk: Chunk) -> memoryview:
 
 
 def run_calls(pool: ThreadPoolExecutor, calls: Sequence[tuple[bool, Callable[[], T]]]) -> list[T]:
-    """Make all calls, those marked True on the pool; the first error ends the rest."""
+    """Make all calls, those marked True on the pool; the first error ends the rest.
+
+    A single one is made here: nothing would run beside it.
+    """
+    if len(calls) == 1:
+        return [calls[0][1]()]
     futures = {i: pool.submit(call) for i, (pooled, call) in enumerate(calls) if pooled}
     try:
         here = {i: call() for i, (pooled, call) in enumerate(calls) if not pooled}

@@ -49,7 +49,8 @@ def read_part(
     record = read_record(fs, root)
     if names is None:
         check_root(fs, root, record)
-    entries = read_manifest(fs, root, record, node).entries
+    names = None if names is None else list(names)
+    entries = read_manifest(fs, root, record, node, names).entries
     wanted = {"": entries} if names is None else _select(entries, names, node)
     needed = {e.path: e for selected in wanted.values() for e in selected}
     boxes = read_leaves(fs, f"{root}/{node}", list(needed.values()))
@@ -120,7 +121,7 @@ def read_leaves(fs: Fs, base: str, entries: Sequence[Entry]) -> dict[str, Box]:
     with ThreadPoolExecutor(THREADS) as pool:
         readings = [_open_leaf(fs, base, entry) for entry in entries]
         calls = [
-            (file.length >= LARGE, partial(_read_chunk, fs, reading, file, chunk))
+            (chunk.payload >= LARGE, partial(_read_chunk, fs, reading, file, chunk))
             for reading in readings
             if reading is not None and reading.array is not None
             for file, chunk in zip(reading.entry.files[1:], reading.chunks, strict=True)
@@ -143,7 +144,8 @@ def _open_leaf(fs: Fs, base: str, entry: Entry) -> _Reading | None:
     if not files and (layout.grid.count == 0 or layout.grid.shape == ()):
         return _Reading(entry, folder, layout, (), None)
     chunks = list(layout.grid)
-    if [(f.name, f.length) for f in files] != [(c.key, c.payload) for c in chunks]:
+    lengths = layout.codec is None and [f.length for f in files] != [c.payload for c in chunks]
+    if lengths or [f.name for f in files] != [c.key for c in chunks]:
         raise DamagedError("the manifest does not list the chunks of its grid", where=folder)
     return _Reading(entry, folder, layout, chunks, np.ndarray(entry.shape, layout.memory))
 
@@ -151,8 +153,21 @@ def _open_leaf(fs: Fs, base: str, entry: Entry) -> _Reading | None:
 def _read_chunk(fs: Fs, reading: _Reading, file: File, chunk: Chunk) -> None:
     assert reading.array is not None
     data = reading.array.reshape(-1).view(np.uint8).data[chunk.start : chunk.start + chunk.length]
-    padding = memoryview(bytearray(chunk.padding))
-    read_payload(fs, f"{reading.folder}/{file.name}", file, [data, padding])
+    _fill(fs, reading, file, data, chunk.padding)
+
+
+def _fill(fs: Fs, reading: _Reading, file: File, data: memoryview, padding: int) -> None:
+    """Read a chunk, proven, into ``data``, but for the ``padding`` at its end."""
+    path, codec = f"{reading.folder}/{file.name}", reading.layout.codec
+    if codec is None:
+        read_payload(fs, path, file, [data, memoryview(bytearray(padding))])
+        return
+    packed = np.empty(file.length, np.uint8).data
+    read_payload(fs, path, file, [packed])
+    into = np.empty(len(data) + padding, np.uint8).data if padding else data
+    _located(path, lambda: codec.decompress(packed, into))
+    if padding:
+        data[:] = into[: len(data)]
 
 
 def _located(where: str, call: Callable[[], T]) -> T:
@@ -184,7 +199,7 @@ def read_slice(
     Raises NotFoundError if there is no such array or an index lies outside of it.
     """
     root = os.fspath(checkpoint)
-    entries = read_manifest(fs, root, read_record(fs, root), node).entries
+    entries = read_manifest(fs, root, read_record(fs, root), node, [blob]).entries
     entry = _select(entries, [blob], node)[blob][0]
     if entry.kind != "array":
         raise NotFoundError(f"blob {blob!r} is of kind {entry.kind!r}, not an array")
@@ -246,8 +261,7 @@ def _read_window(fs: Fs, reading: _Reading, items: tuple[Index, ...]) -> Array:
         place = tuple(i - r.start for i, r in zip(lead, ranges, strict=False))
         for number in range(rows.start // length, -(-rows.stop // length)):
             chunk, first = grid.at(lead, number), number * length
-            data = block.reshape(-1).view(np.uint8).data
-            read_payload(fs, f"{reading.folder}/{chunk.key}", files[chunk.key], [data])
+            _fill(fs, reading, files[chunk.key], block.reshape(-1).view(np.uint8).data, 0)
             low, high = max(rows.start, first), min(rows.stop, first + length)
             window[place][low - rows.start : high - rows.start] = block[low - first : high - first]
     return _whole(layout.restored(window))[(*local, *items[axis + 1 :], ...)]

@@ -12,6 +12,7 @@ from jobrun.checkpoint.fs import DEFAULT, Fs
 from jobrun.checkpoint.part import PartSummary, check_part, mark_saved, write_part
 from jobrun.errors import UsageError
 from jobrun.names import is_name
+from jobrun.policy import Compress
 from jobrun.values import Box, Tree, Value, adopt
 
 __all__ = ["BlobSource", "PartSource", "RunLock"]
@@ -39,7 +40,14 @@ class PartSource(Protocol):
     def nodes(self) -> Sequence[str]:
         """The nodes, in the order of the job."""
 
-    def write(self, node: str, directory: str, id: int, share_with: Sequence[str]) -> PartSummary:
+    def write(
+        self,
+        node: str,
+        directory: str,
+        id: int,
+        share_with: Sequence[str],
+        compress: Sequence[Compress],
+    ) -> PartSummary:
         """Write a node's part of checkpoint ``id``, durably: see ``part.write_part``."""
 
     def saved(self, id: int) -> None:
@@ -84,10 +92,24 @@ class BlobSource:
         """The nodes, in the order they were given."""
         return tuple(self.blobs)
 
-    def write(self, node: str, directory: str, id: int, share_with: Sequence[str]) -> PartSummary:
+    def write(
+        self,
+        node: str,
+        directory: str,
+        id: int,
+        share_with: Sequence[str],
+        compress: Sequence[Compress],
+    ) -> PartSummary:
         """Write a node's part."""
-        blobs = self.blobs[node]
-        return write_part(directory, node, blobs, id=id, share_with=share_with, fs=self.fs)
+        return write_part(
+            directory,
+            node,
+            self.blobs[node],
+            id=id,
+            share_with=share_with,
+            compress=compress,
+            fs=self.fs,
+        )
 
     def saved(self, id: int) -> None:
         """Give the boxes their version."""

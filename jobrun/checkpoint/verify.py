@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 import crc32c
@@ -62,8 +62,13 @@ def check_root(fs: Fs, checkpoint: str, record: Record) -> None:
         raise DamagedError(f"its checksum is {crc}, but {record.root} was written", where=path)
 
 
-def read_manifest(fs: Fs, checkpoint: str, record: Record, node: str) -> Manifest:
-    """A node's manifest, which must be the one that the record names."""
+def read_manifest(
+    fs: Fs, checkpoint: str, record: Record, node: str, names: Iterable[str] | None = None
+) -> Manifest:
+    """A node's manifest, which must be the one that the record names.
+
+    With ``names``, at least the entries of these and of what they hold.
+    """
     if node not in record.manifests:
         raise NotFoundError(
             f"checkpoint {record.id} has no node {node!r}; it has {', '.join(record.nodes)}",
@@ -79,7 +84,7 @@ def read_manifest(fs: Fs, checkpoint: str, record: Record, node: str) -> Manifes
         raise DamagedError(
             f"its checksum is {digest}, but {SUCCESS} names {record.manifests[node]}", where=path
         )
-    manifest = decode_manifest(data, path)
+    manifest = decode_manifest(data, path, names)
     if (manifest.id, manifest.node) != (record.id, node):
         raise DamagedError(
             f"it belongs to checkpoint {manifest.id}, node {manifest.node!r}", where=path

@@ -46,6 +46,8 @@ def command(
     path, record, picked, boxes = pick_and_read(
         lambda: find_checkpoint(runs_dir, run, epoch=epoch, id=id), names
     )
+    if epoch is None and id is None and (run is None or Path(run) != path):
+        _say_passed_over(path, record)
     if output is not None:
         left_out = export(boxes, Path(output))
         _say_exported(output, boxes, left_out)
@@ -55,6 +57,17 @@ def command(
         click.echo(json.dumps(_object(path, record, boxes, sliced)))
     else:
         click.echo(_text(path, record, boxes, sliced))
+
+
+def _say_passed_over(path: Path, record: Record) -> None:
+    """The newer checkpoints of the run that are damaged, so that an older one was taken."""
+    from jobrun.report.words import plain
+    from jobrun.rundir import RunDir
+
+    for found in RunDir(path.parent).damaged():
+        if found.id is not None and found.id > record.id:
+            text = f"{found.name} is passed over: {found.reason}"
+            click.echo(f"warning: {plain(text)}", err=True)
 
 
 def _say_exported(output: str, boxes: Mapping[str, Box], left_out: list[str]) -> None:

@@ -15,6 +15,7 @@ from typing import TextIO
 import click
 
 from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.checkpoint.source import RunLock
 from jobrun.cli.failure import say_error
 from jobrun.cli.options import Settings, uses_color
 from jobrun.cli.signals import Signals
@@ -87,10 +88,10 @@ class Engine:
     ) -> JobRunner:
         """The runner in the directory that is decided on; a fresh one is made last of all."""
 
-        def runner(path: Path, request: Request) -> JobRunner:
+        def runner(path: Path, request: Request, lock: RunLock | None = None) -> JobRunner:
             return JobRunner(
                 job,
-                CheckpointManager(path),
+                CheckpointManager(path, lock=lock),
                 report=fan,
                 request=request,
                 check_inputs=self._check,
@@ -108,7 +109,8 @@ class Engine:
                 click.echo(plain(line), err=True)
         if run is None or choice.action == "new_run":
             request = replace(request, fresh=True)
-            return runner(claim(runs_dir, job.name).path, request)
+            claimed = claim(runs_dir, job.name)
+            return runner(claimed.path, request, claimed.run_lock)
         return found
 
     def _show(self, ended: RunEnded, error: JobrunError | None, out: TextIO) -> None:

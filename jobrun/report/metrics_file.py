@@ -10,10 +10,11 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jobrun.events import EpochFinished, Event, RunStarted
+from jobrun.events import CheckpointLoaded, EpochFinished, Event, RunStarted
 from jobrun.report.events_file import read_events
 from jobrun.report.words import json_values
 
@@ -30,11 +31,16 @@ class MetricsFile:
         self._path = path
         self._events = events
         self._columns: tuple[str, ...] = _FIXED
+        self._started: RunStarted | None = None
 
     def __call__(self, event: Event) -> None:
         """Write the file anew when a run starts, and a row when an epoch is done."""
         if isinstance(event, RunStarted):
+            self._started = event
             self._start(event)
+        elif isinstance(event, CheckpointLoaded):
+            if self._started is not None and event.epoch < self._started.epoch:  # a fallback
+                self._start(replace(self._started, epoch=event.epoch))
         elif isinstance(event, EpochFinished):
             row = _row(event.epoch, event.seconds, event.elapsed, event.metrics)
             with self._path.open("a", encoding="utf-8", newline="") as file:

@@ -17,6 +17,7 @@ from jobrun.checkpoint.part import PartSummary
 from jobrun.events import Report, ignore
 from jobrun.graph import Plan
 from jobrun.job import Job
+from jobrun.policy import Compress
 from jobrun.position import Position
 
 __all__ = ["NO_SCRATCH", "Control", "Places", "Session", "Snapshot"]
@@ -105,11 +106,18 @@ class Session(ABC):
 
     @abstractmethod
     def save_part(
-        self, token: Snapshot, node: str, directory: Path, id: int, share_with: Sequence[str] = ()
+        self,
+        token: Snapshot,
+        node: str,
+        directory: Path,
+        id: int,
+        share_with: Sequence[str] = (),
+        compress: Sequence[Compress] = (),
     ) -> PartSummary:
         """Write a node's part of a snapshot into a directory; durable on return.
 
-        What has not changed is hard-linked from the checkpoints ``share_with``, if it can be.
+        What has not changed is hard-linked from the checkpoints ``share_with``, if it can be; of
+        what is written, that which ``compress`` names is compressed.
         """
 
     @abstractmethod

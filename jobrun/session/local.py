@@ -15,6 +15,7 @@ from jobrun.errors import TaskError, did_you_mean
 from jobrun.flow import inner_steps
 from jobrun.graph import Plan, persistent, ranks, setup_blobs
 from jobrun.job import Job
+from jobrun.policy import Compress
 from jobrun.position import Position
 from jobrun.session.base import NO_SCRATCH, Control, Places, Session, Snapshot
 from jobrun.session.call import Stores, refuse_writable_views
@@ -163,10 +164,17 @@ class LocalSession(Session):
         )
 
     def save_part(
-        self, token: Snapshot, node: str, directory: Path, id: int, share_with: Sequence[str] = ()
+        self,
+        token: Snapshot,
+        node: str,
+        directory: Path,
+        id: int,
+        share_with: Sequence[str] = (),
+        compress: Sequence[Compress] = (),
     ) -> PartSummary:
         """Write a node's part of a snapshot into a directory; durable on return."""
-        return write_part(directory, node, token.parts[node], id=id, share_with=share_with)
+        blobs = token.parts[node]
+        return write_part(directory, node, blobs, id=id, share_with=share_with, compress=compress)
 
     def saved(self, token: Snapshot, id: int) -> None:
         """The checkpoint ``id`` of this snapshot is durable: its new values have that version."""

@@ -258,6 +258,7 @@ def _policy(model: CheckpointModel | None) -> CheckpointPolicy | None:
         on_success=model.on_success,
         background=model.background,
         link=model.link,
+        compress=tuple(model.compress),
     )
 
 

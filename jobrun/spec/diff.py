@@ -126,6 +126,7 @@ def _policy_facts(job: Job) -> Any:
     if policy.keep.best is not None:
         keep_best: Any = {"metric": policy.keep.best.metric, "count": policy.keep.best.count}
         keep["best"] = keep_best
+    compress = {rule.blobs: f"{rule.codec} {rule.level}" for rule in policy.compress}
     return {
         "every": {k: v for k, v in asdict(policy.every).items() if v},
         "keep": {k: v for k, v in keep.items() if v is not None} or "all",
@@ -133,6 +134,7 @@ def _policy_facts(job: Job) -> Any:
         "on_success": policy.on_success,
         **({} if policy.background else {"async": False}),
         **({} if policy.link == "alternate" else {"link": policy.link}),
+        **({"compress": compress} if policy.compress else {}),
         **({"include": list(policy.include)} if policy.include else {}),
     }
 

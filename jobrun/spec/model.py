@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WrapValidator, model_validator
 
 from jobrun.job import GROUPS
+from jobrun.spec.compression import Compression
 from jobrun.spec.faults import Fault, Optional, choice, refuse
 from jobrun.spec.fields import (
     After,
@@ -375,6 +376,9 @@ class CheckpointModel(_Model):
         "alternate",
         description="From which earlier checkpoint unchanged blobs are linked: the one before the "
         "parent, the parent, or none.",
+    )
+    compress: Compression = Field(
+        (), description="How blobs are compressed: for all, or by patterns of their names."
     )
     background: bool = Field(
         True, alias="async", description="Whether the run goes on while a checkpoint is written."

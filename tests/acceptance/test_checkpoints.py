@@ -6,6 +6,8 @@ import math
 import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -361,6 +363,26 @@ def test_a_finished_run_whose_last_checkpoint_is_lost_runs_the_lost_epochs_again
     assert [e.id for e in ended.said(CheckpointSkipped)] == [4]
     assert (ended.epochs, ended.outcome.ran, ended.blobs["total"].item()) == (4, 1, 145)
     assert ids_and_epochs(run_dir) == {0: 0, 1: 1, 2: 2, 3: 3, 5: 4}
+
+
+def test_load_blobs_says_which_newer_checkpoint_it_passed_over(run_dir: Path) -> None:
+    train(reference(), run_dir)
+    flip(run_dir / "checkpoint_4" / "_SUCCESS")
+    said = load_blobs_command(run_dir)
+    assert (said.returncode, "145" in said.stdout, "136" in said.stdout) == (0, False, True)
+    assert "checkpoint_4 is passed over" in said.stderr
+    assert load_blobs_command(run_dir, "--epoch", "3").stderr == ""
+    for id in range(4):
+        flip(run_dir / f"checkpoint_{id}" / "_SUCCESS")
+    said = load_blobs_command(run_dir)
+    assert (said.returncode, said.stdout) == (5, "")
+    assert "no checkpoint is whole" in said.stderr
+
+
+def load_blobs_command(*args: str | Path) -> subprocess.CompletedProcess[str]:
+    """``jobrun load-blobs`` in a process of its own."""
+    command = [sys.executable, "-m", "jobrun", "load-blobs", *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True)
 
 
 # The end.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,9 @@ from whole_runs import (
     train_and_die,
 )
 
-from jobrun import CheckpointPolicy, Every, Job, JobrunError, Task, load_blobs
-from jobrun.decide import Request
-from jobrun.errors import LockedError, SpecError, TaskError
-from jobrun.events import GroupStarted
+from jobrun import CheckpointManager, CheckpointPolicy, Every, Job, Keep, Task, load_blobs
+from jobrun.errors import LockedError, SpecError, TaskError, UsageError
+from jobrun.events import EpochFinished, GroupStarted, Warned
 from jobrun.rundir import RunDir
 
 
@@ -369,10 +369,57 @@ def test_every_n_epochs_keeps_its_place_in_the_order() -> None:
         assert train(job, threads=threads).blobs["total"].tolist() == [total]
 
 
-def test_jobs_of_two_kinds_of_error_have_exit_codes_of_their_own(run_dir: Path) -> None:
-    train(counting(Log()), run_dir)
-    changed = counting(Log())
-    changed.seed = 1
-    with pytest.raises(JobrunError) as caught:
-        train(changed, run_dir, request=Request(command="resume"))
-    assert caught.value.exit_code == 2
+# Runners.
+
+
+def test_a_job_in_which_nothing_persists_is_warned_about(run_dir: Path) -> None:
+    with Job("forgetful") as job:
+        Task(lambda epoch: epoch, "epoch", out="x", name="forget")
+        job.stop(epochs=2)
+    assert "no blob of this job persists" in train(job, run_dir).said(Warned)[0].message
+    assert train(job).said(Warned) == [], "nothing is saved, so nothing is missed"
+    assert train(counting(Log()), run_dir.parent / "other").said(Warned) == []
+
+
+def test_a_task_that_changes_the_directory_moves_no_checkpoint(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = run_dir.parent / "here", run_dir.parent / "there"
+    here.mkdir()
+    there.mkdir()
+    monkeypatch.chdir(here)
+    job = counting(Log())
+    job.epoch.tasks[0].fn = lambda data: os.chdir(there)
+    ended = train(job, Path("run"))
+    assert list(there.iterdir()) == []
+    assert list(ids_and_epochs(here / "run").values()) == [0, 1, 2, 3]
+    assert ended.outcome.checkpoint == str(here / "run" / "checkpoint_3")
+
+
+def test_a_runner_that_was_interrupted_goes_on_when_trained_again(run_dir: Path) -> None:
+    def interrupt(event: Any) -> None:
+        if isinstance(event, EpochFinished) and event.epoch == 1:
+            run.runner.interrupt("SIGINT")
+
+    run = start(counting(Log()), run_dir, watch=interrupt)
+    assert run.runner.train(run.session) == 1
+    assert run.outcome.outcome == "interrupted"
+    assert run.runner.train(run.session) == 3
+    assert (run.outcome.outcome, run.outcome.ran) == ("finished", 2)
+    assert run.runner.train(run.session) == 3
+    assert run.outcome.outcome == "nothing"
+
+
+def test_a_checkpoint_cannot_be_named_without_a_manager() -> None:
+    with pytest.raises(UsageError, match="there is no CheckpointManager to find it"):
+        train(counting(Log()), None, 2)
+
+
+def test_one_manager_for_jobs_of_other_policies_keeps_what_each_of_them_says(run_dir: Path) -> None:
+    manager = CheckpointManager(run_dir)
+    job = counting(Log(), epochs=4)
+    job.checkpoint = CheckpointPolicy(keep=Keep(last=1))
+    train(job, manager=manager)
+    assert ids_and_epochs(run_dir) == {4: 4}
+    train(counting(Log(), epochs=7), manager=manager)
+    assert ids_and_epochs(run_dir) == {4: 4, 5: 5, 6: 6, 7: 7}

@@ -89,7 +89,7 @@ def _slow_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_slow_disk")
-@settings(deadline=None, suppress_health_check=[*slow, *fixture], max_examples=10)
+@settings(deadline=None, suppress_health_check=[*slow, *fixture], max_examples=6)
 @given(descriptions, threads)
 def test_a_save_in_flight_holds_the_state_of_its_epoch(
     description: dict[str, Any], count: int
@@ -113,7 +113,7 @@ def large(epochs: int, *, background: bool) -> Job:
             array += epoch
         return model["w"] if epoch % 3 else model["w"][::2]
 
-    with Job("large", checkpoint=CheckpointPolicy(background=background, include="*")) as job:
+    with Job("large", checkpoint=CheckpointPolicy(background=background, include=("*",))) as job:
         with job.init:
             Task(make, out="model")
             Task(lambda: np.arange(40_000), out="same", name="same")

@@ -107,3 +107,23 @@ def test_match_names() -> None:
     assert match_names(["b", "a/*", "b"], entries) == ["b", "a/x", "a/y"]
     assert match_names(["w[0]"], entries) == ["w[0]"]
     assert match_names(["a"], entries) == ["a"]
+
+
+@pytest.mark.parametrize("choice", [{"epoch": 0}, {"id": 0}], ids=str)
+def test_a_named_checkpoint_costs_the_named_blobs_alone(run: Path, choice: dict[str, int]) -> None:
+    fs = CountingFs()
+    assert load_blobs(run, "total", **choice, fs=fs) == {"total": 100}
+    read = {p.removeprefix(f"{run}/checkpoint_0/") for op, p in fs.done if op in ("open", "stat")}
+    others = {f"{run}/checkpoint_1/_SUCCESS"} if "epoch" in choice else set()
+    assert read - others == {"_SUCCESS", "manifest.main.json", "main/total/zarr.json"}
+
+
+def test_a_named_checkpoint_that_is_damaged_elsewhere_is_read(run: Path) -> None:
+    (run / "checkpoint_0/main/model/w/0.0").unlink()
+    assert load_blobs(run, "total", epoch=0) == {"total": 100}
+    with pytest.raises(DamagedError, match=r"model/w/0\.0: it is missing"):
+        load_blobs(run, "model", epoch=0)
+    with pytest.raises(NotFoundError, match="did you mean 'total'"):
+        load_blobs(run / "checkpoint_0", "totl")
+    with pytest.raises(UsageError):
+        load_blobs(run, "total", epoch=0, id=0)

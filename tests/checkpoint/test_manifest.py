@@ -4,6 +4,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from jobrun.checkpoint.manifest import (
     Entry,
@@ -76,4 +78,50 @@ def test_other_files_are_no_manifests(data: bytes) -> None:
 def test_a_newer_format_is_refused_by_name() -> None:
     data = encode_manifest(MANIFEST).replace(b'"format": 1', b'"format": 2')
     with pytest.raises(DamagedError, match="format 2; this jobrun reads format 1"):
+        decode_manifest(data, "")
+
+
+# Only the lines that are wanted.
+
+
+def tree_of(*paths: str) -> Manifest:
+    """A manifest with these paths, which stand depth first."""
+    trees = {p.rpartition("/")[0] for p in paths}
+    entries = [
+        Entry(p, "dict", (META,)) if p in trees else Entry(p, "int", (META,), None, (), 3)
+        for p in paths
+    ]
+    return Manifest(3, "main", [Entry("", "group", (META,)), *entries])
+
+
+LOOK_ALIKES = tree_of(
+    "a", "a/b", "a/b/c", "a/b/d", "a/e", "a-b", "a.b", "ab", "ab/c", "b", "b/a", "b/a/b", "c", "ba"
+)  # fmt: skip
+
+
+@given(st.lists(st.sampled_from([e.path for e in LOOK_ALIKES.entries if e.path]), max_size=5))
+@settings(deadline=None, max_examples=100)
+def test_some_names_give_their_entries_and_all_below(names: list[str]) -> None:
+    found = decode_manifest(encode_manifest(LOOK_ALIKES), "", names)
+    assert (found.id, found.node) == (3, "main")
+    assert found.entries == [
+        e for e in LOOK_ALIKES.entries if any(f"{e.path}/".startswith(f"{n}/") for n in names)
+    ]
+
+
+@pytest.mark.parametrize("names", [["x"], ["a", "x"], ["path"], ["a/"], ["zarr.json"], [""]])
+def test_a_name_that_is_not_there_gives_all(names: list[str]) -> None:
+    found = decode_manifest(encode_manifest(LOOK_ALIKES), "", names)
+    assert {e.path for e in found.entries} >= {"a", "ba"}
+
+
+def test_other_spacing_is_read_too() -> None:
+    data = json.dumps(json.loads(encode_manifest(LOOK_ALIKES)), indent=1).encode()
+    assert decode_manifest(data, "", ["a/b"]) == LOOK_ALIKES
+
+
+def test_only_the_lines_that_are_wanted_are_decoded() -> None:
+    data = encode_manifest(LOOK_ALIKES).replace(b'"path": "c", ', b'"path": "c", oops')
+    assert [e.path for e in decode_manifest(data, "", ["ab"]).entries] == ["ab", "ab/c"]
+    with pytest.raises(DamagedError):
         decode_manifest(data, "")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from jobrun.conditions import build as build_conditions
 from jobrun.errors import BindError, Problem, SpecError
 from jobrun.job import Job, Pipe
-from jobrun.policy import Every
+from jobrun.policy import Compress, Every
 from jobrun.spec.build import build, check, validate_spec
 from jobrun.spec.resolve import load
 from jobrun.template import Template
@@ -58,6 +58,9 @@ def test_what_belongs_to_the_job(job: Job) -> None:
     assert policy is not None
     assert policy.every == Every(2, 100, 900.0, 30.0)
     assert (policy.background, policy.link) == (False, "parent")
+    assert policy.compress == (
+        Compress("none", blobs="trainer_0:velocity"), Compress("zstd", 9, "model"), Compress("lz4"),
+    )  # fmt: skip
     assert (policy.keep.last, policy.keep.every) == (3, 10)
     assert policy.keep.best is not None
     assert (policy.keep.best.metric, policy.keep.best.count) == ("trainer_0:mean_loss", 2)

@@ -1,0 +1,126 @@
+"""Compressed chunks: which blobs, with which of zarr's codecs, and the way there and back.
+
+zstd is zarr's codec ``zstd``, lz4 its codec ``blosc`` with that compressor, which also shuffles the
+bytes of elements.  Both let go of the interpreter's lock.  The checksum stands behind them, over
+what is on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from jobrun.errors import DamagedError, NotFoundError
+from jobrun.policy import Compress
+
+__all__ = ["Codec", "choose", "codecs", "parse_codecs"]
+
+_BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
+_TEXT = {"name": "vlen-utf8"}
+_CRC = {"name": "crc32c"}
+_SHUFFLED = 1
+_MOST_SHUFFLED = 255
+"""blosc shuffles elements of at most so many bytes."""
+
+
+def choose(rules: Sequence[Compress], node: str, path: str) -> Compress | None:
+    """The first rule whose pattern matches a leaf or what holds it; None if it says none, or is.
+
+    A pattern matches names with and without ``node:`` in front.
+    """
+    if not rules:
+        return None
+    parts = path.split("/")
+    names = ["/".join(parts[:n]) for n in range(len(parts), 0, -1)]
+    names += [f"{node}:{name}" for name in names]
+    for rule in rules:
+        if any(fnmatchcase(name, rule.blobs) for name in names):
+            return None if rule.codec == "none" else rule
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """A compressor as ``zarr.json`` has it: ``name`` is zarr's.
+
+    Settings but the name matter for writing alone: what is compressed tells how.
+    """
+
+    name: str
+    level: int = 0
+    itemsize: int = 1
+
+    @classmethod
+    def of(cls, rule: Compress, itemsize: int) -> Codec:
+        """The codec that a rule asks for, for elements of ``itemsize`` bytes."""
+        name = "blosc" if rule.codec == "lz4" else rule.codec
+        return cls(name, rule.level, itemsize if itemsize <= _MOST_SHUFFLED else 1)
+
+    def to_json(self) -> dict[str, Any]:
+        """The codec in the words of zarr."""
+        settings: dict[str, Any] = {"level": self.level, "checksum": False}
+        if self.name == "blosc":
+            settings = {
+                "typesize": self.itemsize,
+                "cname": "lz4",
+                "clevel": self.level,
+                "shuffle": "shuffle" if self.itemsize > 1 else "noshuffle",
+                "blocksize": 0,
+            }
+        return {"name": self.name, "configuration": settings}
+
+    def compress(self, data: bytes | memoryview) -> memoryview:
+        """The bytes of a chunk, compressed."""
+        module = _module(self.name)
+        if self.name == "zstd":
+            return memoryview(module.compress(data, self.level))
+        elements = np.frombuffer(data, f"V{self.itemsize}")  # blosc asks the buffer for their size
+        shuffle = _SHUFFLED if self.itemsize > 1 else 0
+        return memoryview(module.compress(elements, b"lz4", self.level, shuffle))
+
+    def decompress(self, data: memoryview, into: memoryview) -> None:
+        """Fill ``into`` from compressed bytes; raises DamagedError where they are none."""
+        module = _module(self.name)
+        try:
+            module.decompress(data, into)
+        except (RuntimeError, ValueError) as error:
+            raise DamagedError(f"it cannot be decompressed: {error}") from error
+
+
+def codecs(codec: Codec | None, *, text: bool) -> list[dict[str, Any]]:
+    """The codecs of an array, for its ``zarr.json``."""
+    compressor = [] if codec is None else [codec.to_json()]
+    return [_TEXT if text else _BYTES, *compressor, _CRC]
+
+
+def parse_codecs(found: Sequence[Mapping[str, Any]], *, text: bool) -> Codec | None:
+    """The inverse of ``codecs``.  Raises DamagedError for what this jobrun does not know."""
+    first, *between, last = found
+    if first != (_TEXT if text else _BYTES) or last != _CRC or (text and between):
+        raise DamagedError("it is encoded in a way that this jobrun does not know")
+    if not between:
+        return None
+    names = [codec["name"] for codec in between]
+    if len(names) > 1 or names[0] not in ("zstd", "blosc"):
+        raise DamagedError(
+            f"it is compressed with {' and '.join(names)}, which this jobrun does not know",
+            hint="a newer jobrun may, or zarr",
+        )
+    return Codec(names[0])
+
+
+def _module(name: str) -> ModuleType:
+    """The module that does the work: of a package that is needed for compressed blobs alone."""
+    try:
+        return import_module(f"numcodecs.{name}")
+    except ImportError as error:
+        raise NotFoundError(
+            f"what is compressed with {name} needs the package numcodecs",
+            hint="pip install numcodecs",
+        ) from error
