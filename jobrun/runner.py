@@ -141,7 +141,11 @@ class JobRunner:
         """
         self._session, self._finished = session, None
         self._standing = Standing(self.job, self._conditions)
-        self._saver = Saver(self.job, self._manager, self._report, self._history.saved)
+        limits = [c.n for c, _ in self._conditions if isinstance(c, Epochs)]
+        self._epochs = min(limits, default=None)
+        self._saver = Saver(
+            self.job, self._manager, self._report, self._history.saved, self._epochs
+        )
         due = self._due = self._saver.due
         self._epoch_control = replace(
             self._control,
@@ -202,7 +206,6 @@ class JobRunner:
         self._history.begin(choice)
         if self._saver.wanted and not any(persistent(self.job).values()):
             self._report(Warned(_NOTHING_PERSISTS))
-        limits = [c.n for c, _ in self._conditions if isinstance(c, Epochs)]
         start = choice.start
         self._report(
             RunStarted(
@@ -212,7 +215,7 @@ class JobRunner:
                 attempt=self._history.attempt,
                 epoch=start.epoch if start else 0,
                 checkpoint=start.id if start else None,
-                epochs=min(limits, default=None),
+                epochs=self._epochs,
                 session=self._session.description,
                 metrics=metric_names(self.job),
                 notes=choice.lines,

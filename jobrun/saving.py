@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shutil import disk_usage
 
 from jobrun.checkpoint.manager import CheckpointManager, Saved
 from jobrun.checkpoint.part import PartSummary
@@ -17,6 +19,7 @@ from jobrun.job import Job
 from jobrun.metrics import metric_names
 from jobrun.policy import CheckpointPolicy, Compress, Keep
 from jobrun.position import Position
+from jobrun.room import room_warning
 from jobrun.session.base import Session, Snapshot
 
 __all__ = ["Due", "Saver"]
@@ -136,6 +139,7 @@ class Saver:
     ``on_disk`` is the position of the newest checkpoint of this history (None: there is none),
     ``last`` that of the last save, however it ended; ``saved`` counts the saves of this attempt
     that succeeded and ``seconds`` what the run waited for them.  ``on_saved`` is called after each.
+    ``epochs`` is the limit of the run, if it has one.
     """
 
     def __init__(
@@ -144,10 +148,12 @@ class Saver:
         manager: CheckpointManager | None,
         report: Report,
         on_saved: Callable[[], None] = lambda: None,
+        epochs: int | None = None,
     ) -> None:
         self._nodes = tuple(job.nodes)
         self._report = report
         self._on_saved = on_saved
+        self._epochs = epochs
         self._manager = manager if job.checkpoint is not None else None
         self._policy = job.checkpoint or CheckpointPolicy()
         self._protected: tuple[int, ...] = ()
@@ -220,9 +226,12 @@ class Saver:
         finally:
             stall = flying.stall + time.perf_counter() - start
             self.seconds += stall
+        first = self.on_disk is None
         self.on_disk, self.path = saved.record.position, saved.path
         self.saved += 1
         self._say_saved(saved, stall, flying.asked)
+        if first:
+            self._say_room(saved)
         self._on_saved()
         if self._protected:
             self._protected = ()
@@ -271,12 +280,19 @@ class Saver:
                 files=saved.files,
                 seconds=sum(saved.seconds.values()),
                 stall=stall,
-                phases=dict(saved.seconds),
+                phases={**saved.seconds, **_by_node(saved)},
                 place=saved.record.place,
                 asked=asked,
             )
         )
         self._say_removed(saved.removed, saved.warnings)
+
+    def _say_room(self, saved: Saved) -> None:
+        """Say before epoch 1 if the disk is too small for what is to come."""
+        with suppress(OSError):
+            free = disk_usage(saved.path).free
+            if text := room_warning(self._policy, self._epochs, saved.bytes, free):
+                self._report(Warned(text))
 
     def _apply_retention(self) -> None:
         assert self._manager is not None
@@ -287,6 +303,13 @@ class Saver:
             self._report(CheckpointsRemoved(removed))
         for warning in warnings:
             self._report(Warned(warning))
+
+
+def _by_node(saved: Saved) -> dict[str, float]:
+    """The seconds of each node's part where there are several, so that the slowest shows."""
+    if len(saved.parts) < 2:
+        return {}
+    return {f"write {part.node}": part.seconds for part in saved.parts}
 
 
 def _directed(job: Job, keep: Keep) -> Keep:

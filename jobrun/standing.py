@@ -81,7 +81,8 @@ class Standing:
     def finish_epoch(self, position: Position, scalars: Mapping[str, Any]) -> tuple[str, ...]:
         """The epoch is done at ``position``: let every condition observe, and decide.
 
-        Gives the metrics whose value is now the best of the run.
+        Gives the metrics whose value is now better than any before; of equal ones the newer epoch
+        is the best, as it is for ``best:…`` and for retention.
         """
         self.position = position.next_epoch(position.readers)
         epoch = self.position.epochs
@@ -90,7 +91,8 @@ class Standing:
         self._watched = observe_all(self._watched, seen)
         self.decision = decide_stop(self._watched)
         improved = tuple(n for n in self._directions if self._improves(n))
-        self.best.update({n: (self.scalars[n], epoch) for n in improved})
+        equal = [n for n, (best, _) in self.best.items() if self.scalars.get(n) == best]
+        self.best.update({n: (self.scalars[n], epoch) for n in (*improved, *equal)})
         return improved
 
     def cut(self, position: Position) -> None:

@@ -29,6 +29,8 @@ class Workspace:
 
     def find(self, path: str) -> Value | None:
         """The value under ``path``, or None."""
+        if "/" not in path:
+            return self.root.get(path)
         head, _, rest = path.partition("/")
         value = self.root.get(head)
         while rest and value is not None:

@@ -139,7 +139,7 @@ def _lines_of(data: bytes, names: Iterable[str]) -> bytes | None:
     for name in names:
         path = f'{{"path": {json.dumps(name)}'.encode("ascii")
         start = data.find(b"\n" + path + b",") + 1
-        if start == 0:
+        if start == 0 or not name:
             return None
         below = path[:-1] + b"/"
         while True:

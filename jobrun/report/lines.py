@@ -27,7 +27,8 @@ from jobrun.events import (
     Warned,
 )
 from jobrun.paths import shown
-from jobrun.report.words import duration, metric_texts, plain, plural, size
+from jobrun.report.words import duration, metric_texts, plain, plural
+from jobrun.size import size
 
 __all__ = ["Describer", "Lines"]
 

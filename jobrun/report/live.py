@@ -37,7 +37,8 @@ from jobrun.events import (
 )
 from jobrun.report.lines import Describer
 from jobrun.report.log_file import Prints
-from jobrun.report.words import duration, number, plain, size
+from jobrun.report.words import duration, number, plain
+from jobrun.size import size
 
 __all__ = ["LiveView"]
 

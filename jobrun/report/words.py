@@ -13,7 +13,6 @@ __all__ = [
     "number",
     "plain",
     "plural",
-    "size",
     "statistics",
     "value_text",
 ]
@@ -38,16 +37,6 @@ def number(value: Any) -> str:
 def plural(count: int, what: str) -> str:
     """``1 epoch``, ``2 epochs``."""
     return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def size(count: int) -> str:
-    """Bytes for people, in powers of 1000."""
-    amount = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if amount < 999.5:
-            return f"{amount:.3g} {unit}"
-        amount /= 1000
-    return f"{amount:.3g} TB" if amount < 999.5 else f"{amount:.0f} TB"
 
 
 def duration(seconds: float) -> str:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrun.report.words import duration, json_values, metric_texts, number, plain, plural, size
+from jobrun.report.words import duration, json_values, metric_texts, number, plain, plural
+from jobrun.size import size
 
 
 @pytest.mark.parametrize(

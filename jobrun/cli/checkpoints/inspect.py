@@ -71,7 +71,8 @@ def _text(path: Path, record: Record, items: Sequence[Item], facts: Sequence[Fac
 
 def _about(record: Record, items: Sequence[Item]) -> list[tuple[str, str]]:
     """What the record says, a line each."""
-    from jobrun.report.words import metric_texts, plain, plural, size
+    from jobrun.report.words import metric_texts, plain, plural
+    from jobrun.size import size
 
     linked = sum(item.bytes for item in items if item.stored(record.id) == "linked")
     shared = f", {size(linked)} of them linked" if linked else ""
@@ -111,7 +112,8 @@ def _stop(saved: Any) -> str:
 
 def _row(record: Record, item: Item) -> list[str]:
     from jobrun.checkpoint.dtypes import dtype_text
-    from jobrun.report.words import plain, size
+    from jobrun.report.words import plain
+    from jobrun.size import size
 
     entry = item.entry
     kind = entry.kind if entry.dtype is None else dtype_text(entry.dtype)

@@ -54,7 +54,8 @@ def command(run: str | None, attempts: bool, runs_dir: str) -> None:
 def _text(title: str, catalog: Catalog, records: Sequence[Record]) -> str:
     from jobrun.checkpoint.contents import disk_use
     from jobrun.cli.table import table
-    from jobrun.report.words import metric_texts, plain, plural, size
+    from jobrun.report.words import metric_texts, plain, plural
+    from jobrun.size import size
 
     header = ("id", "epoch", "saved (UTC)", "size", "metrics")
     rows = [

@@ -53,7 +53,8 @@ def command(
         click.echo(json.dumps({"run": str(found.path), **shown}))
         return
     from jobrun.checkpoint.catalog import span
-    from jobrun.report.words import plain, plural, size
+    from jobrun.report.words import plain, plural
+    from jobrun.size import size
 
     done = "would be removed" if dry_run else "removed"
     count = plural(len(pruned.removed), "checkpoint")

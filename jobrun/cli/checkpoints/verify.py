@@ -71,7 +71,8 @@ def _wanted(runs_dir: str, argument: str | None) -> tuple[list[Path], list[Ignor
 
 def _lines(verdict: Verdict) -> list[str]:
     from jobrun.paths import shown
-    from jobrun.report.words import plain, plural, size
+    from jobrun.report.words import plain, plural
+    from jobrun.size import size
 
     where = plain(shown(verdict.path))
     if verdict.record is not None:
@@ -104,7 +105,8 @@ def _shared(verdicts: Sequence[Verdict]) -> list[str]:
 def _ending(
     verdicts: Sequence[Verdict], ignored: Iterable[Ignored], files: int, count: int
 ) -> list[str]:
-    from jobrun.report.words import plain, plural, size
+    from jobrun.report.words import plain, plural
+    from jobrun.size import size
 
     lines = [f"{plain(i.name)} is no checkpoint: {plain(i.reason)}" for i in ignored]
     damaged = [verdict.path.name for verdict in verdicts if not verdict.whole]

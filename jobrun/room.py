@@ -1,0 +1,46 @@
+"""Whether the disk has room for the checkpoints that a run will keep: said before epoch 1."""
+
+from __future__ import annotations
+
+from jobrun.policy import CheckpointPolicy
+from jobrun.size import size
+
+__all__ = ["kept_in_all", "room_warning"]
+
+
+def kept_in_all(policy: CheckpointPolicy, epochs: int | None) -> int | None:
+    """How many checkpoints a run of ``epochs`` epochs keeps at most; None if nobody can say.
+
+    One that is being written counts too.
+    """
+    keep = policy.keep
+    if keep.all:
+        every = policy.every.epochs
+        return None if epochs is None or every is None else 1 + -(-epochs // every)
+    if keep.every is not None and epochs is None:
+        return None
+    spread = epochs // keep.every if keep.every and epochs else 0
+    return 1 + (keep.last or 1) + (keep.best.count if keep.best else 0) + spread
+
+
+def room_warning(policy: CheckpointPolicy, epochs: int | None, each: int, free: int) -> str | None:
+    """What to say of checkpoints of ``each`` bytes where ``free`` bytes are free, if anything.
+
+    Too little room is always said; a tenth of it only where everything is kept, since that is what
+    happens to who asked for nothing.  Unchanged blobs are linked, so this is the most it can be.
+    """
+    count = kept_in_all(policy, epochs)
+    if count is None:
+        return None
+    total = count * each
+    if total > free:
+        return (
+            f"up to {count} checkpoints of {size(each)} may need {size(total)}, "
+            f"but only {size(free)} are free; checkpoint.keep and checkpoint.every bound them"
+        )
+    if policy.keep.all and total * 10 > free:
+        return (
+            f"all checkpoints are kept: up to {count} of {size(each)}, {size(total)} of the "
+            f"{size(free)} that are free; checkpoint.keep.last bounds them"
+        )
+    return None
