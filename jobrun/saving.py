@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +24,10 @@ from jobrun.room import room_warning
 from jobrun.session.base import Session, Snapshot
 
 __all__ = ["Due", "Saver"]
+
+_LOOK = 0.2
+"""Seconds after which one who waits for a save looks up, so that a signal is served that came just
+before the wait began."""
 
 
 class Due:
@@ -215,6 +220,8 @@ class Saver:
         self._flying = None
         start = time.perf_counter()
         try:
+            while not wait_for([flying.result], _LOOK).done:
+                pass
             saved = flying.result.result()
         except SaveError as error:
             if self._policy.on_error == "fail" or self.on_disk is None:

@@ -39,7 +39,8 @@ _OURS = re.compile(r"\.checkpoint_(0|[1-9][0-9]*)\.(partial|trash)-[0-9a-f]{16}"
 def staged(run_dir: str | os.PathLike[str], id: int, fs: Fs = DEFAULT) -> Iterator[str]:
     """A new partial directory for checkpoint ``id``; removed again if the block raises.
 
-    Raises SaveError, naming operation and file, where an operation of the block fails.
+    Raises SaveError, naming operation and file, where an operation of the block fails, or where
+    memory or threads run out.
     """
     partial = f"{os.fspath(run_dir)}/.checkpoint_{id}.partial-{secrets.token_hex(8)}"
     try:
@@ -48,8 +49,11 @@ def staged(run_dir: str | os.PathLike[str], id: int, fs: Fs = DEFAULT) -> Iterat
     except OSError as error:
         _remove(fs, partial)
         raise save_error(id, error) from error
-    except BaseException:
+    except BaseException as error:
         _remove(fs, partial)
+        if isinstance(error, MemoryError) or "start new thread" in str(error):
+            why = str(error) or "there is not enough memory"
+            raise SaveError(f"checkpoint {id} was not saved: {why}") from error
         raise
 
 

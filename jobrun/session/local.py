@@ -217,8 +217,7 @@ def _minimal(blobs: dict[str, Value]) -> dict[str, Value]:
     return {
         path: value
         for path, value in blobs.items()
-        if "/" not in path
-        or not any(path[:cut] in blobs for cut, c in enumerate(path) if c == "/")
+        if "/" not in path or not any(path[:cut] in blobs for cut, c in enumerate(path) if c == "/")
     }
 
 

@@ -29,6 +29,10 @@ __all__ = ["Dag", "Scheduler"]
 
 Execute = Callable[[int], None]
 
+_LOOK = 0.2
+"""Seconds after which the caller's thread looks up from waiting: a signal that comes just before
+the wait begins does not end it, and Python serves signals on that thread alone."""
+
 
 @dataclass
 class Dag:
@@ -101,7 +105,8 @@ class Scheduler:
                 self._run = run
                 self._work.notify(len(run.ready))
             try:
-                run.over.wait()
+                while not run.over.wait(_LOOK):
+                    pass
             except BaseException as error:  # an interrupt on this thread: nothing new starts
                 with self._lock:
                     self._halt(run, error)

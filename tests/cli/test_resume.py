@@ -103,8 +103,8 @@ def test_going_back(
     assert result.code == 0
     assert normalised(result.err).startswith(
         "sum in runs/sum: goes on after epoch 1 (checkpoint_1)\n"
-        "checkpoints 2, 3 moved to runs/sum/attempts/1\n"
         "loaded checkpoint_1 (epoch 1, SIZE, TIME)\n"
+        "checkpoints 2, 3 moved to runs/sum/attempts/1\n"
         "epoch 2/3  "
     )
     listed = call("checkpoints", "list", "sum", "--attempts").out
@@ -215,7 +215,7 @@ def test_other_libraries_are_said(call: Call, write: Call, monkeypatch: pytest.M
     write(FAILS)
     call("train", "sum.yaml")
     write()
-    monkeypatch.setattr("jobrun.runner.differences", lambda old: (f"numpy: {old['numpy']} -> 9",))
+    monkeypatch.setattr("jobrun.attempt.differences", lambda old: (f"numpy: {old['numpy']} -> 9",))
     for verbosity in ("-q", "-v"):
         result = call(verbosity, "resume", "sum", "--epoch", "1")
         assert re.search(r"^warning: since then: numpy: \S+ -> 9$", result.err, re.MULTILINE)

@@ -1,0 +1,294 @@
+"""One attempt at a run: from where it stands to where it stops, is stopped, or fails.
+
+``JobRunner.train`` says what is done in which order; here is how.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from jobrun.best import load_best
+from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.checkpoint.record import Record
+from jobrun.decide import Choice, Request
+from jobrun.errors import (
+    EXIT_DONE,
+    EXIT_FAILED_BY_CONDITION,
+    EXIT_NOT_SAVED,
+    EXIT_SIGINT,
+    EXIT_SIGTERM,
+    DamagedError,
+    SaveError,
+)
+from jobrun.events import CheckpointLoaded, EpochFinished, Report, RunEnded, RunStarted, Warned
+from jobrun.graph import Plan, live_scratch, persistent
+from jobrun.history import History, asks_verdict
+from jobrun.job import Job
+from jobrun.metrics import metric_names
+from jobrun.position import Position
+from jobrun.saving import Saver
+from jobrun.session.base import Control, Session
+from jobrun.standing import Standing
+from jobrun.stop import Condition, Epochs
+from jobrun.versions import differences
+
+__all__ = ["Attempt", "Run"]
+
+_NOTHING_PERSISTS = (
+    "no blob of this job persists, so its checkpoints hold none: what is to be kept is written "
+    "in 'init', read in 'download' or 'exit', or named under checkpoint.include"
+)
+
+
+@dataclass
+class Run:
+    """What all attempts of a runner have in common.
+
+    ``signal`` is the name of the one that wants the run to end, if there is one.
+    """
+
+    job: Job
+    manager: CheckpointManager | None
+    request: Request
+    report: Report
+    conditions: Sequence[tuple[Condition, bool]]
+    plans: Mapping[str, Plan]
+    history: History
+    every_task: bool = False
+    signal: str | None = None
+
+    @cached_property
+    def epochs(self) -> int | None:
+        """The limit of epochs, if there is one."""
+        return min((c.n for c, _ in self.conditions if isinstance(c, Epochs)), default=None)
+
+
+class Attempt:
+    """One attempt on a session: where it stands, and what is saved of it."""
+
+    def __init__(self, run: Run, session: Session) -> None:
+        self._run = run
+        self.session = session
+        self.standing = Standing(run.job, run.conditions)
+        self.saver = Saver(run.job, run.manager, run.report, run.history.saved, run.epochs)
+        due = self.saver.due
+        self._control = Control(
+            cut=lambda: run.signal is not None, report=run.report, every_task=run.every_task
+        )
+        self._epoch_control = Control(
+            cut=lambda: run.signal is not None or due.inside(),
+            applied=due.applied,
+            report=run.report,
+            every_task=run.every_task,
+        )
+        self._ran = 0
+        self._epoch_start = time.perf_counter()
+        self._start_time = time.monotonic()
+
+    @property
+    def over(self) -> bool:
+        """Whether no further epoch is to be run."""
+        return self.standing.decision is not None or self._run.signal is not None
+
+    def start(self, choice: Choice) -> None:
+        """Write down and say that it starts."""
+        run, history, start = self._run, self._run.history, choice.start
+        history.begin(choice)
+        if self.saver.wanted and not any(persistent(run.job).values()):
+            run.report(Warned(_NOTHING_PERSISTS))
+        run.report(
+            RunStarted(
+                job=run.job.name,
+                run=history.name,
+                run_dir=str(history.path) if history.path else None,
+                attempt=history.attempt,
+                epoch=start.epoch if start else 0,
+                checkpoint=start.id if start else None,
+                epochs=run.epochs,
+                session=self.session.description,
+                metrics=metric_names(run.job),
+                notes=choice.lines,
+                place=start.place if start else "",
+            )
+        )
+        if isinstance(start, Record):  # so that an end before it is loaded tells of it
+            self.stand_at(start)
+
+    def run_group(self, name: str) -> bool:
+        """Run a group other than ``epoch``; gives whether all its tasks were run."""
+        plan = self._run.plans[name]
+        if not plan.units or self._run.signal is not None:
+            return self._run.signal is None
+        place = Position(self.standing.position.epochs)
+        return plan.finished(self.session.run(plan, place, self._control).tasks)
+
+    def resume(self, choice: Choice) -> None:
+        """Load the newest checkpoint that proves whole, or the one that was named.
+
+        Raises DamagedError if there is none; an older one never stands in for one that was named.
+        """
+        history = self._run.history
+        failed: DamagedError | None = None
+        for record in history.candidates(choice):
+            try:
+                self._load(record)
+            except DamagedError as error:
+                if self._run.request.names_checkpoint:
+                    raise
+                failed = failed or error
+                history.skip(record.id, str(error))
+                continue
+            history.resume_at(record, choice)
+            if asks_verdict(record):
+                self.standing.decision = self.standing.verdict()
+            return
+        # They were whole when it was decided, a moment ago.
+        raise failed or DamagedError("no checkpoint is whole any more", where=str(history.path))
+
+    def _load(self, record: Record) -> None:
+        """Prove a checkpoint whole, and only then take it over."""
+        start = time.perf_counter()
+        path = self._run.history.checkpoint_path(record)
+        size = sum(self.session.load_part(node, path) for node in self._nodes_of(record))
+        self.session.take_over()
+        self.stand_at(record)
+        self._run.report(
+            CheckpointLoaded(
+                id=record.id,
+                epoch=record.epoch,
+                path=str(path),
+                bytes=size,
+                seconds=time.perf_counter() - start,
+                differences=differences(record.versions),
+                place=record.place,
+            )
+        )
+
+    def stand_at(self, record: Record) -> None:
+        """The run stands where a checkpoint stands, which is on disk."""
+        self.standing.restore(record)
+        path = self._run.history.checkpoint_path(record)
+        self.saver.resumed(record.id, record.position, path, self._run.history.passed_over)
+
+    def _nodes_of(self, record: Record) -> tuple[str, ...]:
+        """The nodes of a checkpoint, which must be those of the job."""
+        if set(record.nodes) != set(self._run.job.nodes):
+            raise DamagedError(
+                f"checkpoint_{record.id} is of the nodes {', '.join(record.nodes)}, "
+                f"but the job has {', '.join(self._run.job.nodes)}"
+            )
+        return tuple(record.nodes)
+
+    def run_epoch(self) -> None:
+        """Run the epoch, or what is left of it, to its end or to a cut, and save if that is due."""
+        plan, standing = self._run.plans["epoch"], self.standing
+        if standing.position.at_boundary:
+            self._epoch_start = time.perf_counter()
+        reached = self.session.run(plan, standing.position, self._epoch_control)
+        self.saver.collect(wait=False)
+        if not plan.finished(reached.tasks):
+            standing.cut(reached)
+            self.save()
+            return
+        best = standing.finish_epoch(reached, self.session.scalars(standing.names))
+        self.session.end_epoch()
+        self._ran += 1
+        self._run.report(
+            EpochFinished(
+                epoch=standing.position.epochs,
+                seconds=time.perf_counter() - self._epoch_start,
+                elapsed=standing.elapsed,
+                metrics=standing.metrics,
+                best=best,
+                gauges=standing.gauges,
+            )
+        )
+        if self.over or self.saver.due.after(standing.position.epochs):
+            self.save()
+
+    def save(self) -> None:
+        """Save the state of now, between two epochs or within one."""
+        standing, saver = self.standing, self.saver
+        if not saver.wanted:
+            return
+        if saver.last == standing.position:
+            saver.due.hold()
+            return
+        scratch: Mapping[str, Sequence[str]] = {}
+        if not standing.position.at_boundary:
+            plan = self._run.plans["epoch"]
+            scratch = live_scratch(plan, standing.position, standing.watched_paths)
+        token = self.session.snapshot(scratch)
+        if token is None:
+            saver.due.postpone()
+            return
+        fields = standing.fields(self._run.job.name, self._run.history.digest)
+        saver.save(self.session, token, fields)
+
+    def finish(self) -> RunEnded:
+        """After the loop: the last groups unless the outcome is a failure, and the end."""
+        self.saver.collect(wait=True)
+        decision = self.standing.decision
+        if self._run.signal is None and decision is not None:
+            self.saver.retain()
+            self.saver.settle()
+            self._run.history.clean()
+            if decision.outcome == "fail":
+                return self.end("failed", decision.reason, EXIT_FAILED_BY_CONDITION)
+            load_best(self._run.job, self.session, self._run.history.run, self._run.plans)
+            if self.run_group("download") and self.run_group("exit"):
+                ended = self.end("finished", decision.reason, EXIT_DONE)
+                self._delete_on_success(ended)
+                return ended
+        code = EXIT_SIGINT if self._run.signal == "SIGINT" else EXIT_SIGTERM
+        return self.end("interrupted", self._run.signal or "", code)
+
+    def _delete_on_success(self, ended: RunEnded) -> None:
+        policy = self._run.job.checkpoint
+        if policy is not None and policy.on_success == "delete" and ended.exit_code == EXIT_DONE:
+            self._run.history.delete_checkpoints()
+
+    def wait_for_save(self) -> None:
+        """A save in flight ends before the run does; another error is already being told."""
+        try:
+            self.saver.collect(wait=True)
+        except SaveError as error:
+            self._run.report(Warned(str(error)))
+
+    def end(self, outcome: str, reason: str, exit_code: int) -> RunEnded:
+        """Write down and say how the attempt ended."""
+        standing, saver = self.standing, self.saver
+        unsaved = saver.wanted and saver.on_disk != standing.position
+        state = outcome
+        if unsaved and outcome in ("finished", "failed"):
+            exit_code, state = EXIT_NOT_SAVED, "error"  # so that the lost epochs are run again
+        where = saver.on_disk if unsaved and saver.on_disk is not None else standing.position
+        self._run.history.end(state, reason, where.epochs, standing.elapsed)
+        return self.say_ended(outcome, reason, exit_code)
+
+    def say_ended(self, outcome: str, reason: str, exit_code: int) -> RunEnded:
+        """Say how the attempt ended."""
+        standing, saver, history = self.standing, self.saver, self._run.history
+        ended = RunEnded(
+            outcome=outcome,
+            reason=reason,
+            exit_code=exit_code,
+            epoch=standing.position.epochs,
+            ran=self._ran,
+            seconds=time.monotonic() - self._start_time,
+            elapsed=standing.elapsed,
+            metrics=standing.metrics,
+            best=dict(standing.best),
+            on_disk=saver.on_disk.epochs if saver.on_disk is not None else None,
+            checkpoint=str(saver.path) if saver.path else None,
+            saved=saver.saved,
+            checkpoint_seconds=saver.seconds,
+            run=history.name,
+            run_dir=str(history.path) if history.path else None,
+            place=saver.on_disk.place if saver.on_disk is not None else "",
+        )
+        self._run.report(ended)
+        return ended
