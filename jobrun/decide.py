@@ -43,7 +43,7 @@ class Request:
     ``epoch`` and ``id`` name a checkpoint to start from.  ``folder`` holds the user's code,
     ``spec_path`` is the spec file, ``spec_text`` and ``resolved_text`` what is kept of it in the
     run directory.  ``again`` and ``afresh`` are the commands that ask for the same again, and for a
-    new run, for messages (empty: the job was built in Python).
+    new run, for messages (empty: the job was built in Python); ``program`` starts jobrun.
     """
 
     command: Literal["train", "resume"] = "train"
@@ -57,6 +57,7 @@ class Request:
     resolved_text: str = ""
     again: str = ""
     afresh: str = ""
+    program: str = "jobrun"
 
     @property
     def names_checkpoint(self) -> bool:
@@ -193,7 +194,7 @@ def _another_job(request: Request, epoch: int, changes: Changes, run: str, over:
     if request.again:
         accept, afresh, same = f"{request.again} --accept-changes", request.afresh, f"resume {run}"
         ways = [("to go on with the changes", accept), ("to start a new run", afresh)]
-        ways += [] if over else [("to go on as it was", f"jobrun {same}")]
+        ways += [] if over else [("to go on as it was", f"{request.program} {same}")]
     else:
         ways = [
             ("to go on with the changes", "request=Request(accept_changes=True)"),
@@ -211,7 +212,10 @@ def _done(request: Request, state: Found, changes: Changes, run: str) -> Choice:
     if state.state == "failed":
         code = EXIT_FAILED_BY_CONDITION
         first = f"{run} ended as a failure ({epochs}; {state.reason})"
-        ways = [("to go on from an earlier epoch", f"jobrun resume {run} --epoch N"), *ways]
+        ways = [
+            ("to go on from an earlier epoch", f"{request.program} resume {run} --epoch N"),
+            *ways,
+        ]
     return Choice("done", (first, *_said(changes), *_table(ways)), exit_code=code)
 
 

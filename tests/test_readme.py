@@ -23,9 +23,8 @@ def blocks(language: str) -> list[tuple[str | None, str]]:
 
 def run(command: str, folder: Path) -> str:
     words = shlex.split(command)
-    if words[0] == "jobrun":
-        words = [sys.executable, "-m", "jobrun", *words[1:]]
     env = {k: v for k, v in os.environ.items() if not k.startswith("JOBRUN_")}
+    env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}"
     done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, f"{command}\n{done.stderr}"
     return done.stdout

@@ -4,11 +4,14 @@
 
     fs.py         every file operation
     record.py     _SUCCESS            manifest.py   what a part consists of
-    dtypes.py  fill.py  grid.py  layout.py          values as zarr arrays
+    dtypes.py  fill.py  grid.py  compression.py  layout.py    values as zarr arrays
     part.py       one node's blobs to files         reading.py  and back
+    writing.py  links.py  pool.py                   how the files are made
     verify.py     is a file what was written?       catalog.py  which checkpoints are there?
-    publish.py    whole and durable, or not at all  retention.py  which of them stay?
-    manager.py    CheckpointManager   blobs.py      load_blobs
+    publish.py    whole and durable, or not at all  loading.py  find one, read it proven
+    retention.py  which of them stay?               removal.py  and away with the others
+    manager.py    CheckpointManager                 blobs.py    load_blobs
+    survey.py  compare.py  contents.py              what is damaged, what differs, what is there
     oracle.py     open_checkpoint, by zarr-python
 
 The names here are imported when they are used: listing needs neither numpy nor zarr.

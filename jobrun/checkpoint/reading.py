@@ -21,7 +21,7 @@ from jobrun.checkpoint.fs import DEFAULT, Fs
 from jobrun.checkpoint.grid import Chunk
 from jobrun.checkpoint.layout import Layout
 from jobrun.checkpoint.manifest import META, Entry, File
-from jobrun.checkpoint.part import LARGE, THREADS, run_calls
+from jobrun.checkpoint.pool import LARGE, THREADS, run_calls
 from jobrun.checkpoint.verify import check_root, read_manifest, read_meta, read_payload, read_record
 from jobrun.errors import DamagedError, NotFoundError, did_you_mean
 from jobrun.values import Box, Tree, Value

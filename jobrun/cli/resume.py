@@ -8,6 +8,7 @@ import click
 
 from jobrun.cli.options import common, option, runs_dir, settings
 from jobrun.cli.signals import Signals
+from jobrun.program import program
 
 __all__ = ["command"]
 
@@ -66,6 +67,7 @@ def command(
             spec_path=kept.spec_path,
             spec_text=kept.text,
             resolved_text=dump_resolved(kept.spec),
+            program=program(),
             again=command_line("resume", *words, sets=sets, **options),
             afresh=command_line("train", spec_path, sets=sets, epochs=epochs) + " --fresh",
         )

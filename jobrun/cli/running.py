@@ -23,6 +23,7 @@ from jobrun.decide import Request
 from jobrun.errors import JobrunError, SpecError
 from jobrun.events import Report, RunEnded
 from jobrun.job import Job
+from jobrun.program import program
 from jobrun.report import Fan, RunFiles
 from jobrun.report.lines import Lines
 from jobrun.report.log_file import Prints
@@ -47,11 +48,11 @@ def job_of(spec: Spec) -> Job:
 
 def command_line(*words: str, sets: Sequence[str] = (), **options: object) -> str:
     """A command to be typed: ``options`` that are None are left out, ``_`` is ``-``."""
-    parts = ["jobrun", *words, *(part for text in sets for part in ("--set", text))]
+    parts = [*words, *(part for text in sets for part in ("--set", text))]
     for name, value in options.items():
         if value is not None:
             parts += ["--" + name.replace("_", "-"), str(value)]
-    return shlex.join(parts)
+    return f"{program()} {shlex.join(parts)}"
 
 
 class Engine:

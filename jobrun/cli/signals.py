@@ -40,11 +40,25 @@ class Signals:
     """A context in which signals are passed on to ``runner``, once there is one."""
 
     def __init__(self) -> None:
-        self.runner: Stoppable | None = None
+        self._runner: Stoppable | None = None
         self._received = 0
+        self._first = ""
         self._before: dict[signal.Signals, Any] = {}
 
+    @property
+    def runner(self) -> Stoppable | None:
+        """What signals are passed on to; one that came before and was lost is passed on at once."""
+        return self._runner
+
+    @runner.setter
+    def runner(self, runner: Stoppable) -> None:
+        self._runner = runner
+        if self._first:
+            runner.interrupt(self._first)
+
     def __enter__(self) -> Signals:
+        self._hook = sys.unraisablehook
+        sys.unraisablehook = self._unraisable
         for number in _EXIT:
             self._before[number] = signal.signal(number, self._handle)
         self._before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, self._save)
@@ -58,6 +72,12 @@ class Signals:
     ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        sys.unraisablehook = self._hook
+
+    def _unraisable(self, lost: Any) -> None:
+        """Python cannot raise out of the callback that was running: see ``runner``."""
+        if not isinstance(lost.exc_value, Interrupted):
+            self._hook(lost)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         received = signal.Signals(number)
@@ -65,6 +85,7 @@ class Signals:
         if self._received > 1:
             _leave(received)
         if self.runner is None:
+            self._first = received.name
             raise Interrupted(received.name, _EXIT[received])
         # On a thread of its own: the one interrupted here may be in the middle of reporting.
         start_new_thread(self.runner.interrupt, (received.name,))

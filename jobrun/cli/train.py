@@ -9,6 +9,7 @@ import click
 
 from jobrun.cli.options import common, option, runs_dir, settings
 from jobrun.cli.signals import Signals
+from jobrun.program import program
 
 __all__ = ["command"]
 
@@ -58,6 +59,7 @@ def command(
             spec_path=Path(spec).absolute(),
             spec_text=loaded.text,
             resolved_text=dump_resolved(loaded),
+            program=program(),
             again=again,
             afresh=f"{again} --fresh",
         )

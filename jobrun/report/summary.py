@@ -7,6 +7,7 @@ import shlex
 from jobrun.errors import EXIT_NOT_SAVED
 from jobrun.events import RunEnded
 from jobrun.paths import shown
+from jobrun.program import program
 from jobrun.report.words import duration, metric_texts, number, plain, plural
 
 __all__ = ["next_command", "summary"]
@@ -97,8 +98,8 @@ def next_command(ended: RunEnded) -> str:
         return ""
     run = shlex.quote(shown(ended.run_dir))
     if ended.outcome in ("interrupted", "error") or ended.exit_code == EXIT_NOT_SAVED:
-        return f"jobrun resume {run}"
+        return f"{program()} resume {run}"
     if ended.outcome == "failed":
         earlier = max((ended.on_disk or 0) - 1, 0)
-        return f"jobrun resume {run} --epoch {earlier}"
-    return f"jobrun load-blobs {run}" if ended.checkpoint else ""
+        return f"{program()} resume {run} --epoch {earlier}"
+    return f"{program()} load-blobs {run}" if ended.checkpoint else ""

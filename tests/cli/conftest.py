@@ -40,7 +40,8 @@ class Result:
 def environment(**more: str) -> dict[str, str]:
     """The environment without what changes output."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(_CHANGING)}
-    return {**kept, "TERM": "xterm-256color", **more}
+    path = f"{Path(COMMAND[0]).parent}{os.pathsep}{os.environ['PATH']}"
+    return {**kept, "PATH": path, "TERM": "xterm-256color", **more}
 
 
 @pytest.fixture(autouse=True)
