@@ -137,11 +137,10 @@ class When(Condition):
 
 
 @dataclass(frozen=True)
-class BlobTrue(Condition):
-    """Stop when a one-element blob is truthy."""
+class _OfBlob(Condition):
+    """A condition on one scalar blob, ``name``."""
 
     name: str
-    kind: ClassVar[str] = "blob"
 
     @property
     def metric(self) -> str:
@@ -152,6 +151,13 @@ class BlobTrue(Condition):
     def names(self) -> tuple[str, ...]:
         """The blob."""
         return (self.name,)
+
+
+@dataclass(frozen=True)
+class BlobTrue(_OfBlob):
+    """Stop when a one-element blob is truthy."""
+
+    kind: ClassVar[str] = "blob"
 
     def observe(self, state: State, seen: Seen) -> State:
         """Remember whether the blob is true."""
@@ -187,7 +193,7 @@ class DataFinished(Condition):
 
 
 @dataclass(frozen=True)
-class Patience(Condition):
+class Patience(_OfBlob):
     """Stop when a metric has not improved for ``epochs`` epochs.
 
     Improvement is strict: for ``min``, value < best - min_delta.  NaN is no improvement and never
@@ -195,22 +201,11 @@ class Patience(Condition):
     count.
     """
 
-    name: str
     epochs: int
     direction: str = "min"
     min_delta: float = 0.0
     start: int = 0
     kind: ClassVar[str] = "patience"
-
-    @property
-    def metric(self) -> str:
-        """The metric."""
-        return self.name
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The metric."""
-        return (self.name,)
 
     def observe(self, state: State, seen: Seen) -> State:
         """Move the best value, or count an epoch without improvement."""
@@ -278,21 +273,10 @@ class Walltime(Condition):
 
 
 @dataclass(frozen=True)
-class NotFinite(Condition):
+class NotFinite(_OfBlob):
     """True when a metric is NaN or infinite; meant for ``fail:``."""
 
-    name: str
     kind: ClassVar[str] = "not_finite"
-
-    @property
-    def metric(self) -> str:
-        """The metric."""
-        return self.name
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The metric."""
-        return (self.name,)
 
     def observe(self, state: State, seen: Seen) -> State:
         """Remember the value if it is not finite."""
