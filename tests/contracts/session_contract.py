@@ -24,6 +24,7 @@ from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.verify import read_manifest, read_record
 from jobrun.errors import BindError, DamagedError, DataError, TaskError, ValueRefusedError, Where
 from jobrun.job import Job, Node, Pipe, Task
+from jobrun.policy import Compress
 from jobrun.position import Position
 from jobrun.session.base import Control, Session, Snapshot
 
@@ -157,8 +158,11 @@ class _Source:
     def __init__(self, session: Session, token: Snapshot, nodes: tuple[str, ...]) -> None:
         self.session, self.token, self.nodes = session, token, nodes
 
-    def write(self, node: str, directory: str, id: int, share_with: Sequence[str]) -> PartSummary:
-        return self.session.save_part(self.token, node, Path(directory), id, share_with)
+    def write(
+        self, node: str, directory: str, id: int, share_with: Sequence[str],
+        compress: Sequence[Compress],
+    ) -> PartSummary:  # fmt: skip
+        return self.session.save_part(self.token, node, Path(directory), id, share_with, compress)
 
     def saved(self, id: int) -> None:
         self.session.saved(self.token, id)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -122,6 +123,7 @@ class Nursery:
                 child.send(signal.SIGKILL)
                 child.ends_within(10.0)
         self._process.communicate(timeout=30)
+        shutil.rmtree(self._logs)
 
     def start(self, function: str, *arguments: Any, folder: Path | None = None) -> Child:
         """Run ``module:function`` with plain arguments in a child of its own."""
@@ -192,9 +194,11 @@ def _be_child(function: str, arguments: Sequence[Any], log: str, folder: str) ->
         os.dup2(out, 2)
         os.closerange(3, 64)
         os.chdir(folder)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         module, _, name = function.partition(":")
         call = getattr(import_module(module), name)
+        if not signal.sigpending():
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _DEADLY)
         code = call(*arguments) or 0
         signal.pthread_sigmask(signal.SIG_BLOCK, _DEADLY)

@@ -150,13 +150,18 @@ STOPS_AFTER = 7
 
 
 class Bomb:
-    """Kills the process before its ``number``-th file operation (from 0)."""
+    """Kills the process before a file operation: the ``number``-th (from 0) of some kind.
 
-    def __init__(self, number: int) -> None:
-        self._left = number
+    That is one named ``op``, with ``text`` in its path.
+    """
+
+    def __init__(self, number: int, op: str = "", text: str = "") -> None:
+        self._left, self._op, self._text = number, op, text
         self._lock = threading.Lock()
 
     def __call__(self, op: str, path: str) -> None:
+        if self._op not in ("", op) or self._text not in path:
+            return
         with self._lock:
             if self._left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -164,15 +169,19 @@ class Bomb:
 
 
 def train(
-    run_dir: str, policy: str, threads: int = 2, kill_at: int | None = None, orphan: str = ""
+    run_dir: str,
+    policy: str,
+    threads: int = 2,
+    kill_at: tuple[int, str, str] | tuple[int] | None = None,
+    orphan: str = "",
 ) -> int:
     """Train the job to its end; every id that is said to be saved goes to ``<run_dir>.said``.
 
-    ``kill_at`` is the file operation that is not survived.  ``orphan`` names a file for the
-    number of a child process that is left behind.
+    ``kill_at`` is the file operation that is not survived, as for a ``Bomb``.  ``orphan`` names a
+    file for the number of a child process that is left behind.
     """
     if kill_at is not None:
-        DEFAULT.at = Bomb(kill_at)  # type: ignore[method-assign]
+        DEFAULT.at = Bomb(*kill_at)  # type: ignore[method-assign]
     said = os.open(f"{run_dir}.said", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def say(event: Event) -> None:
@@ -224,7 +233,9 @@ CLOCKS: dict[str, Callable[[int], float]] = {
 """The seconds since 1970 that a clock shows when it is read for the so-manieth time."""
 
 
-def train_with_clock(run_dir: str, policy: str, clock: str, kill_at: int | None = None) -> int:
+def train_with_clock(
+    run_dir: str, policy: str, clock: str, kill_at: tuple[int] | None = None
+) -> int:
     """Train the job by a clock that is none."""
     reads = 0
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from jobrun.checkpoint.fs import DEFAULT
 from jobrun.cli import main
+from jobrun.spec import resolve
 
 SPEC = """\
 name: pausing
@@ -43,10 +47,14 @@ def pause(phase: str) -> None:
     """Say that a phase is reached, if it is the one, and wait until the file ``go`` is there."""
     if os.environ.get("PAUSE") != phase or Path(f"at-{phase}").exists():
         return
+    if phase.startswith("struck "):  # by a signal that does not wake the main thread
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
     Path(f"at-{phase}").touch()
-    give_up = time.monotonic() + 60
-    while not Path("go").exists() and time.monotonic() < give_up:
+    give_up = time.monotonic() + 20
+    while not Path("go").exists():
         time.sleep(0.002)
+        if time.monotonic() > give_up:
+            raise RuntimeError("nobody says go")
 
 
 def setup_rows() -> int:
@@ -72,6 +80,7 @@ def after_init(model: np.ndarray) -> float:
 def before_pipe(model: np.ndarray, epoch: int) -> float:
     if epoch == 2:
         pause("epoch")
+        pause("struck epoch")
     return float(model.max())
 
 
@@ -104,14 +113,32 @@ def after_exit(told: float, total: float, path: str) -> None:
     Path(path).write_text(f"{told!r} {total!r}\n")
 
 
+def signal_in_a_callback(number: signal.Signals) -> None:
+    """Be struck by a signal where an exception is only printed: before there is a run to stop."""
+
+    class Callback:
+        def __del__(self) -> None:
+            signal.raise_signal(number)
+
+    load = resolve.load
+
+    def loading(*arguments: Any, **more: Any) -> Any:
+        Callback()
+        return load(*arguments, **more)
+
+    resolve.load = loading
+
+
 def command(phase: str, *words: str) -> int:
     """``jobrun`` with some arguments, which waits in a phase."""
     os.environ["PAUSE"] = phase
-    if phase == "save":
+    if phase.startswith("lost "):
+        signal_in_a_callback(signal.Signals[phase.removeprefix("lost ")])
+    if phase in ("save", "struck save"):
 
         def at(op: str, path: str) -> None:
             if op == "rename" and path.endswith("checkpoint_2"):
-                pause("save")
+                pause(phase)
 
         DEFAULT.at = at  # type: ignore[method-assign]
     try:

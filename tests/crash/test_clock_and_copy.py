@@ -55,7 +55,7 @@ def test_a_clock_that_lies(
     nursery: Nursery, place: Path, undisturbed: dict[str, Any], clock: str
 ) -> None:
     run = place / "run"
-    killed = nursery.start("crash_job:train_with_clock", run, "one", clock, 400)
+    killed = nursery.start("crash_job:train_with_clock", run, "one", clock, [400])
     assert killed.wait() == -9, killed.text
     child = nursery.start("crash_job:train_with_clock", run, "one", clock)
     assert child.wait() == 0, child.text

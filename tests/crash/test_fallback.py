@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +20,16 @@ def undisturbed(nursery: Nursery, module_places: Places) -> dict[str, Any]:
     return result_of(run)
 
 
-def begin(nursery: Nursery, run: Path, policy: str, kill_at: int) -> list[int]:
-    """A run that was killed; the ids of its checkpoints."""
-    child = nursery.start("crash_job:train", run, policy, 1, kill_at)
+def begin(nursery: Nursery, run: Path, policy: str, name: str) -> list[int]:
+    """A run that was killed where something is renamed to ``name``; the ids that it leaves."""
+    child = nursery.start("crash_job:train", run, policy, 1, [0, "rename", name])
     assert child.wait() == -9, child.text
     return [r.id for r in listed(run)]
 
 
 def flip(checkpoint: Path) -> None:
     """Damage that only reading finds: a bit in the middle of a blob."""
-    path = checkpoint / "main/trace/0.0"
+    path = checkpoint / "main/model/scale/0"
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 16
     path.unlink()  # it may have other names
@@ -54,8 +53,8 @@ def test_the_newest_are_damaged(
     nursery: Nursery, place: Path, undisturbed: dict[str, Any], damage: str, count: int
 ) -> None:
     run = place / "run"
-    ids = begin(nursery, run, "all", 380)
-    assert len(ids) > 2
+    ids = begin(nursery, run, "all", "/checkpoint_5")
+    assert ids == [0, 1, 2, 3, 4]
     for id in ids[-count:]:
         DAMAGES[damage](run / f"checkpoint_{id}")
     child = nursery.start("crash_job:train", run, "all")
@@ -77,14 +76,8 @@ def test_what_retention_keeps_is_fallen_back_on(
 ) -> None:
     """Few checkpoints are kept: neither the good one nor the damaged one is removed too early."""
     run = place / "run"
-    ids = begin(nursery, run, policy, 450)
-    if len(ids) == 1:  # then the one before is there again, as after a kill at the right instant
-        older = place / "older"
-        begin(nursery, older, policy, 420)
-        back = listed(older)[-1].id
-        assert back < ids[-1]
-        shutil.copytree(older / f"checkpoint_{back}", run / f"checkpoint_{back}")
-        ids = [back, *ids]
+    ids = begin(nursery, run, policy, ".checkpoint_3.trash-")
+    assert ids[0] <= 3 < ids[-1]
     flip(run / f"checkpoint_{ids[-1]}")
     child = nursery.start("crash_job:train", run, policy)
     assert child.wait() == 0, child.text
@@ -97,7 +90,7 @@ def test_what_retention_keeps_is_fallen_back_on(
 def test_none_is_whole(nursery: Nursery, place: Path) -> None:
     """Nothing is thrown away and nothing begun anew: that is for the user to decide."""
     run = place / "run"
-    ids = begin(nursery, run, "all", 380)
+    ids = begin(nursery, run, "all", "/checkpoint_5")
     for id in ids:
         flip(run / f"checkpoint_{id}")
     child = nursery.start("crash_job:train", run, "all")

@@ -161,6 +161,26 @@ def test_all_operations_of_a_kind_fail(
     assert leftovers(run) == []
 
 
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't start new thread")], ids=repr)
+def test_the_machine_has_no_more_to_give(
+    begun: Path, undisturbed: Any, place: Path, patch: Patch, error: Exception
+) -> None:
+    run = shutil.copytree(begun, place / "run")
+
+    def at(op: str, path: str) -> None:
+        if op == "write" and "partial" in path:
+            raise error
+
+    patch("at", at)
+    attempt = Attempt(run)
+    patch("at", no_operation)
+    assert attempt.code == 6, attempt.said
+    assert "was not saved: " + (str(error) or "there is not enough memory") in attempt.said
+    assert Attempt(run).code == 0
+    assert bits(load_blobs(run)) == undisturbed
+    assert leftovers(run) == []
+
+
 @pytest.mark.parametrize("most", [1, 7])
 def test_every_write_is_short(
     begun: Path, undisturbed: Any, place: Path, patch: Patch, most: int

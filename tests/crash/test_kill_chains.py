@@ -112,7 +112,7 @@ def start_and_kill(
         return child
     early = how < 0.65  # while it starts, cleans up and loads
     most = 30 if early else undisturbed.operations[policy] * 2 // 3
-    return nursery.start("crash_job:train", run, policy, threads, choice.randrange(most))
+    return nursery.start("crash_job:train", run, policy, threads, [choice.randrange(most)])
 
 
 def check_disk(run: Path, when: str) -> None:

@@ -195,3 +195,32 @@ def test_a_failure_in_setup_of_a_run_that_goes_on(nursery: Nursery, folder: Path
     state = RunDir(folder / "runs/pausing").state()
     assert state is not None
     assert (state.state, state.epoch) == ("error", 1)
+
+
+@pytest.mark.parametrize("phase", ["struck epoch", "struck save"])
+def test_one_that_does_not_wake_the_main_thread(
+    nursery: Nursery, folder: Path, undisturbed: tuple[Any, str], phase: str
+) -> None:
+    """As one that comes just before the main thread begins to wait: it is said at once all the
+    same, and not when a task or save, which may take hours, is over.
+    """
+    child = start_until(nursery, folder, phase)
+    child.wait_for_text("SIGTERM: no new work starts")
+    assert not (folder / "go").exists()
+    assert child.code is None
+    (folder / "go").touch()
+    assert child.wait() == 143, child.text
+    finish(nursery, folder, undisturbed)
+
+
+@pytest.mark.parametrize("number", CODES)
+def test_one_that_python_loses(
+    nursery: Nursery, folder: Path, undisturbed: tuple[Any, str], number: signal.Signals
+) -> None:
+    """No exception can be raised out of a callback: the signal counts all the same."""
+    child = nursery.start("pausing:command", f"lost {number.name}", "train", "pausing.yaml",
+                          folder=folder)  # fmt: skip
+    assert child.wait() == CODES[number], child.text
+    assert f"{number.name}: no new work starts" in child.text
+    assert "Traceback" not in child.text
+    finish(nursery, folder, undisturbed)

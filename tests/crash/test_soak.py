@@ -20,7 +20,8 @@ def test_nothing_grows(nursery: Nursery, place: Path, long: bool) -> None:
     assert last["descriptors"] == first["descriptors"], samples
     assert last["threads"] <= first["threads"] + 2, samples  # pools make theirs when needed
     assert last["files"] - first["files"] < 30, samples  # those being written or removed just now
-    assert last["blocks"] - first["blocks"] < between / 2, samples
+    # two thousand: caches that still fill
+    assert last["blocks"] - first["blocks"] < 2000 + between / 2, samples
     assert last["kilobytes"] - first["kilobytes"] < 4096, samples
     assert [r.epoch for r in prove_all(place / "run")] == [epochs - 2, epochs - 1, epochs]
     assert leftovers(place / "run") == []
