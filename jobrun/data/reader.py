@@ -100,10 +100,11 @@ class RowReader(ABC):
 
     def more(self, done: int) -> bool:
         """Whether the epoch has more batches than ``done``."""
-        if self.finished:
+        limits, passes = self._limits, self._passes
+        if limits.passes is not None and passes >= limits.passes:
             return False
-        wanted = self._limits.batches_per_epoch
-        return self._passes == self._begun_in if wanted is None else done < wanted
+        wanted = limits.batches_per_epoch
+        return passes == self._begun_in if wanted is None else done < wanted
 
     @abstractmethod
     def total(self, done: int) -> int | None:
@@ -138,6 +139,10 @@ class BatchReader(RowReader):
         self._table = table
         self._permutation = permutation
         self._order: tuple[int, Permutation] | None = None
+        self._index, self._step = limits.shard
+        self._stride = limits.batch * self._step
+        least = limits.batch if limits.drop_last else 1
+        self._needs = self._index + (least - 1) * self._step + 1
         self._check_share()
         self._check_source(state)
         self._passes, self._row = self._normal(state.passes, state.row)
@@ -167,15 +172,11 @@ class BatchReader(RowReader):
 
     def _share(self, row: int) -> int:
         """How many rows of the pass are left for this shard, from position ``row`` on."""
-        index, count = self._limits.shard
-        return max(0, -(-(self.rows - row - index) // count))
+        return max(0, -(-(self.rows - row - self._index) // self._step))
 
     def _normal(self, passes: int, row: int) -> tuple[int, int]:
         """The position with a pass ended as soon as nothing of it is left to read."""
-        left = self._share(row)
-        if left <= 0 or (self._limits.drop_last and left < self._limits.batch):
-            return passes + 1, 0
-        return passes, row
+        return (passes, row) if row + self._needs <= self.rows else (passes + 1, 0)
 
     @property
     def state(self) -> ReaderState:
@@ -202,13 +203,10 @@ class BatchReader(RowReader):
         size = self._limits.batch
         return rows // size if self._limits.drop_last else -(-rows // size)
 
-    def _high(self) -> int:
-        return min(self._row + self._limits.batch * self._limits.shard[1], self.rows)
-
     def next(self) -> Batch:
         """The next batch; only while the epoch has ``more``."""
-        index, step = self._limits.shard
-        low, high = self._row + index, self._high()
+        low, high = self._row + self._index, min(self._row + self._stride, self.rows)
+        step = self._step
         if self._limits.shuffle:
             columns = self._table.take(self._pass_order()[low:high:step])
         else:
@@ -217,7 +215,7 @@ class BatchReader(RowReader):
 
     def applied(self) -> None:
         """The batch of the last ``next`` was applied: it counts as read."""
-        self._passes, self._row = self._normal(self._passes, self._high())
+        self._passes, self._row = self._normal(self._passes, self._row + self._stride)
 
     def _pass_order(self) -> Permutation:
         if self._order is None or self._order[0] != self._passes:

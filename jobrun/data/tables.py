@@ -18,16 +18,17 @@ from jobrun.values import Box, Value
 
 __all__ = ["ArrayTable", "blob_columns", "check_lengths", "check_rows"]
 
-_RELEASE_BYTES = 64 << 20
-_AROUND = 64 << 10
-"""What the kernel maps around a page that is touched, at most."""
+_RELEASE_BYTES = 32 << 20
+_AROUND = 128 << 10
+"""What the kernel maps around a row that is touched, at most: 64 KiB around each of two pages."""
 
 
 class ArrayTable(Table):
     """Columns that are arrays, in memory or mapped.
 
-    Of mapped ones, the pages that were read are given back after every 64 MiB, since they would
-    count as memory of this process; the kernel may keep them cached.
+    Of mapped ones, the pages that were read are given back after every 32 MiB, since they would
+    count as memory of this process; the kernel may keep them cached.  Around each row of a shuffled
+    batch the kernel maps more than the row, 64 KiB or a whole huge page, until the batch is made.
     """
 
     def __init__(self, columns: Columns, name: str = "the source") -> None:
@@ -128,5 +129,5 @@ def check_lengths(shapes: Mapping[str, tuple[int, ...]], name: str) -> int:
         raise DataError(f"{name}: the columns differ in rows: {text}")
     rows = next(iter(lengths.values()), 0)
     if rows == 0:
-        raise DataError(f"{name}: there are no rows")
+        raise DataError(f"{name}: the source has no rows")
     return rows
