@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jobrun.errors import Problem, did_you_mean
-from jobrun.job import RESERVED, Job, Pipe, Task, match_nodes
+from jobrun.job import RESERVED, SHARD, Job, Pipe, Task, match_nodes
 
 __all__ = [
     "Access",
@@ -193,12 +193,16 @@ def _write_keys(
 
 def _pipe_access(job: Job, pipe: Pipe, node: str, found: Access) -> None:
     reader = pipe.reader
-    for column, name in reader.blobs.items():
+    for column, name in reader.data.blob_names():
         _read_source(job, pipe, node, name, ("blob",), f"from:{column}", found)
-    for key in ("batch", "batches_per_epoch", "passes", "threads"):
+    for step in reader.data.calls():
+        for argument in step.inputs:
+            _read_for_call(job, step, node, argument.name, found)
+    for key in reader.NUMBERS:
         value = getattr(reader, key)
         if isinstance(value, str):
             _read_source(job, pipe, node, value, ("blob", "var"), key, found)
+    found.problems += _shard_problems(job, pipe, node)
     columns = _Columns(job, pipe, node)
     found.problems += columns.problems
     for step in pipe.map:
@@ -226,6 +230,36 @@ def _read_source(
     if len(found.problems) == before and resolve(job, node, name).form not in forms:
         wanted = "the blob of a column" if forms == ("blob",) else "a number"
         found.problems.append(Problem(f"{name!r} cannot be {wanted}", pipe.mark(mark, "from")))
+
+
+def _shard_problems(job: Job, pipe: Pipe, node: str) -> Iterator[Problem]:
+    """``shard`` is ``node``, or ``i/n`` of numbers and vars."""
+    text = pipe.reader.shard
+    if text is None or text == "node":
+        return
+    match = SHARD.fullmatch(text)
+    if match is None:
+        yield Problem(f"'shard' is 'node' or i/n, not {text!r}", pipe.mark("shard"))
+        return
+    own = job.node_vars(node)
+    for part in match.groups():
+        if not part.isdecimal() and part not in own:
+            hint = did_you_mean(part, list(own))
+            yield Problem(f"'shard' names {part!r}, which is no var", pipe.mark("shard"), hint)
+
+
+def _read_for_call(job: Job, step: Task, node: str, name: str, found: Access) -> None:
+    """What a function that gives a source reads: what is the same whenever it is called."""
+    before = len(found.problems)
+    _read(job, step, node, name, f"in:{name}", found, None)
+    if len(found.problems) > before:
+        return
+    form = resolve(job, node, name).form
+    if form == "best":
+        found.best.pop()
+    if form not in ("blob", "blobs", "var", "node"):
+        text = f"{name!r} cannot be read for a source: it is another one at each call"
+        found.problems.append(Problem(text, step.mark(f"in:{name}"), "use a var or a blob"))
 
 
 def _made(key: Key, internal: set[Key]) -> bool:
@@ -260,13 +294,11 @@ def _map_access(job: Job, step: Task, node: str, found: Access, columns: _Column
 
 
 class _Columns(Collection[str]):
-    """The columns of a pipe; of a file whose columns are not listed, every unknown name is one."""
+    """The columns of a pipe; of a file whose columns are not named, every unknown name is one."""
 
     def __init__(self, job: Job, pipe: Pipe, node: str) -> None:
-        source = pipe.reader.file
-        self.names: dict[str, None] = dict.fromkeys(
-            source.columns if source is not None else pipe.reader.blobs
-        )
+        data = pipe.reader.data
+        self.names: dict[str, None] = dict.fromkeys(data.columns)
         self.problems: list[Problem] = []
         own = job.node_vars(node)
         for name in self.names:
@@ -279,7 +311,7 @@ class _Columns(Collection[str]):
                         "rename the column",
                     )
                 )
-        self._open = source is not None and not source.columns
+        self._open = data.is_open
         self._known = {*own, *RESERVED, *_written_names(job)} if self._open else set()
 
     def __contains__(self, name: object) -> bool:

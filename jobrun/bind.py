@@ -86,14 +86,18 @@ def bind_job(job: Job, folder: str | os.PathLike[str] | None = None) -> dict[str
 def _calls(job: Job) -> Iterator[Task]:
     for group in GROUPS:
         for task in job.groups[group].tasks:
-            yield from (*task.map, *task.do) if isinstance(task, Pipe) else (task,)
+            if isinstance(task, Pipe):
+                yield from (*task.reader.data.calls(), *task.map, *task.do)
+            else:
+                yield task
 
 
 def _unset(task: Task) -> Iterator[Problem]:
     """Texts that need a variable of the environment that is not set."""
     texts = [(f"with:{key}", value) for key, value in task.literals.items()]
-    if isinstance(task, Pipe) and task.reader.file is not None:
-        texts.append(("file", task.reader.file.path))
+    if isinstance(task, Pipe):
+        files = (d.file for d in task.reader.data.leaves())
+        texts += [("file", f.path) for f in files if f is not None]
     for mark, value in texts:
         for name in (n for t in templates_in(value) for n in t.names if n.startswith("env.")):
             if name[4:] not in os.environ:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from jobrun.errors import Problem, SpecError, Where
 from jobrun.every import every_problems
-from jobrun.flow import flow_problems, inner_steps, written
+from jobrun.flow import flow_problems, inner_steps, source_problems, written
 from jobrun.graph import make_plan
 from jobrun.job import GROUPS, RESERVED, Job, Pipe, Task
 from jobrun.metrics import best_problems, metric_problems
@@ -36,6 +36,7 @@ def check(job: Job) -> list[Problem]:
     for step in (
         every_problems,
         flow_problems,
+        source_problems,
         _check_meanings,
         best_problems,
         metric_problems,
@@ -150,9 +151,7 @@ def _check_meanings(job: Job) -> Iterator[Problem]:
 
 
 def _column_meanings(pipe: Pipe, blobs: set[str]) -> Iterator[Problem]:
-    columns = dict(pipe.reader.blobs)
-    if pipe.reader.file is not None:
-        columns = dict.fromkeys(pipe.reader.file.columns, "")
+    columns = {**dict.fromkeys(pipe.reader.data.columns, ""), **dict(pipe.reader.data.blob_names())}
     columns.update({n: "" for s in pipe.map for n in s.outputs.names if n not in columns})
     for column, source in columns.items():
         if column in blobs and source.rpartition(":")[2] != column:

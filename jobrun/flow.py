@@ -9,7 +9,7 @@ from jobrun.errors import Problem, Where, did_you_mean
 from jobrun.graph import reads_across
 from jobrun.job import GROUPS, Job, Pipe, Task
 
-__all__ = ["flow_problems", "inner_steps", "units_of", "writes_of", "written"]
+__all__ = ["flow_problems", "inner_steps", "source_problems", "units_of", "writes_of", "written"]
 
 # What each group may read, beside what its own earlier tasks wrote.
 _BEFORE = {
@@ -49,8 +49,10 @@ def written(job: Job) -> set[str]:
 
 
 def inner_steps(task: Task) -> Sequence[Task]:
-    """The calls of a task: itself, or the steps of a pipe."""
-    return (*task.map, *task.do) if isinstance(task, Pipe) else (task,)
+    """The calls of a task: itself, or the sources and steps of a pipe."""
+    if isinstance(task, Pipe):
+        return (*task.reader.data.calls(), *task.map, *task.do)
+    return (task,)
 
 
 def flow_problems(job: Job) -> Iterator[Problem]:
@@ -103,11 +105,38 @@ def _pipe_reads(job: Job, pipe: Pipe, copies: Sequence[tuple[str, Access]]) -> I
             )
 
 
+def source_problems(job: Job) -> Iterator[Problem]:
+    """A source of an epoch's pipe is made again at a resume, and must then be the same one."""
+    changed = list(writes_of(job, "epoch"))
+    for task in job.groups["epoch"].tasks:
+        steps = task.reader.data.calls() if isinstance(task, Pipe) else ()
+        for step in steps:
+            for argument in step.inputs:
+                if any(_reads_one_of(job, task, argument.name, key) for key in changed):
+                    yield Problem(
+                        f"pipe {task.name!r} makes its source of {argument.name!r}, which changes "
+                        "from epoch to epoch",
+                        step.mark(f"in:{argument.name}"),
+                        "a resumed run could not make it again: use a var, or a blob of 'setup'",
+                    )
+
+
+def _reads_one_of(job: Job, task: Task, name: str, changed: Key) -> bool:
+    return any(
+        _overlap(key, changed)
+        for node in job.nodes_of(task)
+        for key in resolve(job, node, name).keys
+    )
+
+
 def _reader_names(pipe: Pipe) -> Iterator[tuple[str, str]]:
     """The names that the reader of a pipe reads, each with its mark."""
-    for column, name in pipe.reader.blobs.items():
+    for column, name in pipe.reader.data.blob_names():
         yield f"from:{column}", name
-    for field in ("batch", "batches_per_epoch", "passes", "threads"):
+    for step in pipe.reader.data.calls():
+        for argument in step.inputs:
+            yield f"in:{argument.name}", argument.name
+    for field in pipe.reader.NUMBERS:
         value = getattr(pipe.reader, field)
         if isinstance(value, str):
             yield field, value
@@ -177,10 +206,10 @@ def _read_mark(task: Task, key: Key) -> Where | None:
             if argument.name.rpartition(":")[2] == key[1] and f"in:{argument.name}" in step.marks:
                 return step.marks[f"in:{argument.name}"]
     if isinstance(task, Pipe):
-        for column, blob in task.reader.blobs.items():
+        for column, blob in task.reader.data.blob_names():
             if blob in names and f"from:{column}" in task.marks:
                 return task.marks[f"from:{column}"]
-        for field in ("batch", "batches_per_epoch", "passes", "threads"):
+        for field in task.reader.NUMBERS:
             if getattr(task.reader, field) in names and field in task.marks:
                 return task.marks[field]
     return task.where
@@ -198,7 +227,7 @@ def _missing(job: Job, group: str, task: Task, key: Key, have: _Paths) -> Proble
     if later is None:
         known = [*have.names(key[0]), *job.node_vars(key[0])]
         if isinstance(task, Pipe):
-            known += [*task.reader.blobs, *(n for s in task.map for n in s.outputs.names)]
+            known += [*task.reader.data.columns, *(n for s in task.map for n in s.outputs.names)]
         text = f"task {task.name!r} {verb} {name!r}, which no task writes"
         return Problem(text, _read_mark(task, key), did_you_mean(key[1], known))
     if later == group:

@@ -21,13 +21,14 @@ The model of the classes is Caffe2's Job, TaskGroup, Task and Node contexts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from operator import index
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 from jobrun.errors import Problem, SpecError, Where, did_you_mean
 from jobrun.policy import DEFAULT_POLICY, CheckpointPolicy
@@ -38,8 +39,11 @@ __all__ = [
     "MAIN",
     "REDUCTIONS",
     "RESERVED",
+    "SHARD",
     "Argument",
+    "CallSource",
     "ConditionSpec",
+    "Data",
     "FileSource",
     "Job",
     "Node",
@@ -48,11 +52,14 @@ __all__ = [
     "Reader",
     "Task",
     "TaskGroup",
+    "data",
 ]
 
 GROUPS = ("setup", "init", "epoch", "download", "exit")
 MAIN = "main"
 RESERVED = ("epoch", "rng", "node", "best")
+SHARD = re.compile(r"(\w+) */ *(\w+)")
+"""``i/n`` of ``shard``: two numbers, or names of vars."""
 REDUCTIONS = ("mean", "last", "sum", "min", "max")
 
 Number = int | float | str
@@ -86,28 +93,167 @@ class Outputs:
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """Columns of a file; ``columns`` maps a column to its name in the file (empty: all)."""
+    """Columns of a file, or of the files of a pattern.
+
+    ``columns`` maps a column to its name in the file, or to a pattern whose columns make a matrix
+    (empty: all).  ``types`` gives columns of text files their type: int, float or text.
+    """
 
     path: str | Template
     columns: Mapping[str, str] = field(default_factory=dict)
+    types: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
-    """What a pipe reads and how: exactly one of ``blobs`` and ``file``.
+class CallSource:
+    """What a function gives: ``columns`` maps a column to its key in an item."""
 
-    ``blobs`` maps a column to a blob.  Numbers may be names of vars or blobs.  Without
-    ``batches_per_epoch`` an epoch is one pass; without ``passes`` the data never ends.
+    step: Task
+    columns: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """Where rows come from: exactly one of ``blobs`` (column to blob), ``file``, ``call``.
+
+    Or other sources joined: ``zip`` puts columns side by side, ``concat`` rows one after another.
     """
 
     blobs: Mapping[str, str] = field(default_factory=dict)
     file: FileSource | None = None
+    call: CallSource | None = None
+    zip: tuple[Data, ...] = ()
+    concat: tuple[Data, ...] = ()
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """Which of them are given; there must be one."""
+        given = {
+            "from": self.blobs,
+            "file": self.file,
+            "call": self.call,
+            "zip": self.zip,
+            "concat": self.concat,
+        }
+        return tuple(name for name, value in given.items() if value)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are known without a look at the data; see ``is_open``."""
+        if self.zip:
+            return tuple(c for d in self.zip for c in d.columns)
+        if self.concat:
+            return next((d.columns for d in self.concat if d.columns), ())
+        source = self.file or self.call
+        return tuple(self.blobs if source is None else source.columns)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there may be further columns: those of a file of which none are named."""
+        if self.concat:
+            return all(d.is_open for d in self.concat)
+        return any(d.file is not None and not d.file.columns for d in self.leaves())
+
+    def leaves(self) -> Iterator[Data]:
+        """The sources that are no joins."""
+        for data in (*self.zip, *self.concat):
+            yield from data.leaves()
+        if not self.zip and not self.concat:
+            yield self
+
+    def calls(self) -> Iterator[Task]:
+        """The functions that give sources."""
+        return (d.call.step for d in self.leaves() if d.call is not None)
+
+    def blob_names(self) -> Iterator[tuple[str, str]]:
+        """Every column that is a blob, with the blob."""
+        return ((c, b) for d in self.leaves() for c, b in d.blobs.items())
+
+
+def data(
+    from_: Sequence[str] | Mapping[str, str | None] | None = None,
+    *,
+    file: str | Template | None = None,
+    types: Mapping[str, str] | None = None,
+    call: Callable[..., Any] | str | None = None,
+    in_: str | Sequence[str] | Mapping[str, str | None] | None = None,
+    with_: Mapping[str, Any] | None = None,
+    zip: Sequence[Data] = (),
+    concat: Sequence[Data] = (),
+    where: Where | None = None,
+    marks: Mapping[str, Where] | None = None,
+) -> Data:
+    """A source for ``zip`` and ``concat`` of a Pipe; the arguments are those of a Pipe."""
+    columns = {a.parameter or a.name: a.name for a in arguments(from_)}
+    made = Data(
+        {} if file or call or zip or concat else columns,
+        None if file is None else FileSource(file, columns, dict(types or {})),
+        None if call is None else _call_source(call, in_, with_, columns, where, marks),
+        tuple(zip),
+        tuple(concat),
+    )
+    problem = _data_fault(made, columns, bool(types))
+    if problem:
+        place = (marks or {}).get("pipe", where)
+        raise SpecError([Problem(problem, place)])
+    return made
+
+
+def _call_source(
+    call: Callable[..., Any] | str,
+    in_: str | Sequence[str] | Mapping[str, str | None] | None,
+    with_: Mapping[str, Any] | None,
+    columns: Mapping[str, str],
+    where: Where | None,
+    marks: Mapping[str, Where] | None,
+) -> CallSource:
+    step = Task(call, in_, with_, where=where, marks=marks)
+    _leave(step)
+    return CallSource(step, columns)
+
+
+def _data_fault(made: Data, columns: Mapping[str, str], typed: bool) -> str:
+    """What is wrong with a source as a whole."""
+    if not made.forms:
+        return "a pipe reads 'from' blobs, a 'file', a 'call', or a 'zip' or 'concat' of such"
+    if len(made.forms) > 1:
+        return f"a pipe reads one source, not both {made.forms[0]!r} and {made.forms[1]!r}"
+    if made.call is not None and not columns:
+        return "a 'call' needs 'from': the columns that its items have"
+    if columns and (made.zip or made.concat):
+        return f"'from' belongs to the sources under {made.forms[0]!r}"
+    if typed and made.file is None:
+        return "'types' is for a 'file'"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """What a pipe reads and how.  Numbers may be names of vars or blobs.
+
+    ``shuffle`` is a permutation of each pass, or within blocks of ``buffer`` rows.  ``shard`` is
+    ``i/n``, each a number or a var: every n-th row from the i-th on, counted from 0; or ``node``:
+    one shard for each node of the pipe.  Without ``batches_per_epoch`` an epoch is one pass;
+    without ``passes`` the data never ends.
+    """
+
+    data: Data = Data()
     batch: Number = 1
     shuffle: bool = False
     drop_last: bool = False
     batches_per_epoch: Number | None = None
     passes: Number | None = None
     threads: Number = 1
+    buffer: Number | None = None
+    shard: str | None = None
+
+    NUMBERS: ClassVar[tuple[str, ...]] = (
+        "batch",
+        "batches_per_epoch",
+        "passes",
+        "threads",
+        "buffer",
+    )
 
 
 class Task:
@@ -210,11 +356,12 @@ class Task:
 class Pipe(Task):
     """A task that reads batches: ``map`` steps see columns, ``do`` steps columns and blobs.
 
-    ``from_`` maps columns to blobs (a list: columns of the same names), or to the columns of
-    ``file``, a ``.npz`` or ``.npy`` (without ``from_``: all of them).  ``map`` and ``do`` are lists
-    of Tasks; they belong to the pipe alone.  ``reduce`` says how a number that the ``do`` steps
-    only put out is joined over the epoch: ``mean`` (weighted by rows, the default), ``last``,
-    ``sum``, ``min`` or ``max``.
+    ``from_`` maps columns to blobs (a list: columns of the same names), to the columns of ``file``
+    (without ``from_``: all of them), or to the keys of the items that ``call`` gives, which is
+    given ``in_`` and ``with_``.  ``zip`` and ``concat`` join sources made by ``data``.  ``shuffle``
+    may be ``{"buffer": n}``.  ``map`` and ``do`` are lists of Tasks; they belong to the pipe alone.
+    ``reduce`` says how a number that the ``do`` steps only put out is joined over the epoch:
+    ``mean`` (weighted by rows, the default), ``last``, ``sum``, ``min`` or ``max``.
     """
 
     def __init__(
@@ -223,11 +370,18 @@ class Pipe(Task):
         batch: Number = 1,
         *,
         file: str | Template | None = None,
-        shuffle: bool = False,
+        types: Mapping[str, str] | None = None,
+        call: Callable[..., Any] | str | None = None,
+        in_: str | Sequence[str] | Mapping[str, str | None] | None = None,
+        with_: Mapping[str, Any] | None = None,
+        zip: Sequence[Data] = (),
+        concat: Sequence[Data] = (),
+        shuffle: bool | Mapping[str, Number] = False,
         drop_last: bool = False,
         batches_per_epoch: Number | None = None,
         passes: Number | None = None,
         threads: Number = 1,
+        shard: str | None = None,
         map: Sequence[Task] = (),
         do: Sequence[Task] = (),
         reduce: Mapping[str, str] | None = None,
@@ -238,18 +392,28 @@ class Pipe(Task):
         where: Where | None = None,
         marks: Mapping[str, Where] | None = None,
     ) -> None:
-        columns = {a.parameter or a.name: a.name for a in arguments(from_)}
-        source = FileSource(file, columns) if file is not None else None
         self.fn = "pipe"
         self.reader = Reader(
-            {} if source else columns,
-            source,
+            data(
+                from_,
+                file=file,
+                types=types,
+                call=call,
+                in_=in_,
+                with_=with_,
+                zip=zip,
+                concat=concat,
+                where=where,
+                marks=marks,
+            ),
             batch,
-            shuffle,
+            bool(shuffle),
             drop_last,
             batches_per_epoch,
             passes,
             threads,
+            shuffle["buffer"] if isinstance(shuffle, Mapping) else None,
+            shard,
         )
         self.map = tuple(map)
         self.do = tuple(do)
@@ -260,8 +424,6 @@ class Pipe(Task):
         self._describe(name, after, every, node, where, marks)
         for step in (*self.map, *self.do):
             _leave(step)
-        if not columns and source is None:
-            self._refuse("a pipe reads 'from' blobs, or a 'file'", "pipe")
         if not self.do:
             self._refuse("a pipe without 'do' steps does nothing", "pipe")
         self._check_reduce()

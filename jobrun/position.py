@@ -20,13 +20,15 @@ class ReaderState:
 
     ``passes`` whole passes are over and ``row`` rows of the current one have been used.
     ``rows`` and ``dtypes`` (column name to dtype) describe the source, so that a resume over
-    another source is noticed.
+    another source is noticed.  ``mark`` is what a source that is read from front to back needs to
+    find the row again: JSON values; None where it needs nothing.
     """
 
     passes: int = 0
     row: int = 0
     rows: int | None = None
     dtypes: Mapping[str, str] = field(default_factory=dict)
+    mark: Any = None
 
     def to_json(self) -> dict[str, Any]:
         """The state as JSON values."""
@@ -35,12 +37,14 @@ class ReaderState:
             "row": self.row,
             "rows": self.rows,
             "dtypes": dict(self.dtypes),
+            **({} if self.mark is None else {"mark": self.mark}),
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ReaderState:
         """The inverse of ``to_json``."""
-        return cls(data["passes"], data["row"], data["rows"], dict(data["dtypes"]))
+        dtypes = dict(data["dtypes"])
+        return cls(data["passes"], data["row"], data["rows"], dtypes, data.get("mark"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,22 +137,22 @@ def test_a_pipe_takes_its_steps_out_of_the_group() -> None:
         )
     assert job.epoch.tasks == [pipe]
     assert pipe.name == "pipe"
-    assert dict(pipe.reader.blobs) == {"x": "rows", "y": "y"}
+    assert dict(pipe.reader.data.blobs) == {"x": "rows", "y": "y"}
     assert list(job.pipes()) == [(job.epoch, pipe)]
 
 
 def test_columns_of_a_file() -> None:
     do = [Task("m:f")]
-    assert Pipe(file="a.npz", do=do).reader.file == FileSource("a.npz", {})
+    assert Pipe(file="a.npz", do=do).reader.data.file == FileSource("a.npz", {})
     pipe = Pipe({"x": "images"}, file="a.npz", do=do)
-    assert pipe.reader.file == FileSource("a.npz", {"x": "images"})
-    assert pipe.reader.blobs == {}
+    assert pipe.reader.data.file == FileSource("a.npz", {"x": "images"})
+    assert pipe.reader.data.blobs == {}
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "reads 'from' blobs, or a 'file'"),
+        ({}, "reads 'from' blobs, a 'file', a 'call'"),
         ({"from_": ["x"], "do": []}, "without 'do' steps does nothing"),
         ({"from_": ["x"], "reduce": {"los": "sum"}}, "no 'do' step puts out; did you mean 'loss'"),
         ({"from_": ["x"], "reduce": {"loss": "avg"}}, "cannot be reduced by 'avg'"),

@@ -13,7 +13,12 @@ from jobrun.position import PipeState, Position, ReaderState
 _names = st.text(min_size=1, max_size=5)
 _counts = st.integers(0, 10**12)
 _readers = st.builds(
-    ReaderState, _counts, _counts, st.none() | _counts, st.dictionaries(_names, _names, max_size=2)
+    ReaderState,
+    _counts,
+    _counts,
+    st.none() | _counts,
+    st.dictionaries(_names, _names, max_size=2),
+    st.none() | _counts | st.dictionaries(_names, _counts, max_size=2) | st.lists(_counts),
 )
 _numbers = st.floats(allow_nan=False) | st.integers() | st.booleans()
 _pipes = st.builds(

@@ -1,36 +1,43 @@
-"""A reader: the arithmetic of batches, and the position in the data.
+"""Readers: the arithmetic of batches, and the position in the data.
 
 A position is (whole passes, rows used of the current pass).  An epoch may cross the end of a pass;
 a batch never does.  Only batches that were applied count as read.
+
+Of ``n`` shards, shard ``i`` reads rows ``row + i``, ``row + i + n``, … from the position on, and a
+batch of it moves the position by ``n`` times as many rows.  So all shards that have applied as many
+batches stand at one position, from which any other number of shards can go on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from jobrun.data.sources import Columns, check_rows
+from jobrun.data.source import Columns, Permutation, Table
 from jobrun.errors import DataError
 from jobrun.position import ReaderState
 
-__all__ = ["Batch", "BatchReader", "Limits"]
+__all__ = ["Batch", "BatchReader", "Limits", "RowReader"]
 
-Permutation = npt.NDArray[np.intp]
+_OTHER_DATA = "bring the old data back, or start afresh with --fresh"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How a pipe reads, with all numbers known; see ``jobrun.job.Reader``."""
+    """How a pipe reads, with all numbers known; see ``jobrun.job.Reader``.
+
+    ``shard`` is (which one, from 0; of how many).  ``buffer`` is for shuffling in blocks of so many
+    rows.
+    """
 
     batch: int
     shuffle: bool = False
     drop_last: bool = False
     batches_per_epoch: int | None = None
     passes: int | None = None
+    buffer: int | None = None
+    shard: tuple[int, int] = (0, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,43 +48,117 @@ class Batch:
     columns: Columns
 
 
-class BatchReader:
-    """Reads batches from ``columns``, from ``state`` on.
+class RowReader(ABC):
+    """Reads batches of a source from a position on.
 
-    ``permutation(pass)`` gives the order of the rows in a pass, for ``shuffle``.  ``next`` gives
-    the next batch of the epoch, ``applied`` counts it as read.  Raises DataError for limits that
-    cannot be, an empty source, and a source that is not the one of ``state``.
+    ``next`` gives the next batch of the epoch, while there is ``more``; ``applied`` counts it as
+    read.  Raises DataError for limits that cannot be.
+    """
+
+    def __init__(self, pipe: str, limits: Limits, state: ReaderState) -> None:
+        self._pipe = pipe
+        self._limits = limits
+        self._passes, self._row = state.passes, state.row
+        self._begun_in = state.passes
+        self._check_limits()
+
+    def _check_limits(self) -> None:
+        limits = self._limits
+        for name in ("batch", "batches_per_epoch", "passes", "buffer"):
+            value = getattr(limits, name)
+            if value is not None and value < 1:
+                raise DataError(f"pipe {self._pipe!r}: {name} is {value}, but must be 1 or more")
+        index, count = limits.shard
+        if not 0 <= index < count:
+            raise DataError(
+                f"pipe {self._pipe!r}: there is no shard {index} of {count}",
+                hint="they are counted from 0",
+            )
+
+    def _check_dtypes(self, saved: Mapping[str, str], now: Mapping[str, str]) -> None:
+        for column, dtype in saved.items():
+            if now.get(column, dtype) != dtype:
+                raise DataError(
+                    f"pipe {self._pipe!r}: column {column!r} is of dtype {now[column]}, "
+                    f"but was {dtype} when this run was saved",
+                    hint=_OTHER_DATA,
+                )
+
+    def begin(self) -> None:
+        """An epoch begins, or goes on, here."""
+        self._begun_in = self._passes
+
+    @property
+    @abstractmethod
+    def state(self) -> ReaderState:
+        """The position, with what is needed to know the source again."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to read."""
+        return self._limits.passes is not None and self._passes >= self._limits.passes
+
+    def more(self, done: int) -> bool:
+        """Whether the epoch has more batches than ``done``."""
+        limits, passes = self._limits, self._passes
+        if limits.passes is not None and passes >= limits.passes:
+            return False
+        wanted = limits.batches_per_epoch
+        return passes == self._begun_in if wanted is None else done < wanted
+
+    @abstractmethod
+    def total(self, done: int) -> int | None:
+        """How many batches this epoch has in all, ``done`` of which are applied; None: unknown."""
+
+    @abstractmethod
+    def next(self) -> Batch:
+        """The next batch; only while the epoch has ``more``."""
+
+    @abstractmethod
+    def applied(self) -> None:
+        """The batch of the last ``next`` was applied: it counts as read."""
+
+
+class BatchReader(RowReader):
+    """Reads batches of a table.
+
+    ``permutation(pass)`` gives the order of the rows in a pass, for ``shuffle``.  Raises DataError
+    for limits that cannot be, and a table that is not the one of ``state``.
     """
 
     def __init__(
         self,
         pipe: str,
-        columns: Columns,
+        table: Table,
         limits: Limits,
         state: ReaderState,
         permutation: Callable[[int], Permutation],
     ) -> None:
-        self.rows = check_rows(columns, pipe)
-        self._pipe = pipe
-        self._columns = columns
-        self._limits = limits
+        super().__init__(pipe, limits, state)
+        self.rows = table.rows
+        self._table = table
         self._permutation = permutation
         self._order: tuple[int, Permutation] | None = None
-        self._dtypes = {c: a.dtype.str for c, a in columns.items()}
-        self._check_limits()
+        self._index, self._step = limits.shard
+        self._stride = limits.batch * self._step
+        least = limits.batch if limits.drop_last else 1
+        self._needs = self._index + (least - 1) * self._step + 1
+        self._check_share()
         self._check_source(state)
         self._passes, self._row = self._normal(state.passes, state.row)
+        self.begin()
 
-    def _check_limits(self) -> None:
-        limits = self._limits
-        for name in ("batch", "batches_per_epoch", "passes"):
-            value = getattr(limits, name)
-            if value is not None and value < 1:
-                raise DataError(f"pipe {self._pipe!r}: {name} is {value}, but must be 1 or more")
-        if limits.drop_last and self.rows < limits.batch:
+    def _check_share(self) -> None:
+        limits, share = self._limits, self._share(0)
+        if limits.drop_last and share < limits.batch:
             raise DataError(
                 f"pipe {self._pipe!r}: 'drop_last' with a batch of {limits.batch} leaves nothing "
-                f"of {self.rows} rows"
+                f"of {share} rows"
+            )
+        if share == 0:
+            index, count = limits.shard
+            raise DataError(
+                f"pipe {self._pipe!r}: shard {index} of {count} has none of {self.rows} rows"
             )
 
     def _check_source(self, state: ReaderState) -> None:
@@ -85,40 +166,29 @@ class BatchReader:
             raise DataError(
                 f"pipe {self._pipe!r}: the source has {self.rows} rows, "
                 f"but had {state.rows} when this run was saved",
-                hint="bring the old data back, or start afresh with --fresh",
+                hint=_OTHER_DATA,
             )
-        for column, dtype in state.dtypes.items():
-            now = self._dtypes.get(column, dtype)
-            if now != dtype:
-                raise DataError(
-                    f"pipe {self._pipe!r}: column {column!r} is of dtype {now}, "
-                    f"but was {dtype} when this run was saved",
-                    hint="bring the old data back, or start afresh with --fresh",
-                )
+        self._check_dtypes(state.dtypes, self._table.dtypes)
+
+    def _share(self, row: int) -> int:
+        """How many rows of the pass are left for this shard, from position ``row`` on."""
+        return max(0, -(-(self.rows - row - self._index) // self._step))
 
     def _normal(self, passes: int, row: int) -> tuple[int, int]:
         """The position with a pass ended as soon as nothing of it is left to read."""
-        left = self.rows - row
-        if left <= 0 or (self._limits.drop_last and left < self._limits.batch):
-            return passes + 1, 0
-        return passes, row
+        return (passes, row) if row + self._needs <= self.rows else (passes + 1, 0)
 
     @property
     def state(self) -> ReaderState:
         """The position, with what is needed to know the source again."""
-        return ReaderState(self._passes, self._row, self.rows, self._dtypes)
-
-    @property
-    def finished(self) -> bool:
-        """Whether nothing is left to read."""
-        return self._limits.passes is not None and self._passes >= self._limits.passes
+        return ReaderState(self._passes, self._row, self.rows, self._table.dtypes)
 
     def total(self, done: int) -> int:
         """How many batches this epoch has in all, ``done`` of which are applied."""
-        size = self._limits.batch
-        per_pass = self.rows // size if self._limits.drop_last else -(-self.rows // size)
-        left = self.rows - self._row
-        left_of_pass = left // size if self._limits.drop_last else -(-left // size)
+        per_pass, left_of_pass = (
+            self._batches(self._share(0)),
+            self._batches(self._share(self._row)),
+        )
         if self.finished:
             return done
         if self._limits.batches_per_epoch is None:
@@ -129,29 +199,25 @@ class BatchReader:
         left_in_all = left_of_pass + (self._limits.passes - self._passes - 1) * per_pass
         return min(wanted, done + left_in_all)
 
+    def _batches(self, rows: int) -> int:
+        size = self._limits.batch
+        return rows // size if self._limits.drop_last else -(-rows // size)
+
     def next(self) -> Batch:
-        """The next batch; only while the epoch's ``total`` is not reached."""
-        low = self._row
-        high = min(low + self._limits.batch, self.rows)
+        """The next batch; only while the epoch has ``more``."""
+        low, high = self._row + self._index, min(self._row + self._stride, self.rows)
+        step = self._step
         if self._limits.shuffle:
-            chosen = self._pass_order()[low:high]
-            columns = {c: _taken(a, chosen) for c, a in self._columns.items()}
+            columns = self._table.take(self._pass_order()[low:high:step])
         else:
-            columns = {c: a[low:high] for c, a in self._columns.items()}
-        return Batch(high - low, columns)
+            columns = self._table.slice(low, high, step)
+        return Batch(-(-(high - low) // step), columns)
 
     def applied(self) -> None:
         """The batch of the last ``next`` was applied: it counts as read."""
-        high = min(self._row + self._limits.batch, self.rows)
-        self._passes, self._row = self._normal(self._passes, high)
+        self._passes, self._row = self._normal(self._passes, self._row + self._stride)
 
     def _pass_order(self) -> Permutation:
         if self._order is None or self._order[0] != self._passes:
             self._order = (self._passes, self._permutation(self._passes))
         return self._order[1]
-
-
-def _taken(array: npt.NDArray[Any], rows: Permutation) -> npt.NDArray[Any]:
-    chosen = np.take(array, rows, axis=0)
-    chosen.setflags(write=False)
-    return chosen

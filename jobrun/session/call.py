@@ -140,6 +140,16 @@ class Call:
             keywords[parameter] = fetch(moment, given)
         return positional, keywords, given
 
+    def value(self, moment: Moment) -> Any:
+        """What the function returns, as it is; raises TaskError with the user's own lines."""
+        try:
+            positional, keywords, _ = self.gather(moment)
+            keywords.update(self._literals)
+            keywords.update(copy.deepcopy(self._containers))
+            return self._call(positional, keywords)
+        except TaskError as error:
+            raise self._placed(error) from error.__cause__
+
     def run(
         self,
         moment: Moment,

@@ -8,26 +8,21 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from jobrun.access import Key, overlaps, resolve, step_names
-from jobrun.data.reader import BatchReader, Limits
-from jobrun.data.sources import Columns, blob_columns, check_rows, file_columns
-from jobrun.errors import DataError
-from jobrun.events import BatchesDone
+from jobrun.data.reader import Batch, RowReader
+from jobrun.events import BatchesDone, Report, ignore
 from jobrun.every import batches_between, epochs_between
 from jobrun.job import Job, Pipe, Task
 from jobrun.position import PipeState, ReaderState
-from jobrun.rng import make_rng
 from jobrun.session.base import Control, Places
 from jobrun.session.call import Call, Moment, Stores
-from jobrun.template import render
+from jobrun.session.reading import PipeReading
 from jobrun.values import Box, Value, adopt, one_element
 
 __all__ = ["PipeRun"]
@@ -69,16 +64,9 @@ class PipeRun:
         self._node = node
         self._stores = stores
         self._store = store
-        self._texts = places.texts(node)
-        self._folder = places.spec_dir or Path.cwd()
-        self._file_columns: Columns | None = None
         names = step_names(pipe)
-        columns: dict[str, Any] = dict.fromkeys(
-            pipe.reader.file.columns if pipe.reader.file else pipe.reader.blobs
-        )
-        if pipe.reader.file is not None and not columns:
-            with self._placed():
-                columns = dict.fromkeys(self._source())
+        self._reading = PipeReading(job, group, pipe, node, stores, make_call, places)
+        columns: dict[str, Any] = dict.fromkeys(self._reading.columns())
         self._map = []
         for step in pipe.map:
             self._map.append(make_call(step, f"{pipe.name}/{names[id(step)]}", columns, True))
@@ -120,67 +108,9 @@ class PipeRun:
         source = resolve(self._job, self._node, name)
         return source.keys if source.form in ("blob", "blobs") else ()
 
-    def _source(self) -> Columns:
-        """The columns; those of a file are read once."""
-        reader = self._pipe.reader
-        if reader.file is None:
-            return blob_columns(reader.blobs, self._blob)
-        if self._file_columns is None:
-            path = self._folder / render(reader.file.path, self._texts)
-            self._file_columns = file_columns(path, reader.file.columns)
-        return self._file_columns
-
-    def _blob(self, name: str) -> Value:
-        return self._stores.get(resolve(self._job, self._node, name).keys[0])
-
-    def _number(self, field: str) -> int | None:
-        """A number of the reader, which may be the name of a var or blob; must be whole."""
-        given = getattr(self._pipe.reader, field)
-        if given is None:
-            return None
-        value: Any = given
-        if isinstance(given, str):
-            source = resolve(self._job, self._node, given)
-            is_var = source.form == "var"
-            value = source.value if is_var else one_element(self._stores.get(source.keys[0]))
-        whole = isinstance(value, float) and value.is_integer()
-        if isinstance(value, bool) or not (isinstance(value, int) or whole):
-            raise DataError(
-                f"pipe {self._pipe.name!r}: {field} is {value!r}, but must be a whole number"
-            )
-        return int(value)
-
-    def open(self, state: ReaderState) -> BatchReader:
+    def open(self, state: ReaderState, report: Report = ignore) -> RowReader:
         """The reader at a position; raises DataError for what cannot be read."""
-        with self._placed():
-            return self._reader(state)
-
-    @contextmanager
-    def _placed(self) -> Iterator[None]:
-        """Say where the pipe is, in an error about its data."""
-        try:
-            yield
-        except DataError as error:
-            where = error.where or self._pipe.where
-            raise DataError(error.message, where=where, hint=error.hint) from error
-
-    def _reader(self, state: ReaderState) -> BatchReader:
-        pipe, seed = self._pipe, self._job.seed
-        columns = self._source()
-        rows = check_rows(columns, pipe.name)
-        limits = Limits(
-            batch=self._number("batch") or 0,
-            shuffle=pipe.reader.shuffle,
-            drop_last=pipe.reader.drop_last,
-            batches_per_epoch=self._number("batches_per_epoch"),
-            passes=self._number("passes"),
-        )
-
-        def permutation(pass_: int) -> Any:
-            rng = make_rng(seed, "shuffle", self._group, pipe.name, self._node, pass_)
-            return rng.permutation(rows)
-
-        return BatchReader(pipe.name, columns, limits, state, permutation)
+        return self._reading.open(state, report)
 
     def run(
         self, epoch: int, state: PipeState, reader_state: ReaderState, control: Control
@@ -189,23 +119,24 @@ class PipeRun:
 
         Gives the place reached: None instead of a PipeState when the epoch's batches are done.
         """
-        reader = self.open(reader_state)
+        reader = self.open(reader_state, control.report)
         total = reader.total(state.batches)
+        number = state.batches
         reductions = _Reductions(state.reduced)
         progress = _Progress(self._pipe.name, self._node, epoch, total, control)
-        for number in range(state.batches, total):
+        while reader.more(number):
             if control.cut():
                 return PipeState(number, reductions.state()), reader.state
-            self._batch(reader, epoch, number, reductions)
+            self._batch(self._reading.next(reader), epoch, number, reductions)
             reader.applied()
+            number += 1
             control.applied()
-            progress.done(number + 1)
+            progress.done(number)
         for (node, path), value in reductions.values():
             self._store((node, path), value)
         return None, reader.state
 
-    def _batch(self, reader: BatchReader, epoch: int, number: int, reductions: _Reductions) -> None:
-        batch = reader.next()
+    def _batch(self, batch: Batch, epoch: int, number: int, reductions: _Reductions) -> None:
         moment = Moment(epoch, number, {c: Box(a, "array") for c, a in batch.columns.items()})
         for call in self._map:
             for (_, column), value in call.run(moment):
@@ -281,7 +212,9 @@ def _is_number(value: Value) -> bool:
 class _Progress:
     """Says how many batches are done, a few times a second."""
 
-    def __init__(self, pipe: str, node: str, epoch: int, total: int, control: Control) -> None:
+    def __init__(
+        self, pipe: str, node: str, epoch: int, total: int | None, control: Control
+    ) -> None:
         self._event = (pipe, node, epoch)
         self._total = total
         self._report = control.report

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from jobrun.errors import Problem, SpecError, Where
-from jobrun.job import GROUPS, Job, Pipe, Task
+from jobrun.job import GROUPS, Data, Job, Pipe, Task, data
 from jobrun.policy import Best, CheckpointPolicy, Every, Keep
-from jobrun.spec.model import CheckpointModel, DoStepModel, MapStepModel, TaskModel
+from jobrun.spec.model import CheckpointModel, DoStepModel, MapStepModel, SourceModel, TaskModel
 from jobrun.spec.resolve import Spec, load
 from jobrun.spec.scalars import show
 from jobrun.spec.source import Node, gc_paused
@@ -19,6 +19,7 @@ from jobrun.template import template
 __all__ = ["build", "check", "validate_spec"]
 
 _NUMBERS = ("batch", "batches_per_epoch", "passes", "threads")
+_OF_SOURCE = ("from", "in", "with")
 
 
 def validate_spec(
@@ -123,14 +124,18 @@ class _Builder:
         pipe, below = model.pipe, node.get("pipe")
         assert pipe is not None
         assert below is not None
-        marks = self._marks(node, "reduce", "after") | self._marks(below, "from")
+        marks = self._marks(node, "reduce", "after") | self._marks(below, *_OF_SOURCE)
         numbers = {k: self._number(getattr(pipe, k), below, k) for k in _NUMBERS}
-        file = None if pipe.file is None else _text(pipe.file)
+        shuffle = pipe.shuffle
+        if isinstance(shuffle, dict):
+            holder = below.get("shuffle")
+            assert holder is not None
+            shuffle = {"buffer": self._number(shuffle["buffer"], holder, "buffer")}
         return Pipe(
-            pipe.from_,
+            **self._source(pipe, below),
             **numbers,
-            file=file,
-            shuffle=pipe.shuffle,
+            shuffle=shuffle,
+            shard=pipe.shard,
             drop_last=pipe.drop_last,
             map=self._steps(model.map or [], node.get("map")),
             do=self._steps(model.do or [], node.get("do")),
@@ -142,6 +147,28 @@ class _Builder:
             where=self._where(node),
             marks=marks,
         )
+
+    def _source(self, model: SourceModel, node: Node) -> dict[str, Any]:
+        """A source, as the arguments of ``Pipe`` and of ``data``."""
+        return {
+            "from_": model.from_,
+            "file": None if model.file is None else _text(model.file),
+            "types": model.types,
+            "call": model.call,
+            "in_": model.in_,
+            "with_": _literals(model.with_),
+            "zip": self._sources(model.zip, node.get("zip")),
+            "concat": self._sources(model.concat, node.get("concat")),
+        }
+
+    def _sources(self, models: Iterable[SourceModel] | None, nodes: Node | None) -> list[Data]:
+        found: list[Data] = []
+        for number, model in enumerate(models or ()):
+            node = nodes.get(number) if nodes is not None else None
+            assert node is not None
+            marks = self._marks(node, *_OF_SOURCE)
+            found.append(data(**self._source(model, node), where=self._where(node), marks=marks))
+        return found
 
     def _steps(
         self, models: Iterable[MapStepModel | DoStepModel], nodes: Node | None

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from jobrun.access import step_names
-from jobrun.job import GROUPS, Argument, Job, Outputs, Pipe, Reader, Task
+from jobrun.job import GROUPS, Argument, Data, Job, Outputs, Pipe, Reader, Task
 from jobrun.template import Template
 
 __all__ = ["Change", "Diff", "compare", "digest", "job_facts"]
@@ -32,6 +32,7 @@ Row = Literal["free", "accept", "job"]
 _FREE = ("name", "stop", "fail", "metrics")
 _FREE_OF_PIPE = ("batches_per_epoch", "passes", "threads")
 _ACCEPTED_OF_PIPE = ("batch", "shard")
+_HOW = ("batch", "shuffle", "drop_last", "batches_per_epoch", "passes", "shard")
 _ABSENT = object()
 _LONGEST = 80
 
@@ -160,15 +161,32 @@ def _task_facts(task: Task, name: str) -> Facts:
 
 
 def _reader_facts(reader: Reader) -> Facts:
-    facts: Facts = {"from": dict(reader.blobs)}
-    if reader.file is not None:
-        facts["file"] = _plain(reader.file.path)
-        facts["from"] = dict(reader.file.columns)
-    for key in ("batch", "shuffle", "drop_last", "batches_per_epoch", "passes", "threads"):
+    facts: Facts = _data_facts(reader.data)
+    for key in (*_HOW, "threads"):
         value = getattr(reader, key)
         if value != getattr(Reader(), key) or type(value) is not type(getattr(Reader(), key)):
             facts[key] = _plain(value)
-    return {k: v for k, v in facts.items() if v != {}}
+    if reader.buffer is not None:
+        facts["shuffle"] = {"buffer": _plain(reader.buffer)}
+    return facts
+
+
+def _data_facts(data: Data) -> Facts:
+    """A source, with the keys that it has in a spec."""
+    facts: Facts = {"from": dict(data.blobs)}
+    if data.file is not None:
+        facts["file"] = _plain(data.file.path)
+        facts["from"] = dict(data.file.columns)
+        facts["types"] = dict(data.file.types)
+    if data.call is not None:
+        step = data.call.step
+        facts["call"] = step.function_name
+        facts["in"] = _arguments(step.inputs)
+        facts["with"] = _plain(step.literals)
+        facts["from"] = dict(data.call.columns)
+    for key in ("zip", "concat"):
+        facts[key] = [_data_facts(d) for d in getattr(data, key)]
+    return {k: v for k, v in facts.items() if v not in ([], {})}
 
 
 def _arguments(arguments: tuple[Argument, ...]) -> Any:

@@ -11,12 +11,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 
 from jobrun.duration import TIMES, duration
 from jobrun.errors import did_you_mean
-from jobrun.job import REDUCTIONS
+from jobrun.job import REDUCTIONS, SHARD
 from jobrun.spec.faults import Fault, refuse, wants
 from jobrun.spec.names import (
     blob_fault,
@@ -44,6 +44,9 @@ __all__ = [
     "Outs",
     "Reductions",
     "Seconds",
+    "Shard",
+    "Shuffle",
+    "Types",
     "Updates",
     "Vars",
     "With",
@@ -52,6 +55,10 @@ __all__ = [
 Check = Callable[[str], str | None]
 
 _CALL = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_ENDINGS = (".npz", ".npy", ".csv", ".tsv", ".jsonl", ".txt", ".zarr")
+_TYPES = ("int", "float", "text")
+_RENAME = "write a mapping: {column: its name in the file}"
+_SHARD = "'node', or i/n, each a number or a var, i counted from 0"
 _COUNT = "a whole number from 1 up, or the name of a var or blob that holds one"
 
 
@@ -231,8 +238,70 @@ def _file(value: Any) -> str:
     faults = _template_faults(text, ())
     if faults:
         raise refuse(*faults)
-    if not text.endswith((".npz", ".npy")):
-        raise refuse(Fault(f"wants a .npz or .npy file, not {show(value)}"))
+    if not text.endswith(_ENDINGS) and not any(p.endswith(".zarr") for p in text.split("/")):
+        known = ", ".join(_ENDINGS[:-1])
+        raise refuse(Fault(f"wants a {known} or {_ENDINGS[-1]} file, not {show(value)}"))
+    return text
+
+
+def _columns(value: Any, info: ValidationInfo) -> Any:
+    """The columns of a pipe: blobs, or whatever names a file or an item has for them."""
+    given = info.data
+    if given.get("file") is None and given.get("call") is None:
+        return _names(reference_fault, _FROM, plain_fault, distinct=False)(value)
+    return _names(_foreign_fault, _FROM, plain_fault, distinct=False)(
+        _named_after_themselves(value)
+    )
+
+
+def _named_after_themselves(value: Any) -> Any:
+    """Names in a list, and keys without a value, must be names of columns themselves."""
+    names = [value] if isinstance(value, str) else value
+    if isinstance(names, list):
+        faults = _list_faults(plain_fault, names)
+        if faults:
+            raise refuse(*(Fault(f.message, _RENAME, f.path) for f in faults))
+    return value
+
+
+def _foreign_fault(name: str) -> str | None:
+    return None if name else "an empty name"
+
+
+def _types(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise wants("a mapping of columns to int, float or text", value, "types: {id: text}")
+    faults = [
+        Fault(
+            f"wants {', '.join(_TYPES[:-1])} or {_TYPES[-1]}, not {show(item)}",
+            did_you_mean(item, _TYPES) if isinstance(item, str) else "",
+            (key,),
+        )
+        for key, item in value.items()
+        if item not in _TYPES or isinstance(item, bool)
+    ]
+    if faults:
+        raise refuse(*faults)
+    return value
+
+
+def _shuffle(value: Any) -> Any:
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, dict) or list(value) != ["buffer"]:
+        hint = f"in YAML 1.2 {value!r} is a text" if value in ("yes", "no", "on", "off") else ""
+        raise wants("true or false, or {buffer: rows}", value, hint)
+    try:
+        return {"buffer": _count(value["buffer"])}
+    except PydanticCustomError as error:
+        faults = (error.context or {})["faults"]
+        raise refuse(*(Fault(f.message, f.hint, ("buffer",)) for f in faults)) from None
+
+
+def _shard(value: Any) -> str:
+    text = _text(value, _SHARD)
+    if text != "node" and not SHARD.fullmatch(text):
+        raise wants(_SHARD, value)
     return text
 
 
@@ -346,7 +415,7 @@ _OUT = "a name, a list of names, or a mapping {key of the result: name}"
 _FROM = "a blob, a list of blobs, or a mapping {column: blob}"
 
 
-def _annotated(validator: Callable[[Any], Any], schema: Any) -> BeforeValidator:
+def _annotated(validator: Callable[..., Any], schema: Any) -> BeforeValidator:
     return BeforeValidator(validator, json_schema_input_type=schema)
 
 
@@ -363,9 +432,12 @@ Inputs = Annotated[
 ]
 Updates = Annotated[Any, _annotated(_names(output_fault, _IN, _parameter), _NameForms)]
 Outs = Annotated[Any, _annotated(_names(output_fault, _OUT), _NameForms)]
-Columns = Annotated[
-    Any, _annotated(_names(reference_fault, _FROM, plain_fault, distinct=False), _NameForms)
+Columns = Annotated[Any, _annotated(_columns, _NameForms)]
+Types = Annotated[dict[str, str], _annotated(_types, dict[str, Literal["int", "float", "text"]])]
+Shuffle = Annotated[
+    Any, _annotated(_shuffle, bool | dict[Literal["buffer"], Annotated[int, Field(ge=1)] | str])
 ]
+Shard = Annotated[str, BeforeValidator(_shard)]
 After = Annotated[
     Any, _annotated(_listed(plain_fault, "a task, or a list of tasks"), str | list[str])
 ]

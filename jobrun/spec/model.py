@@ -9,7 +9,7 @@ JSON Schema.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WrapValidator, model_validator
@@ -33,6 +33,9 @@ from jobrun.spec.fields import (
     Outs,
     Reductions,
     Seconds,
+    Shard,
+    Shuffle,
+    Types,
     Updates,
     Vars,
     With,
@@ -47,6 +50,7 @@ __all__ = [
     "KeepModel",
     "MapStepModel",
     "PipeModel",
+    "SourceModel",
     "SpecModel",
     "StepEveryModel",
     "TaskModel",
@@ -119,19 +123,88 @@ class DoStepModel(_Model):
     ] = Field(None, description="Call the step every so many batches or epochs only.")
 
 
-class PipeModel(_Model):
-    """What a pipe reads, and how."""
+class SourceModel(_Model):
+    """Where rows come from."""
 
+    file: Optional[FilePath] = Field(
+        None,
+        description="A .npz, .npy, .csv, .tsv, .jsonl, .txt or .zarr, or a pattern over many, read "
+        "in the order of their names; a relative path begins at the spec's folder.",
+    )
+    call: Optional[Call] = Field(
+        None,
+        description="A function that gives the rows: an object with __len__ and __getitem__, an "
+        "iterable, or a dict of arrays. An iterable is made anew for each pass.",
+    )
     from_: Optional[Columns] = Field(
         None,
         alias="from",
-        description="Blobs to read rows of, {column: blob}; with 'file', the file's columns.",
+        description="Blobs to read rows of, {column: blob}; with 'file', the file's columns, where "
+        "a pattern makes a matrix; with 'call', the keys of an item, or names for its parts.",
     )
-    file: Optional[FilePath] = Field(
-        None, description="A .npz or .npy file; a relative path begins at the spec's folder."
+    types: Optional[Types] = Field(
+        None,
+        description="Types of columns of a text file, {name: int, float or text}; default: what "
+        "the first 1000 rows hold.",
     )
+    in_: Optional[Inputs] = Field(
+        None, alias="in", description="Blobs and vars that the function under 'call' is given."
+    )
+    with_: Optional[With] = Field(
+        None, alias="with", description="Literal keyword arguments of the function under 'call'."
+    )
+    zip: Optional[list[SourceModel]] = Field(
+        None, description="Sources read side by side, as far as the shortest goes."
+    )
+    concat: Optional[list[SourceModel]] = Field(
+        None, description="Sources of the same columns, read one after another."
+    )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> SourceModel:
+        forms = [k for k in ("file", "call", "zip", "concat") if getattr(self, k) is not None]
+        if self.from_ is None and not forms:
+            raise refuse(Fault("reads nothing", "give it 'from: {column: blob}' or 'file:'"))
+        if len(forms) > 1:
+            text = f"|a pipe reads one source, not both {forms[0]!r} and {forms[1]!r}"
+            raise refuse(Fault(text, "'zip' and 'concat' join several", (forms[1],), key=True))
+        faults = [*self._from_faults(forms), *self._of_other_faults()]
+        if faults:
+            raise refuse(*faults)
+        return self
+
+    def _from_faults(self, forms: list[str]) -> Iterator[Fault]:
+        if self.from_ is not None and not self.from_:
+            yield Fault("names no column", path=("from",))
+        for key in ("zip", "concat"):
+            if getattr(self, key) == []:
+                yield Fault("names no source", path=(key,))
+            if key in forms and self.from_ is not None:
+                text = f"|'from' belongs to the sources under {key!r}"
+                yield Fault(text, path=("from",), key=True)
+        if self.call is not None and self.from_ is None:
+            hint = "from: [x, y]"
+            yield Fault("|a 'call' needs 'from': the columns that its items have", hint)
+
+    def _of_other_faults(self) -> Iterator[Fault]:
+        for key, value, owner in (
+            ("types", self.types, "file"),
+            ("in", self.in_, "call"),
+            ("with", self.with_, "call"),
+        ):
+            if value is not None and getattr(self, owner) is None:
+                yield Fault(f"|{key!r} belongs to a {owner!r}", path=(key,), key=True)
+
+
+class PipeModel(SourceModel):
+    """What a pipe reads, and how."""
+
     batch: Count = Field(1, description="Rows of a batch.")
-    shuffle: bool = Field(False, description="Whether each pass has an order of its own.")
+    shuffle: Shuffle = Field(
+        False,
+        description="Whether each pass has an order of its own; {buffer: n}: within blocks of n "
+        "rows, for what is read from front to back.",
+    )
     drop_last: bool = Field(False, description="Whether a last batch with fewer rows is left out.")
     batches_per_epoch: Optional[Count] = Field(
         None, description="Batches of an epoch; default: one pass over the data."
@@ -142,14 +215,11 @@ class PipeModel(_Model):
         "stop conditions. Default: it never is.",
     )
     threads: Count = Field(1, description="Threads for the 'map' steps.")
-
-    @model_validator(mode="after")
-    def _source(self) -> PipeModel:
-        if self.from_ is None and self.file is None:
-            raise refuse(Fault("reads nothing", "give it 'from: {column: blob}' or 'file:'"))
-        if not self.from_ and self.from_ is not None:
-            raise refuse(Fault("names no column", path=("from",)))
-        return self
+    shard: Optional[Shard] = Field(
+        None,
+        description="Which rows this pipe reads: i/n, every n-th from the i-th on, counted from 0, "
+        "each a number or a var; or 'node', one share for each of its nodes.",
+    )
 
 
 class TaskModel(_Model):

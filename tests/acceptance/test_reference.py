@@ -17,6 +17,7 @@ from whole_runs import blob_list, ids_and_epochs, names, records, state_of_disk,
 from jobrun import CheckpointManager, JobrunError, JobRunner, LocalSession, Task, load_blobs
 from jobrun.decide import Request
 from jobrun.errors import DataError, NotFoundError, SpecError
+from jobrun.job import Data
 
 SUPPORT = Path(__file__).parent.parent / "support"
 SPECS = Path(__file__).parent.parent.parent / "specs"
@@ -241,7 +242,7 @@ def test_no_passes_at_all_is_a_spec_error_that_says_so(run_dir: Path) -> None:
     for passes in (0, -1):
         job = reference()
         pipe = job.epoch.tasks[0]
-        pipe.reader = type(pipe.reader)(blobs={"val": "rows"}, passes=passes)
+        pipe.reader = type(pipe.reader)(Data(blobs={"val": "rows"}), passes=passes)
         with pytest.raises(SpecError, match=f"'passes'.* a number from 1 up, not {passes}"):
             train(job, run_dir)
 

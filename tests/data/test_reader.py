@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrun.data.reader import BatchReader, Limits
+from jobrun.data.tables import ArrayTable
 from jobrun.errors import DataError
 from jobrun.position import ReaderState
 
@@ -25,7 +26,7 @@ START = ReaderState()
 
 def reader(rows: int, limits: Limits, state: ReaderState = START, **columns: Any) -> Any:
     columns = columns or {"x": np.arange(rows)}
-    return BatchReader("p", columns, limits, state, lambda p: order_of(rows, p))
+    return BatchReader("p", ArrayTable(columns), limits, state, lambda p: order_of(rows, p))
 
 
 def epoch(read: BatchReader, column: str = "x") -> list[list[int]]:

@@ -53,7 +53,7 @@ def test_what_belongs_to_the_job(job: Job) -> None:
     assert job.nodes == {"trainer_0": {"own": 1}, "trainer_1": {"own": 2}}
     assert job.vars["shape"] == [8, 8]
     assert job.metrics == {"trainer_0:mean_loss": "min", "loss": None}
-    assert [len(g) for g in job.groups.values()] == [1, 2, 4, 1, 1]
+    assert [len(g) for g in job.groups.values()] == [1, 2, 5, 1, 1]
     policy = job.checkpoint
     assert policy is not None
     assert policy.every == Every(2, 100, 900.0, 30.0)
@@ -72,23 +72,40 @@ def test_a_pipe(job: Job) -> None:
     pipe, from_file = job.epoch.tasks[:2]
     assert isinstance(pipe, Pipe)
     assert isinstance(from_file, Pipe)
-    assert pipe.reader.blobs == {"x": "rows"}
+    assert pipe.reader.data.blobs == {"x": "rows"}
     assert pipe.reader.batch == 4  # the var ``size``
     assert (pipe.reader.shuffle, pipe.reader.drop_last) == (True, True)
     assert (pipe.reader.batches_per_epoch, pipe.reader.passes, pipe.reader.threads) == (3, 2, 2)
     assert [s.every for s in pipe.do] == [None, {"batches": 2}, {"epochs": 2}]
     assert pipe.reduce == {"norm": "last"}
-    assert from_file.reader.file is not None
-    assert from_file.reader.file.path == "rows.npz"
-    assert from_file.reader.file.columns == {"y": "y"}
+    assert from_file.reader.data.file is not None
+    assert from_file.reader.data.file.path == "rows.npz"
+    assert from_file.reader.data.file.columns == {"y": "y"}
     assert from_file.after == ("train",)
+
+
+def test_joined_sources(job: Job) -> None:
+    pipe = job.epoch.tasks[4]
+    assert isinstance(pipe, Pipe)
+    reader, (file, call, rows) = pipe.reader, pipe.reader.data.zip
+    assert reader.data.columns == ("pixels", "label", "t", "u")
+    assert not reader.data.is_open
+    assert file.file is not None
+    assert file.file.columns == {"pixels": "pixel *", "label": "label"}
+    assert file.file.types == {"label": "text"}
+    assert call.call is not None
+    assert call.call.step.fn == "job:rows"
+    assert call.call.columns == {"t": "time"}
+    assert call.call.step.literals == {"file": Template("${spec.dir}/rows.npz", ("spec.dir",))}
+    assert [d.blobs for d in rows.concat] == [{"u": "rows"}, {"u": "rows"}]
+    assert (reader.shuffle, reader.buffer, reader.shard) == (True, 100, "node")
 
 
 def test_tasks(job: Job) -> None:
     load_rows = job.setup.tasks[0]
     assert load_rows.literals["file"] == Template("${spec.dir}/rows.npz", ("spec.dir",))
     assert load_rows.literals["parts"] == [1, {"deep": Template("$${x}", ())}]
-    mean, spread = job.epoch.tasks[2:]
+    mean, spread = job.epoch.tasks[2:4]
     assert [a.name for a in mean.inputs] == ["trainer_*:loss"]
     assert (mean.outputs.form, mean.outputs.keys) == ("keys", ("mean", "best"))
     assert (spread.outputs.form, spread.every) == ("many", 2)

@@ -1,4 +1,4 @@
-"""Columns out of blobs and files."""
+"""Columns of ``.npy`` and ``.npz`` files."""
 
 from __future__ import annotations
 
@@ -9,57 +9,17 @@ import numpy as np
 import pytest
 from engine import same
 
-from jobrun.data.sources import blob_columns, check_rows, file_columns
+from jobrun.data.opening import open_files
+from jobrun.data.source import Columns
+from jobrun.data.tables import ArrayTable
 from jobrun.errors import DataError
-from jobrun.values import Value, adopt
+from jobrun.values import adopt
 
 
-def blobs(**objects: Any) -> dict[str, Value]:
-    return {name: adopt([obj]) for name, obj in objects.items()}
-
-
-def test_columns_are_the_arrays_of_blobs() -> None:
-    store = blobs(data=np.arange(6).reshape(3, 2), labels=np.arange(3))
-    columns = blob_columns({"x": "data", "y": "labels"}, store.__getitem__)
-    assert list(columns) == ["x", "y"]
-    assert columns["x"] is store["data"].value
-
-
-@pytest.mark.parametrize(
-    ("obj", "what"),
-    [
-        (np.array(3.0), "a single value"),
-        (3.0, "kind 'float'"),
-        ([np.zeros(3)], "kind 'list'"),
-        ({"a": np.zeros(3)}, "kind 'dict'"),
-        (None, "kind 'none'"),
-        (np.array([{}], object), "kind 'opaque'"),
-    ],
-)
-def test_a_column_is_an_array_of_rows(obj: Any, what: str) -> None:
-    with pytest.raises(DataError, match=f"column 'x': blob 'b' is .*{what}"):
-        blob_columns({"x": "b"}, blobs(b=obj).__getitem__)
-
-
-def test_rows_are_counted() -> None:
-    assert check_rows({"x": np.zeros((3, 2)), "y": np.zeros(3)}, "p") == 3
-
-
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ({"x": np.zeros(3), "y": np.zeros(2)}, "the columns differ in rows: x 3, y 2"),
-        ({"x": np.zeros((0, 4))}, "no rows"),
-        ({}, "no rows"),
-        ({"x": np.array(1.0)}, "'x' is a single value"),
-    ],
-)
-def test_rows_that_cannot_be(columns: dict[str, Any], message: str) -> None:
-    with pytest.raises(DataError, match=f"pipe 'p': .*{message}"):
-        check_rows(columns, "p")
-
-
-# Files.
+def file_columns(path: Path, wanted: dict[str, str]) -> Columns:
+    table = open_files(path, wanted)
+    assert isinstance(table, ArrayTable)
+    return table.arrays
 
 
 def test_an_npz_gives_all_its_arrays_or_those_that_are_wanted(tmp_path: Path) -> None:
@@ -197,9 +157,8 @@ def test_single_values_are_no_columns(tmp_path: Path, suffix: str) -> None:
         np.savez(path, d=np.array(3.0))
     else:
         np.save(path, np.array(3.0))
-    columns = file_columns(path, {"x": "d"})
     with pytest.raises(DataError, match="single value"):
-        check_rows(columns, "p")
+        file_columns(path, {"x": "d"})
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:

@@ -1,0 +1,320 @@
+"""Sources that a user's function makes: an object of items, an iterable, or columns.
+
+An object with ``__len__`` and ``__getitem__`` (a PyTorch dataset of that style) is a table.  What
+can only be iterated is a stream, made anew for each pass; it is restored by its own ``state_dict``
+and ``load_state_dict``, else by skipping.  A dict of arrays, or an array, is columns as it is.
+
+An item is a dict of columns, a tuple of them in the order of ``from``, or the value of the one.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from jobrun.data.source import (
+    TEXT,
+    Columns,
+    Cursor,
+    Permutation,
+    Slow,
+    Source,
+    Stream,
+    Table,
+    finished,
+    ignore_slow,
+)
+from jobrun.data.tables import ArrayTable
+from jobrun.errors import DataError, TaskError, did_you_mean
+from jobrun.values import Box, adopt
+
+__all__ = ["called_source"]
+
+Fail = Callable[[BaseException], TaskError]
+"""Makes an error of one that was raised in the user's code."""
+
+_SLOW_SECONDS = 2.0
+_STATE = ("state_dict", "load_state_dict")
+
+
+def called_source(
+    make: Callable[[], Any], wanted: Mapping[str, str], name: str, fail: Fail
+) -> Source:
+    """The source that ``make`` gives; ``wanted`` maps columns to keys of an item.
+
+    Raises DataError for what is none of the kinds above, and what ``make`` and ``fail`` raise.
+    """
+    made = make()
+    if isinstance(made, np.ndarray):
+        made = {next(iter(wanted.values())): made}
+    if isinstance(made, Mapping):
+        return _columns_of(made, wanted, name)
+    if _is_map_style(made):
+        return ItemTable(made, wanted, name, fail)
+    if hasattr(made, "__iter__"):
+        return ItemStream(make, made, wanted, name, fail)
+    raise DataError(
+        f"{name} returned a {type(made).__name__}, which cannot be read row by row",
+        hint="return something with __len__ and __getitem__, an iterable, or a dict of arrays",
+    )
+
+
+def _is_map_style(made: Any) -> bool:
+    if any(t.__name__ == "IterableDataset" for t in type(made).__mro__):
+        return False  # PyTorch's inherits a __getitem__ that it does not have
+    return hasattr(made, "__len__") and hasattr(made, "__getitem__")
+
+
+def _columns_of(made: Mapping[Any, Any], wanted: Mapping[str, str], name: str) -> Table:
+    columns: Columns = {}
+    for column, key in wanted.items():
+        value = adopt([_part(made, key, name)])
+        if not isinstance(value, Box) or value.kind != "array":
+            raise DataError(f"{name}: {key!r} is of kind {value.kind!r}, not an array of rows")
+        columns[column] = value.value
+    return ArrayTable(columns, name)
+
+
+def _part(made: Mapping[Any, Any], key: str, name: str) -> Any:
+    try:
+        return made[key]
+    except KeyError:
+        known = [str(k) for k in made]
+        hint = did_you_mean(key, known) or f"there are {', '.join(known)}"
+        raise DataError(f"{name}: there is no {key!r}", hint=hint) from None
+
+
+class _Stack:
+    """Items stacked to columns, of dtypes and shapes that the first item of all sets."""
+
+    def __init__(self, wanted: Mapping[str, str], name: str) -> None:
+        self.wanted = wanted
+        self.name = name
+        self.dtypes: dict[str, str] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+
+    def columns(self, items: Iterator[Any], most: int, row: int) -> Columns:
+        """The columns of at most ``most`` items; each is copied before the next is asked for."""
+        found: Columns = {}
+        count = 0
+        for item in items:
+            cells = self._cells(item, row + count)
+            for column, dtype, value in self._checked(cells, row + count):
+                if column not in found:
+                    kind: Any = object if dtype == TEXT else dtype
+                    found[column] = np.empty((most, *self.shapes[column]), kind)
+                found[column][count] = value
+            count += 1
+            if count == most:
+                break
+        if not found:
+            return self._empty()
+        return {c: a[:count] for c, a in found.items()}
+
+    def _empty(self) -> Columns:
+        dtypes: dict[str, Any] = {c: d for c, d in self.dtypes.items() if d != TEXT}
+        return {
+            c: np.empty((0, *self.shapes.get(c, ())), dtypes.get(c, object)) for c in self.wanted
+        }
+
+    def _cells(self, item: Any, row: int) -> Sequence[Any]:
+        """The values of an item, in the order of the columns."""
+        if isinstance(item, Mapping):
+            return [_part(item, key, f"{self.name}: row {row + 1}") for key in self.wanted.values()]
+        if not isinstance(item, tuple) and not (isinstance(item, list) and len(self.wanted) > 1):
+            item = (item,)
+        if len(item) != len(self.wanted):
+            raise DataError(
+                f"{self.name}: row {row + 1} has {len(item)} parts, "
+                f"but 'from' names {len(self.wanted)} columns"
+            )
+        parts: Sequence[Any] = item
+        return parts
+
+    def _checked(self, cells: Sequence[Any], row: int) -> Iterator[tuple[str, str, Any]]:
+        """Each column with its dtype and value; raises DataError where an item is another."""
+        for column, cell in zip(self.wanted, cells, strict=True):
+            array = np.asarray(cell)
+            dtype = array.dtype.str if array.dtype.kind in "biufcmM" else ""
+            if isinstance(cell, str | bytes):
+                dtype = TEXT
+            if not dtype:
+                raise DataError(
+                    f"{self.name}: row {row + 1}, column {column!r}: a {type(cell).__name__} "
+                    "is no number, text or array of numbers"
+                )
+            known = self.dtypes.setdefault(column, dtype)
+            shape = self.shapes.setdefault(column, array.shape)
+            if (known, shape) != (dtype, array.shape):
+                raise DataError(
+                    f"{self.name}: row {row + 1}, column {column!r} is of dtype {dtype} and shape "
+                    f"{array.shape}, but the rows before are of {known} and {shape}",
+                    hint="convert every row alike",
+                )
+            yield column, dtype, cell if dtype == TEXT else array
+
+
+class ItemTable(Table):
+    """An object with ``__len__`` and ``__getitem__``; ``__getitems__`` is used if it is there."""
+
+    def __init__(self, items: Any, wanted: Mapping[str, str], name: str, fail: Fail) -> None:
+        self.name = name
+        self._items = items
+        self._fail = fail
+        self._stack = _Stack(wanted, name)
+        self.rows = self._guarded(lambda: len(items))
+        if self.rows == 0:
+            raise DataError(f"{name}: there are no rows")
+        self._columns(range(1))
+        self.dtypes = self._stack.dtypes
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(self._stack.wanted)
+
+    def slice(self, low: int, high: int, step: int = 1) -> Columns:
+        """Rows by their numbers, evenly."""
+        return self._columns(range(low, high, step))
+
+    def take(self, rows: Permutation) -> Columns:
+        """Rows by their numbers."""
+        return self._columns(rows.tolist())
+
+    def _columns(self, rows: Sequence[int]) -> Columns:
+        many = getattr(self._items, "__getitems__", None)
+        items = self._guarded(lambda: iter(many(list(rows)))) if many else self._each(rows)
+        return finished(self._stack.columns(items, len(rows), rows[0] if len(rows) else 0))
+
+    def _each(self, rows: Sequence[int]) -> Iterator[Any]:
+        for row in rows:
+            yield self._guarded(partial(self._items.__getitem__, row))
+
+    def _guarded(self, get: Callable[[], Any]) -> Any:
+        try:
+            return get()
+        except Exception as error:
+            raise self._fail(error) from error
+
+
+class ItemStream(Stream):
+    """What is iterated; ``make`` makes it anew for each pass."""
+
+    def __init__(
+        self,
+        make: Callable[[], Any],
+        made: Any,
+        wanted: Mapping[str, str],
+        name: str,
+        fail: Fail,
+    ) -> None:
+        self.name = name
+        self.fail = fail
+        self.stack = _Stack(wanted, name)
+        self._make = make
+        self._made = [made]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(self.stack.wanted)
+
+    @property
+    def dtypes(self) -> Mapping[str, str]:  # type: ignore[override]
+        """The dtype of each column, once a row was read."""
+        return self.stack.dtypes
+
+    def open(self, row: int = 0, mark: Any = None, slow: Slow = ignore_slow) -> Cursor:
+        """A cursor: by the state that ``mark`` holds, else by skipping."""
+        made = self._made.pop() if self._made else self._make()
+        try:
+            holder, items = _begun(made, mark)
+        except Exception as error:
+            raise self.fail(error) from error
+        cursor = _ItemCursor(self, holder, items, row if mark is not None else 0, slow)
+        if row and mark is None:
+            cursor.skip(row)
+        return cursor
+
+
+def _begun(made: Any, mark: Any) -> tuple[Any, Iterator[Any]]:
+    """What keeps the state, if anything does, and the items from a state on."""
+    holder = made if all(hasattr(made, n) for n in _STATE) else None
+    if holder is not None and mark is not None:
+        holder.load_state_dict(mark["state"])
+    items = iter(made)
+    if holder is None and all(hasattr(items, n) for n in _STATE):
+        holder = items
+        if mark is not None:
+            holder.load_state_dict(mark["state"])
+    return holder, items
+
+
+class _ItemCursor(Cursor):
+    def __init__(
+        self, source: ItemStream, holder: Any, items: Iterator[Any], row: int, slow: Slow
+    ) -> None:
+        self.row = row
+        self._source = source
+        self._holder = holder
+        self._items = items
+        self._slow = slow
+
+    def read(self, rows: int) -> Columns:
+        columns = self._source.stack.columns(self._guarded(), rows, self.row)
+        self.row += len(next(iter(columns.values())))
+        return columns
+
+    def _guarded(self) -> Iterator[Any]:
+        while True:
+            try:
+                item = next(self._items)
+            except StopIteration:
+                return
+            except Exception as error:
+                raise self._source.fail(error) from error
+            yield item
+
+    def mark(self) -> Any:
+        """The user's own state: what JSON can hold."""
+        if self._holder is None:
+            return None
+        try:
+            state = self._holder.state_dict()
+        except Exception as error:
+            raise self._source.fail(error) from error
+        try:
+            text = json.dumps(state)
+        except (TypeError, ValueError) as error:
+            raise DataError(
+                f"{self._source.name}: its state_dict() cannot be saved: {error}",
+                hint="it may hold numbers, texts, lists and dicts of them",
+            ) from None
+        return {"state": json.loads(text)}
+
+    def skip(self, rows: int) -> None:
+        """Pass over rows, one by one."""
+        if rows <= 0:
+            return
+        start, said = time.monotonic(), False
+        wanted = self.row + rows
+        for _ in self._guarded():
+            self.row += 1
+            if self.row == wanted:
+                return
+            if not said and time.monotonic() - start >= _SLOW_SECONDS:
+                said = True
+                self._slow(
+                    f"{self._source.name} is read again up to row {wanted}, where the run goes on; "
+                    "state_dict() and load_state_dict(), or __getitem__ and __len__, would spare it"
+                )
+        raise DataError(
+            f"{self._source.name} ended after {self.row} rows, but {wanted} of them "
+            "had been read when this run was saved",
+            hint="bring the old data back, or start afresh with --fresh",
+        )

@@ -1,0 +1,120 @@
+"""``.npy`` and ``.npz`` files as tables.
+
+A ``.npy`` in C order is mapped, and so is a large array that an ``.npz`` holds uncompressed, once
+its checksum is proven.  Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from jobrun.data.select import expand, grouped, names_in, refuse_types
+from jobrun.data.source import Table
+from jobrun.data.tables import ArrayTable
+from jobrun.errors import DataError
+from jobrun.values import Box, adopt
+
+__all__ = ["npy_table", "npz_table"]
+
+_MAPPED_BYTES = 64 << 20
+_CHUNK = 1 << 20
+_LOCAL_HEADER = 30
+_OBJECTS = ("pickle", "Object arrays", "Python objects")
+
+
+def npy_table(
+    path: Path, wanted: Mapping[str, str], types: Mapping[str, str] | None = None
+) -> Table:
+    """The one column of a ``.npy``, under any name; raises DataError for what cannot be read."""
+    refuse_types(path, types)
+    if len(wanted) > 1:
+        raise DataError(f"{path} holds one array, but {len(wanted)} columns are wanted")
+    try:
+        array = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise _unreadable(path, error) from error
+    return ArrayTable({next(iter(wanted), path.stem): _plain(array)}, str(path))
+
+
+def npz_table(
+    path: Path, wanted: Mapping[str, str], types: Mapping[str, str] | None = None
+) -> Table:
+    """Columns of a ``.npz`` (``{column: name or pattern}``; empty: all); raises DataError."""
+    refuse_types(path, types)
+    try:
+        archive = np.load(path, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise DataError(f"{path} is no .npz archive")
+        with archive:
+            plan = expand(wanted, list(archive.files), f"{path} holds no array")
+            arrays = {n: _member(path, archive, n) for n in names_in(plan)}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise _unreadable(path, error) from error
+    return grouped(lambda columns: ArrayTable(columns, str(path)), arrays, plan)
+
+
+def _unreadable(path: Path, error: Exception) -> DataError:
+    if any(t in str(error) for t in _OBJECTS):
+        return DataError(
+            f"{path} holds Python objects, which are never unpickled",
+            hint="save it again as arrays of numbers or fixed strings",
+        )
+    return DataError(f"{path} cannot be read: {error}")
+
+
+def _member(path: Path, archive: Any, name: str) -> npt.NDArray[Any]:
+    """An array of an archive: mapped if it is large and stored as it is, else read."""
+    info = next((i for i in archive.zip.infolist() if i.filename in (name, f"{name}.npy")), None)
+    stored = info is not None and info.compress_type == zipfile.ZIP_STORED
+    if info is None or not stored or info.file_size < _MAPPED_BYTES:
+        return _adopted([archive[name]])
+    with archive.zip.open(info) as member:
+        shape, order, dtype, start = _header(member)
+        while member.read(_CHUNK):
+            pass  # at the end, the checksum is compared
+    if order or dtype.hasobject or dtype.names is not None:
+        return _adopted([archive[name]])
+    offset = _data_offset(path, info) + start
+    mapped = np.memmap(path, dtype, "r", offset, shape, "C")
+    return np.asarray(mapped)
+
+
+def _header(member: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    """Shape, Fortran order, dtype, and where the data begins."""
+    version = np.lib.format.read_magic(member)
+    read = np.lib.format.read_array_header_1_0
+    if version != (1, 0):
+        read = np.lib.format.read_array_header_2_0
+    shape, order, dtype = read(member)
+    return shape, order, dtype, member.tell()
+
+
+def _data_offset(path: Path, info: zipfile.ZipInfo) -> int:
+    """Where the bytes of a stored member begin: after its local header, of a length of its own."""
+    with path.open("rb") as file:
+        file.seek(info.header_offset)
+        header = file.read(_LOCAL_HEADER)
+    name, extra = header[26:28], header[28:30]
+    lengths = int.from_bytes(name, "little") + int.from_bytes(extra, "little")
+    return info.header_offset + _LOCAL_HEADER + lengths
+
+
+def _plain(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A mapped array as it is, if tasks may be given it so; else a copy in memory."""
+    if array.flags.c_contiguous and array.dtype.names is None:
+        return array
+    return _adopted([array])
+
+
+def _adopted(cell: list[Any]) -> npt.NDArray[Any]:
+    """The array in ``cell``: plain, C-contiguous and read-only, as all that a task is given."""
+    value = adopt(cell)
+    assert isinstance(value, Box)
+    adopted: npt.NDArray[Any] = value.value
+    return adopted

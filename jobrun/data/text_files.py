@@ -1,0 +1,350 @@
+"""Text files as streams: ``.csv``, ``.tsv``, ``.jsonl`` and lines of ``.txt``.
+
+They are read row by row and never as a whole; a mark is the byte at which a row begins.  Text is
+UTF-8, with or without a byte order mark; lines end in LF or CRLF.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from jobrun.data.kinds import CELL_KINDS, INFERRED, VALUE_KINDS, Kind, cell_kind, value_kind
+from jobrun.data.select import Plan, common_dtype, expand, names_in, stacked
+from jobrun.data.source import Columns, Cursor, Slow, Stream, ignore_slow
+from jobrun.errors import DataError, did_you_mean
+
+__all__ = ["CsvFile", "JsonLines", "TextFile", "TextLines"]
+
+_BOM = b"\xef\xbb\xbf"
+_WRONG = (ValueError, TypeError, OverflowError)
+
+
+class TextFile(Stream):
+    """A file of rows; ``wanted`` maps columns to names or patterns in the file (empty: all).
+
+    ``types`` gives the kind of columns of the file by name: ``int``, ``float`` or ``text``.
+    Raises DataError for a file that cannot be read, and has no rows.
+    """
+
+    def __init__(
+        self, path: Path, wanted: Mapping[str, str], types: Mapping[str, str] | None = None
+    ) -> None:
+        self.path = path
+        self.name = str(path)
+        self.size = 0
+        lines = _Lines(path, 0, 0)
+        try:
+            self.size = lines.size
+            names = self._begin(lines)
+            self._start = lines.offset
+            first = _taken(self._records(lines), INFERRED, self.name, 0)
+        finally:
+            lines.close()
+        if not first:
+            raise DataError(f"{self.name}: there are no rows")
+        names = self._order = names or self._names_of(first)
+        self.check(first, 0)
+        self._plan: Plan = expand(wanted, names, f"{self.name} has no column")
+        self._check_types(types or {}, names)
+        self._names = names_in(self._plan)
+        self._kinds = {n: self._kind(n, names, first, types or {}) for n in self._names}
+        self.types = {n: k for n, k in ((n, self._type(k)) for n, k in self._kinds.items()) if k}
+        given = {n: k.dtype for n, k in self._kinds.items()}
+        self.dtypes = {
+            column: given[group]
+            if isinstance(group, str)
+            else common_dtype(given, group, self.name)
+            for column, group in self._plan.items()
+        }
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(self._plan)
+
+    def open(self, row: int = 0, mark: Any = None, slow: Slow = ignore_slow) -> Cursor:
+        """A cursor at the byte ``mark``, before row ``row``; without a mark, rows are skipped."""
+        if row and mark is None:
+            cursor = _TextCursor(self, 0, self._start)
+            cursor.skip(row)
+            return cursor
+        return _TextCursor(self, row, mark if row else self._start)
+
+    def array(self, name: str, values: Sequence[Any], row: int) -> Any:
+        """The values of a column of the file from ``row`` on; raises DataError with the row."""
+        kind = self._kinds[name]
+        try:
+            return kind.to_array(values)
+        except _WRONG:
+            index = kind.first_wrong(values)
+            raise self._wrong(name, values[index], kind, row + index) from None
+
+    def _wrong(self, name: str, value: Any, kind: Kind, row: int) -> DataError:
+        got = "there is no value" if value in ("", None) else f"{_short(value)} is not {kind.what}"
+        where = f"{self.name}: row {row + 1}, column {name!r}: {got}"
+        if value in ("", None):
+            return DataError(f"{where}, but {kind.what} is wanted", hint=self._remedy(name, kind))
+        return DataError(where, hint=self._remedy(name, kind))
+
+    def _remedy(self, name: str, kind: Kind) -> str:
+        other = {"<i8": "float", "<f8": "text"}.get(kind.dtype)
+        if other is None:
+            return ""
+        return (
+            f"the first {INFERRED} rows say what a column holds; "
+            f"'types: {{{name}: {other}}}' says otherwise"
+        )
+
+    def _check_types(self, types: Mapping[str, str], names: Sequence[str]) -> None:
+        for name in types:
+            if name not in names:
+                hint = did_you_mean(name, names) or f"there are {', '.join(names[:12])}"
+                raise DataError(f"'types' names {name!r}: no column of {self.name}", hint=hint)
+
+    def _kind(
+        self, name: str, names: Sequence[str], first: Sequence[Any], types: Mapping[str, str]
+    ) -> Kind:
+        if name in types:
+            return self._kinds_by_name()[types[name]]
+        try:
+            return self._infer([self.value(r, name, names.index(name)) for r in first])
+        except ValueError as error:
+            raise DataError(f"{self.name}: column {name!r}: {error}") from None
+
+    def _type(self, kind: Kind) -> str:
+        """The name of a kind under ``types``; of others, which have none, nothing."""
+        return next((n for n, k in self._kinds_by_name().items() if k is kind), "")
+
+    # What the formats differ in.
+
+    def _begin(self, lines: _Lines) -> list[str]:
+        """Read what stands before the rows; gives the names of the columns, if they are there."""
+        return []
+
+    def _names_of(self, first: Sequence[Any]) -> list[str]:
+        """The names of the columns, from the first rows."""
+        return []
+
+    @abstractmethod
+    def _records(self, lines: _Lines) -> Iterator[Any]:
+        """The rows as they stand in the file."""
+
+    @staticmethod
+    @abstractmethod
+    def value(record: Any, name: str, index: int) -> Any:
+        """The value of a column in a row."""
+
+    @staticmethod
+    def _kinds_by_name() -> Mapping[str, Kind]:
+        return CELL_KINDS
+
+    @staticmethod
+    def _infer(values: Sequence[Any]) -> Kind:
+        return cell_kind(values)
+
+    def check(self, records: Sequence[Any], row: int) -> None:
+        """Refuse rows that are not like the others."""
+
+    def values(self, records: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
+        """The columns of rows, by their names in the file."""
+        for name in self._names:
+            index = self._order.index(name)
+            yield name, [self.value(r, name, index) for r in records]
+
+    def read(self, records: Sequence[Any], row: int) -> Columns:
+        """The columns of rows of which the first is number ``row``; raises DataError."""
+        self.check(records, row)
+        found = {name: self.array(name, values, row) for name, values in self.values(records)}
+        columns = stacked(found, self._plan)
+        return {
+            c: a.astype(self.dtypes[c], copy=False) if a.dtype.kind != "O" else a
+            for c, a in columns.items()
+        }
+
+    def records(self, lines: _Lines) -> Iterator[Any]:
+        """The rows as they stand in the file, from a place on."""
+        return self._records(lines)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+class _Lines:
+    """The lines of a file as texts, from a byte on; ``offset`` is where the next one begins."""
+
+    def __init__(self, path: Path, offset: int, row: int) -> None:
+        self.path = path
+        self.offset = offset
+        try:
+            self._file: BinaryIO = path.open("rb")
+            self.size = os.fstat(self._file.fileno()).st_size
+            start = self._file.read(4) if offset == 0 else b""
+        except OSError as error:
+            raise DataError(f"{path} cannot be read: {error}") from error
+        if offset == 0:
+            self._refuse_utf16(start)
+            self.offset = len(_BOM) if start.startswith(_BOM) else 0
+        elif offset > self.size:
+            raise DataError(
+                f"{path} is shorter than it was when this run was saved",
+                hint="bring the old data back, or start afresh with --fresh",
+            )
+        self._file.seek(self.offset)
+
+    def _refuse_utf16(self, start: bytes) -> None:
+        if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise DataError(f"{self.path} is UTF-16 or UTF-32", hint="save it as UTF-8")
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._file:
+            text = line.decode("utf-8")
+            self.offset += len(line)
+            yield text
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _taken(records: Iterator[Any], most: int, name: str, row: int) -> list[Any]:
+    """The next rows as they stand in the file, of which the first is number ``row``."""
+    found: list[Any] = []
+    try:
+        found.extend(islice(records, most))
+    except UnicodeDecodeError as error:
+        raise DataError(f"{name}: row {row + len(found) + 1} is not UTF-8: {error}") from None
+    except (csv.Error, ValueError, RecursionError) as error:
+        raise DataError(f"{name}: row {row + len(found) + 1} cannot be read: {error}") from None
+    return found
+
+
+class _TextCursor(Cursor):
+    """A place in a text file."""
+
+    def __init__(self, source: TextFile, row: int, offset: int) -> None:
+        self.row = row
+        self._source = source
+        self._lines = _Lines(source.path, offset, row)
+        self._records = source.records(self._lines)
+
+    def read(self, rows: int) -> Columns:
+        records = _taken(self._records, rows, self._source.name, self.row)
+        columns = self._source.read(records, self.row)
+        self.row += len(records)
+        return columns
+
+    def mark(self) -> Any:
+        return self._lines.offset
+
+    def close(self) -> None:
+        self._lines.close()
+
+
+class CsvFile(TextFile):
+    """A ``.csv`` or ``.tsv`` with a header; blank lines are no rows."""
+
+    def _reader(self, lines: Iterator[str]) -> Iterator[list[str]]:
+        delimiter = "\t" if self.path.suffix == ".tsv" else ","
+        return filter(None, csv.reader(lines, delimiter=delimiter, strict=True))
+
+    def _begin(self, lines: _Lines) -> list[str]:
+        try:
+            names = next(self._reader(iter(lines)), None)
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise DataError(f"{self.name}: the header cannot be read: {error}") from None
+        if names is None:
+            raise DataError(f"{self.name} is empty", hint="its first line names the columns")
+        names = [n.strip() for n in names]
+        for name in names:
+            if not name or names.count(name) > 1:
+                what = f"names {name!r} twice" if name else "has a column without a name"
+                raise DataError(f"{self.name}: the header {what}")
+        return names
+
+    def _records(self, lines: _Lines) -> Iterator[list[str]]:
+        return self._reader(iter(lines))
+
+    @staticmethod
+    def value(record: Any, name: str, index: int) -> Any:
+        """The value of a column in a row."""
+        return record[index]
+
+    def check(self, records: Sequence[Any], row: int) -> None:
+        """Every row has as many cells as the header."""
+        width = len(self._order)
+        for index, record in enumerate(records):
+            if len(record) != width:
+                raise DataError(
+                    f"{self.name}: row {row + index + 1} has {len(record)} cells, "
+                    f"but the header names {width} columns"
+                )
+
+    def values(self, records: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
+        """The columns of rows, by their names in the file."""
+        columns: Sequence[Sequence[str]] = list(zip(*records, strict=True))
+        for name in self._names:
+            yield name, columns[self._order.index(name)] if columns else ()
+
+
+class JsonLines(TextFile):
+    """A ``.jsonl``: an object a line, of numbers, texts, truth values and lists of numbers."""
+
+    def _records(self, lines: _Lines) -> Iterator[dict[str, Any]]:
+        for line in lines:
+            if line.isspace():
+                continue
+            record = json.loads(line)
+            if not isinstance(record, dict):
+                raise ValueError("a line is an object, {…}")
+            yield record
+
+    def _names_of(self, first: Sequence[Any]) -> list[str]:
+        return list(dict.fromkeys(name for record in first for name in record))
+
+    @staticmethod
+    def value(record: Any, name: str, index: int) -> Any:
+        """The value of a column in a row."""
+        return record.get(name)
+
+    @staticmethod
+    def _kinds_by_name() -> Mapping[str, Kind]:
+        return VALUE_KINDS
+
+    @staticmethod
+    def _infer(values: Sequence[Any]) -> Kind:
+        return value_kind(values)
+
+
+class TextLines(TextFile):
+    """A ``.txt``: one column, ``line`` or any other name, of the lines without their ends."""
+
+    def __init__(
+        self, path: Path, wanted: Mapping[str, str], types: Mapping[str, str] | None = None
+    ) -> None:
+        if len(wanted) > 1:
+            raise DataError(f"{path} holds one column, but {len(wanted)} are wanted")
+        self._column = next(iter(wanted), "line")
+        super().__init__(path, {}, types)
+
+    def _begin(self, lines: _Lines) -> list[str]:
+        return [self._column]
+
+    def _records(self, lines: _Lines) -> Iterator[str]:
+        return (line.removesuffix("\n").removesuffix("\r") for line in lines)
+
+    @staticmethod
+    def value(record: Any, name: str, index: int) -> Any:
+        """The line."""
+        return record
+
+    @staticmethod
+    def _infer(values: Sequence[Any]) -> Kind:
+        return CELL_KINDS["text"]

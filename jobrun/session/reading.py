@@ -1,0 +1,218 @@
+"""What a pipe reads on one node: its source, its numbers, and a reader at a position."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from jobrun.access import resolve
+from jobrun.bind import user_trace
+from jobrun.data.call_source import called_source
+from jobrun.data.joined import concat, zipped
+from jobrun.data.opening import open_files
+from jobrun.data.reader import Batch, BatchReader, Limits, RowReader
+from jobrun.data.source import Source, Stream, Table, TableStream
+from jobrun.data.stream_reader import StreamReader
+from jobrun.data.tables import ArrayTable, blob_columns
+from jobrun.errors import DataError, TaskError
+from jobrun.events import Report, Warned, ignore
+from jobrun.job import SHARD, CallSource, Data, FileSource, Job, Pipe, Task
+from jobrun.position import ReaderState
+from jobrun.rng import make_rng
+from jobrun.session.base import Places
+from jobrun.session.call import Call, Moment, Stores
+from jobrun.template import render
+from jobrun.values import Value, one_element
+
+__all__ = ["PipeReading"]
+
+
+class PipeReading:
+    """The source and the readers of a pipe.
+
+    Files, and what functions gave, are opened once; blobs are looked up for each reader.
+    ``make_call(step, name, columns, puts_columns)`` binds a function.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        group: str,
+        pipe: Pipe,
+        node: str,
+        stores: Stores,
+        make_call: Callable[[Task, str, Mapping[str, Any], bool], Call],
+        places: Places,
+    ) -> None:
+        self._job = job
+        self._group = group
+        self._pipe = pipe
+        self._node = node
+        self._stores = stores
+        self._make_call = make_call
+        self._texts = places.texts(node)
+        self._folder = places.spec_dir or Path.cwd()
+        self._made: dict[int, Source] = {}
+        self._kept: StreamReader | None = None
+        data = pipe.reader.data
+        self._fixed = not any(d.blobs for d in data.leaves())
+
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the pipe; looks into files where none are named."""
+        data = self._pipe.reader.data
+        if not data.is_open:
+            return data.columns
+        with self._placed():
+            return self._source(data).columns
+
+    def open(self, state: ReaderState, report: Report = ignore) -> RowReader:
+        """The reader at a position; raises DataError for what cannot be read."""
+        with self._placed():
+            return self._reader(state, report)
+
+    def next(self, reader: RowReader) -> Batch:
+        """The next batch of a reader; raises DataError with the place of the pipe."""
+        try:
+            return reader.next()
+        except DataError as error:
+            raise self._at_place(error) from error
+
+    @contextmanager
+    def _placed(self) -> Iterator[None]:
+        """Say where the pipe is, in an error about its data."""
+        try:
+            yield
+        except DataError as error:
+            raise self._at_place(error) from error
+
+    def _at_place(self, error: DataError) -> DataError:
+        where = error.where or self._pipe.where
+        return DataError(error.message, where=where, hint=error.hint)
+
+    # Sources.
+
+    def _source(self, data: Data) -> Source:
+        found = self._made.get(id(data))
+        if found is None:
+            found = self._new_source(data)
+            if self._fixed or data.file is not None or data.call is not None:
+                self._made[id(data)] = found
+        return found
+
+    def _new_source(self, data: Data) -> Source:
+        name = f"pipe {self._pipe.name!r}"
+        if data.file is not None:
+            return self._files(data.file)
+        if data.call is not None:
+            return self._called(data.call)
+        if data.zip:
+            return zipped([self._source(d) for d in data.zip], name)
+        if data.concat:
+            return concat([self._source(d) for d in data.concat], name)
+        return ArrayTable(blob_columns(data.blobs, self._blob), name)
+
+    def _files(self, file: FileSource) -> Source:
+        return open_files(self._folder / render(file.path, self._texts), file.columns, file.types)
+
+    def _called(self, source: CallSource) -> Source:
+        step = source.step
+        call = self._make_call(step, f"{self._pipe.name}/{step.name}", {}, False)
+
+        def fail(error: BaseException) -> TaskError:
+            said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            message = f"{step.function_name}, which pipe {self._pipe.name!r} reads, failed: {said}"
+            where = step.where or self._pipe.where
+            return TaskError(message, where=where, trace=user_trace(error))
+
+        return called_source(lambda: call.value(Moment()), source.columns, step.function_name, fail)
+
+    def _blob(self, name: str) -> Value:
+        return self._stores.get(resolve(self._job, self._node, name).keys[0])
+
+    # Numbers.
+
+    def _number(self, field: str) -> int | None:
+        """A number of the reader, which may be the name of a var or blob; must be whole."""
+        given = getattr(self._pipe.reader, field)
+        return None if given is None else self._whole(field, given)
+
+    def _whole(self, field: str, given: Any) -> int:
+        value: Any = given
+        if isinstance(given, str):
+            source = resolve(self._job, self._node, given)
+            is_var = source.form == "var"
+            value = source.value if is_var else one_element(self._stores.get(source.keys[0]))
+        whole = isinstance(value, float) and value.is_integer()
+        if isinstance(value, bool) or not (isinstance(value, int) or whole):
+            raise DataError(
+                f"pipe {self._pipe.name!r}: {field} is {value!r}, but must be a whole number"
+            )
+        return int(value)
+
+    def _shard(self) -> tuple[int, int]:
+        text = self._pipe.reader.shard
+        if text is None:
+            return 0, 1
+        if text == "node":
+            nodes = self._job.nodes_of(self._pipe)
+            return nodes.index(self._node), len(nodes)
+        match = SHARD.fullmatch(text)
+        assert match is not None
+        index, count = (
+            self._whole("shard", int(p) if p.isdecimal() else p) for p in match.groups()
+        )
+        return index, count
+
+    def _limits(self) -> Limits:
+        reader = self._pipe.reader
+        return Limits(
+            batch=self._number("batch") or 0,
+            shuffle=reader.shuffle,
+            drop_last=reader.drop_last,
+            batches_per_epoch=self._number("batches_per_epoch"),
+            passes=self._number("passes"),
+            buffer=self._number("buffer"),
+            shard=self._shard(),
+        )
+
+    # Readers.
+
+    def _reader(self, state: ReaderState, report: Report) -> RowReader:
+        source, limits = self._source(self._pipe.reader.data), self._limits()
+        if isinstance(source, Table) and limits.buffer is None:
+            return self._table_reader(source, limits, state)
+        kept = self._kept
+        if kept is not None and self._fixed and kept.limits == limits and kept.state == state:
+            kept.begin()
+            return kept
+        if kept is not None:
+            kept.close()
+        stream = source if isinstance(source, Stream) else TableStream(_table(source))
+        name = self._pipe.name
+
+        def slow(text: str) -> None:
+            report(Warned(f"pipe {name!r}: {text}"))
+
+        self._kept = StreamReader(name, stream, limits, state, self._rng, slow)
+        return self._kept
+
+    def _table_reader(self, table: Table, limits: Limits, state: ReaderState) -> BatchReader:
+        return BatchReader(
+            self._pipe.name,
+            table,
+            limits,
+            state,
+            lambda pass_: self._rng(pass_).permutation(table.rows),
+        )
+
+    def _rng(self, *number: int) -> Any:
+        """The generator of a pass, or of a block of one; shards of a pipe share one order."""
+        node = self._node if self._pipe.reader.shard is None else ""
+        return make_rng(self._job.seed, "shuffle", self._group, self._pipe.name, node, *number)
+
+
+def _table(source: Source) -> Table:
+    assert isinstance(source, Table)
+    return source

@@ -1,0 +1,300 @@
+"""Pipes over every kind of source: rows, resumes at any batch, and what is said when one fails."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from engine import Driver, cut_after
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import jobrun.data.call_source as call_source
+from jobrun.check import check
+from jobrun.errors import DataError, TaskError, Where
+from jobrun.events import BatchesDone, Warned
+from jobrun.job import Job, Pipe, Task, data
+from jobrun.position import Position
+
+ROWS = 23
+
+
+def note(seen: list[Any], **columns: Any) -> Task:
+    """A ``do`` step that notes the rows of each batch."""
+
+    def rows(**given: Any) -> None:
+        seen.append([tuple(row) for row in zip(*(a.tolist() for a in given.values()), strict=True)])
+
+    return Task(rows, columns, name="note")
+
+
+def reading(seen: list[Any], columns: tuple[str, ...] = ("x",), **pipe: Any) -> Job:
+    """A job that reads columns and notes them."""
+    job = Job("reading", seed=5, vars={"n": ROWS, "rank": 1, "world": 3})
+    with job.setup:
+        Task(lambda: np.arange(ROWS), out="rows", name="load")
+    with job.epoch:
+        Pipe(do=[note(seen, **dict.fromkeys(columns))], name="read", **pipe)
+    return job
+
+
+def flat(seen: list[Any]) -> list[Any]:
+    return [row for batch in seen for row in batch]
+
+
+# Functions that give sources.
+
+
+def generate(n: int) -> Iterator[int]:
+    return iter(range(n))
+
+
+class Counter:
+    """An iterator that can be restored."""
+
+    def __init__(self, n: int) -> None:
+        self.n, self.at = n, 0
+
+    def __iter__(self) -> Counter:
+        return self
+
+    def __next__(self) -> int:
+        if self.at >= self.n:
+            raise StopIteration
+        self.at += 1
+        return self.at - 1
+
+    def state_dict(self) -> dict[str, int]:
+        return {"at": self.at}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.at = state["at"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The rows 0, 1, … in files of every kind."""
+    path = tmp_path_factory.mktemp("data")
+    np.save(path / "d.npy", np.arange(ROWS))
+    np.savez(path / "d.npz", x=np.arange(ROWS))
+    zarr.create_array(str(path / "d.zarr"), data=np.arange(ROWS), chunks=(4,))
+    (path / "d.csv").write_text("y,x\n" + "".join(f"q,{i}\n" for i in range(ROWS)))
+    (path / "d.jsonl").write_text("".join(json.dumps({"x": i}) + "\n" for i in range(ROWS)))
+    (path / "d.txt").write_text("".join(f"{i}\n" for i in range(ROWS)))
+    for part, (low, high) in enumerate([(0, 9), (9, 10), (10, ROWS)]):
+        lines = "".join(f"{i}\n" for i in range(low, high))
+        (path / f"part-{part}.tsv").write_text("x\n" + lines)
+        np.save(path / f"part-{part}.npy", np.arange(low, high))
+    return path
+
+
+SOURCES: dict[str, dict[str, Any]] = {
+    "blobs": {"from_": {"x": "rows"}},
+    "npy": {"from_": ["x"], "file": "d.npy"},
+    "npz": {"file": "d.npz"},
+    "zarr": {"from_": ["x"], "file": "d.zarr"},
+    "csv": {"from_": ["x"], "file": "d.csv"},
+    "jsonl": {"file": "d.jsonl"},
+    "txt": {"from_": ["x"], "file": "d.txt"},
+    "tsv files": {"file": "part-*.tsv"},
+    "npy files": {"from_": ["x"], "file": "part-*.npy"},
+    "iterator": {"from_": ["x"], "call": generate, "in_": ["n"]},
+    "stateful": {"from_": ["x"], "call": Counter, "with_": {"n": ROWS}},
+    "items": {"from_": ["x"], "call": lambda n: list(range(n)), "in_": "n"},
+    "arrays": {"from_": ["x"], "call": lambda n: {"x": np.arange(n)}, "in_": "n"},
+    "concat": {
+        "concat": [data(["x"], file="d.csv"), data(["x"], call=generate, with_={"n": 4})],
+    },
+    "zip": {"zip": [data({"x": "rows"}), data(["x2"], call=Counter, in_="n")]},
+}
+STREAMS = {"csv", "jsonl", "txt", "tsv files", "iterator", "stateful", "concat", "zip"}
+
+
+def options_for(name: str, how: dict[str, Any]) -> dict[str, Any]:
+    if name in STREAMS and how.get("shuffle") is True:
+        return {**how, "shuffle": {"buffer": 6}}
+    return how
+
+
+@pytest.mark.parametrize("name", list(SOURCES))
+def test_every_source_gives_its_rows(folder: Path, name: str) -> None:
+    seen: list[Any] = []
+    Driver(reading(seen, batch=4, **SOURCES[name]), 1, spec_dir=folder).start().epochs(2)
+    wanted = [str(i) if name == "txt" else i for i in range(ROWS)]
+    wanted += list(range(4)) if name == "concat" else []
+    assert [row for (row,) in flat(seen)] == wanted * 2
+    assert [len(b) for b in seen[:6]] == ([4] * 6 if name == "concat" else [4, 4, 4, 4, 4, 3])
+
+
+@settings(deadline=None, max_examples=120)
+@given(
+    name=st.sampled_from(list(SOURCES)),
+    batch=st.integers(1, 6),
+    shuffle=st.sampled_from([False, True, {"buffer": 1}, {"buffer": 7}]),
+    drop_last=st.booleans(),
+    batches_per_epoch=st.none() | st.integers(1, 9),
+    passes=st.none() | st.integers(1, 2),
+    shard=st.sampled_from([None, "0/2", "rank/world"]),
+    cuts=st.lists(st.integers(0, 7), max_size=4),
+)
+def test_a_run_that_is_cut_anywhere_reads_what_the_undisturbed_one_reads(
+    folder: Path, name: str, cuts: list[int], **how: Any
+) -> None:
+    how = {**options_for(name, how), **SOURCES[name]}
+    alone: list[Any] = []
+    driver = Driver(reading(alone, **how), 1, spec_dir=folder).start().epochs(3)
+    seen: list[Any] = []
+    position = Position()
+    for cut in [*cuts, 10_000]:
+        resumed = Driver(reading(seen, **how), 1, spec_dir=folder).start()
+        resumed.position = Position.from_json(json.loads(json.dumps(position.to_json())))
+        stop = cut_after(cut)
+        while resumed.position.epochs < 3:
+            if not resumed.epoch(stop):
+                break
+            resumed.session.end_epoch()
+        position = resumed.position
+    assert seen == alone
+    assert position.to_json() == driver.position.to_json()
+
+
+# Numbers.
+
+
+def test_a_zip_ends_with_the_shortest_and_is_then_finished() -> None:
+    for first, second in ((5, 3), (3, 5)):
+        seen: list[Any] = []
+        pipe = {
+            "zip": [
+                data(["x"], call=generate, with_={"n": first}),
+                data(["y"], call=generate, with_={"n": second}),
+            ]
+        }
+        job = reading(seen, ("x", "y"), passes=1, batches_per_epoch=2, **pipe)
+        driver = Driver(job, 1).start().epochs(2)
+        assert flat(seen) == [(0, 0), (1, 1), (2, 2)]
+        (state,) = driver.position.readers.values()
+        assert (state.passes, state.row) == (1, 0)
+
+
+def test_joining_30_and_100_rows_gives_130() -> None:
+    for kind in (generate, lambda n: np.arange(n)):
+        seen: list[Any] = []
+        parts = [data(["x"], call=kind, with_={"n": n}) for n in (30, 100)]
+        Driver(reading(seen, concat=parts, batch=7), 1).start().epoch()
+        assert [x for (x,) in flat(seen)] == [*range(30), *range(100)]
+
+
+def test_the_nodes_of_a_pipe_share_its_rows() -> None:
+    seen: dict[str, list[Any]] = {}
+
+    def rows(x: Any, node: str) -> None:
+        seen.setdefault(node, []).append(x.tolist())
+
+    job = Job("j", seed=1, nodes=["a", "b", "c"])
+    with job.epoch:
+        Pipe(
+            ["x"],
+            2,
+            call=lambda: np.arange(11),
+            shuffle=True,
+            shard="node",
+            do=[Task(rows, ["x", "node"])],
+            node="*",
+        )
+    Driver(job, 2).start().epochs(2)
+    for number in range(2):
+        shares = {
+            n: flat(b[number * len(b) // 2 : (number + 1) * len(b) // 2]) for n, b in seen.items()
+        }
+        assert {n: len(s) for n, s in shares.items()} == {"a": 4, "b": 4, "c": 3}
+        assert sorted(flat(list(shares.values()))) == list(range(11))
+
+
+# What is said.
+
+
+def test_batches_are_counted_though_their_total_is_not_known() -> None:
+    job = reading([], from_=["x"], call=generate, in_="n")
+    driver = Driver(job, 1).start()
+    assert driver.epoch()
+    assert all(e.total is None for e in driver.events if isinstance(e, BatchesDone))
+
+
+def test_skipping_that_takes_a_while_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_source, "_SLOW_SECONDS", 0.0)
+    job = reading([], from_=["x"], call=generate, in_="n")
+    driver = Driver(job, 1).start()
+    assert not driver.epoch(cut_after(3))
+    assert not [e for e in driver.events if isinstance(e, Warned)]
+    again = Driver(job, 1).start()
+    again.position = driver.position
+    assert again.epoch()
+    (warning,) = [e for e in again.events if isinstance(e, Warned)]
+    assert warning.message.startswith("pipe 'read': ")
+    (state,) = driver.position.readers.values()
+    assert f"read again up to row {state.row}, where" in warning.message
+
+
+def test_nothing_is_skipped_from_one_epoch_to_the_next() -> None:
+    counts = []
+
+    def rows() -> Iterator[int]:
+        counts.append(1)
+        yield from range(12)
+
+    job = reading([], from_=["x"], call=rows, batches_per_epoch=3)
+    Driver(job, 1).start().epochs(4)
+    assert len(counts) == 1
+
+
+def test_an_error_in_a_file_names_the_pipe(tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_text("x\n" + "1\n" * 1000 + "a\n")
+    where = Where("job.yaml", 4, 5)
+    seen: list[Any] = []
+    job = reading(seen, file="d.csv", where=where)
+    with pytest.raises(DataError, match=r"d\.csv: row 1001, column 'x': 'a'") as caught:
+        Driver(job, 1, spec_dir=tmp_path).start().epoch()
+    assert caught.value.where == where
+    assert len(seen) == 1000
+
+
+def test_an_error_in_a_function_shows_the_users_lines() -> None:
+    def rows() -> Iterator[int]:
+        yield 1
+        raise ValueError("no more rows")
+
+    def nothing() -> Any:
+        raise ValueError("no rows at all")
+
+    for function, text in ((rows, "no more rows"), (nothing, "no rows at all")):
+        with pytest.raises(TaskError, match=f"ValueError: {text}") as caught:
+            Driver(reading([], from_=["x"], call=function), 1).start().epoch()
+        assert "raise ValueError" in caught.value.trace
+        assert "jobrun/data" not in caught.value.trace
+
+
+def test_a_source_must_be_the_same_when_it_is_made_again() -> None:
+    job = Job("j")
+    with job.init:
+        Task(lambda: 3, out="n", name="begin")
+        Task(lambda: 4, out="m", name="other")
+    with job.epoch:
+        Pipe(["x"], call=generate, in_="n", do=[Task(lambda x: int(x[0]), "x", out="n")])
+        Pipe(["x"], call=generate, in_="m", do=[Task(lambda x: None, "x")], name="fine")
+    text = "\n".join(map(str, check(job)))
+    assert "'n', which changes from epoch to epoch" in text
+    assert "'m'" not in text
+
+
+def test_columns_of_a_file_may_be_named_as_tasks_use_them(tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_text("a b,c\n1,2\n")
+    seen: list[Any] = []
+    job = reading(seen, ("x", "y"), from_={"x": "a b", "y": "c"}, file="d.csv")
+    Driver(job, 1, spec_dir=tmp_path).start().epoch()
+    assert seen == [[(1, 2)]]
