@@ -195,7 +195,7 @@ def _pipe_access(job: Job, pipe: Pipe, node: str, found: Access) -> None:
     reader = pipe.reader
     for column, name in reader.blobs.items():
         _read_source(job, pipe, node, name, ("blob",), f"from:{column}", found)
-    for key in ("batch", "batches_per_epoch", "passes", "threads"):
+    for key in ("batch", "batches_per_epoch", "passes", "threads", "ahead"):
         value = getattr(reader, key)
         if isinstance(value, str):
             _read_source(job, pipe, node, value, ("blob", "var"), key, found)

@@ -107,7 +107,7 @@ def _reader_names(pipe: Pipe) -> Iterator[tuple[str, str]]:
     """The names that the reader of a pipe reads, each with its mark."""
     for column, name in pipe.reader.blobs.items():
         yield f"from:{column}", name
-    for field in ("batch", "batches_per_epoch", "passes", "threads"):
+    for field in ("batch", "batches_per_epoch", "passes", "threads", "ahead"):
         value = getattr(pipe.reader, field)
         if isinstance(value, str):
             yield field, value
@@ -180,7 +180,7 @@ def _read_mark(task: Task, key: Key) -> Where | None:
         for column, blob in task.reader.blobs.items():
             if blob in names and f"from:{column}" in task.marks:
                 return task.marks[f"from:{column}"]
-        for field in ("batch", "batches_per_epoch", "passes", "threads"):
+        for field in ("batch", "batches_per_epoch", "passes", "threads", "ahead"):
             if getattr(task.reader, field) in names and field in task.marks:
                 return task.marks[field]
     return task.where

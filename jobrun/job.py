@@ -97,7 +97,9 @@ class Reader:
     """What a pipe reads and how: exactly one of ``blobs`` and ``file``.
 
     ``blobs`` maps a column to a blob.  Numbers may be names of vars or blobs.  Without
-    ``batches_per_epoch`` an epoch is one pass; without ``passes`` the data never ends.
+    ``batches_per_epoch`` an epoch is one pass; without ``passes`` the data never ends.  Reading
+    and ``map`` steps run on ``threads`` threads, up to ``ahead`` batches before the ``do`` steps
+    (default: twice the threads); with one thread and no ``ahead``, in turn with them.
     """
 
     blobs: Mapping[str, str] = field(default_factory=dict)
@@ -108,6 +110,7 @@ class Reader:
     batches_per_epoch: Number | None = None
     passes: Number | None = None
     threads: Number = 1
+    ahead: Number | None = None
 
 
 class Task:
@@ -228,6 +231,7 @@ class Pipe(Task):
         batches_per_epoch: Number | None = None,
         passes: Number | None = None,
         threads: Number = 1,
+        ahead: Number | None = None,
         map: Sequence[Task] = (),
         do: Sequence[Task] = (),
         reduce: Mapping[str, str] | None = None,
@@ -250,6 +254,7 @@ class Pipe(Task):
             batches_per_epoch,
             passes,
             threads,
+            ahead,
         )
         self.map = tuple(map)
         self.do = tuple(do)

@@ -210,7 +210,9 @@ class CheckpointManager:
                 raise
             self._removal.wait()  # what was dropped takes room until it is deleted
             saved = self._save(source, fields, protected)
-            return replace(saved, warnings=(f"{error.message}; it was tried again", *saved.warnings))
+            return replace(
+                saved, warnings=(f"{error.message}; it was tried again", *saved.warnings)
+            )
         finally:
             source.release()
 

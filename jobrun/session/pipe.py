@@ -1,5 +1,8 @@
 """A pipe on one node: reads batches, runs its ``map`` and ``do`` steps on each, in batch order.
 
+With ``threads`` or ``ahead``, reading and ``map`` steps run ahead of the ``do`` steps; the results
+are those of one thread, bit for bit, and so is the first error.
+
 The position (batches applied, reader state, reductions so far) is known between any two batches,
 so that a run can be cut there and go on with the very next batch.
 """
@@ -9,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.access import Key, overlaps, resolve, step_names
-from jobrun.data.reader import BatchReader, Limits
+from jobrun.data.reader import Batch, BatchReader, Limits
 from jobrun.data.sources import Columns, blob_columns, check_rows, file_columns
 from jobrun.errors import DataError
 from jobrun.events import BatchesDone
@@ -27,12 +30,15 @@ from jobrun.position import PipeState, ReaderState
 from jobrun.rng import make_rng
 from jobrun.session.base import Control, Places
 from jobrun.session.call import Call, Moment, Stores
+from jobrun.session.feed import Feed, InTurn, Prepared, ReadAhead
 from jobrun.template import render
-from jobrun.values import Box, Value, adopt, one_element
+from jobrun.values import Box, Value, adopt, leaves, one_element
 
 __all__ = ["PipeRun"]
 
 _PROGRESS_SECONDS = 0.1
+_AHEAD_OF_A_THREAD = 2
+"""Batches that may be ahead for each thread: one in work, one that waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,8 @@ class PipeRun:
         self._store = store
         self._texts = places.texts(node)
         self._folder = places.spec_dir or Path.cwd()
+        # One call at a time under --check: another one's columns would blame the wrong step.
+        self._check = places.check
         self._file_columns: Columns | None = None
         names = step_names(pipe)
         columns: dict[str, Any] = dict.fromkeys(
@@ -91,8 +99,12 @@ class PipeRun:
             )
             for step in pipe.do
         ]
+        self._read_columns = [n for n in dict.fromkeys(self._read_names()) if n in columns]
         self._reduced = self._reduced_keys()
         self._used = {key for key in self._reduced if self._is_used(key)}
+
+    def _read_names(self) -> Iterator[str]:
+        return (a.name for step in self._pipe.do for a in step.inputs)
 
     def _reduced_keys(self) -> dict[Key, str]:
         """The blobs that are reduced over an epoch, and how.
@@ -190,32 +202,77 @@ class PipeRun:
         Gives the place reached: None instead of a PipeState when the epoch's batches are done.
         """
         reader = self.open(reader_state)
-        total = reader.total(state.batches)
+        batches = range(state.batches, reader.total(state.batches))
         reductions = _Reductions(state.reduced)
-        progress = _Progress(self._pipe.name, self._node, epoch, total, control)
-        for number in range(state.batches, total):
-            if control.cut():
-                return PipeState(number, reductions.state()), reader.state
-            self._batch(reader, epoch, number, reductions)
-            reader.applied()
-            control.applied()
-            progress.done(number + 1)
+        progress = _Progress(self._pipe.name, self._node, epoch, batches.stop, control)
+        with closing(self._feed(reader, epoch, batches, control)) as feed:
+            for number in batches:
+                prepared = None if control.cut() else feed.next()
+                if prepared is None:
+                    return PipeState(number, reductions.state()), feed.state
+                self._apply(prepared, epoch, number, reductions)
+                feed.applied()
+                control.applied()
+                progress.done(number + 1)
         for (node, path), value in reductions.values():
             self._store((node, path), value)
-        return None, reader.state
+        return None, feed.state
 
-    def _batch(self, reader: BatchReader, epoch: int, number: int, reductions: _Reductions) -> None:
-        batch = reader.next()
+    def _feed(self, reader: BatchReader, epoch: int, batches: range, control: Control) -> Feed:
+        """What gives the batches: ahead of the ``do`` steps where that is asked for."""
+
+        def prepare(number: int, batch: Batch) -> Prepared:
+            return self._prepare(epoch, number, batch)
+
+        threads, ahead = self._count("threads") or 1, self._count("ahead")
+        if self._check or (threads == 1 and ahead is None):
+            return InTurn(reader, prepare, batches.start)
+        window = ahead or _AHEAD_OF_A_THREAD * threads
+        return ReadAhead(reader, prepare, batches, control.cut, threads, window)
+
+    def _count(self, field: str) -> int | None:
+        """A number that says how to run, from 1 up."""
+        value = self._number(field)
+        if value is not None and value < 1:
+            text = f"pipe {self._pipe.name!r}: {field} is {value}, but must be 1 or more"
+            raise DataError(text, where=self._pipe.mark(field))
+        return value
+
+    def _prepare(self, epoch: int, number: int, batch: Batch) -> Prepared:
+        """Run the ``map`` steps on a batch; may be called from several threads at once."""
         moment = Moment(epoch, number, {c: Box(a, "array") for c, a in batch.columns.items()})
+        if not self._map:
+            return moment, batch.rows
         for call in self._map:
             for (_, column), value in call.run(moment):
                 moment.columns[column] = value
+        return moment, self._rows_left(moment.columns, batch.rows)
+
+    def _rows_left(self, columns: Mapping[str, Value], rows: int) -> int:
+        """The rows after the ``map`` steps, which may drop some.
+
+        That is the length that all arrays have in common which the ``do`` steps read; where they
+        differ, no rows were dropped.
+        """
+        lengths = {
+            len(box.value)
+            for name in self._read_columns
+            for _, box in leaves(columns[name])
+            if box.kind == "array" and box.value.ndim
+        }
+        return lengths.pop() if len(lengths) == 1 else rows
+
+    def _apply(self, prepared: Prepared, epoch: int, number: int, reductions: _Reductions) -> None:
+        """Run the ``do`` steps on a batch, unless nothing is left of it."""
+        moment, rows = prepared
+        if not rows:
+            return
         for step in self._do:
             if not step.due(epoch, number + 1):
                 continue
             for key, value in step.call.run(moment):
                 how = self._reduced.get(key)
-                reduced = how is not None and reductions.add(key, how, value, batch.rows)
+                reduced = how is not None and reductions.add(key, how, value, rows)
                 if not reduced or key in self._used:
                     self._store(key, value)
 

@@ -18,7 +18,7 @@ from jobrun.template import template
 
 __all__ = ["build", "check", "validate_spec"]
 
-_NUMBERS = ("batch", "batches_per_epoch", "passes", "threads")
+_NUMBERS = ("batch", "batches_per_epoch", "passes", "threads", "ahead")
 
 
 def validate_spec(

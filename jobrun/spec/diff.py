@@ -30,7 +30,7 @@ Facts = dict[str, Any]
 Row = Literal["free", "accept", "job"]
 
 _FREE = ("name", "stop", "fail", "metrics")
-_FREE_OF_PIPE = ("batches_per_epoch", "passes", "threads")
+_FREE_OF_PIPE = ("batches_per_epoch", "passes", "threads", "ahead")
 _ACCEPTED_OF_PIPE = ("batch", "shard")
 _ABSENT = object()
 _LONGEST = 80
@@ -162,7 +162,7 @@ def _reader_facts(reader: Reader) -> Facts:
     if reader.file is not None:
         facts["file"] = _plain(reader.file.path)
         facts["from"] = dict(reader.file.columns)
-    for key in ("batch", "shuffle", "drop_last", "batches_per_epoch", "passes", "threads"):
+    for key in ("batch", "shuffle", "drop_last", *_FREE_OF_PIPE):
         value = getattr(reader, key)
         if value != getattr(Reader(), key) or type(value) is not type(getattr(Reader(), key)):
             facts[key] = _plain(value)

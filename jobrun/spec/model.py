@@ -140,7 +140,14 @@ class PipeModel(_Model):
         description="Passes after which the data is finished; 'data_finished' must be among the "
         "stop conditions. Default: it never is.",
     )
-    threads: Count = Field(1, description="Threads for the 'map' steps.")
+    threads: Count = Field(
+        1, description="Threads that read and run the 'map' steps, ahead of the 'do' steps."
+    )
+    ahead: Optional[Count] = Field(
+        None,
+        description="Batches that may be ahead of the 'do' steps; default: twice the threads, and "
+        "none with one thread.",
+    )
 
     @model_validator(mode="after")
     def _source(self) -> PipeModel:

@@ -56,6 +56,7 @@ def facts(tmp_path: Path, text: str = SPEC) -> dict[str, Any]:
         ("batches_per_epoch: 4", "batches_per_epoch: 5", "free", None),
         ("passes: 3", "passes: 4", "free", "epoch.train.pipe.passes: 3 -> 4"),
         (", threads: 2", "", "free", "epoch.train.pipe.threads: removed, was 2"),
+        ("threads: 2", "threads: 2, ahead: 9", "free", "epoch.train.pipe.ahead: added, 9"),
         ("last: 3", "last: 5", "free", "checkpoint.keep.last: 3 -> 5"),
         ("{every: 1, keep: {last: 3}}", "false", "free", None),
         ("loss: min", "loss: max", "free", "metrics.loss: min -> max"),
