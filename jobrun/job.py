@@ -31,6 +31,7 @@ from typing import Any
 
 from jobrun.errors import Problem, SpecError, Where, did_you_mean
 from jobrun.policy import DEFAULT_POLICY, CheckpointPolicy
+from jobrun.shell import Shell
 from jobrun.template import Template
 
 __all__ = [
@@ -116,7 +117,8 @@ class Reader:
 class Task:
     """One call of a function in a group: what it reads, updates and puts out.
 
-    ``fn`` is a callable or ``"module:function"``.  ``in_`` and ``update`` name blobs: a string or
+    ``fn`` is a callable, ``"module:function"``, or a ``Shell``: a program, for which ``in_`` and
+    ``out`` are mappings ``{file: blob}``.  ``in_`` and ``update`` name blobs: a string or
     list for positional arguments (first ``in_``, then ``update``), a mapping ``{parameter: blob}``
     for keyword arguments (a None value: the blob of the same name).  ``with_`` holds literal
     keyword arguments.  ``out`` is a name, a list of names for a returned tuple, or a mapping
@@ -128,7 +130,7 @@ class Task:
 
     def __init__(
         self,
-        fn: Callable[..., Any] | str,
+        fn: Callable[..., Any] | str | Shell,
         in_: str | Sequence[str] | Mapping[str, str | None] | None = None,
         with_: Mapping[str, Any] | None = None,
         update: str | Sequence[str] | Mapping[str, str | None] | None = None,
@@ -148,6 +150,8 @@ class Task:
         self.outputs = outputs(out)
         self._describe(name, after, every, node, where, marks)
         self._check_arguments()
+        if isinstance(fn, Shell):
+            self._check_program(fn)
         _join(self)
 
     def _describe(
@@ -170,7 +174,9 @@ class Task:
 
     @property
     def default_name(self) -> str:
-        """The function's name."""
+        """The function's name, or the program's."""
+        if isinstance(self.fn, Shell):
+            return self.fn.name
         if isinstance(self.fn, str):
             return self.fn.rpartition(":")[2].rpartition(".")[2]
         return getattr(self.fn, "__name__", type(self.fn).__name__)
@@ -180,6 +186,8 @@ class Task:
         """``module:function``, for messages and for the digest of a job."""
         if isinstance(self.fn, str):
             return self.fn
+        if isinstance(self.fn, Shell):
+            return self.fn.command or "a script"
         module = getattr(self.fn, "__module__", None) or type(self.fn).__module__
         return f"{module}:{getattr(self.fn, '__qualname__', type(self.fn).__qualname__)}"
 
@@ -202,6 +210,20 @@ class Task:
             if a.parameter is not None and a.parameter in seen:
                 self._refuse(f"parameter {a.parameter!r} is given twice", f"in:{a.name}")
             seen.add(a.parameter or "")
+
+    def _check_program(self, shell: Shell) -> None:
+        """A program is given files and leaves files."""
+        for given, key in ((self.updates, "update"), (self.literals, "with")):
+            if given:
+                hint = "'in' and 'out' name the files: {file: blob}"
+                self._refuse(f"a shell task has no {key!r}", key, hint)
+        if any(a.parameter is None for a in self.inputs):
+            self._refuse("'in' of a shell task is a mapping {file: blob}", "in")
+        if self.outputs.form not in ("none", "keys"):
+            self._refuse("'out' of a shell task is a mapping {file: blob}", "out")
+        given_files = tuple(str(a.parameter) for a in self.inputs)
+        for message, mark in shell.faults(given_files, self.outputs.keys):
+            self._refuse(message, mark)
 
     def _refuse(self, message: str, key: str, hint: str = "") -> None:
         raise SpecError([Problem(f"task {self.name!r}: {message}", self.mark(key), hint)])

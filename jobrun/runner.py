@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from jobrun.best import load_best
-from jobrun.check import check
+from jobrun.check import check, warnings
 from jobrun.checkpoint.blobs import load_blobs
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import Record
@@ -98,7 +98,10 @@ class JobRunner:
         self._history = History(job, manager, self._request, report)
         self._signal: str | None = None
         self._control = Control(
-            cut=lambda: self._signal is not None, report=report, every_task=every_task
+            cut=lambda: self._signal is not None,
+            report=report,
+            every_task=every_task,
+            interrupted=lambda: self._signal is not None,
         )
         self._due: Due | None = None
         self._session: Session | None = None
@@ -211,6 +214,10 @@ class JobRunner:
                 place=start.place if start else "",
             )
         )
+
+        for warning in warnings(self.job):
+            at = f"{warning.where}: " if warning.where else ""
+            self._report(Warned(f"{at}{warning.message}; {warning.hint}"))
 
     def _run_group(self, name: str) -> bool:
         """Run a group other than ``epoch``; gives whether all its tasks were run."""

@@ -19,6 +19,8 @@ from jobrun.bind import user_trace
 from jobrun.errors import TaskError, did_you_mean
 from jobrun.job import Argument, Job, Task
 from jobrun.rng import make_rng
+from jobrun.session.current import TaskStoppedError
+from jobrun.shell import Shell
 from jobrun.template import render
 from jobrun.values import Tree, Value, adopt, adopt_items, checksum, plain
 from jobrun.workspace import Workspace
@@ -193,7 +195,11 @@ class Call:
     def _call(self, positional: list[Any], keywords: dict[str, Any]) -> Any:
         try:
             return self._function(*positional, **keywords)
+        except TaskStoppedError:
+            raise
         except BaseException as error:
+            if isinstance(error, TaskError) and isinstance(self.task.fn, Shell):
+                raise  # ours, of a program: it says all by itself
             raise TaskError(
                 _said(error),
                 hint=_remedy(error),

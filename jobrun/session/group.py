@@ -22,8 +22,11 @@ from jobrun.job import Job, Pipe, Task
 from jobrun.position import PipeState, Position, ReaderState
 from jobrun.session.base import Control, Places
 from jobrun.session.call import Call, Moment, Stores
+from jobrun.session.current import Running, TaskStoppedError, enter
 from jobrun.session.pipe import PipeRun
 from jobrun.session.scheduler import Dag, Scheduler
+from jobrun.session.shell import Program
+from jobrun.shell import Shell
 from jobrun.storable import check_storable
 from jobrun.values import Box, Value, leaves
 
@@ -113,7 +116,7 @@ class Group:
             self._plan.group,
             task,
             node,
-            self._functions[id(task)],
+            self._function(task, node),
             self._stores,
             name=name,
             columns=columns,
@@ -121,6 +124,12 @@ class Group:
             texts=self._places.texts(node),
             check=self._places.check,
         )
+
+    def _function(self, task: Task, node: str) -> Callable[..., Any]:
+        """What a task calls on a node."""
+        if isinstance(task.fn, Shell):
+            return Program(task.fn, task.outputs.keys, self._places, node)
+        return self._functions[id(task)]
 
     def _make_pipe(self, task: Pipe, unit: Unit, number: int) -> PipeRun:
         return PipeRun(
@@ -185,8 +194,12 @@ class Group:
         if self._every[number] > 1 and not self._due(number, now.moment.epoch):
             return  # it keeps its place: others wait for it, and through it for those before it
         start = time.perf_counter()
+        enter((self, number))
         try:
             self._runs[number](now)
+        except TaskStoppedError:
+            now.cut.add(number)
+            return
         except BaseException:
             now.halted = True
             raise
@@ -197,6 +210,21 @@ class Group:
             now.control.report(
                 TaskFinished(self._plan.group, now.moment.epoch, unit.task.name, unit.node, seconds)
             )
+
+    def running(self, number: int) -> Running:
+        """What is to be known of a unit that runs."""
+        now, unit = self._now, self._plan.units[number]
+        assert now is not None
+        # Copies of a gathered task that have run cannot run again: they end together.
+        bound = number in self._plan.gathered_by
+        return Running(
+            self._plan.group,
+            now.moment.epoch,
+            unit.task.name,
+            unit.node,
+            now.control,
+            lambda: now.halted or (not bound and now.control.interrupted()),
+        )
 
     def _say_finished(self, epoch: int, seconds: float, now: _Now) -> None:
         slowest = nlargest(_SLOWEST, range(len(now.seconds)), key=now.seconds.__getitem__)

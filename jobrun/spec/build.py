@@ -9,11 +9,13 @@ from typing import Any
 from jobrun.errors import Problem, SpecError, Where
 from jobrun.job import GROUPS, Job, Pipe, Task
 from jobrun.policy import Best, CheckpointPolicy, Every, Keep
+from jobrun.shell import FileForm, Shell
 from jobrun.spec.model import CheckpointModel, DoStepModel, MapStepModel, TaskModel
 from jobrun.spec.resolve import Spec, load
 from jobrun.spec.scalars import show
 from jobrun.spec.source import Node, gc_paused
 from jobrun.spec.stops import condition_specs
+from jobrun.spec.tasks import ShellModel
 from jobrun.template import template
 
 __all__ = ["build", "check", "validate_spec"]
@@ -106,7 +108,7 @@ class _Builder:
     def _task(self, model: TaskModel, node: Node) -> Task:
         marks = self._marks(node, "in", "update", "out", "with", "after")
         return Task(
-            str(model.call),
+            _shell(model.shell) if model.shell is not None else str(model.call),
             model.in_,
             _literals(model.with_),
             model.update,
@@ -259,6 +261,14 @@ def _policy(model: CheckpointModel | None) -> CheckpointPolicy | None:
         background=model.background,
         link=model.link,
     )
+
+
+def _shell(model: ShellModel) -> Shell:
+    files = {
+        name: FileForm(form.dtype, None if form.shape is None else tuple(form.shape))
+        for name, form in (model.files or {}).items()
+    }
+    return Shell(model.command or "", model.script or "", files)
 
 
 def _literals(given: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 from jobrun.access import step_names
 from jobrun.job import GROUPS, Argument, Job, Outputs, Pipe, Reader, Task
+from jobrun.shell import Shell
 from jobrun.template import Template
 
 __all__ = ["Change", "Diff", "compare", "digest", "job_facts"]
@@ -146,7 +147,7 @@ def _task_facts(task: Task, name: str) -> Facts:
         facts["do"] = [_task_facts(s, names[id(s)]) for s in task.do]
         facts["reduce"] = dict(task.reduce)
     else:
-        facts["call"] = task.function_name
+        facts |= _program_facts(task)
         facts["in"] = _arguments(task.inputs)
         facts["with"] = _plain(task.literals)
         facts["update"] = _arguments(task.updates)
@@ -155,6 +156,21 @@ def _task_facts(task: Task, name: str) -> Facts:
     facts["after"] = list(task.after)
     facts["every"] = _plain(task.every)
     return {k: v for k, v in facts.items() if v is not None and v not in ([], {})}
+
+
+def _program_facts(task: Task) -> Facts:
+    """What a task calls."""
+    shell = task.fn
+    if not isinstance(shell, Shell):
+        return {"call": task.function_name}
+    files = {
+        name: form.dtype if form.shape is None else {"dtype": form.dtype, "shape": [*form.shape]}
+        for name, form in shell.files.items()
+    }
+    if shell.command and not files:
+        return {"shell": shell.command}
+    facts = {"command": shell.command, "script": shell.script, "files": files}
+    return {"shell": {k: v for k, v in facts.items() if v}}
 
 
 def _reader_facts(reader: Reader) -> Facts:
@@ -265,6 +281,8 @@ def _text(value: Any) -> str:
         return _cut(value)
     if isinstance(value, dict) and "call" in value:
         return str(value["call"])
+    if isinstance(value, dict) and "shell" in value:
+        return _text(value["shell"])
     if isinstance(value, dict) and "pipe" in value:
         return "a pipe"
     return _cut(json.dumps(value, ensure_ascii=False))

@@ -11,12 +11,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 
 from jobrun.duration import TIMES, duration
 from jobrun.errors import did_you_mean
 from jobrun.job import REDUCTIONS
+from jobrun.shell import dtype_fault, split
 from jobrun.spec.faults import Fault, refuse, wants
 from jobrun.spec.names import (
     blob_fault,
@@ -33,7 +34,9 @@ __all__ = [
     "BlobName",
     "Call",
     "Columns",
+    "Command",
     "Count",
+    "Dtype",
     "FilePath",
     "Globs",
     "Inputs",
@@ -43,7 +46,9 @@ __all__ = [
     "Nodes",
     "Outs",
     "Reductions",
+    "Script",
     "Seconds",
+    "TaskInputs",
     "Updates",
     "Vars",
     "With",
@@ -83,6 +88,25 @@ def _call(value: Any) -> str:
     elif ":" not in text and dot and _CALL.fullmatch(f"{module}:{function}"):
         hint = f"write {module}:{function}"
     raise refuse(Fault(f"wants module:function, not {show(value)}", hint))
+
+
+def _command(value: Any) -> str:
+    text = _text(value, "the words of a command")
+    faults = _template_faults(text, ())
+    if faults:
+        raise refuse(*faults)
+    try:
+        split(text)
+    except ValueError as error:
+        raise refuse(Fault(f"is wrong: {error}")) from None
+    return text
+
+
+def _script(value: Any) -> str:
+    text = _text(value, "the text of a script")
+    if not text.strip():
+        raise refuse(Fault("is an empty script"))
+    return text
 
 
 def _count(value: Any) -> int | str:
@@ -127,6 +151,12 @@ def _names(
         return value
 
     return validate
+
+
+def _task_inputs(value: Any, info: ValidationInfo) -> Any:
+    """The keys are parameters, of a function; those of a program are files, which Task checks."""
+    of_program = "shell" not in info.data or info.data["shell"] is not None
+    return _names(reference_fault, _IN, None if of_program else _parameter, distinct=False)(value)
 
 
 def _listed(check: Check, what: str) -> Callable[[Any], list[str]]:
@@ -346,7 +376,7 @@ _OUT = "a name, a list of names, or a mapping {key of the result: name}"
 _FROM = "a blob, a list of blobs, or a mapping {column: blob}"
 
 
-def _annotated(validator: Callable[[Any], Any], schema: Any) -> BeforeValidator:
+def _annotated(validator: Callable[..., Any], schema: Any) -> BeforeValidator:
     return BeforeValidator(validator, json_schema_input_type=schema)
 
 
@@ -356,11 +386,15 @@ NodePattern = Annotated[str, BeforeValidator(_checked(node_fault, "a node or pat
 BlobName = Annotated[str, BeforeValidator(_checked(reference_fault, "the name of a blob"))]
 Call = Annotated[str, BeforeValidator(_call)]
 FilePath = Annotated[str, BeforeValidator(_file)]
+Command = Annotated[str, BeforeValidator(_command)]
+Script = Annotated[str, BeforeValidator(_script)]
+Dtype = Annotated[str, BeforeValidator(_checked(dtype_fault, "a dtype"))]
 Count = Annotated[Any, _annotated(_count, Annotated[int, Field(ge=1)] | str)]
 Seconds = Annotated[Any, _annotated(_seconds, Annotated[float, Field(gt=0)] | str)]
 Inputs = Annotated[
     Any, _annotated(_names(reference_fault, _IN, _parameter, distinct=False), _NameForms)
 ]
+TaskInputs = Annotated[Any, _annotated(_task_inputs, _NameForms)]
 Updates = Annotated[Any, _annotated(_names(output_fault, _IN, _parameter), _NameForms)]
 Outs = Annotated[Any, _annotated(_names(output_fault, _OUT), _NameForms)]
 Columns = Annotated[

@@ -1,20 +1,20 @@
 """The spec language as models of pydantic: every key, its type and what it means.
 
 The world is closed: a key that is not here is an error (top-level ``x-…`` keys may hold anchors).
-A task is one flat model with "exactly one of ``call`` and ``pipe``", since a union would report
-each error once for every form.  Conditions under ``stop`` and ``fail`` are looked at by
+A task is one flat model with "exactly one of ``call``, ``shell`` and ``pipe``", since a union would
+report each error once for every form.  Conditions under ``stop`` and ``fail`` are looked at by
 ``jobrun.conditions``, for specs and for jobs made in Python alike; here stand their forms, for the
 JSON Schema.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WrapValidator, model_validator
+from pydantic import BeforeValidator, Field, WrapValidator, model_validator
 
 from jobrun.job import GROUPS
+from jobrun.spec.closed import ClosedModel, short_for
 from jobrun.spec.faults import Fault, Optional, choice, refuse
 from jobrun.spec.fields import (
     After,
@@ -32,11 +32,13 @@ from jobrun.spec.fields import (
     Outs,
     Reductions,
     Seconds,
+    TaskInputs,
     Updates,
     Vars,
     With,
 )
 from jobrun.spec.scalars import show
+from jobrun.spec.tasks import ShellModel
 
 __all__ = [
     "CheckpointModel",
@@ -52,22 +54,7 @@ __all__ = [
 ]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-def _short_for(key: str, what: str) -> Callable[[Any], Any]:
-    """``every: 3`` is short for ``every: {epochs: 3}``."""
-
-    def validate(value: Any) -> Any:
-        if value is None or isinstance(value, list | bool):
-            raise refuse(Fault(f"wants {what}, not {show(value)}"))
-        return value if isinstance(value, dict) else {key: value}
-
-    return validate
-
-
-class StepEveryModel(_Model):
+class StepEveryModel(ClosedModel):
     """How often a step of a pipe is called."""
 
     batches: Optional[Count] = Field(None, description="Call the step every so many batches.")
@@ -80,7 +67,7 @@ class StepEveryModel(_Model):
         return self
 
 
-class MapStepModel(_Model):
+class MapStepModel(ClosedModel):
     """A step that sees columns alone and runs ahead of the steps under ``do``."""
 
     name: Optional[Name] = Field(None, description="The step's name; default: the function's.")
@@ -94,7 +81,7 @@ class MapStepModel(_Model):
     out: Optional[Outs] = Field(None, description="Columns that the result becomes.")
 
 
-class DoStepModel(_Model):
+class DoStepModel(ClosedModel):
     """A step that is applied for each batch, in batch order."""
 
     name: Optional[Name] = Field(None, description="The step's name; default: the function's.")
@@ -112,13 +99,13 @@ class DoStepModel(_Model):
     every: Annotated[
         Optional[StepEveryModel],
         BeforeValidator(
-            _short_for("epochs", "{batches: n} or {epochs: n}"),
+            short_for("epochs", "{batches: n} or {epochs: n}"),
             json_schema_input_type=StepEveryModel,
         ),
     ] = Field(None, description="Call the step every so many batches or epochs only.")
 
 
-class PipeModel(_Model):
+class PipeModel(ClosedModel):
     """What a pipe reads, and how."""
 
     from_: Optional[Columns] = Field(
@@ -158,15 +145,26 @@ class PipeModel(_Model):
         return self
 
 
-class TaskModel(_Model):
-    """A task: one call of a function, or a pipe with steps for each batch."""
+class TaskModel(ClosedModel):
+    """A task: one call of a function or program, or a pipe with steps for each batch."""
 
     name: Optional[Name] = Field(None, description="The task's name; default: the function's.")
     call: Optional[Call] = Field(
         None,
         description="The function, module:function. The spec's folder is on the import path.",
     )
-    in_: Optional[Inputs] = Field(
+    shell: Annotated[
+        Optional[ShellModel],
+        BeforeValidator(
+            short_for("command", "the words of a command, or {script: …}"),
+            json_schema_input_type=str | ShellModel,
+        ),
+    ] = Field(
+        None,
+        description="A program; the spec's folder is on PATH. 'in' and 'out' name files: "
+        "{file: blob}, written and read by their ending (.npy, .txt, .csv, .json, .raw).",
+    )
+    in_: Optional[TaskInputs] = Field(
         None,
         alias="in",
         description="Blobs, vars and reserved names (epoch, rng, node) that the function is given: "
@@ -206,16 +204,16 @@ class TaskModel(_Model):
 
     @model_validator(mode="after")
     def _one_form(self) -> TaskModel:
-        if (self.call is None) == (self.pipe is None):
-            both = self.call is not None
-            hint = "a pipe's functions are called under 'do'" if both else "call: module:function"
-            text = (
-                "a task has either 'call' or 'pipe', not both" if both else "a task calls nothing"
-            )
-            raise refuse(Fault("|" + text, hint))
+        forms = [f for f in ("call", "shell", "pipe") if getattr(self, f) is not None]
+        if not forms:
+            raise refuse(Fault("|a task calls nothing", "call: module:function"))
+        if len(forms) > 1:
+            hint = "a pipe's functions are called under 'do'" if "pipe" in forms else ""
+            text = " or ".join(map(repr, forms))
+            raise refuse(Fault(f"|a task has either {text}, not both", hint))
         wrong = ("in", "with", "update", "out") if self.pipe else ("map", "do", "reduce")
         why = "its steps have that" if self.pipe else "that belongs to a task with 'pipe'"
-        owner = "a pipe" if self.pipe else "a task with 'call'"
+        owner = "a pipe" if self.pipe else f"a task with {forms[0]!r}"
         given = {self.__class__.model_fields[f].alias or f for f in self.model_fields_set}
         faults = [
             Fault(f"|{owner} has no {k!r}; {why}", path=(k,), key=True) for k in wrong if k in given
@@ -227,7 +225,7 @@ class TaskModel(_Model):
         return self
 
 
-class PatienceModel(_Model):
+class PatienceModel(ClosedModel):
     """How long to wait for a metric to become better."""
 
     epochs: int | str = Field(description="Epochs without improvement after which to stop.")
@@ -245,7 +243,7 @@ def _condition(schema: Any) -> Any:
     return WrapValidator(_anything, json_schema_input_type=schema)
 
 
-class ConditionsModel(_Model):
+class ConditionsModel(ClosedModel):
     """Conditions after each epoch: the first that is true ends the run."""
 
     epochs: Annotated[Any, _condition(Annotated[int, Field(ge=1)] | str)] = Field(
@@ -292,7 +290,7 @@ def _fail_conditions(value: Any) -> Any:
     return _conditions(value)
 
 
-class EveryModel(_Model):
+class EveryModel(ClosedModel):
     """When to save: whichever comes first since the last save; epoch 0 and the last always."""
 
     epochs: Optional[Annotated[int, Field(ge=1)]] = Field(
@@ -315,7 +313,7 @@ class EveryModel(_Model):
         return self
 
 
-class BestModel(_Model):
+class BestModel(ClosedModel):
     """Which checkpoints are the best."""
 
     metric: BlobName = Field(description="The metric that says which is better.")
@@ -330,7 +328,7 @@ def _keep(value: Any) -> Any:
     return value
 
 
-class KeepModel(_Model):
+class KeepModel(ClosedModel):
     """Which checkpoints stay: those that any of the keys keeps."""
 
     last: Optional[Annotated[int, Field(ge=1)]] = Field(
@@ -342,19 +340,19 @@ class KeepModel(_Model):
     best: Annotated[
         Optional[BestModel],
         BeforeValidator(
-            _short_for("metric", "a metric, or {metric, count}"),
+            short_for("metric", "a metric, or {metric, count}"),
             json_schema_input_type=str | BestModel,
         ),
     ] = Field(None, description="The best by a metric stay.")
 
 
-class CheckpointModel(_Model):
+class CheckpointModel(ClosedModel):
     """When, what and how long to save."""
 
     every: Annotated[
         EveryModel,
         BeforeValidator(
-            _short_for("epochs", "a number of epochs"),
+            short_for("epochs", "a number of epochs"),
             json_schema_input_type=Annotated[int, Field(ge=1)] | EveryModel,
         ),
     ] = Field(EveryModel(epochs=1), description="When to save: every so many epochs.")
@@ -410,7 +408,7 @@ Tasks = Annotated[
 _ListForm = list[ConditionsModel]
 
 
-class SpecModel(_Model):
+class SpecModel(ClosedModel):
     """A spec: what a job is."""
 
     version: Optional[Literal[1]] = Field(None, description="The version of the language: 1.")

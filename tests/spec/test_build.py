@@ -16,6 +16,7 @@ from jobrun.conditions import build as build_conditions
 from jobrun.errors import BindError, Problem, SpecError
 from jobrun.job import Job, Pipe
 from jobrun.policy import Every
+from jobrun.shell import FileForm, Shell
 from jobrun.spec.build import build, check, validate_spec
 from jobrun.spec.resolve import load
 from jobrun.template import Template
@@ -40,8 +41,8 @@ def test_the_whole_language_is_in_the_spec_with_every_key() -> None:
     for cls in vars(model).values():
         if (
             isinstance(cls, type)
-            and issubclass(cls, model.BaseModel)
-            and cls is not model.BaseModel
+            and issubclass(cls, model.ClosedModel)
+            and cls is not model.ClosedModel
         ):
             for name, field in cls.model_fields.items():
                 assert field.description, f"{cls.__name__}.{name} has no description"
@@ -53,7 +54,7 @@ def test_what_belongs_to_the_job(job: Job) -> None:
     assert job.nodes == {"trainer_0": {"own": 1}, "trainer_1": {"own": 2}}
     assert job.vars["shape"] == [8, 8]
     assert job.metrics == {"trainer_0:mean_loss": "min", "loss": None}
-    assert [len(g) for g in job.groups.values()] == [1, 2, 4, 1, 1]
+    assert [len(g) for g in job.groups.values()] == [1, 2, 7, 1, 1]
     policy = job.checkpoint
     assert policy is not None
     assert policy.every == Every(2, 100, 900.0, 30.0)
@@ -85,13 +86,31 @@ def test_tasks(job: Job) -> None:
     load_rows = job.setup.tasks[0]
     assert load_rows.literals["file"] == Template("${spec.dir}/rows.npz", ("spec.dir",))
     assert load_rows.literals["parts"] == [1, {"deep": Template("$${x}", ())}]
-    mean, spread = job.epoch.tasks[2:]
+    mean, spread = job.epoch.tasks[2:4]
     assert [a.name for a in mean.inputs] == ["trainer_*:loss"]
     assert (mean.outputs.form, mean.outputs.keys) == ("keys", ("mean", "best"))
     assert (spread.outputs.form, spread.every) == ("many", 2)
     zeros = job.init.tasks[1]
     assert zeros.fn == "numpy:zeros"
     assert zeros.name == "zeros"
+
+
+def test_shell_tasks(job: Job) -> None:
+    relax, script, plain = job.epoch.tasks[4:]
+    assert isinstance(relax.fn, Shell)
+    assert relax.fn.words == (
+        "relax",
+        Template("${spec.dir}/grid.txt", ("spec.dir",)),
+        "in.txt",
+        "out.npy",
+    )
+    assert [(a.parameter, a.name) for a in relax.inputs] == [("in.txt", "mean_loss")]
+    assert (relax.outputs.keys, relax.outputs.names) == (("out.npy",), ("relaxed",))
+    assert script.fn == Shell(
+        script='cat b.csv > "$JOBRUN_RUN_DIR/b"',
+        files={"b.csv": FileForm("float32"), "c.txt": FileForm("int64", (2, -1))},
+    )
+    assert (plain.fn, plain.name) == (Shell("true"), "true")
 
 
 def test_conditions(job: Job) -> None:

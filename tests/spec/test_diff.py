@@ -32,6 +32,8 @@ epoch:
     do: [{call: job:step, in: {x, lr}, update: {total}, out: loss}]
     reduce: {loss: last}
   - {call: job:watch, in: {total}, out: seen, every: 2}
+  - {shell: relax a.txt, in: {a.txt: total}}
+  - {shell: {script: "cat b.txt", files: {b.txt: int64}}, name: cat, in: {b.txt: total}}
 metrics: {loss: min}
 stop: {data_finished: train, epochs: 9}
 fail: {not_finite: loss}
@@ -71,6 +73,14 @@ def facts(tmp_path: Path, text: str = SPEC) -> dict[str, Any]:
         ("k: 1", "k: true", "job", "setup.load.with.k: 1 -> true"),
         ("call: job:start", "call: job:begin", "job", None),
         ("every: 2", "every: 3", "job", "epoch.watch.every: 2 -> 3"),
+        (
+            "relax a.txt",
+            "relax -f a.txt",
+            "job",
+            "epoch.relax.shell: relax a.txt -> relax -f a.txt",
+        ),
+        ("cat b.txt", "tac b.txt", "job", "epoch.cat.shell.script: cat b.txt -> tac b.txt"),
+        ("b.txt: int64", "b.txt: int32", "job", None),
         ("loss: last", "loss: sum", "job", "epoch.train.reduce.loss: last -> sum"),
         ("in: {x, lr}", "in: {x, rate: lr}", "job", None),
         ("last: 3}", "last: 3}, include: [seen]", "job", 'checkpoint.include: added, ["seen"]'),
