@@ -29,6 +29,9 @@ __all__ = ["Dag", "Scheduler"]
 
 Execute = Callable[[int], None]
 
+_LOOK = 0.1
+"""How long a signal can go unserved at most, in seconds."""
+
 
 @dataclass
 class Dag:
@@ -101,7 +104,10 @@ class Scheduler:
                 self._run = run
                 self._work.notify(len(run.ready))
             try:
-                run.over.wait()
+                # Not for ever at once: a signal that comes just before the wait begins is noted by
+                # Python, but its handler runs no sooner than this thread does.
+                while not run.over.wait(_LOOK):
+                    pass
             except BaseException as error:  # an interrupt on this thread: nothing new starts
                 with self._lock:
                     self._halt(run, error)
