@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 
 from jobrun.errors import BindError, Problem, Where, did_you_mean
 from jobrun.job import GROUPS, Job, Pipe, Task
+from jobrun.options import Load
 from jobrun.shell import Shell
 from jobrun.template import Template, templates_in
 
@@ -73,6 +74,8 @@ def bind_job(job: Job, folder: str | os.PathLike[str] | None = None) -> dict[str
         if isinstance(fn, Shell):
             problems += _program_problems(step, fn, folder)
             continue
+        if isinstance(fn, Load):
+            continue
         if isinstance(fn, str) and fn not in bound:
             try:
                 bound[fn] = bind(fn, folder, step.mark("call"))
@@ -99,6 +102,8 @@ def _unset(task: Task) -> Iterator[Problem]:
     texts: list[tuple[str, Any]] = [(f"with:{key}", v) for key, v in task.literals.items()]
     if isinstance(task.fn, Shell) and task.fn.command:
         texts.append(("shell", list(task.fn.words)))
+    if isinstance(task.fn, Load):
+        texts.append(("load", task.fn.run))
     if isinstance(task, Pipe) and task.reader.file is not None:
         texts.append(("file", task.reader.file.path))
     for mark, value in texts:

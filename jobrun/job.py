@@ -30,6 +30,7 @@ from types import TracebackType
 from typing import Any
 
 from jobrun.errors import Problem, SpecError, Where, did_you_mean
+from jobrun.options import Load, Retries
 from jobrun.policy import DEFAULT_POLICY, CheckpointPolicy
 from jobrun.shell import Shell
 from jobrun.template import Template
@@ -124,13 +125,18 @@ class Task:
     keyword arguments.  ``out`` is a name, a list of names for a returned tuple, or a mapping
     ``{key in the returned dict: blob}``.  ``after`` names tasks of the same group.
 
+    With ``retries`` (their number, or ``Retries``) a call that fails is made again, each time with
+    ``update`` blobs as they were.  ``timeout`` is in seconds: a program is ended then; where it is
+    a function, the run ends without it, since a thread cannot be killed.  ``fn`` may be a ``Load``
+    too: blobs of another run, ``out`` being a mapping ``{name there: blob}``.
+
     Made inside ``with job.<group>:`` (or ``with job:``, then in ``epoch``) it joins that group, on
     the node of the innermost ``with Node(...)``.  Raises SpecError for what cannot be.
     """
 
     def __init__(
         self,
-        fn: Callable[..., Any] | str | Shell,
+        fn: Callable[..., Any] | str | Shell | Load,
         in_: str | Sequence[str] | Mapping[str, str | None] | None = None,
         with_: Mapping[str, Any] | None = None,
         update: str | Sequence[str] | Mapping[str, str | None] | None = None,
@@ -139,19 +145,26 @@ class Task:
         after: str | Sequence[str] = (),
         *,
         every: Number | Mapping[str, Number] | None = None,
+        retries: int | Retries | None = None,
+        timeout: float | None = None,
         node: str | None = None,
         where: Where | None = None,
         marks: Mapping[str, Where] | None = None,
     ) -> None:
         self.fn = fn
+        self.retries = Retries(retries) if isinstance(retries, int) else retries
+        self.timeout = timeout
         self.inputs = arguments(in_)
         self.literals: dict[str, Any] = dict(with_ or {})
         self.updates = arguments(update)
         self.outputs = outputs(out)
         self._describe(name, after, every, node, where, marks)
         self._check_arguments()
+        self._check_options()
         if isinstance(fn, Shell):
             self._check_program(fn)
+        elif isinstance(fn, Load) and (given := [*self.inputs, *self.updates, *self.literals]):
+            self._refuse(f"a task that loads blobs is given nothing, not {given[0]!r}", "load")
         _join(self)
 
     def _describe(
@@ -177,6 +190,8 @@ class Task:
         """The function's name, or the program's."""
         if isinstance(self.fn, Shell):
             return self.fn.name
+        if isinstance(self.fn, Load):
+            return "load"
         if isinstance(self.fn, str):
             return self.fn.rpartition(":")[2].rpartition(".")[2]
         return getattr(self.fn, "__name__", type(self.fn).__name__)
@@ -188,6 +203,8 @@ class Task:
             return self.fn
         if isinstance(self.fn, Shell):
             return self.fn.command or "a script"
+        if isinstance(self.fn, Load):
+            return f"load of {self.fn.run}"
         module = getattr(self.fn, "__module__", None) or type(self.fn).__module__
         return f"{module}:{getattr(self.fn, '__qualname__', type(self.fn).__qualname__)}"
 
@@ -210,6 +227,16 @@ class Task:
             if a.parameter is not None and a.parameter in seen:
                 self._refuse(f"parameter {a.parameter!r} is given twice", f"in:{a.name}")
             seen.add(a.parameter or "")
+
+    def _check_options(self) -> None:
+        """What ``retries`` and ``timeout`` can be."""
+        fault = self.retries.fault() if self.retries is not None else None
+        if fault:
+            self._refuse(f"'retries': {fault}", "retries")
+        if self.timeout is not None and not 0 < self.timeout < float("inf"):
+            self._refuse(f"'timeout' is {self.timeout!r}, not a number of seconds", "timeout")
+        if isinstance(self.fn, Load) and self.outputs.form != "keys":
+            self._refuse("a task that loads blobs has a mapping {name there: blob} as 'out'", "out")
 
     def _check_program(self, shell: Shell) -> None:
         """A program is given files and leaves files."""
@@ -267,6 +294,7 @@ class Pipe(Task):
         columns = {a.parameter or a.name: a.name for a in arguments(from_)}
         source = FileSource(file, columns) if file is not None else None
         self.fn = "pipe"
+        self.retries, self.timeout = None, None
         self.reader = Reader(
             {} if source else columns,
             source,

@@ -19,10 +19,13 @@ from jobrun.events import GroupFinished, GroupStarted, TaskFinished
 from jobrun.every import epochs_between
 from jobrun.graph import Plan, Unit
 from jobrun.job import Job, Pipe, Task
+from jobrun.options import Load
 from jobrun.position import PipeState, Position, ReaderState
 from jobrun.session.base import Control, Places
 from jobrun.session.call import Call, Moment, Stores
 from jobrun.session.current import Running, TaskStoppedError, enter
+from jobrun.session.deadline import Deadline
+from jobrun.session.loader import Loader
 from jobrun.session.pipe import PipeRun
 from jobrun.session.scheduler import Dag, Scheduler
 from jobrun.session.shell import Program
@@ -128,8 +131,17 @@ class Group:
     def _function(self, task: Task, node: str) -> Callable[..., Any]:
         """What a task calls on a node."""
         if isinstance(task.fn, Shell):
-            return Program(task.fn, task.outputs.keys, self._places, node)
-        return self._functions[id(task)]
+            return Program(task.fn, task.outputs.keys, self._places, node, task.timeout)
+        if isinstance(task.fn, Load):
+            function: Callable[..., Any] = Loader(task.fn, task.outputs.keys, self._places, node)
+        else:
+            function = self._functions[id(task)]
+        if task.timeout is None:
+            return function
+        at = f" on node {node!r}" if self._job.multi_node else ""
+        name = f"task {task.name!r} of group {self._plan.group!r}{at}"
+        where = task.mark("timeout")
+        return Deadline(function, task.timeout, self._scheduler.abandon, name, where)
 
     def _make_pipe(self, task: Pipe, unit: Unit, number: int) -> PipeRun:
         return PipeRun(

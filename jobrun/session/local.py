@@ -15,6 +15,7 @@ from jobrun.errors import TaskError, did_you_mean
 from jobrun.flow import inner_steps
 from jobrun.graph import Plan, persistent, ranks, setup_blobs
 from jobrun.job import Job
+from jobrun.options import Load
 from jobrun.position import Position
 from jobrun.session.base import NO_SCRATCH, Control, Places, Session, Snapshot
 from jobrun.session.call import Stores, refuse_writable_views
@@ -64,7 +65,7 @@ class LocalSession(Session):
             for group in job.groups.values()
             for task in group.tasks
             for step in inner_steps(task)
-            if not isinstance(step.fn, Shell)
+            if not isinstance(step.fn, Shell | Load)
         }
         refuse_writable_views()
         self._scheduler.close()

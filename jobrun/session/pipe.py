@@ -30,6 +30,7 @@ from jobrun.position import PipeState, ReaderState
 from jobrun.rng import make_rng
 from jobrun.session.base import Control, Places
 from jobrun.session.call import Call, Moment, Stores
+from jobrun.session.current import enter, here
 from jobrun.session.feed import Feed, InTurn, Prepared, ReadAhead
 from jobrun.template import render
 from jobrun.values import Box, Value, adopt, leaves, one_element
@@ -221,7 +222,10 @@ class PipeRun:
     def _feed(self, reader: BatchReader, epoch: int, batches: range, control: Control) -> Feed:
         """What gives the batches: ahead of the ``do`` steps where that is asked for."""
 
+        place = here()
+
         def prepare(number: int, batch: Batch) -> Prepared:
+            enter(place)  # it may be on another thread
             return self._prepare(epoch, number, batch)
 
         threads, ahead = self._count("threads") or 1, self._count("ahead")

@@ -4,7 +4,8 @@ Spec or Python, a job comes down to the same *facts*: a tree of JSON values in t
 spec, without what is left at its default, so that a later version with more keys finds no
 difference.  Each difference belongs to a row of the table by which a run goes on or not:
 
-``free``    stop and fail conditions, limits and threads of pipes, checkpoint policy, metrics, name
+``free``    stop and fail conditions, limits and threads of pipes, retries and timeouts, checkpoint
+            policy, metrics, name
 ``accept``  ``batch`` of a pipe: another job, but one that is commonly meant
 ``job``     tasks, vars, seed, nodes, all else of a pipe: another job
 
@@ -22,6 +23,7 @@ from typing import Any, Literal
 
 from jobrun.access import step_names
 from jobrun.job import GROUPS, Argument, Job, Outputs, Pipe, Reader, Task
+from jobrun.options import Load
 from jobrun.shell import Shell
 from jobrun.template import Template
 
@@ -33,6 +35,8 @@ Row = Literal["free", "accept", "job"]
 _FREE = ("name", "stop", "fail", "metrics")
 _FREE_OF_PIPE = ("batches_per_epoch", "passes", "threads", "ahead")
 _ACCEPTED_OF_PIPE = ("batch", "shard")
+_OPTIONS = (("retries",), ("timeout",))
+"""How a call is made, which changes nothing of what it gives."""
 _ABSENT = object()
 _LONGEST = 80
 
@@ -155,12 +159,17 @@ def _task_facts(task: Task, name: str) -> Facts:
     facts["node"] = task.node
     facts["after"] = list(task.after)
     facts["every"] = _plain(task.every)
+    facts["retries"] = None if task.retries is None else asdict(task.retries)
+    facts["timeout"] = task.timeout
     return {k: v for k, v in facts.items() if v is not None and v not in ([], {})}
 
 
 def _program_facts(task: Task) -> Facts:
     """What a task calls."""
     shell = task.fn
+    if isinstance(shell, Load):
+        place = {"run": _plain(shell.run), "epoch": shell.epoch, "id": shell.id}
+        return {"load": {k: v for k, v in place.items() if v is not None}}
     if not isinstance(shell, Shell):
         return {"call": task.function_name}
     files = {
@@ -299,6 +308,8 @@ def _row(path: tuple[str, ...]) -> Row:
         return "free"
     if path[0] == "checkpoint":
         return "job" if path[1:2] == ("include",) else "free"
+    if path[0] in GROUPS and (path[2:3] in _OPTIONS or path[4:5] in _OPTIONS):
+        return "free"
     if path[0] in GROUPS and path[2:3] == ("pipe",):
         if path[3:4] and path[3] in _FREE_OF_PIPE:
             return "free"

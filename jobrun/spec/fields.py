@@ -40,12 +40,14 @@ __all__ = [
     "FilePath",
     "Globs",
     "Inputs",
+    "Loaded",
     "Metrics",
     "Name",
     "NodePattern",
     "Nodes",
     "Outs",
     "Reductions",
+    "RunPath",
     "Script",
     "Seconds",
     "TaskInputs",
@@ -266,6 +268,14 @@ def _file(value: Any) -> str:
     return text
 
 
+def _run_path(value: Any) -> str:
+    text = _text(value, "the directory of a run or checkpoint")
+    faults = _template_faults(text, ())
+    if faults or not text:
+        raise refuse(*faults or [Fault("is an empty path")])
+    return text
+
+
 def _vars(value: Any) -> dict[str, Any]:
     if value is None:
         return {}
@@ -373,6 +383,7 @@ def _reduce(value: Any) -> dict[str, str]:
 _NameForms = str | list[str] | dict[str, str | None]
 _IN = "a name, a list of names, or a mapping {parameter: name}"
 _OUT = "a name, a list of names, or a mapping {key of the result: name}"
+_LOADED = "a name, a list of names, or a mapping {name there: name here}"
 _FROM = "a blob, a list of blobs, or a mapping {column: blob}"
 
 
@@ -397,6 +408,8 @@ Inputs = Annotated[
 TaskInputs = Annotated[Any, _annotated(_task_inputs, _NameForms)]
 Updates = Annotated[Any, _annotated(_names(output_fault, _IN, _parameter), _NameForms)]
 Outs = Annotated[Any, _annotated(_names(output_fault, _OUT), _NameForms)]
+Loaded = Annotated[Any, _annotated(_names(output_fault, _LOADED), _NameForms)]
+RunPath = Annotated[str, BeforeValidator(_run_path)]
 Columns = Annotated[
     Any, _annotated(_names(reference_fault, _FROM, plain_fault, distinct=False), _NameForms)
 ]

@@ -1,10 +1,10 @@
 """The spec language as models of pydantic: every key, its type and what it means.
 
 The world is closed: a key that is not here is an error (top-level ``x-…`` keys may hold anchors).
-A task is one flat model with "exactly one of ``call``, ``shell`` and ``pipe``", since a union would
-report each error once for every form.  Conditions under ``stop`` and ``fail`` are looked at by
-``jobrun.conditions``, for specs and for jobs made in Python alike; here stand their forms, for the
-JSON Schema.
+A task is one flat model with "exactly one of ``call``, ``shell``, ``load`` and ``pipe``", since a
+union would report each error once for every form.  Conditions under ``stop`` and ``fail`` are
+looked at by ``jobrun.conditions``, for specs and for jobs made in Python alike; here stand their
+forms, for the JSON Schema.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from jobrun.spec.fields import (
     With,
 )
 from jobrun.spec.scalars import show
-from jobrun.spec.tasks import ShellModel
+from jobrun.spec.tasks import LoadModel, ShellModel, TaskRetries
 
 __all__ = [
     "CheckpointModel",
@@ -79,6 +79,9 @@ class MapStepModel(ClosedModel):
         None, alias="with", description="Literal keyword arguments of the function."
     )
     out: Optional[Outs] = Field(None, description="Columns that the result becomes.")
+    retries: TaskRetries = Field(
+        None, description="How often a call that fails is made again, on the same batch."
+    )
 
 
 class DoStepModel(ClosedModel):
@@ -96,6 +99,9 @@ class DoStepModel(ClosedModel):
         None, description="Blobs that the function is given and changes in place."
     )
     out: Optional[Outs] = Field(None, description="Blobs that the result becomes.")
+    retries: TaskRetries = Field(
+        None, description="How often a call that fails is made again, on the same batch."
+    )
     every: Annotated[
         Optional[StepEveryModel],
         BeforeValidator(
@@ -145,6 +151,16 @@ class PipeModel(ClosedModel):
         return self
 
 
+def _whose(key: str, in_pipe: bool) -> str:
+    """Where a key belongs that is in the wrong form of a task."""
+    if in_pipe:
+        return "" if key == "timeout" else "; its steps have that"
+    return "; that belongs to a task with 'pipe'" if key in ("map", "do", "reduce") else ""
+
+
+_NOT_OF_PIPE = ("in", "with", "update", "out", "retries", "timeout")
+
+
 class TaskModel(ClosedModel):
     """A task: one call of a function or program, or a pipe with steps for each batch."""
 
@@ -163,6 +179,9 @@ class TaskModel(ClosedModel):
         None,
         description="A program; the spec's folder is on PATH. 'in' and 'out' name files: "
         "{file: blob}, written and read by their ending (.npy, .txt, .csv, .json, .raw).",
+    )
+    load: Optional[LoadModel] = Field(
+        None, description="Blobs of another run or checkpoint become blobs of this job."
     )
     in_: Optional[TaskInputs] = Field(
         None,
@@ -201,22 +220,33 @@ class TaskModel(ClosedModel):
     )
     after: Optional[After] = Field(None, description="Tasks of the same group that come first.")
     every: Optional[Count] = Field(None, description="Run the task every so many epochs.")
+    retries: TaskRetries = Field(
+        None, description="How often a call that fails is made again, with what it was given."
+    )
+    timeout: Optional[Seconds] = Field(
+        None,
+        description="The time the task may take: 90s, 15m. A program is ended then; of a function "
+        "the run ends without it, since a thread cannot be killed.",
+    )
 
     @model_validator(mode="after")
     def _one_form(self) -> TaskModel:
-        forms = [f for f in ("call", "shell", "pipe") if getattr(self, f) is not None]
+        forms = [f for f in ("call", "shell", "load", "pipe") if getattr(self, f) is not None]
         if not forms:
             raise refuse(Fault("|a task calls nothing", "call: module:function"))
         if len(forms) > 1:
             hint = "a pipe's functions are called under 'do'" if "pipe" in forms else ""
             text = " or ".join(map(repr, forms))
             raise refuse(Fault(f"|a task has either {text}, not both", hint))
-        wrong = ("in", "with", "update", "out") if self.pipe else ("map", "do", "reduce")
-        why = "its steps have that" if self.pipe else "that belongs to a task with 'pipe'"
+        wrong = _NOT_OF_PIPE if self.pipe else ("map", "do", "reduce")
+        if self.load:
+            wrong = (*wrong, "in", "with", "update", "out")
         owner = "a pipe" if self.pipe else f"a task with {forms[0]!r}"
         given = {self.__class__.model_fields[f].alias or f for f in self.model_fields_set}
         faults = [
-            Fault(f"|{owner} has no {k!r}; {why}", path=(k,), key=True) for k in wrong if k in given
+            Fault(f"|{owner} has no {k!r}{_whose(k, self.pipe is not None)}", path=(k,), key=True)
+            for k in wrong
+            if k in given
         ]
         if self.pipe and not self.do:
             faults.append(Fault("|a pipe without 'do' steps does nothing", "do: [{call: …}]"))

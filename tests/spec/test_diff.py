@@ -32,7 +32,8 @@ epoch:
     do: [{call: job:step, in: {x, lr}, update: {total}, out: loss}]
     reduce: {loss: last}
   - {call: job:watch, in: {total}, out: seen, every: 2}
-  - {shell: relax a.txt, in: {a.txt: total}}
+  - {shell: relax a.txt, in: {a.txt: total}, timeout: 60}
+  - {load: {run: other, epoch: 2, blobs: w}}
   - {shell: {script: "cat b.txt", files: {b.txt: int64}}, name: cat, in: {b.txt: total}}
 metrics: {loss: min}
 stop: {data_finished: train, epochs: 9}
@@ -79,6 +80,10 @@ def facts(tmp_path: Path, text: str = SPEC) -> dict[str, Any]:
             "job",
             "epoch.relax.shell: relax a.txt -> relax -f a.txt",
         ),
+        ("timeout: 60", "timeout: 1m30s", "free", "epoch.relax.timeout: 60.0 -> 90.0"),
+        ("timeout: 60", "timeout: 60, retries: 2", "free", None),
+        ("call: job:scale,", "call: job:scale, retries: 2,", "free", None),
+        ("epoch: 2, blobs", "epoch: 3, blobs", "job", "epoch.load.load.epoch: 2 -> 3"),
         ("cat b.txt", "tac b.txt", "job", "epoch.cat.shell.script: cat b.txt -> tac b.txt"),
         ("b.txt: int64", "b.txt: int32", "job", None),
         ("loss: last", "loss: sum", "job", "epoch.train.reduce.loss: last -> sum"),
