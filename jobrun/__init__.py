@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from jobrun.checkpoint.oracle import open_checkpoint
     from jobrun.errors import JobrunError
     from jobrun.job import Job, Node, Pipe, Task, TaskGroup
+    from jobrun.options import Load, Retries
     from jobrun.policy import Best, CheckpointPolicy, Compress, Every, Keep
     from jobrun.runner import JobRunner
     from jobrun.session.local import LocalSession
+    from jobrun.session.progress import progress
+    from jobrun.shell import FileForm, Shell
 
 __version__ = "0.1.0"
 
@@ -26,18 +29,23 @@ __all__ = [
     "CheckpointPolicy",
     "Compress",
     "Every",
+    "FileForm",
     "Job",
     "JobRunner",
     "JobrunError",
     "Keep",
+    "Load",
     "LocalSession",
     "Node",
     "Pipe",
+    "Retries",
+    "Shell",
     "Task",
     "TaskGroup",
     "__version__",
     "load_blobs",
     "open_checkpoint",
+    "progress",
 ]
 
 _HOMES = {
@@ -46,17 +54,22 @@ _HOMES = {
     "CheckpointPolicy": "jobrun.policy",
     "Compress": "jobrun.policy",
     "Every": "jobrun.policy",
+    "FileForm": "jobrun.shell",
     "Job": "jobrun.job",
     "JobRunner": "jobrun.runner",
     "JobrunError": "jobrun.errors",
     "Keep": "jobrun.policy",
+    "Load": "jobrun.options",
     "LocalSession": "jobrun.session.local",
     "Node": "jobrun.job",
     "Pipe": "jobrun.job",
+    "Retries": "jobrun.options",
+    "Shell": "jobrun.shell",
     "Task": "jobrun.job",
     "TaskGroup": "jobrun.job",
     "load_blobs": "jobrun.checkpoint.blobs",
     "open_checkpoint": "jobrun.checkpoint.oracle",
+    "progress": "jobrun.session.progress",
 }
 
 

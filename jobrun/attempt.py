@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from jobrun.best import load_best
+from jobrun.check import warnings
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import Record
 from jobrun.decide import Choice, Request
@@ -76,13 +77,17 @@ class Attempt:
         self.saver = Saver(run.job, run.manager, run.report, run.history.saved, run.epochs)
         due = self.saver.due
         self._control = Control(
-            cut=lambda: run.signal is not None, report=run.report, every_task=run.every_task
+            cut=lambda: run.signal is not None,
+            report=run.report,
+            every_task=run.every_task,
+            interrupted=lambda: run.signal is not None,
         )
         self._epoch_control = Control(
             cut=lambda: run.signal is not None or due.inside(),
             applied=due.applied,
             report=run.report,
             every_task=run.every_task,
+            interrupted=lambda: run.signal is not None,
         )
         self._ran = 0
         self._epoch_start = time.perf_counter()
@@ -99,6 +104,9 @@ class Attempt:
         history.begin(choice)
         if self.saver.wanted and not any(persistent(run.job).values()):
             run.report(Warned(_NOTHING_PERSISTS))
+        for warning in warnings(run.job):
+            at = f"{warning.where}: " if warning.where else ""
+            run.report(Warned(f"{at}{warning.message}; {warning.hint}"))
         run.report(
             RunStarted(
                 job=run.job.name,

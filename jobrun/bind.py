@@ -12,6 +12,7 @@ import importlib
 import inspect
 import linecache
 import os
+import shutil
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -21,7 +22,9 @@ from typing import Any, NoReturn
 
 from jobrun.errors import BindError, Problem, Where, did_you_mean
 from jobrun.job import GROUPS, Job, Pipe, Task
-from jobrun.template import templates_in
+from jobrun.options import Load
+from jobrun.shell import Shell
+from jobrun.template import Template, templates_in
 
 __all__ = ["bind", "bind_job", "check_call", "user_trace"]
 
@@ -67,6 +70,12 @@ def bind_job(job: Job, folder: str | os.PathLike[str] | None = None) -> dict[str
     problems: list[Problem] = []
     for step in _calls(job):
         fn = step.fn
+        problems += _unset(step)
+        if isinstance(fn, Shell):
+            problems += _program_problems(step, fn, folder)
+            continue
+        if isinstance(fn, Load):
+            continue
         if isinstance(fn, str) and fn not in bound:
             try:
                 bound[fn] = bind(fn, folder, step.mark("call"))
@@ -75,7 +84,6 @@ def bind_job(job: Job, folder: str | os.PathLike[str] | None = None) -> dict[str
         function = bound[fn] if isinstance(fn, str) else fn
         if not isinstance(function, BindError):
             problems += check_call(step, function)
-        problems += _unset(step)
     for _, pipe in job.pipes():
         problems += _unset(pipe)
     if errors or problems:
@@ -94,7 +102,11 @@ def _calls(job: Job) -> Iterator[Task]:
 
 def _unset(task: Task) -> Iterator[Problem]:
     """Texts that need a variable of the environment that is not set."""
-    texts = [(f"with:{key}", value) for key, value in task.literals.items()]
+    texts: list[tuple[str, Any]] = [(f"with:{key}", v) for key, v in task.literals.items()]
+    if isinstance(task.fn, Shell) and task.fn.command:
+        texts.append(("shell", list(task.fn.words)))
+    if isinstance(task.fn, Load):
+        texts.append(("load", task.fn.run))
     if isinstance(task, Pipe):
         files = (d.file for d in task.reader.data.leaves())
         texts += [("file", f.path) for f in files if f is not None]
@@ -103,6 +115,26 @@ def _unset(task: Task) -> Iterator[Problem]:
             if name[4:] not in os.environ:
                 text = f"${{{name}}}: the environment variable {name[4:]} is not set"
                 yield Problem(text, task.mark(mark), f"export {name[4:]}=…")
+
+
+def _program_problems(
+    task: Task, shell: Shell, folder: str | os.PathLike[str] | None
+) -> Iterator[Problem]:
+    """Whether the program of a shell task is there; one whose name is a template may be."""
+    program = shell.words[0] if shell.command else "bash"
+    if isinstance(program, Template):
+        return
+    root = os.path.abspath(folder if folder is not None else ".")
+    path = os.pathsep.join((root, os.environ.get("PATH", os.defpath)))
+    wanted = os.path.join(root, program) if "/" in program else program
+    if shutil.which(wanted, path=path) is not None:
+        return
+    if os.path.isfile(os.path.join(root, program)):
+        hint = f"make it executable: chmod +x {os.path.join(root, program)}"
+        yield Problem(f"the program {program!r} cannot be executed", task.mark("shell"), hint)
+    else:
+        hint = "it must be on PATH or in the spec's folder"
+        yield Problem(f"there is no program {program!r}", task.mark("shell"), hint)
 
 
 def _joined(errors: list[BindError], problems: list[Problem]) -> BindError:

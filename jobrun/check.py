@@ -15,8 +15,9 @@ from jobrun.graph import make_plan
 from jobrun.job import GROUPS, RESERVED, Job, Pipe, Task
 from jobrun.metrics import best_problems, metric_problems
 from jobrun.names import check_name
+from jobrun.shell import Shell
 
-__all__ = ["check"]
+__all__ = ["check", "warnings"]
 
 
 def check(job: Job) -> list[Problem]:
@@ -44,6 +45,18 @@ def check(job: Job) -> list[Problem]:
     ):
         problems += step(job)
     return list(dict.fromkeys(problems))
+
+
+def warnings(job: Job) -> Iterator[Problem]:
+    """What can be, but is seldom meant."""
+    for group, task in _steps(job):
+        if isinstance(task.fn, Shell) and not task.outputs.names:
+            yield Problem(
+                f"the shell task {task.name!r} of group {group!r} has no 'out': what it leaves in "
+                "files of its own is in no checkpoint",
+                task.mark("shell"),
+                "name the files that belong to the state under 'out'",
+            )
 
 
 def _check_names(job: Job) -> Iterator[Problem]:

@@ -30,6 +30,7 @@ __all__ = [
     "SaveAsked",
     "Stopping",
     "TaskFinished",
+    "TaskProgress",
     "Warned",
     "ignore",
 ]
@@ -112,6 +113,16 @@ class BatchesDone(Event):
     epoch: int
     done: int
     total: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProgress(Event):
+    """Progress of a function, as it says by itself: a ``fraction`` from 0 to 1."""
+
+    task: str
+    node: str
+    epoch: int
+    fraction: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,9 @@ from types import TracebackType
 from typing import Any, ClassVar
 
 from jobrun.errors import Problem, SpecError, Where, did_you_mean
+from jobrun.options import Load, Retries
 from jobrun.policy import DEFAULT_POLICY, CheckpointPolicy
+from jobrun.shell import Shell
 from jobrun.template import Template
 
 __all__ = [
@@ -246,12 +248,14 @@ class Reader:
     threads: Number = 1
     buffer: Number | None = None
     shard: str | None = None
+    ahead: Number | None = None
 
     NUMBERS: ClassVar[tuple[str, ...]] = (
         "batch",
         "batches_per_epoch",
         "passes",
         "threads",
+        "ahead",
         "buffer",
     )
 
@@ -259,11 +263,17 @@ class Reader:
 class Task:
     """One call of a function in a group: what it reads, updates and puts out.
 
-    ``fn`` is a callable or ``"module:function"``.  ``in_`` and ``update`` name blobs: a string or
+    ``fn`` is a callable, ``"module:function"``, or a ``Shell``: a program, for which ``in_`` and
+    ``out`` are mappings ``{file: blob}``.  ``in_`` and ``update`` name blobs: a string or
     list for positional arguments (first ``in_``, then ``update``), a mapping ``{parameter: blob}``
     for keyword arguments (a None value: the blob of the same name).  ``with_`` holds literal
     keyword arguments.  ``out`` is a name, a list of names for a returned tuple, or a mapping
     ``{key in the returned dict: blob}``.  ``after`` names tasks of the same group.
+
+    With ``retries`` (their number, or ``Retries``) a call that fails is made again, each time with
+    ``update`` blobs as they were.  ``timeout`` is in seconds: a program is ended then; where it is
+    a function, the run ends without it, since a thread cannot be killed.  ``fn`` may be a ``Load``
+    too: blobs of another run, ``out`` being a mapping ``{name there: blob}``.
 
     Made inside ``with job.<group>:`` (or ``with job:``, then in ``epoch``) it joins that group, on
     the node of the innermost ``with Node(...)``.  Raises SpecError for what cannot be.
@@ -271,7 +281,7 @@ class Task:
 
     def __init__(
         self,
-        fn: Callable[..., Any] | str,
+        fn: Callable[..., Any] | str | Shell | Load,
         in_: str | Sequence[str] | Mapping[str, str | None] | None = None,
         with_: Mapping[str, Any] | None = None,
         update: str | Sequence[str] | Mapping[str, str | None] | None = None,
@@ -280,17 +290,26 @@ class Task:
         after: str | Sequence[str] = (),
         *,
         every: Number | Mapping[str, Number] | None = None,
+        retries: int | Retries | None = None,
+        timeout: float | None = None,
         node: str | None = None,
         where: Where | None = None,
         marks: Mapping[str, Where] | None = None,
     ) -> None:
         self.fn = fn
+        self.retries = Retries(retries) if isinstance(retries, int) else retries
+        self.timeout = timeout
         self.inputs = arguments(in_)
         self.literals: dict[str, Any] = dict(with_ or {})
         self.updates = arguments(update)
         self.outputs = outputs(out)
         self._describe(name, after, every, node, where, marks)
         self._check_arguments()
+        self._check_options()
+        if isinstance(fn, Shell):
+            self._check_program(fn)
+        elif isinstance(fn, Load) and (given := [*self.inputs, *self.updates, *self.literals]):
+            self._refuse(f"a task that loads blobs is given nothing, not {given[0]!r}", "load")
         _join(self)
 
     def _describe(
@@ -313,7 +332,11 @@ class Task:
 
     @property
     def default_name(self) -> str:
-        """The function's name."""
+        """The function's name, or the program's."""
+        if isinstance(self.fn, Shell):
+            return self.fn.name
+        if isinstance(self.fn, Load):
+            return "load"
         if isinstance(self.fn, str):
             return self.fn.rpartition(":")[2].rpartition(".")[2]
         return getattr(self.fn, "__name__", type(self.fn).__name__)
@@ -323,6 +346,10 @@ class Task:
         """``module:function``, for messages and for the digest of a job."""
         if isinstance(self.fn, str):
             return self.fn
+        if isinstance(self.fn, Shell):
+            return self.fn.command or "a script"
+        if isinstance(self.fn, Load):
+            return f"load of {self.fn.run}"
         module = getattr(self.fn, "__module__", None) or type(self.fn).__module__
         return f"{module}:{getattr(self.fn, '__qualname__', type(self.fn).__qualname__)}"
 
@@ -345,6 +372,30 @@ class Task:
             if a.parameter is not None and a.parameter in seen:
                 self._refuse(f"parameter {a.parameter!r} is given twice", f"in:{a.name}")
             seen.add(a.parameter or "")
+
+    def _check_options(self) -> None:
+        """What ``retries`` and ``timeout`` can be."""
+        fault = self.retries.fault() if self.retries is not None else None
+        if fault:
+            self._refuse(f"'retries': {fault}", "retries")
+        if self.timeout is not None and not 0 < self.timeout < float("inf"):
+            self._refuse(f"'timeout' is {self.timeout!r}, not a number of seconds", "timeout")
+        if isinstance(self.fn, Load) and self.outputs.form != "keys":
+            self._refuse("a task that loads blobs has a mapping {name there: blob} as 'out'", "out")
+
+    def _check_program(self, shell: Shell) -> None:
+        """A program is given files and leaves files."""
+        for given, key in ((self.updates, "update"), (self.literals, "with")):
+            if given:
+                hint = "'in' and 'out' name the files: {file: blob}"
+                self._refuse(f"a shell task has no {key!r}", key, hint)
+        if any(a.parameter is None for a in self.inputs):
+            self._refuse("'in' of a shell task is a mapping {file: blob}", "in")
+        if self.outputs.form not in ("none", "keys"):
+            self._refuse("'out' of a shell task is a mapping {file: blob}", "out")
+        given_files = tuple(str(a.parameter) for a in self.inputs)
+        for message, mark in shell.faults(given_files, self.outputs.keys):
+            self._refuse(message, mark)
 
     def _refuse(self, message: str, key: str, hint: str = "") -> None:
         raise SpecError([Problem(f"task {self.name!r}: {message}", self.mark(key), hint)])
@@ -382,6 +433,7 @@ class Pipe(Task):
         passes: Number | None = None,
         threads: Number = 1,
         shard: str | None = None,
+        ahead: Number | None = None,
         map: Sequence[Task] = (),
         do: Sequence[Task] = (),
         reduce: Mapping[str, str] | None = None,
@@ -393,6 +445,7 @@ class Pipe(Task):
         marks: Mapping[str, Where] | None = None,
     ) -> None:
         self.fn = "pipe"
+        self.retries, self.timeout = None, None
         self.reader = Reader(
             data(
                 from_,
@@ -414,6 +467,7 @@ class Pipe(Task):
             threads,
             shuffle["buffer"] if isinstance(shuffle, Mapping) else None,
             shard,
+            ahead,
         )
         self.map = tuple(map)
         self.do = tuple(do)

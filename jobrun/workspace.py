@@ -51,11 +51,14 @@ class Workspace:
         """What a task is given to read; raises TaskError if there is no such blob."""
         return plain(self.get(path))
 
-    def take(self, path: str) -> Any:
-        """What a task is given to update; it must ``put`` the result, or the run ends."""
+    def take(self, path: str, *, spare: bool = False) -> Any:
+        """What a task is given to update; it must ``put`` the result, or the run ends.
+
+        With ``spare`` the stored value stays as it is, whatever comes of the copy.
+        """
         self.get(path)
         head, _, rest = path.partition("/")
-        items, sole = self.root, True
+        items, sole = self.root, not spare
         while rest:
             # A parent that a snapshot holds too holds its leaves for it.
             sole = sole and held_alone(items, head)

@@ -12,6 +12,8 @@ from _thread import start_new_thread
 from types import FrameType, TracebackType
 from typing import Any, Protocol
 
+from jobrun.children import kill_children
+
 __all__ = ["Interrupted", "Signals"]
 
 _EXIT = {signal.SIGINT: 130, signal.SIGTERM: 143}
@@ -100,4 +102,5 @@ def _leave(received: signal.Signals) -> None:
     terminal = _SHOW_CURSOR if sys.__stderr__ is not None and sys.__stderr__.isatty() else ""
     text = f"{terminal}\n{received.name} again: left at once; the last checkpoint is whole\n"
     os.write(2, text.encode())
+    kill_children()
     os._exit(_EXIT[received])

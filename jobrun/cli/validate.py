@@ -41,10 +41,15 @@ def command(specs: tuple[str, ...], sets: tuple[str, ...], import_: bool) -> int
 
 
 def _checked(spec: str, sets: tuple[str, ...], import_: bool) -> dict[str, Any]:
+    from jobrun.check import warnings
     from jobrun.report.words import plain, plural
     from jobrun.spec.build import validate_spec
 
     job = validate_spec(spec, sets, import_)
+    for warning in warnings(job):
+        text = f"{warning.where}: warning: {warning.message}; {warning.hint}"
+        if not settings().quiet:
+            click.echo(plain(text), err=True)
     tasks = sum(len(group) for group in job.groups.values())
     if not (settings().json or settings().quiet):
         click.echo(f"{plain(spec)}: ok: job {plain(job.name)}, {plural(tasks, 'task')}")

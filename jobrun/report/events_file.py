@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from jobrun.events import BatchesDone, Event
+from jobrun.events import BatchesDone, Event, TaskProgress
 from jobrun.report.words import json_values
 
 __all__ = ["EventsFile", "cut_torn_line", "read_events"]
@@ -28,7 +28,7 @@ class EventsFile:
 
     def __call__(self, event: Event) -> None:
         """Append ``event`` with the time, UTC."""
-        if isinstance(event, BatchesDone):
+        if isinstance(event, BatchesDone | TaskProgress):
             return
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         values = {"time": now, **json_values(event.to_json())}

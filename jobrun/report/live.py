@@ -33,6 +33,7 @@ from jobrun.events import (
     RunStarted,
     SaveAsked,
     Stopping,
+    TaskProgress,
     Warned,
 )
 from jobrun.report.lines import Describer
@@ -68,6 +69,7 @@ class Screen:
     best: dict[str, tuple[Any, int]] = field(default_factory=dict)
     gauges: tuple[str, ...] = ()
     batches: dict[str, tuple[int, int | None]] = field(default_factory=dict)
+    fractions: dict[str, float] = field(default_factory=dict)
     saved: str = ""
     loop_started: float = 0.0
     last_epoch_at: float = 0.0
@@ -145,8 +147,13 @@ class LiveView:
         self._screen.batches[event.task] = (event.done, event.total)
 
     @_take.register
+    def _(self, event: TaskProgress) -> None:
+        self._screen.fractions[event.task] = event.fraction
+
+    @_take.register
     def _(self, event: EpochFinished) -> None:
         screen = self._screen
+        screen.fractions.clear()
         screen.epoch, screen.metrics = event.epoch, dict(event.metrics)
         screen.best |= {m: (event.metrics.get(m), event.epoch) for m in event.best}
         screen.gauges = tuple(g for g in event.gauges if g)
@@ -161,8 +168,9 @@ class LiveView:
     def _render(self) -> RenderableType:
         screen = self._screen
         lines: list[RenderableType] = [self._headline()]
-        if screen.batches and not screen.over:
-            lines.append(_text("  " + "   ".join(map(_batches, screen.batches.items())), "dim"))
+        inside = [*map(_batches, screen.batches.items()), *map(_part, screen.fractions.items())]
+        if inside and not screen.over:
+            lines.append(_text("  " + "   ".join(inside), "dim"))
         if screen.metrics:
             lines.append(self._metrics())
         if screen.gauges:
@@ -205,6 +213,11 @@ class LiveView:
 def _text(line: str, style: str = "") -> Text:
     """One line that is cut, never wrapped."""
     return Text(line, style, no_wrap=True, overflow="ellipsis")
+
+
+def _part(pair: tuple[str, float]) -> str:
+    task, fraction = pair
+    return f"{plain(task)} {fraction:.0%}"
 
 
 def _batches(pair: tuple[str, tuple[int, int | None]]) -> str:

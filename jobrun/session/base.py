@@ -30,14 +30,16 @@ class Control:
     """What the runner tells a session while a group runs.
 
     ``cut()`` true: start no new task and no new batch; running ones end, and ``run`` gives the
-    position reached.  ``applied()`` is called after each batch.  ``report`` takes events.  All of
-    them are called from any thread.  ``every_task`` asks for an event for each task.
+    position reached.  ``interrupted()`` true: the run ends, and programs are ended too.
+    ``applied()`` is called after each batch.  ``report`` takes events.  All of them are called from
+    any thread.  ``every_task`` asks for an event for each task.
     """
 
     cut: Callable[[], bool] = lambda: False
     applied: Callable[[], None] = lambda: None
     report: Report = ignore
     every_task: bool = False
+    interrupted: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ then costs a few microseconds.
 from __future__ import annotations
 
 import copy
+import time
 import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -17,8 +18,12 @@ import numpy as np
 from jobrun.access import Key, resolve
 from jobrun.bind import user_trace
 from jobrun.errors import TaskError, did_you_mean
+from jobrun.events import Warned
 from jobrun.job import Argument, Job, Task
+from jobrun.options import Load, Retries
 from jobrun.rng import make_rng
+from jobrun.session.current import TaskStoppedError, current
+from jobrun.shell import Shell
 from jobrun.template import render
 from jobrun.values import Tree, Value, adopt, adopt_items, checksum, plain
 from jobrun.workspace import Workspace
@@ -26,10 +31,19 @@ from jobrun.workspace import Workspace
 __all__ = ["Call", "Moment", "Stores", "Write", "refuse_writable_views"]
 
 Write = tuple[Key, Value]
+Gathered = tuple[list[Any], dict[str, Any], list[Value]]
+"""Positional and keyword arguments, and the values whose views they are."""
 Fetch = Callable[["Moment", list[Value]], Any]
 _SCALARS = (bool, int, float, str, type(None), np.generic)
 _CHANGEABLE = (list, dict, tuple, set, bytearray, np.ndarray)
 """Literals of which each call gets a copy, so that none can leave something for the next."""
+
+
+_LOOK = 0.05
+
+
+class _CallError(TaskError):
+    """The function itself failed, so that it may be called again."""
 
 
 @dataclass(slots=True)
@@ -129,7 +143,7 @@ class Call:
     def _one_key(self, name: str) -> Key:
         return resolve(self._job, self.node, name, self._columns).keys[0]
 
-    def gather(self, moment: Moment) -> tuple[list[Any], dict[str, Any], list[Value]]:
+    def gather(self, moment: Moment) -> Gathered:
         """The arguments of ``in``, and the values whose views they are."""
         given: list[Value] = []
         positional: list[Any] = []
@@ -153,24 +167,54 @@ class Call:
     def run(
         self,
         moment: Moment,
-        gathered: tuple[list[Any], dict[str, Any], list[Value]] | None = None,
+        gathered: Gathered | None = None,
     ) -> list[Write]:
         """Call the function; raises TaskError with the user's own lines."""
         try:
+            if self.task.retries is not None:
+                return self._run_again(moment, gathered, self.task.retries)
             return self._run(moment, gathered or self.gather(moment))
         except TaskError as error:
             raise self._placed(error) from error.__cause__
 
-    def _run(
-        self, moment: Moment, gathered: tuple[list[Any], dict[str, Any], list[Value]]
+    def _run_again(
+        self, moment: Moment, gathered: Gathered | None, retries: Retries
     ) -> list[Write]:
+        """Call the function until it does not fail, each time with what it was first given."""
+        for number in range(1, retries.times + 1):
+            given = _fresh(gathered) if gathered else self.gather(moment)
+            try:
+                return self._run(moment, given, spare=True)
+            except _CallError as error:
+                self._pause(error, number, retries, moment)
+        return self._run(moment, gathered or self.gather(moment))
+
+    def _pause(self, error: TaskError, number: int, retries: Retries, moment: Moment) -> None:
+        """Say that a call failed, and wait; where the run ends meanwhile, it is not made again.
+
+        In the middle of a batch it is, at once, since only whole batches can be resumed.
+        """
+        running, seconds = current(), retries.pause(number)
+        if running is None:
+            return
+        again = f"try {number + 1} of {retries.times + 1}" + (
+            f" in {seconds:g} s" if seconds else ""
+        )
+        running.control.report(Warned(f"{self._placed(error).message}; {again}"))
+        end = time.monotonic() + seconds
+        while not running.stopping() and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, _LOOK))
+        if running.stopping() and moment.batch is None:
+            raise TaskStoppedError
+
+    def _run(self, moment: Moment, gathered: Gathered, spare: bool = False) -> list[Write]:
         positional, keywords, given = gathered
         if self._literals:
             keywords.update(self._literals)
         if self._containers:
             keywords.update(copy.deepcopy(self._containers))
         before = [checksum(v) for v in given] if self._check else []
-        cells = self._take_updates(positional, keywords) if self._updates else []
+        cells = self._take_updates(positional, keywords, spare) if self._updates else []
         result = [self._call(positional, keywords)]
         # The arguments are let go first: what holds an array decides whether it is copied.
         positional.clear()
@@ -183,11 +227,13 @@ class Call:
                 writes.append((key, adopt(cell, given, self._keep_maps)))
         return writes
 
-    def _take_updates(self, positional: list[Any], keywords: dict[str, Any]) -> list[list[Any]]:
+    def _take_updates(
+        self, positional: list[Any], keywords: dict[str, Any], spare: bool
+    ) -> list[list[Any]]:
         """Add the writable arguments of ``update``; the cells hold them for adoption."""
         cells = []
         for parameter, (node, path) in self._updates:
-            cell = [self._stores.nodes[node].take(path)]
+            cell = [self._stores.nodes[node].take(path, spare=spare)]
             if isinstance(cell[0], _SCALARS):
                 raise TaskError(
                     f"{path!r} is a single {type(cell[0]).__name__} and cannot be updated in place",
@@ -203,8 +249,13 @@ class Call:
     def _call(self, positional: list[Any], keywords: dict[str, Any]) -> Any:
         try:
             return self._function(*positional, **keywords)
+        except TaskStoppedError:
+            raise
         except BaseException as error:
-            raise TaskError(
+            if isinstance(error, TaskError) and isinstance(self.task.fn, Shell | Load):
+                # Ours: it says all by itself.
+                raise _CallError(error.message, hint=error.hint, trace=error.trace) from None
+            raise _CallError(
                 _said(error),
                 hint=_remedy(error),
                 trace=user_trace(error),
@@ -294,6 +345,20 @@ class Call:
         ]
         columns = [f"column {name!r}" for name, v in moment.columns.items() if v is value]
         return ", ".join(names + columns)
+
+
+def _fresh(gathered: Gathered) -> Gathered:
+    """Gathered arguments as they were, whatever a call does to what it is given."""
+    positional, keywords, given = gathered
+    return [*map(_unused, positional)], {k: _unused(v) for k, v in keywords.items()}, [*given]
+
+
+def _unused(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _unused(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_unused(v) for v in value]
+    return copy.deepcopy(value) if isinstance(value, np.random.Generator) else value
 
 
 def _hand_out(value: Value, given: list[Value]) -> Any:

@@ -19,11 +19,17 @@ from jobrun.events import GroupFinished, GroupStarted, TaskFinished
 from jobrun.every import epochs_between
 from jobrun.graph import Plan, Unit
 from jobrun.job import Job, Pipe, Task
+from jobrun.options import Load
 from jobrun.position import PipeState, Position, ReaderState
 from jobrun.session.base import Control, Places
 from jobrun.session.call import Call, Moment, Stores
+from jobrun.session.current import Running, TaskStoppedError, enter
+from jobrun.session.deadline import Deadline
+from jobrun.session.loader import Loader
 from jobrun.session.pipe import PipeRun
 from jobrun.session.scheduler import Dag, Scheduler
+from jobrun.session.shell import Program
+from jobrun.shell import Shell
 from jobrun.storable import check_storable
 from jobrun.values import Box, Value, leaves
 
@@ -113,7 +119,7 @@ class Group:
             self._plan.group,
             task,
             node,
-            self._functions[id(task)],
+            self._function(task, node),
             self._stores,
             name=name,
             columns=columns,
@@ -121,6 +127,21 @@ class Group:
             texts=self._places.texts(node),
             check=self._places.check,
         )
+
+    def _function(self, task: Task, node: str) -> Callable[..., Any]:
+        """What a task calls on a node."""
+        if isinstance(task.fn, Shell):
+            return Program(task.fn, task.outputs.keys, self._places, node, task.timeout)
+        if isinstance(task.fn, Load):
+            function: Callable[..., Any] = Loader(task.fn, task.outputs.keys, self._places, node)
+        else:
+            function = self._functions[id(task)]
+        if task.timeout is None:
+            return function
+        at = f" on node {node!r}" if self._job.multi_node else ""
+        name = f"task {task.name!r} of group {self._plan.group!r}{at}"
+        where = task.mark("timeout")
+        return Deadline(function, task.timeout, self._scheduler.abandon, name, where)
 
     def _make_pipe(self, task: Pipe, unit: Unit, number: int) -> PipeRun:
         return PipeRun(
@@ -185,8 +206,12 @@ class Group:
         if self._every[number] > 1 and not self._due(number, now.moment.epoch):
             return  # it keeps its place: others wait for it, and through it for those before it
         start = time.perf_counter()
+        enter((self, number))
         try:
             self._runs[number](now)
+        except TaskStoppedError:
+            now.cut.add(number)
+            return
         except BaseException:
             now.halted = True
             raise
@@ -197,6 +222,21 @@ class Group:
             now.control.report(
                 TaskFinished(self._plan.group, now.moment.epoch, unit.task.name, unit.node, seconds)
             )
+
+    def running(self, number: int) -> Running:
+        """What is to be known of a unit that runs."""
+        now, unit = self._now, self._plan.units[number]
+        assert now is not None
+        # Copies of a gathered task that have run cannot run again: they end together.
+        bound = number in self._plan.gathered_by
+        return Running(
+            self._plan.group,
+            now.moment.epoch,
+            unit.task.name,
+            unit.node,
+            now.control,
+            lambda: now.halted or (not bound and now.control.interrupted()),
+        )
 
     def _say_finished(self, epoch: int, seconds: float, now: _Now) -> None:
         slowest = nlargest(_SLOWEST, range(len(now.seconds)), key=now.seconds.__getitem__)

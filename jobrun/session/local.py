@@ -15,12 +15,14 @@ from jobrun.errors import TaskError, did_you_mean
 from jobrun.flow import inner_steps
 from jobrun.graph import Plan, persistent, ranks, setup_blobs
 from jobrun.job import Job
+from jobrun.options import Load
 from jobrun.policy import Compress
 from jobrun.position import Position
 from jobrun.session.base import NO_SCRATCH, Control, Places, Session, Snapshot
 from jobrun.session.call import Stores, refuse_writable_views
 from jobrun.session.group import Group
 from jobrun.session.scheduler import Scheduler
+from jobrun.shell import Shell
 from jobrun.storable import is_storable
 from jobrun.values import Box, Value, leaves, one_element, plain, reclaim
 from jobrun.workspace import Workspace
@@ -64,6 +66,7 @@ class LocalSession(Session):
             for group in job.groups.values()
             for task in group.tasks
             for step in inner_steps(task)
+            if not isinstance(step.fn, Shell | Load)
         }
         refuse_writable_views()
         self._scheduler.close()

@@ -1,5 +1,8 @@
 """A pipe on one node: reads batches, runs its ``map`` and ``do`` steps on each, in batch order.
 
+With ``threads`` or ``ahead``, reading and ``map`` steps run ahead of the ``do`` steps; the results
+are those of one thread, bit for bit, and so is the first error.
+
 The position (batches applied, reader state, reductions so far) is known between any two batches,
 so that a run can be cut there and go on with the very next batch.
 """
@@ -8,7 +11,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,18 +20,23 @@ import numpy as np
 
 from jobrun.access import Key, overlaps, resolve, step_names
 from jobrun.data.reader import Batch, RowReader
+from jobrun.errors import DataError
 from jobrun.events import BatchesDone, Report, ignore
 from jobrun.every import batches_between, epochs_between
 from jobrun.job import Job, Pipe, Task
 from jobrun.position import PipeState, ReaderState
 from jobrun.session.base import Control, Places
 from jobrun.session.call import Call, Moment, Stores
+from jobrun.session.current import enter, here
+from jobrun.session.feed import Feed, InTurn, Prepared, ReadAhead
 from jobrun.session.reading import PipeReading
-from jobrun.values import Box, Value, adopt, one_element
+from jobrun.values import Box, Value, adopt, leaves, one_element
 
 __all__ = ["PipeRun"]
 
 _PROGRESS_SECONDS = 0.1
+_AHEAD_OF_A_THREAD = 2
+"""Batches that may be ahead for each thread: one in work, one that waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +73,8 @@ class PipeRun:
         self._node = node
         self._stores = stores
         self._store = store
+        # One call at a time under --check: another one's columns would blame the wrong step.
+        self._check = places.check
         names = step_names(pipe)
         self._reading = PipeReading(job, group, pipe, node, stores, make_call, places)
         columns: dict[str, Any] = dict.fromkeys(self._reading.columns())
@@ -79,8 +90,12 @@ class PipeRun:
             )
             for step in pipe.do
         ]
+        self._read_columns = [n for n in dict.fromkeys(self._read_names()) if n in columns]
         self._reduced = self._reduced_keys()
         self._used = {key for key in self._reduced if self._is_used(key)}
+
+    def _read_names(self) -> Iterator[str]:
+        return (a.name for step in self._pipe.do for a in step.inputs)
 
     def _reduced_keys(self) -> dict[Key, str]:
         """The blobs that are reduced over an epoch, and how.
@@ -124,29 +139,78 @@ class PipeRun:
         number = state.batches
         reductions = _Reductions(state.reduced)
         progress = _Progress(self._pipe.name, self._node, epoch, total, control)
-        while reader.more(number):
-            if control.cut():
-                return PipeState(number, reductions.state()), reader.state
-            self._batch(self._reading.next(reader), epoch, number, reductions)
-            reader.applied()
-            number += 1
-            control.applied()
-            progress.done(number)
+        with closing(self._feed(reader, epoch, number, control)) as feed:
+            while not feed.ended:
+                prepared = None if control.cut() else feed.next()
+                if prepared is None:
+                    return PipeState(number, reductions.state()), feed.state
+                self._apply(prepared, epoch, number, reductions)
+                feed.applied()
+                number += 1
+                control.applied()
+                progress.done(number)
         for (node, path), value in reductions.values():
             self._store((node, path), value)
-        return None, reader.state
+        return None, feed.state
 
-    def _batch(self, batch: Batch, epoch: int, number: int, reductions: _Reductions) -> None:
+    def _feed(self, reader: RowReader, epoch: int, first: int, control: Control) -> Feed:
+        """What gives the batches: ahead of the ``do`` steps where that is asked for."""
+        place = here()
+
+        def prepare(number: int, batch: Batch) -> Prepared:
+            enter(place)  # it may be on another thread
+            return self._prepare(epoch, number, batch)
+
+        read = self._reading.next
+        threads, ahead = self._count("threads") or 1, self._count("ahead")
+        if self._check or (threads == 1 and ahead is None):
+            return InTurn(reader, read, prepare, first)
+        window = ahead or _AHEAD_OF_A_THREAD * threads
+        return ReadAhead(reader, read, prepare, first, control.cut, threads, window)
+
+    def _count(self, field: str) -> int | None:
+        """A number that says how to run, from 1 up."""
+        value = self._reading.number(field)
+        if value is not None and value < 1:
+            text = f"pipe {self._pipe.name!r}: {field} is {value}, but must be 1 or more"
+            raise DataError(text, where=self._pipe.mark(field))
+        return value
+
+    def _prepare(self, epoch: int, number: int, batch: Batch) -> Prepared:
+        """Run the ``map`` steps on a batch; may be called from several threads at once."""
         moment = Moment(epoch, number, {c: Box(a, "array") for c, a in batch.columns.items()})
+        if not self._map:
+            return moment, batch.rows
         for call in self._map:
             for (_, column), value in call.run(moment):
                 moment.columns[column] = value
+        return moment, self._rows_left(moment.columns, batch.rows)
+
+    def _rows_left(self, columns: Mapping[str, Value], rows: int) -> int:
+        """The rows after the ``map`` steps, which may drop some.
+
+        That is the length that all arrays have in common which the ``do`` steps read; where they
+        differ, no rows were dropped.
+        """
+        lengths = {
+            len(box.value)
+            for name in self._read_columns
+            for _, box in leaves(columns[name])
+            if box.kind == "array" and box.value.ndim
+        }
+        return lengths.pop() if len(lengths) == 1 else rows
+
+    def _apply(self, prepared: Prepared, epoch: int, number: int, reductions: _Reductions) -> None:
+        """Run the ``do`` steps on a batch, unless nothing is left of it."""
+        moment, rows = prepared
+        if not rows:
+            return
         for step in self._do:
             if not step.due(epoch, number + 1):
                 continue
             for key, value in step.call.run(moment):
                 how = self._reduced.get(key)
-                reduced = how is not None and reductions.add(key, how, value, batch.rows)
+                reduced = how is not None and reductions.add(key, how, value, rows)
                 if not reduced or key in self._used:
                     self._store(key, value)
 

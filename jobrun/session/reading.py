@@ -133,7 +133,7 @@ class PipeReading:
 
     # Numbers.
 
-    def _number(self, field: str) -> int | None:
+    def number(self, field: str) -> int | None:
         """A number of the reader, which may be the name of a var or blob; must be whole."""
         given = getattr(self._pipe.reader, field)
         return None if given is None else self._whole(field, given)
@@ -168,12 +168,12 @@ class PipeReading:
     def _limits(self) -> Limits:
         reader = self._pipe.reader
         return Limits(
-            batch=self._number("batch") or 0,
+            batch=self.number("batch") or 0,
             shuffle=reader.shuffle,
             drop_last=reader.drop_last,
-            batches_per_epoch=self._number("batches_per_epoch"),
-            passes=self._number("passes"),
-            buffer=self._number("buffer"),
+            batches_per_epoch=self.number("batches_per_epoch"),
+            passes=self.number("passes"),
+            buffer=self.number("buffer"),
             shard=self._shard(),
         )
 

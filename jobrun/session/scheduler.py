@@ -143,6 +143,13 @@ class Scheduler:
             if not self._run.done[before]:
                 self._run.waits[after] += 1
 
+    def abandon(self, error: BaseException) -> None:
+        """End the run that is going on with an error, without waiting for the units that run."""
+        with self._lock:
+            if self._run is not None:
+                self._halt(self._run, error)
+                self._run.over.set()
+
     def _start_workers(self) -> None:
         while len(self._workers) < self.threads:
             name = f"jobrun-{len(self._workers)}"

@@ -8,17 +8,20 @@ from typing import Any
 
 from jobrun.errors import Problem, SpecError, Where
 from jobrun.job import GROUPS, Data, Job, Pipe, Task, data
+from jobrun.options import Load, Retries
 from jobrun.policy import Best, CheckpointPolicy, Every, Keep
+from jobrun.shell import FileForm, Shell
 from jobrun.spec.model import CheckpointModel, DoStepModel, MapStepModel, SourceModel, TaskModel
 from jobrun.spec.resolve import Spec, load
 from jobrun.spec.scalars import show
 from jobrun.spec.source import Node, gc_paused
 from jobrun.spec.stops import condition_specs
+from jobrun.spec.tasks import RetriesModel, ShellModel
 from jobrun.template import template
 
 __all__ = ["build", "check", "validate_spec"]
 
-_NUMBERS = ("batch", "batches_per_epoch", "passes", "threads")
+_NUMBERS = ("batch", "batches_per_epoch", "passes", "threads", "ahead")
 _OF_SOURCE = ("from", "in", "with")
 
 
@@ -106,15 +109,21 @@ class _Builder:
 
     def _task(self, model: TaskModel, node: Node) -> Task:
         marks = self._marks(node, "in", "update", "out", "with", "after")
+        if model.load is not None:
+            blobs = node.get("load", "blobs")
+            assert blobs is not None
+            marks.update(self._names("out", blobs, node))
         return Task(
-            str(model.call),
+            _callee(model),
             model.in_,
             _literals(model.with_),
             model.update,
-            model.out,
+            _renamed(model.load.blobs) if model.load is not None else model.out,
             model.name,
             model.after or (),
             every=self._number(model.every, node, "every", strict=True),
+            retries=_retries(model.retries),
+            timeout=model.timeout,
             node=model.node,
             where=self._where(node),
             marks=marks,
@@ -195,6 +204,7 @@ class _Builder:
             model.out,
             model.name,
             every=self._step_every(does, node) if does else None,
+            retries=_retries(model.retries),
             where=self._where(node),
             marks=marks,
         )
@@ -287,6 +297,34 @@ def _policy(model: CheckpointModel | None) -> CheckpointPolicy | None:
         link=model.link,
         compress=tuple(model.compress),
     )
+
+
+def _callee(model: TaskModel) -> str | Shell | Load:
+    """What a task calls that is no pipe."""
+    if model.shell is not None:
+        return _shell(model.shell)
+    if model.load is not None:
+        return Load(_text(model.load.run), model.load.epoch, model.load.id)
+    return str(model.call)
+
+
+def _renamed(blobs: Any) -> dict[str, str | None]:
+    """``blobs`` of ``load`` as a mapping."""
+    if isinstance(blobs, dict):
+        return blobs
+    return dict.fromkeys([blobs] if isinstance(blobs, str) else blobs)
+
+
+def _retries(model: RetriesModel | None) -> Retries | None:
+    return None if model is None else Retries(model.times, model.delay or 0.0, model.backoff)
+
+
+def _shell(model: ShellModel) -> Shell:
+    files = {
+        name: FileForm(form.dtype, None if form.shape is None else tuple(form.shape))
+        for name, form in (model.files or {}).items()
+    }
+    return Shell(model.command or "", model.script or "", files)
 
 
 def _literals(given: Mapping[str, Any] | None) -> dict[str, Any]:

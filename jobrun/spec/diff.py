@@ -4,7 +4,8 @@ Spec or Python, a job comes down to the same *facts*: a tree of JSON values in t
 spec, without what is left at its default, so that a later version with more keys finds no
 difference.  Each difference belongs to a row of the table by which a run goes on or not:
 
-``free``    stop and fail conditions, limits and threads of pipes, checkpoint policy, metrics, name
+``free``    stop and fail conditions, limits and threads of pipes, retries and timeouts, checkpoint
+            policy, metrics, name
 ``accept``  ``batch`` of a pipe: another job, but one that is commonly meant
 ``job``     tasks, vars, seed, nodes, all else of a pipe: another job
 
@@ -22,6 +23,8 @@ from typing import Any, Literal
 
 from jobrun.access import step_names
 from jobrun.job import GROUPS, Argument, Data, Job, Outputs, Pipe, Reader, Task
+from jobrun.options import Load
+from jobrun.shell import Shell
 from jobrun.template import Template
 
 __all__ = ["Change", "Diff", "compare", "digest", "job_facts"]
@@ -30,9 +33,11 @@ Facts = dict[str, Any]
 Row = Literal["free", "accept", "job"]
 
 _FREE = ("name", "stop", "fail", "metrics")
-_FREE_OF_PIPE = ("batches_per_epoch", "passes", "threads")
+_FREE_OF_PIPE = ("batches_per_epoch", "passes", "threads", "ahead")
 _ACCEPTED_OF_PIPE = ("batch", "shard")
 _HOW = ("batch", "shuffle", "drop_last", "batches_per_epoch", "passes", "shard")
+_OPTIONS = (("retries",), ("timeout",))
+"""How a call is made, which changes nothing of what it gives."""
 _ABSENT = object()
 _LONGEST = 80
 
@@ -149,7 +154,7 @@ def _task_facts(task: Task, name: str) -> Facts:
         facts["do"] = [_task_facts(s, names[id(s)]) for s in task.do]
         facts["reduce"] = dict(task.reduce)
     else:
-        facts["call"] = task.function_name
+        facts |= _program_facts(task)
         facts["in"] = _arguments(task.inputs)
         facts["with"] = _plain(task.literals)
         facts["update"] = _arguments(task.updates)
@@ -157,12 +162,32 @@ def _task_facts(task: Task, name: str) -> Facts:
     facts["node"] = task.node
     facts["after"] = list(task.after)
     facts["every"] = _plain(task.every)
+    facts["retries"] = None if task.retries is None else asdict(task.retries)
+    facts["timeout"] = task.timeout
     return {k: v for k, v in facts.items() if v is not None and v not in ([], {})}
+
+
+def _program_facts(task: Task) -> Facts:
+    """What a task calls."""
+    shell = task.fn
+    if isinstance(shell, Load):
+        place = {"run": _plain(shell.run), "epoch": shell.epoch, "id": shell.id}
+        return {"load": {k: v for k, v in place.items() if v is not None}}
+    if not isinstance(shell, Shell):
+        return {"call": task.function_name}
+    files = {
+        name: form.dtype if form.shape is None else {"dtype": form.dtype, "shape": [*form.shape]}
+        for name, form in shell.files.items()
+    }
+    if shell.command and not files:
+        return {"shell": shell.command}
+    facts = {"command": shell.command, "script": shell.script, "files": files}
+    return {"shell": {k: v for k, v in facts.items() if v}}
 
 
 def _reader_facts(reader: Reader) -> Facts:
     facts: Facts = _data_facts(reader.data)
-    for key in (*_HOW, "threads"):
+    for key in (*_HOW, "threads", "ahead"):
         value = getattr(reader, key)
         if value != getattr(Reader(), key) or type(value) is not type(getattr(Reader(), key)):
             facts[key] = _plain(value)
@@ -285,6 +310,8 @@ def _text(value: Any) -> str:
         return _cut(value)
     if isinstance(value, dict) and "call" in value:
         return str(value["call"])
+    if isinstance(value, dict) and "shell" in value:
+        return _text(value["shell"])
     if isinstance(value, dict) and "pipe" in value:
         return "a pipe"
     return _cut(json.dumps(value, ensure_ascii=False))
@@ -301,6 +328,8 @@ def _row(path: tuple[str, ...]) -> Row:
         return "free"
     if path[0] == "checkpoint":
         return "job" if path[1:2] == ("include",) else "free"
+    if path[0] in GROUPS and (path[2:3] in _OPTIONS or path[4:5] in _OPTIONS):
+        return "free"
     if path[0] in GROUPS and path[2:3] == ("pipe",):
         if path[3:4] and path[3] in _FREE_OF_PIPE:
             return "free"

@@ -17,6 +17,7 @@ from pydantic_core import PydanticCustomError
 from jobrun.duration import TIMES, duration
 from jobrun.errors import did_you_mean
 from jobrun.job import REDUCTIONS, SHARD
+from jobrun.shell import dtype_fault, split
 from jobrun.spec.faults import Fault, refuse, wants
 from jobrun.spec.names import (
     blob_fault,
@@ -33,19 +34,25 @@ __all__ = [
     "BlobName",
     "Call",
     "Columns",
+    "Command",
     "Count",
+    "Dtype",
     "FilePath",
     "Globs",
     "Inputs",
+    "Loaded",
     "Metrics",
     "Name",
     "NodePattern",
     "Nodes",
     "Outs",
     "Reductions",
+    "RunPath",
+    "Script",
     "Seconds",
     "Shard",
     "Shuffle",
+    "TaskInputs",
     "Types",
     "Updates",
     "Vars",
@@ -92,6 +99,25 @@ def _call(value: Any) -> str:
     raise refuse(Fault(f"wants module:function, not {show(value)}", hint))
 
 
+def _command(value: Any) -> str:
+    text = _text(value, "the words of a command")
+    faults = _template_faults(text, ())
+    if faults:
+        raise refuse(*faults)
+    try:
+        split(text)
+    except ValueError as error:
+        raise refuse(Fault(f"is wrong: {error}")) from None
+    return text
+
+
+def _script(value: Any) -> str:
+    text = _text(value, "the text of a script")
+    if not text.strip():
+        raise refuse(Fault("is an empty script"))
+    return text
+
+
 def _count(value: Any) -> int | str:
     if isinstance(value, str):
         fault = "write it without quotes" * value.isdigit() or reference_fault(value)
@@ -134,6 +160,12 @@ def _names(
         return value
 
     return validate
+
+
+def _task_inputs(value: Any, info: ValidationInfo) -> Any:
+    """The keys are parameters, of a function; those of a program are files, which Task checks."""
+    of_program = "shell" not in info.data or info.data["shell"] is not None
+    return _names(reference_fault, _IN, None if of_program else _parameter, distinct=False)(value)
 
 
 def _listed(check: Check, what: str) -> Callable[[Any], list[str]]:
@@ -305,6 +337,14 @@ def _shard(value: Any) -> str:
     return text
 
 
+def _run_path(value: Any) -> str:
+    text = _text(value, "the directory of a run or checkpoint")
+    faults = _template_faults(text, ())
+    if faults or not text:
+        raise refuse(*faults or [Fault("is an empty path")])
+    return text
+
+
 def _vars(value: Any) -> dict[str, Any]:
     if value is None:
         return {}
@@ -412,6 +452,7 @@ def _reduce(value: Any) -> dict[str, str]:
 _NameForms = str | list[str] | dict[str, str | None]
 _IN = "a name, a list of names, or a mapping {parameter: name}"
 _OUT = "a name, a list of names, or a mapping {key of the result: name}"
+_LOADED = "a name, a list of names, or a mapping {name there: name here}"
 _FROM = "a blob, a list of blobs, or a mapping {column: blob}"
 
 
@@ -425,13 +466,19 @@ NodePattern = Annotated[str, BeforeValidator(_checked(node_fault, "a node or pat
 BlobName = Annotated[str, BeforeValidator(_checked(reference_fault, "the name of a blob"))]
 Call = Annotated[str, BeforeValidator(_call)]
 FilePath = Annotated[str, BeforeValidator(_file)]
+Command = Annotated[str, BeforeValidator(_command)]
+Script = Annotated[str, BeforeValidator(_script)]
+Dtype = Annotated[str, BeforeValidator(_checked(dtype_fault, "a dtype"))]
 Count = Annotated[Any, _annotated(_count, Annotated[int, Field(ge=1)] | str)]
 Seconds = Annotated[Any, _annotated(_seconds, Annotated[float, Field(gt=0)] | str)]
 Inputs = Annotated[
     Any, _annotated(_names(reference_fault, _IN, _parameter, distinct=False), _NameForms)
 ]
+TaskInputs = Annotated[Any, _annotated(_task_inputs, _NameForms)]
 Updates = Annotated[Any, _annotated(_names(output_fault, _IN, _parameter), _NameForms)]
 Outs = Annotated[Any, _annotated(_names(output_fault, _OUT), _NameForms)]
+Loaded = Annotated[Any, _annotated(_names(output_fault, _LOADED), _NameForms)]
+RunPath = Annotated[str, BeforeValidator(_run_path)]
 Columns = Annotated[Any, _annotated(_columns, _NameForms)]
 Types = Annotated[dict[str, str], _annotated(_types, dict[str, Literal["int", "float", "text"]])]
 Shuffle = Annotated[

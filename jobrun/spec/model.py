@@ -1,20 +1,21 @@
 """The spec language as models of pydantic: every key, its type and what it means.
 
 The world is closed: a key that is not here is an error (top-level ``x-…`` keys may hold anchors).
-A task is one flat model with "exactly one of ``call`` and ``pipe``", since a union would report
-each error once for every form.  Conditions under ``stop`` and ``fail`` are looked at by
-``jobrun.conditions``, for specs and for jobs made in Python alike; here stand their forms, for the
-JSON Schema.
+A task is one flat model with "exactly one of ``call``, ``shell``, ``load`` and ``pipe``", since a
+union would report each error once for every form.  Conditions under ``stop`` and ``fail`` are
+looked at by ``jobrun.conditions``, for specs and for jobs made in Python alike; here stand their
+forms, for the JSON Schema.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WrapValidator, model_validator
+from pydantic import BeforeValidator, Field, WrapValidator, model_validator
 
 from jobrun.job import GROUPS
+from jobrun.spec.closed import ClosedModel, short_for
 from jobrun.spec.compression import Compression
 from jobrun.spec.faults import Fault, Optional, choice, refuse
 from jobrun.spec.fields import (
@@ -35,12 +36,14 @@ from jobrun.spec.fields import (
     Seconds,
     Shard,
     Shuffle,
+    TaskInputs,
     Types,
     Updates,
     Vars,
     With,
 )
 from jobrun.spec.scalars import show
+from jobrun.spec.tasks import LoadModel, ShellModel, TaskRetries
 
 __all__ = [
     "CheckpointModel",
@@ -57,22 +60,7 @@ __all__ = [
 ]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-def _short_for(key: str, what: str) -> Callable[[Any], Any]:
-    """``every: 3`` is short for ``every: {epochs: 3}``."""
-
-    def validate(value: Any) -> Any:
-        if value is None or isinstance(value, list | bool):
-            raise refuse(Fault(f"wants {what}, not {show(value)}"))
-        return value if isinstance(value, dict) else {key: value}
-
-    return validate
-
-
-class StepEveryModel(_Model):
+class StepEveryModel(ClosedModel):
     """How often a step of a pipe is called."""
 
     batches: Optional[Count] = Field(None, description="Call the step every so many batches.")
@@ -85,7 +73,7 @@ class StepEveryModel(_Model):
         return self
 
 
-class MapStepModel(_Model):
+class MapStepModel(ClosedModel):
     """A step that sees columns alone and runs ahead of the steps under ``do``."""
 
     name: Optional[Name] = Field(None, description="The step's name; default: the function's.")
@@ -97,9 +85,12 @@ class MapStepModel(_Model):
         None, alias="with", description="Literal keyword arguments of the function."
     )
     out: Optional[Outs] = Field(None, description="Columns that the result becomes.")
+    retries: TaskRetries = Field(
+        None, description="How often a call that fails is made again, on the same batch."
+    )
 
 
-class DoStepModel(_Model):
+class DoStepModel(ClosedModel):
     """A step that is applied for each batch, in batch order."""
 
     name: Optional[Name] = Field(None, description="The step's name; default: the function's.")
@@ -114,16 +105,19 @@ class DoStepModel(_Model):
         None, description="Blobs that the function is given and changes in place."
     )
     out: Optional[Outs] = Field(None, description="Blobs that the result becomes.")
+    retries: TaskRetries = Field(
+        None, description="How often a call that fails is made again, on the same batch."
+    )
     every: Annotated[
         Optional[StepEveryModel],
         BeforeValidator(
-            _short_for("epochs", "{batches: n} or {epochs: n}"),
+            short_for("epochs", "{batches: n} or {epochs: n}"),
             json_schema_input_type=StepEveryModel,
         ),
     ] = Field(None, description="Call the step every so many batches or epochs only.")
 
 
-class SourceModel(_Model):
+class SourceModel(ClosedModel):
     """Where rows come from."""
 
     file: Optional[FilePath] = Field(
@@ -214,7 +208,15 @@ class PipeModel(SourceModel):
         description="Passes after which the data is finished; 'data_finished' must be among the "
         "stop conditions. Default: it never is.",
     )
-    threads: Count = Field(1, description="Threads for the 'map' steps.")
+    threads: Count = Field(
+        1, description="Threads that read and run the 'map' steps, ahead of the 'do' steps."
+    )
+    ahead: Optional[Count] = Field(
+        None,
+        description="Batches that may be ahead of the 'do' steps; default: twice the threads, and "
+        "none with one thread.",
+    )
+
     shard: Optional[Shard] = Field(
         None,
         description="Which rows this pipe reads: i/n, every n-th from the i-th on, counted from 0, "
@@ -222,15 +224,39 @@ class PipeModel(SourceModel):
     )
 
 
-class TaskModel(_Model):
-    """A task: one call of a function, or a pipe with steps for each batch."""
+def _whose(key: str, in_pipe: bool) -> str:
+    """Where a key belongs that is in the wrong form of a task."""
+    if in_pipe:
+        return "" if key == "timeout" else "; its steps have that"
+    return "; that belongs to a task with 'pipe'" if key in ("map", "do", "reduce") else ""
+
+
+_NOT_OF_PIPE = ("in", "with", "update", "out", "retries", "timeout")
+
+
+class TaskModel(ClosedModel):
+    """A task: one call of a function or program, or a pipe with steps for each batch."""
 
     name: Optional[Name] = Field(None, description="The task's name; default: the function's.")
     call: Optional[Call] = Field(
         None,
         description="The function, module:function. The spec's folder is on the import path.",
     )
-    in_: Optional[Inputs] = Field(
+    shell: Annotated[
+        Optional[ShellModel],
+        BeforeValidator(
+            short_for("command", "the words of a command, or {script: …}"),
+            json_schema_input_type=str | ShellModel,
+        ),
+    ] = Field(
+        None,
+        description="A program; the spec's folder is on PATH. 'in' and 'out' name files: "
+        "{file: blob}, written and read by their ending (.npy, .txt, .csv, .json, .raw).",
+    )
+    load: Optional[LoadModel] = Field(
+        None, description="Blobs of another run or checkpoint become blobs of this job."
+    )
+    in_: Optional[TaskInputs] = Field(
         None,
         alias="in",
         description="Blobs, vars and reserved names (epoch, rng, node) that the function is given: "
@@ -267,22 +293,33 @@ class TaskModel(_Model):
     )
     after: Optional[After] = Field(None, description="Tasks of the same group that come first.")
     every: Optional[Count] = Field(None, description="Run the task every so many epochs.")
+    retries: TaskRetries = Field(
+        None, description="How often a call that fails is made again, with what it was given."
+    )
+    timeout: Optional[Seconds] = Field(
+        None,
+        description="The time the task may take: 90s, 15m. A program is ended then; of a function "
+        "the run ends without it, since a thread cannot be killed.",
+    )
 
     @model_validator(mode="after")
     def _one_form(self) -> TaskModel:
-        if (self.call is None) == (self.pipe is None):
-            both = self.call is not None
-            hint = "a pipe's functions are called under 'do'" if both else "call: module:function"
-            text = (
-                "a task has either 'call' or 'pipe', not both" if both else "a task calls nothing"
-            )
-            raise refuse(Fault("|" + text, hint))
-        wrong = ("in", "with", "update", "out") if self.pipe else ("map", "do", "reduce")
-        why = "its steps have that" if self.pipe else "that belongs to a task with 'pipe'"
-        owner = "a pipe" if self.pipe else "a task with 'call'"
+        forms = [f for f in ("call", "shell", "load", "pipe") if getattr(self, f) is not None]
+        if not forms:
+            raise refuse(Fault("|a task calls nothing", "call: module:function"))
+        if len(forms) > 1:
+            hint = "a pipe's functions are called under 'do'" if "pipe" in forms else ""
+            text = " or ".join(map(repr, forms))
+            raise refuse(Fault(f"|a task has either {text}, not both", hint))
+        wrong = _NOT_OF_PIPE if self.pipe else ("map", "do", "reduce")
+        if self.load:
+            wrong = (*wrong, "in", "with", "update", "out")
+        owner = "a pipe" if self.pipe else f"a task with {forms[0]!r}"
         given = {self.__class__.model_fields[f].alias or f for f in self.model_fields_set}
         faults = [
-            Fault(f"|{owner} has no {k!r}; {why}", path=(k,), key=True) for k in wrong if k in given
+            Fault(f"|{owner} has no {k!r}{_whose(k, self.pipe is not None)}", path=(k,), key=True)
+            for k in wrong
+            if k in given
         ]
         if self.pipe and not self.do:
             faults.append(Fault("|a pipe without 'do' steps does nothing", "do: [{call: …}]"))
@@ -291,7 +328,7 @@ class TaskModel(_Model):
         return self
 
 
-class PatienceModel(_Model):
+class PatienceModel(ClosedModel):
     """How long to wait for a metric to become better."""
 
     epochs: int | str = Field(description="Epochs without improvement after which to stop.")
@@ -309,7 +346,7 @@ def _condition(schema: Any) -> Any:
     return WrapValidator(_anything, json_schema_input_type=schema)
 
 
-class ConditionsModel(_Model):
+class ConditionsModel(ClosedModel):
     """Conditions after each epoch: the first that is true ends the run."""
 
     epochs: Annotated[Any, _condition(Annotated[int, Field(ge=1)] | str)] = Field(
@@ -356,7 +393,7 @@ def _fail_conditions(value: Any) -> Any:
     return _conditions(value)
 
 
-class EveryModel(_Model):
+class EveryModel(ClosedModel):
     """When to save: whichever comes first since the last save; epoch 0 and the last always."""
 
     epochs: Optional[Annotated[int, Field(ge=1)]] = Field(
@@ -379,7 +416,7 @@ class EveryModel(_Model):
         return self
 
 
-class BestModel(_Model):
+class BestModel(ClosedModel):
     """Which checkpoints are the best."""
 
     metric: BlobName = Field(description="The metric that says which is better.")
@@ -394,7 +431,7 @@ def _keep(value: Any) -> Any:
     return value
 
 
-class KeepModel(_Model):
+class KeepModel(ClosedModel):
     """Which checkpoints stay: those that any of the keys keeps."""
 
     last: Optional[Annotated[int, Field(ge=1)]] = Field(
@@ -406,19 +443,19 @@ class KeepModel(_Model):
     best: Annotated[
         Optional[BestModel],
         BeforeValidator(
-            _short_for("metric", "a metric, or {metric, count}"),
+            short_for("metric", "a metric, or {metric, count}"),
             json_schema_input_type=str | BestModel,
         ),
     ] = Field(None, description="The best by a metric stay.")
 
 
-class CheckpointModel(_Model):
+class CheckpointModel(ClosedModel):
     """When, what and how long to save."""
 
     every: Annotated[
         EveryModel,
         BeforeValidator(
-            _short_for("epochs", "a number of epochs"),
+            short_for("epochs", "a number of epochs"),
             json_schema_input_type=Annotated[int, Field(ge=1)] | EveryModel,
         ),
     ] = Field(EveryModel(epochs=1), description="When to save: every so many epochs.")
@@ -477,7 +514,7 @@ Tasks = Annotated[
 _ListForm = list[ConditionsModel]
 
 
-class SpecModel(_Model):
+class SpecModel(ClosedModel):
     """A spec: what a job is."""
 
     version: Optional[Literal[1]] = Field(None, description="The version of the language: 1.")

@@ -8,14 +8,19 @@ from typing import Any
 
 import pytest
 
-from jobrun.events import BatchesDone, Warned
+from jobrun.events import BatchesDone, TaskProgress, Warned
 from jobrun.report.events_file import EventsFile, cut_torn_line, read_events
 
 
 def test_events_are_json_lines(tmp_path: Path, make: Any) -> None:
     path = tmp_path / "events.jsonl"
     file = EventsFile(path)
-    for event in (make.started(), BatchesDone("t", "main", 1, 1, 2), make.epoch(1, loss=1e400)):
+    for event in (
+        make.started(),
+        BatchesDone("t", "main", 1, 1, 2),
+        TaskProgress("t", "main", 1, 0.5),
+        make.epoch(1, loss=1e400),
+    ):
         file(event)
     file.close()
     events = [json.loads(line) for line in path.read_text().splitlines()]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from jobrun.events import BatchesDone, Event, GroupStarted, Warned
+from jobrun.events import BatchesDone, Event, GroupStarted, TaskProgress, Warned
 from jobrun.report.live import LiveView, Screen
 from jobrun.report.log_file import Prints
 
@@ -50,6 +50,19 @@ def test_the_last_state_stays(make: Any) -> None:
         "  saved checkpoint_2 (epoch 2, 1.23 MB, 0.30 s)",
     ]
     assert written.endswith("\x1b[?25h")
+
+
+def test_the_progress_inside_an_epoch_is_shown(make: Any) -> None:
+    view = LiveView(Console(file=io.StringIO(), force_terminal=True, width=80))
+    view(make.started())
+    view(BatchesDone("train", "main", 1, 2, 5))
+    view(TaskProgress("solve", "main", 1, 0.416))
+    console = Console(file=io.StringIO(), width=80)
+    console.print(view._render())
+    assert "  train batch 2/5   solve 42%" in console.file.getvalue()  # type: ignore[attr-defined]
+    view(make.epoch(1))
+    assert not view._screen.fractions
+    view.close()
 
 
 def test_no_limit_no_bar(make: Any) -> None:

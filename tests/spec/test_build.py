@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from jobrun.conditions import build as build_conditions
 from jobrun.errors import BindError, Problem, SpecError
 from jobrun.job import Job, Pipe
+from jobrun.options import Load, Retries
 from jobrun.policy import Compress, Every
+from jobrun.shell import FileForm, Shell
 from jobrun.spec.build import build, check, validate_spec
 from jobrun.spec.resolve import load
 from jobrun.template import Template
@@ -40,8 +42,8 @@ def test_the_whole_language_is_in_the_spec_with_every_key() -> None:
     for cls in vars(model).values():
         if (
             isinstance(cls, type)
-            and issubclass(cls, model.BaseModel)
-            and cls is not model.BaseModel
+            and issubclass(cls, model.ClosedModel)
+            and cls is not model.ClosedModel
         ):
             for name, field in cls.model_fields.items():
                 assert field.description, f"{cls.__name__}.{name} has no description"
@@ -53,7 +55,7 @@ def test_what_belongs_to_the_job(job: Job) -> None:
     assert job.nodes == {"trainer_0": {"own": 1}, "trainer_1": {"own": 2}}
     assert job.vars["shape"] == [8, 8]
     assert job.metrics == {"trainer_0:mean_loss": "min", "loss": None}
-    assert [len(g) for g in job.groups.values()] == [1, 2, 5, 1, 1]
+    assert [len(g) for g in job.groups.values()] == [1, 4, 8, 1, 1]
     policy = job.checkpoint
     assert policy is not None
     assert policy.every == Every(2, 100, 900.0, 30.0)
@@ -112,6 +114,34 @@ def test_tasks(job: Job) -> None:
     zeros = job.init.tasks[1]
     assert zeros.fn == "numpy:zeros"
     assert zeros.name == "zeros"
+
+
+def test_shell_tasks(job: Job) -> None:
+    relax, script, plain = job.epoch.tasks[5:]
+    assert isinstance(relax.fn, Shell)
+    assert relax.fn.words == (
+        "relax",
+        Template("${spec.dir}/grid.txt", ("spec.dir",)),
+        "in.txt",
+        "out.npy",
+    )
+    assert [(a.parameter, a.name) for a in relax.inputs] == [("in.txt", "mean_loss")]
+    assert (relax.retries, relax.timeout) == (Retries(3, 5.0, 2), 600.0)
+    assert (relax.outputs.keys, relax.outputs.names) == (("out.npy",), ("relaxed",))
+    assert script.fn == Shell(
+        script='cat b.csv > "$JOBRUN_RUN_DIR/b"',
+        files={"b.csv": FileForm("float32"), "c.txt": FileForm("int64", (2, -1))},
+    )
+    assert (plain.fn, plain.name) == (Shell("true"), "true")
+
+
+def test_blobs_of_other_runs(job: Job) -> None:
+    one, two = job.init.tasks[2:]
+    assert one.fn == Load(Template("${spec.dir}/runs/other", ("spec.dir",)), epoch=3)
+    assert (one.outputs.keys, one.outputs.names) == (("model",), ("first",))
+    assert two.fn == Load("runs/other/checkpoint_2", id=2)
+    assert (two.outputs.keys, two.outputs.names) == (("seen",), ("seen",))
+    assert two.mark("out:seen") != two.where
 
 
 def test_conditions(job: Job) -> None:

@@ -32,6 +32,9 @@ epoch:
     do: [{call: job:step, in: {x, lr}, update: {total}, out: loss}]
     reduce: {loss: last}
   - {call: job:watch, in: {total}, out: seen, every: 2}
+  - {shell: relax a.txt, in: {a.txt: total}, timeout: 60}
+  - {load: {run: other, epoch: 2, blobs: w}}
+  - {shell: {script: "cat b.txt", files: {b.txt: int64}}, name: cat, in: {b.txt: total}}
 metrics: {loss: min}
 stop: {data_finished: train, epochs: 9}
 fail: {not_finite: loss}
@@ -56,6 +59,7 @@ def facts(tmp_path: Path, text: str = SPEC) -> dict[str, Any]:
         ("batches_per_epoch: 4", "batches_per_epoch: 5", "free", None),
         ("passes: 3", "passes: 4", "free", "epoch.train.pipe.passes: 3 -> 4"),
         (", threads: 2", "", "free", "epoch.train.pipe.threads: removed, was 2"),
+        ("threads: 2", "threads: 2, ahead: 9", "free", "epoch.train.pipe.ahead: added, 9"),
         ("last: 3", "last: 5", "free", "checkpoint.keep.last: 3 -> 5"),
         ("{every: 1, keep: {last: 3}}", "false", "free", None),
         ("loss: min", "loss: max", "free", "metrics.loss: min -> max"),
@@ -70,6 +74,18 @@ def facts(tmp_path: Path, text: str = SPEC) -> dict[str, Any]:
         ("k: 1", "k: true", "job", "setup.load.with.k: 1 -> true"),
         ("call: job:start", "call: job:begin", "job", None),
         ("every: 2", "every: 3", "job", "epoch.watch.every: 2 -> 3"),
+        (
+            "relax a.txt",
+            "relax -f a.txt",
+            "job",
+            "epoch.relax.shell: relax a.txt -> relax -f a.txt",
+        ),
+        ("timeout: 60", "timeout: 1m30s", "free", "epoch.relax.timeout: 60.0 -> 90.0"),
+        ("timeout: 60", "timeout: 60, retries: 2", "free", None),
+        ("call: job:scale,", "call: job:scale, retries: 2,", "free", None),
+        ("epoch: 2, blobs", "epoch: 3, blobs", "job", "epoch.load.load.epoch: 2 -> 3"),
+        ("cat b.txt", "tac b.txt", "job", "epoch.cat.shell.script: cat b.txt -> tac b.txt"),
+        ("b.txt: int64", "b.txt: int32", "job", None),
         ("loss: last", "loss: sum", "job", "epoch.train.reduce.loss: last -> sum"),
         ("in: {x, lr}", "in: {x, rate: lr}", "job", None),
         ("last: 3}", "last: 3}, include: [seen]", "job", 'checkpoint.include: added, ["seen"]'),

@@ -1,0 +1,49 @@
+"""Options of tasks, as plain values: trying again, and blobs of other runs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from jobrun.template import Template
+
+__all__ = ["Load", "Retries"]
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How often a task that fails is tried again, after how many seconds.
+
+    The first pause is ``delay``, each further one ``backoff`` times the one before.
+    """
+
+    times: int
+    delay: float = 0.0
+    backoff: float = 1.0
+
+    def pause(self, number: int) -> float:
+        """Seconds to wait before retry ``number``, counted from 1."""
+        return self.delay * self.backoff ** (number - 1)
+
+    def fault(self) -> str | None:
+        """What is wrong, or None."""
+        if isinstance(self.times, bool) or not isinstance(self.times, int) or self.times < 1:
+            return f"'times' is {self.times!r}, not a whole number from 1"
+        if not 0 <= self.delay < math.inf:
+            return f"'delay' is {self.delay!r}, not a number of seconds"
+        if not 1 <= self.backoff < math.inf:
+            return f"'backoff' is {self.backoff!r}, not a factor from 1"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Blobs of another run or checkpoint, as what a task calls; its ``out`` says which.
+
+    ``run`` is a run's directory, of which the newest checkpoint is read or that of ``epoch`` or
+    ``id``, or a checkpoint's.  A relative path begins at the spec's folder.
+    """
+
+    run: str | Template
+    epoch: int | None = None
+    id: int | None = None

@@ -1,0 +1,157 @@
+"""Runs a program in a process group of its own, line by line, until it ends or has to.
+
+However it ends, no process of its group is left: what it started in the background too.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from jobrun.children import end_group, forget, remember
+
+__all__ = ["Ended", "run_process"]
+
+_TICK = 0.05
+"""How often it is asked whether the program has to end, in seconds."""
+_GRACE = 0.5
+"""How long a program has between SIGTERM and SIGKILL, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a program ended: ``reason`` is empty if by itself, else ``timeout`` or ``stopped``."""
+
+    code: int
+    reason: str = ""
+
+    def __str__(self) -> str:
+        """``ended with exit code 3``, ``was ended by SIGSEGV``."""
+        if self.code >= 0:
+            return f"ended with exit code {self.code}"
+        try:
+            return f"was ended by {signal.Signals(-self.code).name}"
+        except ValueError:
+            return f"was ended by signal {-self.code}"
+
+
+def run_process(
+    words: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    keep: Callable[[str], None],
+    stop: Callable[[], bool],
+    timeout: float | None = None,
+) -> Ended:
+    """Run a program in ``folder``; ``keep`` gets each line of its output and of its errors.
+
+    It is ended, with all its children, once ``stop()`` is true or after ``timeout`` seconds.
+    Raises OSError if it cannot be started.
+    """
+    process = subprocess.Popen(
+        words,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    remember(process.pid)
+    assert process.stdout is not None
+    try:
+        with process.stdout, _Lines(process.stdout, keep) as lines:
+            reason = _follow(process, lines, stop, timeout)
+            if reason:
+                end_group(process.pid, signal.SIGTERM)
+                lines.follow(process, _GRACE)
+            end_group(process.pid, signal.SIGKILL)
+            process.wait()
+            lines.rest()
+    finally:
+        end_group(process.pid, signal.SIGKILL)
+        process.wait()
+        forget(process.pid)
+    return Ended(process.returncode, reason)
+
+
+def _follow(
+    process: subprocess.Popen[bytes],
+    lines: _Lines,
+    stop: Callable[[], bool],
+    timeout: float | None,
+) -> str:
+    """Wait until the program has ended; gives why it has to be ended, or an empty text."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while process.poll() is None:
+        if stop():
+            return "stopped"
+        left = _TICK if deadline is None else min(_TICK, deadline - time.monotonic())
+        if left <= 0:
+            return "timeout"
+        lines.follow(process, left)
+    return ""
+
+
+class _Lines:
+    """Takes the output of a process apart into lines."""
+
+    def __init__(self, stream: IO[bytes], keep: Callable[[str], None]) -> None:
+        self._fd = stream.fileno()
+        self._keep = keep
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._begun = ""
+        self._ended = False
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._fd, selectors.EVENT_READ)
+
+    def __enter__(self) -> _Lines:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._selector.close()
+
+    def follow(self, process: subprocess.Popen[bytes], seconds: float) -> None:
+        """Pass on what comes until the process ends, for so many seconds at most."""
+        end = time.monotonic() + seconds
+        while process.poll() is None and (left := end - time.monotonic()) > 0:
+            if self._ended:
+                try:
+                    process.wait(left)
+                except subprocess.TimeoutExpired:
+                    return
+            elif not self._read(left):
+                return
+
+    def rest(self) -> None:
+        """Pass on what is left, once the process and its group have ended.
+
+        A process that has left the group may hold the other end: it is not waited for.
+        """
+        end = time.monotonic() + _GRACE
+        while not self._ended and time.monotonic() < end and self._read(0.0):
+            pass
+        text = self._decode(b"", True)
+        self._add(text + "\n" if self._begun or text else "")
+
+    def _read(self, seconds: float) -> bool:
+        """Pass on a piece; gives whether one came in time."""
+        if not self._selector.select(seconds):
+            return False
+        data = os.read(self._fd, 1 << 16)
+        self._ended = not data
+        self._add(self._decode(data))
+        return True
+
+    def _add(self, text: str) -> None:
+        *lines, self._begun = (self._begun + text).split("\n")
+        for line in lines:
+            self._keep(line.rstrip("\r"))

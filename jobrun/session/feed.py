@@ -1,0 +1,135 @@
+"""What feeds the ``do`` steps of a pipe: batches with their ``map`` steps done.
+
+Either in turn, on the thread of the ``do`` steps, or ahead of them on threads.  The place in the
+data is that of the batches which were applied: what was read ahead and not used does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from jobrun.data.reader import Batch, RowReader
+from jobrun.position import ReaderState
+from jobrun.session.ahead import Ahead
+from jobrun.session.call import Moment
+
+__all__ = ["Feed", "InTurn", "Prepare", "Prepared", "ReadAhead"]
+
+Prepared = tuple[Moment, int]
+"""A batch for the ``do`` steps: its columns, and how many rows are left of it."""
+
+Prepare = Callable[[int, Batch], Prepared]
+"""Runs the ``map`` steps on a batch, which is given with its number in the epoch."""
+
+
+Read = Callable[[RowReader], Batch]
+"""Takes the next batch of a reader."""
+
+
+class Feed(Protocol):
+    """Gives the batches of an epoch, one after another."""
+
+    @property
+    def state(self) -> ReaderState:
+        """The place after the batches that were applied."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether all batches of the epoch were applied."""
+
+    def next(self) -> Prepared | None:
+        """The next batch, unless it has ``ended``; None if the run was cut meanwhile."""
+
+    def applied(self) -> None:
+        """The batch of the last ``next`` was applied."""
+
+    def close(self) -> None:
+        """End what is running for this feed."""
+
+
+class InTurn:
+    """Each batch is read and prepared when it is wanted, on the thread that wants it."""
+
+    def __init__(self, reader: RowReader, read: Read, prepare: Prepare, first: int) -> None:
+        self._reader = reader
+        self._read = read
+        self._prepare = prepare
+        self._number = first
+
+    @property
+    def state(self) -> ReaderState:
+        """See Feed."""
+        return self._reader.state
+
+    @property
+    def ended(self) -> bool:
+        """See Feed."""
+        return not self._reader.more(self._number)
+
+    def next(self) -> Prepared:
+        """See Feed."""
+        return self._prepare(self._number, self._read(self._reader))
+
+    def applied(self) -> None:
+        """See Feed."""
+        self._reader.applied()
+        self._number += 1
+
+    def close(self) -> None:
+        """See Feed."""
+
+
+class ReadAhead:
+    """Batches are read and prepared on ``threads`` threads, up to ``window`` ahead.
+
+    Each travels with the reader's place after it, and with whether it is the last one of the epoch.
+    Nothing more is read once ``cut()`` is true.
+    """
+
+    def __init__(
+        self,
+        reader: RowReader,
+        read: Read,
+        prepare: Prepare,
+        first: int,
+        cut: Callable[[], bool],
+        threads: int,
+        window: int,
+    ) -> None:
+        self.state = self._next_state = reader.state
+        self.ended = self._is_last = not reader.more(first)
+        self._ahead = Ahead(
+            _batches(reader, read, first, cut),
+            lambda item: (prepare(item[0], item[1]), item[2], item[3]),
+            threads,
+            window,
+        )
+
+    def next(self) -> Prepared | None:
+        """See Feed."""
+        found = next(self._ahead, None)
+        if found is None:
+            return None
+        prepared, self._next_state, self._is_last = found
+        return prepared
+
+    def applied(self) -> None:
+        """See Feed."""
+        self.state, self.ended = self._next_state, self._is_last
+
+    def close(self) -> None:
+        """See Feed."""
+        self._ahead.close()
+
+
+def _batches(
+    reader: RowReader, read: Read, first: int, cut: Callable[[], bool]
+) -> Iterator[tuple[int, Batch, ReaderState, bool]]:
+    """The batches of an epoch with their numbers, the place after each, and whether it is last."""
+    number = first
+    while reader.more(number) and not cut():
+        batch = read(reader)
+        reader.applied()
+        number += 1
+        yield number - 1, batch, reader.state, not reader.more(number)

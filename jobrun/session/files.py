@@ -1,0 +1,193 @@
+"""Blobs as files that programs read and write, by their ending.
+
+========  =========================================  ==========================================
+ending    written                                    read
+========  =========================================  ==========================================
+``.npy``  an array                                   an array
+``.txt``  numbers, one row a line; or a text         float64: one number, else an array
+``.csv``  the same with commas; a dict of columns    the same; with a header line, a dict of columns
+``.json`` numbers, texts, lists, dicts, arrays       numbers, texts, lists, dicts
+``.raw``  the bytes of an array, little endian       an array of the dtype that is given
+========  =========================================  ==========================================
+
+Numbers are written with all their digits, so that they come back bit for bit.  ``FileForm`` gives a
+dtype other than float64, and a shape.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from jobrun.errors import TaskError
+from jobrun.shell import FileForm
+
+__all__ = ["read_file", "write_file"]
+
+Array = npt.NDArray[Any]
+
+
+def write_file(path: Path, value: Any, form: FileForm) -> None:
+    """Write a blob; raises TaskError, naming the file, for a value that such a file cannot hold."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        match path.suffix:
+            case ".npy":
+                np.save(path, _array(value), allow_pickle=False)
+            case ".raw":
+                array = _of_dtype(_array(value), form)
+                dtype = array.dtype.newbyteorder(_byte_order(form))
+                path.write_bytes(array.astype(dtype, copy=False).tobytes())
+            case ".json":
+                path.write_text(json.dumps(value, default=_plain), encoding="utf-8")
+            case ".txt":
+                path.write_text(_text(value, form), encoding="utf-8")
+            case _:
+                _write_csv(path, value, form)
+    except (ValueError, TypeError) as error:
+        raise TaskError(f"{path.name}: it cannot be written: {error}") from None
+
+
+def read_file(path: Path, form: FileForm) -> Any:
+    """Read what a program left; raises TaskError, naming the file, for one that is not as it says.
+
+    Nothing is ever unpickled.
+    """
+    try:
+        match path.suffix:
+            case ".npy":
+                return np.load(path, allow_pickle=False)
+            case ".raw":
+                dtype = np.dtype(form.dtype).newbyteorder(_byte_order(form))
+                return _shaped(_native(np.frombuffer(path.read_bytes(), dtype).copy()), form)
+            case ".json":
+                return json.loads(path.read_text(encoding="utf-8"))
+            case ".txt" if form.dtype == "str":
+                return path.read_text(encoding="utf-8").removesuffix("\n")
+            case ".txt":
+                return _numbers(path, form, None)
+            case _:
+                return _read_csv(path, form)
+    except (ValueError, EOFError, OSError) as error:
+        raise TaskError(f"{path.name}, which it left, cannot be read: {error}") from None
+
+
+# Arrays.
+
+
+def _array(value: Any) -> Array:
+    array = np.asarray(value)
+    if array.dtype.hasobject or isinstance(value, dict):
+        raise TypeError(f"a {type(value).__name__} is no array of numbers")
+    return array
+
+
+def _of_dtype(array: Array, form: FileForm) -> Array:
+    """The array in the dtype that is asked for, if no value changes by that."""
+    if form.dtype is None or form.dtype == "str":
+        return array
+    return array.astype(form.dtype, casting="same_kind")
+
+
+def _byte_order(form: FileForm) -> Literal["<", ">"]:
+    """Little endian, unless the dtype says otherwise."""
+    return ">" if form.dtype is not None and form.dtype.startswith(">") else "<"
+
+
+def _native(array: Array) -> Array:
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _shaped(array: Array, form: FileForm) -> Array:
+    return array if form.shape is None else array.reshape(form.shape)
+
+
+def _plain(value: Any) -> Any:
+    """An array or numpy scalar for JSON."""
+    if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
+        return value.tolist()
+    raise TypeError(f"a {type(value).__name__} is no value of JSON")
+
+
+# Text.
+
+
+def _rows(value: Any, form: FileForm) -> list[list[str]]:
+    """An array as rows of texts: a vector has one number a line."""
+    array = _of_dtype(_array(value), form)
+    if array.ndim > 2:
+        raise ValueError(f"an array of {array.ndim} dimensions has no rows and columns; use .npy")
+    if array.dtype.kind not in "biufU":
+        raise TypeError(f"values of dtype {array.dtype} have no text that can be read back")
+    if array.dtype.kind == "b":
+        array = array.astype(np.int8)
+    rows = array.reshape(-1, 1) if array.ndim < 2 else array
+    texts: list[list[str]] = rows.astype(str).tolist()
+    return texts
+
+
+def _text(value: Any, form: FileForm) -> str:
+    if isinstance(value, str):
+        return value if value.endswith("\n") else value + "\n"
+    return "".join(" ".join(row) + "\n" for row in _rows(value, form))
+
+
+def _write_csv(path: Path, value: Any, form: FileForm) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        if not isinstance(value, dict):
+            writer.writerows(_rows(value, form))
+            return
+        columns = [_rows(v, form) for v in value.values()]
+        if any(len(row) != 1 for rows in columns for row in rows):
+            raise ValueError("a column of a table is one-dimensional")
+        writer.writerow(value)
+        for cells in zip(*columns, strict=True):
+            writer.writerow([cell for row in cells for cell in row])
+
+
+def _numbers(path: Path, form: FileForm, delimiter: str | None) -> Any:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "loadtxt: input contained no data")
+        array = np.loadtxt(path, form.dtype or np.float64, delimiter=delimiter, encoding="utf-8")
+    if form.shape is None and array.ndim == 0:
+        return array.item() if form.dtype is None else array[()]
+    return _shaped(array, form)
+
+
+def _read_csv(path: Path, form: FileForm) -> Any:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file)
+        header = next(reader, [])
+        if all(_is_number(cell) for cell in header):
+            return _numbers(path, form, ",")
+        rows = []
+        for row in reader:
+            if row and len(row) != len(header):
+                text = f"line {reader.line_num} has {len(row)} cells, the header {len(header)}"
+                raise ValueError(text)
+            rows += [row] if row else []
+    cells = zip(*rows, strict=True) if rows else ([] for _ in header)
+    return {name: _column(c, form) for name, c in zip(header, cells, strict=True)}
+
+
+def _column(cells: Sequence[str], form: FileForm) -> Array:
+    """Numbers if all are, else texts."""
+    if form.dtype is not None or all(map(_is_number, cells)):
+        return np.array(list(cells), np.str_).astype(form.dtype or np.float64)
+    return np.array(cells)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

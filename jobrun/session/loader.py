@@ -1,0 +1,35 @@
+"""Blobs of another run or checkpoint as a task's function."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from jobrun.checkpoint.blobs import load_blobs
+from jobrun.errors import JobrunError, TaskError
+from jobrun.options import Load
+from jobrun.session.base import Places
+from jobrun.template import render
+
+__all__ = ["Loader"]
+
+
+class Loader:
+    """Called without arguments, gives the blobs ``wanted`` by the names they have there.
+
+    Every byte is proven.  Raises TaskError for what is not there or not as it was written.
+    """
+
+    def __init__(self, load: Load, wanted: tuple[str, ...], places: Places, node: str) -> None:
+        self._load = load
+        self._wanted = wanted
+        self._texts = places.texts(node)
+        self._folder = places.spec_dir or Path.cwd()
+
+    def __call__(self) -> dict[str, Any]:
+        """Load them."""
+        path = self._folder / render(self._load.run, self._texts)
+        try:
+            return load_blobs(path, self._wanted, self._load.epoch, self._load.id)
+        except JobrunError as error:
+            raise TaskError(f"{error.where or path}: {error.message}", hint=error.hint) from None
