@@ -21,18 +21,18 @@ The model of the classes is Caffe2's Job, TaskGroup, Task and Node contexts.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from operator import index
 from types import TracebackType
-from typing import Any, ClassVar
+from typing import Any
 
 from jobrun.errors import Problem, SpecError, Where, did_you_mean
 from jobrun.options import Load, Retries
 from jobrun.policy import DEFAULT_POLICY, CheckpointPolicy
+from jobrun.rows import SHARD, CallSource, Data, FileSource, Number, Reader
 from jobrun.shell import Shell
 from jobrun.template import Template
 
@@ -60,12 +60,7 @@ __all__ = [
 GROUPS = ("setup", "init", "epoch", "download", "exit")
 MAIN = "main"
 RESERVED = ("epoch", "rng", "node", "best")
-SHARD = re.compile(r"(\w+) */ *(\w+)")
-"""``i/n`` of ``shard``: two numbers, or names of vars."""
 REDUCTIONS = ("mean", "last", "sum", "min", "max")
-
-Number = int | float | str
-"""A number, or the name of a var or blob that holds one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,85 +86,6 @@ class Outputs:
     form: str
     names: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FileSource:
-    """Columns of a file, or of the files of a pattern.
-
-    ``columns`` maps a column to its name in the file, or to a pattern whose columns make a matrix
-    (empty: all).  ``types`` gives columns of text files their type: int, float or text.
-    """
-
-    path: str | Template
-    columns: Mapping[str, str] = field(default_factory=dict)
-    types: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class CallSource:
-    """What a function gives: ``columns`` maps a column to its key in an item."""
-
-    step: Task
-    columns: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Data:
-    """Where rows come from: exactly one of ``blobs`` (column to blob), ``file``, ``call``.
-
-    Or other sources joined: ``zip`` puts columns side by side, ``concat`` rows one after another.
-    """
-
-    blobs: Mapping[str, str] = field(default_factory=dict)
-    file: FileSource | None = None
-    call: CallSource | None = None
-    zip: tuple[Data, ...] = ()
-    concat: tuple[Data, ...] = ()
-
-    @property
-    def forms(self) -> tuple[str, ...]:
-        """Which of them are given; there must be one."""
-        given = {
-            "from": self.blobs,
-            "file": self.file,
-            "call": self.call,
-            "zip": self.zip,
-            "concat": self.concat,
-        }
-        return tuple(name for name, value in given.items() if value)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that are known without a look at the data; see ``is_open``."""
-        if self.zip:
-            return tuple(c for d in self.zip for c in d.columns)
-        if self.concat:
-            return next((d.columns for d in self.concat if d.columns), ())
-        source = self.file or self.call
-        return tuple(self.blobs if source is None else source.columns)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether there may be further columns: those of a file of which none are named."""
-        if self.concat:
-            return all(d.is_open for d in self.concat)
-        return any(d.file is not None and not d.file.columns for d in self.leaves())
-
-    def leaves(self) -> Iterator[Data]:
-        """The sources that are no joins."""
-        for data in (*self.zip, *self.concat):
-            yield from data.leaves()
-        if not self.zip and not self.concat:
-            yield self
-
-    def calls(self) -> Iterator[Task]:
-        """The functions that give sources."""
-        return (d.call.step for d in self.leaves() if d.call is not None)
-
-    def blob_names(self) -> Iterator[tuple[str, str]]:
-        """Every column that is a blob, with the blob."""
-        return ((c, b) for d in self.leaves() for c, b in d.blobs.items())
 
 
 def data(
@@ -227,37 +143,6 @@ def _data_fault(made: Data, columns: Mapping[str, str], typed: bool) -> str:
     if typed and made.file is None:
         return "'types' is for a 'file'"
     return ""
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """What a pipe reads and how.  Numbers may be names of vars or blobs.
-
-    ``shuffle`` is a permutation of each pass, or within blocks of ``buffer`` rows.  ``shard`` is
-    ``i/n``, each a number or a var: every n-th row from the i-th on, counted from 0; or ``node``:
-    one shard for each node of the pipe.  Without ``batches_per_epoch`` an epoch is one pass;
-    without ``passes`` the data never ends.
-    """
-
-    data: Data = Data()
-    batch: Number = 1
-    shuffle: bool = False
-    drop_last: bool = False
-    batches_per_epoch: Number | None = None
-    passes: Number | None = None
-    threads: Number = 1
-    buffer: Number | None = None
-    shard: str | None = None
-    ahead: Number | None = None
-
-    NUMBERS: ClassVar[tuple[str, ...]] = (
-        "batch",
-        "batches_per_epoch",
-        "passes",
-        "threads",
-        "ahead",
-        "buffer",
-    )
 
 
 class Task:

@@ -75,24 +75,25 @@ def _member(path: Path, archive: Any, name: str) -> npt.NDArray[Any]:
     if info is None or not stored or info.file_size < _MAPPED_BYTES:
         return _adopted([archive[name]])
     with archive.zip.open(info) as member:
-        shape, order, dtype, start = _header(member)
-        while member.read(_CHUNK):
+        header = _header(member)
+        while header is not None and member.read(_CHUNK):
             pass  # at the end, the checksum is compared
-    if order or dtype.hasobject or dtype.names is not None:
+    if header is None:
         return _adopted([archive[name]])
+    shape, dtype, start = header
     offset = _data_offset(path, info) + start
     mapped = np.memmap(path, dtype, "r", offset, shape, "C")
     return np.asarray(mapped)
 
 
-def _header(member: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
-    """Shape, Fortran order, dtype, and where the data begins."""
-    version = np.lib.format.read_magic(member)
-    read = np.lib.format.read_array_header_1_0
-    if version != (1, 0):
-        read = np.lib.format.read_array_header_2_0
-    shape, order, dtype = read(member)
-    return shape, order, dtype, member.tell()
+def _header(member: Any) -> tuple[tuple[int, ...], np.dtype[Any], int] | None:
+    """Shape, dtype, and where the data begins; None for an array that is not to be mapped."""
+    if np.lib.format.read_magic(member) != (1, 0):
+        return None
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(member)
+    if fortran or dtype.hasobject or dtype.names is not None:
+        return None
+    return shape, dtype, member.tell()
 
 
 def _data_offset(path: Path, info: zipfile.ZipInfo) -> int:

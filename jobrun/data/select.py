@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -72,7 +73,7 @@ def stacked(columns: Columns, plan: Plan) -> Columns:
         if isinstance(group, str):
             found[column] = columns[group]
             continue
-        parts = [columns[n].reshape(len(columns[n]), -1) for n in group]
+        parts = [a.reshape(len(a), prod(a.shape[1:])) for a in (columns[n] for n in group)]
         found[column] = np.concatenate(parts, axis=1)
         found[column].setflags(write=False)
     return found

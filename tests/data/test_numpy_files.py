@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from engine import same
 
+from jobrun.data import numpy_files
 from jobrun.data.opening import open_files
-from jobrun.data.source import Columns
+from jobrun.data.source import Columns, Table
 from jobrun.data.tables import ArrayTable
 from jobrun.errors import DataError
 from jobrun.values import adopt
@@ -165,3 +166,67 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "d.npz").mkdir()
     with pytest.raises(DataError, match=r"d\.npz cannot be read"):
         file_columns(tmp_path / "d.npz", {})
+
+
+# Matrices, types, large members, patterns.
+
+
+def test_a_pattern_over_the_arrays_of_an_npz_gives_a_matrix(tmp_path: Path) -> None:
+    path = tmp_path / "d.npz"
+    np.savez(path, p1=np.arange(3), p2=np.arange(3) / 2, m=np.ones((3, 2)), t=np.array(list("abc")))
+    table = open_files(path, {"x": "p*", "y": "p1", "z": "[mp]*"})
+    assert isinstance(table, Table)
+    assert table.dtypes == {"x": "<f8", "y": "<i8", "z": "<f8"}
+    columns = table.take(np.array([2, 1]))
+    assert columns["x"].tolist() == [[2, 1], [1, 0.5]]
+    assert columns["y"].tolist() == [2, 1]
+    assert columns["z"].tolist() == [[2, 1, 1, 1], [1, 0.5, 1, 1]]
+    assert table.slice(0, 3, 2)["x"].tolist() == [[0, 0], [2, 1]]
+    assert not any(a.flags.writeable for a in columns.values())
+    with pytest.raises(DataError, match="a matrix is of numbers, which column 't' is not"):
+        open_files(path, {"x": "*"})
+
+
+def test_types_are_for_text_files(tmp_path: Path) -> None:
+    np.save(tmp_path / "d.npy", np.arange(3))
+    with pytest.raises(DataError, match="'types' is for text files"):
+        open_files(tmp_path / "d.npy", {}, {"d": "int"})
+
+
+def test_a_large_array_of_an_npz_is_mapped_once_it_is_proven(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(numpy_files, "_MAPPED_BYTES", 1000)
+    path = tmp_path / "d.npz"
+    arrays = {
+        "plain": np.arange(400).reshape(200, 2),
+        "fortran": np.asfortranarray(np.arange(400.0).reshape(200, 2)),
+        "named": np.zeros(200, [("a", "<i8"), ("b", "<f8")]),
+        "small": np.arange(200, dtype=np.int8),
+    }
+    np.savez(path, **arrays)
+    table = open_files(path, {})
+    assert isinstance(table, ArrayTable)
+    assert isinstance(table.arrays["plain"].base, np.memmap)
+    assert not isinstance(table.arrays["fortran"].base, np.memmap)
+    columns = table.slice(3, 50)
+    for name, array in arrays.items():
+        assert same(columns[name], np.ascontiguousarray(array[3:50]))
+        assert columns[name].flags.aligned
+        assert not columns[name].flags.writeable
+    data = bytearray(path.read_bytes())
+    data[1000] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DataError, match=r"d\.npz cannot be read"):
+        open_files(path, {})
+
+
+def test_files_of_a_pattern_are_one_table(tmp_path: Path) -> None:
+    for number, rows in enumerate((3, 1, 4)):
+        np.save(tmp_path / f"{number}.npy", np.arange(rows) + 10 * number)
+    table = open_files(tmp_path / "*.npy", {"x": "x"})
+    assert isinstance(table, Table)
+    assert table.slice(1, 7)["x"].tolist() == [1, 2, 10, 20, 21, 22]
+    np.save(tmp_path / "3.npy", np.zeros(2))
+    with pytest.raises(DataError, match=r"dtype <f8 in .*3\.npy, but of <i8"):
+        open_files(tmp_path / "*.npy", {"x": "x"})

@@ -93,6 +93,8 @@ def test_columns_are_chosen_and_a_pattern_gives_a_matrix(tmp_path: Path) -> None
     assert source.dtypes["x"] == "<f8"
     assert rows(source) == {"x": [[2.0, 3.5], [5.0, 6.0]], "label": ["a", "b"]}
     assert rows(stream(path, {"x": "i*"})) == {"x": [[1], [4]]}
+    cursor = source.open(2)
+    assert [a.shape for a in cursor.read(3).values()] == [(0, 2), (0,)]
     with pytest.raises(DataError, match="no column 'pixle 1'") as caught:
         stream(path, {"x": "pixle 1"})
     assert "'pixel 1'" in caught.value.hint

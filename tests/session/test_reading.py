@@ -99,6 +99,7 @@ SOURCES: dict[str, dict[str, Any]] = {
     "npz": {"file": "d.npz"},
     "zarr": {"from_": ["x"], "file": "d.zarr"},
     "csv": {"from_": ["x"], "file": "d.csv"},
+    "matrix": {"from_": {"x": "x*"}, "file": "d.csv"},
     "jsonl": {"file": "d.jsonl"},
     "txt": {"from_": ["x"], "file": "d.txt"},
     "tsv files": {"file": "part-*.tsv"},
@@ -112,7 +113,7 @@ SOURCES: dict[str, dict[str, Any]] = {
     },
     "zip": {"zip": [data({"x": "rows"}), data(["x2"], call=Counter, in_="n")]},
 }
-STREAMS = {"csv", "jsonl", "txt", "tsv files", "iterator", "stateful", "concat", "zip"}
+STREAMS = {"csv", "matrix", "jsonl", "txt", "tsv files", "iterator", "stateful", "concat", "zip"}
 
 
 def options_for(name: str, how: dict[str, Any]) -> dict[str, Any]:
@@ -125,7 +126,8 @@ def options_for(name: str, how: dict[str, Any]) -> dict[str, Any]:
 def test_every_source_gives_its_rows(folder: Path, name: str) -> None:
     seen: list[Any] = []
     Driver(reading(seen, batch=4, **SOURCES[name]), 1, spec_dir=folder).start().epochs(2)
-    wanted = [str(i) if name == "txt" else i for i in range(ROWS)]
+    kinds: dict[str, Any] = {"txt": str, "matrix": lambda i: [i]}
+    wanted = [kinds.get(name, int)(i) for i in range(ROWS)]
     wanted += list(range(4)) if name == "concat" else []
     assert [row for (row,) in flat(seen)] == wanted * 2
     assert [len(b) for b in seen[:6]] == ([4] * 6 if name == "concat" else [4, 4, 4, 4, 4, 3])

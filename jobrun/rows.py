@@ -1,0 +1,133 @@
+"""What a pipe reads and how, as plain values; ``jobrun.job`` builds them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from jobrun.template import Template
+
+if TYPE_CHECKING:
+    from jobrun.job import Task
+
+__all__ = ["SHARD", "CallSource", "Data", "FileSource", "Number", "Reader"]
+
+SHARD = re.compile(r"(\w+) */ *(\w+)")
+"""``i/n`` of ``shard``: two numbers, or names of vars."""
+
+Number = int | float | str
+"""A number, or the name of a var or blob that holds one."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileSource:
+    """Columns of a file, or of the files of a pattern.
+
+    ``columns`` maps a column to its name in the file, or to a pattern whose columns make a matrix
+    (empty: all).  ``types`` gives columns of text files their type: int, float or text.
+    """
+
+    path: str | Template
+    columns: Mapping[str, str] = field(default_factory=dict)
+    types: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CallSource:
+    """What a function gives: ``columns`` maps a column to its key in an item."""
+
+    step: Task
+    columns: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """Where rows come from: exactly one of ``blobs`` (column to blob), ``file``, ``call``.
+
+    Or other sources joined: ``zip`` puts columns side by side, ``concat`` rows one after another.
+    """
+
+    blobs: Mapping[str, str] = field(default_factory=dict)
+    file: FileSource | None = None
+    call: CallSource | None = None
+    zip: tuple[Data, ...] = ()
+    concat: tuple[Data, ...] = ()
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """Which of them are given; there must be one."""
+        given = {
+            "from": self.blobs,
+            "file": self.file,
+            "call": self.call,
+            "zip": self.zip,
+            "concat": self.concat,
+        }
+        return tuple(name for name, value in given.items() if value)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are known without a look at the data; see ``is_open``."""
+        if self.zip:
+            return tuple(c for d in self.zip for c in d.columns)
+        if self.concat:
+            return next((d.columns for d in self.concat if d.columns), ())
+        source = self.file or self.call
+        return tuple(self.blobs if source is None else source.columns)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there may be further columns: those of a file of which none are named."""
+        if self.concat:
+            return all(d.is_open for d in self.concat)
+        return any(d.file is not None and not d.file.columns for d in self.leaves())
+
+    def leaves(self) -> Iterator[Data]:
+        """The sources that are no joins."""
+        for data in (*self.zip, *self.concat):
+            yield from data.leaves()
+        if not self.zip and not self.concat:
+            yield self
+
+    def calls(self) -> Iterator[Task]:
+        """The functions that give sources."""
+        return (d.call.step for d in self.leaves() if d.call is not None)
+
+    def blob_names(self) -> Iterator[tuple[str, str]]:
+        """Every column that is a blob, with the blob."""
+        return ((c, b) for d in self.leaves() for c, b in d.blobs.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """What a pipe reads and how.  Numbers may be names of vars or blobs.
+
+    ``shuffle`` is a permutation of each pass, or within blocks of ``buffer`` rows.  ``shard`` is
+    ``i/n``, each a number or a var: every n-th row from the i-th on, counted from 0; or ``node``:
+    one shard for each node of the pipe.  Without ``batches_per_epoch`` an epoch is one pass;
+    without ``passes`` the data never ends.  Reading and ``map`` steps run on ``threads`` threads,
+    up to ``ahead`` batches before the ``do`` steps (default: twice the threads); with one thread
+    and no ``ahead``, in turn with them.
+    """
+
+    data: Data = Data()
+    batch: Number = 1
+    shuffle: bool = False
+    drop_last: bool = False
+    batches_per_epoch: Number | None = None
+    passes: Number | None = None
+    threads: Number = 1
+    buffer: Number | None = None
+    shard: str | None = None
+    ahead: Number | None = None
+
+    NUMBERS: ClassVar[tuple[str, ...]] = (
+        "batch",
+        "batches_per_epoch",
+        "passes",
+        "threads",
+        "ahead",
+        "buffer",
+    )
