@@ -66,8 +66,8 @@ def test_help_imports_click_and_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.splitlines() == [
         "[]",
-        "['jobrun', 'jobrun.cli', 'jobrun.cli.app', 'jobrun.cli.group', 'jobrun.cli.options', "
-        "'jobrun.cli.signals']",
+        "['jobrun', 'jobrun.children', 'jobrun.cli', 'jobrun.cli.app', 'jobrun.cli.group', "
+        "'jobrun.cli.options', 'jobrun.cli.signals']",
     ]
 
 
