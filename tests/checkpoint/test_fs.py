@@ -2,9 +2,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from jobrun.checkpoint import fs as fs_module
 from jobrun.checkpoint.fs import Fs, FsError
@@ -19,6 +23,55 @@ def test_short_writes_are_continued(tmp_path: Path) -> None:
     path = tmp_path / "x"
     ShortWrites().write(str(path), [b"hello", b"", memoryview(b" world"), b"!"], sync=True)
     assert path.read_bytes() == b"hello world!"
+
+
+pieces = st.lists(st.binary(max_size=9), max_size=5)
+
+
+@given(pieces, st.lists(st.integers(1, 12), min_size=1))
+@settings(deadline=None, max_examples=80)
+def test_any_part_of_the_buffers_may_be_written_at_a_time(
+    buffers: list[bytes], most: list[int]
+) -> None:
+    """As the kernel does with more than 2 GiB, or on a disk that fills up."""
+    limits = cycle(most)
+
+    class Short(Fs):
+        def writev(self, fd: int, buffers: Sequence[memoryview]) -> int:
+            return os.write(fd, b"".join(buffers)[: next(limits)])
+
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "x"
+        Short().write(str(path), buffers, sync=False)
+        assert path.read_bytes() == b"".join(buffers)
+
+
+@given(pieces, st.binary(max_size=9), st.lists(st.integers(1, 12), min_size=1))
+@settings(deadline=None, max_examples=80)
+def test_any_part_of_the_buffers_may_be_read_at_a_time(
+    buffers: list[bytes], more: bytes, most: list[int]
+) -> None:
+    limits = cycle(most)
+    readv = os.readv
+
+    def short(fd: int, views: Sequence[memoryview]) -> int:
+        return readv(fd, [views[0][: next(limits)]])
+
+    wanted = b"".join(buffers)
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        path = Path(folder) / "x"
+        path.write_bytes(wanted + more)
+        patch.setattr(os, "readv", short)
+        views = [memoryview(bytearray(len(b))) for b in buffers]
+        fd = Fs().open(str(path))
+        try:
+            assert Fs().read_into(fd, str(path), views) == len(wanted)
+            assert b"".join(views) == wanted
+            rest = memoryview(bytearray(12))
+            assert Fs().read_into(fd, str(path), [rest]) == len(more)
+            assert rest[: len(more)] == more
+        finally:
+            os.close(fd)
 
 
 def test_a_write_that_writes_nothing_is_an_error(tmp_path: Path) -> None:

@@ -1,14 +1,14 @@
-"""Makes the golden checkpoint of the current format: ``python tests/golden/make.py``.
+"""Makes the golden checkpoints of the current format: ``python tests/golden/make.py``.
 
-It holds every kind and dtype.  What is in ``format-<n>/`` is never made again once a version with
-that format is out: every later version must read it, and find the values that are listed here.
+The first holds every kind and dtype, the second what is compressed.  What is in ``format-<n>/`` and
+``format-<n>-compressed/`` is never made again once a version with that format is out: every later
+version must read it, and find the values that are listed here.
 """
 
 from __future__ import annotations
 
 import math
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from jobrun.checkpoint.fs import DEFAULT
 from jobrun.checkpoint.manifest import META, group_meta
 from jobrun.checkpoint.part import write_part
 from jobrun.checkpoint.record import FORMAT, SUCCESS, Record, encode_record
+from jobrun.policy import Compress
 from jobrun.position import PipeState, Position, ReaderState
 from jobrun.values import Box, Tree, Value
 
@@ -134,6 +135,25 @@ def other_blobs() -> dict[str, Value]:
 PARTS = {"main": main_blobs, "other": other_blobs}
 
 
+def compressed_blobs() -> dict[str, Value]:
+    """What each codec compresses: several chunks, padding, and all kinds of elements."""
+    blobs: dict[str, Value] = {}
+    for codec in ("zstd", "lz4", "plain"):
+        blobs[f"{codec}/floats"] = array(np.arange(40).reshape(20, 2) / 8, "f4")
+        blobs[f"{codec}/padded"] = array(np.arange(19), "f8")
+        blobs[f"{codec}/big"] = array(np.arange(9), ">i4")
+        blobs[f"{codec}/bytes"] = array([1, 2, 3] * 30, "u1")
+        blobs[f"{codec}/times"] = array(["2001-02-03", "NaT"] * 6, "M8[D]")
+        blobs[f"{codec}/struct"] = array([(1, 0.5), (2, -0.0)], [("n", "<i4"), ("x", ">f8")])
+        blobs[f"{codec}/ml"] = array([1, 2.5, -3], ml_dtypes.bfloat16)
+        blobs[f"{codec}/point"] = array(1.5, "f8")
+        blobs[f"{codec}/text"] = Box("plain", "str")
+    return blobs
+
+
+COMPRESS = (Compress("zstd", 9, "zstd"), Compress("lz4", 3, "lz4/*"))
+
+
 def record(manifests: dict[str, str], root: str, size: int, files: int) -> Record:
     """What ``_SUCCESS`` says; the time is fixed, so that the bytes are."""
     return Record(
@@ -162,13 +182,25 @@ def record(manifests: dict[str, str], root: str, size: int, files: int) -> Recor
 
 def make(folder: Path) -> Path:
     """Write the checkpoint into ``folder``; its path."""
+    return _make(folder, PARTS, ())
+
+
+def make_compressed(folder: Path) -> Path:
+    """The same of the compressed one; its bytes depend on the versions of the compressors."""
+    return _make(folder, {"main": compressed_blobs}, COMPRESS)
+
+
+def _make(folder: Path, blobs_of: Any, compress: tuple[Compress, ...]) -> Path:
     import crc32c
 
     path = folder / f"checkpoint_{ID}"
     path.mkdir(parents=True)
     normal, grid.CHUNK_BYTES = grid.CHUNK_BYTES, CHUNK_BYTES
     try:
-        parts = [write_part(path, node, blobs(), id=ID) for node, blobs in PARTS.items()]
+        parts = [
+            write_part(path, node, blobs(), id=ID, compress=compress)
+            for node, blobs in blobs_of.items()
+        ]
     finally:
         grid.CHUNK_BYTES = normal
     root = group_meta({"format": FORMAT, "job": "g\u00f6lden", "id": ID, "epoch": 3})
@@ -184,7 +216,11 @@ def make(folder: Path) -> Path:
 
 
 if __name__ == "__main__":
-    target = HERE / f"format-{FORMAT}"
-    if target.exists():
-        sys.exit(f"{target} exists; it stays as it is once a version that reads it is out")
-    print(make(target))
+    for target, write in (
+        (f"format-{FORMAT}", make),
+        (f"format-{FORMAT}-compressed", make_compressed),
+    ):
+        if (HERE / target).exists():
+            print(f"{target} exists; it stays as it is once a version that reads it is out")
+        else:
+            print(write(HERE / target))

@@ -85,3 +85,36 @@ def test_this_version_still_writes_the_same_bytes(tmp_path: Path) -> None:
     assert files == sorted(p.relative_to(path) for p in path.rglob("*") if p.is_file())
     for name in files:
         assert (path / name).read_bytes() == (PATH / name).read_bytes(), name
+
+
+# The compressed one.
+
+COMPRESSED = HERE / "format-1-compressed" / "checkpoint_7"
+
+
+def test_compressed_blobs_are_what_was_written() -> None:
+    wanted, found = make.compressed_blobs(), read_part(COMPRESSED, "main")
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        assert same(found[name], value), name
+    prove(COMPRESSED.parent, Catalog(COMPRESSED.parent).by_id(7))
+
+
+def test_zarr_reads_compressed_blobs() -> None:
+    group = open_checkpoint(COMPRESSED)
+    for name in ("floats", "padded", "big", "bytes", "times", "struct", "ml", "point", "text"):
+        plain = np.asarray(group[f"main/plain/{name}"][...])
+        for codec in ("zstd", "lz4"):
+            found = np.asarray(group[f"main/{codec}/{name}"][...])
+            assert found.dtype == plain.dtype
+            assert found.tobytes() == plain.tobytes(), (codec, name)
+
+
+@pytest.mark.skipif(FORMAT != 1, reason="this version writes another format")
+def test_this_version_still_compresses_in_the_same_way(tmp_path: Path) -> None:
+    path = make.make_compressed(tmp_path)
+    metadata = sorted(p.relative_to(COMPRESSED) for p in COMPRESSED.rglob("zarr.json"))
+    assert metadata == sorted(p.relative_to(path) for p in path.rglob("zarr.json"))
+    for name in metadata:
+        assert (path / name).read_bytes() == (COMPRESSED / name).read_bytes(), name
+    assert same_blobs(read_part(path, "main"), make.compressed_blobs())
