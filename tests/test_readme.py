@@ -7,9 +7,13 @@ import re
 import shlex
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
+
+from jobrun.spec.build import build
+from jobrun.spec.resolve import load
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -51,6 +55,27 @@ def test_python_examples_run(tmp_path: Path) -> None:
     assert scripts
     (tmp_path / "examples.py").write_text("\n".join(scripts))
     run(f"{shlex.quote(sys.executable)} examples.py", tmp_path)
+
+
+def fragments() -> list[str]:
+    """The parts of specs that stand in the text: an ``epoch``, or one pipe a line."""
+    found = []
+    for text in re.findall(r"^  ```yaml\n(.*?)^  ```$", README, re.M | re.S):
+        body = textwrap.dedent(text)
+        if body.startswith("epoch:"):
+            found.append(body)
+        else:
+            do = "do: [{call: digits:step, out: loss}]"
+            found += [f"epoch:\n  - {line}\n    {do}\n" for line in body.splitlines()]
+    return found
+
+
+@pytest.mark.parametrize("text", fragments())
+def test_parts_of_specs_are_in_the_language(text: str, tmp_path: Path) -> None:
+    spec = tmp_path / "part.yaml"
+    spec.write_text(text + "stop: {epochs: 1}\n")
+    job = build(load(spec))  # raises SpecError for what is no spec
+    assert len(job.epoch.tasks) == 1
 
 
 def test_files_the_readme_speaks_of_are_there() -> None:
