@@ -229,12 +229,8 @@ class Attempt:
         if not standing.position.at_boundary:
             plan = self._run.plans["epoch"]
             scratch = live_scratch(plan, standing.position, standing.watched_paths)
-        token = self.session.snapshot(scratch)
-        if token is None:
-            saver.due.postpone()
-            return
         fields = standing.fields(self._run.job.name, self._run.history.digest)
-        saver.save(self.session, token, fields)
+        saver.save(self.session, scratch, fields)
 
     def finish(self) -> RunEnded:
         """After the loop: the last groups unless the outcome is a failure, and the end."""

@@ -148,8 +148,9 @@ class CheckpointSaved(Event):
 
     ``bytes`` and ``files`` count all of it, ``linked`` the bytes shared with an earlier one, which
     were not written again.  ``seconds`` is the whole save, ``phases`` its parts (``write``,
-    ``commit``, ``retain``), ``stall`` what the run waited for it.  ``asked``: somebody wanted this
-    one.
+    ``sync``, ``commit``, ``retain``; before them ``wait`` for the save before, and ``snapshot``;
+    with several nodes ``write <node>``), ``stall`` what the run waited for it.  ``asked``: somebody
+    wanted this one.
     """
 
     id: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from contextlib import suppress
@@ -126,13 +126,15 @@ class _Source:
 class _Save:
     """A save in flight: what it is of, how it ends, and what the run has waited for it so far.
 
-    ``asked``: somebody wanted this one.
+    ``asked``: somebody wanted this one.  ``phases`` are the seconds before it was written: of the
+    ``wait`` for the one before, and of the ``snapshot``.
     """
 
     position: Position
     result: Future[Saved]
     stall: float
     asked: bool
+    phases: Mapping[str, float]
 
 
 class Saver:
@@ -190,21 +192,31 @@ class Saver:
         self.path = path
         self.due.saved(position.epochs)
 
-    def save(self, session: Session, token: Snapshot, fields: RecordFields) -> None:
-        """Save a snapshot, in the background unless the policy says otherwise.
+    def save(
+        self, session: Session, scratch: Mapping[str, Sequence[str]], fields: RecordFields
+    ) -> None:
+        """Save the session as it is now, in the background unless the policy says otherwise.
 
-        Raises what ``collect`` does, of the save before.
+        Put off to the end of the epoch if some of the ``scratch`` that belongs to it cannot be
+        saved.  Raises what ``collect`` does, of the save before.
         """
         assert self._manager is not None
-        self.collect(wait=True)
-        self._apply_policy()
         start = time.perf_counter()
+        self.collect(wait=True)
+        free = time.perf_counter()
+        token = session.snapshot(scratch)
+        if token is None:
+            self.due.postpone()
+            return
+        taken = time.perf_counter()
+        self._apply_policy()
         self.last = fields.position
         asked = self.due.asked
         self.due.saved(fields.position.epochs)
         source = _Source(session, token, self._nodes)
         result = self._manager.submit(source, fields, self._protected)
-        self._flying = _Save(fields.position, result, time.perf_counter() - start, asked)
+        phases = {"wait": free - start, "snapshot": taken - free}
+        self._flying = _Save(fields.position, result, time.perf_counter() - free, asked, phases)
         if asked or not self._policy.background:  # who asked is told as soon as it is on disk
             self.collect(wait=True)
 
@@ -236,7 +248,7 @@ class Saver:
         first = self.on_disk is None
         self.on_disk, self.path = saved.record.position, saved.path
         self.saved += 1
-        self._say_saved(saved, stall, flying.asked)
+        self._say_saved(saved, stall, flying)
         if first:
             self._say_room(saved)
         self._on_saved()
@@ -276,7 +288,7 @@ class Saver:
             self.settle()
             self._manager.keep, self._manager.link, self._manager.compress = self._own
 
-    def _say_saved(self, saved: Saved, stall: float, asked: bool) -> None:
+    def _say_saved(self, saved: Saved, stall: float, save: _Save) -> None:
         self._report(
             CheckpointSaved(
                 id=saved.id,
@@ -287,9 +299,9 @@ class Saver:
                 files=saved.files,
                 seconds=sum(saved.seconds.values()),
                 stall=stall,
-                phases={**saved.seconds, **_by_node(saved)},
+                phases={**save.phases, **saved.seconds, **_by_node(saved)},
                 place=saved.record.place,
-                asked=asked,
+                asked=save.asked,
             )
         )
         self._say_removed(saved.removed, saved.warnings)

@@ -232,8 +232,10 @@ class CheckpointManager:
         source.saved(id)
         self._removal.saved(record)
         removed, warnings = self.apply_retention({id, *protected})
+        sync = sum(part.sync for part in parts)
         seconds = {
-            "write": written - start,
+            "write": written - start - sync,
+            "sync": sync,
             "commit": committed - written,
             "retain": time.perf_counter() - committed,
         }

@@ -46,7 +46,8 @@ class PartSummary:
     """What was written: ``digest`` is the manifest's crc32c, for ``_SUCCESS``.
 
     ``bytes`` and ``files`` count all files of the part, ``linked`` the bytes of those that are
-    shared with an earlier checkpoint.
+    shared with an earlier checkpoint.  ``sync`` is what of ``seconds`` was waited at the end for all
+    of it to be durable.
     """
 
     node: str
@@ -55,6 +56,7 @@ class PartSummary:
     files: int
     seconds: float
     linked: int = 0
+    sync: float = 0.0
 
 
 # What may be written.
@@ -162,11 +164,13 @@ def write_part(
         entries = writer.write(pool, items)
         data = encode_manifest(Manifest(id, node, entries))
         fs.write(f"{root}/{manifest_name(node)}", [data], sync=whole is None)
+        written = time.perf_counter()
         if whole is not None:
             whole()
         else:
             folders = [root, *(writer.folder(entry.path) for entry in entries)]
             run_calls(pool, [(True, partial(fs.sync_dir, folder)) for folder in folders])
+        synced = time.perf_counter()
     digest = f"{crc32c.crc32c(data):08x}"
     remember(node, digest, entries)
     return PartSummary(
@@ -176,4 +180,5 @@ def write_part(
         1 + sum(len(entry.files) for entry in entries),
         time.perf_counter() - start,
         writer.linked,
+        synced - written,
     )

@@ -581,7 +581,7 @@ def test_saves_and_loads_are_events_with_bytes_files_seconds_and_stall(run_dir: 
         assert saved.files == len(files)
         assert saved.bytes == sum(p.stat().st_size for p in files)
         assert min(saved.seconds, saved.stall) >= 0
-        assert {"write", "commit"} <= set(saved.phases)
+        assert {"wait", "snapshot", "write", "sync", "commit", "retain"} == set(saved.phases)
     (loaded,) = ended.said(CheckpointLoaded)
     assert (loaded.bytes, loaded.path) == (8, str(run_dir / "checkpoint_2"))
 

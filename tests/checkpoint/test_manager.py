@@ -204,7 +204,7 @@ def test_what_was_saved_is_told(tmp_path: Path) -> None:
     assert saved.files == len(files)
     assert saved.bytes == sum(p.stat().st_size for p in files)
     assert [part.node for part in saved.parts] == ["main", "b"]
-    assert saved.seconds.keys() == {"write", "commit", "retain"}
+    assert saved.seconds.keys() == {"write", "sync", "commit", "retain"}
     record = CheckpointManager(tmp_path).latest()
     assert record == saved.record
     assert record is not None
