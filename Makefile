@@ -5,11 +5,18 @@ PYTHON ?= python3
 VENV ?= $(if $(filter-out python3,$(PYTHON)),.venv-$(notdir $(PYTHON)),.venv)
 # Further arguments for pytest or the benchmarks: make test ARGS="tests/test_graph.py -x"
 ARGS ?=
+# PEERS=1: also install the larger libraries that the benchmarks compare with (several GB with torch).
+PEERS ?=
 
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --quiet --disable-pip-version-check
 DEV := $(VENV)/.installed-dev
+EXTRAS := dev,bench
 BENCH := $(VENV)/.installed-bench
+ifneq ($(PEERS),)
+EXTRAS := dev,bench,peers
+BENCH := $(VENV)/.installed-peers
+endif
 
 .PHONY: help demo test lint type crash bench clean
 
@@ -34,7 +41,7 @@ type: $(DEV) ## mypy --strict
 crash: $(DEV) ## the long hunt: kill runs at many places, resume, compare every byte
 	JOBRUN_LONG=1 $(PY) -m pytest tests/crash tests/acceptance $(ARGS)
 
-bench: $(BENCH) ## measure against plain loops, raw files and other libraries
+bench: $(BENCH) ## measure against plain loops, raw files and other libraries; PEERS=1: all of them
 	$(PY) -m tests.bench $(ARGS)
 
 clean: ## remove environments and caches; runs/ is kept
@@ -59,5 +66,5 @@ $(DEV): pyproject.toml
 	@touch $@
 
 $(BENCH): $(DEV)
-	@$(PIP) install --editable '.[dev,bench]'
+	@$(PIP) install --editable '.[$(EXTRAS)]'
 	@touch $@

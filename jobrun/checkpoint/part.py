@@ -46,8 +46,8 @@ class PartSummary:
     """What was written: ``digest`` is the manifest's crc32c, for ``_SUCCESS``.
 
     ``bytes`` and ``files`` count all files of the part, ``linked`` the bytes of those that are
-    shared with an earlier checkpoint.  ``sync`` is what of ``seconds`` was waited at the end for all
-    of it to be durable.
+    shared with an earlier checkpoint.  ``sync`` is what of ``seconds`` was waited at the end, until
+    all of it was durable.
     """
 
     node: str

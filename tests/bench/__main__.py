@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from tests.bench.harness import Case, Measured, Scale, measure
+from tests.bench.harness import Measured, Scale, measure
 from tests.bench.report import facts, table, to_json, verdict
 
 BENCHES = {
@@ -20,7 +21,9 @@ BENCHES = {
     "pipes": "what a batch of a pipe costs",
     "startup": "how long the command takes to start",
     "save": "durable saves",
-    "load": "verified loads",
+    "load": "verified loads: all, one, a slice",
+    "changed": "durable saves after a little has changed",
+    "stall": "what a save in the background costs the loop that asks for it",
 }
 """Name (its module here has ``cases(scale)``) and what it measures."""
 
@@ -47,7 +50,7 @@ def _arguments(args: Sequence[str] | None) -> argparse.Namespace:
         "--gib",
         type=float,
         default=8,
-        help="how much of the disk a case may fill before its rounds are cut (%(default)s)",
+        help="how much of the disk a case may fill before that is deleted (%(default)s)",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every repetition there")
     parser.add_argument("--seed", type=int, default=0, help="of the random order")
@@ -86,18 +89,15 @@ def _run(given: argparse.Namespace, root: Path) -> list[Measured]:
         ):
             if given.case not in case.name:
                 continue
-            rounds = _rounds(case, given.rounds or case.rounds, given.gib * 2**30)
-            measured = measure(case, root / f"{bench}-{number}", rounds, given.seed)
+            place = root / f"{bench}-{number}"
+            measured = measure(case, place, given.rounds, given.seed, given.gib * 2**30)
             print(f"\n{table(measured)}", flush=True)
             found.append(measured)
+            if case.bytes:  # few files, and large; many small ones are deleted when all is over
+                shutil.rmtree(place, ignore_errors=True)
     return found
 
 
-def _rounds(case: Case, wanted: int, room: float) -> int:
-    """As many rounds as wanted, or as fit: nothing is deleted between repetitions."""
-    each = case.disk * len(case.contestants)
-    return max(1, min(wanted, int(room // each))) if each else wanted
-
-
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the disk is emptied
     sys.exit(main())

@@ -4,15 +4,18 @@ A ``Case`` is one piece of work, its ``Contestant``s are ways to do it.  In each
 contestant works once, in a new random order, so that a busy spell of the machine meets all of them
 alike.  Ratios are medians of the ratios *within* rounds; times are medians over rounds.
 
-On disk each repetition gets a directory of its own.  Nothing is deleted before everything is
-measured: on a disk with discard, deletions slow down what is created after them.
+On disk each repetition gets a directory of its own.  Nothing is deleted before a case is measured,
+unless the room for it is used up, and then only between rounds: many deletions slow down what is
+created after them (ext4 without a journal passes over inodes that were freed minutes ago).
 """
 
 from __future__ import annotations
 
 import gc
+import math
 import os
 import random
+import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["Case", "Contestant", "Measured", "Scale", "Wanted", "measure", "timed"]
+__all__ = ["Case", "Contestant", "Measured", "Scale", "Wanted", "faster", "measure", "timed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,16 @@ class Wanted:
     def reached(self, value: float) -> bool:
         """Whether ``value`` is as wanted."""
         return value >= self.limit if self.at_least else value <= self.limit
+
+
+def faster(what: str, own: str, other: str, limit: float = 1.0) -> Wanted:
+    """``own`` is to have at least ``limit`` times the speed of ``other``."""
+    return Wanted(
+        f"{what}: speed of {own} over that of {other}",
+        lambda measured: measured.ratio(other, own),
+        limit,
+        at_least=True,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +136,17 @@ def timed(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def measure(case: Case, directory: Path, rounds: int | None = None, seed: int = 0) -> Measured:
+def measure(
+    case: Case,
+    directory: Path,
+    rounds: int | None = None,
+    seed: int = 0,
+    room: float = math.inf,
+) -> Measured:
     """Run all contestants of ``case`` for ``rounds`` (or the case's own number) rounds.
 
-    ``directory`` is where the repetitions on disk get theirs.  They are made anew and never
-    deleted here.
+    ``directory`` is where the repetitions on disk get theirs.  They are made anew, and deleted only
+    where another round would need more than ``room`` bytes in all.
     """
     missing = {c.name: c.missing for c in case.contestants if c.missing}
     present = [c for c in case.contestants if c.name not in missing]
@@ -137,8 +156,10 @@ def measure(case: Case, directory: Path, rounds: int | None = None, seed: int = 
         for contestant in present:
             contestant.run(next(places))
     order = random.Random(seed)
+    used = 0
     for number in range(rounds or case.rounds):
         running = [c for c in present if c.at_most is None or number < c.at_most]
+        used = _make_room(directory, used, case.disk * len(running), room)
         for contestant in order.sample(running, len(running)):
             place = next(places)
             if case.disk:
@@ -146,6 +167,14 @@ def measure(case: Case, directory: Path, rounds: int | None = None, seed: int = 
                 os.sync()
             found.seconds[contestant.name].append(contestant.run(place))
     return found
+
+
+def _make_room(directory: Path, used: int, more: int, room: float) -> int:
+    """The bytes used once the next round is over; all before it is deleted if they are too many."""
+    if not used or used + more <= room:
+        return used + more
+    shutil.rmtree(directory)
+    return more
 
 
 def _places(directory: Path) -> Iterator[Path]:

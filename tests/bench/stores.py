@@ -1,101 +1,56 @@
-"""Ways to keep arrays on disk: what ``save`` and ``load`` measure.
+"""The stores that ``save`` and ``load`` measure, and what they keep.
 
-A ``Store`` saves a dictionary of arrays into an empty directory, durable on return, and loads it
-again into memory of its own.  A peer is one more entry in ``STORES``.
+A peer is one more entry in ``peers.PEERS``.
 """
 
 from __future__ import annotations
 
-import ctypes
-import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from jobrun.checkpoint.blobs import load_blobs
 from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.checkpoint.reading import read_slice
+from tests.bench.durable import Array, Blobs, Store, fsync_directory, read_files, write_file
 from tests.bench.harness import Scale
+from tests.bench.peers import PEERS
 
-__all__ = ["FLOOR", "OURS", "RAW", "STORES", "Load", "Store", "equal", "loads"]
-
-Array = npt.NDArray[Any]
-Blobs = Mapping[str, Array]
+__all__ = ["FLOOR", "OURS", "RAW", "STORES", "Load", "equal", "loads", "same", "warm_up"]
 
 OURS, RAW, FLOOR = "jobrun", "raw files", "raw, one file"
 
 
-@dataclass(frozen=True, slots=True)
-class Store:
-    """``save(directory, blobs)`` makes them durable; ``load(directory, blobs)`` reads all again.
-
-    ``load`` may look at ``blobs`` for what its files do not say: names, shapes and dtypes.
-    ``slow`` ones, which take long for many blobs, run in fewer rounds.
-    """
-
-    name: str
-    save: Callable[[Path, Blobs], None]
-    load: Callable[[Path, Blobs], Blobs]
-    needs: tuple[str, ...] = ()
-    slow: bool = False
-
-
-# Raw files: nothing but the bytes.
-
-
-def _write(path: Path, arrays: Iterable[Array]) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-    try:
-        for array in arrays:
-            left = array.reshape(-1).view(np.uint8).data
-            while left:
-                left = left[os.write(fd, left) :]
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def _fsync_directory(directory: Path) -> None:
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def _read(path: Path, likes: Iterable[Array]) -> list[Array]:
-    arrays = [np.empty_like(like) for like in likes]
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        for array in arrays:
-            left = array.reshape(-1).view(np.uint8).data
-            while left:
-                left = left[os.readv(fd, [left]) :]
-    finally:
-        os.close(fd)
-    return arrays
-
-
 def _save_one_file(directory: Path, blobs: Blobs) -> None:
-    _write(directory / "all", blobs.values())
-    _fsync_directory(directory)
+    write_file(directory / "all", blobs.values())
+    fsync_directory(directory)
 
 
 def _load_one_file(directory: Path, blobs: Blobs) -> Blobs:
-    return dict(zip(blobs, _read(directory / "all", blobs.values()), strict=True))
+    return dict(zip(blobs, read_files(directory / "all", blobs.values()), strict=True))
 
 
 def _save_files(directory: Path, blobs: Blobs) -> None:
     for name, array in blobs.items():
-        _write(directory / name, [array])
-    _fsync_directory(directory)
+        write_file(directory / name, [array])
+    fsync_directory(directory)
 
 
 def _load_files(directory: Path, blobs: Blobs) -> Blobs:
-    return {name: _read(directory / name, [like])[0] for name, like in blobs.items()}
+    return {name: read_files(directory / name, [like])[0] for name, like in blobs.items()}
+
+
+def _load_file(directory: Path, name: str, blobs: Blobs) -> Array:
+    return read_files(directory / name, [blobs[name]])[0]
+
+
+def _load_file_rows(directory: Path, name: str, blobs: Blobs, rows: slice) -> Array:
+    like = blobs[name][rows]
+    return read_files(directory / name, [like], rows.start * like[0].nbytes)[0]
 
 
 # jobrun: whole, published, every byte proven on the way back.
@@ -111,62 +66,34 @@ def _load_jobrun(directory: Path, blobs: Blobs) -> Blobs:
     return loaded
 
 
-# Others, which sync nothing themselves.
+def _load_jobrun_one(directory: Path, name: str, blobs: Blobs) -> Any:
+    return load_blobs(directory, [name])[name]
 
 
-def _save_npz(directory: Path, blobs: Blobs) -> None:
-    path = directory / "all.npz"
-    np.savez(path, **blobs)
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    _fsync_directory(directory)
-
-
-def _load_npz(directory: Path, blobs: Blobs) -> Blobs:
-    with np.load(directory / "all.npz") as loaded:
-        return {name: loaded[name] for name in blobs}
-
-
-def _save_zarr(directory: Path, blobs: Blobs) -> None:
-    import zarr
-
-    group = zarr.create_group(str(directory / "all.zarr"))
-    for name, array in blobs.items():
-        group.create_array(name, data=array, chunks=array.shape, compressors=None)
-    _sync_file_system(directory)
-
-
-def _load_zarr(directory: Path, blobs: Blobs) -> Blobs:
-    import zarr
-
-    group = zarr.open_group(str(directory / "all.zarr"), mode="r")
-    return {name: np.asarray(group[name][...]) for name in blobs}
-
-
-def _sync_file_system(directory: Path) -> None:
-    """``syncfs`` where there is one: the cheapest way to make many files durable."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if not hasattr(libc, "syncfs"):
-        os.sync()
-        return
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        if libc.syncfs(fd) != 0:
-            raise OSError(ctypes.get_errno(), "syncfs")
-    finally:
-        os.close(fd)
+def _load_jobrun_rows(directory: Path, name: str, blobs: Blobs, rows: slice) -> Array:
+    return read_slice(CheckpointManager(directory).path(1), "main", name, rows)
 
 
 STORES = (
     Store(FLOOR, _save_one_file, _load_one_file),
-    Store(RAW, _save_files, _load_files),
-    Store(OURS, _save_jobrun, _load_jobrun),
-    Store("np.savez", _save_npz, _load_npz),
-    Store("zarr", _save_zarr, _load_zarr, ("zarr",), slow=True),
+    Store(RAW, _save_files, _load_files, load_one=_load_file, load_rows=_load_file_rows),
+    Store(
+        OURS,
+        _save_jobrun,
+        _load_jobrun,
+        load_one=_load_jobrun_one,
+        load_rows=_load_jobrun_rows,
+    ),
+    *PEERS,
 )
+
+
+def warm_up(store: Store, directory: Path) -> None:
+    """Save and load one small blob in a new directory: nobody's imports are in his times."""
+    blobs = {"warm": np.zeros(1024, np.float32)}
+    directory.mkdir(parents=True)
+    store.save(directory, store.prepare(blobs))
+    store.load(directory, blobs)
 
 
 # What is kept.
@@ -193,6 +120,10 @@ class Load:
     def many(self) -> bool:
         """Whether what counts is the number of blobs, not their bytes."""
         return self.nbytes < 1 << 20
+
+    def at_most(self, store: Store) -> int | None:
+        """How many rounds a store takes part in; None: in all."""
+        return max(1, 4_000 // self.count) if store.slow and self.many else None
 
 
 def loads(scale: Scale) -> list[Load]:
@@ -230,9 +161,16 @@ def _size(nbytes: int) -> str:
     return f"{nbytes >> 20} MiB" if nbytes >= 1 << 20 else f"{nbytes >> 10} KiB"
 
 
-def equal(found: Blobs, wanted: Blobs) -> bool:
+def equal(found: Mapping[str, Any], wanted: Blobs) -> bool:
     """Whether names, dtypes, shapes and bytes are the same."""
-    return list(found) == list(wanted) and all(
-        found[n].dtype == a.dtype and found[n].shape == a.shape and np.array_equal(found[n], a)
-        for n, a in wanted.items()
+    return list(found) == list(wanted) and all(same(found[n], a) for n, a in wanted.items())
+
+
+def same(found: Any, wanted: Array) -> bool:
+    """Whether dtype, shape and bytes are the same."""
+    array = np.asarray(found)
+    return (
+        array.dtype == wanted.dtype
+        and array.shape == wanted.shape
+        and np.array_equal(array, wanted)
     )

@@ -9,12 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.bench.__main__ import BENCHES, main
+from tests.bench.durable import Store
 from tests.bench.graphs import Shape, drive, shapes, sorter_of
-from tests.bench.harness import Case, Contestant, Measured, Scale, Wanted, measure
+from tests.bench.harness import Case, Contestant, Measured, Scale, Wanted, faster, measure
 from tests.bench.report import seconds, table, verdict
+from tests.bench.stores import STORES, equal, same
 
 Quick = tuple[str, dict[str, Any], Path]
 ROOT = Path(__file__).parents[2]
@@ -50,6 +53,7 @@ def test_every_contestant_of_every_case_is_measured(quick: Quick) -> None:
         assert found["reference"] in found["seconds"]
         assert found["floor"] in found["seconds"]
         assert any(name.startswith(("jobrun", "import jobrun")) for name in found["seconds"])
+        assert not any(name.startswith("jobrun") for name in found["missing"])
         assert all(len(s) == 1 and s[0] > 0 for s in found["seconds"].values())
         assert f"\n{found['case']}: " in text
         for name, modules in found["missing"].items():
@@ -63,15 +67,19 @@ def test_all_kinds_of_work_are_there(quick: Quick) -> None:
         assert any(kind in name for name in names), kind
     for kind in ("load, large", "load, small", "load, scalars", "start-up", "pipe, update"):
         assert any(kind in name for name in names), kind
+    for kind in ("load, one of", "load, 1 MiB of", "same 5 % changed", "another 5 % changed"):
+        assert any(kind in name for name in names), kind
+    for kind in ("the call that saves", "after a save, functional", "after a save, in place"):
+        assert any(kind in name for name in names), kind
 
 
 def test_wanted_numbers_stand_beside_the_measured(quick: Quick) -> None:
     text, measured, _ = quick
     wanted = [w for found in measured["cases"] for w in found["wanted"]]
-    assert len(wanted) >= 6
-    for entry in wanted:
-        assert entry["value"] > 0
-        assert entry["what"] in text
+    assert all(entry["what"] in text for entry in wanted)
+    values = [entry["value"] for entry in wanted if entry["value"] is not None]
+    assert len(values) >= 20
+    assert all(f" {value:.2f}" in text for value in values)
 
 
 def test_the_machine_is_described(quick: Quick) -> None:
@@ -120,6 +128,24 @@ def test_each_repetition_on_disk_has_a_fresh_directory_that_stays(tmp_path: Path
     assert len(list((tmp_path / "case").glob("*/file"))) == 6
 
 
+def test_what_was_written_is_deleted_between_rounds_once_the_room_is_used_up(
+    tmp_path: Path,
+) -> None:
+    there: list[int] = []
+
+    def run(directory: Path) -> float:
+        (directory / "file").touch()
+        there.append(len(list(tmp_path.glob("case/*/file"))))
+        return 1.0
+
+    measure(
+        case(Contestant("a", run), Contestant("b", run), disk=10, rounds=5),
+        tmp_path / "case",
+        room=40,
+    )
+    assert there == [1, 2, 3, 4, 1, 2, 3, 4, 1, 2]
+
+
 def test_warming_up_does_not_count(tmp_path: Path) -> None:
     times = iter([9.0, 1.0, 2.0])
     found = measure(
@@ -150,6 +176,14 @@ def test_ratios_are_taken_within_rounds() -> None:
     assert found.micros("a") == pytest.approx(2e5)
 
 
+def test_faster_is_the_other_ones_time_over_the_own() -> None:
+    found = Measured(case(), {"a": [1.0, 2.0], "b": [3.0, 6.0]})
+    wanted = faster("work", "a", "b", 2.0)
+    assert wanted.value(found) == 3.0
+    assert wanted.reached(3.0)
+    assert not wanted.reached(1.9)
+
+
 def test_the_verdict_says_what_is_reached_and_what_was_not_measured() -> None:
     wanted = [
         Wanted("low", lambda m: m.median("a"), 1.0),
@@ -170,6 +204,35 @@ def test_the_verdict_says_what_is_reached_and_what_was_not_measured() -> None:
 )
 def test_seconds_are_for_people(value: float, text: str) -> None:
     assert seconds(value) == text
+
+
+# What is kept and loaded again.
+
+
+@pytest.mark.parametrize("store", STORES, ids=lambda store: store.name)
+def test_every_store_gives_back_what_was_saved(store: Store, tmp_path: Path) -> None:
+    missing = Contestant(store.name, lambda d: 1.0, store.needs).missing
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    blobs = {
+        "a": np.arange(24, dtype=np.float32).reshape(8, 3),
+        "b": np.array(2.5),
+        "c": np.arange(5),
+    }
+    store.save(tmp_path, store.prepare(blobs))
+    assert equal(store.load(tmp_path, blobs), blobs)
+    if store.load_one is not None:
+        assert same(store.load_one(tmp_path, "c", blobs), blobs["c"])
+    if store.load_rows is not None:
+        assert same(store.load_rows(tmp_path, "a", blobs, slice(3, 6)), blobs["a"][3:6])
+
+
+def test_what_differs_in_a_bit_a_dtype_or_a_shape_is_not_the_same() -> None:
+    wanted = np.array([1.0, 2.0])
+    assert same([1.0, 2.0], wanted)
+    for other in (np.array([1.0, 2.5]), wanted.astype(np.float32), wanted.reshape(2, 1)):
+        assert not same(other, wanted)
+    assert not equal({"a": wanted}, {"b": wanted})
 
 
 # The contestants that are our own code.
