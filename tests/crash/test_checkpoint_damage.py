@@ -147,7 +147,7 @@ def test_damage_is_found(run: Path, name: str, damage: Callable[[Path], None]) -
     assert sorted(str(p) for p in run.rglob("*")) == seen
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(1000 if os.environ.get("JOBRUN_LONG") else 150))
 def test_a_flipped_bit_anywhere_is_found(run: Path, seed: int) -> None:
     random_bits = random.Random(seed)
     files = sorted(p for p in (run / "checkpoint_2").rglob("*") if p.is_file())
