@@ -20,7 +20,7 @@ GROWTH_MIB = 200 if LONG else 60
 """Of 300 MiB for the process, about 60 are the interpreter with numpy."""
 
 STREAM = """
-import resource, sys
+import re, resource, sys
 from pathlib import Path
 import numpy as np
 from jobrun.data.opening import open_files
@@ -30,7 +30,8 @@ from jobrun.data.stream_reader import StreamReader
 from jobrun.position import ReaderState
 
 def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # Not ru_maxrss: it keeps the peak of the process that started this one.
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * (resource.getpagesize() // 1024)
