@@ -1,0 +1,176 @@
+"""Pipes: tasks that read batches and run steps on each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from jobrun.errors import Problem, SpecError, Where, did_you_mean
+from jobrun.rows import CallSource, Data, FileSource, Number, Reader
+from jobrun.task import Outputs, Task, arguments, current_tasks
+from jobrun.template import Template
+
+__all__ = ["REDUCTIONS", "Pipe", "data"]
+
+REDUCTIONS = ("mean", "last", "sum", "min", "max")
+
+
+def data(
+    from_: Sequence[str] | Mapping[str, str | None] | None = None,
+    *,
+    file: str | Template | None = None,
+    types: Mapping[str, str] | None = None,
+    call: Callable[..., Any] | str | None = None,
+    in_: str | Sequence[str] | Mapping[str, str | None] | None = None,
+    with_: Mapping[str, Any] | None = None,
+    zip: Sequence[Data] = (),
+    concat: Sequence[Data] = (),
+    where: Where | None = None,
+    marks: Mapping[str, Where] | None = None,
+) -> Data:
+    """A source for ``zip`` and ``concat`` of a Pipe; the arguments are those of a Pipe."""
+    columns = {a.parameter or a.name: a.name for a in arguments(from_)}
+    made = Data(
+        {} if file or call or zip or concat else columns,
+        None if file is None else FileSource(file, columns, dict(types or {})),
+        None if call is None else _call_source(call, in_, with_, columns, where, marks),
+        tuple(zip),
+        tuple(concat),
+    )
+    problem = _data_fault(made, columns, bool(types))
+    if problem:
+        place = (marks or {}).get("pipe", where)
+        raise SpecError([Problem(problem, place)])
+    return made
+
+
+def _call_source(
+    call: Callable[..., Any] | str,
+    in_: str | Sequence[str] | Mapping[str, str | None] | None,
+    with_: Mapping[str, Any] | None,
+    columns: Mapping[str, str],
+    where: Where | None,
+    marks: Mapping[str, Where] | None,
+) -> CallSource:
+    step = Task(call, in_, with_, where=where, marks=marks)
+    _leave(step)
+    return CallSource(step, columns)
+
+
+def _data_fault(made: Data, columns: Mapping[str, str], typed: bool) -> str:
+    """What is wrong with a source as a whole."""
+    if not made.forms:
+        return "a pipe reads 'from' blobs, a 'file', a 'call', or a 'zip' or 'concat' of such"
+    if len(made.forms) > 1:
+        return f"a pipe reads one source, not both {made.forms[0]!r} and {made.forms[1]!r}"
+    if made.call is not None and not columns:
+        return "a 'call' needs 'from': the columns that its items have"
+    if columns and (made.zip or made.concat):
+        return f"'from' belongs to the sources under {made.forms[0]!r}"
+    if typed and made.file is None:
+        return "'types' is for a 'file'"
+    return ""
+
+
+class Pipe(Task):
+    """A task that reads batches: ``map`` steps see columns, ``do`` steps columns and blobs.
+
+    ``from_`` maps columns to blobs (a list: columns of the same names), to the columns of ``file``
+    (without ``from_``: all of them), or to the keys of the items that ``call`` gives, which is
+    given ``in_`` and ``with_``.  ``zip`` and ``concat`` join sources made by ``data``.  ``shuffle``
+    may be ``{"buffer": n}``.  ``map`` and ``do`` are lists of Tasks; they belong to the pipe alone.
+    ``reduce`` says how a number that the ``do`` steps only put out is joined over the epoch:
+    ``mean`` (weighted by rows, the default), ``last``, ``sum``, ``min`` or ``max``.
+    """
+
+    def __init__(
+        self,
+        from_: Sequence[str] | Mapping[str, str | None] | None = None,
+        batch: Number = 1,
+        *,
+        file: str | Template | None = None,
+        types: Mapping[str, str] | None = None,
+        call: Callable[..., Any] | str | None = None,
+        in_: str | Sequence[str] | Mapping[str, str | None] | None = None,
+        with_: Mapping[str, Any] | None = None,
+        zip: Sequence[Data] = (),
+        concat: Sequence[Data] = (),
+        shuffle: bool | Mapping[str, Number] = False,
+        drop_last: bool = False,
+        batches_per_epoch: Number | None = None,
+        passes: Number | None = None,
+        threads: Number = 1,
+        shard: str | None = None,
+        ahead: Number | None = None,
+        map: Sequence[Task] = (),
+        do: Sequence[Task] = (),
+        reduce: Mapping[str, str] | None = None,
+        name: str | None = None,
+        after: str | Sequence[str] = (),
+        every: Number | None = None,
+        node: str | None = None,
+        where: Where | None = None,
+        marks: Mapping[str, Where] | None = None,
+    ) -> None:
+        self.fn = "pipe"
+        self.retries, self.timeout = None, None
+        self.reader = Reader(
+            data(
+                from_,
+                file=file,
+                types=types,
+                call=call,
+                in_=in_,
+                with_=with_,
+                zip=zip,
+                concat=concat,
+                where=where,
+                marks=marks,
+            ),
+            batch,
+            bool(shuffle),
+            drop_last,
+            batches_per_epoch,
+            passes,
+            threads,
+            shuffle["buffer"] if isinstance(shuffle, Mapping) else None,
+            shard,
+            ahead,
+        )
+        self.map = tuple(map)
+        self.do = tuple(do)
+        self.reduce = dict(reduce or {})
+        self.inputs, self.updates = (), ()
+        self.literals = {}
+        self.outputs = Outputs("none")
+        self._describe(name, after, every, node, where, marks)
+        for step in (*self.map, *self.do):
+            _leave(step)
+        if not self.do:
+            self._refuse("a pipe without 'do' steps does nothing", "pipe")
+        self._check_reduce()
+        self._join()
+
+    def _check_reduce(self) -> None:
+        """``reduce`` is of what the ``do`` steps put out, in one of a few ways."""
+        put = [n for step in self.do for n in step.outputs.names]
+        for name, way in self.reduce.items():
+            if name not in put:
+                hint = did_you_mean(name, put) or f"they put out {', '.join(put) or 'nothing'}"
+                text = f"'reduce' names {name!r}, which no 'do' step puts out"
+                self._refuse(text, f"reduce:{name}", hint)
+            if way not in REDUCTIONS:
+                hint = did_you_mean(way, REDUCTIONS) or f"there are {', '.join(REDUCTIONS)}"
+                self._refuse(f"{name!r} cannot be reduced by {way!r}", f"reduce:{name}", hint)
+
+    @property
+    def default_name(self) -> str:
+        """``pipe``; two pipes in one group are named ``pipe`` and ``pipe_2``."""
+        return "pipe"
+
+
+def _leave(step: Task) -> None:
+    """A step belongs to its pipe alone, not to the group that is being built."""
+    tasks = current_tasks.get()
+    if tasks is not None:
+        tasks[:] = [t for t in tasks if t is not step]

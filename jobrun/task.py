@@ -1,0 +1,222 @@
+"""Tasks: one call of a function or program, what it reads, updates and puts out.
+
+Plain values.  A task that is made inside ``with job.<group>:`` joins that group, on the node of the
+innermost ``with Node(...)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from jobrun.errors import Problem, SpecError, Where
+from jobrun.options import Load, Retries
+from jobrun.rows import Number
+from jobrun.shell import Shell
+
+__all__ = ["Argument", "Outputs", "Task", "arguments", "current_node", "current_tasks", "outputs"]
+
+current_tasks: ContextVar[list[Task] | None] = ContextVar("jobrun_tasks", default=None)
+"""The tasks of the group that is being built: a new one joins them."""
+
+current_node: ContextVar[str | None] = ContextVar("jobrun_node", default=None)
+"""The node, or glob of nodes, of the tasks that are being made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of a task's function: ``parameter`` is None for a positional one.
+
+    ``name`` is what it reads as written: ``x``, ``model/w1``, ``trainer_1:w``, ``trainer_*:w``,
+    ``best:model``, or a reserved name.
+    """
+
+    parameter: str | None
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """Where the returned value goes.
+
+    ``form`` is ``none``; ``one``: the value goes to ``names[0]``; ``many``: a tuple, one name an
+    element; ``keys``: a dict, of which ``keys[i]`` goes to ``names[i]``.
+    """
+
+    form: str
+    names: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+
+
+class Task:
+    """One call of a function in a group: what it reads, updates and puts out.
+
+    ``fn`` is a callable, ``"module:function"``, or a ``Shell``: a program, for which ``in_`` and
+    ``out`` are mappings ``{file: blob}``.  ``in_`` and ``update`` name blobs: a string or
+    list for positional arguments (first ``in_``, then ``update``), a mapping ``{parameter: blob}``
+    for keyword arguments (a None value: the blob of the same name).  ``with_`` holds literal
+    keyword arguments.  ``out`` is a name, a list of names for a returned tuple, or a mapping
+    ``{key in the returned dict: blob}``.  ``after`` names tasks of the same group.
+
+    With ``retries`` (their number, or ``Retries``) a call that fails is made again, each time with
+    ``update`` blobs as they were.  ``timeout`` is in seconds: a program is ended then; where it is
+    a function, the run ends without it, since a thread cannot be killed.  ``fn`` may be a ``Load``
+    too: blobs of another run, ``out`` being a mapping ``{name there: blob}``.
+
+    Made inside ``with job.<group>:`` (or ``with job:``, then in ``epoch``) it joins that group, on
+    the node of the innermost ``with Node(...)``.  Raises SpecError for what cannot be.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any] | str | Shell | Load,
+        in_: str | Sequence[str] | Mapping[str, str | None] | None = None,
+        with_: Mapping[str, Any] | None = None,
+        update: str | Sequence[str] | Mapping[str, str | None] | None = None,
+        out: str | Sequence[str] | Mapping[str, str | None] | None = None,
+        name: str | None = None,
+        after: str | Sequence[str] = (),
+        *,
+        every: Number | Mapping[str, Number] | None = None,
+        retries: int | Retries | None = None,
+        timeout: float | None = None,
+        node: str | None = None,
+        where: Where | None = None,
+        marks: Mapping[str, Where] | None = None,
+    ) -> None:
+        self.fn = fn
+        self.retries = Retries(retries) if isinstance(retries, int) else retries
+        self.timeout = timeout
+        self.inputs = arguments(in_)
+        self.literals: dict[str, Any] = dict(with_ or {})
+        self.updates = arguments(update)
+        self.outputs = outputs(out)
+        self._describe(name, after, every, node, where, marks)
+        self._check_arguments()
+        self._check_options()
+        if isinstance(fn, Shell):
+            self._check_program(fn)
+        elif isinstance(fn, Load) and (given := [*self.inputs, *self.updates, *self.literals]):
+            self._refuse(f"a task that loads blobs is given nothing, not {given[0]!r}", "load")
+        self._join()
+
+    def _describe(
+        self,
+        name: str | None,
+        after: str | Sequence[str],
+        every: Number | Mapping[str, Number] | None,
+        node: str | None,
+        where: Where | None,
+        marks: Mapping[str, Where] | None,
+    ) -> None:
+        """What a task and a pipe have in common."""
+        self.given_name = name
+        self.name = name or self.default_name
+        self.after = (after,) if isinstance(after, str) else tuple(after)
+        self.every = every
+        self.node = node if node is not None else current_node.get()
+        self.where = where
+        self.marks: dict[str, Where] = dict(marks or {})
+
+    @property
+    def default_name(self) -> str:
+        """The function's name, or the program's."""
+        if isinstance(self.fn, Shell):
+            return self.fn.name
+        if isinstance(self.fn, Load):
+            return "load"
+        if isinstance(self.fn, str):
+            return self.fn.rpartition(":")[2].rpartition(".")[2]
+        return getattr(self.fn, "__name__", type(self.fn).__name__)
+
+    @property
+    def function_name(self) -> str:
+        """``module:function``, for messages and for the digest of a job."""
+        if isinstance(self.fn, str):
+            return self.fn
+        if isinstance(self.fn, Shell):
+            return self.fn.command or "a script"
+        if isinstance(self.fn, Load):
+            return f"load of {self.fn.run}"
+        module = getattr(self.fn, "__module__", None) or type(self.fn).__module__
+        return f"{module}:{getattr(self.fn, '__qualname__', type(self.fn).__qualname__)}"
+
+    def mark(self, *keys: str) -> Where | None:
+        """The place in the spec of the first of ``keys`` that has one, else of the task."""
+        return next((self.marks[k] for k in keys if k in self.marks), self.where)
+
+    def _check_arguments(self) -> None:
+        """Positional or by keyword, and no parameter twice."""
+        given = [*self.inputs, *self.updates]
+        forms = {a.parameter is None for a in given}
+        if len(forms) > 1:
+            self._refuse(
+                "'in' and 'update' of one task are both positional or both by keyword",
+                "update",
+                "write both as mappings {parameter: blob}",
+            )
+        seen: set[str] = set(self.literals)
+        for a in given:
+            if a.parameter is not None and a.parameter in seen:
+                self._refuse(f"parameter {a.parameter!r} is given twice", f"in:{a.name}")
+            seen.add(a.parameter or "")
+
+    def _check_options(self) -> None:
+        """What ``retries`` and ``timeout`` can be."""
+        fault = self.retries.fault() if self.retries is not None else None
+        if fault:
+            self._refuse(f"'retries': {fault}", "retries")
+        if self.timeout is not None and not 0 < self.timeout < float("inf"):
+            self._refuse(f"'timeout' is {self.timeout!r}, not a number of seconds", "timeout")
+        if isinstance(self.fn, Load) and self.outputs.form != "keys":
+            self._refuse("a task that loads blobs has a mapping {name there: blob} as 'out'", "out")
+
+    def _check_program(self, shell: Shell) -> None:
+        """A program is given files and leaves files."""
+        for given, key in ((self.updates, "update"), (self.literals, "with")):
+            if given:
+                hint = "'in' and 'out' name the files: {file: blob}"
+                self._refuse(f"a shell task has no {key!r}", key, hint)
+        if any(a.parameter is None for a in self.inputs):
+            self._refuse("'in' of a shell task is a mapping {file: blob}", "in")
+        if self.outputs.form not in ("none", "keys"):
+            self._refuse("'out' of a shell task is a mapping {file: blob}", "out")
+        given_files = tuple(str(a.parameter) for a in self.inputs)
+        for message, mark in shell.faults(given_files, self.outputs.keys):
+            self._refuse(message, mark)
+
+    def _join(self) -> None:
+        tasks = current_tasks.get()
+        if tasks is not None:
+            tasks.append(self)
+
+    def _refuse(self, message: str, key: str, hint: str = "") -> None:
+        raise SpecError([Problem(f"task {self.name!r}: {message}", self.mark(key), hint)])
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+
+def arguments(given: str | Sequence[str] | Mapping[str, str | None] | None) -> tuple[Argument, ...]:
+    """``in`` or ``update`` as arguments, in order."""
+    if given is None:
+        return ()
+    if isinstance(given, str):
+        return (Argument(None, given),)
+    if isinstance(given, Mapping):
+        return tuple(Argument(p, p if n is None else n) for p, n in given.items())
+    return tuple(Argument(None, n) for n in given)
+
+
+def outputs(given: str | Sequence[str] | Mapping[str, str | None] | None) -> Outputs:
+    """``out`` as outputs."""
+    if given is None:
+        return Outputs("none")
+    if isinstance(given, str):
+        return Outputs("one", (given,))
+    if isinstance(given, Mapping):
+        names = tuple(k if n is None else n for k, n in given.items())
+        return Outputs("keys", names, tuple(given))
+    return Outputs("many", tuple(given))
