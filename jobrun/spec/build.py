@@ -11,7 +11,9 @@ from jobrun.job import GROUPS, Data, Job, Pipe, Task, data
 from jobrun.options import Load, Retries
 from jobrun.policy import Best, CheckpointPolicy, Every, Keep
 from jobrun.shell import FileForm, Shell
-from jobrun.spec.model import CheckpointModel, DoStepModel, MapStepModel, SourceModel, TaskModel
+from jobrun.spec.checkpoints import CheckpointModel
+from jobrun.spec.model import TaskModel
+from jobrun.spec.pipes import DoStepModel, MapStepModel, SourceModel
 from jobrun.spec.resolve import Spec, load
 from jobrun.spec.scalars import show
 from jobrun.spec.source import Node, gc_paused

@@ -111,12 +111,16 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
+_LINE_ENDS = "\x85\u2028\u2029"
+
+
 def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
     try:
         plain = scalar(text) == text
     except ScalarError:
         plain = False
-    style = None if plain and text != "<<" else '"'
+    folded = any(c in text for c in _LINE_ENDS)  # which a reader of YAML takes for spaces
+    style = None if plain and text != "<<" and not folded else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jobrun.errors import SpecError, UsageError
@@ -222,6 +222,8 @@ _trees = st.recursive(
 
 @settings(max_examples=100, deadline=None)
 @given(_trees)
+@example("\x85")
+@example({"a": "x\u2028y"})
 def test_what_is_dumped_is_read_back(tree: Any) -> None:
     loaded = load(Path(__file__).parent / "valid" / "every_key.yaml")
     text = dump_resolved(Spec("s", "/", "", {"x": tree}, loaded.model, loaded.source))
