@@ -2,7 +2,7 @@
 
 ::
 
-    fs.py         every file operation
+    fs.py         every file operation      direct.py   large files past the page cache
     record.py     _SUCCESS            manifest.py   what a part consists of
     dtypes.py  fill.py  grid.py  compression.py  layout.py    values as zarr arrays
     part.py       one node's blobs to files         reading.py  and back

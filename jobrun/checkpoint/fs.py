@@ -18,6 +18,8 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TypeVar
 
+from jobrun.checkpoint.direct import SMALLEST, write_direct
+
 __all__ = ["DEFAULT", "Buffer", "Fs", "FsError", "SyncAll"]
 
 T = TypeVar("T")
@@ -93,6 +95,9 @@ class Fs:
 
     def _write_all(self, fd: int, buffers: Sequence[Buffer]) -> None:
         left = [memoryview(b).cast("B") for b in buffers if len(b)]
+        if left and len(left[0]) >= SMALLEST:
+            done = write_direct(fd, left[0], self.writev)
+            left = [b for b in (left[0][done:], *left[1:]) if len(b)]
         while left:
             done = self.writev(fd, left)
             if done == 0:
