@@ -111,7 +111,6 @@ def test_what_is_saved_comes_back_the_same(loss: float) -> None:
     assert other.best == one.best
     assert other.gauges == one.gauges
     assert other.verdict() == one.verdict()
-    assert other.elapsed >= one.fields("standing", "d").run_seconds - 60
     for standing in (one, other):
         standing.finish_epoch(at(2, passes=1), {"loss": 5.0})
     assert other.gauges == one.gauges
@@ -120,7 +119,7 @@ def test_what_is_saved_comes_back_the_same(loss: float) -> None:
 def test_elapsed_goes_on_where_the_checkpoint_was() -> None:
     found = standing_of(epochs=9)
     found.restore(record_of(RecordFields(position=Position(3), run_seconds=1000.0)))
-    assert 1000.0 <= found.elapsed < 2000.0
+    assert found.elapsed >= 1000.0
 
 
 def test_at_a_cut_only_the_walltime_looks() -> None:

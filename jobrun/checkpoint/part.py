@@ -35,9 +35,9 @@ Blobs = Mapping[str, Value]
 SYNC_EACH = 64
 """With more files than this, one ``syncfs`` instead of an ``fsync`` of each file and directory.
 
-Measured here, 4 KiB blobs of two files each, fsync by 4 threads : syncfs: 8 blobs 9.6 : 6.9 ms,
-200 blobs 130 : 62 ms, 2,000 blobs 630 : 190 ms; 64 blobs of 8 MiB 0.86 : 0.94 s.  For a few files
-fsync is the better neighbour: syncfs also waits for other programs' unwritten data.
+Measured, 4 KiB blobs of two files each, fsync by 4 threads : syncfs: 8 blobs 9.6 : 6.9 ms, 200
+blobs 130 : 62 ms, 2,000 blobs 630 : 190 ms.  For a few files fsync is the better neighbour: syncfs
+also waits for other programs' unwritten data.
 """
 
 
