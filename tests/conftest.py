@@ -8,4 +8,4 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
-pytest.register_assert_rewrite("engine", "oracle")
+pytest.register_assert_rewrite("engine", "examples", "oracle")

@@ -20,6 +20,7 @@ _COMMANDS: Commands = {
     "load-blobs": ("load_blobs", "Show or export the blobs of a checkpoint."),
     "validate": ("validate", "Check specs; nothing is run."),
     "checkpoints": ("checkpoints", "Look at, verify, compare and prune checkpoints."),
+    "docs": ("docs", "Read the documentation."),
 }
 
 

@@ -1,0 +1,90 @@
+"""Runs the examples of a page of Markdown: files, commands with their output, Python, specs.
+
+A block ```` ```yaml file=x.yaml ```` or ```` ```python file=x.py ```` is a file of the reader's;
+```` ```console ```` holds commands after ``$`` and what they print, which is compared but for
+times and sizes; ```` ```python ```` without a name is run as it stands.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+BLOCK = re.compile(r"^```(\w+)(?: file=(\S+))?\n(.*?)^```$", re.M | re.S)
+CHANGING = re.compile(
+    r"\d+(\.\d+)? (ms|s|h|B|kB|MB)\b|\d+m\d\ds\b|\d+(\.\d+)?%|<1%|\d{4}-\d\d-\d\d[ T][\d:.]+Z?"
+)
+REFERENCE = re.compile(r"`((?:specs|jobrun|tests)/[\w./-]+)`|\]\(([\w./-]+)\)")
+
+
+def run(command: str, folder: Path) -> str:
+    """What a command of the reader's prints; it must end well."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("JOBRUN_")}
+    env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}"
+    done = subprocess.run(
+        shlex.split(command), cwd=folder, env=env, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, f"{command}\n{done.stderr}"
+    return done.stdout
+
+
+def without_changing(text: str) -> list[str]:
+    """The lines of a text without what differs from run to run."""
+    return [re.sub(r"\s+", " ", CHANGING.sub("#", line)).strip() for line in text.splitlines()]
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page of Markdown and the examples in it."""
+
+    path: Path
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return self.path.read_text(encoding="utf-8")
+
+    def blocks(self, language: str) -> list[tuple[str | None, str]]:
+        """The blocks of a language, each with the name of its file, if it has one."""
+        found = BLOCK.findall(self.text)
+        return [(name or None, text) for lang, name, text in found if lang == language]
+
+    def write_files(self, folder: Path) -> None:
+        """Write what the page gives as files."""
+        for _, name, text in BLOCK.findall(self.text):
+            if name:
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).write_text(text, encoding="utf-8")
+
+    def commands(self) -> list[tuple[str, str]]:
+        """Every command with what it is said to print."""
+        console = "".join(text for _, text in self.blocks("console"))
+        parts = re.split(r"^\$ ", console, flags=re.M)[1:]
+        return [(command, out) for command, _, out in (part.partition("\n") for part in parts)]
+
+    def check_commands(self, folder: Path) -> None:
+        """Run every command in a folder that holds the page's files, and compare."""
+        self.write_files(folder)
+        for command, expected in self.commands():
+            printed = run(command, folder)
+            assert without_changing(printed.strip()) == without_changing(expected.strip()), command
+
+    def check_python(self, folder: Path) -> None:
+        """Run the Python that stands in the text, one block after the other."""
+        self.write_files(folder)
+        scripts = [text for name, text in self.blocks("python") if name is None]
+        if scripts:
+            (folder / "examples.py").write_text("\n".join(scripts), encoding="utf-8")
+            run(f"{shlex.quote(sys.executable)} examples.py", folder)
+
+    def check_references(self) -> None:
+        """Every file of the project that is spoken of is there."""
+        for quoted, linked in REFERENCE.findall(self.text):
+            found = ROOT / quoted if quoted else self.path.parent / linked
+            assert found.exists(), quoted or linked

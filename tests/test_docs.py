@@ -1,0 +1,45 @@
+"""Every page of the documentation is listed, and every example in it is run and compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from examples import ROOT, Page
+
+from jobrun.docs import pages
+
+PAGES = [Page(ROOT / "jobrun" / "docs" / f"{name}.md") for name in pages()]
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path.stem)
+
+
+def test_every_page_has_a_title_and_is_listed() -> None:
+    assert {page.path for page in PAGES} == set((ROOT / "jobrun" / "docs").glob("*.md"))
+    for name, title in pages().items():
+        assert title, name
+
+
+@each_page
+def test_commands_print_what_the_page_says(page: Page, tmp_path: Path) -> None:
+    page.check_commands(tmp_path)
+
+
+@each_page
+def test_python_runs(page: Page, tmp_path: Path) -> None:
+    page.check_python(tmp_path)
+
+
+@each_page
+def test_files_it_speaks_of_are_there(page: Page) -> None:
+    page.check_references()
+
+
+@each_page
+def test_every_block_is_of_a_kind_that_is_checked(page: Page) -> None:
+    kinds = {"console", "yaml", "python", "text", "json", "bash"}
+    languages = [
+        line[3:].split()[0]
+        for line in page.text.splitlines()
+        if line.startswith("```") and line != "```"
+    ]
+    assert set(languages) <= kinds, languages
