@@ -29,6 +29,7 @@ __all__ = [
     "RunStarted",
     "SaveAsked",
     "Stopping",
+    "TaskFailed",
     "TaskFinished",
     "TaskProgress",
     "Warned",
@@ -102,6 +103,17 @@ class TaskFinished(Event):
     task: str
     node: str
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailed(Event):
+    """A task failed, after all its retries; the run ends."""
+
+    group: str
+    epoch: int
+    task: str
+    node: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)

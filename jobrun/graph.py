@@ -21,6 +21,7 @@ from jobrun.job import Job, Task, TaskGroup
 from jobrun.position import Position
 
 __all__ = [
+    "BlobUse",
     "Plan",
     "Unit",
     "live_scratch",
@@ -92,7 +93,7 @@ class _Builder:
         self.before: list[set[int]] = []
         self.by_task: dict[str, list[int]] = {}
         self.gathered_by: dict[int, int] = {}
-        self.blobs = _BlobUse()
+        self.blobs = BlobUse()
 
     def add(self, task: Task) -> None:
         """Add the copies of a task: first what they wait for, then what they leave behind."""
@@ -179,7 +180,7 @@ def reads_across(copies: Sequence[Access]) -> bool:
     )
 
 
-class _BlobUse:
+class BlobUse:
     """Who wrote each blob last, and who has read it since."""
 
     def __init__(self) -> None:

@@ -19,6 +19,7 @@ _COMMANDS: Commands = {
     "resume": ("resume", "Go on with a run, from its end or from an earlier checkpoint."),
     "load-blobs": ("load_blobs", "Show or export the blobs of a checkpoint."),
     "validate": ("validate", "Check specs; nothing is run."),
+    "graph": ("graph", "Draw the tasks of a spec and the blobs between them."),
     "checkpoints": ("checkpoints", "Look at, verify, compare and prune checkpoints."),
     "docs": ("docs", "Read the documentation."),
 }

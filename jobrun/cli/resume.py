@@ -45,11 +45,12 @@ def command(
     if epoch is not None and id is not None:
         raise click.UsageError("a checkpoint is named by --epoch or by --id, not by both")
     with Signals() as signals:
-        from jobrun.cli.running import Engine, command_line, job_of
+        from jobrun.cli.running import Engine, command_line
         from jobrun.decide import Request
         from jobrun.kept import kept_spec
         from jobrun.paths import shown
         from jobrun.runs import find_run
+        from jobrun.spec.build import job_of
         from jobrun.spec.resolve import dump_resolved
 
         found = find_run(runs_dir, run)

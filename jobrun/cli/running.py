@@ -20,7 +20,7 @@ from jobrun.cli.failure import say_error
 from jobrun.cli.options import Settings, uses_color
 from jobrun.cli.signals import Signals
 from jobrun.decide import Request
-from jobrun.errors import JobrunError, SpecError
+from jobrun.errors import JobrunError
 from jobrun.events import Report, RunEnded
 from jobrun.job import Job
 from jobrun.program import program
@@ -32,18 +32,8 @@ from jobrun.report.words import json_values, plain
 from jobrun.runner import JobRunner
 from jobrun.runs import claim, fresh_name
 from jobrun.session.local import LocalSession
-from jobrun.spec.build import build, check
-from jobrun.spec.resolve import Spec
 
-__all__ = ["Engine", "command_line", "job_of"]
-
-
-def job_of(spec: Spec) -> Job:
-    """The job of a spec; raises SpecError with everything that is wrong with it."""
-    job = build(spec)
-    if problems := check(job):
-        raise SpecError(list(dict.fromkeys(problems)))
-    return job
+__all__ = ["Engine", "command_line"]
 
 
 def command_line(*words: str, sets: Sequence[str] = (), **options: object) -> str:

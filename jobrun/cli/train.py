@@ -40,9 +40,10 @@ def command(
     nothing is done.  --fresh starts a new run.
     """
     with Signals() as signals:
-        from jobrun.cli.running import Engine, command_line, job_of
+        from jobrun.cli.running import Engine, command_line
         from jobrun.decide import Request
         from jobrun.runs import run_of_spec
+        from jobrun.spec.build import job_of
         from jobrun.spec.diff import digest, job_facts
         from jobrun.spec.resolve import dump_resolved, load
 

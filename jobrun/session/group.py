@@ -14,8 +14,8 @@ from itertools import pairwise
 from typing import Any
 
 from jobrun.access import Key, overlaps
-from jobrun.errors import ValueRefusedError
-from jobrun.events import GroupFinished, GroupStarted, TaskFinished
+from jobrun.errors import JobrunError, ValueRefusedError
+from jobrun.events import GroupFinished, GroupStarted, TaskFailed, TaskFinished
 from jobrun.every import epochs_between
 from jobrun.graph import Plan, Unit
 from jobrun.job import Job, Pipe, Task
@@ -212,8 +212,10 @@ class Group:
         except TaskStoppedError:
             now.cut.add(number)
             return
-        except BaseException:
-            now.halted = True
+        except BaseException as error:
+            if not now.halted:  # the first one
+                now.halted = True
+                self._say_failed(number, error, now)
             raise
         seconds = time.perf_counter() - start
         now.seconds[number] = seconds
@@ -248,6 +250,13 @@ class Group:
                 seconds,
                 tuple((self._plan.units[i].key, now.seconds[i]) for i in slowest),
             )
+        )
+
+    def _say_failed(self, number: int, error: BaseException, now: _Now) -> None:
+        unit = self._plan.units[number]
+        message = error.message if isinstance(error, JobrunError) else repr(error)
+        now.control.report(
+            TaskFailed(self._plan.group, now.moment.epoch, unit.task.name, unit.node, message)
         )
 
     def _gather(self, copies: tuple[int, ...], now: _Now) -> None:

@@ -21,7 +21,7 @@ from jobrun.spec.stops import condition_specs
 from jobrun.spec.tasks import RetriesModel, ShellModel
 from jobrun.template import template
 
-__all__ = ["build", "check", "validate_spec"]
+__all__ = ["build", "check", "job_of", "validate_spec"]
 
 _NUMBERS = ("batch", "batches_per_epoch", "passes", "threads", "ahead")
 _OF_SOURCE = ("from", "in", "with")
@@ -40,14 +40,19 @@ def validate_spec(
     their signatures checked too, which raises BindError.
     """
     spec = load(path, sets, epochs=epochs)
-    job = build(spec)
-    problems = check(job)
-    if problems:
-        raise SpecError(list(dict.fromkeys(problems)))
+    job = job_of(spec)
     if import_:
         from jobrun.bind import bind_job
 
         bind_job(job, spec.folder)
+    return job
+
+
+def job_of(spec: Spec) -> Job:
+    """The job of a spec; raises SpecError with everything that is wrong with it."""
+    job = build(spec)
+    if problems := check(job):
+        raise SpecError(list(dict.fromkeys(problems)))
     return job
 
 

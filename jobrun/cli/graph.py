@@ -1,0 +1,123 @@
+"""``jobrun graph``: a picture of a job."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jobrun.cli.options import common, option, runs_dir, settings
+
+if TYPE_CHECKING:
+    from jobrun.drawing.picture import Picture
+    from jobrun.job import Job
+    from jobrun.rundir import RunDir
+
+__all__ = ["command"]
+
+_ENDINGS = {".svg": "svg", ".mmd": "mermaid", ".mermaid": "mermaid", ".dot": "dot", ".gv": "dot"}
+
+
+@click.command("graph", short_help="Draw the tasks of a spec and the blobs between them.")
+@click.argument("spec", required=False, type=click.Path())
+@option("--run", "run", metavar="RUN", help="Colour it by how the tasks of this run went.")
+@option(
+    "--format",
+    "form",
+    metavar="FORM",
+    type=click.Choice(["text", "mermaid", "dot", "svg"]),
+    help="text, mermaid, dot or svg (default: by the ending of FILE, else text).",
+)
+@option("-o", "--output", metavar="FILE", type=click.Path(), help="Write to FILE.")
+@option("--set", "sets", metavar="NAME=VALUE", multiple=True, help="Set a var or a key.")
+@runs_dir
+@common
+def command(
+    spec: str | None,
+    run: str | None,
+    form: str | None,
+    output: str | None,
+    sets: tuple[str, ...],
+    runs_dir: str,
+) -> None:
+    """Draw the job of SPEC: groups, tasks, the blobs between them, and which of those persist.
+
+    Nothing is run or imported.  With --run and no SPEC, the job that was run.
+    """
+    if spec is None and run is None:
+        raise click.UsageError("name a SPEC, or a run with --run")
+    from jobrun.runs import find_run
+
+    found = find_run(runs_dir, run) if run is not None else None
+    job = _job(spec, found, sets)
+    form = form or _ENDINGS.get(Path(output or "").suffix, "text")
+    picture = _picture(job, found)
+    if settings().json:
+        text = _json(picture)
+    else:
+        text = _writer(form, sys.stdout if output is None else None)(picture)
+    if output is None:
+        click.echo(text)
+        return
+    Path(output).write_text(text + "\n", encoding="utf-8")
+    if not settings().quiet:
+        click.echo(f"{output} written", err=True)
+
+
+def _job(spec: str | None, run: RunDir | None, sets: tuple[str, ...]) -> Job:
+    from jobrun.kept import kept_spec
+    from jobrun.spec.build import job_of
+    from jobrun.spec.resolve import load
+
+    if spec is not None:
+        return job_of(load(spec, sets))
+    assert run is not None
+    return job_of(kept_spec(run, None, sets).spec)
+
+
+def _picture(job: Job, run: RunDir | None) -> Picture:
+    from jobrun.drawing.picture import picture
+
+    if run is None:
+        return picture(job)
+    from jobrun.drawing.run_states import KINDS, RunStates
+    from jobrun.graph import make_plan
+    from jobrun.report.events_file import read_events
+
+    states = RunStates(read_events(run.path / "events.jsonl", KINDS), alive=run.held())
+    units = [(g, u.key) for g in job.groups for u in make_plan(job, job.groups[g]).units]
+    return picture(job, states.states(units), states.notes(list(job.groups)))
+
+
+def _writer(form: str, stream: Any) -> Callable[[Picture], str]:
+    """The function that writes a form; a tree is drawn with what the terminal can show."""
+    if form == "svg":
+        from jobrun.drawing.svg import svg
+
+        return svg
+    if form == "mermaid":
+        from jobrun.drawing.mermaid import mermaid
+
+        return mermaid
+    if form == "dot":
+        from jobrun.drawing.dot import dot
+
+        return dot
+    from jobrun.drawing.tree import ASCII, LINES, tree
+
+    encoding = "utf-8" if stream is None else stream.encoding
+    try:
+        "├└│→●".encode(encoding)
+    except UnicodeEncodeError:
+        return lambda picture: tree(picture, ASCII)
+    return lambda picture: tree(picture, LINES)
+
+
+def _json(picture: Picture) -> str:
+    import json
+    from dataclasses import asdict
+
+    return json.dumps(asdict(picture))

@@ -1,0 +1,104 @@
+"""How the tasks of a run went, from the events of its attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jobrun.drawing.picture import State, took
+
+__all__ = ["KINDS", "RunStates"]
+
+KINDS = ("RunStarted", "GroupStarted", "GroupFinished", "TaskFinished", "TaskFailed")
+"""The events that are looked at."""
+
+
+@dataclass
+class _Group:
+    """What is known of a group: how often it ran, how long, and the times of its tasks."""
+
+    runs: int = 0
+    seconds: float = 0.0
+    open: bool = False
+    last: int = -1
+    failed: set[str] = field(default_factory=set)
+    times: dict[str, dict[int, float]] = field(default_factory=dict)
+
+    def note(self, task: str, epoch: int, seconds: float) -> None:
+        self.times.setdefault(task, {})[epoch] = seconds
+
+
+class RunStates:
+    """Reads the events of a run, oldest first, as ``events.jsonl`` has them.
+
+    Only tasks that were among the slowest of a group, or took a tenth of a second, have times.
+    ``alive``: a process holds the run, so what has begun is running.
+    """
+
+    def __init__(self, events: Iterable[Mapping[str, Any]], alive: bool) -> None:
+        self._alive = alive
+        self._groups: dict[str, _Group] = {}
+        for event in events:
+            self._see(event)
+
+    def _see(self, event: Mapping[str, Any]) -> None:
+        kind = event.get("event")
+        if kind == "RunStarted":
+            for group in self._groups.values():
+                group.open = False
+                group.failed.clear()
+            return
+        if "group" not in event:
+            return
+        group = self._groups.setdefault(str(event["group"]), _Group())
+        epoch = int(event.get("epoch", 0))
+        if kind == "GroupStarted":
+            group.open = True
+        elif kind == "GroupFinished":
+            group.open = False
+            group.runs += 1
+            group.last = epoch
+            group.seconds += float(event["seconds"])
+            for task, seconds in event["slowest"]:
+                group.note(str(task), epoch, float(seconds))
+        elif kind == "TaskFinished":
+            for key in _keys(event):
+                group.note(key, epoch, float(event["seconds"]))
+        elif kind == "TaskFailed":
+            group.failed.update(_keys(event))
+
+    def states(self, units: Iterable[tuple[str, str]]) -> dict[tuple[str, str], State]:
+        """The state of every unit, by group and key."""
+        return {(group, key): self._state(group, key) for group, key in units}
+
+    def _state(self, name: str, key: str) -> State:
+        group = self._groups.get(name, _Group())
+        times = list(group.times.get(key, {}).values())
+        mean = sum(times) / len(times) if times else None
+        each = group.seconds / group.runs if group.runs else sum(times)
+        share = min(mean / each, 1.0) if mean and each else 0.0
+        return State(self._status(group, key), mean, share)
+
+    def _status(self, group: _Group, key: str) -> str:
+        if key in group.failed:
+            return "failed"
+        if group.open:
+            return "running" if self._alive else "interrupted"
+        return "done" if group.runs else "waiting"
+
+    def notes(self, groups: Sequence[str]) -> dict[str, str]:
+        """For each group that ran, how often and how long: ``20 times, 12 ms each``."""
+        found = {}
+        for name in groups:
+            group = self._groups.get(name)
+            if group is not None and group.runs:
+                each = group.seconds / group.runs
+                many = group.runs > 1
+                found[name] = f"{group.runs} times, {took(each)} each" if many else took(each)
+        return found
+
+
+def _keys(event: Mapping[str, Any]) -> tuple[str, str]:
+    """A task's key in a job of one node, and in one of several: only one of them is in use."""
+    return str(event["task"]), f"{event['node']}:{event['task']}"

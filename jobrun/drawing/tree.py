@@ -1,0 +1,84 @@
+"""A picture as a tree of text: groups, tasks by rank, blobs; for terminals and logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from jobrun.drawing.picture import Box, GroupPicture, Picture
+
+__all__ = ["ASCII", "LINES", "Glyphs", "tree"]
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """What a tree is drawn with: a branch, the last branch, a line that goes on, and signs."""
+
+    branch: str
+    last: str
+    down: str
+    arrow: str
+    kept: str
+
+
+LINES = Glyphs("├─ ", "└─ ", "│  ", "→", "●")
+ASCII = Glyphs("|- ", "`- ", "|  ", "->", "*")
+
+_STATUS = {"done": "done", "failed": "FAILED", "running": "running", "interrupted": "interrupted"}
+
+
+def tree(picture: Picture, glyphs: Glyphs = LINES) -> str:
+    """The text, without a line end at its end.
+
+    The number in front of a task is its rank: tasks of one number can run at the same time.
+    """
+    lines = [picture.job + (f" on {len(picture.nodes)} nodes" if picture.nodes else "")]
+    for number, group in enumerate(picture.groups):
+        last = number == len(picture.groups) - 1
+        note = f"  {group.note}" if group.note else ""
+        lines.append(f"{glyphs.last if last else glyphs.branch}{group.name}, {group.when}{note}")
+        indent = "   " if last else glyphs.down
+        lines += [indent + line for line in _group(picture, group, glyphs)]
+    if any(picture.kept.values()):
+        lines.append(f"{glyphs.kept} persists: it is in the checkpoints")
+    return "\n".join(lines)
+
+
+def _group(picture: Picture, group: GroupPicture, glyphs: Glyphs) -> Iterator[str]:
+    boxes = sorted((picture.boxes[b] for b in group.boxes), key=lambda box: box.rank)
+    width = len(str(boxes[-1].rank + 1))
+    for number, box in enumerate(boxes):
+        last = number == len(boxes) - 1
+        text = f"{box.rank + 1:{width}} {_task(picture, box, glyphs)}"
+        yield (glyphs.last if last else glyphs.branch) + text
+        indent = ("   " if last else glyphs.down) + " " * (width + 1)
+        yield from (indent + step.replace("→", glyphs.arrow) for step in box.steps)
+
+
+def _task(picture: Picture, box: Box, glyphs: Glyphs) -> str:
+    parts = [box.key + (f" x{box.copies} nodes" if box.copies > 1 else "")]
+    if box.kind != "call":
+        parts.append(f"[{box.kind}: {box.detail}]")
+    taken = [_blobs(picture, box, box.reads, glyphs)] if box.reads else []
+    if box.updates:
+        taken.append("updates " + _blobs(picture, box, box.updates, glyphs))
+    flow = "; ".join(taken)
+    if box.writes:
+        flow += f" {glyphs.arrow} " + _blobs(picture, box, box.writes, glyphs)
+    parts.append(flow.strip())
+    if box.state is not None:
+        parts.append(_state(box))
+    return "  ".join(part for part in parts if part)
+
+
+def _blobs(picture: Picture, box: Box, names: Sequence[str], glyphs: Glyphs) -> str:
+    def mark(name: str) -> str:
+        return glyphs.kept if picture.persists(box.node, name) else ""
+
+    return ", ".join(f"{name}{mark(name)}" for name in names)
+
+
+def _state(box: Box) -> str:
+    assert box.state is not None
+    text = _STATUS.get(box.state.status, box.state.status)
+    return f"({text}, {box.state.took})" if box.state.took else f"({text})"

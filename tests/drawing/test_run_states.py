@@ -1,0 +1,67 @@
+"""How the tasks of a run went, from its events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jobrun.drawing.picture import State
+from jobrun.drawing.run_states import RunStates
+
+STARTED = {"event": "RunStarted"}
+
+
+def began(group: str, epoch: int = 0) -> dict[str, Any]:
+    return {"event": "GroupStarted", "group": group, "epoch": epoch}
+
+
+def ended(group: str, epoch: int, seconds: float, **slowest: float) -> dict[str, Any]:
+    event = {"event": "GroupFinished", "group": group, "epoch": epoch, "seconds": seconds}
+    return {**event, "slowest": list(slowest.items())}
+
+
+def failed(group: str, task: str, node: str = "main") -> dict[str, Any]:
+    return {"event": "TaskFailed", "group": group, "epoch": 1, "task": task, "node": node}
+
+
+RUN = [
+    STARTED,
+    began("init"),
+    ended("init", 0, 1.0, start=0.5),
+    began("epoch", 1),
+    {**failed("epoch", "step"), "event": "TaskFinished", "seconds": 0.4},
+    ended("epoch", 1, 1.0, step=0.4),
+    began("epoch", 2),
+    ended("epoch", 2, 3.0, step=1.2),
+]
+
+
+def state(events: list[dict[str, Any]], group: str, key: str, alive: bool = False) -> State:
+    return RunStates(events, alive).states([(group, key)])[group, key]
+
+
+def test_times_are_means_and_shares_of_the_group() -> None:
+    assert state(RUN, "init", "start") == State("done", 0.5, 0.5)
+    assert state(RUN, "epoch", "step") == State("done", 0.8, 0.4)
+    assert state(RUN, "epoch", "quick") == State("done", None, 0.0)
+    assert state(RUN, "exit", "report") == State("waiting", None, 0.0)
+    notes = RunStates(RUN, False).notes(["init", "epoch", "exit"])
+    assert notes == {"init": "1 s", "epoch": "2 times, 2 s each"}
+
+
+def test_what_had_begun_runs_or_was_interrupted() -> None:
+    events = [*RUN, began("epoch", 3)]
+    assert state(events, "epoch", "step", alive=True).status == "running"
+    assert state(events, "epoch", "step").status == "interrupted"
+    assert state([*events, STARTED], "epoch", "step").status == "done"
+
+
+def test_a_failure_is_forgotten_by_the_next_attempt() -> None:
+    events = [*RUN, began("epoch", 3), failed("epoch", "step")]
+    assert state(events, "epoch", "step").status == "failed"
+    assert state([*events, STARTED], "epoch", "step").status == "done"
+
+
+def test_tasks_of_several_nodes() -> None:
+    events = [*RUN, began("epoch", 3), failed("epoch", "step", "n1")]
+    assert state(events, "epoch", "n1:step").status == "failed"
+    assert state(events, "epoch", "n0:step").status == "interrupted"
