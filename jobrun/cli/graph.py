@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -92,7 +92,7 @@ def _picture(job: Job, run: RunDir | None) -> Picture:
     return picture(job, states.states(units), states.notes(list(job.groups)))
 
 
-def _writer(form: str, stream: Any) -> Callable[[Picture], str]:
+def _writer(form: str, stream: TextIO | None) -> Callable[[Picture], str]:
     """The function that writes a form; a tree is drawn with what the terminal can show."""
     if form == "svg":
         from jobrun.drawing.svg import svg
@@ -106,14 +106,9 @@ def _writer(form: str, stream: Any) -> Callable[[Picture], str]:
         from jobrun.drawing.dot import dot
 
         return dot
-    from jobrun.drawing.tree import ASCII, LINES, tree
+    from jobrun.drawing.tree import glyphs_for, tree
 
-    encoding = "utf-8" if stream is None else stream.encoding
-    try:
-        "├└│→●".encode(encoding)
-    except UnicodeEncodeError:
-        return lambda picture: tree(picture, ASCII)
-    return lambda picture: tree(picture, LINES)
+    return lambda picture: tree(picture, glyphs_for(stream))
 
 
 def _json(picture: Picture) -> str:

@@ -23,6 +23,8 @@ __all__ = ["command"]
 @option("--epochs", type=click.IntRange(min=1), metavar="N", help="Stop after N epochs in all.")
 @option("--threads", type=click.IntRange(min=1), metavar="N", help="Tasks at a time.")
 @runs_dir
+@option("-n", "--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+@option("--shapes", is_flag=True, help="With -n: run setup and init for the sizes of the blobs.")
 @option("--check", is_flag=True, help="Find functions that change their inputs silently (slow).")
 @common
 def command(
@@ -35,6 +37,8 @@ def command(
     epochs: int | None,
     threads: int | None,
     runs_dir: str,
+    dry_run: bool,
+    shapes: bool,
     check: bool,
 ) -> int:
     """Go on with RUN: a name, a path, or a spec (default: the newest unfinished run).
@@ -44,6 +48,8 @@ def command(
     """
     if epoch is not None and id is not None:
         raise click.UsageError("a checkpoint is named by --epoch or by --id, not by both")
+    if shapes and not dry_run:
+        raise click.UsageError("--shapes is for a dry run: add -n")
     with Signals() as signals:
         from jobrun.cli.running import Engine, command_line
         from jobrun.decide import Request
@@ -72,5 +78,9 @@ def command(
             again=command_line("resume", *words, sets=sets, **options),
             afresh=command_line("train", spec_path, sets=sets, epochs=epochs) + " --fresh",
         )
+        if dry_run:
+            from jobrun.cli.dry_run import show_dry_run
+
+            return show_dry_run(job, request, runs_dir, found.path, threads=threads, shapes=shapes)
         engine = Engine(settings(), signals, threads=threads, check=check)
         return engine.run(job, request, runs_dir, found.path)

@@ -22,6 +22,8 @@ __all__ = ["command"]
 @option("--epochs", type=click.IntRange(min=1), metavar="N", help="Stop after N epochs in all.")
 @option("--threads", type=click.IntRange(min=1), metavar="N", help="Tasks at a time.")
 @runs_dir
+@option("-n", "--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+@option("--shapes", is_flag=True, help="With -n: run setup and init for the sizes of the blobs.")
 @option("--check", is_flag=True, help="Find functions that change their inputs silently (slow).")
 @common
 def command(
@@ -32,6 +34,8 @@ def command(
     epochs: int | None,
     threads: int | None,
     runs_dir: str,
+    dry_run: bool,
+    shapes: bool,
     check: bool,
 ) -> int:
     """Train the job of SPEC.
@@ -39,6 +43,8 @@ def command(
     Where a run of it was interrupted, it goes on from its last checkpoint; where one is finished,
     nothing is done.  --fresh starts a new run.
     """
+    if shapes and not dry_run:
+        raise click.UsageError("--shapes is for a dry run: add -n")
     with Signals() as signals:
         from jobrun.cli.running import Engine, command_line
         from jobrun.decide import Request
@@ -65,5 +71,10 @@ def command(
             afresh=f"{again} --fresh",
         )
         run = None if fresh else run_of_spec(runs_dir, job.name, digest(job_facts(job)))
+        path = run.path if run else None
+        if dry_run:
+            from jobrun.cli.dry_run import show_dry_run
+
+            return show_dry_run(job, request, runs_dir, path, threads=threads, shapes=shapes)
         engine = Engine(settings(), signals, threads=threads, check=check)
-        return engine.run(job, request, runs_dir, run.path if run else None)
+        return engine.run(job, request, runs_dir, path)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TextIO
 
 from jobrun.drawing.picture import Box, GroupPicture, Picture
 
-__all__ = ["ASCII", "LINES", "Glyphs", "tree"]
+__all__ = ["ASCII", "LINES", "Glyphs", "glyphs_for", "tree"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,16 @@ class Glyphs:
 
 LINES = Glyphs("├─ ", "└─ ", "│  ", "→", "●")
 ASCII = Glyphs("|- ", "`- ", "|  ", "->", "*")
+
+
+def glyphs_for(stream: TextIO | None) -> Glyphs:
+    """What a stream can show; a file (None) holds UTF-8."""
+    try:
+        "├└│→●".encode((stream and stream.encoding) or "utf-8")
+    except UnicodeEncodeError:
+        return ASCII
+    return LINES
+
 
 _STATUS = {"done": "done", "failed": "FAILED", "running": "running", "interrupted": "interrupted"}
 

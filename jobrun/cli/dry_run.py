@@ -1,0 +1,139 @@
+"""The text of a dry run: what ``train -n`` and ``resume -n`` show."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jobrun.cli.options import settings
+from jobrun.cli.table import table
+from jobrun.decide import Request
+from jobrun.drawing.picture import picture
+from jobrun.drawing.tree import glyphs_for, tree
+from jobrun.dry_run import DryRun, Size, dry_run, sizes
+from jobrun.job import Job
+from jobrun.paths import shown
+from jobrun.report.words import plain, plural
+from jobrun.session.base import Places
+from jobrun.session.local import LocalSession
+from jobrun.size import size
+
+__all__ = ["show_dry_run"]
+
+
+def show_dry_run(
+    job: Job,
+    request: Request,
+    runs_dir: str,
+    run: Path | None,
+    *,
+    threads: int | None,
+    shapes: bool,
+) -> int:
+    """Show what would be done; gives the exit code, that of a refusal where it is refused."""
+    planned = dry_run(job, request, runs_dir, run)
+    if planned.choice.action == "refuse":
+        raise planned.choice.refusal()
+    session = LocalSession(threads)
+    known = sizes(job, session, Places(request.folder, None)) if shapes else None
+    if settings().json:
+        click.echo(json.dumps(_json(job, planned, known)))
+        return planned.choice.exit_code
+    for line in _lines(job, planned, known, session.description):
+        click.echo(line)
+    return planned.choice.exit_code
+
+
+def _lines(job: Job, planned: DryRun, known: Sequence[Size] | None, session: str) -> Iterator[str]:
+    yield from map(plain, _decision(job, planned))
+    if planned.choice.action == "done":
+        return
+    yield ""
+    yield plain(tree(picture(job), glyphs_for(sys.stdout)))
+    yield ""
+    yield f"session      {session}"
+    yield f"persists     {plain(', '.join(planned.persists)) or 'nothing'}"
+    yield f"checkpoints  {_checkpoints(job, planned, known)}"
+    if known:
+        yield from ("  " + line for line in _table_of(known).splitlines())
+    yield "stops        " + "\n             ".join(_conditions(planned))
+
+
+def _decision(job: Job, planned: DryRun) -> Iterator[str]:
+    choice, where = planned.choice, shown(planned.run_dir)
+    if choice.action == "done":
+        yield from choice.lines
+        return
+    if choice.action == "resume":
+        assert choice.start is not None
+        start = f"checkpoint_{choice.start.id} ({choice.start.place})"
+        yield f"{job.name} in {where}: would go on from {start}"
+        if choice.rewind:
+            yield "later checkpoints would move to its attempts/"
+    else:
+        yield f"{job.name} in {where}: would start from the beginning"
+    yield from choice.lines
+
+
+def _checkpoints(job: Job, planned: DryRun, known: Sequence[Size] | None) -> str:
+    policy = job.checkpoint
+    if policy is None:
+        return "none"
+    every = policy.every
+    when = []
+    if every.epochs is not None:
+        when.append("every epoch" if every.epochs == 1 else f"every {every.epochs} epochs")
+    when += [f"every {every.batches} batches"] if every.batches else []
+    when += [f"every {every.seconds:g} s"] if every.seconds else []
+    text = " or ".join(when)
+    text += f", at most {planned.kept} kept" if planned.kept is not None else ", all kept"
+    if known is not None:
+        text += f"; each {size(sum(s.bytes for s in known))} in {plural(len(known), 'blob')}"
+    return text
+
+
+def _table_of(known: Sequence[Size]) -> str:
+    rows = [(plain(s.name), s.kind, str(s.shape) if s.shape else "", size(s.bytes)) for s in known]
+    return table(("blob", "kind", "shape", "bytes"), rows, right="lllr")
+
+
+def _conditions(planned: DryRun) -> Iterator[str]:
+    if not planned.outlook:
+        yield "never"
+    for outlook in planned.outlook:
+        text = plain(outlook.text) + (" (a failure)" if outlook.fails else "")
+        if not outlook.can_fire:
+            text += f": cannot be before epoch {planned.epochs} ends the run"
+        elif outlook.earliest is not None and outlook.earliest > planned.epoch + 1:
+            text += f": not before epoch {outlook.earliest}" * (not text.startswith("after epoch"))
+        if outlook.gauge and planned.epoch:
+            text += f" ({plain(outlook.gauge)})"
+        yield text
+
+
+def _json(job: Job, planned: DryRun, known: Sequence[Size] | None) -> dict[str, Any]:
+    choice = planned.choice
+    tasks = [
+        {"group": b.group, "task": b.name, "node": b.node, "rank": b.rank}
+        for b in picture(job).boxes
+    ]
+    return {
+        "job": job.name,
+        "run_dir": str(planned.run_dir),
+        "action": choice.action,
+        "lines": list(choice.lines),
+        "checkpoint": choice.start.id if choice.start is not None else None,
+        "epoch": planned.epoch,
+        "tasks": tasks,
+        "persists": list(planned.persists),
+        "checkpoints_kept": planned.kept,
+        "blobs": [asdict(s) for s in known] if known is not None else None,
+        "conditions": [asdict(o) for o in planned.outlook],
+        "exit_code": choice.exit_code,
+    }

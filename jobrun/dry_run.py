@@ -1,0 +1,222 @@
+"""What a run would do, without doing it: ``train -n``.
+
+The decision, what persists, how many checkpoints are kept, and of each stop condition the first
+epoch after which it can be true.  Nothing is loaded or written; the functions run only where the
+sizes of the blobs are asked for, and then ``setup`` and ``init`` alone, in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.checkpoint.record import Record
+from jobrun.conditions import build
+from jobrun.decide import Choice, Request
+from jobrun.events import ignore
+from jobrun.expression import MissingName
+from jobrun.graph import make_plan, persistent
+from jobrun.history import History
+from jobrun.job import Job
+from jobrun.position import Position
+from jobrun.room import kept_in_all
+from jobrun.runs import fresh_name
+from jobrun.session.base import Control, Places, Session
+from jobrun.standing import last_seen
+from jobrun.stop import (
+    BlobTrue,
+    Condition,
+    DataFinished,
+    Epochs,
+    NotFinite,
+    Patience,
+    State,
+    Walltime,
+    Watched,
+    When,
+    match_states,
+)
+from jobrun.values import Box, leaves
+
+__all__ = ["DryRun", "Outlook", "Size", "dry_run", "sizes"]
+
+_FARTHEST = 10_000
+"""So many epochs are looked through for the first at which a condition on the epoch is true."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """A stop condition: where it stands, and when it can be true.
+
+    ``earliest`` is the first epoch after which it can be (None: nobody can say, or never).
+    ``can_fire`` is false where something else ends the run before.
+    """
+
+    text: str
+    fails: bool
+    gauge: str
+    earliest: int | None
+    can_fire: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A blob that persists: its name, kind, shape and bytes."""
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    bytes: int
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """``choice`` is what would be done in ``run_dir``, from ``epoch`` on.
+
+    ``persists`` are blobs, ``kept`` is how many checkpoints there are at most at once (None: nobody
+    can say), ``epochs`` the limit of the ``epochs`` condition (None: there is none).
+    """
+
+    choice: Choice
+    run_dir: Path
+    epoch: int
+    persists: tuple[str, ...]
+    epochs: int | None
+    kept: int | None
+    outlook: tuple[Outlook, ...]
+
+
+def dry_run(job: Job, request: Request, runs_dir: str, run: Path | None) -> DryRun:
+    """What ``train`` or ``resume`` would do with the run in ``run`` (None: a fresh one).
+
+    Raises what they raise before anything is begun, but for a run that is refused.
+    """
+    path = run or fresh_name(runs_dir, job.name)
+    conditions = build(job)
+    history = History(job, CheckpointManager(path), request, ignore)
+    choice = history.choose(conditions)
+    if choice.action == "new_run" or (request.fresh and path.exists()):
+        path = fresh_name(runs_dir, job.name)
+    start = choice.start if isinstance(choice.start, Record) else None
+    epoch = start.epoch if start is not None else 0
+    watched = _watched(job, conditions, start)
+    limits = [c.n for c, fails in conditions if isinstance(c, Epochs) and not fails]
+    limit = min(limits, default=None)
+    policy = job.checkpoint
+    return DryRun(
+        choice,
+        path,
+        epoch,
+        _names(job),
+        limit,
+        kept_in_all(policy, limit) if policy is not None else 0,
+        tuple(_outlook(w, epoch, limit) for w in watched),
+    )
+
+
+def _watched(
+    job: Job, conditions: Sequence[tuple[Condition, bool]], start: Record | None
+) -> tuple[Watched, ...]:
+    if start is None:
+        return match_states(conditions, [])
+    seen = last_seen(job, start) if start.epoch >= 1 else None
+    return match_states(conditions, list(start.stops), seen)
+
+
+def _names(job: Job) -> tuple[str, ...]:
+    """The blobs that persist, with ``node:`` in front if there are several nodes."""
+    return tuple(
+        f"{node}:{path}" if job.multi_node else path
+        for node, paths in persistent(job).items()
+        for path in paths
+    )
+
+
+def _outlook(watched: Watched, epoch: int, limit: int | None) -> Outlook:
+    condition, state = watched.condition, watched.state
+    earliest, known = _earliest(condition, state, epoch, limit)
+    can = earliest is not None if known else True
+    if earliest is not None and limit is not None and not isinstance(condition, Epochs):
+        can = can and earliest <= limit
+    return Outlook(_text(condition), watched.fails, condition.gauge(state), earliest, can)
+
+
+def _earliest(
+    condition: Condition, state: State, epoch: int, limit: int | None
+) -> tuple[int | None, bool]:
+    """The first epoch after which a condition can be true, and whether that is all there is."""
+    following = epoch + 1
+    if isinstance(condition, Epochs):
+        return max(condition.n, following), True
+    if isinstance(condition, Patience):
+        left = max(condition.epochs - int(state.get("wait", 0)), 1)
+        return max(following, condition.start + 1) + left - 1, True
+    if isinstance(condition, When) and not condition.names:
+        return _first_true(condition, following, limit)
+    return following, False
+
+
+def _first_true(condition: When, epoch: int, limit: int | None) -> tuple[int | None, bool]:
+    """For an expression of ``epoch`` and vars alone; ``elapsed`` is known to nobody."""
+    try:
+        for number in range(epoch, min(limit or _FARTHEST, _FARTHEST) + 1):
+            if condition.expression.value({**condition.constants, "epoch": number}):
+                return number, True
+    except MissingName:
+        return epoch, False
+    return None, limit is not None
+
+
+def _text(condition: Condition) -> str:
+    """The condition in a few words."""
+    if isinstance(condition, Epochs):
+        return f"after epoch {condition.n}"
+    if isinstance(condition, When):
+        return f"when {condition.expression.text}"
+    if isinstance(condition, Patience):
+        return f"{condition.name} has not improved for {condition.epochs} epochs"
+    if isinstance(condition, Walltime):
+        return f"after {condition.seconds:g} s"
+    if isinstance(condition, DataFinished):
+        return f"{condition.metric} has no rows left"
+    if isinstance(condition, NotFinite):
+        return f"{condition.metric} is not finite"
+    assert isinstance(condition, BlobTrue)
+    return f"{condition.metric} is true"
+
+
+def sizes(job: Job, session: Session, places: Places) -> tuple[Size, ...]:
+    """Run ``setup`` and ``init`` on ``session``, in memory; every blob that then persists.
+
+    What only ``epoch`` writes is not known yet and not there.  Raises what the tasks raise.
+    """
+    session.open(job, places)
+    try:
+        for group in ("setup", "init"):
+            session.run(make_plan(job, job.groups[group]), Position(0), Control())
+        token = session.snapshot()
+        assert token is not None
+        return tuple(
+            Size(
+                f"{node}:{path}" if job.multi_node else path,
+                str(box.value.dtype) if box.kind in ("array", "scalar") else box.kind,
+                tuple(box.value.shape) if box.kind == "array" else (),
+                _bytes(box),
+            )
+            for node, blobs in token.parts.items()
+            for name, value in blobs.items()
+            for path, box in leaves(value, name)
+        )
+    finally:
+        session.close()
+
+
+def _bytes(box: Box) -> int:
+    """The bytes of a value itself, without what a file adds."""
+    if box.kind in ("array", "scalar"):
+        return int(box.value.nbytes)
+    if box.kind == "str":
+        return len(box.value.encode())
+    return {"int": 8, "float": 8, "bool": 1}.get(box.kind, 0)
