@@ -20,6 +20,7 @@ _COMMANDS: Commands = {
     "load-blobs": ("load_blobs", "Show or export the blobs of a checkpoint."),
     "validate": ("validate", "Check specs; nothing is run."),
     "graph": ("graph", "Draw the tasks of a spec and the blobs between them."),
+    "smoke": ("smoke", "Check that a job runs, and resumes to the same bits."),
     "checkpoints": ("checkpoints", "Look at, verify, compare and prune checkpoints."),
     "docs": ("docs", "Read the documentation."),
 }

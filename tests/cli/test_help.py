@@ -39,6 +39,7 @@ def test_help_lists_every_command_in_the_order_of_use(call: Callable[..., Any]) 
         "load-blobs",
         "validate",
         "graph",
+        "smoke",
         "checkpoints",
         "docs",
     ]

@@ -1,0 +1,120 @@
+"""``jobrun smoke``: check that a job runs, and resumes after kills with the same bits."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from jobrun.cli.options import common, option, settings
+
+if TYPE_CHECKING:
+    from jobrun.smoke import Smoke, Step
+
+__all__ = ["command"]
+
+
+@click.command("smoke", short_help="Check that a job runs, and resumes after kills.")
+@click.argument("specs", metavar="SPEC...", nargs=-1, required=True, type=click.Path())
+@option("--set", "sets", metavar="NAME=VALUE", multiple=True, help="Set a var or a key.")
+@option(
+    "--epochs",
+    metavar="N",
+    type=click.IntRange(min=2),
+    default=2,
+    show_default=True,
+    help="Stop after N epochs.",
+)
+@option(
+    "--batches",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="Read at most N batches an epoch.",
+)
+@option("--junit", metavar="FILE", type=click.Path(), help="Write the results as JUnit XML.")
+@option("--dir", "folder", metavar="DIR", type=click.Path(), help="Keep the runs in DIR.")
+@common
+def command(
+    specs: tuple[str, ...],
+    sets: tuple[str, ...],
+    epochs: int,
+    batches: int,
+    junit: str | None,
+    folder: str | None,
+) -> int:
+    """Run each SPEC for a few short epochs, twice, and compare the end, bit for bit.
+
+    Once undisturbed, the inputs of every task checked for silent changes; once killed after a save
+    of an epoch and after a save inside one, and resumed.  Nothing is left behind.  In GitHub
+    Actions the results are added to the step summary.
+    """
+    from jobrun.smoke import smoke
+
+    results = []
+    for number, spec in enumerate(specs, 1):
+        _say(f"{spec}:")
+        with _folder(folder, f"{number}-{Path(spec).stem}") as own:
+            result = smoke(spec, sets, own, epochs=epochs, batches=batches)
+        for step in result.steps:
+            _say_step(step)
+        results.append(result)
+    _write(results, junit)
+    code = next((r.exit_code for r in results if not r.ok), 0)
+    if settings().json:
+        click.echo(json.dumps({"specs": [asdict(r) for r in results], "exit_code": code}))
+    return code
+
+
+@contextmanager
+def _folder(kept: str | None, name: str) -> Iterator[Path]:
+    """A folder for the runs of a spec: a temporary one, or a new one in ``kept``."""
+    if kept is None:
+        with tempfile.TemporaryDirectory(prefix="jobrun-smoke-") as made:
+            yield Path(made)
+        return
+    path = Path(kept) / name
+    try:
+        path.mkdir(parents=True)
+    except FileExistsError:
+        raise click.UsageError(f"{path} is there already; --dir wants a new directory") from None
+    yield path
+
+
+def _say(text: str) -> None:
+    from jobrun.report.words import plain
+
+    if not (settings().json or settings().quiet):
+        click.echo(plain(text))
+
+
+def _say_step(step: Step) -> None:
+    from jobrun.report.words import duration, plain
+
+    mark = {"ok": "ok", "failed": "FAILED", "skipped": "skipped"}[step.status]
+    if step.status != "failed":
+        _say(f"  {step.name + ':':16} {mark}, {duration(step.seconds)}: {step.text}")
+        return
+    if not settings().json:
+        click.echo(plain(f"  {step.name + ':':16} {mark}: {step.text}"))
+        for line in plain(step.details).splitlines():
+            click.echo(f"    {line}", err=True)
+
+
+def _write(results: Sequence[Smoke], junit: str | None) -> None:
+    from jobrun.report import ci
+
+    if junit is not None:
+        Path(junit).write_text(ci.junit(results), encoding="utf-8")
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    if summary:
+        with Path(summary).open("a", encoding="utf-8") as file:
+            file.write(ci.step_summary(results))
