@@ -13,6 +13,7 @@
     │   ├── DataError               1   a reader cannot give what was asked
     │   └── ValueRefusedError       1   a value that cannot be a blob
     ├── SaveError                   6   a checkpoint could not be written
+    ├── StoreError                  1   a store of other places did not do what was asked of it
     └── LockedError                 8   another process holds the run
 
 Every error says what, where, why and what to do next: ``message`` is the what (and why), ``where``
@@ -37,6 +38,7 @@ __all__ = [
     "RunRefusedError",
     "SaveError",
     "SpecError",
+    "StoreError",
     "TaskError",
     "UsageError",
     "ValueRefusedError",
@@ -228,6 +230,12 @@ class SaveError(JobrunError):
     """A checkpoint could not be written; nothing is left under its final name."""
 
     exit_code = 6
+
+
+class StoreError(JobrunError):
+    """A directory or object store to upload to, or to read from, failed."""
+
+    exit_code = 1
 
 
 class LockedError(JobrunError):

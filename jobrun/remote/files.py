@@ -1,0 +1,74 @@
+"""Reading the checkpoint at a URL as if its files were here."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+
+from jobrun.checkpoint.fs import Fs
+from jobrun.errors import NotFoundError, StoreError
+from jobrun.remote.store import open_store, split
+
+__all__ = ["RemoteFs"]
+
+
+class RemoteFs(Fs):
+    """The reading half of ``Fs`` over a store: a file that is opened is fetched whole, in memory.
+
+    Chunks are small (16 MiB at most), so a slice of an array fetches little.  Paths are URLs.
+    """
+
+    def open(self, path: str) -> int:
+        """A descriptor of a copy of the file that has no name and goes with it."""
+
+        def call() -> int:
+            data = self._fetch(path)
+            fd = _nameless()
+            try:
+                left = memoryview(data)
+                while left:
+                    left = left[os.write(fd, left) :]
+                os.lseek(fd, 0, os.SEEK_SET)
+            except BaseException:
+                os.close(fd)
+                raise
+            return fd
+
+        return self._do("open", path, call)
+
+    def read(self, path: str) -> bytes:
+        """All bytes of a file."""
+        return self._do("read", path, lambda: self._fetch(path))
+
+    def size(self, path: str) -> int:
+        """The length of a file."""
+
+        def call() -> int:
+            above, name = split(path)
+            try:
+                found = open_store(above).sizes("")
+            except StoreError as error:
+                raise OSError(errno.EIO, str(error)) from error
+            if name not in found:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            return found[name]
+
+        return self._do("stat", path, call)
+
+    def _fetch(self, path: str) -> bytes:
+        above, name = split(path)
+        try:
+            return open_store(above).read(name)
+        except NotFoundError as error:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from error
+        except StoreError as error:
+            raise OSError(errno.EIO, error.message) from error
+
+
+def _nameless() -> int:
+    """A file without a name, in memory where the system has such."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("jobrun", os.MFD_CLOEXEC)
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())

@@ -1,0 +1,199 @@
+"""A place that holds files: a local directory, or whatever fsspec opens by its URL."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
+from jobrun.errors import NotFoundError, StoreError, UsageError
+
+__all__ = ["Store", "is_url", "join", "open_store", "split"]
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure"}
+
+
+def is_url(text: str | os.PathLike[str]) -> bool:
+    """Whether a text is a URL: it begins with ``scheme://``."""
+    return isinstance(text, str) and _URL.match(text) is not None
+
+
+def join(place: str, *names: str) -> str:
+    """A path or URL below a place."""
+    return "/".join([place.rstrip("/"), *names])
+
+
+def split(place: str) -> tuple[str, str]:
+    """What is above a path or URL, and its last name."""
+    above, _, name = place.rstrip("/").rpartition("/")
+    return above, name
+
+
+def open_store(place: str) -> Store:
+    """The store of a place.
+
+    Raises UsageError, with the command that installs it, where something is missing that opens it.
+    """
+    scheme = _URL.match(place)
+    if scheme is None:
+        return _Directory(Path(place))
+    if scheme[1].lower() == "file":
+        return _Directory(Path(place[len(scheme[0]) :]))
+    return _Remote(place, _file_system(scheme[1].lower(), place))
+
+
+def _file_system(scheme: str, place: str) -> Any:
+    extra = _EXTRAS.get(scheme, "remote")
+    hint = f"pip install 'jobrun[{extra}]'"
+    try:
+        import fsspec
+    except ImportError:
+        raise UsageError(f"{scheme}:// needs fsspec, which is not installed", hint=hint) from None
+    try:
+        return fsspec.url_to_fs(place, use_listings_cache=False)[0]
+    except ImportError as error:
+        raise UsageError(f"{scheme}:// cannot be opened: {error}", hint=hint) from None
+    except ValueError as error:
+        raise UsageError(f"{place} cannot be opened: {error}") from None
+
+
+class Store(ABC):
+    """Files below a place, by names with ``/``.
+
+    Every method raises StoreError, naming operation and file, for what fails; ``read`` and ``size``
+    NotFoundError for what is not there.
+    """
+
+    place: str
+
+    @abstractmethod
+    def write(self, name: str, data: bytes | memoryview) -> None:
+        """Write a whole file: a reader sees all of it or nothing.  What was there is replaced."""
+
+    @abstractmethod
+    def read(self, name: str) -> bytes:
+        """All bytes of a file."""
+
+    @abstractmethod
+    def sizes(self, folder: str) -> dict[str, int]:
+        """Every file below a folder and its bytes, by its name from there."""
+
+    @abstractmethod
+    def folders(self) -> list[str]:
+        """The names of the folders at the place itself."""
+
+
+class _Directory(Store):
+    """A local directory; what is written is durable on return."""
+
+    def __init__(self, root: Path, fs: Fs = DEFAULT) -> None:
+        self.place = str(root)
+        self._root = root
+        self._fs = fs
+
+    def write(self, name: str, data: bytes | memoryview) -> None:
+        path = self._root / name
+        part = path.with_name(f".{path.name}.partial-{secrets.token_hex(8)}")
+        try:
+            self._fs.make_dirs(str(path.parent))
+            self._fs.write(str(part), [data], sync=True)
+            self._fs.replace(str(part), str(path))
+            self._fs.sync_dir(str(path.parent))
+        except FsError as error:
+            raise _failed(error.op, str(path), error.strerror or "") from error
+
+    def read(self, name: str) -> bytes:
+        try:
+            return self._fs.read(str(self._root / name))
+        except FsError as error:
+            if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+                raise NotFoundError(
+                    "there is no such file", where=str(self._root / name)
+                ) from error
+            raise _failed(error.op, str(self._root / name), error.strerror or "") from error
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        base = self._root / folder
+        found = {}
+        for above, _, names in os.walk(base):
+            for name in names:
+                path = Path(above) / name
+                if path.is_file():
+                    found[path.relative_to(base).as_posix()] = path.stat().st_size
+        return found
+
+    def folders(self) -> list[str]:
+        try:
+            return sorted(e.name for e in os.scandir(self._root) if e.is_dir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+
+class _Remote(Store):
+    """What an fsspec file system holds below a URL."""
+
+    def __init__(self, place: str, fs: Any) -> None:
+        self.place = place.rstrip("/")
+        self._fs = fs
+        self._root = str(fs._strip_protocol(self.place))
+        # In an object store there are no directories, and making one may make a bucket.
+        self._flat = place.partition("://")[0].lower() in {*_EXTRAS, "memory"}
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}" if name else self._root
+
+    def write(self, name: str, data: bytes | memoryview) -> None:
+        path = self._path(name)
+        try:
+            if not self._flat:
+                self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+            self._fs.pipe_file(path, bytes(data))
+        except Exception as error:  # what a store raises is not known beforehand
+            raise _failed("write", join(self.place, name), _why(error)) from error
+
+    def read(self, name: str) -> bytes:
+        try:
+            data: bytes = self._fs.cat_file(self._path(name))
+        except FileNotFoundError as error:
+            raise NotFoundError("there is no such file", where=join(self.place, name)) from error
+        except Exception as error:
+            raise _failed("read", join(self.place, name), _why(error)) from error
+        return data
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        base = self._path(folder)
+        try:
+            found = self._fs.find(base, detail=True)
+        except FileNotFoundError:
+            return {}
+        except Exception as error:
+            raise _failed("list", join(self.place, folder), _why(error)) from error
+        cut = len(base.rstrip("/")) + 1
+        return {path[cut:]: int(info["size"]) for path, info in found.items() if len(path) > cut}
+
+    def folders(self) -> list[str]:
+        try:
+            found = self._fs.ls(self._root, detail=True)
+        except FileNotFoundError:
+            return []
+        except Exception as error:
+            raise _failed("list", self.place, _why(error)) from error
+        names = (
+            i["name"].rstrip("/").rpartition("/")[2] for i in found if i["type"] == "directory"
+        )
+        return sorted(names)
+
+
+def _failed(op: str, path: str, why: str) -> StoreError:
+    return StoreError(f"{op} failed: {why}", where=path)
+
+
+def _why(error: BaseException) -> str:
+    """The message of whatever a store raised, in one line."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return f"{type(error).__name__}: {text}"
