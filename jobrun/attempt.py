@@ -243,12 +243,23 @@ class Attempt:
             if decision.outcome == "fail":
                 return self.end("failed", decision.reason, EXIT_FAILED_BY_CONDITION)
             load_best(self._run.job, self.session, self._run.history.run, self._run.plans)
-            if self.run_group("download") and self.run_group("exit"):
+            if self.upload() and self.run_group("download") and self.run_group("exit"):
                 ended = self.end("finished", decision.reason, EXIT_DONE)
                 self._delete_on_success(ended)
                 return ended
         code = EXIT_SIGINT if self._run.signal == "SIGINT" else EXIT_SIGTERM
         return self.end("interrupted", self._run.signal or "", code)
+
+    def upload(self) -> bool:
+        """Copy checkpoints elsewhere, if asked for; gives whether that is done."""
+        run = self._run
+        if run.job.upload is None or run.history.run is None:
+            return True
+        from jobrun.uploading import upload  # few jobs need what it imports
+
+        folder = run.request.folder
+        stopped = lambda: run.signal is not None  # noqa: E731
+        return upload(run.job, run.history.run, folder, run.report, stopped)
 
     def _delete_on_success(self, ended: RunEnded) -> None:
         policy = self._run.job.checkpoint

@@ -20,9 +20,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
-from jobrun.errors import BindError, Problem, Where, did_you_mean
+from jobrun.errors import BindError, Problem, UsageError, Where, did_you_mean
 from jobrun.job import GROUPS, Job, Pipe, Task
 from jobrun.options import Load
+from jobrun.remote.store import is_url, open_store
 from jobrun.shell import Shell
 from jobrun.template import Template, templates_in
 
@@ -86,6 +87,10 @@ def bind_job(job: Job, folder: str | os.PathLike[str] | None = None) -> dict[str
             problems += check_call(step, function)
     for _, pipe in job.pipes():
         problems += _unset(pipe)
+    try:
+        problems += _upload_problems(job, folder)
+    except BindError as error:
+        errors.setdefault(error.message, error)
     if errors or problems:
         raise _joined(list(errors.values()), problems)
     return {name: f for name, f in bound.items() if not isinstance(f, BindError)}
@@ -111,10 +116,30 @@ def _unset(task: Task) -> Iterator[Problem]:
         files = (d.file for d in task.reader.data.leaves())
         texts += [("file", f.path) for f in files if f is not None]
     for mark, value in texts:
-        for name in (n for t in templates_in(value) for n in t.names if n.startswith("env.")):
-            if name[4:] not in os.environ:
-                text = f"${{{name}}}: the environment variable {name[4:]} is not set"
-                yield Problem(text, task.mark(mark), f"export {name[4:]}=…")
+        yield from _unset_in(value, task.mark(mark))
+
+
+def _unset_in(value: Any, where: Where | None) -> Iterator[Problem]:
+    for name in (n for t in templates_in(value) for n in t.names if n.startswith("env.")):
+        if name[4:] not in os.environ:
+            text = f"${{{name}}}: the environment variable {name[4:]} is not set"
+            yield Problem(text, where, f"export {name[4:]}=…")
+
+
+def _upload_problems(job: Job, folder: str | os.PathLike[str] | None) -> Iterator[Problem]:
+    """Whether the upload after the loop can be begun: found now, and not after days."""
+    upload, where = job.upload, job.marks.get("upload")
+    if upload is None:
+        return
+    if upload.call is not None:
+        bind(upload.call, folder, where)
+    yield from _unset_in(upload.literals, where)
+    yield from _unset_in(upload.to, where)
+    if is_url(str(upload.to)):
+        try:
+            open_store(str(upload.to))
+        except UsageError as error:
+            yield Problem(error.message, where, error.hint)
 
 
 def _program_problems(

@@ -32,6 +32,7 @@ __all__ = [
     "TaskFailed",
     "TaskFinished",
     "TaskProgress",
+    "Uploaded",
     "Warned",
     "ignore",
 ]
@@ -225,6 +226,21 @@ class CheckpointLoaded(Event):
     seconds: float
     differences: tuple[str, ...] = ()
     place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Uploaded(Event):
+    """A checkpoint is in another place too, whole and proven.
+
+    ``sent`` of its ``files`` were sent by this attempt, the others were there.
+    """
+
+    id: int
+    place: str
+    bytes: int
+    files: int
+    sent: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,7 +164,7 @@ class History:
             next_id=self._manager.first_id,
             rebuilt=False,
         )
-        self.run.write(self._state)
+        self._state = self.run.write(self._state)
 
     def clean(self) -> None:
         """Remove what a crash has left of ours, or an operation that failed; that is said."""

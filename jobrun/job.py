@@ -30,7 +30,7 @@ from typing import Any, Self
 
 from jobrun.errors import Problem, SpecError, Where, did_you_mean
 from jobrun.pipe import REDUCTIONS, Pipe, data
-from jobrun.policy import DEFAULT_POLICY, CheckpointPolicy
+from jobrun.policy import DEFAULT_POLICY, CheckpointPolicy, Upload
 from jobrun.rows import SHARD, CallSource, Data, FileSource, Reader
 from jobrun.task import Argument, Outputs, Task, current_node, current_tasks
 
@@ -147,7 +147,8 @@ class Job(_Scope):
 
     ``nodes`` is a list of names, or a mapping of name to vars of that node.  ``metrics`` maps a
     scalar blob to ``"min"``, ``"max"`` or None, the direction that is better.  ``checkpoint`` is a
-    policy, or None for a job that wants no checkpoints.
+    policy, or None for a job that wants no checkpoints; ``upload`` says where they are copied after
+    the loop.
     """
 
     def __init__(
@@ -159,6 +160,7 @@ class Job(_Scope):
         nodes: Sequence[str] | Mapping[str, Mapping[str, Any] | None] | None = None,
         metrics: Mapping[str, str | None] | None = None,
         checkpoint: CheckpointPolicy | None = DEFAULT_POLICY,
+        upload: Upload | None = None,
     ) -> None:
         super().__init__()
         self.name = name
@@ -169,6 +171,7 @@ class Job(_Scope):
         self.nodes: dict[str, dict[str, Any]] = {n: dict(v or {}) for n, v in own.items()}
         self.metrics: dict[str, str | None] = dict(metrics or {})
         self.checkpoint = checkpoint
+        self.upload = upload
         self.groups: dict[str, TaskGroup] = {g: TaskGroup(g) for g in GROUPS}
         self.conditions: list[ConditionSpec] = []
         self.never_stops = False

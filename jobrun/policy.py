@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from jobrun.errors import UsageError
 
@@ -14,6 +15,7 @@ __all__ = [
     "Compress",
     "Every",
     "Keep",
+    "Upload",
 ]
 
 
@@ -141,3 +143,25 @@ class CheckpointPolicy:
 
 
 DEFAULT_POLICY = CheckpointPolicy()
+
+
+@dataclass(frozen=True)
+class Upload:
+    """Where checkpoints are copied after the loop.
+
+    ``to`` is a directory or a URL, a text or a template; or ``call`` a function, itself or as
+    ``module:function``, that is called with the path of each checkpoint, and ``literals`` as
+    keyword arguments.  ``what`` is ``final``, the newest checkpoint, or ``kept``, all that are
+    kept.  Raises UsageError for what cannot be.
+    """
+
+    to: object = None
+    call: Callable[..., object] | str | None = None
+    literals: Mapping[str, object] = field(default_factory=dict)
+    what: str = "final"
+
+    def __post_init__(self) -> None:
+        if (self.to is None) == (self.call is None):
+            raise UsageError("an upload has either 'to' or 'call'")
+        if self.what not in ("final", "kept"):
+            raise UsageError(f"an upload is of what is 'final' or 'kept', not {self.what!r}")

@@ -50,7 +50,7 @@ __all__ = [
 FORMAT = 1
 STATES = ("running", "interrupted", "error", "finished", "failed")
 _NUMBER = re.compile(r"[1-9][0-9]*")
-_PART = re.compile(r"\.(run\.json|spec\.yaml|spec\.resolved\.yaml)\.[0-9a-f]{8}")
+_PART = re.compile(r"\.(run\.json|upload\.json|spec\.yaml|spec\.resolved\.yaml)\.[0-9a-f]{8}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,12 +308,13 @@ class RunDir:
 
     # Changes, made under the lock.
 
-    def write(self, state: RunState) -> None:
-        """Replace run.json, durably; SaveError where that cannot be done."""
+    def write(self, state: RunState) -> RunState:
+        """Replace run.json, durably; what it says now.  SaveError where that cannot be done."""
         now = utc_now()
         state = replace(state, created=state.created or now, updated=now)
         text = json.dumps(state.to_json(), indent=1, ensure_ascii=False) + "\n"
         self.put("run.json", text.encode("utf-8", "surrogatepass"))
+        return state
 
     def clean(self) -> list[str]:
         """Remove what a crash left of files being replaced; the names removed.  Raises FsError."""

@@ -1,4 +1,4 @@
-"""Texts with ``${…}``: ``${spec.dir}``, ``${run.dir}``, ``${env.NAME}`` and ``${node}``.
+"""Texts with ``${…}``: ``${spec.dir}``, ``${run.dir}``, ``${run.name}``, ``${node}``, ``${env.X}``.
 
 A spec's texts under ``with`` and its paths are templates.  They are rendered when a task is called,
 never before: what is stored of a job, and compared, is the text as written, so that a run can be
@@ -17,7 +17,7 @@ from jobrun.errors import TaskError, did_you_mean
 
 __all__ = ["PLACES", "Template", "TemplateError", "render", "template", "templates_in"]
 
-PLACES = ("spec.dir", "run.dir", "node")
+PLACES = ("spec.dir", "run.dir", "run.name", "node")
 _PART = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
 _ENV = re.compile(r"env\.[A-Za-z_][A-Za-z0-9_]*")
 
@@ -42,8 +42,8 @@ class Template:
     def render(self, places: Mapping[str, str]) -> str:
         """The text with every ``${…}`` replaced.
 
-        ``places`` maps ``spec.dir``, ``run.dir`` and ``node`` to their values; ``env.NAME`` is
-        looked up in the environment.  Raises TaskError for one that has no value.
+        ``places`` maps ``spec.dir``, ``run.dir``, ``run.name`` and ``node`` to their values;
+        ``env.NAME`` is looked up in the environment.  Raises TaskError for one that has no value.
         """
 
         def value(match: re.Match[str]) -> str:
@@ -74,7 +74,7 @@ def template(text: str) -> Template:
 
 def _hint(name: str) -> str:
     near = did_you_mean(name, PLACES)
-    there_are = "there are ${spec.dir}, ${run.dir}, ${node} and ${env.NAME}"
+    there_are = "there are ${spec.dir}, ${run.dir}, ${run.name}, ${node} and ${env.NAME}"
     return near or there_are + "; vars and blobs are read by name, with 'in'"
 
 

@@ -21,7 +21,7 @@ from jobrun.checkpoint.record import SUCCESS
 from jobrun.errors import NotFoundError, StoreError
 from jobrun.remote.store import Store, join
 
-__all__ = ["Uploaded", "is_uploaded", "upload_checkpoint", "upload_files"]
+__all__ = ["UploadStopped", "Uploaded", "is_uploaded", "upload_checkpoint", "upload_files"]
 
 T = TypeVar("T")
 
@@ -58,11 +58,24 @@ def is_uploaded(checkpoint: Path, store: Store) -> bool:
     return True
 
 
-def upload_checkpoint(checkpoint: Path, store: Store) -> Uploaded:
+class UploadStopped(Exception):  # noqa: N818 - a state, not a fault
+    """The upload was stopped before its end, as was wished."""
+
+
+def upload_checkpoint(
+    checkpoint: Path, store: Store, stopped: Callable[[], bool] = lambda: False
+) -> Uploaded:
     """Copy a whole checkpoint to ``store``, below its own name.
 
-    Raises StoreError for what fails, and where the copy is not what was sent.
+    Raises StoreError for what fails, and where the copy is not what was sent; UploadStopped, before
+    a further file is sent, once ``stopped`` gives true.
     """
+
+    def send(name: str) -> None:
+        if stopped():
+            raise UploadStopped
+        store.write(f"{checkpoint.name}/{name}", (checkpoint / name).read_bytes())
+
     sizes = _files(checkpoint)
     place = join(store.place, checkpoint.name)
     total = sum(sizes.values())
@@ -72,12 +85,12 @@ def upload_checkpoint(checkpoint: Path, store: Store) -> Uploaded:
     payload = [name for name in sizes if name != SUCCESS]
     missing = [name for name in payload if there.get(name) != sizes[name]]
     with ThreadPoolExecutor(THREADS) as pool:
-        _all(pool, missing, lambda name: _send(checkpoint, name, store))
+        _all(pool, missing, send)
         wrong = [n for n in _all(pool, payload, lambda n: _differs(checkpoint, n, store)) if n]
         if wrong:  # left by something else, or spoiled on the way: once more
-            _all(pool, wrong, lambda name: _send(checkpoint, name, store))
+            _all(pool, wrong, send)
             _all(pool, wrong, lambda name: _prove(checkpoint, name, store))
-    _send(checkpoint, SUCCESS, store)
+    send(SUCCESS)
     _prove(checkpoint, SUCCESS, store)
     return Uploaded(place, len(sizes), total, len({*missing, *wrong}) + 1)
 
@@ -100,10 +113,6 @@ def _files(checkpoint: Path) -> dict[str, int]:
 
 def _all(pool: ThreadPoolExecutor, names: Sequence[str], call: Callable[[str], T]) -> list[T]:
     return list(pool.map(call, names))
-
-
-def _send(checkpoint: Path, name: str, store: Store) -> None:
-    store.write(f"{checkpoint.name}/{name}", (checkpoint / name).read_bytes())
 
 
 def _differs(checkpoint: Path, name: str, store: Store) -> str:

@@ -24,6 +24,7 @@ from jobrun.events import (
     SaveAsked,
     Stopping,
     TaskFinished,
+    Uploaded,
     Warned,
 )
 from jobrun.paths import shown
@@ -144,6 +145,13 @@ class Describer:
         loaded = [] if self.quiet else [line]
         others = (f"warning: since then: {plain(line)}" for line in event.differences)
         return [*loaded, *others]
+
+    @_lines.register
+    def _(self, event: Uploaded) -> list[str]:
+        what = f"{size(event.bytes)}, {duration(event.seconds)}"
+        if not event.sent:
+            return [f"checkpoint_{event.id} is at {plain(event.place)} already"]
+        return [f"uploaded checkpoint_{event.id} to {plain(event.place)} ({what})"]
 
     @_lines.register
     def _(self, event: Warned) -> list[str]:

@@ -58,6 +58,7 @@ class Places:
             found["spec.dir"] = str(self.spec_dir)
         if self.run_dir is not None:
             found["run.dir"] = str(self.run_dir)
+            found["run.name"] = self.run_dir.name
         return found
 
 

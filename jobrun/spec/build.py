@@ -9,7 +9,7 @@ from typing import Any
 from jobrun.errors import Problem, SpecError, Where
 from jobrun.job import GROUPS, Data, Job, Pipe, Task, data
 from jobrun.options import Load, Retries
-from jobrun.policy import Best, CheckpointPolicy, Every, Keep
+from jobrun.policy import Best, CheckpointPolicy, Every, Keep, Upload
 from jobrun.shell import FileForm, Shell
 from jobrun.spec.checkpoints import CheckpointModel
 from jobrun.spec.model import TaskModel
@@ -19,6 +19,7 @@ from jobrun.spec.scalars import show
 from jobrun.spec.source import Node, gc_paused
 from jobrun.spec.stops import condition_specs
 from jobrun.spec.tasks import RetriesModel, ShellModel
+from jobrun.spec.uploads import UploadModel
 from jobrun.template import template
 
 __all__ = ["build", "check", "job_of", "validate_spec"]
@@ -89,6 +90,7 @@ class _Builder:
             nodes=self.model.nodes,
             metrics=self.model.metrics,
             checkpoint=_policy(self.model.checkpoint),
+            upload=_upload(self.model.upload),
         )
         self.shared = self.made.shared_vars()
         self.own = {*self.made.vars, *(v for own in self.made.nodes.values() for v in own)}
@@ -276,7 +278,7 @@ class _Builder:
 
     def _job_marks(self) -> Iterator[tuple[str, Where]]:
         """The places of what belongs to no task."""
-        for key in ("name", "stop", "fail", "checkpoint"):
+        for key in ("name", "stop", "fail", "checkpoint", "upload"):
             node = self.root.get(key)
             yield key, Where(self.spec.path) if node is None else self._where(node)
         for section in ("vars", "nodes", "metrics"):
@@ -304,6 +306,13 @@ def _policy(model: CheckpointModel | None) -> CheckpointPolicy | None:
         link=model.link,
         compress=tuple(model.compress),
     )
+
+
+def _upload(model: UploadModel | None) -> Upload | None:
+    if model is None:
+        return None
+    to = None if model.to is None else _text(model.to)
+    return Upload(to, model.call, _literals(model.with_), model.what)
 
 
 def _callee(model: TaskModel) -> str | Shell | Load:

@@ -5,7 +5,7 @@ spec, without what is left at its default, so that a later version with more key
 difference.  Each difference belongs to a row of the table by which a run goes on or not:
 
 ``free``    stop and fail conditions, limits and threads of pipes, retries and timeouts, checkpoint
-            policy, metrics, name
+            policy, upload, metrics, name
 ``accept``  ``batch`` of a pipe: another job, but one that is commonly meant
 ``job``     tasks, vars, seed, nodes, all else of a pipe: another job
 
@@ -32,7 +32,7 @@ __all__ = ["Change", "Diff", "compare", "digest", "job_facts"]
 Facts = dict[str, Any]
 Row = Literal["free", "accept", "job"]
 
-_FREE = ("name", "stop", "fail", "metrics")
+_FREE = ("name", "stop", "fail", "metrics", "upload")
 _FREE_OF_PIPE = ("batches_per_epoch", "passes", "threads", "ahead")
 _ACCEPTED_OF_PIPE = ("batch", "shard")
 _HOW = ("batch", "shuffle", "drop_last", "batches_per_epoch", "passes", "shard")
@@ -113,6 +113,7 @@ def job_facts(job: Job) -> Facts:
     for condition in job.conditions:
         _add_condition(facts[condition.section], condition.kind, _plain(condition.value))
     facts["checkpoint"] = _policy_facts(job)
+    facts["upload"] = _upload_facts(job)
     return {k: v for k, v in facts.items() if v not in ([], {})}
 
 
@@ -122,6 +123,17 @@ def _add_condition(section: Facts, kind: str, value: Any) -> None:
         number += 1
         key = f"{kind} {number}"
     section[key] = value
+
+
+def _upload_facts(job: Job) -> Facts:
+    upload = job.upload
+    if upload is None:
+        return {}
+    call = upload.call
+    name = call if isinstance(call, str) else getattr(call, "__qualname__", None)
+    facts: Facts = {"to": None if upload.to is None else str(upload.to), "call": name}
+    facts |= {"with": _plain(upload.literals), "what": upload.what}
+    return {k: v for k, v in facts.items() if v not in (None, {})}
 
 
 def _policy_facts(job: Job) -> Any:

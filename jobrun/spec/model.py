@@ -36,6 +36,7 @@ from jobrun.spec.fields import (
 from jobrun.spec.pipes import DoStepModel, MapStepModel, PipeModel
 from jobrun.spec.scalars import show
 from jobrun.spec.tasks import LoadModel, ShellModel, TaskRetries
+from jobrun.spec.uploads import Upload
 
 __all__ = ["ConditionsModel", "SpecModel", "TaskModel"]
 
@@ -253,6 +254,9 @@ class SpecModel(ClosedModel):
         list[ConditionsModel],
         BeforeValidator(_fail_conditions, json_schema_input_type=ConditionsModel | _ListForm),
     ] = Field([], description="When the run ends as a failure; wins over 'stop'.")
+    upload: Upload = Field(
+        None, description="Where checkpoints are copied after the loop: a directory or a URL."
+    )
     checkpoint: Annotated[
         CheckpointModel | None,
         BeforeValidator(checkpoint_form, json_schema_input_type=CheckpointModel | Literal[False]),

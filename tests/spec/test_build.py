@@ -68,6 +68,9 @@ def test_what_belongs_to_the_job(job: Job) -> None:
     assert (policy.keep.best.metric, policy.keep.best.count) == ("trainer_0:mean_loss", 2)
     assert policy.include == ("loss", "vel*")
     assert policy.on_error == "fail"
+    assert job.upload is not None
+    assert str(job.upload.to) == "s3://bucket/${run.name}"
+    assert job.upload.what == "kept"
 
 
 def test_a_pipe(job: Job) -> None:

@@ -1,0 +1,122 @@
+"""The upload of a run: after the loop, its newest checkpoint or all that are kept.
+
+What is done is not done again: a copy whose ``_SUCCESS`` is there is whole, and of a function's
+calls ``upload.json`` in the run directory knows.  A failure ends the attempt, and the next one
+begins here again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from jobrun.bind import bind, user_trace
+from jobrun.checkpoint.record import Record
+from jobrun.errors import NotFoundError, StoreError, TaskError, Where
+from jobrun.events import Report, Uploaded
+from jobrun.job import Job
+from jobrun.policy import Upload
+from jobrun.remote.fetch import RUN_FILES
+from jobrun.remote.store import Store, is_url, open_store
+from jobrun.remote.upload import UploadStopped, is_uploaded, upload_checkpoint, upload_files
+from jobrun.rundir import RunDir
+from jobrun.template import render
+
+__all__ = ["upload"]
+
+_DONE = "upload.json"
+
+
+def upload(
+    job: Job, run: RunDir, folder: Path | None, report: Report, stopped: Callable[[], bool]
+) -> bool:
+    """Upload what ``job.upload`` says; gives whether all of it is done, false where ``stopped``.
+
+    ``folder`` is that of the spec.  Raises StoreError or TaskError for what fails.
+    """
+    asked = job.upload
+    if asked is None:
+        return True
+    records = run.records()
+    wanted = records if asked.what == "kept" else records[-1:]
+    if asked.call is not None:
+        return _call(asked, run, folder, wanted, job.marks.get("upload"), stopped)
+    store = _store(asked, run, folder)
+    for record in wanted:  # before anything is written there
+        is_uploaded(run.catalog.path(record.id), store)
+    _refuse_another_run(run, store)
+    upload_files(run.path, RUN_FILES, store)
+    try:
+        for record in wanted:
+            start = time.perf_counter()
+            done = upload_checkpoint(run.catalog.path(record.id), store, stopped)
+            took = time.perf_counter() - start
+            report(Uploaded(record.id, done.place, done.bytes, done.files, done.sent, took))
+    except UploadStopped:
+        return False
+    return True
+
+
+def _store(asked: Upload, run: RunDir, folder: Path | None) -> Store:
+    """Where it goes; a relative path begins at the spec's folder."""
+    texts = {"run.dir": str(run.path.absolute()), "run.name": run.name}
+    if folder is not None:
+        texts["spec.dir"] = str(folder)
+    place = str(render(asked.to, texts))
+    return open_store(place if is_url(place) else str((folder or Path()) / place))
+
+
+def _refuse_another_run(run: RunDir, store: Store) -> None:
+    """Two runs at one place would be taken for one."""
+    try:
+        there = json.loads(store.read("run.json"))
+    except (NotFoundError, ValueError):
+        return
+    here = run.state()
+    if here is not None and there.get("created") != here.created:
+        raise StoreError(
+            f"another run, {there.get('name')!r}, is there already, and is not overwritten",
+            where=store.place,
+            hint="upload to another place; '${run.name}' in it makes one for each run",
+        )
+
+
+def _call(
+    asked: Upload,
+    run: RunDir,
+    folder: Path | None,
+    wanted: list[Record],
+    where: Where | None,
+    stopped: Callable[[], bool],
+) -> bool:
+    """Call the user's function with each checkpoint that it was not called with."""
+    assert asked.call is not None
+    function = bind(asked.call, folder, where)
+    texts = {"run.dir": str(run.path.absolute()), "run.name": run.name, "spec.dir": str(folder)}
+    literals = render(dict(asked.literals), texts)
+    done = _done(run)
+    for record in wanted:
+        if record.id in done:
+            continue
+        if stopped():
+            return False
+        path = str(run.catalog.path(record.id))
+        try:
+            function(path, **literals)
+        except Exception as error:
+            what = f"the upload of checkpoint_{record.id} failed: {type(error).__name__}: {error}"
+            raise TaskError(what, where=where, trace=user_trace(error)) from error
+        done = [*done, record.id]
+        run.put(_DONE, json.dumps({"ids": done}).encode("ascii"))
+    return True
+
+
+def _done(run: RunDir) -> list[int]:
+    """The checkpoints that the user's function was called with."""
+    try:
+        ids = json.loads((run.path / _DONE).read_bytes())["ids"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    return [int(i) for i in ids]
