@@ -10,6 +10,7 @@ from pathlib import Path
 from jobrun.errors import NotFoundError, UsageError
 from jobrun.rundir import RunDir, RunState
 from jobrun.spec.resolve import Spec, load
+from jobrun.sweepdir import SweepState
 
 __all__ = ["Kept", "kept_spec"]
 
@@ -31,21 +32,22 @@ def kept_spec(
     *,
     epochs: int | None = None,
     code: str | os.PathLike[str] | None = None,
+    sweep: SweepState | None = None,
 ) -> Kept:
-    """The spec with which ``run`` goes on.
+    """The spec with which ``run`` goes on, or the sweep whose directory it is.
 
     If ``argument``, what the user named the run by, is a spec, the file as it is now; else the one
     that was run, ``sets`` and ``epochs`` applied.  ``code`` is the folder of the code, if it has
     moved.  Raises NotFoundError where the code or the kept spec is gone, UsageError for a run that
     a Python script has started.
     """
-    state = run.state()
+    state = sweep or run.state()
     if state is None:
         raise NotFoundError("there is no run", where=run.shown())
     if argument is not None and argument.endswith((".yaml", ".yml")):
         spec = load(argument, sets, epochs=epochs, folder=code)
         return Kept(spec, Path(spec.folder), Path(argument).absolute(), spec.text)
-    if state.built_in_python:
+    if isinstance(state, RunState) and state.built_in_python:
         raise UsageError(
             f"the run {run.shown()} was started by a Python script",
             hint="run your script again: it goes on from the last checkpoint",
@@ -59,7 +61,7 @@ def kept_spec(
     return Kept(spec, folder, folder / (state.spec or "spec.yaml"), text)
 
 
-def _folder(run: RunDir, state: RunState, code: str | os.PathLike[str] | None) -> Path:
+def _folder(run: RunDir, state: RunState | SweepState, code: str | os.PathLike[str] | None) -> Path:
     """The folder of the code: as asked for, else as seen from the run, else where it was."""
     if code is not None:
         if not Path(code).is_dir():

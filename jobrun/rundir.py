@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "STATES",
+    "SWEEP",
     "Rewind",
     "RunDir",
     "RunState",
@@ -50,7 +51,11 @@ __all__ = [
 FORMAT = 1
 STATES = ("running", "interrupted", "error", "finished", "failed")
 _NUMBER = re.compile(r"[1-9][0-9]*")
-_PART = re.compile(r"\.(run\.json|upload\.json|spec\.yaml|spec\.resolved\.yaml)\.[0-9a-f]{8}")
+SWEEP = "sweep.json"
+"""The file that makes a directory one of a sweep, whose runs are directories in it."""
+_PART = re.compile(
+    r"\.(run\.json|sweep\.json|upload\.json|spec\.yaml|spec\.resolved\.yaml)\.[0-9a-f]{8}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +147,11 @@ class RunDir:
 
     @property
     def name(self) -> str:
-        """The name of the run: its directory's."""
-        return self.path.resolve().name
+        """The name of the run: its directory's, after that of its sweep if it is part of one."""
+        path = self.path.resolve()
+        if (path.parent / SWEEP).is_file():
+            return f"{path.parent.name}/{path.name}"
+        return path.name
 
     @property
     def spec_path(self) -> Path:

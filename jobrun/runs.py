@@ -1,42 +1,71 @@
-"""Finding runs in a directory of runs, by name, path or spec, and naming new ones."""
+"""Finding runs and sweeps in a directory of runs, by name, path or spec, and naming new ones.
+
+The runs of a sweep are found like all others; their names are ``<sweep>/<combination>``.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from jobrun.checkpoint.fs import DEFAULT, Fs
 from jobrun.checkpoint.record import SUCCESS
-from jobrun.errors import LockedError, NotFoundError, UsageError, did_you_mean
+from jobrun.errors import DamagedError, LockedError, NotFoundError, UsageError, did_you_mean
 from jobrun.rundir import RunDir, RunState, none_whole
+from jobrun.sweepdir import SweepDir, SweepState, sweep_of
 
 __all__ = [
     "claim",
     "find_checkpoint",
     "find_run",
+    "find_sweep",
     "fresh_name",
     "list_runs",
+    "list_sweeps",
     "run_of_spec",
     "series",
+    "sweep_of_spec",
 ]
 
 
 def list_runs(runs_dir: str | os.PathLike[str]) -> list[RunDir]:
-    """The runs of a directory, in order of their names."""
+    """The runs of a directory, in order of their names; those of a sweep where it stands."""
+    found: list[RunDir] = []
+    for path in _directories(runs_dir):
+        sweep, run = SweepDir(path), RunDir(path)
+        if sweep.is_sweep():
+            found += sweep.runs()
+        elif run.is_run():
+            found.append(run)
+    return found
+
+
+def list_sweeps(runs_dir: str | os.PathLike[str]) -> list[SweepDir]:
+    """The sweeps of a directory, in order of their names."""
+    return [sweep for path in _directories(runs_dir) if (sweep := SweepDir(path)).is_sweep()]
+
+
+def _directories(runs_dir: str | os.PathLike[str]) -> list[Path]:
     try:
         names = sorted(e.name for e in os.scandir(runs_dir) if e.is_dir())
     except (FileNotFoundError, NotADirectoryError):
         return []
-    runs = (RunDir(Path(runs_dir) / n) for n in names if not n.startswith("."))
-    return [run for run in runs if run.is_run()]
+    return [Path(runs_dir) / n for n in names if not n.startswith(".")]
 
 
 def series(runs_dir: str | os.PathLike[str], name: str) -> list[RunDir]:
-    """The runs ``<name>``, ``<name>-2``, …, newest first."""
-    numbered = [(n, run) for run in list_runs(runs_dir) if (n := _number(run.path.name, name))]
-    return [run for _, run in sorted(numbered, key=lambda pair: -pair[0])]
+    """The runs ``<name>``, ``<name>-2``, …, newest first; no sweeps."""
+    runs = [RunDir(path) for path in _series(runs_dir, name)]
+    return [run for run in runs if run.is_run()]
+
+
+def _series(runs_dir: str | os.PathLike[str], name: str) -> list[Path]:
+    """The directories ``<name>``, ``<name>-2``, …, newest first."""
+    paths = [path for path in _directories(runs_dir) if _number(path.name, name)]
+    return sorted(paths, key=lambda path: -_number(path.name, name))
 
 
 def fresh_name(runs_dir: str | os.PathLike[str], name: str) -> Path:
@@ -64,7 +93,7 @@ def claim(runs_dir: str | os.PathLike[str], name: str, *, fs: Fs = DEFAULT) -> R
             run.lock()
         except LockedError:  # another process is about to begin there
             continue
-        if not run.is_run():
+        if run.is_empty():
             return run
         run.unlock()
 
@@ -100,12 +129,62 @@ def run_of_spec(
     return next(iter([*same, *runs]), None)
 
 
+def sweep_of_spec(
+    runs_dir: str | os.PathLike[str], name: str, digest: str | None = None
+) -> SweepDir | None:
+    """The same for the sweeps of the series; ``digest`` is that of the job without the matrix."""
+    sweeps = [s for path in _series(runs_dir, name) if (s := SweepDir(path)).is_sweep()]
+    same = [s for s in sweeps if (state := _state(s)) is not None and state.digest == digest]
+    return next(iter([*same, *sweeps]), None)
+
+
+def _state(sweep: SweepDir) -> SweepState | None:
+    try:
+        return sweep.state()
+    except DamagedError:
+        return None
+
+
+def find_sweep(runs_dir: str | os.PathLike[str], argument: str | None = None) -> SweepDir | None:
+    """The sweep that a user means, or None where it is a run, if it is anything.
+
+    Without an argument: the current directory if it is a sweep, else that of the run that
+    ``find_run`` gives.  A ``.yaml`` file: the newest sweep of that spec, if no run of its own is
+    newer.  Else the name of a sweep in ``runs_dir``, or a path.
+    """
+    if argument is None:
+        here = SweepDir(Path.cwd())
+        if here.is_sweep() or RunDir(Path.cwd()).is_run():
+            return here if here.is_sweep() else None
+        if not list_runs(runs_dir):  # a sweep of which no run has begun
+            return next(iter(list_sweeps(runs_dir)), None)
+        return sweep_of(find_run(runs_dir))
+    if argument.endswith((".yaml", ".yml")):
+        return _sweep_of_file(runs_dir, Path(argument).resolve())
+    paths = [Path(argument)]
+    if os.sep not in argument.rstrip(os.sep) and argument not in (".", ".."):
+        paths.insert(0, Path(runs_dir) / argument)
+    return next((s for path in paths if (s := SweepDir(path)).is_sweep()), None)
+
+
+def _sweep_of_file(runs_dir: str | os.PathLike[str], spec: Path) -> SweepDir | None:
+    states = [(s, state) for s in list_sweeps(runs_dir) if (state := _state(s)) is not None]
+    sweeps = [(state.updated, s) for s, state in states if _is_from(s.path, state, spec)]
+    if not sweeps:
+        return None
+    updated, newest = max(sweeps, key=lambda pair: pair[0])
+    runs = [r for r in list_runs(runs_dir) if sweep_of(r) is None and _is_of(r, spec)]
+    newer = any(own.updated > updated for r in runs if (own := r.state()) is not None)
+    return None if newer else newest
+
+
 def find_run(runs_dir: str | os.PathLike[str], argument: str | None = None) -> RunDir:
     """The run that a user means.
 
     Without an argument: the current directory if it is a run, else the newest unfinished run (one
     that no process holds, if there is such), else the newest.  A ``.yaml`` file: the newest run of
-    that spec.  Else the name of a run in ``runs_dir``, or a path.  Raises NotFoundError.
+    that spec.  Else the name of a run in ``runs_dir``, or a path.  Raises NotFoundError, and
+    UsageError for a sweep.
     """
     if argument is None:
         here = RunDir(Path.cwd())
@@ -117,9 +196,9 @@ def find_run(runs_dir: str | os.PathLike[str], argument: str | None = None) -> R
     named = RunDir(Path(runs_dir) / argument)
     if os.sep not in argument.rstrip(os.sep) and argument not in (".", "..") and named.is_run():
         return named
-    run = RunDir(argument)
-    if run.is_run():
-        return run
+    for path in (Path(argument), Path(runs_dir) / argument):
+        if RunDir(path).is_run():
+            return RunDir(path)
     raise _no_run(runs_dir, argument)
 
 
@@ -149,13 +228,17 @@ def find_checkpoint(
 
 def _no_run(runs_dir: str | os.PathLike[str], argument: str) -> NotFoundError | UsageError:
     path = Path(argument)
+    if (sweep := find_sweep(runs_dir, argument)) is not None:
+        runs = sweep.runs()
+        hint = f"name one of them: {shlex.quote(runs[0].shown())}" if runs else ""
+        return UsageError(f"{argument} is a sweep of {len(runs)} runs", hint=hint)
     if (path / SUCCESS).is_file():
         way = f"name the run, and the checkpoint by --id: {path.parent} --id {path.name[11:]}"
         return UsageError(f"{argument} is a checkpoint, not a run", hint=way)
     if path.is_dir() and (runs := list_runs(path)):
-        way = f"--runs-dir {argument}, or one of {', '.join(r.path.name for r in runs[:5])}"
+        way = f"--runs-dir {argument}, or one of {', '.join(r.name for r in runs[:5])}"
         return NotFoundError(f"{argument} is not a run but holds runs", hint=way)
-    names = [run.path.name for run in list_runs(runs_dir)]
+    names = [run.name for run in list_runs(runs_dir)]
     known = f"there are {', '.join(names[:8])}" if names else f"there is no run in {runs_dir}"
     return NotFoundError(f"no run {argument!r}", hint=did_you_mean(argument, names) or known)
 
@@ -178,9 +261,13 @@ def _newest(runs: Sequence[RunDir], missing: str, *, by_state: bool = True) -> R
 def _is_of(run: RunDir, spec: Path) -> bool:
     """Whether a run was made from this spec file, wherever both have moved together."""
     state = run.state()
-    if state is None or state.spec != spec.name:
+    return state is not None and _is_from(run.path, state, spec)
+
+
+def _is_from(path: Path, state: RunState | SweepState, spec: Path) -> bool:
+    if state.spec != spec.name:
         return False
     folders = [Path(state.folder)] if state.folder else []
     if state.folder_relative:
-        folders.append(run.path.resolve() / state.folder_relative)
+        folders.append(path.resolve() / state.folder_relative)
     return any((folder / spec.name).resolve() == spec for folder in folders)

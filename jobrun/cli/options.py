@@ -16,6 +16,7 @@ __all__ = [
     "option",
     "runs_dir",
     "settings",
+    "sweep_options",
     "uses_color",
 ]
 
@@ -88,6 +89,20 @@ def runs_dir(command: F) -> F:
         type=click.Path(),
         help="The directory of the runs.",
     )(command)
+
+
+def sweep_options(command: F) -> F:
+    """Add the options of sweeps, which single runs have no use for."""
+    jobs = option(
+        "--jobs",
+        "-j",
+        type=click.IntRange(min=1),
+        default=1,
+        metavar="N",
+        help="Runs of a sweep at a time.",
+    )
+    text = "Start no further run of a sweep after one has failed."
+    return jobs(option("--fail-fast", is_flag=True, help=text)(command))
 
 
 def one_checkpoint(command: F) -> F:

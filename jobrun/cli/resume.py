@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from jobrun.cli.options import common, option, runs_dir, settings
+from jobrun.cli.options import common, option, runs_dir, settings, sweep_options
 from jobrun.cli.signals import Signals
 from jobrun.program import program
 
@@ -26,6 +26,7 @@ __all__ = ["command"]
 @option("-n", "--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @option("--shapes", is_flag=True, help="With -n: run setup and init for the sizes of the blobs.")
 @option("--check", is_flag=True, help="Find functions that change their inputs silently (slow).")
+@sweep_options
 @common
 def command(
     run: str | None,
@@ -40,11 +41,14 @@ def command(
     dry_run: bool,
     shapes: bool,
     check: bool,
+    jobs: int,
+    fail_fast: bool,
 ) -> int:
     """Go on with RUN: a name, a path, or a spec (default: the newest unfinished run).
 
     With a spec, the file as it is now counts; with a run, the spec that is kept in it.  With
-    --epoch or --id later checkpoints move to the run's attempts/.
+    --epoch or --id later checkpoints move to the run's attempts/.  A sweep goes on as a whole; one
+    of its runs, named by its path, by itself.
     """
     if epoch is not None and id is not None:
         raise click.UsageError("a checkpoint is named by --epoch or by --id, not by both")
@@ -53,15 +57,19 @@ def command(
     with Signals() as signals:
         from jobrun.cli.running import Engine, command_line
         from jobrun.decide import Request
+        from jobrun.errors import UsageError
         from jobrun.kept import kept_spec
         from jobrun.paths import shown
-        from jobrun.runs import find_run
+        from jobrun.runs import find_run, find_sweep
         from jobrun.spec.build import job_of
         from jobrun.spec.resolve import dump_resolved
 
-        found = find_run(runs_dir, run)
-        kept = kept_spec(found, run, sets, epochs=epochs, code=code)
-        job = job_of(kept.spec)
+        sweep = find_sweep(runs_dir, run)
+        if sweep is not None and (epoch is not None or id is not None):
+            raise click.UsageError(f"a checkpoint is one of a run, and {sweep.shown()} is a sweep")
+        found = sweep.home if sweep is not None else find_run(runs_dir, run)
+        state = sweep.state() if sweep is not None else None
+        kept = kept_spec(found, run, sets, epochs=epochs, code=code, sweep=state)
         options: dict[str, Any] = {"epoch": epoch, "id": id, "epochs": epochs, "code": code}
         words = [run if run is not None and run.endswith((".yaml", ".yml")) else found.shown()]
         spec_path = shown(kept.spec_path)
@@ -78,6 +86,19 @@ def command(
             again=command_line("resume", *words, sets=sets, **options),
             afresh=command_line("train", spec_path, sets=sets, epochs=epochs) + " --fresh",
         )
+        if (sweep is None) is not (kept.spec.matrix is None):
+            what = "is no sweep any more" if sweep is not None else "is a sweep now"
+            hint = f"start it: {command_line('train', spec_path, sets=sets, epochs=epochs)}"
+            raise UsageError(f"{spec_path} {what}, and {found.shown()} is not of it", hint=hint)
+        if sweep is not None:
+            from jobrun.cli.sweep import How, SweepEngine
+            from jobrun.sweep import Sweep
+
+            how = How(jobs, threads, check, fail_fast, sets, epochs, runs_dir)
+            return SweepEngine(settings(), signals, Sweep(kept.spec, kept.text, request), how).run(
+                sweep
+            )
+        job = job_of(kept.spec)
         if dry_run:
             from jobrun.cli.dry_run import show_dry_run
 

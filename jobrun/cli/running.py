@@ -46,15 +46,25 @@ def command_line(*words: str, sets: Sequence[str] = (), **options: object) -> st
 
 
 class Engine:
-    """Runs a job as the command line asks for it."""
+    """Runs a job as the command line asks for it.
+
+    ``progress`` is told of it instead of who looks at stderr.
+    """
 
     def __init__(
-        self, settings: Settings, signals: Signals, *, threads: int | None, check: bool = False
+        self,
+        settings: Settings,
+        signals: Signals,
+        *,
+        threads: int | None,
+        check: bool = False,
+        progress: Report | None = None,
     ) -> None:
         self._settings = settings
         self._signals = signals
         self._threads = threads
         self._check = check
+        self._report = progress
 
     def run(self, job: Job, request: Request, runs_dir: str, run: Path | None) -> int:
         """Run ``job`` in the directory ``run`` (None: a fresh one), and show its end.
@@ -62,7 +72,8 @@ class Engine:
         Gives the exit code.  Raises what comes before there is a run to tell of.
         """
         with _stdout_for_json(self._settings.json) as out, Prints() as prints:
-            fan = _reporters(self._settings, prints)
+            fan = Fan(self._report or _progress(self._settings, prints))
+            fan.add("files", lambda: RunFiles(fan, prints))
             runner = self._runner(job, request, runs_dir, run, fan)
             self._signals.runner = runner
             try:
@@ -132,13 +143,6 @@ def _bind(job: Job, folder: Path | None) -> None:
     from jobrun.bind import bind_job
 
     bind_job(job, folder)
-
-
-def _reporters(settings: Settings, prints: Prints) -> Fan:
-    """The reporters of a run: for the terminal or pipe, and for the files of the run."""
-    fan = Fan(_progress(settings, prints))
-    fan.add("files", lambda: RunFiles(fan, prints))
-    return fan
 
 
 def _progress(settings: Settings, prints: Prints) -> Report:

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from _thread import start_new_thread
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, Protocol
 
@@ -101,6 +102,7 @@ def _leave(received: signal.Signals) -> None:
     """End the process now: no handler, lock or buffer can hold it back."""
     terminal = _SHOW_CURSOR if sys.__stderr__ is not None and sys.__stderr__.isatty() else ""
     text = f"{terminal}\n{received.name} again: left at once; the last checkpoint is whole\n"
-    os.write(2, text.encode())
+    with suppress(OSError):  # nobody reads it any more
+        os.write(2, text.encode())
     kill_children()
     os._exit(_EXIT[received])

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from jobrun.cli.options import common, option, runs_dir, settings
+from jobrun.cli.options import common, option, runs_dir, settings, sweep_options
 from jobrun.cli.signals import Signals
 from jobrun.program import program
 
@@ -25,6 +25,7 @@ __all__ = ["command"]
 @option("-n", "--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @option("--shapes", is_flag=True, help="With -n: run setup and init for the sizes of the blobs.")
 @option("--check", is_flag=True, help="Find functions that change their inputs silently (slow).")
+@sweep_options
 @common
 def command(
     spec: str,
@@ -37,24 +38,25 @@ def command(
     dry_run: bool,
     shapes: bool,
     check: bool,
+    jobs: int,
+    fail_fast: bool,
 ) -> int:
     """Train the job of SPEC.
 
     Where a run of it was interrupted, it goes on from its last checkpoint; where one is finished,
-    nothing is done.  --fresh starts a new run.
+    nothing is done.  --fresh starts a new run.  A spec with a 'matrix' is a sweep: all its runs.
     """
     if shapes and not dry_run:
         raise click.UsageError("--shapes is for a dry run: add -n")
     with Signals() as signals:
         from jobrun.cli.running import Engine, command_line
         from jobrun.decide import Request
-        from jobrun.runs import run_of_spec
+        from jobrun.runs import run_of_spec, sweep_of_spec
         from jobrun.spec.build import job_of
         from jobrun.spec.diff import digest, job_facts
         from jobrun.spec.resolve import dump_resolved, load
 
         loaded = load(spec, sets, epochs=epochs)
-        job = job_of(loaded)
         options: dict[str, Any] = {"epochs": epochs}
         options["runs_dir"] = None if runs_dir == "runs" else runs_dir
         again = command_line("train", spec, sets=sets, **options)
@@ -70,6 +72,15 @@ def command(
             again=again,
             afresh=f"{again} --fresh",
         )
+        if loaded.matrix is not None:
+            from jobrun.cli.sweep import How, SweepEngine
+            from jobrun.sweep import Sweep
+
+            how = How(jobs, threads, check, fail_fast, sets, epochs, runs_dir)
+            sweep = Sweep(loaded, loaded.text, request)
+            home = None if fresh else sweep_of_spec(runs_dir, sweep.job.name, sweep.digest)
+            return SweepEngine(settings(), signals, sweep, how).run(home)
+        job = job_of(loaded)
         run = None if fresh else run_of_spec(runs_dir, job.name, digest(job_facts(job)))
         path = run.path if run else None
         if dry_run:

@@ -14,7 +14,7 @@ from jobrun.shell import FileForm, Shell
 from jobrun.spec.checkpoints import CheckpointModel
 from jobrun.spec.model import TaskModel
 from jobrun.spec.pipes import DoStepModel, MapStepModel, SourceModel
-from jobrun.spec.resolve import Spec, load
+from jobrun.spec.resolve import Spec, load, with_values
 from jobrun.spec.scalars import show
 from jobrun.spec.source import Node, gc_paused
 from jobrun.spec.stops import condition_specs
@@ -50,9 +50,29 @@ def validate_spec(
 
 
 def job_of(spec: Spec) -> Job:
-    """The job of a spec; raises SpecError with everything that is wrong with it."""
+    """The job of a spec, checked as far as that goes without its functions.
+
+    With a matrix it is the job of its first combination, and every value is checked.  Raises
+    SpecError with all problems at once.
+    """
+    if spec.matrix is None:
+        return _checked(spec)
+    jobs: list[Job] = []
+    problems: list[Problem] = []
+    for values in spec.matrix.covering():
+        try:
+            jobs.append(_checked(with_values(spec, values)))
+        except SpecError as error:
+            problems += error.problems
+    if problems:
+        raise SpecError(list(dict.fromkeys(problems)))
+    return jobs[0]
+
+
+def _checked(spec: Spec) -> Job:
     job = build(spec)
-    if problems := check(job):
+    problems = check(job)
+    if problems:
         raise SpecError(list(dict.fromkeys(problems)))
     return job
 

@@ -33,6 +33,7 @@ from jobrun.spec.fields import (
     Vars,
     With,
 )
+from jobrun.spec.matrix import MatrixField
 from jobrun.spec.pipes import DoStepModel, MapStepModel, PipeModel
 from jobrun.spec.scalars import show
 from jobrun.spec.tasks import LoadModel, ShellModel, TaskRetries
@@ -232,6 +233,10 @@ class SpecModel(ClosedModel):
         0, description="What all random numbers are derived from."
     )
     vars: Vars = Field({}, description="Constants, read like blobs; --set NAME=VALUE changes one.")
+    matrix: Optional[MatrixField] = Field(
+        None,
+        description="A sweep: several values for each of some vars; each combination is a run.",
+    )
     nodes: Optional[Nodes] = Field(
         None,
         description="Namespaces of blobs: a list of names, or a mapping {name: vars of its own}.",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,15 @@ import yaml
 
 from jobrun.conditions import form_problems
 from jobrun.errors import SpecError, UsageError, did_you_mean
+from jobrun.spec.matrix import Matrix, Values, read_matrix, same
 from jobrun.spec.model import SpecModel
 from jobrun.spec.overrides import apply_set, set_epochs
 from jobrun.spec.problems import validate
 from jobrun.spec.scalars import ScalarError, scalar
-from jobrun.spec.source import MAX_BYTES, Source, gc_paused, parse
+from jobrun.spec.source import MAX_BYTES, Node, Source, gc_paused, parse
 from jobrun.spec.stops import condition_specs
 
-__all__ = ["Spec", "dump_resolved", "load"]
+__all__ = ["Spec", "dump_resolved", "load", "with_values"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class Spec:
     """A spec that fits the language.
 
     ``path`` is the file as the user named it, ``folder`` the absolute folder of its code and data,
-    ``tree`` the resolved spec as plain values, ``source`` the same with its places.
+    ``tree`` the resolved spec as plain values, ``source`` the same with its places.  With a
+    ``matrix`` it stands for several runs: ``with_values`` gives the spec of each.
     """
 
     path: str
@@ -41,6 +43,7 @@ class Spec:
     tree: dict[str, Any]
     model: SpecModel
     source: Source
+    matrix: Matrix | None = None
 
 
 def load(
@@ -49,15 +52,18 @@ def load(
     *,
     epochs: int | None = None,
     folder: str | os.PathLike[str] | None = None,
+    text: str | None = None,
 ) -> Spec:
     """Read a spec and apply ``--set NAME=VALUE`` and ``--epochs``.
 
-    ``folder`` is where its code is, if not beside it.  Raises UsageError where there is no such
-    file or a ``--set`` names nothing, SpecError with all that does not fit the language.
+    ``folder`` is where its code is, if not beside it; ``text`` is that of the file, if it has been
+    read.  Raises UsageError where there is no such file or a ``--set`` names nothing, SpecError
+    with all that does not fit the language.
     """
-    source = parse(_read(path), os.fspath(path))
-    for text in sets:
-        apply_set(source, text)
+    sets = tuple(sets)
+    source = parse(_read(path) if text is None else text.encode(), os.fspath(path))
+    for setting in sets:
+        apply_set(source, setting)
     if epochs is not None:
         set_epochs(source, epochs)
     tree = {k: v for k, v in source.root.plain().items() if not str(k).startswith("x-")}
@@ -66,11 +72,57 @@ def load(
     own = tree.get("vars")
     shared, split = _vars(own if isinstance(own, dict) else {}, tree.get("nodes"))
     problems += form_problems(condition_specs(source), shared, split)
+    matrix = None
+    if model is not None:
+        matrix, wrong = read_matrix(source, sets)
+        problems += wrong
     if problems or model is None:
         raise SpecError(list(dict.fromkeys(problems)))
     tree = {"name": _default_name(path), **tree}
+    if matrix is not None:
+        tree["matrix"] = {name: [*values] for name, values in matrix.lists.items()}
     absolute = os.path.abspath(folder if folder is not None else os.path.dirname(path) or ".")
-    return Spec(os.fspath(path), absolute, source.text, tree, model, source)
+    return Spec(os.fspath(path), absolute, source.text, tree, model, source, matrix)
+
+
+def with_values(spec: Spec, values: Values) -> Spec:
+    """The spec of one combination of a matrix: its values are the vars, and there is no matrix.
+
+    Raises SpecError for conditions that cannot be with these values.
+    """
+    source = _source_with(spec.source, values)
+    own = {**spec.tree.get("vars", {}), **values}
+    tree = {k: v for k, v in spec.tree.items() if k != "matrix"} | {"vars": own}
+    model = spec.model.model_copy(update={"vars": own, "matrix": None})
+    shared, split = _vars(own, tree.get("nodes"))
+    problems = form_problems(condition_specs(source), shared, split)
+    if problems:
+        raise SpecError(list(dict.fromkeys(problems)))
+    return replace(spec, tree=tree, model=model, source=source, matrix=None)
+
+
+def _source_with(old: Source, values: Values) -> Source:
+    """The source with other vars, each at its place in the matrix."""
+    root, own, lists = old.root, old.root.value["vars"], old.root.value["matrix"].value
+    own_vars = dict(own.value)
+    for name, value in values.items():
+        entries = [e for e in lists[name].value if same(e.value, value)]
+        at = entries[0] if entries else own.value[name]
+        node = Node(value, at.line, at.column, at.width, at.indent)
+        node.place = at.place
+        own_vars[name] = node
+    source = Source(old.file, old.text)
+    source.root = _like(root, {k: v for k, v in root.value.items() if k != "matrix"})
+    source.root.value["vars"] = _like(own, own_vars)
+    return source
+
+
+def _like(old: Node, value: dict[Any, Node]) -> Node:
+    """A mapping at the place of another one, with its keys."""
+    node = Node(value, old.line, old.column, old.width)
+    node.keys, node.place = old.keys, old.place
+    node.count, node.height = old.count, old.height
+    return node
 
 
 def _vars(own: dict[str, Any], nodes: Any) -> tuple[dict[str, Any], set[str]]:

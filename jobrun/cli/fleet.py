@@ -1,0 +1,180 @@
+"""Runs of a sweep as processes of their own, so many at a time.
+
+Each is a process group of its own: a Ctrl-C on the terminal reaches the sweep alone, which passes
+it on by the process's stdin, once.  That end closes when the sweep is killed, and the runs end too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import IO, Any, Protocol
+
+from jobrun.cli.member import Order
+
+__all__ = ["Fleet", "Listener"]
+
+_TICK = 0.1
+"""Seconds after which it is looked again whether a process has ended whose pipes are open."""
+_CODE = "import sys; sys.path[:] = {path!r}; from jobrun.cli.member import main; main()"
+
+
+class Listener(Protocol):
+    """Who is told what happens; runs are known by their numbers."""
+
+    def started(self, number: int) -> None:
+        """A process was started."""
+
+    def told(self, number: int, event: dict[str, Any]) -> None:
+        """An event, as JSON values with ``lines``; or the error before the run had begun."""
+
+    def printed(self, number: int, line: str) -> None:
+        """A line of its stderr."""
+
+    def ended(self, number: int, code: int) -> None:
+        """A process has ended: its exit code, negative for a signal."""
+
+
+@dataclass
+class _Child:
+    number: int
+    process: subprocess.Popen[bytes]
+    begun: dict[int, bytes] = field(default_factory=dict)
+    """The line that was begun, of each pipe by its descriptor."""
+
+    def write(self, line: str) -> None:
+        """Write to its stdin; one that has ended does not hear it."""
+        assert self.process.stdin is not None
+        with suppress(OSError):
+            self.process.stdin.write(line.encode() + b"\n")
+            self.process.stdin.flush()
+
+
+class Fleet:
+    """Runs processes, ``jobs`` at a time, and tells ``listener`` what they say.
+
+    No further one is started once ``go`` is false, or after ``interrupt``.
+    """
+
+    def __init__(self, jobs: int, listener: Listener, go: Callable[[], bool]) -> None:
+        self._jobs = jobs
+        self._listener = listener
+        self._go = go
+        self._children: list[_Child] = []
+        self._selector = selectors.DefaultSelector()
+        self._lock = threading.Lock()
+        self.signal = ""
+
+    def run(self, orders: Iterable[tuple[int, Order]]) -> None:
+        """Start a process for each order, and wait for all."""
+        left = iter(orders)
+        following = next(left, None)
+        try:
+            while True:
+                while following is not None and len(self._children) < self._jobs:
+                    if not self._start(*following):
+                        break
+                    following = next(left, None)
+                if not self._children:
+                    return
+                self._listen()
+                for child in [c for c in self._children if c.process.poll() is not None]:
+                    self._end(child)
+        finally:
+            self._selector.close()
+            for child in self._children:  # an error of ours: they save and end
+                assert child.process.stdin is not None
+                child.process.stdin.close()
+
+    def send(self, signal_name: str, *, last: bool) -> None:
+        """Pass a signal on to all that run; from any thread.  ``last``: none starts any more."""
+        with self._lock:
+            self.signal = signal_name if last else self.signal
+            for child in tuple(self._children):
+                child.write(signal_name)
+
+    def _start(self, number: int, order: Order) -> bool:
+        """Start a process, unless none is to be started any more."""
+        with self._lock:
+            if self.signal or not self._go():
+                return False
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _CODE.format(path=sys.path), order.run],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+            child = _Child(number, process)
+            child.write(json.dumps(asdict(order)))
+            self._children.append(child)
+        for stream, take in ((process.stdout, self._told), (process.stderr, self._printed)):
+            assert stream is not None
+            os.set_blocking(stream.fileno(), False)
+            self._selector.register(stream, selectors.EVENT_READ, (child, take))
+        self._listener.started(number)
+        return True
+
+    def _listen(self) -> None:
+        for key, _ in self._selector.select(_TICK):
+            child, take = key.data
+            self._read(child, key.fileobj, take)  # type: ignore[arg-type]
+
+    def _read(self, child: _Child, stream: IO[bytes], take: Callable[..., None]) -> bool:
+        """Pass on what has come of a pipe; gives whether more may come."""
+        try:
+            data = os.read(stream.fileno(), 1 << 16)
+        except BlockingIOError:
+            return False
+        if not data and stream in self._selector.get_map():
+            self._selector.unregister(stream)
+        fd = stream.fileno()
+        *lines, child.begun[fd] = (child.begun.get(fd, b"") + data).split(b"\n")
+        if not data and child.begun[fd]:
+            lines.append(child.begun.pop(fd))
+        for line in lines:
+            take(child, line.decode(errors="replace").rstrip("\r"))
+        return bool(data)
+
+    def _told(self, child: _Child, line: str) -> None:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            event = None
+        if isinstance(event, dict):
+            self._listener.told(child.number, event)
+        else:
+            self._printed(child, line)
+
+    def _printed(self, child: _Child, line: str) -> None:
+        self._listener.printed(child.number, line)
+
+    def _end(self, child: _Child) -> None:
+        """Take what is left in the pipes of a process that has ended, and forget it.
+
+        A process that it has started and left behind may hold their other ends: that is not
+        waited for.
+        """
+        process = child.process
+        for stream, take in ((process.stdout, self._told), (process.stderr, self._printed)):
+            assert stream is not None
+            while self._read(child, stream, take):
+                pass
+            if rest := child.begun.pop(stream.fileno(), b""):
+                take(child, rest.decode(errors="replace"))
+            if stream in self._selector.get_map():
+                self._selector.unregister(stream)
+            stream.close()
+        assert process.stdin is not None
+        with suppress(OSError):
+            process.stdin.close()
+        with self._lock:
+            self._children.remove(child)
+        self._listener.ended(child.number, process.returncode)

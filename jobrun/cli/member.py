@@ -1,0 +1,148 @@
+"""One run of a sweep, in a process of its own: ``cli.fleet`` starts it and listens to it.
+
+Its stdin holds an order, one line of JSON, and then the names of signals, a line each, as they come
+to the sweep; where it ends, the sweep has been killed, and the run ends as if by SIGTERM.  Its
+stdout holds events, a line of JSON each, with the lines that a person is to see of them, and at
+the end how the run has ended.  What tasks print, and errors, are on stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
+
+from jobrun.children import kill_children
+from jobrun.cli.failure import show
+from jobrun.cli.options import Settings
+from jobrun.cli.signals import Interrupted, Signals
+from jobrun.events import BatchesDone, Event, TaskProgress
+
+__all__ = ["Order", "main"]
+
+_GRACE = 10.0
+"""Seconds to reach a place where the run can be saved, once the sweep has been killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be run: JSON values alone.
+
+    ``path``, ``text`` and ``folder`` are of the spec, ``values`` of its matrix (encoded, see
+    ``sweepdir``), ``run`` is the directory of the run.  ``spec_path`` and ``spec_text`` are what is
+    kept in it of the spec; the rest are options, and commands for messages.
+    """
+
+    path: str
+    text: str
+    folder: str
+    sets: tuple[str, ...]
+    epochs: int | None
+    values: Mapping[str, Any]
+    run: str
+    spec_path: str
+    spec_text: str
+    accept_changes: bool
+    again: str
+    afresh: str
+    program: str
+    threads: int
+    check: bool
+    verbosity: int
+    traceback: bool
+
+
+def main() -> NoReturn:
+    """Run what stdin asks for, and end the process with the run's exit code."""
+    stdin, events = _channels()
+    order = Order(**json.loads(stdin.readline()))
+    louder = {"quiet": order.verbosity < 0, "verbose": order.verbosity > 0}
+    settings = Settings(**louder, json=True, color="never", traceback=order.traceback)
+    try:
+        with Signals() as signals:
+            threading.Thread(target=_obey, args=(stdin,), daemon=True).start()
+            code = _run(order, settings, signals, Wire(events, order.verbosity))
+    except Interrupted as interrupted:
+        code = interrupted.exit_code
+    except KeyboardInterrupt:
+        code = 130
+    except Exception as error:  # shown as a bug unless it is an error of ours
+        code = show(error, settings)
+    with suppress(OSError):  # the sweep has been killed
+        sys.stdout.flush()
+    sys.exit(code)
+
+
+def _channels() -> tuple[BinaryIO, BinaryIO]:
+    """stdin and stdout under numbers that no task and no program finds."""
+    stdin = os.fdopen(os.dup(0), "rb", buffering=0)
+    events = os.fdopen(os.dup(1), "wb", buffering=0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return stdin, events
+
+
+def _obey(stdin: BinaryIO) -> None:
+    """Send this process the signals that come to the sweep."""
+    own = os.getpid()
+    for line in stdin:
+        os.kill(own, signal.Signals[line.decode().strip()])
+    os.kill(own, signal.SIGTERM)
+    time.sleep(_GRACE)
+    os.kill(own, signal.SIGTERM)  # the second one leaves at once
+    time.sleep(1)
+    kill_children()
+    os._exit(143)
+
+
+def _run(order: Order, settings: Settings, signals: Signals, wire: Wire) -> int:
+    from jobrun.cli.running import Engine
+    from jobrun.decide import Request
+    from jobrun.spec.build import job_of
+    from jobrun.spec.resolve import dump_resolved, load, with_values
+    from jobrun.sweepdir import decoded
+
+    whole = load(order.path, order.sets, epochs=order.epochs, folder=order.folder, text=order.text)
+    spec = with_values(whole, decoded(order.values))
+    request = Request(
+        "resume",  # never another run beside it: that is the sweep's to decide
+        accept_changes=order.accept_changes,
+        folder=Path(order.folder),
+        spec_path=Path(order.spec_path),
+        spec_text=order.spec_text,
+        resolved_text=dump_resolved(spec),
+        program=order.program,
+        again=order.again,
+        afresh=order.afresh,
+    )
+    engine = Engine(settings, signals, threads=order.threads, check=order.check, progress=wire)
+    run = Path(order.run)
+    return engine.run(job_of(spec), request, str(run.parent), run)
+
+
+class Wire:
+    """Writes events and their lines to the sweep."""
+
+    def __init__(self, stream: BinaryIO, verbosity: int) -> None:
+        from jobrun.report.lines import Describer
+
+        self._stream = stream
+        self._describe = Describer(verbosity)
+
+    def __call__(self, event: Event) -> None:
+        """Write ``event``; progress within an epoch is not told."""
+        from jobrun.report.words import json_values
+
+        if isinstance(event, BatchesDone | TaskProgress):
+            return
+        values = {"lines": self._describe(event), **json_values(event.to_json())}
+        self._stream.write(json.dumps(values).encode() + b"\n")

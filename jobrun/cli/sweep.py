@@ -1,0 +1,209 @@
+"""What ``train`` and ``resume`` do with a sweep: each run in a process of its own, and a table.
+
+The failure of one run hurts no other, and its end with no word is seen.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from jobrun.cli.fleet import Fleet
+from jobrun.cli.member import Order
+from jobrun.cli.options import Settings
+from jobrun.cli.signals import Signals
+from jobrun.cli.sweep_board import Board
+from jobrun.cli.sweep_table import SweepEnded, sweep_summary
+from jobrun.errors import EXIT_DONE, EXIT_SIGINT, EXIT_SIGTERM, BindError, TaskError
+from jobrun.metrics import metric_names
+from jobrun.process import Ended
+from jobrun.report.words import plural
+from jobrun.runs import claim
+from jobrun.session.local import default_threads
+from jobrun.sweep import Plan, Sweep
+from jobrun.sweep_rows import Row, row_on_disk
+from jobrun.sweepdir import Member, SweepDir, encoded
+
+__all__ = ["How", "SweepEngine"]
+
+_RANK = (1, 4, 3, 2, 5, 8, 130, 143, 6, 7)
+"""Where runs end with several exit codes, that of the sweep is the first of these."""
+
+
+@dataclass(frozen=True)
+class How:
+    """How a sweep is run: ``jobs`` at a time, each with ``threads`` (None: its share of the cores).
+
+    ``sets`` and ``epochs`` are what was set in the spec; ``fail_fast``: no run is started after one
+    has failed.
+    """
+
+    jobs: int
+    threads: int | None
+    check: bool
+    fail_fast: bool
+    sets: tuple[str, ...]
+    epochs: int | None
+    runs_dir: str
+
+
+class SweepEngine:
+    """Runs a sweep as the command line asks for it."""
+
+    def __init__(self, settings: Settings, signals: Signals, sweep: Sweep, how: How) -> None:
+        self._settings = settings
+        self._signals = signals
+        self._sweep = sweep
+        self._how = how
+
+    def run(self, home: SweepDir | None) -> int:
+        """Run the sweep in the directory ``home`` (None: a fresh one), and show its end.
+
+        Gives the exit code.  Raises RunRefusedError, LockedError, SaveError and DamagedError.
+        """
+        plan = self._sweep.plan(home)
+        if plan.home is not None and not plan.to_do:
+            return self._show(plan, plan.home, self._rows(plan, plan.home))
+        if plan.home is not None:
+            plan.home.home.lock()
+            plan = self._sweep.plan(plan.home)  # another process may just have ended it
+        Board(()).say(*plan.lines)
+        found = plan.home
+        if found is None:
+            run = claim(self._how.runs_dir, self._sweep.job.name)
+            found = SweepDir(run.path, home=run)
+        try:
+            return self._run(plan, found)
+        finally:
+            found.home.unlock()
+
+    def _run(self, plan: Plan, home: SweepDir) -> int:
+        self._sweep.write(plan, home)
+        board = Board(self._rows(plan, home))
+        jobs = max(1, min(self._how.jobs, len(plan.to_do)))
+        if self._settings.verbosity >= 0:
+            board.say(_opening(plan, home, jobs))
+        fleet = Fleet(jobs, board, lambda: self._goes_on(board.codes.values()))
+        self._signals.runner = _Passing(fleet, board)
+        fleet.run((n, self._order(home, plan.members[n], jobs)) for n in plan.to_do)
+        for number in plan.to_do:
+            if not board.knows(number):
+                row = self._on_disk(home, plan.members[number])
+                board.rows[number] = _without_a_word(row, board.codes.get(number, 0))
+        return self._show(plan, home, board.rows, board.codes, fleet.signal)
+
+    def _goes_on(self, codes: Iterable[int]) -> bool:
+        """Whether a further run is to be started, by how others have ended."""
+        found = set(codes)
+        if BindError.exit_code in found:  # the code is that of all runs
+            return False
+        return not (self._how.fail_fast and found - {EXIT_DONE})
+
+    def _rows(self, plan: Plan, home: SweepDir) -> list[Row]:
+        return [self._on_disk(home, member) for member in plan.members]
+
+    def _on_disk(self, home: SweepDir, member: Member) -> Row:
+        run = home.run(member)
+        row = Row(member.directory, str(run.path.absolute()), member.values)
+        return row_on_disk(row, self._sweep.job_of(member), run) if run.is_run() else row
+
+    def _order(self, home: SweepDir, member: Member, jobs: int) -> Order:
+        spec, request, how = self._sweep.spec, self._sweep.request, self._how
+        return Order(
+            path=spec.path,
+            text=spec.text,
+            folder=spec.folder,
+            sets=how.sets,
+            epochs=how.epochs,
+            values=encoded(member.values),
+            run=str(home.run(member).path),
+            spec_path=str(request.spec_path),
+            spec_text=self._sweep.text,
+            accept_changes=request.accept_changes,
+            again=request.again,
+            afresh=request.afresh,
+            program=request.program,
+            threads=how.threads or max(1, default_threads() // jobs),
+            check=how.check,
+            verbosity=self._settings.verbosity,
+            traceback=self._settings.traceback,
+        )
+
+    def _show(
+        self,
+        plan: Plan,
+        home: SweepDir,
+        rows: Sequence[Row],
+        codes: Mapping[int, int] = MappingProxyType({}),
+        signal_name: str = "",
+    ) -> int:
+        """Show the end on stdout; gives the exit code."""
+        ended = SweepEnded(
+            name=home.name,
+            sweep_dir=str(home.path.absolute()),
+            metrics=metric_names(self._sweep.job),
+            rows=rows,
+            left=[m.directory for m in plan.left if home.run(m).is_run()],
+            exit_code=_exit_code(rows, codes.values(), signal_name),
+        )
+        if self._settings.json:
+            text = json.dumps(ended.to_json())
+        else:
+            width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+            text = "\n".join(sweep_summary(ended, width))
+        with suppress(BrokenPipeError):  # nobody reads it; the exit code still tells
+            print(text, flush=True)
+        return ended.exit_code
+
+
+class _Passing:
+    """Passes signals on to the runs."""
+
+    def __init__(self, fleet: Fleet, board: Board) -> None:
+        self._fleet = fleet
+        self._board = board
+
+    def interrupt(self, signal_name: str) -> None:
+        """Start no further run; those that are going on save and end."""
+        self._fleet.send(signal_name, last=True)
+        self._board.say(
+            f"{signal_name}: no further run starts, those that are going on save and end "
+            "(a second signal ends all at once)"
+        )
+
+    def save_soon(self, signal_name: str) -> None:
+        """Those that are going on are saved."""
+        self._fleet.send(signal_name, last=False)
+
+
+def _without_a_word(row: Row, code: int) -> Row:
+    """The row of a run that was never started, or whose process has not told its end."""
+    if code >= 0:
+        return row
+    reason = f"its process {Ended(code)}"
+    return replace(row, state="error", reason=reason, exit_code=TaskError.exit_code)
+
+
+def _opening(plan: Plan, home: SweepDir, jobs: int) -> str:
+    """What is going to be done, in one line."""
+    actions = [choice.action for choice in plan.choices]
+    texts = {"done": "finished already", "resume": "to go on", "fresh": "to start"}
+    counts = [(actions.count(action), text) for action, text in texts.items()]  # type: ignore[arg-type]
+    parts = [f"{count} {text}" for count, text in counts if count]
+    how = f", {jobs} at a time" if jobs > 1 else ""
+    runs = plural(len(plan.members), "run")
+    return f"{home.name}: {runs} in {home.shown()}{how}: {', '.join(parts)}"
+
+
+def _exit_code(rows: Sequence[Row], codes: Iterable[int], signal_name: str) -> int:
+    """That of the sweep: see ``_RANK``."""
+    found = {code if code >= 0 else TaskError.exit_code for code in codes}
+    found |= {row.exit_code for row in rows if row.exit_code is not None}
+    if signal_name and any(row.exit_code is None for row in rows):
+        found.add(EXIT_SIGINT if signal_name == "SIGINT" else EXIT_SIGTERM)
+    return next((code for code in _RANK if code in found), EXIT_DONE)

@@ -1,0 +1,161 @@
+"""A sweep in words: its runs as a table, the best of them, and what to type next."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from jobrun.cli.table import table
+from jobrun.paths import shown
+from jobrun.program import program
+from jobrun.report.words import duration, json_values, number, plain, plural
+from jobrun.sweep_rows import STATES, Row
+
+__all__ = ["SweepEnded", "sweep_summary"]
+
+_WORDS = {"failed": "FAILED"}
+_MANY = 8
+"""How many names a line holds at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepEnded:
+    """A sweep as it stands at the end of a start of it.
+
+    ``metrics`` maps each to the direction that is better, ``left`` holds the directories of runs
+    that are not of the matrix any more.
+    """
+
+    name: str
+    sweep_dir: str
+    metrics: Mapping[str, str | None]
+    rows: Sequence[Row]
+    left: Sequence[str]
+    exit_code: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The sweep as JSON values."""
+        return {
+            "sweep": self.name,
+            "sweep_dir": self.sweep_dir,
+            "exit_code": self.exit_code,
+            "metrics": dict(self.metrics),
+            "best": {m: r.directory for m in self.metrics if (r := self.best(m)) is not None},
+            "runs": [_json(row) for row in self.rows],
+            "left": list(self.left),
+        }
+
+    def best(self, metric: str) -> Row | None:
+        """The run with the best value of a metric in any of its epochs; the first of equal ones."""
+        direction = self.metrics[metric]
+        rows = [r for r in self.rows if metric in r.best and _finite(r.best[metric][0])]
+        if direction is None or not rows:
+            return None
+        better = min if direction == "min" else max
+        return better(rows, key=lambda row: row.best[metric][0])
+
+
+def _json(row: Row) -> dict[str, Any]:
+    found: dict[str, Any] = json_values(asdict(row))
+    return found
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def sweep_summary(ended: SweepEnded, width: int | None = None) -> list[str]:
+    """The lines of the end of a sweep; the last is what to type next.
+
+    Where a table is wider than ``width`` characters, each run has a few lines of its own.
+    """
+    header, rows = _cells(ended)
+    lines = table(header, rows, "l" * len(_vars(ended)) + "lr" + "r" * len(header)).splitlines()
+    if width is not None and max(map(len, lines)) > width:
+        lines = _blocks(ended, header, rows)
+    return [_headline(ended), *lines, *_best_lines(ended), *_reasons(ended), "", _next(ended)]
+
+
+def _headline(ended: SweepEnded) -> str:
+    counts = Counter(row.state for row in ended.rows)
+    states = ", ".join(f"{counts[s]} {_WORDS.get(s, s)}" for s in STATES if counts[s])
+    return f"{plain(ended.name)}: {plural(len(ended.rows), 'run')}: {states}"
+
+
+def _word(row: Row) -> str:
+    return _WORDS.get(row.state, row.state)
+
+
+def _vars(ended: SweepEnded) -> list[str]:
+    return list(ended.rows[0].values)
+
+
+def _cells(ended: SweepEnded) -> tuple[list[str], list[list[str]]]:
+    """The table: vars, state, epochs, the last metrics with a star at the best, and time."""
+    starred = {m: _starred(ended, m) for m in ended.metrics}
+    header = [*_vars(ended), "state", "epochs", *ended.metrics, "time"]
+    rows = []
+    for row in ended.rows:
+        texts = [number(value) for value in row.values.values()]
+        metrics = [
+            (number(row.metrics[m]) if m in row.metrics else "-")
+            + ("*" if row is starred[m] else "")
+            for m in ended.metrics
+        ]
+        time = "-" if row.elapsed is None else duration(row.elapsed)
+        rows.append([*texts, _word(row), str(row.epoch), *metrics, time])
+    return [plain(text) for text in header], rows
+
+
+def _starred(ended: SweepEnded, metric: str) -> Row | None:
+    """The run whose last value of a metric is the best."""
+    direction = ended.metrics[metric]
+    rows = [r for r in ended.rows if _finite(r.metrics.get(metric))]
+    if direction is None or not rows:
+        return None
+    better = min if direction == "min" else max
+    return better(rows, key=lambda row: row.metrics[metric])
+
+
+def _blocks(ended: SweepEnded, header: list[str], rows: list[list[str]]) -> list[str]:
+    """The cells of each run below each other, for a narrow terminal."""
+    first = len(_vars(ended))
+    lines = []
+    for row, cells in zip(ended.rows, rows, strict=True):
+        lines.append(f"{plain(row.directory)}: {cells[first]}")
+        pairs = zip(header[first + 1 :], cells[first + 1 :], strict=True)
+        lines += [f"  {name} {cell}" for name, cell in pairs if cell != "-"]
+    return lines
+
+
+def _best_lines(ended: SweepEnded) -> list[str]:
+    found = [(m, row) for m in ended.metrics if (row := ended.best(m)) is not None]
+    return [
+        f"best {plain(m)} {number(row.best[m][0])} (epoch {row.best[m][1]}): {plain(row.directory)}"
+        for m, row in found
+    ]
+
+
+def _reasons(ended: SweepEnded) -> list[str]:
+    """Why runs did not finish, and what else is in the directory."""
+    lines = [
+        f"{plain(row.directory)}: {_word(row)}: {plain(row.reason).splitlines()[0]}"
+        for row in ended.rows
+        if row.state in ("failed", "error") and row.reason
+    ]
+    if ended.left:
+        few = ", ".join(map(plain, ended.left[:_MANY])) + ", …" * (len(ended.left) > _MANY)
+        lines.append(f"not in the matrix any more, and kept: {few}")
+    return lines
+
+
+def _next(ended: SweepEnded) -> str:
+    """The sweep again if there is something left to do, else the best run."""
+    if any(row.state in ("error", "interrupted", "waiting") for row in ended.rows):
+        return f"{program()} resume {shlex.quote(shown(ended.sweep_dir))}"
+    best = next((row for m in ended.metrics if (row := ended.best(m)) is not None), ended.rows[0])
+    return f"{program()} load-blobs {shlex.quote(shown(best.run_dir))}"

@@ -1,0 +1,89 @@
+"""A run of a sweep as it stands: from what it said at its end, or from what is on disk."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from jobrun.conditions import build
+from jobrun.errors import EXIT_FAILED_BY_CONDITION
+from jobrun.job import Job
+from jobrun.rundir import RunDir
+from jobrun.standing import Standing
+
+__all__ = ["STATES", "Row", "row_of_end", "row_on_disk"]
+
+STATES = ("finished", "failed", "error", "interrupted", "waiting")
+_SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A run of a sweep.
+
+    ``state`` is one of ``STATES``; ``waiting`` has not begun.  ``exit_code`` is what the run ended
+    with, None where it has not.  ``metrics`` are those of its last epoch, ``best`` maps a metric to
+    its best ``(value, epoch)``, ``elapsed`` is in seconds, over all attempts.
+    """
+
+    directory: str
+    run_dir: str
+    values: Mapping[str, Any]
+    state: str = "waiting"
+    reason: str = ""
+    exit_code: int | None = None
+    epoch: int = 0
+    elapsed: float | None = None
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    best: Mapping[str, tuple[Any, int]] = field(default_factory=dict)
+    checkpoint: str | None = None
+
+
+def row_of_end(row: Row, event: Mapping[str, Any]) -> Row:
+    """The row of a run that has told its end: ``RunEnded`` as JSON values."""
+    return replace(
+        row,
+        state=event["outcome"],
+        reason=event["reason"],
+        exit_code=event["exit_code"],
+        epoch=event["epoch"],
+        elapsed=event["elapsed"],
+        metrics={m: _number(value) for m, value in event["metrics"].items()},
+        best={m: (_number(value), epoch) for m, (value, epoch) in event["best"].items()},
+        checkpoint=event["checkpoint"],
+    )
+
+
+def row_on_disk(row: Row, job: Job, run: RunDir) -> Row:
+    """The row of a run as run.json and its newest checkpoint have it."""
+    state = run.state()
+    if state is None:
+        return row
+    row = replace(
+        row,
+        state=state.state,
+        reason=state.reason,
+        exit_code={"finished": 0, "failed": EXIT_FAILED_BY_CONDITION}.get(state.state),
+        epoch=state.epoch,
+        elapsed=state.elapsed,
+    )
+    record = run.head()
+    if record is None:
+        return row
+    standing = Standing(job, build(job))
+    standing.restore(record)
+    return replace(
+        row,
+        epoch=standing.position.epochs,
+        elapsed=record.run_seconds,
+        metrics=standing.metrics,
+        best=dict(standing.best),
+        checkpoint=str(run.catalog.path(record.id).absolute()),
+    )
+
+
+def _number(value: Any) -> Any:
+    """A metric as it was before it was made JSON."""
+    return _SPECIAL.get(value, value) if isinstance(value, str) else value

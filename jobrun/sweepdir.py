@@ -1,0 +1,235 @@
+"""A sweep on disk: a directory of runs, one for each combination of a spec's ``matrix``.
+
+::
+
+    runs/<name>/
+      sweep.json                      the matrix, and every run that there ever was of it
+      spec.yaml  spec.resolved.yaml   what was asked for at the last start
+      lock                            held while the sweep is going on
+      lr=0.1,hidden=32/ …             runs like any other
+
+A run keeps its directory for good, whatever becomes of the matrix: which one that is stands in
+sweep.json, which is replaced as a whole and durably.  Reading takes no lock and writes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from jobrun.checkpoint.fs import DEFAULT, Fs
+from jobrun.errors import DamagedError
+from jobrun.rundir import SWEEP, RunDir, utc_now
+
+__all__ = [
+    "Member",
+    "SweepDir",
+    "SweepState",
+    "decoded",
+    "encoded",
+    "members_of",
+    "sweep_of",
+]
+
+FORMAT = 1
+LONGEST = 120
+"""Characters of a directory's name; names of 255 bytes are what file systems take."""
+
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A run of a sweep: the values of its vars, and its directory within that of the sweep."""
+
+    values: Values
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
+class SweepState:
+    """What sweep.json says.
+
+    ``digest`` is that of the job without the vars of the ``matrix``, ``folder`` the directory of
+    the spec and the code, ``folder_relative`` the same seen from the sweep's, ``spec`` the spec's
+    file name.  ``members`` holds every run there ever was; those of today's matrix are a part.
+    """
+
+    job: str
+    matrix: Mapping[str, Sequence[Any]]
+    members: tuple[Member, ...]
+    digest: str = ""
+    folder: str | None = None
+    folder_relative: str | None = None
+    spec: str | None = None
+    created: str = ""
+    updated: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The state as JSON values."""
+        return {
+            "format": FORMAT,
+            "job": self.job,
+            "digest": self.digest,
+            "folder": self.folder,
+            "folder_relative": self.folder_relative,
+            "spec": self.spec,
+            "created": self.created,
+            "updated": self.updated,
+            "matrix": {n: [_encoded(v) for v in values] for n, values in self.matrix.items()},
+            "runs": [{"directory": m.directory, "values": encoded(m.values)} for m in self.members],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> SweepState:
+        """The inverse of ``to_json``; KeyError, TypeError or ValueError where it is no state."""
+        members = tuple(Member(decoded(m["values"]), str(m["directory"])) for m in data["runs"])
+        matrix = {n: [_decoded(v) for v in values] for n, values in data["matrix"].items()}
+        names = ("job", "digest", "folder", "folder_relative", "spec", "created", "updated")
+        return cls(matrix=matrix, members=members, **{name: data[name] for name in names})
+
+
+class SweepDir:
+    """The directory of a sweep, which need not exist yet.
+
+    ``home`` is the same directory with what it shares with those of runs: its lock, its spec, and
+    files that are replaced.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, home: RunDir | None = None, fs: Fs = DEFAULT
+    ) -> None:
+        self.path = Path(path)
+        self.home = home or RunDir(path, fs=fs)
+
+    def __repr__(self) -> str:
+        return f"SweepDir({str(self.path)!r})"
+
+    @property
+    def name(self) -> str:
+        """The name of the sweep: its directory's."""
+        return self.home.name
+
+    def shown(self) -> str:
+        """The path as a user would type it."""
+        return self.home.shown()
+
+    def is_sweep(self) -> bool:
+        """Whether the directory holds a sweep."""
+        return (self.path / SWEEP).is_file()
+
+    def state(self) -> SweepState:
+        """What sweep.json says; raises DamagedError where it cannot be read."""
+        where, hint = str(self.path / SWEEP), ""
+        try:
+            data = json.loads((self.path / SWEEP).read_bytes())
+            if isinstance(data["format"], int) and data["format"] > FORMAT:
+                hint = "use the jobrun that wrote it, or a newer one"
+                raise ValueError(f"it is of format {data['format']}, this jobrun reads {FORMAT}")
+            return SweepState.from_json(data)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            hint = hint or f"its runs are whole: name one of those in {self.shown()}"
+            raise DamagedError(
+                f"{SWEEP} cannot be read: {error}", where=where, hint=hint
+            ) from error
+
+    def write(self, state: SweepState) -> None:
+        """Replace sweep.json, durably; raises SaveError."""
+        now = utc_now()
+        state = replace(state, created=state.created or now, updated=now)
+        text = json.dumps(state.to_json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        self.home.put(SWEEP, text.encode("utf-8", "surrogatepass"))
+
+    def run(self, member: Member) -> RunDir:
+        """The directory of a run, which may not have begun."""
+        return RunDir(self.path / member.directory)
+
+    def runs(self) -> list[RunDir]:
+        """The runs that have begun, in the order in which they came into the sweep.
+
+        Where sweep.json cannot be read, all that are there, in order of their names.
+        """
+        try:
+            names = [m.directory for m in self.state().members]
+        except DamagedError:
+            names = sorted(e.name for e in os.scandir(self.path) if e.is_dir())
+        return [run for n in names if (run := RunDir(self.path / n)).is_run()]
+
+
+def sweep_of(run: RunDir) -> SweepDir | None:
+    """The sweep that a run is part of, if it is."""
+    sweep = SweepDir(run.path.absolute().parent)
+    return sweep if sweep.is_sweep() else None
+
+
+def members_of(known: Iterable[Member], combinations: Iterable[Values]) -> list[Member]:
+    """The run of each combination: the one that is ``known``, else one with a new directory."""
+    directories = {_key(m.values): m.directory for m in known}
+    taken = {d.casefold() for d in directories.values()}
+    found = []
+    for values in combinations:
+        directory = directories.get(_key(values))
+        if directory is None:
+            directory = _directory(values, taken)
+            taken.add(directory.casefold())
+        found.append(Member(values, directory))
+    return found
+
+
+# Names of directories.
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]+")
+
+
+def _directory(values: Values, taken: set[str]) -> str:
+    """``lr=0.1,hidden=32``: safe for shells and file systems, also those that fold case.
+
+    Where that is not all of the values, too long or taken, a digest makes it one of its own.
+    """
+    texts = {name.replace("/", "."): _text(value) for name, value in values.items()}
+    safe = ",".join(f"{name}={_UNSAFE.sub('_', text)}" for name, text in texts.items())
+    full = ",".join(f"{name}={text}" for name, text in texts.items())
+    if safe == full and len(safe) <= LONGEST and safe.casefold() not in taken:
+        return safe
+    digest = hashlib.sha256(_key(values).encode()).hexdigest()[:8]
+    return f"{safe[: LONGEST - 9]}@{digest}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    return value if isinstance(value, str) else repr(value)
+
+
+# Values as JSON, which has no infinity.
+
+
+def _key(values: Values) -> str:
+    """A text that two combinations share if they are one, in whatever order their vars are."""
+    return json.dumps(encoded(values), sort_keys=True)
+
+
+def encoded(values: Values) -> dict[str, Any]:
+    """The values as strict JSON."""
+    return {name: _encoded(value) for name, value in values.items()}
+
+
+def decoded(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of ``encoded``."""
+    return {name: _decoded(value) for name, value in values.items()}
+
+
+def _encoded(value: Any) -> Any:
+    special = isinstance(value, float) and not math.isfinite(value)
+    return {"float": repr(value)} if special else value
+
+
+def _decoded(value: Any) -> Any:
+    return float(value["float"]) if isinstance(value, dict) else value
