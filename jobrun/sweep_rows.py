@@ -10,10 +10,11 @@ from typing import Any
 from jobrun.conditions import build
 from jobrun.errors import EXIT_FAILED_BY_CONDITION
 from jobrun.job import Job
+from jobrun.process import Ended
 from jobrun.rundir import RunDir
 from jobrun.standing import Standing
 
-__all__ = ["STATES", "Row", "row_of_end", "row_on_disk"]
+__all__ = ["STATES", "Row", "row_on_disk", "row_told", "row_without_a_word"]
 
 STATES = ("finished", "failed", "error", "interrupted", "waiting")
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -41,21 +42,6 @@ class Row:
     checkpoint: str | None = None
 
 
-def row_of_end(row: Row, event: Mapping[str, Any]) -> Row:
-    """The row of a run that has told its end: ``RunEnded`` as JSON values."""
-    return replace(
-        row,
-        state=event["outcome"],
-        reason=event["reason"],
-        exit_code=event["exit_code"],
-        epoch=event["epoch"],
-        elapsed=event["elapsed"],
-        metrics={m: _number(value) for m, value in event["metrics"].items()},
-        best={m: (_number(value), epoch) for m, (value, epoch) in event["best"].items()},
-        checkpoint=event["checkpoint"],
-    )
-
-
 def row_on_disk(row: Row, job: Job, run: RunDir) -> Row:
     """The row of a run as run.json and its newest checkpoint have it."""
     state = run.state()
@@ -77,11 +63,38 @@ def row_on_disk(row: Row, job: Job, run: RunDir) -> Row:
     return replace(
         row,
         epoch=standing.position.epochs,
-        elapsed=record.run_seconds,
+        elapsed=max(state.elapsed, record.run_seconds),  # run.json does not know of a kill
         metrics=standing.metrics,
         best=dict(standing.best),
         checkpoint=str(run.catalog.path(record.id).absolute()),
     )
+
+
+def row_told(row: Row, told: Mapping[str, Any]) -> Row:
+    """The row with what the run has told at its end: ``RunEnded`` as JSON values, or an error.
+
+    What is on disk counts, but for a run without checkpoints and one that has not begun.
+    """
+    if "error" in told:
+        reason = str(told["error"]["message"])
+        return replace(row, state="error", reason=reason, exit_code=told["exit_code"])
+    row = replace(row, exit_code=told["exit_code"])
+    if told["outcome"] != "nothing":
+        row = replace(row, state=told["outcome"], reason=told["reason"])
+    if row.checkpoint is not None:
+        return row
+    return replace(
+        row,
+        metrics={m: _number(value) for m, value in told["metrics"].items()},
+        best={m: (_number(value), epoch) for m, (value, epoch) in told["best"].items()},
+    )
+
+
+def row_without_a_word(row: Row, code: int) -> Row:
+    """The row of a run whose process has ended with ``code`` and told nothing."""
+    if code >= 0:
+        return row
+    return replace(row, state="error", reason=f"its process {Ended(code)}", exit_code=1)
 
 
 def _number(value: Any) -> Any:

@@ -36,6 +36,7 @@ __all__ = [
     "encoded",
     "members_of",
     "sweep_of",
+    "value_text",
 ]
 
 FORMAT = 1
@@ -193,7 +194,7 @@ def _directory(values: Values, taken: set[str]) -> str:
 
     Where that is not all of the values, too long or taken, a digest makes it one of its own.
     """
-    texts = {name.replace("/", "."): _text(value) for name, value in values.items()}
+    texts = {name.replace("/", "."): value_text(value) for name, value in values.items()}
     safe = ",".join(f"{name}={_UNSAFE.sub('_', text)}" for name, text in texts.items())
     full = ",".join(f"{name}={text}" for name, text in texts.items())
     if safe == full and len(safe) <= LONGEST and safe.casefold() not in taken:
@@ -202,7 +203,8 @@ def _directory(values: Values, taken: set[str]) -> str:
     return f"{safe[: LONGEST - 9]}@{digest}"
 
 
-def _text(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """A value of a matrix in full: ``0.1``, ``true``, ``null``, and texts as they are."""
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     return value if isinstance(value, str) else repr(value)

@@ -11,7 +11,18 @@ import pytest
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.errors import NotFoundError, UsageError
 from jobrun.rundir import RunDir, RunState
-from jobrun.runs import claim, find_run, fresh_name, list_runs, run_of_spec, series
+from jobrun.runs import (
+    claim,
+    find_run,
+    find_sweep,
+    fresh_name,
+    list_runs,
+    list_sweeps,
+    run_of_spec,
+    series,
+    sweep_of_spec,
+)
+from jobrun.sweepdir import Member, SweepDir, SweepState
 
 
 @pytest.fixture(autouse=True)
@@ -157,3 +168,68 @@ def test_a_spec_that_moved_with_its_runs_is_found(runs: Path, tmp_path: Path) ->
     (tmp_path / "sum.yaml").write_text("")
     make(runs, "sum", spec="sum.yaml", folder="/gone", folder_relative=os.path.join("..", ".."))
     assert find_run("runs", "sum.yaml").name == "sum"
+
+
+def sweep(runs: Path, name: str, *values: int, digest: str = "", **fields: object) -> SweepDir:
+    """A sweep over ``x``, of which all runs have begun."""
+    found = SweepDir(runs / name)
+    members = tuple(Member({"x": x}, f"x={x}") for x in values)
+    state = SweepState(name.split("-")[0], {"x": list(values)}, members, digest)
+    found.write(replace(state, **fields))  # type: ignore[arg-type]
+    return found
+
+
+def test_the_runs_of_a_sweep_are_listed_where_it_stands(runs: Path) -> None:
+    make(runs, "a")
+    sweep(runs, "b", 2, 1, 3)
+    make(runs / "b", "x=1", "interrupted")
+    make(runs / "b", "x=2")
+    make(runs, "c")
+    assert [run.name for run in list_runs(runs)] == ["a", "b/x=2", "b/x=1", "c"]
+    assert [s.name for s in list_sweeps(runs)] == ["b"]
+    assert find_run(runs).name == "b/x=1"
+    for argument in ("b/x=2", "runs/b/x=2"):
+        assert find_run("runs", argument).name == "b/x=2"
+    with pytest.raises(UsageError, match="b is a sweep of 2 runs") as caught:
+        find_run("runs", "b")
+    assert caught.value.hint == "name one of them: runs/b/x=2"
+
+
+def test_a_sweep_is_in_the_series_of_its_name_and_no_run(runs: Path) -> None:
+    sweep(runs, "sum", 1)
+    make(runs, "sum-2")
+    assert [run.name for run in series(runs, "sum")] == ["sum-2"]
+    assert claim(runs, "sum").path == runs / "sum-3"
+
+
+def test_the_sweep_of_a_spec_is_the_newest_of_the_same_job(runs: Path) -> None:
+    assert sweep_of_spec(runs, "sum", "a") is None
+    for number, digest in ((1, "a"), (2, "b"), (3, "a"), (4, "c")):
+        sweep(runs, "sum" if number == 1 else f"sum-{number}", 1, digest=digest)
+    make(runs, "sum-5")
+    found = [sweep_of_spec(runs, "sum", digest) for digest in "abcd"]
+    assert [s.name for s in found if s] == ["sum-3", "sum-2", "sum-4", "sum-4"]
+
+
+def test_which_sweep_is_meant(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert find_sweep("runs") is None
+    own = sweep(runs, "sum", 1, spec="sum.yaml", folder=str(tmp_path))
+    for argument in (None, "sum", "runs/sum", "sum.yaml"):  # no run of it has begun
+        found = find_sweep("runs", argument)
+        assert found is not None
+        assert found.path.resolve() == own.path
+    make(runs / "sum", "x=1", "interrupted")
+    assert find_sweep("runs") is not None
+    make(runs, "other", "interrupted")
+    assert find_sweep("runs") is None
+    assert find_sweep("runs", "sum/x=1") is None
+    assert find_sweep("runs", "other.yaml") is None
+    make(runs, "sum-2", spec="sum.yaml", folder=str(tmp_path))  # a run of its own, newer
+    assert find_sweep("runs", "sum.yaml") is None
+    monkeypatch.chdir(runs / "sum/x=1")
+    assert find_sweep("runs") is None
+    assert find_run("runs").name == "sum/x=1"
+    monkeypatch.chdir(runs / "sum")
+    here = find_sweep("runs")
+    assert here is not None
+    assert here.name == "sum"

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from typing import IO, Any, Protocol
 
 from jobrun.cli.member import Order
+from jobrun.errors import UsageError
 
 __all__ = ["Fleet", "Listener"]
 
@@ -105,13 +106,7 @@ class Fleet:
         with self._lock:
             if self.signal or not self._go():
                 return False
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _CODE.format(path=sys.path), order.run],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
+            process = _process(order.run)
             child = _Child(number, process)
             child.write(json.dumps(asdict(order)))
             self._children.append(child)
@@ -178,3 +173,18 @@ class Fleet:
         with self._lock:
             self._children.remove(child)
         self._listener.ended(child.number, process.returncode)
+
+
+def _process(run: str) -> subprocess.Popen[bytes]:
+    """A process that waits for its order; ``run`` is for who lists processes."""
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-c", _CODE.format(path=sys.path), run],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        text = f"no process can be started for {run}: {error.strerror}"
+        raise UsageError(text, hint="a smaller --jobs needs less") from error

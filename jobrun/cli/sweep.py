@@ -10,7 +10,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from jobrun.cli.fleet import Fleet
@@ -21,12 +21,11 @@ from jobrun.cli.sweep_board import Board
 from jobrun.cli.sweep_table import SweepEnded, sweep_summary
 from jobrun.errors import EXIT_DONE, EXIT_SIGINT, EXIT_SIGTERM, BindError, TaskError
 from jobrun.metrics import metric_names
-from jobrun.process import Ended
 from jobrun.report.words import plural
 from jobrun.runs import claim
 from jobrun.session.local import default_threads
 from jobrun.sweep import Plan, Sweep
-from jobrun.sweep_rows import Row, row_on_disk
+from jobrun.sweep_rows import Row, row_on_disk, row_told, row_without_a_word
 from jobrun.sweepdir import Member, SweepDir, encoded
 
 __all__ = ["How", "SweepEngine"]
@@ -72,7 +71,7 @@ class SweepEngine:
         if plan.home is not None:
             plan.home.home.lock()
             plan = self._sweep.plan(plan.home)  # another process may just have ended it
-        Board(()).say(*plan.lines)
+        Board().say(*plan.lines)
         found = plan.home
         if found is None:
             run = claim(self._how.runs_dir, self._sweep.job.name)
@@ -84,18 +83,19 @@ class SweepEngine:
 
     def _run(self, plan: Plan, home: SweepDir) -> int:
         self._sweep.write(plan, home)
-        board = Board(self._rows(plan, home))
+        board = Board([member.directory for member in plan.members])
         jobs = max(1, min(self._how.jobs, len(plan.to_do)))
         if self._settings.verbosity >= 0:
             board.say(_opening(plan, home, jobs))
         fleet = Fleet(jobs, board, lambda: self._goes_on(board.codes.values()))
         self._signals.runner = _Passing(fleet, board)
         fleet.run((n, self._order(home, plan.members[n], jobs)) for n in plan.to_do)
-        for number in plan.to_do:
-            if not board.knows(number):
-                row = self._on_disk(home, plan.members[number])
-                board.rows[number] = _without_a_word(row, board.codes.get(number, 0))
-        return self._show(plan, home, board.rows, board.codes, fleet.signal)
+        rows = self._rows(plan, home)
+        for number, code in board.codes.items():
+            told = board.ends.get(number)
+            row = rows[number]
+            rows[number] = row_told(row, told) if told else row_without_a_word(row, code)
+        return self._show(plan, home, rows, board.codes, fleet.signal)
 
     def _goes_on(self, codes: Iterable[int]) -> bool:
         """Whether a further run is to be started, by how others have ended."""
@@ -179,14 +179,6 @@ class _Passing:
     def save_soon(self, signal_name: str) -> None:
         """Those that are going on are saved."""
         self._fleet.send(signal_name, last=False)
-
-
-def _without_a_word(row: Row, code: int) -> Row:
-    """The row of a run that was never started, or whose process has not told its end."""
-    if code >= 0:
-        return row
-    reason = f"its process {Ended(code)}"
-    return replace(row, state="error", reason=reason, exit_code=TaskError.exit_code)
 
 
 def _opening(plan: Plan, home: SweepDir, jobs: int) -> str:

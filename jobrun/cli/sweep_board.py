@@ -5,12 +5,10 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from jobrun.process import Ended
 from jobrun.report.words import plain
-from jobrun.sweep_rows import Row, row_of_end
 
 __all__ = ["Board"]
 
@@ -19,16 +17,17 @@ _WIDEST = 40
 
 
 class Board:
-    """Writes what is heard to stderr, whole lines only, and keeps how each run stands.
+    """Writes what is heard to stderr, whole lines only, and keeps how the runs have ended.
 
-    ``codes`` are the exit codes of the processes that have ended.
+    ``names`` are those of the runs by their numbers.  ``codes`` are the exit codes of the processes
+    that have ended, ``ends`` what they told of it: ``RunEnded`` as JSON values, or an error.
     """
 
-    def __init__(self, rows: Sequence[Row]) -> None:
-        self.rows = list(rows)
+    def __init__(self, names: Sequence[str] = ()) -> None:
         self.codes: dict[int, int] = {}
-        self._told: set[int] = set()
-        self._width = min(_WIDEST, max((len(row.directory) for row in rows), default=0))
+        self.ends: dict[int, Mapping[str, Any]] = {}
+        self._names = names
+        self._width = min(_WIDEST, max(map(len, names), default=0))
         self._lock = threading.Lock()
 
     def say(self, *lines: str) -> None:
@@ -46,14 +45,8 @@ class Board:
     def told(self, number: int, event: Mapping[str, Any]) -> None:
         """Show an event, and keep how the run has ended."""
         self._say(number, event.get("lines", ()))
-        if event.get("event") == "RunEnded" and event["outcome"] != "nothing":
-            self._told.add(number)
-            self.rows[number] = row_of_end(self.rows[number], event)
-        elif "error" in event:
-            reason = str(event["error"]["message"])
-            row = replace(self.rows[number], state="error", reason=reason)
-            self.rows[number] = replace(row, exit_code=event["exit_code"])
-            self._told.add(number)
+        if event.get("event") == "RunEnded" or "error" in event:
+            self.ends[number] = event
 
     def printed(self, number: int, line: str) -> None:
         """Show a line that a task printed, or an error."""
@@ -64,12 +57,7 @@ class Board:
         self.codes[number] = code
         if code < 0:
             self._say(number, [f"the process {Ended(code)}"])
-            self._told.discard(number)
-
-    def knows(self, number: int) -> bool:
-        """Whether a run has told how it ended."""
-        return number in self._told
 
     def _say(self, number: int, lines: Sequence[str]) -> None:
-        name = self.rows[number].directory.ljust(self._width)
+        name = self._names[number].ljust(self._width)
         self.say(*(f"{name} | {line}" for line in lines))

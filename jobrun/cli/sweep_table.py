@@ -14,6 +14,7 @@ from jobrun.paths import shown
 from jobrun.program import program
 from jobrun.report.words import duration, json_values, number, plain, plural
 from jobrun.sweep_rows import STATES, Row
+from jobrun.sweepdir import value_text
 
 __all__ = ["SweepEnded", "sweep_summary"]
 
@@ -100,7 +101,7 @@ def _cells(ended: SweepEnded) -> tuple[list[str], list[list[str]]]:
     header = [*_vars(ended), "state", "epochs", *ended.metrics, "time"]
     rows = []
     for row in ended.rows:
-        texts = [number(value) for value in row.values.values()]
+        texts = [plain(value_text(value)) for value in row.values.values()]
         metrics = [
             (number(row.metrics[m]) if m in row.metrics else "-")
             + ("*" if row is starred[m] else "")

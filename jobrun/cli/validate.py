@@ -43,17 +43,24 @@ def command(specs: tuple[str, ...], sets: tuple[str, ...], import_: bool) -> int
 def _checked(spec: str, sets: tuple[str, ...], import_: bool) -> dict[str, Any]:
     from jobrun.check import warnings
     from jobrun.report.words import plain, plural
-    from jobrun.spec.build import validate_spec
+    from jobrun.spec.build import validate_loaded
+    from jobrun.spec.resolve import load
 
-    job = validate_spec(spec, sets, import_)
+    loaded = load(spec, sets)
+    job = validate_loaded(loaded, import_)
     for warning in warnings(job):
         text = f"{warning.where}: warning: {warning.message}; {warning.hint}"
         if not settings().quiet:
             click.echo(plain(text), err=True)
     tasks = sum(len(group) for group in job.groups.values())
+    found = {"file": spec, "ok": True, "job": job.name, "tasks": tasks}
+    text = f"{plain(spec)}: ok: job {plain(job.name)}, {plural(tasks, 'task')}"
+    if loaded.matrix is not None:
+        found["runs"] = loaded.matrix.count
+        text += f", {plural(loaded.matrix.count, 'run')}"
     if not (settings().json or settings().quiet):
-        click.echo(f"{plain(spec)}: ok: job {plain(job.name)}, {plural(tasks, 'task')}")
-    return {"file": spec, "ok": True, "job": job.name, "tasks": tasks}
+        click.echo(text)
+    return found
 
 
 def _failed(spec: str, error: JobrunError) -> dict[str, Any]:

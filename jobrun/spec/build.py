@@ -22,7 +22,7 @@ from jobrun.spec.tasks import RetriesModel, ShellModel
 from jobrun.spec.uploads import UploadModel
 from jobrun.template import template
 
-__all__ = ["build", "check", "job_of", "validate_spec"]
+__all__ = ["build", "check", "job_of", "validate_loaded", "validate_spec"]
 
 _NUMBERS = ("batch", "batches_per_epoch", "passes", "threads", "ahead")
 _OF_SOURCE = ("from", "in", "with")
@@ -40,7 +40,11 @@ def validate_spec(
     Raises SpecError with all problems at once.  With ``import_`` the functions are imported and
     their signatures checked too, which raises BindError.
     """
-    spec = load(path, sets, epochs=epochs)
+    return validate_loaded(load(path, sets, epochs=epochs), import_)
+
+
+def validate_loaded(spec: Spec, import_: bool = False) -> Job:
+    """The same for a spec that has been loaded."""
     job = job_of(spec)
     if import_:
         from jobrun.bind import bind_job

@@ -43,6 +43,11 @@ class Matrix:
         """All of them, in the order of the spec, the last var changing fastest."""
         return _product(self.lists)
 
+    @property
+    def count(self) -> int:
+        """How many are wanted."""
+        return math.prod(map(len, self._wanted_lists().values()))
+
     def wanted(self) -> list[Values]:
         """Those with the values that ``--set`` has picked."""
         return _product(self._wanted_lists())
@@ -54,7 +59,7 @@ class Matrix:
         its own run finds.
         """
         lists = self._wanted_lists()
-        if math.prod(map(len, lists.values())) <= _FEW:
+        if self.count <= _FEW:
             return _product(lists)
         longest = max(map(len, lists.values()))
         return [{n: v[i % len(v)] for n, v in lists.items()} for i in range(longest)]

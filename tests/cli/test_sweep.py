@@ -1,0 +1,427 @@
+"""Sweeps: ``train`` and ``resume`` of a spec with a matrix."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from whole_runs import bytes_of_checkpoints
+
+from jobrun.checkpoint.blobs import load_blobs
+from jobrun.rundir import RunDir
+from jobrun.sweepdir import SweepDir
+
+Call = Callable[..., Any]
+
+SPEC = """\
+name: sum
+vars: {step: 2, first: 100}
+matrix: {step: [1, 2], first: [90, 10]}
+init:
+  - {call: "steps:start", in: {first}, out: total}
+epoch:
+  - {call: "steps:add", in: {total, step}, out: total}
+  - {call: "steps:loss_of", in: {total}, out: loss}
+metrics: {loss: min, total: null}
+stop: {epochs: 3}
+"""
+CODE = """\
+import os, signal, time
+
+def start(first):
+    return first
+
+def add(total, step):
+    return total + step
+
+def loss_of(total):
+    return 1 / total
+"""
+ALL = ["step=1,first=90", "step=1,first=10", "step=2,first=90", "step=2,first=10"]
+TWO = ("step: [1, 2], first: [90, 10]", "step: [1, 2]")
+MANY = ("epochs: 3", "epochs: 200")
+SLOW = ("return total + step", "time.sleep(0.05); return total + step")
+
+
+@pytest.fixture
+def sweep(write: Call, folder: Path) -> Callable[..., Path]:
+    """Writes the spec and its code, with texts replaced; gives the directory of its sweep."""
+
+    def sweep(*replaced: tuple[str, str]) -> Path:
+        write(*replaced, spec=SPEC, code=CODE)
+        return folder / "runs/sum"
+
+    return sweep
+
+
+def states(home: Path) -> dict[str, tuple[str, int]]:
+    """State and epoch of the runs that have begun."""
+    found = {}
+    for run in SweepDir(home).runs():
+        state = run.state()
+        assert state is not None
+        found[run.path.name] = (state.state, state.epoch)
+    return found
+
+
+def totals(home: Path) -> dict[str, Any]:
+    return {run.path.name: load_blobs(run.path)["total"] for run in SweepDir(home).runs()}
+
+
+FINISHED = """\
+sum: 4 runs: 4 finished
+step  first  state     epochs       loss  total  time
+1     90     finished       3   0.010753     93  TIME
+1     10     finished       3   0.076923     13  TIME
+2     90     finished       3  0.010417*     96  TIME
+2     10     finished       3     0.0625     16  TIME
+best loss 0.010417 (epoch 3): step=2,first=90
+
+jobrun load-blobs runs/sum/step=2,first=90
+"""
+
+
+def test_one_run_per_combination_and_a_table(
+    jobrun: Call, call: Call, sweep: Call, normalised: Call
+) -> None:
+    home = sweep()
+    result = jobrun("train", "sum.yaml", "--jobs", "2")
+    assert result.code == 0
+    lines = result.err.splitlines()
+    assert lines[0] == "sum: 4 runs in runs/sum, 2 at a time: 4 to start"
+    assert {line.partition("|")[0].rstrip() for line in lines[1:]} == set(ALL)
+    own = [line for line in lines if line.startswith(ALL[1])]
+    assert own[0] == f"{ALL[1]} | sum in runs/sum/{ALL[1]}: starts from the beginning"
+    assert [re.sub(r"  \S+ ms$", "", line) for line in own[1:]] == [
+        f"{ALL[1]} | epoch {e}/3  loss {1 / (10 + e):.5g}*  total {10 + e}" for e in (1, 2, 3)
+    ]
+    table = re.sub(r" +TIME", "  TIME", normalised(result.out)).replace("  time", "  time")
+    assert re.sub(r" +time", "  time", table) == FINISHED
+    assert states(home) == dict.fromkeys(ALL, ("finished", 3))
+    assert totals(home) == dict(zip(ALL, (93, 13, 96, 16), strict=True))
+    before = {p: p.stat().st_mtime_ns for p in home.rglob("*")}
+    again = call("train", "sum.yaml")
+    assert (again.code, again.err) == (0, "")
+    assert again.out == result.out
+    assert {p: p.stat().st_mtime_ns for p in home.rglob("*")} == before
+
+
+def test_a_run_of_a_sweep_is_a_run_like_any_other(jobrun: Call, call: Call, sweep: Call) -> None:
+    sweep(TWO)
+    assert jobrun("train", "sum.yaml").code == 0
+    for name in ("runs/sum/step=2", "sum/step=2"):
+        assert "runs/sum/step=2/checkpoint_3: epoch 3\n" in call("load-blobs", name).out
+        assert call("checkpoints", "verify", name).code == 0
+    done = call("resume", "runs/sum/step=2", "--epochs", "4")
+    assert done.code == 0
+    assert done.out.startswith("sum/step=2: finished after 4 epochs: 4 epochs done\n")
+    assert load_blobs("runs/sum/step=2")["total"] == 108
+    assert call("resume", "sum/step=2", "--epoch", "1", "--epochs", "4").code == 0
+    wrong = call("load-blobs", "sum")
+    assert wrong.code == 2
+    assert "sum is a sweep of 2 runs\n  hint: name one of them: runs/sum/step=1" in wrong.err
+
+
+def test_a_run_of_a_sweep_equals_the_single_run_bit_for_bit(
+    jobrun: Call, call: Call, sweep: Call, folder: Path
+) -> None:
+    home = sweep()
+    assert jobrun("train", "sum.yaml", "-j", "2", "--set", "first=10").code == 0
+    sweep(("matrix: {step: [1, 2], first: [90, 10]}\n", ""))
+    for name in ALL[1::2]:
+        sets = [part for text in name.split(",") for part in ("--set", text)]
+        assert call("train", "sum.yaml", *sets, "--runs-dir", name).code == 0
+        assert bytes_of_checkpoints(folder / name / "sum") == bytes_of_checkpoints(home / name)
+        resolved = [d / "spec.resolved.yaml" for d in (folder / name / "sum", home / name)]
+        assert resolved[0].read_bytes() == resolved[1].read_bytes()
+        digests = [RunDir(d.parent).state() for d in resolved]
+        assert digests[0] is not None
+        assert digests[1] is not None
+        assert digests[0].digest == digests[1].digest
+
+
+def test_a_matrix_is_extended_and_cut_down(jobrun: Call, sweep: Call) -> None:
+    home = sweep(TWO)
+    assert jobrun("train", "sum.yaml").code == 0
+    sweep((TWO[0], "step: [3, 2]"))
+    result = jobrun("train", "sum.yaml")
+    assert result.code == 0
+    assert "sum: 2 runs in runs/sum: 1 finished already, 1 to start" in result.err
+    assert "not in the matrix any more, and kept: step=1\n" in result.out
+    assert totals(home) == {"step=1": 103, "step=2": 106, "step=3": 109}
+    sweep((TWO[0], "first: [90], step: [2]"))
+    assert "first=90,step=2" in jobrun("train", "sum.yaml").out
+    sweep((TWO[0], "step: [2], first: [90]"))
+    result = jobrun("train", "sum.yaml")
+    assert result.err == ""
+    assert result.out.endswith("jobrun load-blobs runs/sum/first=90,step=2\n")
+
+
+def test_set_picks_a_value_of_the_matrix_or_adds_one(jobrun: Call, call: Call, sweep: Call) -> None:
+    home = sweep()
+    assert jobrun("train", "sum.yaml", "--set", "step=2").code == 0
+    assert list(states(home)) == ALL[2:]
+    assert jobrun("train", "sum.yaml", "--set", "step=5", "--set", "vars.first=10").code == 0
+    assert totals(home) == {ALL[2]: 96, ALL[3]: 16, "step=5,first=10": 25}
+    done = jobrun("resume", "runs/sum")  # the whole: the value that was added is part of it
+    assert done.code == 0
+    assert set(states(home)) == {*ALL, "step=5,first=90", "step=5,first=10"}
+    assert call("train", "sum.yaml").out.count("not in the matrix any more") == 1
+
+
+def test_the_failure_of_one_run_stops_no_other(jobrun: Call, call: Call, sweep: Call) -> None:
+    failing = ("return total + step", "return total + step if (step, total) != (1, 11) else 1 / 0")
+    home = sweep(failing)
+    result = jobrun("train", "sum.yaml")
+    assert result.code == 1
+    assert f"{ALL[1]} | ZeroDivisionError: " in result.err
+    assert f"{ALL[1]} | error: " in result.err
+    assert re.search(r"^1 +10 +error +1 ", result.out, re.M)
+    assert result.out.startswith("sum: 4 runs: 3 finished, 1 error\n")
+    assert re.search(rf"^{ALL[1]}: error: task 'add' of group 'epoch' failed", result.out, re.M)
+    assert result.out.endswith("\n\njobrun resume runs/sum\n")
+    assert states(home)[ALL[1]] == ("error", 1)
+    sweep()
+    again = jobrun("resume")
+    assert again.code == 0
+    assert "sum: 4 runs in runs/sum: 3 finished already, 1 to go on" in again.err
+    assert f"{ALL[1]} | code that changed" not in again.out
+
+
+def test_fail_fast_starts_no_further_run(jobrun: Call, sweep: Call) -> None:
+    home = sweep(("return first", "return first / (first - 10)"))
+    result = jobrun("train", "sum.yaml", "--fail-fast")
+    assert result.code == 1
+    assert list(states(home)) == ALL[:2]
+    assert result.out.startswith("sum: 4 runs: 1 finished, 1 error, 2 waiting\n")
+
+
+def test_a_run_that_a_condition_fails_is_reported_each_time(
+    jobrun: Call, call: Call, sweep: Call
+) -> None:
+    sweep(TWO, ("stop: {epochs: 3}", "stop: {epochs: 3}\nfail: {when: total > 104}"))
+    result = jobrun("train", "sum.yaml")
+    assert result.code == 7
+    assert result.out.startswith("sum: 2 runs: 1 finished, 1 FAILED\n")
+    again = call("train", "sum.yaml")
+    assert (again.code, again.out, again.err) == (7, result.out, "")
+
+
+def test_a_process_that_is_killed_hurts_no_other(jobrun: Call, sweep: Call) -> None:
+    dies = "os.kill(os.getpid(), signal.SIGSEGV) if (step, total) == (1, 91) else 0"
+    sweep(("return total + step", f"{dies}; return total + step"))
+    result = jobrun("train", "sum.yaml", "--jobs", "2")
+    assert result.code == 1
+    assert f"{ALL[0]} | the process was ended by SIGSEGV" in result.err
+    assert result.out.startswith("sum: 4 runs: 3 finished, 1 error\n")
+    assert f"{ALL[0]}: error: its process was ended by SIGSEGV\n" in result.out
+
+
+def test_code_that_cannot_be_imported_ends_the_sweep(jobrun: Call, sweep: Call) -> None:
+    home = sweep(("import os", "import nowhere, os"))
+    result = jobrun("train", "sum.yaml")
+    assert result.code == 4
+    assert result.err.count("nowhere") >= 1
+    assert {line.partition(" |")[0] for line in result.err.splitlines()[1:]} == {ALL[0]}
+    assert list(states(home)) == []
+    sweep()
+    assert jobrun("resume", "sum.yaml").code == 0
+
+
+def test_a_spec_that_has_changed(jobrun: Call, call: Call, sweep: Call, folder: Path) -> None:
+    home = sweep(TWO, ("return 1 / total", "return 1 / (total - 103)"))
+    assert jobrun("train", "sum.yaml").code == 1  # step=1 ends with an error, step=2 is finished
+    sweep(TWO, ("first: 100", "first: 50"))
+    refused = call("train", "sum.yaml")
+    assert refused.code == 2
+    assert "runs/sum/step=1 is not finished (epoch 2)" in refused.err
+    assert "vars.first: 100 -> 50" in refused.err
+    assert "jobrun train sum.yaml --accept-changes\n" in refused.err
+    assert jobrun("train", "sum.yaml", "--accept-changes").code == 0
+    assert totals(home) == {"step=1": 103, "step=2": 106}
+    sweep(TWO, ("first: 100", "first: 70"))
+    beside = jobrun("train", "sum.yaml")
+    assert beside.code == 0
+    assert "a new sweep starts beside it\n" in beside.err
+    assert totals(folder / "runs/sum-2") == {"step=1": 73, "step=2": 76}
+    assert jobrun("train", "sum.yaml", "--fresh").out.endswith("runs/sum-3/step=2\n")
+    sweep(TWO, ("first: 100", "first: 50"))
+    more = jobrun("train", "sum.yaml", "--accept-changes", "--epochs", "4")
+    assert "sum: 2 runs in runs/sum: 2 to go on" in more.err
+    assert totals(home) == {"step=1": 104, "step=2": 108}
+
+
+def wait_until(true: Callable[[], Any], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.02)
+
+
+def saved(home: Path, *names: str) -> Callable[[], bool]:
+    return lambda: all((home / name / "checkpoint_2").exists() for name in names)
+
+
+def test_a_signal_is_passed_on_once_and_the_sweep_goes_on(
+    start: Call, jobrun: Call, sweep: Call, folder: Path
+) -> None:
+    home = sweep(SLOW, MANY)
+    process = start("train", "sum.yaml", "--jobs", "2")
+    wait_until(saved(home, *ALL[:2]))
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 143
+    assert "SIGTERM: no further run starts" in err
+    for name in ALL[:2]:
+        assert err.count(f"{name} | SIGTERM: no new work starts") == 1
+    assert "again: left at once" not in err
+    assert out.startswith("sum: 4 runs: 2 interrupted, 2 waiting\n")
+    assert out.endswith("\njobrun resume runs/sum\n")
+    assert {state for state, _ in states(home).values()} == {"interrupted"}
+    sweep(("epochs: 3", "epochs: 6"))
+    assert jobrun("resume", "sum.yaml", "--epochs", "200", "-j", "2").code == 0
+    assert totals(home) == dict(zip(ALL, (290, 210, 490, 410), strict=True))
+    sweep(("epochs: 3", "epochs: 200"))
+    assert jobrun("train", "sum.yaml", "--runs-dir", "alone", "-j", "2").code == 0
+    for name in ALL:
+        last = [max((d / name).glob("checkpoint_*"), key=_id) for d in (home, folder / "alone/sum")]
+        assert load_blobs(last[0]) == load_blobs(last[1])
+
+
+def _id(path: Path) -> int:
+    return int(path.name.rpartition("_")[2])
+
+
+def test_a_second_signal_ends_all_at_once(start: Call, sweep: Call) -> None:
+    stuck = "time.sleep(60 if total > first_stuck else 0)".replace("first_stuck", "101 * step")
+    home = sweep(TWO, MANY, ("return total + step", f"{stuck}; return total + step"))
+    process = start("train", "sum.yaml", "--jobs", "2")
+    wait_until(lambda: all((home / n / "checkpoint_1").exists() for n in ("step=1", "step=2")))
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=10)
+    assert process.returncode == 130
+    wait_until(lambda: not any(RunDir(home / n).held() for n in ("step=1", "step=2")), 5)
+
+
+def test_a_sweep_that_is_killed_leaves_no_run_behind_and_goes_on(
+    start: Call, jobrun: Call, sweep: Call
+) -> None:
+    home = sweep(SLOW, MANY)
+    process = start("train", "sum.yaml", "--jobs", "2")
+    wait_until(saved(home, *ALL[:2]))
+    process.kill()
+    process.communicate()
+    wait_until(lambda: not any(RunDir(home / name).held() for name in ALL))
+    assert {state for state, _ in states(home).values()} == {"interrupted"}
+    sweep()
+    result = jobrun("train", "sum.yaml", "--jobs", "2", "--epochs", "100")
+    assert result.code == 0
+    assert "sum: 4 runs in runs/sum, 2 at a time: 2 to go on, 2 to start" in result.err
+    assert totals(home) == dict(zip(ALL, (190, 110, 290, 210), strict=True))
+
+
+def test_one_process_holds_a_sweep(start: Call, call: Call, sweep: Call) -> None:
+    home = sweep(SLOW, MANY, TWO)
+    process = start("train", "sum.yaml")
+    wait_until(saved(home, "step=1"))
+    held = call("train", "sum.yaml")
+    assert held.code == 8
+    assert f"held by process {process.pid}" in held.err
+    process.kill()
+    process.communicate()
+
+
+def test_json(jobrun: Call, call: Call, sweep: Call, folder: Path) -> None:
+    sweep(TWO, ("return total + step", "print('{}'); return total + step"))
+    result = jobrun("train", "sum.yaml", "--json")
+    assert result.code == 0
+    told = json.loads(result.out)
+    assert (told["sweep"], told["exit_code"], told["left"]) == ("sum", 0, [])
+    assert told["metrics"] == {"loss": "min", "total": None}
+    assert told["best"] == {"loss": "step=2"}
+    first = told["runs"][0]
+    assert first["values"] == {"step": 1}
+    assert (first["state"], first["epoch"], first["exit_code"]) == ("finished", 3, 0)
+    assert first["metrics"] == {"loss": 1 / 103, "total": 103}
+    assert first["best"] == {"loss": [1 / 103, 3]}
+    assert first["run_dir"] == str(folder / "runs/sum/step=1")
+    again = json.loads(call("train", "sum.yaml", "--json").out)
+    assert again == told
+
+
+def test_ways_to_name_what_is_resumed(jobrun: Call, call: Call, sweep: Call) -> None:
+    sweep(TWO)
+    result = jobrun("train", "sum.yaml")
+    for words in ([], ["sum"], ["runs/sum"], ["runs/sum/"], ["sum.yaml"]):
+        again = call("resume", *words)
+        assert (again.code, again.err, again.out) == (0, "", result.out), words
+    refused = call("resume", "sum", "--epoch", "1")
+    assert refused.code == 2
+    assert "runs/sum is a sweep" in refused.err
+    sweep(("matrix: {step: [1, 2], first: [90, 10]}\n", ""))
+    changed = call("resume", "sum.yaml")
+    assert changed.code == 2
+    assert "is no sweep any more" in changed.err
+    assert call("train", "sum.yaml").out.startswith("sum-2: finished")
+    assert call("resume", "sum.yaml").out.startswith("runs/sum-2 is finished")
+    sweep(TWO)
+    assert call("train", "sum.yaml").out == result.out
+
+
+def test_a_narrow_terminal_and_quiet(terminal: Call, call: Call, sweep: Call) -> None:
+    sweep(TWO)
+    screen = terminal("-q", "train", "sum.yaml", size=(40, 10))
+    assert screen.code == 0
+    assert [re.sub(r"time .*", "time", line) for line in screen.plain.splitlines()] == [
+        "sum: 2 runs: 2 finished",
+        *("step=1: finished", "  epochs 3", "  loss 0.0097087", "  total 103", "  time"),
+        *("step=2: finished", "  epochs 3", "  loss 0.009434*", "  total 106", "  time"),
+        "best loss 0.009434 (epoch 3): step=2",
+        "",
+        "jobrun load-blobs runs/sum/step=2",
+    ]
+
+
+def test_values_are_shown_as_they_are(jobrun: Call, sweep: Call, folder: Path) -> None:
+    sweep(
+        ("vars: {step: 2, first: 100}", 'vars: {step: 2, first: 100, tag: ""}'),
+        ("step: [1, 2], first: [90, 10]", 'tag: ["[bold]x", "../a b", ""]'),
+    )
+    result = jobrun("train", "sum.yaml")
+    assert result.code == 0
+    assert re.search(r"^\[bold\]x +finished", result.out, re.M)
+    names = sorted(run.path.name for run in SweepDir(folder / "runs/sum").runs())
+    assert [re.sub(r"@[0-9a-f]{8}$", "@", name) for name in names] == [
+        *("tag=", "tag=.._a_b@", "tag=_bold_x@")
+    ]
+
+
+def test_validate_counts_the_runs(call: Call, sweep: Call) -> None:
+    sweep()
+    assert call("validate", "sum.yaml").out == "sum.yaml: ok: job sum, 3 tasks, 4 runs\n"
+    assert json.loads(call("validate", "sum.yaml", "--json").out)["specs"][0]["runs"] == 4
+    one = call("validate", "sum.yaml", "--set", "step=1")
+    assert one.out == "sum.yaml: ok: job sum, 3 tasks, 2 runs\n"
+
+
+def test_threads_are_shared_and_nothing_of_ours_is_left_to_tasks(
+    jobrun: Call, sweep: Call, folder: Path
+) -> None:
+    told = "print(os.environ.get('JOBRUN_JOBS'), len(os.read(0, 1)))"
+    sweep(TWO, ("return first", f"{told}; return first"))
+    assert jobrun("train", "sum.yaml", JOBRUN_JOBS="2").code == 0
+    cores = len(os.sched_getaffinity(0))
+    for name in ("step=1", "step=2"):
+        lines = (folder / "runs/sum" / name / "events.jsonl").read_text().splitlines()
+        begun = next(e for line in lines if (e := json.loads(line))["event"] == "RunStarted")
+        assert begun["session"].startswith(f"local, {max(1, cores // 2)} thread")
+        assert " 2 0\n" in (folder / "runs/sum" / name / "log.txt").read_text()
