@@ -95,9 +95,8 @@ def command(
             from jobrun.sweep import Sweep
 
             how = How(jobs, threads, check, fail_fast, sets, epochs, runs_dir)
-            return SweepEngine(settings(), signals, Sweep(kept.spec, kept.text, request), how).run(
-                sweep
-            )
+            whole = SweepEngine(settings(), signals, Sweep(kept.spec, kept.text, request), how)
+            return whole.dry_run(sweep) if dry_run else whole.run(sweep)
         job = job_of(kept.spec)
         if dry_run:
             from jobrun.cli.dry_run import show_dry_run

@@ -19,10 +19,12 @@ from jobrun.cli.options import Settings
 from jobrun.cli.signals import Signals
 from jobrun.cli.sweep_board import Board
 from jobrun.cli.sweep_table import SweepEnded, sweep_summary
+from jobrun.cli.table import table
+from jobrun.decide import Choice
 from jobrun.errors import EXIT_DONE, EXIT_SIGINT, EXIT_SIGTERM, BindError, TaskError
 from jobrun.metrics import metric_names
-from jobrun.report.words import plural
-from jobrun.runs import claim
+from jobrun.report.words import plain, plural
+from jobrun.runs import claim, fresh_name
 from jobrun.session.local import default_threads
 from jobrun.sweep import Plan, Sweep
 from jobrun.sweep_rows import Row, row_on_disk, row_told, row_without_a_word
@@ -80,6 +82,22 @@ class SweepEngine:
             return self._run(plan, found)
         finally:
             found.home.unlock()
+
+    def dry_run(self, home: SweepDir | None) -> int:
+        """Show what would be done with each run; nothing is written."""
+        plan = self._sweep.plan(home)
+        where = plan.home or SweepDir(fresh_name(self._how.runs_dir, self._sweep.job.name))
+        runs = [(m, _would(choice)) for m, choice in zip(plan.members, plan.choices, strict=True)]
+        if self._settings.json:
+            found = [{"run_dir": str(where.run(m).path.absolute()), "would": w} for m, w in runs]
+            text = json.dumps({"sweep": where.name, "runs": found})
+        else:
+            rows = [[plain(m.directory), would] for m, would in runs]
+            lines = [*plan.lines, _opening(plan, where, self._how.jobs)]
+            text = "\n".join([*map(plain, lines), table(("run", "would"), rows)])
+        with suppress(BrokenPipeError):
+            print(text, flush=True)
+        return EXIT_DONE
 
     def _run(self, plan: Plan, home: SweepDir) -> int:
         self._sweep.write(plan, home)
@@ -179,6 +197,12 @@ class _Passing:
     def save_soon(self, signal_name: str) -> None:
         """Those that are going on are saved."""
         self._fleet.send(signal_name, last=False)
+
+
+def _would(choice: Choice) -> str:
+    if choice.action == "resume" and choice.start is not None:
+        return f"go on from checkpoint_{choice.start.id} ({choice.start.place})"
+    return "start from the beginning" if choice.action == "fresh" else "not be run: finished"
 
 
 def _opening(plan: Plan, home: SweepDir, jobs: int) -> str:

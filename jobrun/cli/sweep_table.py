@@ -70,7 +70,7 @@ def _finite(value: Any) -> bool:
 
 
 def sweep_summary(ended: SweepEnded, width: int | None = None) -> list[str]:
-    """The lines of the end of a sweep; the last is what to type next.
+    """The lines of the end of a sweep; the last is what to type next, if there is something.
 
     Where a table is wider than ``width`` characters, each run has a few lines of its own.
     """
@@ -78,7 +78,9 @@ def sweep_summary(ended: SweepEnded, width: int | None = None) -> list[str]:
     lines = table(header, rows, "l" * len(_vars(ended)) + "lr" + "r" * len(header)).splitlines()
     if width is not None and max(map(len, lines)) > width:
         lines = _blocks(ended, header, rows)
-    return [_headline(ended), *lines, *_best_lines(ended), *_reasons(ended), "", _next(ended)]
+    told = [_headline(ended), *lines, *_best_lines(ended), *_reasons(ended)]
+    command = _next(ended)
+    return [*told, "", command] if command else told
 
 
 def _headline(ended: SweepEnded) -> str:
@@ -159,4 +161,6 @@ def _next(ended: SweepEnded) -> str:
     if any(row.state in ("error", "interrupted", "waiting") for row in ended.rows):
         return f"{program()} resume {shlex.quote(shown(ended.sweep_dir))}"
     best = next((row for m in ended.metrics if (row := ended.best(m)) is not None), ended.rows[0])
+    if best.checkpoint is None:
+        return ""
     return f"{program()} load-blobs {shlex.quote(shown(best.run_dir))}"

@@ -79,7 +79,8 @@ def command(
             how = How(jobs, threads, check, fail_fast, sets, epochs, runs_dir)
             sweep = Sweep(loaded, loaded.text, request)
             home = None if fresh else sweep_of_spec(runs_dir, sweep.job.name, sweep.digest)
-            return SweepEngine(settings(), signals, sweep, how).run(home)
+            whole = SweepEngine(settings(), signals, sweep, how)
+            return whole.dry_run(home) if dry_run else whole.run(home)
         job = job_of(loaded)
         run = None if fresh else run_of_spec(runs_dir, job.name, digest(job_facts(job)))
         path = run.path if run else None

@@ -270,7 +270,7 @@ def saved(home: Path, *names: str) -> Callable[[], bool]:
 
 
 def test_a_signal_is_passed_on_once_and_the_sweep_goes_on(
-    start: Call, jobrun: Call, sweep: Call, folder: Path
+    start: Call, jobrun: Call, sweep: Call
 ) -> None:
     home = sweep(SLOW, MANY)
     process = start("train", "sum.yaml", "--jobs", "2")
@@ -285,18 +285,9 @@ def test_a_signal_is_passed_on_once_and_the_sweep_goes_on(
     assert out.startswith("sum: 4 runs: 2 interrupted, 2 waiting\n")
     assert out.endswith("\njobrun resume runs/sum\n")
     assert {state for state, _ in states(home).values()} == {"interrupted"}
-    sweep(("epochs: 3", "epochs: 6"))
+    sweep()
     assert jobrun("resume", "sum.yaml", "--epochs", "200", "-j", "2").code == 0
     assert totals(home) == dict(zip(ALL, (290, 210, 490, 410), strict=True))
-    sweep(("epochs: 3", "epochs: 200"))
-    assert jobrun("train", "sum.yaml", "--runs-dir", "alone", "-j", "2").code == 0
-    for name in ALL:
-        last = [max((d / name).glob("checkpoint_*"), key=_id) for d in (home, folder / "alone/sum")]
-        assert load_blobs(last[0]) == load_blobs(last[1])
-
-
-def _id(path: Path) -> int:
-    return int(path.name.rpartition("_")[2])
 
 
 def test_a_second_signal_ends_all_at_once(start: Call, sweep: Call) -> None:
@@ -425,3 +416,32 @@ def test_threads_are_shared_and_nothing_of_ours_is_left_to_tasks(
         begun = next(e for line in lines if (e := json.loads(line))["event"] == "RunStarted")
         assert begun["session"].startswith(f"local, {max(1, cores // 2)} thread")
         assert " 2 0\n" in (folder / "runs/sum" / name / "log.txt").read_text()
+
+
+def test_a_dry_run_says_what_would_be_done_with_each_run(
+    jobrun: Call, call: Call, sweep: Call, folder: Path
+) -> None:
+    home = sweep(TWO)
+    assert jobrun("train", "sum.yaml", "--set", "step=1").code == 0
+    before = sorted(home.rglob("*"))
+    result = call("train", "sum.yaml", "-n", "--epochs", "4")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.splitlines() == [
+        "sum: 2 runs in runs/sum: 1 to go on, 1 to start",
+        "run     would",
+        "step=1  go on from checkpoint_3 (epoch 3)",
+        "step=2  start from the beginning",
+    ]
+    told = json.loads(call("resume", "sum", "-n", "--json").out)
+    assert told["runs"][0] == {"run_dir": str(home / "step=1"), "would": "not be run: finished"}
+    assert call("train", "sum.yaml", "-n", "--fresh").out.startswith("sum-2: 2 runs in runs/sum-2")
+    assert sorted(home.rglob("*")) == before
+    assert not (folder / "runs/sum-2").exists()
+
+
+def test_a_sweep_without_checkpoints(jobrun: Call, sweep: Call) -> None:
+    sweep(TWO, ("stop: {epochs: 3}", "checkpoint: false\nstop: {epochs: 3}"))
+    result = jobrun("train", "sum.yaml")
+    assert result.code == 0
+    assert "2     finished       3  0.009434*    106" in result.out
+    assert result.out.splitlines()[-1] == "best loss 0.009434 (epoch 3): step=2"
