@@ -107,10 +107,10 @@ def _read(store: Store, name: str) -> bytes | None:
 def _name(run_json: bytes, fallback: str) -> str:
     """The name of the run, if it is one that a directory can have."""
     try:
-        name = json.loads(run_json)["name"]
+        name = str(json.loads(run_json)["name"]).rpartition("/")[2]  # of a sweep: its last part
     except (ValueError, KeyError, TypeError):
         name = fallback
-    return name if isinstance(name, str) and re.fullmatch(r"[\w.,=+-]+", name) else "run"
+    return name if re.fullmatch(r"\w[\w.,=+@-]*", name) else "run"
 
 
 def _copy(store: Store, record: Record, run: RunDir, fs: Fs) -> Path:
