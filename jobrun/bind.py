@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 from jobrun.errors import BindError, Problem, UsageError, Where, did_you_mean
 from jobrun.job import GROUPS, Job, Pipe, Task
 from jobrun.options import Load
+from jobrun.reference import nameless
 from jobrun.remote.store import is_url, open_store
 from jobrun.shell import Shell
 from jobrun.template import Template, templates_in
@@ -86,7 +87,7 @@ def bind_job(job: Job, folder: str | os.PathLike[str] | None = None) -> dict[str
         if not isinstance(function, BindError):
             problems += check_call(step, function)
     for _, pipe in job.pipes():
-        problems += _unset(pipe)
+        problems += [*_unset(pipe), *nameless(pipe)]
     try:
         problems += _upload_problems(job, folder)
     except BindError as error:

@@ -79,6 +79,8 @@ class Pipe(Task):
     (without ``from_``: all of them), or to the keys of the items that ``call`` gives, which is
     given ``in_`` and ``with_``.  ``zip`` and ``concat`` join sources made by ``data``.  ``shuffle``
     may be ``{"buffer": n}``.  ``map`` and ``do`` are lists of Tasks; they belong to the pipe alone.
+    With ``processes``, the ``map`` steps run in so many worker processes, which find their
+    functions by module and name.
     ``reduce`` says how a number that the ``do`` steps only put out is joined over the epoch:
     ``mean`` (weighted by rows, the default), ``last``, ``sum``, ``min`` or ``max``.
     """
@@ -102,6 +104,7 @@ class Pipe(Task):
         threads: Number = 1,
         shard: str | None = None,
         ahead: Number | None = None,
+        processes: Number | None = None,
         map: Sequence[Task] = (),
         do: Sequence[Task] = (),
         reduce: Mapping[str, str] | None = None,
@@ -136,6 +139,7 @@ class Pipe(Task):
             shuffle["buffer"] if isinstance(shuffle, Mapping) else None,
             shard,
             ahead,
+            processes,
         )
         self.map = tuple(map)
         self.do = tuple(do)
@@ -149,6 +153,7 @@ class Pipe(Task):
         if not self.do:
             self._refuse("a pipe without 'do' steps does nothing", "pipe")
         self._check_reduce()
+        self._check_processes()
         self._join()
 
     def _check_reduce(self) -> None:
@@ -162,6 +167,17 @@ class Pipe(Task):
             if way not in REDUCTIONS:
                 hint = did_you_mean(way, REDUCTIONS) or f"there are {', '.join(REDUCTIONS)}"
                 self._refuse(f"{name!r} cannot be reduced by {way!r}", f"reduce:{name}", hint)
+
+    def _check_processes(self) -> None:
+        """``processes`` is for ``map`` steps, which then need no ``threads``."""
+        if self.reader.processes is None:
+            return
+        if not self.map:
+            hint = "move what needs columns alone from 'do' to 'map', or leave 'processes' out"
+            self._refuse("'processes' runs 'map' steps, and there are none", "processes", hint)
+        if self.reader.threads != 1:
+            text = "'map' steps run on 'threads' or in 'processes', not both"
+            self._refuse(text, "processes", "leave one of them out")
 
     @property
     def default_name(self) -> str:

@@ -5,7 +5,6 @@ However it ends, no process of its group is left: what it started in the backgro
 
 from __future__ import annotations
 
-import codecs
 import os
 import selectors
 import signal
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from jobrun.children import end_group, forget, remember
+from jobrun.lines import LineDecoder
 
 __all__ = ["Ended", "run_process"]
 
@@ -106,9 +106,7 @@ class _Lines:
 
     def __init__(self, stream: IO[bytes], keep: Callable[[str], None]) -> None:
         self._fd = stream.fileno()
-        self._keep = keep
-        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        self._begun = ""
+        self._decoder = LineDecoder(keep)
         self._ended = False
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._fd, selectors.EVENT_READ)
@@ -139,8 +137,7 @@ class _Lines:
         end = time.monotonic() + _GRACE
         while not self._ended and time.monotonic() < end and self._read(0.0):
             pass
-        text = self._decode(b"", True)
-        self._add(text + "\n" if self._begun or text else "")
+        self._decoder.end()
 
     def _read(self, seconds: float) -> bool:
         """Pass on a piece; gives whether one came in time."""
@@ -148,10 +145,5 @@ class _Lines:
             return False
         data = os.read(self._fd, 1 << 16)
         self._ended = not data
-        self._add(self._decode(data))
+        self._decoder.add(data)
         return True
-
-    def _add(self, text: str) -> None:
-        *lines, self._begun = (self._begun + text).split("\n")
-        for line in lines:
-            self._keep(line.rstrip("\r"))

@@ -109,7 +109,8 @@ class Reader:
     one shard for each node of the pipe.  Without ``batches_per_epoch`` an epoch is one pass;
     without ``passes`` the data never ends.  Reading and ``map`` steps run on ``threads`` threads,
     up to ``ahead`` batches before the ``do`` steps (default: twice the threads); with one thread
-    and no ``ahead``, in turn with them.
+    and no ``ahead``, in turn with them.  With ``processes``, the ``map`` steps run in so many
+    worker processes instead, likewise ahead.
     """
 
     data: Data = Data()
@@ -122,6 +123,7 @@ class Reader:
     buffer: Number | None = None
     shard: str | None = None
     ahead: Number | None = None
+    processes: Number | None = None
 
     NUMBERS: ClassVar[tuple[str, ...]] = (
         "batch",
@@ -129,5 +131,6 @@ class Reader:
         "passes",
         "threads",
         "ahead",
+        "processes",
         "buffer",
     )

@@ -30,6 +30,7 @@ from jobrun.graph import make_plan
 from jobrun.history import History
 from jobrun.job import GROUPS, Job
 from jobrun.position import Position
+from jobrun.reference import forbid_while_importing
 from jobrun.results import Results
 from jobrun.session.base import Places, Session
 
@@ -105,6 +106,7 @@ class JobRunner:
         holds it, TaskError if a task fails, and the other errors of the tree; earlier checkpoints
         stay.
         """
+        forbid_while_importing()
         self._finished = None
         attempt = self._attempt = Attempt(self._run, session)
         choice = _checked(self.choose())

@@ -11,14 +11,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jobrun.checkpoint.part import PartSummary
 from jobrun.events import Report, ignore
 from jobrun.graph import Plan
 from jobrun.job import Job
 from jobrun.policy import Compress
 from jobrun.position import Position
+
+if TYPE_CHECKING:  # a worker process needs none of it
+    from jobrun.checkpoint.part import PartSummary
 
 __all__ = ["NO_SCRATCH", "Control", "Places", "Session", "Snapshot"]
 

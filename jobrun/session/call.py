@@ -162,34 +162,38 @@ class Call:
             keywords.update(copy.deepcopy(self._containers))
             return self._call(positional, keywords)
         except TaskError as error:
-            raise self._placed(error) from error.__cause__
+            raise self.placed(error, moment) from error.__cause__
 
     def run(
         self,
         moment: Moment,
         gathered: Gathered | None = None,
+        tried: int = 0,
     ) -> list[Write]:
-        """Call the function; raises TaskError with the user's own lines."""
+        """Call the function; raises TaskError with the user's own lines.
+
+        ``tried`` is how often it was called for this moment before, in vain.
+        """
         try:
             if self.task.retries is not None:
-                return self._run_again(moment, gathered, self.task.retries)
+                return self._run_again(moment, gathered, self.task.retries, tried)
             return self._run(moment, gathered or self.gather(moment))
         except TaskError as error:
-            raise self._placed(error) from error.__cause__
+            raise self.placed(error, moment) from error.__cause__
 
     def _run_again(
-        self, moment: Moment, gathered: Gathered | None, retries: Retries
+        self, moment: Moment, gathered: Gathered | None, retries: Retries, tried: int
     ) -> list[Write]:
         """Call the function until it does not fail, each time with what it was first given."""
-        for number in range(1, retries.times + 1):
+        for number in range(tried + 1, retries.times + 1):
             given = _fresh(gathered) if gathered else self.gather(moment)
             try:
                 return self._run(moment, given, spare=True)
             except _CallError as error:
-                self._pause(error, number, retries, moment)
+                self.pause(error, number, retries, moment)
         return self._run(moment, gathered or self.gather(moment))
 
-    def _pause(self, error: TaskError, number: int, retries: Retries, moment: Moment) -> None:
+    def pause(self, error: TaskError, number: int, retries: Retries, moment: Moment) -> None:
         """Say that a call failed, and wait; where the run ends meanwhile, it is not made again.
 
         In the middle of a batch it is, at once, since only whole batches can be resumed.
@@ -200,7 +204,7 @@ class Call:
         again = f"try {number + 1} of {retries.times + 1}" + (
             f" in {seconds:g} s" if seconds else ""
         )
-        running.control.report(Warned(f"{self._placed(error).message}; {again}"))
+        running.control.report(Warned(f"{self.placed(error, moment).message}; {again}"))
         end = time.monotonic() + seconds
         while not running.stopping() and (left := end - time.monotonic()) > 0:
             time.sleep(min(left, _LOOK))
@@ -261,9 +265,11 @@ class Call:
                 trace=user_trace(error),
             ) from error
 
-    def _placed(self, error: TaskError) -> TaskError:
-        """The error with task, group and place."""
+    def placed(self, error: TaskError, moment: Moment) -> TaskError:
+        """The error with task, group, batch and place."""
         at = f" on node {self.node!r}" if self._job.multi_node else ""
+        if moment.batch is not None:
+            at += f" in batch {moment.batch + 1}"
         message = f"task {self.name!r} of group {self.group!r}{at} failed: {error.message}"
         return type(error)(
             message, where=error.where or self.task.where, hint=error.hint, trace=error.trace

@@ -1,6 +1,7 @@
 """What feeds the ``do`` steps of a pipe: batches with their ``map`` steps done.
 
-Either in turn, on the thread of the ``do`` steps, or ahead of them on threads.  The place in the
+Either in turn, on the thread of the ``do`` steps, or ahead of them on threads; those of a pipe with
+``processes`` wait for a worker process each.  The place in the
 data is that of the batches which were applied: what was read ahead and not used does not count.
 """
 
@@ -13,6 +14,7 @@ from jobrun.data.reader import Batch, RowReader
 from jobrun.position import ReaderState
 from jobrun.session.ahead import Ahead
 from jobrun.session.call import Moment
+from jobrun.session.current import TaskStoppedError
 
 __all__ = ["Feed", "InTurn", "Prepare", "Prepared", "ReadAhead"]
 
@@ -108,7 +110,10 @@ class ReadAhead:
 
     def next(self) -> Prepared | None:
         """See Feed."""
-        found = next(self._ahead, None)
+        try:
+            found = next(self._ahead, None)
+        except TaskStoppedError:  # the run ends, and so was the worker that had the batch
+            return None
         if found is None:
             return None
         prepared, self._next_state, self._is_last = found

@@ -81,6 +81,7 @@ class Group:
         )
         self._order = self._dag.order()
         self._calls: dict[int, Call] = {}
+        self._pipes: list[PipeRun] = []
         self._runs = [self._runner(i, unit) for i, unit in enumerate(plan.units)]
         self._every = [1 if u.gathers else epochs_between(job, u.task, u.node) for u in plan.units]
         self._readers: dict[Key, list[int]] = {}
@@ -98,6 +99,7 @@ class Group:
             return lambda now: self._gather(unit.gathers, now)
         if isinstance(unit.task, Pipe):
             pipe = self._make_pipe(unit.task, unit, number)
+            self._pipes.append(pipe)
             return lambda now: self._run_pipe(pipe, number, now)
         call = self._calls[number] = self._make_call(unit.task, unit.node)
         if number in self._plan.gathered_by:
@@ -154,6 +156,11 @@ class Group:
             lambda step, name, columns, puts: self._make_call(step, unit.node, name, columns, puts),
             self._places,
         )
+
+    def close(self) -> None:
+        """End the worker processes of pipes."""
+        for pipe in self._pipes:
+            pipe.close()
 
     # Running.
 

@@ -69,7 +69,7 @@ class LocalSession(Session):
             if not isinstance(step.fn, Shell | Load)
         }
         refuse_writable_views()
-        self._scheduler.close()
+        self.close()
         # One task at a time under --check: another one's inputs would blame the wrong task.
         self._scheduler = Scheduler(1 if places.check else self.threads)
         self._job = job
@@ -211,8 +211,10 @@ class LocalSession(Session):
                 self._stores.best[node, name] = value
 
     def close(self) -> None:
-        """End the threads; the blobs stay readable."""
+        """End the threads and worker processes; the blobs stay readable."""
         self._scheduler.close()
+        for group in self._groups.values():
+            group.close()
 
 
 def _minimal(blobs: dict[str, Value]) -> dict[str, Value]:

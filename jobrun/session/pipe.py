@@ -1,7 +1,7 @@
 """A pipe on one node: reads batches, runs its ``map`` and ``do`` steps on each, in batch order.
 
-With ``threads`` or ``ahead``, reading and ``map`` steps run ahead of the ``do`` steps; the results
-are those of one thread, bit for bit, and so is the first error.
+With ``threads``, ``ahead`` or ``processes``, reading and ``map`` steps run ahead of the ``do``
+steps; the results are those of one thread, bit for bit, and so is the first error.
 
 The position (batches applied, reader state, reductions so far) is known between any two batches,
 so that a run can be cut there and go on with the very next batch.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ from jobrun.session.call import Call, Moment, Stores
 from jobrun.session.current import enter, here
 from jobrun.session.feed import Feed, InTurn, Prepared, ReadAhead
 from jobrun.session.reading import PipeReading
+from jobrun.session.workers import Workers
 from jobrun.values import Box, Value, adopt, leaves, one_element
 
 __all__ = ["PipeRun"]
@@ -75,9 +76,12 @@ class PipeRun:
         self._store = store
         # One call at a time under --check: another one's columns would blame the wrong step.
         self._check = places.check
+        self._places = places
         names = step_names(pipe)
         self._reading = PipeReading(job, group, pipe, node, stores, make_call, places)
-        columns: dict[str, Any] = dict.fromkeys(self._reading.columns())
+        self._source_columns = self._reading.columns()
+        self._workers: Workers | None = None
+        columns: dict[str, Any] = dict.fromkeys(self._source_columns)
         self._map = []
         for step in pipe.map:
             self._map.append(make_call(step, f"{pipe.name}/{names[id(step)]}", columns, True))
@@ -139,7 +143,7 @@ class PipeRun:
         number = state.batches
         reductions = _Reductions(state.reduced)
         progress = _Progress(self._pipe.name, self._node, epoch, total, control)
-        with closing(self._feed(reader, epoch, number, control)) as feed:
+        with self._fed(reader, epoch, number, control) as feed:
             while not feed.ended:
                 prepared = None if control.cut() else feed.next()
                 if prepared is None:
@@ -153,20 +157,55 @@ class PipeRun:
             self._store((node, path), value)
         return None, feed.state
 
+    @contextmanager
+    def _fed(self, reader: RowReader, epoch: int, first: int, control: Control) -> Iterator[Feed]:
+        """What gives the batches; after a failure, workers are not waited for."""
+        feed = self._feed(reader, epoch, first, control)
+        try:
+            yield feed
+        except BaseException:
+            if self._workers is not None:
+                self._workers.stop()
+            raise
+        finally:
+            feed.close()
+
     def _feed(self, reader: RowReader, epoch: int, first: int, control: Control) -> Feed:
         """What gives the batches: ahead of the ``do`` steps where that is asked for."""
-        place = here()
+        place, read = here(), self._reading.next
+        processes, ahead = self._count("processes"), self._count("ahead")
+        threads = processes or self._count("threads") or 1
+        run_map = self._run_map
+        if processes is not None and not self._check:
+            run_map = self._begun_workers().run
 
         def prepare(number: int, batch: Batch) -> Prepared:
             enter(place)  # it may be on another thread
-            return self._prepare(epoch, number, batch)
+            return self._prepare(epoch, number, batch, run_map)
 
-        read = self._reading.next
-        threads, ahead = self._count("threads") or 1, self._count("ahead")
-        if self._check or (threads == 1 and ahead is None):
+        if self._check or (processes is None and threads == 1 and ahead is None):
             return InTurn(reader, read, prepare, first)
         window = ahead or _AHEAD_OF_A_THREAD * threads
         return ReadAhead(reader, read, prepare, first, control.cut, threads, window)
+
+    def _begun_workers(self) -> Workers:
+        """The worker processes, which stay from one epoch to the next."""
+        if self._workers is None:
+            self._workers = Workers(
+                self._job,
+                self._pipe,
+                self._map,
+                self._source_columns,
+                self._read_columns,
+                self._places,
+            )
+        self._workers.begin()
+        return self._workers
+
+    def close(self) -> None:
+        """End the worker processes."""
+        if self._workers is not None:
+            self._workers.close()
 
     def _count(self, field: str) -> int | None:
         """A number that says how to run, from 1 up."""
@@ -176,15 +215,21 @@ class PipeRun:
             raise DataError(text, where=self._pipe.mark(field))
         return value
 
-    def _prepare(self, epoch: int, number: int, batch: Batch) -> Prepared:
+    def _prepare(
+        self, epoch: int, number: int, batch: Batch, run_map: Callable[[Moment], None]
+    ) -> Prepared:
         """Run the ``map`` steps on a batch; may be called from several threads at once."""
         moment = Moment(epoch, number, {c: Box(a, "array") for c, a in batch.columns.items()})
         if not self._map:
             return moment, batch.rows
+        run_map(moment)
+        return moment, self._rows_left(moment.columns, batch.rows)
+
+    def _run_map(self, moment: Moment) -> None:
+        """Run the ``map`` steps here."""
         for call in self._map:
             for (_, column), value in call.run(moment):
                 moment.columns[column] = value
-        return moment, self._rows_left(moment.columns, batch.rows)
 
     def _rows_left(self, columns: Mapping[str, Value], rows: int) -> int:
         """The rows after the ``map`` steps, which may drop some.

@@ -24,7 +24,7 @@ from jobrun.template import template
 
 __all__ = ["build", "check", "job_of", "validate_loaded", "validate_spec"]
 
-_NUMBERS = ("batch", "batches_per_epoch", "passes", "threads", "ahead")
+_NUMBERS = ("batch", "batches_per_epoch", "passes", "threads", "ahead", "processes")
 _OF_SOURCE = ("from", "in", "with")
 
 
@@ -238,6 +238,7 @@ class _Builder:
             model.name,
             every=self._step_every(does, node) if does else None,
             retries=_retries(model.retries),
+            timeout=model.timeout if isinstance(model, MapStepModel) else None,
             where=self._where(node),
             marks=marks,
         )

@@ -33,7 +33,7 @@ Facts = dict[str, Any]
 Row = Literal["free", "accept", "job"]
 
 _FREE = ("name", "stop", "fail", "metrics", "upload")
-_FREE_OF_PIPE = ("batches_per_epoch", "passes", "threads", "ahead")
+_FREE_OF_PIPE = ("batches_per_epoch", "passes", "threads", "ahead", "processes")
 _ACCEPTED_OF_PIPE = ("batch", "shard")
 _HOW = ("batch", "shuffle", "drop_last", "batches_per_epoch", "passes", "shard")
 _OPTIONS = (("retries",), ("timeout",))
@@ -199,7 +199,7 @@ def _program_facts(task: Task) -> Facts:
 
 def _reader_facts(reader: Reader) -> Facts:
     facts: Facts = _data_facts(reader.data)
-    for key in (*_HOW, "threads", "ahead"):
+    for key in (*_HOW, "threads", "ahead", "processes"):
         value = getattr(reader, key)
         if value != getattr(Reader(), key) or type(value) is not type(getattr(Reader(), key)):
             facts[key] = _plain(value)

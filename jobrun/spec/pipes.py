@@ -17,6 +17,7 @@ from jobrun.spec.fields import (
     Inputs,
     Name,
     Outs,
+    Seconds,
     Shard,
     Shuffle,
     Types,
@@ -55,6 +56,11 @@ class MapStepModel(ClosedModel):
     out: Optional[Outs] = Field(None, description="Columns that the result becomes.")
     retries: TaskRetries = Field(
         None, description="How often a call that fails is made again, on the same batch."
+    )
+    timeout: Optional[Seconds] = Field(
+        None,
+        description="The time a call may take: 90s, 15m. With 'processes', the worker process is "
+        "ended then; on threads the run ends without it, since a thread cannot be killed.",
     )
 
 
@@ -183,6 +189,11 @@ class PipeModel(SourceModel):
         None,
         description="Batches that may be ahead of the 'do' steps; default: twice the threads, and "
         "none with one thread.",
+    )
+    processes: Optional[Count] = Field(
+        None,
+        description="Worker processes that run the 'map' steps, ahead of the 'do' steps: for steps "
+        "in Python that threads cannot run at the same time.",
     )
 
     shard: Optional[Shard] = Field(

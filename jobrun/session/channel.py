@@ -1,0 +1,162 @@
+"""Messages of plain values between two processes, with large arrays in shared memory.
+
+A message is a prefix (lengths), a header in JSON, and bytes.  Small arrays travel in the bytes.
+Others are written into a *slot*: shared memory that the sender makes, passes on once by its
+descriptor, and uses again and again.  The receiver gets arrays that are views of the slot: nothing
+is copied there.  With each of its own messages it gives back the slots of which no view is left,
+as reference counts tell; a slot that is not given back is not written again.  So a slot is needed
+for every message whose arrays are still in use, and no more.
+
+The header is ``[node, slot, size, dropped, released]``: the number of the slot (-1: none), its size
+if it is new (else 0), numbers of the sender's slots that are no more, and of the receiver's that
+are given back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from jobrun.session.memory import anonymous_file, mapped
+from jobrun.session.wire import Packed, unpack
+from jobrun.values import held_alone
+
+__all__ = ["Channel"]
+
+Array = npt.NDArray[Any]
+
+_PREFIX = struct.Struct("<II")
+_SMALL = 16 << 10
+"""Bytes up to which arrays travel in the message: a slot for less costs more than it spares."""
+_GRAIN = 64 << 10
+_COUNTS = held_alone([np.empty(1)], 0)
+"""Whether reference counts tell that nobody holds a view; else each slot is copied at once."""
+
+
+class Channel:
+    """One end of a connection; for one thread at a time."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._own: dict[int, Array] = {}
+        self._free: list[int] = []
+        self._made = 0
+        self._lent: dict[int, Array] = {}
+        self._used: list[int] = []
+
+    def fileno(self) -> int:
+        """The descriptor, to wait for messages."""
+        return self._connection.fileno()
+
+    def close(self) -> None:
+        """Close this end.  Views of received arrays stay valid."""
+        self._connection.close()
+
+    # Sending.
+
+    def send(self, value: Any) -> None:
+        """Send a plain value.
+
+        Raises UnsendableError before anything is sent, OSError if the other end is gone.
+        """
+        packed = Packed(value)
+        inline = b""
+        slot, size = -1, 0
+        dropped: list[int] = []
+        descriptors: list[int] = []
+        if packed.size > _SMALL:
+            slot, dropped = self._choose(packed.size)
+            if slot < 0:
+                slot, size = self._make(packed.size, descriptors)
+            packed.fill(self._own[slot])
+        elif packed.size:
+            area = np.zeros(packed.size, np.uint8)
+            packed.fill(area)
+            inline = area.tobytes()
+        try:
+            header = [packed.node, slot, size, dropped, self._released()]
+            self._write(json.dumps(header, separators=(",", ":")).encode(), inline, descriptors)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def _choose(self, size: int) -> tuple[int, list[int]]:
+        """A free slot that is large enough, or -1; and the slot that a larger one replaces."""
+        for slot in reversed(self._free):  # what was used last is still in the caches
+            if len(self._own[slot]) >= size:
+                self._free.remove(slot)
+                return slot, []
+        if not self._free:
+            return -1, []
+        smallest = min(self._free, key=lambda slot: len(self._own[slot]))
+        self._free.remove(smallest)
+        del self._own[smallest]
+        return -1, [smallest]
+
+    def _make(self, wanted: int, descriptors: list[int]) -> tuple[int, int]:
+        """A new slot: its number and size; its descriptor is to be sent."""
+        size = -(-wanted // _GRAIN) * _GRAIN
+        descriptor = anonymous_file(size)
+        descriptors.append(descriptor)
+        slot, self._made = self._made, self._made + 1
+        self._own[slot] = mapped(os.dup(descriptor))
+        return slot, size
+
+    def _released(self) -> list[int]:
+        """The other end's slots of which no view is left."""
+        released = [slot for slot in self._used if held_alone(self._lent, slot)]
+        self._used = [slot for slot in self._used if slot not in released]
+        return released
+
+    def _write(self, header: bytes, inline: bytes, descriptors: list[int]) -> None:
+        data = b"".join((_PREFIX.pack(len(header), len(inline)), header, inline))
+        sent = 0
+        if descriptors:
+            sent = socket.send_fds(self._connection, [data[: _PREFIX.size]], descriptors)
+        self._connection.sendall(memoryview(data)[sent:])
+
+    # Receiving.
+
+    def receive(self) -> Any:
+        """The next value, once it is there; arrays in it are read-only.
+
+        Raises EOFError if the other end is gone, or OSError.
+        """
+        prefix, descriptors = self._read_prefix()
+        header_size, inline_size = _PREFIX.unpack(prefix)
+        header = self._read(np.empty(header_size, np.uint8))
+        inline = self._read(np.empty(inline_size, np.uint8))
+        node, slot, size, dropped, released = json.loads(header.tobytes())
+        self._free += released
+        for number in dropped:
+            del self._lent[number]
+        if size:
+            self._lent[slot] = mapped(descriptors[0])
+        if slot < 0:
+            return unpack(node, inline)
+        self._used.append(slot)
+        area = self._lent[slot]
+        return unpack(node, area if _COUNTS else area.copy())
+
+    def _read_prefix(self) -> tuple[bytes, list[int]]:
+        """The lengths, and the descriptor of a new slot."""
+        data, descriptors, _, _ = socket.recv_fds(self._connection, _PREFIX.size, 1)
+        if not data:
+            raise EOFError
+        rest = np.empty(_PREFIX.size - len(data), np.uint8)
+        return data + self._read(rest).tobytes(), descriptors
+
+    def _read(self, area: Array) -> Array:
+        view, done = area.data, 0
+        while done < len(area):
+            count = self._connection.recv_into(view[done:])
+            if not count:
+                raise EOFError
+            done += count
+        return area

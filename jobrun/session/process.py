@@ -1,0 +1,231 @@
+"""One worker process, as seen from where it was started.
+
+It is a fresh interpreter, never a fork: other threads run here, and what they hold would be held
+for ever in a copy.  It has a session and a process group of its own, so that Ctrl-C does not reach
+it, and it can be ended with all its children.  If this process dies, however it does, the system
+ends the worker at once (see ``jobrun.session.worker``).
+
+What it prints is printed here, before the answer it was printed for is given.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import IO, Any
+
+from jobrun.children import end_group, forget, remember
+from jobrun.lines import LineDecoder
+from jobrun.process import Ended
+from jobrun.session.channel import Channel
+from jobrun.session.current import TaskStoppedError
+from jobrun.session.memory import anonymous_file, mapped
+from jobrun.session.status import STATUS_BYTES, Doing, Status
+
+__all__ = ["LostError", "WorkerProcess"]
+
+_TICK = 50
+"""How often it is asked whether a worker has to end, in milliseconds."""
+_GRACE = 1.0
+"""How long a worker that has closed its connection has to end, in seconds."""
+_LAST_LINES = 20
+_LONGEST_LINE = 500
+_CODE = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from jobrun.session.worker import main; main(*map(int, sys.argv[2:]))"
+)
+
+
+class LostError(Exception):
+    """The worker is gone: how it ended, what it was doing, and the end of what it printed.
+
+    ``late``: it was ended here, since a step took longer than it may.
+    """
+
+    def __init__(self, ended: Ended, doing: Doing, tail: str, late: bool) -> None:
+        super().__init__(str(ended))
+        self.ended = ended
+        self.doing = doing
+        self.tail = tail
+        self.late = late
+
+
+class WorkerProcess:
+    """Starts a worker, which is then asked one thing after another, by one thread at a time.
+
+    ``timeouts`` are the seconds that each step may take (None: any time).  Raises OSError if no
+    process can be started.
+    """
+
+    def __init__(self, timeouts: Sequence[float | None]) -> None:
+        self.ready = False
+        """Whether it has been told what to do; for whoever tells it."""
+        self._timeouts = timeouts
+        self._tail: deque[str] = deque(maxlen=_LAST_LINES)
+        ours, theirs = socket.socketpair()
+        life, self._life = _pipe()
+        status = anonymous_file(STATUS_BYTES)
+        self._status = Status(mapped(os.dup(status)))
+        self._status.clear()
+        try:
+            self._process = _start(theirs.fileno(), life.fileno(), status)
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+            life.close()
+            os.close(status)
+        remember(self._process.pid)
+        self._end = weakref.finalize(self, _end, self._process)
+        self._channel = Channel(ours)
+        self._prints = [
+            _Prints(self._process.stdout, lambda line: self._say(line, sys.stdout)),
+            _Prints(self._process.stderr, lambda line: self._say(line, sys.stderr)),
+        ]
+
+    def _say(self, line: str, stream: Any) -> None:
+        self._tail.append(line[:_LONGEST_LINE])
+        print(line, file=stream)
+
+    def ask(self, question: Any) -> None:
+        """Send a question; raises UnsendableError before anything is sent."""
+        self._status.clear()
+        with suppress(OSError):  # it is gone: that is seen where the answer is waited for
+            self._channel.send(question)
+
+    def answer(self, stopping: Callable[[], bool]) -> Any:
+        """What it says next.
+
+        Raises LostError if the worker is gone; TaskStoppedError, with the worker ended, once
+        ``stopping()`` is true.
+        """
+        poll = select.poll()
+        for prints in self._prints:
+            prints.register(poll)
+        poll.register(self._channel.fileno(), select.POLLIN)
+        while True:
+            ready = {descriptor for descriptor, _ in poll.poll(_TICK)}
+            printed = [prints.take(poll) for prints in self._prints if prints.fileno() in ready]
+            if self._channel.fileno() in ready and not any(printed):
+                return self._receive()
+            if stopping():
+                self.end()
+                raise TaskStoppedError
+            if self._is_late():
+                self._lost(late=True)
+
+    def _receive(self) -> Any:
+        try:
+            return self._channel.receive()
+        except (EOFError, OSError):
+            self._lost(late=False)
+
+    def _is_late(self) -> bool:
+        doing = self._status.read()
+        limit = self._timeouts[doing.step] if doing.step >= 0 else None
+        return limit is not None and time.monotonic() - doing.started > limit
+
+    def _lost(self, late: bool) -> None:
+        doing = self._status.read()
+        if not late:
+            with suppress(subprocess.TimeoutExpired):  # it may have closed its end and go on
+                self._process.wait(_GRACE)
+        self.end()
+        raise LostError(Ended(self._process.returncode), doing, "\n".join(self._tail), late)
+
+    def kill(self) -> None:
+        """End it at once; from any thread.  Who asks it sees that, and calls ``end``."""
+        if self._end.alive:
+            end_group(self._process.pid, signal.SIGKILL)
+
+    def leave(self) -> None:
+        """Let it end by itself, if it waits for a question; ``end`` is to follow."""
+        self._channel.close()
+
+    def end(self, grace: float = 0.0) -> None:
+        """End it with all its children, after ``grace`` seconds, and print what it printed."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(grace)
+        self._end()
+        for prints in self._prints:
+            prints.rest()
+        self._channel.close()
+        self._life.close()
+
+
+def _pipe() -> tuple[IO[bytes], IO[bytes]]:
+    read, write = os.pipe()
+    return os.fdopen(read, "rb"), os.fdopen(write, "wb")
+
+
+def _start(*descriptors: int) -> subprocess.Popen[bytes]:
+    """Start an interpreter as this one was started, which imports from the same places."""
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    path = json.dumps([os.path.abspath(entry) for entry in sys.path])
+    return subprocess.Popen(
+        [sys.executable, *flags, "-P", "-c", _CODE, path, *map(str, descriptors)],
+        pass_fds=descriptors,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    end_group(process.pid, signal.SIGKILL)
+    process.wait()
+    forget(process.pid)
+
+
+class _Prints:
+    """One of the outputs of a worker."""
+
+    def __init__(self, stream: IO[bytes] | None, keep: Callable[[str], None]) -> None:
+        assert stream is not None
+        self._stream = stream
+        self._lines = LineDecoder(keep)
+        self._open = True
+        os.set_blocking(stream.fileno(), False)
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def register(self, poll: select.poll) -> None:
+        """Let it be waited for, if there may be more."""
+        if self._open:
+            poll.register(self.fileno(), select.POLLIN)
+
+    def take(self, poll: select.poll) -> bool:
+        """Pass on what is there; gives whether there was anything."""
+        if self._read():
+            return True
+        poll.unregister(self.fileno())
+        return False
+
+    def _read(self) -> bool:
+        data = os.read(self.fileno(), 1 << 16)
+        self._open = bool(data)
+        self._lines.add(data)
+        return self._open
+
+    def rest(self) -> None:
+        """Pass on what is left, and close."""
+        if self._stream.closed:
+            return
+        with suppress(BlockingIOError):  # a process that left the group holds the other end
+            while self._open and self._read():
+                pass
+        self._lines.end()
+        self._stream.close()

@@ -1,0 +1,247 @@
+"""A worker process: runs the ``map`` steps of a pipe on one batch after another.
+
+It is started by ``jobrun.session.process`` and talks to it over a ``Channel``.  It is told once
+what the steps are, then gets columns and gives columns.  The steps run by the same ``Call`` as
+everywhere; so arguments, random numbers and results are those of a thread.
+
+It ends when its connection does.  Signals that mean the whole run are left to who started it.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import fcntl
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import astuple
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from jobrun.bind import bind, user_trace
+from jobrun.errors import BindError, TaskError, ValueRefusedError, Where
+from jobrun.events import Event, Warned
+from jobrun.job import Job, Task
+from jobrun.options import Retries
+from jobrun.reference import import_main
+from jobrun.session.base import Control
+from jobrun.session.call import Call, Moment, Stores, refuse_writable_views
+from jobrun.session.channel import Channel
+from jobrun.session.current import Running, enter
+from jobrun.session.memory import mapped
+from jobrun.session.status import Status
+from jobrun.session.wire import Packed, UnsendableError
+from jobrun.values import Box, Tree, Value, plain
+
+__all__ = ["boxed", "main"]
+
+Message = dict[str, Any]
+
+
+def main(connection: int, life: int, status: int) -> None:
+    """Serve until the connection ends; the arguments are inherited descriptors."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)  # a handler, so that programs do not inherit it
+    _end_with(life)
+    faulthandler.enable()
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
+    refuse_writable_views()
+    channel = Channel(socket.socket(fileno=connection))
+    try:
+        _serve(channel, Status(mapped(status)))
+    except (EOFError, ConnectionError):
+        return
+
+
+def _end_with(life: int) -> None:
+    """Let the system kill this process and its children once the other end of ``life`` is gone.
+
+    Where the system cannot do that, the end is seen after the batch that is worked on.
+    """
+    if hasattr(fcntl, "F_SETSIG"):
+        fcntl.fcntl(life, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def _serve(channel: Channel, status: Status) -> None:
+    """Answer with what the steps are once, then batch by batch."""
+    answer = _Steps.told(channel.receive(), status, channel)
+    steps = answer if isinstance(answer, _Steps) else None
+    channel.send({} if steps is not None else answer)
+    while steps is not None:
+        answer = steps.run(channel.receive())
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):  # closed by a step, which is no failure of it
+                stream.flush()
+        try:
+            channel.send(answer)
+        except UnsendableError:
+            channel.send(steps.unsendable(answer["columns"]))
+        del answer  # its arrays may be views of what was received
+
+
+class _Watched:
+    """A function that says when it is called, and for which time on this batch."""
+
+    def __init__(self, function: Callable[..., Any], step: int, status: Status) -> None:
+        self.tries = 0
+        self._function = function
+        self._step = step
+        self._status = status
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.tries += 1
+        self._status.begin(self._step, self.tries)
+        return self._function(*args, **kwargs)
+
+
+class _Steps:
+    """The ``map`` steps, made from what ``jobrun.session.workers`` tells of them."""
+
+    def __init__(self, told: Message, calls: list[tuple[Call, _Watched]], channel: Channel) -> None:
+        self._calls = calls
+        self._channel = channel
+        self._wanted: list[str] = told["wanted"]
+        self._running = (told["group"], told["pipe"], told["node"])
+        self._moment = Moment()
+        enter((self, 0))
+
+    @classmethod
+    def told(cls, told: Message, status: Status, channel: Channel) -> _Steps | Message:
+        """The steps; or, for a function that cannot be had, what is to be answered."""
+        sys.argv[:] = told["argv"]
+        nodes = [told["node"]] if told["multi_node"] else None
+        job = Job(told["job"], seed=told["seed"], vars=told["vars"], nodes=nodes)
+        calls: list[tuple[Call, _Watched]] = []
+        columns = dict.fromkeys(told["columns"])
+        for number, step in enumerate(told["steps"]):
+            try:
+                found = _function(step["function"], told["folder"], told["main"])
+            except BindError as error:
+                return _unbound(number, error)
+            function = _Watched(found, number, status)
+            call = _call(job, told, step, function, columns)
+            calls.append((call, function))
+            columns = {**columns, **dict.fromkeys(call.task.outputs.names)}
+        return cls(told, calls, channel)
+
+    def running(self, number: int) -> Running:
+        """What is to be known of the task that runs."""
+        group, pipe, node = self._running
+        control = Control(report=self._report)
+        return Running(group, self._moment.epoch, pipe, node, control, lambda: False)
+
+    def _report(self, event: Event) -> None:
+        """Pass on that a call is made again; how far a call is, says nothing of the pipe."""
+        if isinstance(event, Warned):
+            self._channel.send({"warning": event.message})
+
+    def run(self, request: Message) -> Message:
+        """Run all steps on a batch; gives the wanted columns, or the error of one step."""
+        columns = {name: boxed(value) for name, value in request["columns"].items()}
+        self._moment = moment = Moment(request["epoch"], request["batch"], columns)
+        for number, (call, function) in enumerate(self._calls):
+            function.tries = request["tried"][number]
+            try:
+                for (_, name), value in call.run(moment, tried=function.tries):
+                    columns[name] = value
+            except TaskError as error:
+                return _failed(number, error)
+        found = {name: plain(columns[name]) for name in self._wanted}
+        self._moment = Moment(moment.epoch, moment.batch)  # the columns are let go
+        return {"columns": found}
+
+    def unsendable(self, columns: Mapping[str, Any]) -> Message:
+        """The error of the step that put out the first column that cannot be sent."""
+        for name, value in columns.items():
+            try:
+                Packed(value)
+            except UnsendableError as error:
+                puts = [n for n, (c, _) in enumerate(self._calls) if name in c.task.outputs.names]
+                text = f"column {name!r} is {error}, which cannot leave a worker process"
+                refused = TaskError(text, hint=_SENDABLE)
+                return _failed(puts[-1], self._calls[puts[-1]][0].placed(refused, self._moment))
+        raise AssertionError(columns)
+
+
+_SENDABLE = (
+    "a column for 'do' steps is an array, number or text, or a list or dict of them; "
+    "on 'threads', without 'processes', it may be anything"
+)
+
+
+def boxed(value: Any) -> Value:
+    """A received value as one of the workspace, which nobody else holds."""
+    kind = type(value)
+    if kind is dict:
+        return Tree("dict", {k: boxed(v) for k, v in value.items()})
+    if kind is list:
+        return Tree("list", {str(i): boxed(v) for i, v in enumerate(value)})
+    if kind is np.ndarray:
+        return Box(value, "array")
+    return Box(value, _KINDS.get(kind, "scalar"))
+
+
+_KINDS = {bool: "bool", int: "int", float: "float", str: "str", type(None): "none"}
+
+
+def _call(
+    job: Job, told: Message, step: Message, function: _Watched, columns: Mapping[str, Any]
+) -> Call:
+    names, inputs = step["out"], step["in"]
+    task = Task(
+        function,
+        None if not inputs else dict(inputs) if inputs[0][0] else [name for _, name in inputs],
+        step["with"],
+        out=names,
+        name=step["name"],
+        retries=None if step["retries"] is None else Retries(*step["retries"]),
+    )
+    return Call(
+        job,
+        told["group"],
+        task,
+        told["node"],
+        function,
+        Stores(),
+        name=step["name"],
+        columns=columns,
+        puts_columns=True,
+    )
+
+
+def _function(name: str, folder: str | None, main: Any) -> Callable[..., Any]:
+    """The function that is named; raises BindError."""
+    module, _, path = name.partition(":")
+    if module != "__main__":
+        return bind(name, folder)
+    return bind(f"{_main(*main)}:{path}")
+
+
+@cache
+def _main(kind: str, name: str) -> str:
+    """The module that is ``__main__`` where this process was started from."""
+    try:
+        return import_main((kind, name))
+    except BindError:
+        raise
+    except BaseException as error:
+        said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise BindError(f"{name} fails on import: {said}", trace=user_trace(error)) from error
+
+
+def _unbound(step: int, error: BindError) -> Message:
+    where = list(astuple(error.where)) if isinstance(error.where, Where) else None
+    return {"unbound": [step, error.message, error.hint, error.trace, where]}
+
+
+def _failed(step: int, error: TaskError) -> Message:
+    refused = isinstance(error, ValueRefusedError)
+    return {"failed": [step, refused, error.message, error.hint, error.trace]}

@@ -1,0 +1,310 @@
+"""The ``map`` steps of a pipe in worker processes.
+
+Rows are read here, by the readers of all pipes: so a position means the same, and a source is open
+once.  A worker gets the columns that its steps read and gives those that the ``do`` steps read; all
+else stays where it is.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jobrun.errors import BindError, DataError, TaskError, ValueRefusedError, Where
+from jobrun.events import Warned
+from jobrun.job import Job, Pipe, Task
+from jobrun.reference import Main, main_module, reference
+from jobrun.session.base import Places
+from jobrun.session.call import Call, Moment
+from jobrun.session.current import TaskStoppedError, current
+from jobrun.session.process import LostError, WorkerProcess
+from jobrun.session.wire import Packed, UnsendableError
+from jobrun.session.worker import Message, boxed
+from jobrun.template import render
+from jobrun.values import plain
+
+__all__ = ["Workers"]
+
+_GRACE = 1.0
+"""How long workers have to end by themselves, in seconds."""
+
+
+class Workers:
+    """Runs the ``map`` steps of a pipe, in as many processes as there are threads that ask.
+
+    They are started when they are first wanted, and kept for the next epochs.  ``columns`` are
+    those of the source, ``wanted`` those that the ``do`` steps read.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        pipe: Pipe,
+        calls: Sequence[Call],
+        columns: Sequence[str],
+        wanted: Sequence[str],
+        places: Places,
+    ) -> None:
+        self._pipe = pipe
+        self._calls = calls
+        self._timeouts = [step.timeout for step in pipe.map]
+        reads = {a.name for step in pipe.map for a in step.inputs}
+        puts = {name for step in pipe.map for name in step.outputs.names}
+        self._sent = [c for c in columns if c in reads]
+        wanted = [c for c in wanted if c in puts]
+        self._told = _told(job, pipe, calls, columns, wanted, places)
+        self._lock = threading.Lock()
+        self._idle: list[WorkerProcess] = []
+        self._busy: set[WorkerProcess] = set()
+        self._stopped = False
+
+    def begin(self) -> None:
+        """An epoch begins, or goes on."""
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Nothing of what the workers do is wanted any more: they are ended at once."""
+        with self._lock:
+            self._stopped = True
+            idle, self._idle = self._idle, []
+            for worker in self._busy:
+                worker.kill()  # whoever waits for its answer sees that
+        for worker in idle:
+            worker.end()
+
+    def close(self) -> None:
+        """Let those end by themselves that have nothing to do, and end the others."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for worker in idle:
+            worker.leave()
+        self.stop()
+        for worker in idle:
+            worker.end(_GRACE)
+
+    def run(self, moment: Moment) -> None:
+        """Run all steps on the columns of a batch, and put their results beside them.
+
+        Raises TaskError for a step that fails, takes longer than its timeout or ends its process,
+        more often than its ``retries`` allow; BindError for one that cannot be found there;
+        TaskStoppedError if the run ends.
+        """
+        tried = [0] * len(self._calls)
+        question = {
+            "epoch": moment.epoch,
+            "batch": moment.batch,
+            "columns": {name: plain(moment.columns[name]) for name in self._sent},
+            "tried": tried,
+        }
+        while True:
+            try:
+                answer = self._ask(question)
+                break
+            except LostError as lost:
+                self._try_again(lost, moment)
+                tried[lost.doing.step] = lost.doing.tries
+        if "failed" in answer:
+            raise self._failure(*answer["failed"])
+        for name, value in answer["columns"].items():
+            moment.columns[name] = boxed(value)
+
+    def _ask(self, question: Message) -> Message:
+        """The answer of a worker that has nothing else to do."""
+        running = current()
+        stopping = running.stopping if running is not None else _never
+        worker = self._take()
+        try:
+            if not worker.ready:
+                self._tell(worker, stopping)
+            worker.ask(question)
+            while "warning" in (answer := worker.answer(stopping)):
+                if running is not None:
+                    running.control.report(Warned(answer["warning"]))
+        except BaseException as error:
+            self._end(worker)
+            if isinstance(error, LostError) and (self._stopped or stopping()):
+                raise TaskStoppedError from None
+            if isinstance(error, UnsendableError):
+                raise self._unsendable(question["columns"]) from None
+            raise
+        self._give_back(worker)
+        found: Message = answer
+        return found
+
+    def _take(self) -> WorkerProcess:
+        """A worker that has nothing to do; a new one if there is none."""
+        with self._lock:
+            if self._stopped:
+                raise TaskStoppedError
+            worker = self._idle.pop() if self._idle else WorkerProcess(self._timeouts)
+            self._busy.add(worker)
+            return worker
+
+    def _tell(self, worker: WorkerProcess, stopping: Callable[[], bool]) -> None:
+        """Tell a new worker what its steps are, and wait until it has found their functions."""
+        worker.ask(self._told)
+        answer = worker.answer(stopping)
+        if "unbound" in answer:
+            raise self._unbound(*answer["unbound"])
+        worker.ready = True
+
+    def _give_back(self, worker: WorkerProcess) -> None:
+        with self._lock:
+            self._busy.discard(worker)
+            if not self._stopped:
+                self._idle.append(worker)
+                return
+        worker.end()
+
+    def _end(self, worker: WorkerProcess) -> None:
+        with self._lock:
+            self._busy.discard(worker)
+        worker.end()
+
+    # Errors.
+
+    def _try_again(self, lost: LostError, moment: Moment) -> None:
+        """Wait before a batch is given to another worker; raises TaskError if it is not to be."""
+        step, tries = lost.doing.step, lost.doing.tries
+        trace = f"the end of what it printed:\n{lost.tail}" if lost.tail else ""
+        if step < 0:
+            text = f"a worker process of pipe {self._pipe.name!r} {lost} before it began a step"
+            raise TaskError(text, where=self._pipe.where, trace=trace)
+        task, call = self._pipe.map[step], self._calls[step]
+        text, hint = f"its worker process {lost}", ""
+        if lost.late:
+            text = f"it took longer than its timeout of {task.timeout:g} s, and was ended"
+        elif lost.ended.code == -signal.SIGKILL:
+            hint = "the system ends processes so when memory runs out"
+        where = task.mark("timeout") if lost.late else None
+        error = TaskError(text, where=where, hint=hint, trace=trace)
+        if task.retries is None or tries > task.retries.times:
+            raise call.placed(error, moment)
+        call.pause(error, tries, task.retries, moment)
+
+    def _failure(self, step: int, refused: bool, message: str, hint: str, trace: str) -> TaskError:
+        """The error of a step as it would be here."""
+        kind = ValueRefusedError if refused else TaskError
+        return kind(message, where=self._pipe.map[step].where, hint=hint, trace=trace)
+
+    def _unbound(self, step: int, message: str, hint: str, trace: str, where: Any) -> BindError:
+        text = f"a worker process cannot run {self._pipe.map[step].function_name}: {message}"
+        place = Where(*where) if where else self._pipe.map[step].mark("call")
+        return BindError(text, where=place, hint=hint, trace=trace)
+
+    def _unsendable(self, columns: Message) -> DataError:
+        for name, value in columns.items():
+            if found := _refused(value):
+                text = f"pipe {self._pipe.name!r}: column {name!r} is {found}"
+                break
+        hint = "on 'threads', without 'processes', a column may be of any dtype"
+        return DataError(f"{text}, which cannot be sent", where=self._pipe.where, hint=hint)
+
+
+def _never() -> bool:
+    return False
+
+
+# What a worker is told.
+
+
+def _told(
+    job: Job,
+    pipe: Pipe,
+    calls: Sequence[Call],
+    columns: Sequence[str],
+    wanted: Sequence[str],
+    places: Places,
+) -> Message:
+    """What a worker needs to know of its steps; raises BindError for what cannot be said."""
+    node = calls[0].node
+    steps = [_step(t, c, places) for t, c in zip(pipe.map, calls, strict=True)]
+    return {
+        "argv": sys.argv,
+        "folder": None if places.spec_dir is None else str(places.spec_dir),
+        "main": _main(pipe, [step["function"] for step in steps]),
+        "job": job.name,
+        "seed": job.seed,
+        "multi_node": job.multi_node,
+        "node": node,
+        "group": calls[0].group,
+        "pipe": pipe.name,
+        "vars": _vars(job, pipe, node),
+        "columns": list(columns),
+        "wanted": list(wanted),
+        "steps": steps,
+    }
+
+
+def _step(task: Task, call: Call, places: Places) -> Message:
+    literals = render(task.literals, places.texts(call.node))
+    for name, value in literals.items():
+        _check_sendable(value, f"the literal {name!r}", task, f"with:{name}")
+    outputs = task.outputs
+    out: dict[str, Any] = {
+        "none": None,
+        "one": outputs.names[0] if outputs.names else None,
+        "many": list(outputs.names),
+        "keys": dict(zip(outputs.keys, outputs.names, strict=False)),
+    }
+    retries = task.retries
+    return {
+        "name": call.name,
+        "function": _named(task),
+        "in": [[a.parameter, a.name] for a in task.inputs],
+        "with": literals,
+        "out": out[outputs.form],
+        "retries": None if retries is None else [retries.times, retries.delay, retries.backoff],
+    }
+
+
+def _named(task: Task) -> str:
+    if isinstance(task.fn, str):
+        return task.fn
+    try:
+        return reference(task.fn)
+    except LookupError as error:
+        text = f"a worker process cannot find {task.function_name}: {error}"
+        raise BindError(text, where=task.mark("call")) from None
+
+
+def _main(pipe: Pipe, functions: Sequence[str]) -> Main | None:
+    """What ``__main__`` is, if a function is of it."""
+    for task, function in zip(pipe.map, functions, strict=True):
+        if function.startswith("__main__:"):
+            try:
+                return main_module()
+            except LookupError as error:
+                text = f"a worker process cannot find {function}: {error}"
+                raise BindError(text, where=task.mark("call")) from None
+    return None
+
+
+def _vars(job: Job, pipe: Pipe, node: str) -> dict[str, Any]:
+    """The vars that the steps read."""
+    own = job.node_vars(node)
+    found: dict[str, Any] = {}
+    for task in pipe.map:
+        for name in (a.name for a in task.inputs if a.name in own):
+            found[name] = own[name]
+            _check_sendable(own[name], f"the var {name!r}", task, f"in:{name}")
+    return found
+
+
+def _check_sendable(value: Any, what: str, task: Task, mark: str) -> None:
+    if found := _refused(value):
+        text = f"{what} is {found}, which cannot be sent to a worker process"
+        hint = "numbers, texts, arrays, and lists, tuples and dicts of them can; or use 'threads'"
+        raise BindError(text, where=task.mark(mark, "with", "in"), hint=hint)
+
+
+def _refused(value: Any) -> str:
+    """What it is in a value that cannot be sent, or an empty text."""
+    try:
+        Packed(value)
+    except UnsendableError as error:
+        return str(error)
+    return ""
