@@ -55,8 +55,11 @@ class Channel:
         return self._connection.fileno()
 
     def close(self) -> None:
-        """Close this end.  Views of received arrays stay valid."""
+        """Close this end.  Views of received arrays stay valid, and keep their memory alone."""
         self._connection.close()
+        self._own.clear()
+        self._lent.clear()
+        self._used.clear()
 
     # Sending.
 

@@ -27,6 +27,7 @@ from jobrun.bind import bind, user_trace
 from jobrun.errors import BindError, TaskError, ValueRefusedError, Where
 from jobrun.events import Event, Warned
 from jobrun.job import Job, Task
+from jobrun.names import is_name
 from jobrun.options import Retries
 from jobrun.reference import import_main
 from jobrun.session.base import Control
@@ -178,15 +179,15 @@ _SENDABLE = (
 
 
 def boxed(value: Any) -> Value:
-    """A received value as one of the workspace, which nobody else holds."""
+    """A received value as ``adopt`` would have it; nobody else holds it."""
     kind = type(value)
-    if kind is dict:
+    if kind is dict and all(type(k) is str and is_name(k) for k in value):
         return Tree("dict", {k: boxed(v) for k, v in value.items()})
     if kind is list:
         return Tree("list", {str(i): boxed(v) for i, v in enumerate(value)})
     if kind is np.ndarray:
         return Box(value, "array")
-    return Box(value, _KINDS.get(kind, "scalar"))
+    return Box(value, _KINDS.get(kind, "scalar" if isinstance(value, np.generic) else "opaque"))
 
 
 _KINDS = {bool: "bool", int: "int", float: "float", str: "str", type(None): "none"}

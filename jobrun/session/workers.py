@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jobrun.errors import BindError, DataError, TaskError, ValueRefusedError, Where
+from jobrun.errors import BindError, TaskError, ValueRefusedError, Where
 from jobrun.events import Warned
 from jobrun.job import Job, Pipe, Task
 from jobrun.reference import Main, main_module, reference
@@ -127,8 +127,6 @@ class Workers:
             self._end(worker)
             if isinstance(error, LostError) and (self._stopped or stopping()):
                 raise TaskStoppedError from None
-            if isinstance(error, UnsendableError):
-                raise self._unsendable(question["columns"]) from None
             raise
         self._give_back(worker)
         found: Message = answer
@@ -194,14 +192,6 @@ class Workers:
         text = f"a worker process cannot run {self._pipe.map[step].function_name}: {message}"
         place = Where(*where) if where else self._pipe.map[step].mark("call")
         return BindError(text, where=place, hint=hint, trace=trace)
-
-    def _unsendable(self, columns: Message) -> DataError:
-        for name, value in columns.items():
-            if found := _refused(value):
-                text = f"pipe {self._pipe.name!r}: column {name!r} is {found}"
-                break
-        hint = "on 'threads', without 'processes', a column may be of any dtype"
-        return DataError(f"{text}, which cannot be sent", where=self._pipe.where, hint=hint)
 
 
 def _never() -> bool:

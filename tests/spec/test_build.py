@@ -104,6 +104,7 @@ def test_joined_sources(job: Job) -> None:
     assert call.call.step.literals == {"file": Template("${spec.dir}/rows.npz", ("spec.dir",))}
     assert [d.blobs for d in rows.concat] == [{"u": "rows"}, {"u": "rows"}]
     assert (reader.shuffle, reader.buffer, reader.shard) == (True, 100, "node")
+    assert (reader.processes, pipe.map[0].timeout) == (2, 90.0)
 
 
 def test_tasks(job: Job) -> None:

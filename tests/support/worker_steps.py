@@ -104,8 +104,20 @@ def prints(x: Any) -> Any:
     return x
 
 
+class Thing:
+    """No plain value."""
+
+    def __len__(self) -> int:
+        return 7
+
+
 def opaque(x: Any) -> Any:
-    return {1: x}
+    return Thing()
+
+
+def other(x: Any) -> Any:
+    """Values that cannot be saved, but sent."""
+    return b"ab", {1: x.tolist(), (2, 3): {4}}, [bytearray(b"c"), 1j, {"a b": None}]
 
 
 def masked(x: Any) -> Any:
