@@ -202,7 +202,9 @@ def test_a_failing_step_names_the_pipe_and_the_step() -> None:
     def pipe(seen: list[Any]) -> Pipe:
         return Pipe({"x": "data"}, do=[Task(fail, "x")], name="train")
 
-    with pytest.raises(TaskError, match="task 'train/fail' of group 'epoch' in batch 1 failed: Value"):
+    with pytest.raises(
+        TaskError, match="task 'train/fail' of group 'epoch' in batch 1 failed: Value"
+    ):
         observed(pipe)
 
 
