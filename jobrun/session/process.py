@@ -99,16 +99,16 @@ class WorkerProcess:
         print(line, file=stream)
 
     def ask(self, question: Any) -> None:
-        """Send a question; raises UnsendableError before anything is sent."""
+        """Send a question; raises OSError where memory or descriptors have run out."""
         self._status.clear()
-        with suppress(OSError):  # it is gone: that is seen where the answer is waited for
+        with suppress(ConnectionError):  # it is gone: that is seen where the answer is waited for
             self._channel.send(question)
 
     def answer(self, stopping: Callable[[], bool]) -> Any:
         """What it says next.
 
         Raises LostError if the worker is gone; TaskStoppedError, with the worker ended, once
-        ``stopping()`` is true.
+        ``stopping()`` is true; OSError where memory or descriptors have run out.
         """
         poll = select.poll()
         for prints in self._prints:
@@ -128,7 +128,7 @@ class WorkerProcess:
     def _receive(self) -> Any:
         try:
             return self._channel.receive()
-        except (EOFError, OSError):
+        except (EOFError, ConnectionError):
             self._lost(late=False)
 
     def _is_late(self) -> bool:

@@ -127,6 +127,8 @@ class Workers:
             self._end(worker)
             if isinstance(error, LostError) and (self._stopped or stopping()):
                 raise TaskStoppedError from None
+            if isinstance(error, OSError):
+                raise self._exhausted(error) from error
             raise
         self._give_back(worker)
         found: Message = answer
@@ -137,7 +139,10 @@ class Workers:
         with self._lock:
             if self._stopped:
                 raise TaskStoppedError
-            worker = self._idle.pop() if self._idle else WorkerProcess(self._timeouts)
+            try:
+                worker = self._idle.pop() if self._idle else WorkerProcess(self._timeouts)
+            except OSError as error:
+                raise self._exhausted(error) from error
             self._busy.add(worker)
             return worker
 
@@ -182,6 +187,12 @@ class Workers:
         if task.retries is None or tries > task.retries.times:
             raise call.placed(error, moment)
         call.pause(error, tries, task.retries, moment)
+
+    def _exhausted(self, error: OSError) -> TaskError:
+        """The system has no more processes, memory or descriptors for us."""
+        text = f"pipe {self._pipe.name!r} cannot have its worker processes: {error}"
+        hint = "fewer 'processes', or a smaller 'batch' or 'ahead', need less"
+        return TaskError(text, where=self._pipe.mark("processes"), hint=hint)
 
     def _failure(self, step: int, refused: bool, message: str, hint: str, trace: str) -> TaskError:
         """The error of a step as it would be here."""

@@ -19,6 +19,7 @@ BENCHES = {
     "tasks": "what a no-op task costs",
     "plans": "what it costs to plan and compile a group of tasks",
     "pipes": "what a batch of a pipe costs",
+    "workers": "map steps that hold the interpreter, and large arrays, in worker processes",
     "startup": "how long the command takes to start",
     "save": "durable saves",
     "load": "verified loads: all, one, a slice",

@@ -103,6 +103,10 @@ def loss_of(x: Any) -> float:
     return float(x[0])
 
 
+def twice(x: Any, rng: Any) -> Any:
+    return x + rng.integers(0, 9, len(x))
+
+
 # Jobs.
 
 
@@ -240,6 +244,18 @@ class SessionContract:
         readers = driver.position.readers
         assert sorted(readers) == sorted([f"{n}:pipe" for n in nodes] if nodes else ["pipe"])
         assert all((r.passes, r.row) == (1, 0) for r in readers.values())
+
+    @pytest.mark.parametrize("nodes", [None, ["a", "b"]])
+    def test_map_steps_in_processes_give_the_bits_of_threads(
+        self, session: Session, nodes: list[str] | None
+    ) -> None:
+        found = []
+        for own, how in ((self.make_session(), {"threads": 2}), (session, {"processes": 2})):
+            step = Task(twice, ["x", "rng"], out="x")
+            driver = Driver(reference(nodes, map=[step], **how), session=own).start().epochs(3)
+            found.append([driver.blob(f"{n}:total") for n in nodes or ["main"]])
+            own.close()
+        assert found[0] == found[1]
 
     def test_a_done_group_has_all_its_tasks_in_the_position(self, session: Session) -> None:
         driver = Driver(state_job(), session=session)

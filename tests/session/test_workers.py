@@ -591,6 +591,22 @@ def _epoch(driver: Driver) -> tuple[Any, Any, Control]:
     return driver.plans["epoch"], driver.position, Control()
 
 
+@pytest.mark.parametrize("what", ["process", "memory"])
+def test_where_the_system_has_no_more_it_is_an_error(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*args: Any, **more: Any) -> Any:
+        raise OSError(24, "Too many open files")
+
+    place = "process.subprocess.Popen" if what == "process" else "channel.anonymous_file"
+    monkeypatch.setattr(f"jobrun.session.{place}", fails)
+    step = Task(steps.same, "x", out="x")
+    data = np.zeros((20, 10_000))
+    with pytest.raises(TaskError, match="cannot have its worker processes: .*Too many") as caught:
+        observed([step], Task(lambda x: None, "x", name="see"), data=data)
+    assert "fewer 'processes'" in caught.value.hint
+
+
 # What cannot be.
 
 
