@@ -90,6 +90,7 @@ class Attempt:
             interrupted=lambda: run.signal is not None,
         )
         self._ran = 0
+        self._loaded: int | None = None
         self._epoch_start = time.perf_counter()
         self._start_time = time.monotonic()
 
@@ -120,6 +121,7 @@ class Attempt:
                 metrics=metric_names(run.job),
                 notes=choice.lines,
                 place=start.place if start else "",
+                only=run.request.only,
             )
         )
         if isinstance(start, Record):  # so that an end before it is loaded tells of it
@@ -163,6 +165,7 @@ class Attempt:
         size = sum(self.session.load_part(node, path) for node in self._nodes_of(record))
         self.session.take_over()
         self.stand_at(record)
+        self._loaded = record.id
         self._run.report(
             CheckpointLoaded(
                 id=record.id,
@@ -242,11 +245,28 @@ class Attempt:
             self._run.history.clean()
             if decision.outcome == "fail":
                 return self.end("failed", decision.reason, EXIT_FAILED_BY_CONDITION)
-            load_best(self._run.job, self.session, self._run.history.run, self._run.plans)
-            if self.upload() and self.run_group("download") and self.run_group("exit"):
+            if self.upload() and self._run_last_groups():
                 ended = self.end("finished", decision.reason, EXIT_DONE)
                 self._delete_on_success(ended)
                 return ended
+        return self._end_interrupted()
+
+    def exit_again(self, choice: Choice) -> RunEnded:
+        """Load a checkpoint, and run the last groups on it; nothing is saved.
+
+        The best checkpoint is the best of those up to it, as when the run had ended there.
+        """
+        self.resume(choice)
+        if self._run_last_groups(newest=self._loaded):
+            return self.end("finished", "", EXIT_DONE)
+        return self._end_interrupted()
+
+    def _run_last_groups(self, newest: int | None = None) -> bool:
+        run = self._run
+        load_best(run.job, self.session, run.history.run, run.plans, newest)
+        return self.run_group("download") and self.run_group("exit")
+
+    def _end_interrupted(self) -> RunEnded:
         code = EXIT_SIGINT if self._run.signal == "SIGINT" else EXIT_SIGTERM
         return self.end("interrupted", self._run.signal or "", code)
 
@@ -304,6 +324,7 @@ class Attempt:
             run=history.name,
             run_dir=str(history.path) if history.path else None,
             place=saver.on_disk.place if saver.on_disk is not None else "",
+            only=self._run.request.only,
         )
         self._run.report(ended)
         return ended

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from jobrun.checkpoint.record import Record
 from jobrun.errors import NotFoundError, UsageError, did_you_mean
-from jobrun.graph import Plan
-from jobrun.job import Job
 from jobrun.metrics import best_metric
+from jobrun.overview import direction_of, kept_best
 from jobrun.rundir import RunDir
-from jobrun.session.base import Session
+
+if TYPE_CHECKING:
+    from jobrun.graph import Plan
+    from jobrun.job import Job
+    from jobrun.session.base import Session
 
 __all__ = ["best_by", "best_of", "best_record", "load_best"]
 
@@ -44,20 +47,17 @@ def best_by(run: RunDir, metric: str | None = None) -> tuple[str, str]:
     seen = list(dict.fromkeys(name for record in run.records() for name in record.metrics))
     declared = facts.get("metrics") or {}
 
-    def direction(name: str) -> str | None:
-        return declared.get(name) or declared.get(name.partition(":")[2])
-
     if metric is None:
-        metric = _kept_best(facts)
+        metric = kept_best(facts)
     if metric is None:
-        directed = [name for name in seen if direction(name)]
+        directed = [name for name in seen if direction_of(declared, name)]
         if len(directed) != 1:
             hint = f"name one: {', '.join(directed or seen) or 'no checkpoint has a metric'}"
             raise UsageError("best by which metric?", where=run.shown(), hint=hint)
         metric = directed[0]
     name, _, given = metric.rpartition(":")
     if not name or given not in ("min", "max"):
-        name, given = metric, direction(metric) or ""
+        name, given = metric, direction_of(declared, metric) or ""
     if name not in seen:
         hint = did_you_mean(name, seen) or f"there are {', '.join(seen) or 'none'}"
         raise NotFoundError(f"no checkpoint has a metric {name!r}", where=run.shown(), hint=hint)
@@ -79,19 +79,16 @@ def best_of(run: RunDir, metric: str | None = None) -> Path:
     return run.catalog.path(record.id)
 
 
-def _kept_best(facts: Mapping[str, Any]) -> str | None:
-    """The metric of ``checkpoint.keep.best`` in the facts of a job."""
-    found: Any = facts.get("checkpoint")
-    for key in ("keep", "best", "metric"):
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return found if isinstance(found, str) else None
-
-
 def load_best(
-    job: Job, session: Session, run: RunDir | None, plans: Mapping[str, Plan]
+    job: Job,
+    session: Session,
+    run: RunDir | None,
+    plans: Mapping[str, Plan],
+    newest: int | None = None,
 ) -> Record | None:
     """Let the session read what ``download`` and ``exit`` want of the best checkpoint.
 
+    ``newest``: the id of the last one that counts, where the run is looked at as it was then.
     Gives its record, or None if nothing is wanted or no checkpoint has a finite value.  Raises
     DamagedError if it is not whole: another is never taken in its place.
     """
@@ -103,7 +100,8 @@ def load_best(
     metric = best_metric(job)
     if not wanted or metric is None or run is None:
         return None
-    record = best_record(run.records(), *metric)
+    records = [r for r in run.records() if newest is None or r.id <= newest]
+    record = best_record(records, *metric)
     if record is not None:
         session.load_best(run.catalog.path(record.id), wanted)
     return record

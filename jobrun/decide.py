@@ -16,7 +16,9 @@ only code files                       resume, changes said       done, changes s
 
 ``--accept-changes`` turns changes of the job into such as are said and obeyed.  A run that a
 condition under ``fail`` ended is finished too, with exit code 7.  ``--epoch`` and ``--id`` start
-from an earlier checkpoint, whatever the outcome was.  Nothing here reads or writes a file.
+from an earlier checkpoint, whatever the outcome was.  ``--only exit`` runs ``download`` and
+``exit`` again on a checkpoint, and leaves the run in the state it is in.  Nothing here reads or
+writes a file.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Changes", "Choice", "Found", "Request", "Start", "decide"]
 
-Action = Literal["fresh", "resume", "done", "refuse", "new_run"]
+Action = Literal["fresh", "resume", "exit", "done", "refuse", "new_run"]
+Only = Literal["", "exit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,8 @@ class Request:
     ``epoch`` and ``id`` name a checkpoint to start from.  ``folder`` holds the user's code,
     ``spec_path`` is the spec file, ``spec_text`` and ``resolved_text`` what is kept of it in the
     run directory.  ``again`` and ``afresh`` are the commands that ask for the same again, and for a
-    new run, for messages (empty: the job was built in Python); ``program`` starts jobrun.
+    new run, for messages (empty: the job was built in Python); ``program`` starts jobrun.  ``only``
+    ``exit``: no epoch is run.
     """
 
     command: Literal["train", "resume"] = "train"
@@ -58,6 +62,7 @@ class Request:
     again: str = ""
     afresh: str = ""
     program: str = "jobrun"
+    only: Only = ""
 
     @property
     def names_checkpoint(self) -> bool:
@@ -155,6 +160,8 @@ def decide(
     if changes.job and not request.accept_changes:
         reached = head.epoch if head is not None else state.epoch  # a kill writes no run.json
         return _another_job(request, reached, changes, run, over)
+    if request.only:
+        return Choice("exit", _said(changes), start)
     if over and _stays_over(request, state, head, start, changes, verdict):
         return _done(request, state, changes, run)
     rewind = head is not None and start is not None and start.id != head.id
@@ -193,8 +200,13 @@ def _another_job(request: Request, epoch: int, changes: Changes, run: str, over:
     why = f"{run} is {how}, and the job differs from the one that was run:"
     if request.again:
         accept, afresh, same = f"{request.again} --accept-changes", request.afresh, f"resume {run}"
+        same += f" --only {request.only}" if request.only else ""
         ways = [("to go on with the changes", accept), ("to start a new run", afresh)]
-        ways += [] if over else [("to go on as it was", f"{request.program} {same}")]
+        ways += (
+            []
+            if over and not request.only
+            else [("to go on as it was", f"{request.program} {same}")]
+        )
     else:
         ways = [
             ("to go on with the changes", "request=Request(accept_changes=True)"),

@@ -52,7 +52,8 @@ class RunStarted(Event):
     """A run starts, or goes on from ``epoch`` (``checkpoint`` is the id loaded; None: fresh).
 
     ``notes`` are lines to show: what was changed in the spec, which code files differ, ….
-    ``epochs`` is the limit of the ``epochs`` condition if there is one.
+    ``epochs`` is the limit of the ``epochs`` condition if there is one.  ``only`` is ``exit`` where
+    no epoch is run, but ``download`` and ``exit`` on what was loaded.
     """
 
     job: str
@@ -66,6 +67,7 @@ class RunStarted(Event):
     metrics: Mapping[str, str | None]
     notes: tuple[str, ...] = ()
     place: str = ""
+    only: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +275,7 @@ class RunEnded(Event):
     to do).  ``epoch`` epochs are done in the run, ``ran`` of them by this attempt; ``on_disk`` is
     the epoch of the newest checkpoint (None: none), ``place`` its place, ``checkpoint`` its path.
     ``best`` maps a metric to its best ``(value, epoch)``.  ``checkpoint_seconds`` is what the run
-    waited for saves.
+    waited for saves.  ``only`` is as in ``RunStarted``; ``checkpoint`` is then the one it loaded.
     """
 
     outcome: str
@@ -292,6 +294,7 @@ class RunEnded(Event):
     run: str
     run_dir: str | None
     place: str = ""
+    only: str = ""
 
 
 Report = Callable[[Event], None]

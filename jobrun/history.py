@@ -7,16 +7,17 @@ run is a fresh one.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.publish import clean_leftovers, discard
 from jobrun.checkpoint.record import Record
 from jobrun.code import changed_code, loaded_code
 from jobrun.decide import Changes, Choice, Request, decide
-from jobrun.errors import DamagedError, SaveError, UsageError
+from jobrun.errors import DamagedError, NotFoundError, SaveError, UsageError
 from jobrun.events import (
     CheckpointSkipped,
     CheckpointsMoved,
@@ -25,7 +26,7 @@ from jobrun.events import (
     Warned,
 )
 from jobrun.job import Job
-from jobrun.rundir import RunDir, RunState, none_whole
+from jobrun.rundir import RunDir, RunState, none_whole, utc_now
 from jobrun.spec.diff import compare, digest, job_facts
 from jobrun.standing import last_seen
 from jobrun.stop import Condition, Decision, decide_stop, match_states
@@ -48,6 +49,7 @@ class History:
         self.run = RunDir(manager.run_dir, lock=manager.lock) if manager is not None else None
         self._state: RunState | None = None
         self._skipped: tuple[int, ...] = ()
+        self._exit: Mapping[str, Any] | None = None  # the attempt, if it runs only ``exit``
 
     @property
     def path(self) -> Path | None:
@@ -75,7 +77,7 @@ class History:
     def choose(self, conditions: Sequence[tuple[Condition, bool]]) -> Choice:
         """What is to be done; raises NotFoundError if the request names what is not there."""
         if self.run is None:
-            if self._request.names_checkpoint:
+            if self._request.names_checkpoint or self._request.only:
                 raise UsageError(
                     "a checkpoint is named, but there is no CheckpointManager to find it",
                     hint='JobRunner(job, CheckpointManager("runs/name"), epoch)',
@@ -88,6 +90,10 @@ class History:
         start = head
         if self._request.names_checkpoint:
             start = self.run.checkpoint(epoch=self._request.epoch, id=self._request.id)
+        if self._request.only and start is None:
+            raise NotFoundError(
+                "the run has no checkpoint on which 'exit' could be run", where=self.run.shown()
+            )
         return decide(
             self._request,
             state,
@@ -119,6 +125,8 @@ class History:
                 ("the job (run.json was lost, so that details are not known)",), (), code
             )
         diff = compare(state.facts, self._facts)
+        if self._request.only:  # that they have changed is why they are run again
+            diff = diff.freed(("download", "exit"))
         return Changes(diff.job, diff.free, code)
 
     # Holding the run, and what is written into it.
@@ -137,9 +145,13 @@ class History:
         """Clean up what a crash left, and write down that an attempt has started."""
         if self.run is None or self._manager is None:
             return
+        self._exit = None
         self.run.finish_rewind()
         self.clean()
         before = self.run.state()
+        if choice.action == "exit" and before is not None:
+            self._begin_exit(before, choice)
+            return
         if choice.action == "fresh" and before is not None:
             ours = [id for id in self.run.catalog.ids() if self.run.catalog.was_whole(id)]
             self._set_aside(ours, before.attempts)
@@ -162,9 +174,26 @@ class History:
             reason="",
             attempts=base.attempts + 1,
             next_id=self._manager.first_id,
+            created=base.created or utc_now(),
             rebuilt=False,
         )
         self._state = self.run.write(self._state)
+
+    def _begin_exit(self, before: RunState, choice: Choice) -> None:
+        """Note the attempt; the run itself stays in the state it is in."""
+        assert self.run is not None
+        assert choice.start is not None
+        begun = {
+            "attempt": before.attempts + 1,
+            "epoch": choice.start.epoch,
+            "checkpoint": choice.start.id,
+            "started": utc_now(),
+        }
+        self._state = replace(
+            before, attempts=before.attempts + 1, exits=(*before.exits, begun), rebuilt=False
+        )
+        self._exit = begun
+        self.run.write(self._state)
 
     def clean(self) -> None:
         """Remove what a crash has left of ours, or an operation that failed; that is said."""
@@ -262,14 +291,18 @@ class History:
         """Write down how the attempt ended; that the disk refuses is said, and hurts nothing."""
         if self.run is None or self._manager is None or self._state is None:
             return
-        self._state = replace(
-            self._state,
-            state=state,
-            reason=reason,
-            epoch=epoch,
-            elapsed=elapsed,
-            next_id=self._manager.first_id,
-        )
+        if self._exit is not None:
+            ended = {**self._exit, "ended": utc_now(), "outcome": state, "reason": reason}
+            self._state = replace(self._state, exits=(*self._state.exits[:-1], ended))
+        else:
+            self._state = replace(
+                self._state,
+                state=state,
+                reason=reason,
+                epoch=epoch,
+                elapsed=elapsed,
+                next_id=self._manager.first_id,
+            )
         try:
             self.run.write(self._state)
         except SaveError as error:

@@ -20,7 +20,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -80,6 +80,8 @@ class RunState:
     code, ``folder_relative`` the same seen from the run directory, ``spec`` the spec's file name.
     ``state`` is one of ``STATES``; ``epoch`` epochs are completed in ``elapsed`` seconds, in
     ``attempts`` starts.  No checkpoint was ever made with an id of ``next_id`` or above.
+    ``exits`` are the attempts among them that ran only ``download`` and ``exit`` again: attempt,
+    epoch and checkpoint (its id), started; and where they came to an end, ended, outcome, reason.
     ``rebuilt``: run.json was lost, and this is what the checkpoints say.
     """
 
@@ -101,6 +103,7 @@ class RunState:
     created: str = ""
     updated: str = ""
     rewind: Rewind | None = None
+    exits: Sequence[Mapping[str, Any]] = ()
     rebuilt: bool = False
 
     @property
@@ -119,7 +122,8 @@ class RunState:
         """The inverse of ``to_json``; ValueError, TypeError or KeyError where it is no state."""
         values = {k: v for k, v in data.items() if k != "format"}
         rewind = values.pop("rewind")
-        state = cls(**values, rewind=Rewind(**rewind) if rewind else None)
+        exits = tuple(values.pop("exits", ()))
+        state = cls(**values, exits=exits, rewind=Rewind(**rewind) if rewind else None)
         if state.state not in STATES or not isinstance(state.name, str):
             raise ValueError(f"not a state: {state.state!r}")
         for number in (state.epoch, state.attempts, state.next_id):

@@ -8,6 +8,8 @@
 5. Loop: run ``epoch``, let every stop condition observe, save if due, stop if one says so.
 6. Unless the outcome is a failure, run ``download`` and ``exit``; then mark the run finished.
 
+Where ``exit`` alone is wanted again, 6 follows 3, and the run stays what it was.
+
 The order of the groups is Caffe2's JobRunner; that a finished job which is resumed runs no further
 epoch, and that the states of the conditions are saved, mends what it got wrong.
 """
@@ -118,6 +120,9 @@ class JobRunner:
                 return self._nothing_to_do(choice, attempt)
             attempt.start(choice)
             attempt.run_group("setup")
+            if choice.action == "exit":
+                self.outcome = attempt.exit_again(choice)
+                return attempt.standing.position.epochs
             if choice.action == "resume":
                 attempt.resume(choice)
             elif attempt.run_group("init"):

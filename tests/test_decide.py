@@ -236,3 +236,28 @@ def test_a_finished_run_whose_checkpoints_are_gone_is_done(
 def test_the_diff_of_a_long_line_stays_indented() -> None:
     lines = choose(TRAIN, "interrupted", Changes(job=("a: 1\n-> 2",))).lines
     assert lines[1:3] == ("  a: 1", "  -> 2")
+
+
+# Only exit.
+
+EXIT = replace(RESUME, only="exit", again="jobrun resume runs/sum --only exit")
+
+
+@pytest.mark.parametrize("state", ["interrupted", "error", "running", "finished", "failed"])
+def test_exit_alone_runs_whatever_the_state_is(state: str) -> None:
+    assert choose(EXIT, state) == Choice("exit", (), HEAD)
+    early = At(1, 1)
+    assert choose(replace(EXIT, epoch=1), state, start=early) == Choice("exit", (), early)
+
+
+def test_exit_alone_says_what_has_changed_around_it() -> None:
+    assert choose(EXIT, "finished", FREE).lines[1] == "  stop.epochs: 3 -> 10"
+    assert choose(EXIT, "finished", CODE).lines[0].endswith("digits.py")
+
+
+@OVER
+def test_exit_of_another_job_is_refused(state: str) -> None:
+    choice = choose(EXIT, state, JOB)
+    assert choice.action == "refuse"
+    assert choice.lines[-1] == "to go on as it was:         jobrun resume runs/sum --only exit"
+    assert choose(replace(EXIT, accept_changes=True), state, JOB).action == "exit"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -17,6 +17,11 @@ __all__ = ["command"]
 @click.argument("run", required=False, metavar="[RUN|SPEC]")
 @option("--epoch", type=click.IntRange(min=0), metavar="N", help="Go back to the end of epoch N.")
 @option("--id", type=click.IntRange(min=0), metavar="K", help="Go back to checkpoint_K.")
+@option(
+    "--only",
+    type=click.Choice(["exit"]),
+    help="Run no epoch, but download and exit again; the run stays as it is.",
+)
 @option("--set", "sets", metavar="NAME=VALUE", multiple=True, help="Set a var or a key.")
 @option("--accept-changes", is_flag=True, help="Go on although the job has changed.")
 @option("--code", type=click.Path(), metavar="DIR", help="Where the code is now.")
@@ -32,6 +37,7 @@ def command(
     run: str | None,
     epoch: int | None,
     id: int | None,
+    only: Literal["exit"] | None,
     sets: tuple[str, ...],
     accept_changes: bool,
     code: str | None,
@@ -49,6 +55,9 @@ def command(
     With a spec, the file as it is now counts; with a run, the spec that is kept in it.  With
     --epoch or --id later checkpoints move to the run's attempts/.  A sweep goes on as a whole; one
     of its runs, named by its path, by itself.
+
+    With --only exit the newest checkpoint, or the one of --epoch or --id, is loaded, and setup,
+    download and exit are run on it, with the code as it is now.  No checkpoint is written or moved.
     """
     if epoch is not None and id is not None:
         raise click.UsageError("a checkpoint is named by --epoch or by --id, not by both")
@@ -65,12 +74,13 @@ def command(
         from jobrun.spec.resolve import dump_resolved
 
         sweep = find_sweep(runs_dir, run)
-        if sweep is not None and (epoch is not None or id is not None):
+        if sweep is not None and (epoch is not None or id is not None or only is not None):
             raise click.UsageError(f"a checkpoint is one of a run, and {sweep.shown()} is a sweep")
         found = sweep.home if sweep is not None else find_run(runs_dir, run)
         state = sweep.state() if sweep is not None else None
         kept = kept_spec(found, run, sets, epochs=epochs, code=code, sweep=state)
-        options: dict[str, Any] = {"epoch": epoch, "id": id, "epochs": epochs, "code": code}
+        options: dict[str, Any] = {"epoch": epoch, "id": id, "only": only, "epochs": epochs}
+        options["code"] = code
         words = [run if run is not None and run.endswith((".yaml", ".yml")) else found.shown()]
         spec_path = shown(kept.spec_path)
         request = Request(
@@ -83,6 +93,7 @@ def command(
             spec_text=kept.text,
             resolved_text=dump_resolved(kept.spec),
             program=program(),
+            only=only or "",
             again=command_line("resume", *words, sets=sets, **options),
             afresh=command_line("train", spec_path, sets=sets, epochs=epochs) + " --fresh",
         )

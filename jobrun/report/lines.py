@@ -81,7 +81,8 @@ class Describer:
         how = "starts from the beginning"
         if event.checkpoint is not None:
             place = _place(event.place, event.epoch)
-            how = f"goes on after {place} (checkpoint_{event.checkpoint})"
+            what = "runs download and exit again" if event.only else "goes on"
+            how = f"{what} after {place} (checkpoint_{event.checkpoint})"
         notes = (plain(line) for note in event.notes for line in note.splitlines())
         return [f"{plain(event.job)}{where}: {how}", *(f"  {note}" for note in notes)]
 

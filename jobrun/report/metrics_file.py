@@ -1,8 +1,7 @@
 """``metrics.csv``: one row per epoch of this history, derived from ``events.jsonl``.
 
 It is written anew at each start, without the epochs that a rewind or a crash has undone, and gets
-a row after each epoch.  A metric that is named like one of the file's own columns (``seconds``) is
-in a column with ``metric:`` in front, which no blob's name can have.
+a row after each epoch.  An attempt that runs only ``exit`` again changes nothing of it.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from jobrun.events import CheckpointLoaded, EpochFinished, Event, RunStarted
+from jobrun.metric_rows import FIXED, column
 from jobrun.report.events_file import read_events
 from jobrun.report.words import json_values
 
 __all__ = ["MetricsFile", "history"]
 
 Row = dict[str, Any]
-_FIXED = ("epoch", "seconds", "elapsed")
 
 
 class MetricsFile:
@@ -30,12 +29,14 @@ class MetricsFile:
     def __init__(self, path: Path, events: Path) -> None:
         self._path = path
         self._events = events
-        self._columns: tuple[str, ...] = _FIXED
+        self._columns: tuple[str, ...] = FIXED
         self._started: RunStarted | None = None
 
     def __call__(self, event: Event) -> None:
         """Write the file anew when a run starts, and a row when an epoch is done."""
         if isinstance(event, RunStarted):
+            if event.only:
+                return
             self._started = event
             self._start(event)
         elif isinstance(event, CheckpointLoaded):
@@ -49,7 +50,7 @@ class MetricsFile:
     def _start(self, event: RunStarted) -> None:
         rows = [row for row in history(self._events) if row["epoch"] <= event.epoch]
         old = (name for row in rows for name in row)
-        self._columns = tuple(dict.fromkeys([*_FIXED, *map(_column, event.metrics), *old]))
+        self._columns = tuple(dict.fromkeys([*FIXED, *map(column, event.metrics), *old]))
         with self._path.open("w", encoding="utf-8", newline="") as file:
             file.write(
                 _lines([dict(zip(self._columns, self._columns, strict=True)), *rows], self._columns)
@@ -61,7 +62,8 @@ def history(events: Path) -> list[Row]:
     rows: dict[int, Row] = {}
     for event in read_events(events, ("RunStarted", "EpochFinished")):
         if event["event"] == "RunStarted":
-            rows = {epoch: row for epoch, row in rows.items() if epoch <= event["epoch"]}
+            if not event.get("only"):
+                rows = {epoch: row for epoch, row in rows.items() if epoch <= event["epoch"]}
         else:
             row = _row(event["epoch"], event["seconds"], event["elapsed"], event["metrics"])
             rows[event["epoch"]] = row
@@ -69,12 +71,8 @@ def history(events: Path) -> list[Row]:
 
 
 def _row(epoch: int, seconds: float, elapsed: float, metrics: Mapping[str, Any]) -> Row:
-    values = {_column(name): value for name, value in json_values(metrics).items()}
+    values = {column(name): value for name, value in json_values(metrics).items()}
     return {**values, "epoch": epoch, "seconds": round(seconds, 6), "elapsed": round(elapsed, 6)}
-
-
-def _column(metric: str) -> str:
-    return f"metric:{metric}" if metric in _FIXED else metric
 
 
 def _lines(rows: Iterable[Row], columns: tuple[str, ...]) -> str:

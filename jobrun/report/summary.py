@@ -10,7 +10,7 @@ from jobrun.paths import shown
 from jobrun.program import program
 from jobrun.report.words import duration, metric_texts, number, plain, plural
 
-__all__ = ["next_command", "summary"]
+__all__ = ["OUTCOMES", "command_after", "next_command", "summary"]
 
 SHARE = 0.1
 """The share of a run in checkpoints above which ``checkpoint.every`` is named."""
@@ -18,7 +18,7 @@ SHARE = 0.1
 SECONDS = 1.0
 """Where saving took less than this, that share is nothing to save on."""
 
-_OUTCOMES = {
+OUTCOMES = {
     "finished": "finished",
     "failed": "FAILED",
     "interrupted": "interrupted",
@@ -44,7 +44,12 @@ def summary(ended: RunEnded) -> list[str]:
 def _headline(ended: RunEnded) -> list[str]:
     if ended.outcome == "nothing":
         return [plain(line) for line in ended.reason.splitlines()]
-    outcome = _OUTCOMES.get(ended.outcome, ended.outcome)
+    outcome = OUTCOMES.get(ended.outcome, ended.outcome)
+    if ended.only:
+        reason = f": {plain(ended.reason)}" if ended.reason else ""
+        return [
+            f"{plain(ended.run)}: download and exit again, on {_on_disk(ended)}: {outcome}{reason}"
+        ]
     after = f"after {plural(ended.epoch, 'epoch')}"
     reason = f": {plain(ended.reason)}" if ended.reason else ""
     return [f"{plain(ended.run)}: {outcome} {after}{reason}"]
@@ -62,6 +67,8 @@ def _table(ended: RunEnded) -> list[str]:
 
 
 def _time(ended: RunEnded) -> str:
+    if ended.only:
+        return duration(ended.seconds)
     parts = [duration(ended.elapsed)]
     if ended.ran < ended.epoch:
         parts.append(f"{plural(ended.ran, 'epoch')} in {duration(ended.seconds)} this time")
@@ -96,10 +103,21 @@ def next_command(ended: RunEnded) -> str:
     """What to type next, or an empty string where the run left nothing."""
     if ended.run_dir is None:
         return ""
-    run = shlex.quote(shown(ended.run_dir))
-    if ended.outcome in ("interrupted", "error") or ended.exit_code == EXIT_NOT_SAVED:
+    run = shown(ended.run_dir)
+    if ended.only and ended.outcome != "finished":
+        return f"{program()} resume {shlex.quote(run)} --only {ended.only}"
+    outcome = "error" if ended.exit_code == EXIT_NOT_SAVED else ended.outcome
+    return command_after(outcome, run, ended.on_disk, loadable=ended.checkpoint is not None)
+
+
+def command_after(outcome: str, run: str, on_disk: int | None, *, loadable: bool) -> str:
+    """What to type after an outcome (or in a state) of the run at the path ``run``.
+
+    ``on_disk`` is the epoch of its newest checkpoint, ``loadable`` whether there is one.
+    """
+    run = shlex.quote(run)
+    if outcome in ("interrupted", "error"):
         return f"{program()} resume {run}"
-    if ended.outcome == "failed":
-        earlier = max((ended.on_disk or 0) - 1, 0)
-        return f"{program()} resume {run} --epoch {earlier}"
-    return f"{program()} load-blobs {run}" if ended.checkpoint else ""
+    if outcome == "failed":
+        return f"{program()} resume {run} --epoch {max((on_disk or 0) - 1, 0)}"
+    return f"{program()} load-blobs {run}" if loadable else ""

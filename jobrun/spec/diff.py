@@ -17,8 +17,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from jobrun.access import step_names
@@ -79,6 +79,15 @@ class Diff:
     def acceptable(self) -> bool:
         """Whether all that makes it another job is of the row ``accept``."""
         return all(c.row != "job" for c in self.changes)
+
+    def freed(self, groups: Iterable[str]) -> Diff:
+        """The same, where the tasks of these groups may change at any time."""
+        free = tuple(groups)
+        return Diff(
+            tuple(
+                replace(c, row="free") if c.path.split(".")[0] in free else c for c in self.changes
+            )
+        )
 
     def __bool__(self) -> bool:
         return bool(self.changes)

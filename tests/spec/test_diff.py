@@ -221,3 +221,12 @@ def test_facts_of_the_specs_are_json(spec: Path) -> None:
     back = json.loads(json.dumps(found, allow_nan=False))
     assert not compare(found, back)
     assert digest(found) == digest(back)
+
+
+def test_groups_that_may_change() -> None:
+    old = {"vars": {"n": 1}, "exit": [{"name": "tell", "call": "a:b"}]}
+    new = {"vars": {"n": 2}, "exit": [{"name": "tell", "call": "a:c"}]}
+    diff = compare(old, new)
+    assert diff.job == ("vars.n: 1 -> 2", "exit.tell.call: a:b -> a:c")
+    freed = diff.freed(["download", "exit"])
+    assert (freed.job, freed.free) == (("vars.n: 1 -> 2",), ("exit.tell.call: a:b -> a:c",))

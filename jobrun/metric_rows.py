@@ -1,0 +1,92 @@
+"""The form of ``metrics.csv``, and how it is read: one row per epoch of a run's history.
+
+A metric that is named like one of the file's own columns (``seconds``) is in a column with
+``metric:`` in front, which no blob's name can have.  A last line that was not written to its end is
+passed over.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+__all__ = ["FIXED", "Row", "column", "parse", "read_rows", "tail"]
+
+FIXED = ("epoch", "seconds", "elapsed")
+_MARK = "metric:"
+_WORDS = {"True": True, "False": False}
+_BLOCK = 1 << 12
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An epoch: its own seconds, those of the run up to its end, and the metrics it has."""
+
+    epoch: int
+    seconds: float | None = None
+    elapsed: float | None = None
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+
+
+def column(metric: str) -> str:
+    """The name of a metric's column."""
+    return _MARK + metric if metric in FIXED else metric
+
+
+def read_rows(path: Path) -> list[Row]:
+    """All rows of the file; none where there is no file."""
+    return tail(path, -1)
+
+
+def tail(path: Path, epoch: int) -> list[Row]:
+    """The last rows: all those after ``epoch``, and a few before; only the end is read."""
+    try:
+        file = path.open("rb")
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    with file:
+        header = file.readline()
+        start, end, size = file.tell(), file.seek(0, 2), _BLOCK
+        while True:
+            begin = max(start, end - size)
+            file.seek(begin)
+            text = file.read(end - begin)
+            if begin > start:
+                text = text.partition(b"\n")[2]  # the first line may have begun before
+            rows = list(_parsed(header, text))
+            if begin == start or (rows and rows[0].epoch <= epoch):
+                return rows
+            size *= 8
+
+
+def _parsed(header: bytes, text: bytes) -> Iterator[Row]:
+    whole = text[: text.rfind(b"\n") + 1]
+    lines = (header + whole).decode("utf-8", "replace").split("\n")
+    table = csv.reader(lines)
+    names = [n.removeprefix(_MARK) for n in next(table, [])]
+    if tuple(names[:3]) != FIXED:
+        return
+    for cells in table:
+        if len(cells) != len(names):
+            continue
+        try:
+            epoch, seconds, elapsed = int(cells[0]), float(cells[1]), float(cells[2])
+        except ValueError:
+            continue
+        pairs = zip(names[3:], cells[3:], strict=True)
+        yield Row(epoch, seconds, elapsed, {n: parse(cell) for n, cell in pairs if cell})
+
+
+def parse(cell: str) -> Any:
+    """The number, bool or text in a cell; ``NaN`` and ``Infinity`` are numbers."""
+    if cell in _WORDS:
+        return _WORDS[cell]
+    for kind in (int, float):
+        try:
+            return kind(cell)
+        except ValueError:
+            continue
+    return cell

@@ -1,0 +1,209 @@
+"""A run in one line: what it is, how far it came, its metrics; cheap, for a thousand of them.
+
+It is put together from run.json, the record of the newest checkpoint, and the end of
+``metrics.csv``: the record knows the best of all epochs up to it, and the rows those after it.
+Nothing is proven here, and numpy is not imported.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jobrun.checkpoint.record import Record
+from jobrun.errors import JobrunError
+from jobrun.metric_rows import Row, read_rows, tail
+from jobrun.rundir import RunDir, RunState
+
+__all__ = ["BROKEN", "Best", "Overview", "direction_of", "kept_best", "overview", "rows_of"]
+
+BROKEN = "broken"
+"""What stands for the state of a run whose run.json cannot be read."""
+
+Best = tuple[Any, int]
+"""The best value of a metric, and its epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What a line about a run says.
+
+    ``state`` is one of ``rundir.STATES`` or ``BROKEN``, ``reason`` why it ended, or what is broken.
+    ``epoch`` epochs are completed in ``elapsed`` seconds over all attempts, of at most ``limit``
+    (0: no such condition).  ``metrics`` are those of the last epoch, ``best`` is of those that have
+    a direction, ``best_by`` the one that the best checkpoint goes by.  ``checkpoints`` counts what
+    is named like one; ``head`` is the id of the newest (None: none), ``bytes`` its size and
+    ``versions`` its libraries.  ``created`` and ``updated`` are UTC, ISO 8601.
+    """
+
+    name: str
+    path: Path
+    state: str
+    reason: str = ""
+    job: str = ""
+    spec: str | None = None
+    epoch: int = 0
+    limit: int = 0
+    elapsed: float = 0.0
+    attempts: int = 0
+    created: str = ""
+    updated: str = ""
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    directions: Mapping[str, str | None] = field(default_factory=dict)
+    best: Mapping[str, Best] = field(default_factory=dict)
+    best_by: str | None = None
+    checkpoints: int = 0
+    head: int | None = None
+    bytes: int | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+def overview(run: RunDir, name: str | None = None) -> Overview:
+    """The overview of a run; whatever is wrong with it is told in it, never raised."""
+    name = run.name if name is None else name
+    try:
+        state = run.state()
+        if state is None:
+            reason = "run.json cannot be read, and there is no checkpoint"
+            return Overview(name, run.path, BROKEN, reason)
+        return _overview(run, state, name)
+    except (JobrunError, OSError) as error:
+        message = error.message if isinstance(error, JobrunError) else str(error)
+        return Overview(name, run.path, BROKEN, message)
+
+
+def _overview(run: RunDir, state: RunState, name: str) -> Overview:
+    ids = [id for id in run.catalog.ids() if state.rewind is None or not state.rewind.leaves(id)]
+    head = _newest(run, ids)
+    rows = tail(run.path / "metrics.csv", head.epoch if head else -1)
+    last = rows[-1] if rows else None
+    metrics, declared = _last_metrics(state, head, last)
+    directions = {n: direction_of(declared, n) for n in metrics} if declared else {}
+    best = _best(directions, head, rows)
+    return Overview(
+        name=name,
+        path=run.path,
+        state=state.state,
+        reason=state.reason,
+        job=state.job,
+        spec=state.spec,
+        epoch=last.epoch if last else head.epoch if head else state.epoch,
+        limit=_limit(state.facts),
+        elapsed=_elapsed(state, head, last),
+        attempts=state.attempts,
+        created=state.created,
+        updated=max(state.updated, head.time if head else ""),
+        metrics=metrics,
+        directions=directions,
+        best=best,
+        best_by=kept_best(state.facts) or next(iter(best), None),
+        checkpoints=len(ids),
+        head=head.id if head else None,
+        bytes=head.bytes if head else None,
+        versions=head.versions if head else {},
+    )
+
+
+def _newest(run: RunDir, ids: Iterable[int]) -> Record | None:
+    """The newest checkpoint whose record can be read."""
+    for id in sorted(ids, reverse=True):
+        with suppress(JobrunError):
+            return run.catalog.glance(id=id)
+    return None
+
+
+def _last_metrics(
+    state: RunState, head: Record | None, last: Row | None
+) -> tuple[dict[str, Any], Mapping[str, str | None]]:
+    """The metrics of the last epoch, and the directions that the job declares.
+
+    A record holds other scalars too, those of the stop conditions.
+    """
+    declared: Mapping[str, str | None] = state.facts.get("metrics") or {}
+    if last is not None and (head is None or last.epoch >= head.epoch):
+        return dict(last.metrics), declared
+    seen = dict(head.metrics) if head else {}
+    if not declared:
+        return seen, declared
+    order = list(declared)
+    return {
+        n: seen[n]
+        for n in sorted(seen, key=lambda n: _place(order, n))
+        if n in declared or n.partition(":")[2] in declared
+    }, declared
+
+
+def _place(order: list[str], name: str) -> int:
+    bare = name.partition(":")[2]
+    return order.index(name) if name in order else order.index(bare) if bare in order else 0
+
+
+def direction_of(declared: Mapping[str, str | None], name: str) -> str | None:
+    """``min`` or ``max``: of a metric by its own name, or by that without the node."""
+    return declared.get(name) or declared.get(name.partition(":")[2])
+
+
+def kept_best(facts: Mapping[str, Any]) -> str | None:
+    """The metric of ``checkpoint.keep.best`` in the facts of a job."""
+    found: Any = facts.get("checkpoint")
+    for key in ("keep", "best", "metric"):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found if isinstance(found, str) else None
+
+
+def _best(
+    directions: Mapping[str, str | None], head: Record | None, rows: Iterable[Row]
+) -> dict[str, Best]:
+    """The best of each metric that has a direction; of equal ones the newer epoch."""
+    known = head.extra.get("best", {}) if head else {}
+    best: dict[str, Best] = {}
+    for name, direction in directions.items():
+        if direction is None:
+            continue
+        if name in known:
+            best[name] = (known[name][0], known[name][1])
+        for row in rows:
+            if head is None or row.epoch > head.epoch:
+                _improve(best, name, direction, row)
+    return best
+
+
+def _improve(best: dict[str, Best], name: str, direction: str, row: Row) -> None:
+    value = row.metrics.get(name)
+    if value is None or not math.isfinite(value):
+        return
+    old = best[name][0] if name in best else None
+    if old is None or (value <= old if direction == "min" else value >= old):
+        best[name] = (value, row.epoch)
+
+
+def _limit(facts: Mapping[str, Any]) -> int:
+    """The limit of epochs, if there is one."""
+    stop = facts.get("stop") or {}
+    limits = [v for k, v in stop.items() if k.split(" ")[0] == "epochs" and isinstance(v, int)]
+    return min(limits, default=0)
+
+
+def _elapsed(state: RunState, head: Record | None, last: Row | None) -> float:
+    """Seconds over all attempts; run.json knows them only of attempts that came to their end."""
+    if state.over or (last is None and head is None):
+        return state.elapsed
+    return max((last.elapsed if last else None) or 0.0, head.run_seconds if head else 0.0)
+
+
+def rows_of(run: RunDir) -> list[Row]:
+    """The epochs of a run with their metrics.
+
+    A run without ``metrics.csv``, such as one that a script has made, has those of its checkpoints.
+    """
+    rows = {row.epoch: row for row in read_rows(run.path / "metrics.csv")}
+    if not rows:
+        for record in run.records():
+            if record.at_boundary and record.metrics:
+                seconds = record.run_seconds
+                rows[record.epoch] = Row(record.epoch, None, seconds, dict(record.metrics))
+    return [rows[epoch] for epoch in sorted(rows)]
