@@ -1,4 +1,4 @@
-"""Looking at the blobs of a checkpoint: which ones are meant, what they hold, and their export.
+"""Looking at the blobs of a checkpoint: which ones are meant, and what they hold.
 
 A blob is meant by its name, the name of a tree (then all it holds), a glob, or a name with a
 slice: ``model/w1[0:10]``.  With several nodes names begin with the node: ``trainer_1:total``.
@@ -6,10 +6,8 @@ slice: ``model/w1[0:10]``.  With several nodes names begin with the node: ``trai
 
 from __future__ import annotations
 
-import os
 import re
-import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -25,7 +23,7 @@ from jobrun.checkpoint.verify import read_manifest, read_record
 from jobrun.errors import DamagedError, NotFoundError, UsageError, did_you_mean
 from jobrun.values import Box, leaves
 
-__all__ = ["Leaf", "describe", "export", "pick", "pick_and_read", "read"]
+__all__ = ["Leaf", "describe", "is_foreign", "pick", "pick_and_read", "read"]
 
 Array = npt.NDArray[Any]
 Index = tuple[int | slice, ...]
@@ -173,12 +171,12 @@ def _plain(array: Array) -> Any:
     """The values as Python numbers, texts, or texts of what JSON has no word for."""
     if array.dtype.kind in "biufU" and array.dtype.itemsize:
         return array.tolist()
-    if _foreign(array):
+    if is_foreign(array):
         return array.astype(np.float64).tolist()
     return np.array([str(x) for x in array.ravel()]).reshape(array.shape).tolist()
 
 
-def _foreign(array: Array) -> bool:
+def is_foreign(array: Array) -> bool:
     """Whether the dtype is one of numbers that numpy itself does not have, such as bfloat16."""
     return array.dtype.kind == "V" and not issubclass(array.dtype.type, np.void)
 
@@ -188,7 +186,7 @@ def _statistics(array: Array) -> dict[str, Any]:
     if array.dtype.kind in "mM":
         known = array[~np.isnat(array)]
         return {"min": str(known.min()), "max": str(known.max())} if known.size else {}
-    if _foreign(array):
+    if is_foreign(array):
         array = array.astype(np.float64)
     if array.dtype.kind not in "biuf":
         return {}
@@ -202,43 +200,3 @@ def _statistics(array: Array) -> dict[str, Any]:
         return facts
     low, high = finite.min().item(), finite.max().item()
     return {"min": low, "mean": float(finite.mean(dtype=np.float64)), "max": high, **facts}
-
-
-# Export.
-
-
-def export(boxes: Mapping[str, Box], target: Path) -> list[str]:
-    """Write values to one ``.npz``, or to a directory of ``.npy`` files, by name.
-
-    Returns the names that were left out, since numpy has no form for them (None).  Raises
-    UsageError where the target cannot be written.
-    """
-    arrays = {name: _portable(box) for name, box in boxes.items() if box.kind != "none"}
-    try:
-        if target.suffix == ".npz":
-            _write_npz(target, arrays)
-        else:
-            for name, array in arrays.items():
-                path = target / f"{name}.npy"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                np.save(path, array, allow_pickle=False)
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise UsageError(f"the blobs cannot be written: {reason}", where=str(target)) from error
-    return [name for name in boxes if name not in arrays]
-
-
-def _write_npz(target: Path, arrays: Mapping[str, Array]) -> None:
-    """As ``np.savez``, which cannot take an array named ``file``."""
-    with zipfile.ZipFile(target, "w", allowZip64=True) as archive:
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, array, allow_pickle=False)
-
-
-def _portable(box: Box) -> Array:
-    """An array that every numpy reads: foreign dtypes as the unsigned integers of their bits."""
-    array = np.asarray(box.value)
-    if _foreign(array):
-        return array.view(f"u{array.dtype.itemsize}")
-    return array

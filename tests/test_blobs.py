@@ -1,4 +1,4 @@
-"""Which blobs are meant, what is shown of them, and their export."""
+"""Which blobs are meant, and what is shown of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from jobrun.blobs import describe, export, pick, read
+from jobrun.blobs import describe, pick, read
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.errors import NotFoundError, UsageError
 from jobrun.report.words import json_values
@@ -181,26 +181,3 @@ def test_statistics_of_every_dtype(array: np.ndarray[Any, Any], expected: dict[s
     for key in ("kind", "dtype", "shape", "bytes"):
         del facts[key]
     assert facts == pytest.approx(expected, rel=1e-3) if "mean" in expected else facts == expected
-
-
-def test_export_to_npz(one: Path, tmp_path: Path) -> None:
-    boxes = read(one, pick(one)[1])
-    assert export(boxes, tmp_path / "out.npz") == ["nothing"]
-    with np.load(tmp_path / "out.npz") as found:
-        assert sorted(found) == sorted(name for name in ALL if name != "nothing")
-        np.testing.assert_array_equal(found["model/w1"], W1)
-        assert found["file"].tolist() == [1, 2]
-        assert found["name"].item() == "é [bold]"
-        assert found["half"].dtype == np.uint16
-
-
-def test_export_to_a_directory(one: Path, tmp_path: Path) -> None:
-    boxes = read(one, pick(one, ["model", "model/w1[0]"])[1])
-    assert export(boxes, tmp_path / "out") == []
-    np.testing.assert_array_equal(np.load(tmp_path / "out/model/w1.npy"), W1)
-    np.testing.assert_array_equal(np.load(tmp_path / "out/model/w1[0].npy"), W1[0])
-
-
-def test_export_to_where_nothing_can_be_written(one: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="No such file"):
-        export(read(one, pick(one, ["file"])[1]), tmp_path / "no" / "out.npz")

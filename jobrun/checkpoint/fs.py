@@ -111,6 +111,18 @@ class Fs:
         """One ``writev``, which may write less than it was given."""
         return os.writev(fd, buffers)
 
+    def sync_file(self, path: str) -> None:
+        """Make the bytes of a file durable, however they came there."""
+
+        def call() -> None:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+        self._do("fsync", path, call)
+
     def sync_dir(self, path: str) -> None:
         """Make the names in a directory durable."""
 

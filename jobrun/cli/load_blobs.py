@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jobrun.cli.options import common, one_checkpoint, option, runs_dir, settings
+from jobrun.cli.options import (
+    common,
+    one_checkpoint,
+    option,
+    runs_dir,
+    screen_width,
+    settings,
+)
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.record import Record
@@ -23,7 +30,11 @@ __all__ = ["command"]
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @one_checkpoint
 @option(
-    "-o", "--output", type=click.Path(), metavar="FILE.npz|DIR", help="Export to .npz, or to .npy."
+    "-o",
+    "--output",
+    type=click.Path(),
+    metavar="FILE|DIR/",
+    help="Export: .npz, .npy, .safetensors, or a directory of .npy.",
 )
 @runs_dir
 @common
@@ -40,7 +51,7 @@ def command(
     RUN is a name, a path or a spec (default: the newest run).  A NAME may be a glob, or have a
     slice: 'model/*', 'model/w1[0:10]'.
     """
-    from jobrun.blobs import export, pick_and_read
+    from jobrun.blobs import pick_and_read
     from jobrun.runs import find_checkpoint
 
     path, record, picked, boxes = pick_and_read(
@@ -49,8 +60,10 @@ def command(
     if epoch is None and id is None and (run is None or Path(run) != path):
         _say_passed_over(path, record)
     if output is not None:
-        left_out = export(boxes, Path(output))
-        _say_exported(output, boxes, left_out)
+        from jobrun.export import export
+
+        about = {"job": record.job, "checkpoint": str(record.id), "epoch": str(record.epoch)}
+        _say_exported(output, boxes, export(boxes, output, about))
         return
     sliced = {leaf.name for leaf in picked if leaf.index is not None}
     if settings().json:
@@ -100,7 +113,8 @@ def _text(path: Path, record: Record, boxes: Mapping[str, Box], sliced: set[str]
 
     rows = [_row(name, describe(box, values=name in sliced)) for name, box in boxes.items()]
     head = f"{plain(shown(path))}: epoch {record.epoch}"
-    return head + "\n" + table(("name", "dtype", "shape", "bytes", "values"), rows, "lllr")
+    header = ("name", "dtype", "shape", "bytes", "values")
+    return head + "\n" + table(header, rows, "lllr", width=screen_width())
 
 
 def _row(name: str, facts: Mapping[str, Any]) -> tuple[str, ...]:

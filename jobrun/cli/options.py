@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import IO, Any, TypeVar
+from typing import IO, Any, TextIO, TypeVar
 
 import click
 
@@ -15,9 +16,11 @@ __all__ = [
     "one_checkpoint",
     "option",
     "runs_dir",
+    "screen_width",
     "settings",
     "sweep_options",
     "uses_color",
+    "uses_unicode",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -121,3 +124,19 @@ def uses_color(stream: IO[str], when: str) -> bool:
     if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
         return True
     return os.environ.get("TERM") != "dumb" and stream.isatty()
+
+
+def uses_unicode(stream: TextIO) -> bool:
+    """Whether lines and arrows beyond ASCII may be drawn: not under LC_ALL=C."""
+    encoding = (stream.encoding or "").lower().replace("-", "")
+    names = (os.environ.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+    return encoding == "utf8" and next(filter(None, names), "") not in ("C", "POSIX")
+
+
+def screen_width() -> int | None:
+    """The columns of the terminal that stdout is, or None where it is none: nothing is cut then."""
+    if not sys.stdout.isatty():
+        return None
+    import shutil
+
+    return shutil.get_terminal_size().columns

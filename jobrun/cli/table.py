@@ -2,22 +2,63 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 
-__all__ = ["table"]
+__all__ = ["table", "text_width"]
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: str = "") -> str:
+def table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    right: str = "",
+    *,
+    width: int | None = None,
+) -> str:
     """``header`` and ``rows`` as lines; ``right`` holds an ``r`` for each column set to the right.
 
     ``right="lr"``: the first column to the left, the second to the right, the others to the left.
+    Where a line would be longer than ``width``, each row becomes a block of its own, one line a
+    column, without those that are empty.
     """
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    widths = [max(map(text_width, column)) for column in zip(header, *rows, strict=True)]
     lines = []
     for row in (header, *rows):
         cells = [
-            cell.rjust(width) if right[i : i + 1] == "r" else cell.ljust(width)
+            _filled(cell, width, left=right[i : i + 1] == "r")
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  ".join(cells).rstrip())
+    if width is not None and rows and max(map(text_width, lines)) > width:
+        return _blocks(header, rows)
     return "\n".join(lines)
+
+
+def _blocks(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """``name  value`` lines, an empty line between two rows."""
+    name_width = max(map(text_width, header))
+    blocks = (
+        "\n".join(
+            f"{_filled(name, name_width)}  {cell}".rstrip()
+            for name, cell in zip(header, row, strict=True)
+            if cell
+        )
+        for row in rows
+    )
+    return "\n\n".join(blocks)
+
+
+def _filled(text: str, width: int, *, left: bool = False) -> str:
+    """``text`` with spaces to a width, on the left or the right of it."""
+    spaces = " " * (width - text_width(text))
+    return spaces + text if left else text + spaces
+
+
+def text_width(text: str) -> int:
+    """The columns that a text takes on a terminal: wide characters take two, marks none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        2 if unicodedata.east_asian_width(c) in "WF" else 0 if unicodedata.combining(c) else 1
+        for c in text
+    )

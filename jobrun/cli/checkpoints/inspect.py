@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jobrun.cli.options import common, one_checkpoint, option, runs_dir, settings
+from jobrun.cli.options import (
+    common,
+    one_checkpoint,
+    option,
+    runs_dir,
+    screen_width,
+    settings,
+)
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.contents import Item
@@ -66,7 +73,8 @@ def _text(path: Path, record: Record, items: Sequence[Item], facts: Sequence[Fac
     if facts is not None:
         header.append("values")
         rows = [[*row, statistics(f)] for row, f in zip(rows, facts, strict=True)]
-    return "\n".join([head, *about, "", table(header, rows, "lllrr")])
+    blobs = table(header, rows, "lllrr", width=screen_width())
+    return "\n".join([head, *about, "", blobs])
 
 
 def _about(record: Record, items: Sequence[Item]) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jobrun.cli.options import common, option, runs_dir, settings
+from jobrun.cli.options import common, option, runs_dir, screen_width, settings
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.catalog import Catalog
@@ -72,7 +72,7 @@ def _text(title: str, catalog: Catalog, records: Sequence[Record]) -> str:
     count = plural(len(rows), "checkpoint") if rows else "no checkpoints"
     lines = [f"{plain(title)}: {count}{use}"]
     if rows:
-        lines.append(table(header, rows, "rlll"))
+        lines.append(table(header, rows, "rlll", width=screen_width()))
     lines += [
         f"{plain(i.name)} is no checkpoint: {i.reason}"
         for i in catalog.ignored({r.id for r in records})

@@ -1,0 +1,127 @@
+"""Export of blobs to files of other programs: ``.npz``, ``.npy``, ``.safetensors``.
+
+What a file cannot hold is refused before anything is written; None, which no file of arrays holds,
+is left out and said.  The form goes by the ending of the target; a target without one, or with a
+slash at its end, is a directory of ``.npy`` files.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from jobrun.blobs import is_foreign
+from jobrun.errors import UsageError
+from jobrun.output import whole_file
+from jobrun.values import Box
+
+__all__ = ["export"]
+
+Array = npt.NDArray[Any]
+_ENDINGS = (".npz", ".npy", ".safetensors")
+_TENSORS = frozenset(
+    ["bool", "complex64", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"]
+    + [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
+    + [f"float{bits}" for bits in (16, 32, 64)]
+)
+"""The names of the dtypes that safetensors holds."""
+
+
+def export(
+    boxes: Mapping[str, Box], target: str | os.PathLike[str], about: Mapping[str, str] | None = None
+) -> list[str]:
+    """Write values to ``target``, by name; the names that were left out.
+
+    ``about`` is kept where the form has a place for it (the metadata of safetensors).  Raises
+    UsageError where the target cannot be written or cannot hold a value.
+    """
+    values = {name: box for name, box in boxes.items() if box.kind != "none"}
+    path = Path(target)
+    if os.fspath(target).endswith("/") or path.is_dir() or not path.suffix:
+        _write_folder(path, values)
+    elif path.suffix == ".npz":
+        _write_npz(path, values)
+    elif path.suffix == ".npy":
+        _write_npy(path, values)
+    elif path.suffix == ".safetensors":
+        _write_safetensors(path, values, about or {})
+    else:
+        hint = f"name a file {', '.join(_ENDINGS)}, or a directory: {os.fspath(target)}/"
+        raise UsageError(f"no form has the ending {path.suffix!r}", where=str(path), hint=hint)
+    return [name for name in boxes if name not in values]
+
+
+def _write_folder(folder: Path, values: Mapping[str, Box]) -> None:
+    for name, box in values.items():
+        path = folder / f"{name}.npy"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            reason = f"it cannot be made: {error.strerror}"
+            raise UsageError(reason, where=str(path.parent)) from error
+        _save(path, _portable(box))
+
+
+def _write_npy(target: Path, values: Mapping[str, Box]) -> None:
+    if len(values) != 1:
+        hint = f"name the blob, or write {target.with_suffix('.npz')}"
+        text = f"a .npy file holds one blob, and these are {len(values)}"
+        raise UsageError(text, where=str(target), hint=hint)
+    _save(target, _portable(*values.values()))
+
+
+def _save(target: Path, array: Array) -> None:
+    with whole_file(target) as path, path.open("wb") as file:
+        np.lib.format.write_array(file, array, allow_pickle=False)
+
+
+def _write_npz(target: Path, values: Mapping[str, Box]) -> None:
+    """As ``np.savez``, which cannot take an array named ``file``."""
+    with whole_file(target) as path, zipfile.ZipFile(path, "w", allowZip64=True) as archive:
+        for name, box in values.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, _portable(box), allow_pickle=False)
+
+
+def _portable(box: Box) -> Array:
+    """An array that every numpy reads: foreign dtypes as the unsigned integers of their bits."""
+    array = np.asarray(box.value)
+    if is_foreign(array):
+        return array.view(f"u{array.dtype.itemsize}")
+    return array
+
+
+def _write_safetensors(target: Path, values: Mapping[str, Box], about: Mapping[str, str]) -> None:
+    arrays = {name: _tensor(name, box, target) for name, box in values.items()}
+    try:
+        from safetensors import SafetensorError
+        from safetensors.numpy import save_file
+    except ImportError as error:
+        hint = "pip install 'jobrun[safetensors]'"
+        text = "a .safetensors file needs the library safetensors"
+        raise UsageError(text, where=str(target), hint=hint) from error
+    try:
+        with whole_file(target) as path:
+            save_file(arrays, path, metadata=dict(about))
+    except SafetensorError as error:  # an older one, which holds less
+        raise UsageError(f"safetensors refuses: {error}", where=str(target)) from error
+
+
+def _tensor(name: str, box: Box, target: Path) -> Array:
+    """The array of a value, in the byte order of the form; 0-d for a number."""
+    array = np.asarray(box.value)
+    if array.dtype.name not in _TENSORS:
+        what = box.kind if box.kind not in ("array", "scalar") else str(array.dtype)
+        raise UsageError(
+            f"safetensors has no form for {name!r}, which is of {what}",
+            where=str(target),
+            hint="name the blobs that are wanted, or write .npz",
+        )
+    order = array.dtype if is_foreign(array) else array.dtype.newbyteorder("<")
+    return array.astype(order, order="C", copy=False)

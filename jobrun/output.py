@@ -1,0 +1,50 @@
+"""Files that a user asked for: each is there as a whole, or not at all.
+
+It is written beside its name, and gets the name when it is durable.  What stood there before stays
+until then.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from jobrun.checkpoint.fs import DEFAULT, Fs
+from jobrun.errors import UsageError
+
+__all__ = ["whole_file", "write_text"]
+
+
+@contextmanager
+def whole_file(target: Path, *, fs: Fs = DEFAULT) -> Iterator[Path]:
+    """A path to write to, which becomes ``target`` at the end of the context.
+
+    A link is followed; what is no file, such as /dev/stdout, is written to as it is.  Raises
+    UsageError, naming the target, where the system refuses.
+    """
+    real = target.resolve()
+    part = real.with_name(f".{real.name}.{secrets.token_hex(4)}")
+    try:
+        if real.exists() and not real.is_file():
+            yield real
+            return
+        try:
+            yield part
+            fs.sync_file(str(part))
+            fs.replace(str(part), str(real))
+        except BaseException:
+            with suppress(OSError):
+                fs.unlink(str(part))
+            raise
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise UsageError(f"it cannot be written: {reason}", where=str(target)) from error
+
+
+def write_text(target: Path, text: str) -> None:
+    """Write a text file, UTF-8."""
+    with whole_file(target) as path:
+        path.write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
