@@ -62,9 +62,9 @@ class Overview:
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
-def overview(run: RunDir, name: str | None = None) -> Overview:
+def overview(run: RunDir) -> Overview:
     """The overview of a run; whatever is wrong with it is told in it, never raised."""
-    name = run.name if name is None else name
+    name = run.name
     try:
         state = run.state()
         if state is None:

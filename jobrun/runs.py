@@ -13,7 +13,15 @@ from pathlib import Path
 
 from jobrun.checkpoint.fs import DEFAULT, Fs
 from jobrun.checkpoint.record import SUCCESS
-from jobrun.errors import DamagedError, LockedError, NotFoundError, UsageError, did_you_mean
+from jobrun.errors import (
+    DamagedError,
+    JobrunError,
+    LockedError,
+    NotFoundError,
+    UsageError,
+    did_you_mean,
+)
+from jobrun.overview import overview
 from jobrun.rundir import RunDir, RunState, none_whole
 from jobrun.sweepdir import SweepDir, SweepState, sweep_of
 
@@ -23,6 +31,7 @@ __all__ = [
     "find_run",
     "find_sweep",
     "fresh_name",
+    "is_of",
     "list_runs",
     "list_sweeps",
     "run_of_spec",
@@ -51,7 +60,7 @@ def list_sweeps(runs_dir: str | os.PathLike[str]) -> list[SweepDir]:
 def _directories(runs_dir: str | os.PathLike[str]) -> list[Path]:
     try:
         names = sorted(e.name for e in os.scandir(runs_dir) if e.is_dir())
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return []
     return [Path(runs_dir) / n for n in names if not n.startswith(".")]
 
@@ -173,8 +182,8 @@ def _sweep_of_file(runs_dir: str | os.PathLike[str], spec: Path) -> SweepDir | N
     if not sweeps:
         return None
     updated, newest = max(sweeps, key=lambda pair: pair[0])
-    runs = [r for r in list_runs(runs_dir) if sweep_of(r) is None and _is_of(r, spec)]
-    newer = any(own.updated > updated for r in runs if (own := r.state()) is not None)
+    runs = [r for r in list_runs(runs_dir) if sweep_of(r) is None and is_of(r, spec)]
+    newer = any(own.updated > updated for r in runs if (own := _state_of(r)) is not None)
     return None if newer else newest
 
 
@@ -183,23 +192,71 @@ def find_run(runs_dir: str | os.PathLike[str], argument: str | None = None) -> R
 
     Without an argument: the current directory if it is a run, else the newest unfinished run (one
     that no process holds, if there is such), else the newest.  A ``.yaml`` file: the newest run of
-    that spec.  Else the name of a run in ``runs_dir``, or a path.  Raises NotFoundError, and
-    UsageError for a sweep.
+    that spec.  ``@latest``: the one that was worked on last.  ``@best``, ``@best:loss``: see
+    ``_best``.  Else the name of a run in ``runs_dir``, a path, or what only one name begins with.
+    Raises NotFoundError, with the runs that may be meant, and UsageError for a sweep.
     """
     if argument is None:
         here = RunDir(Path.cwd())
         return here if here.is_run() else _newest(list_runs(runs_dir), f"no run in {runs_dir}")
     if argument.endswith((".yaml", ".yml")):
-        spec = Path(argument).resolve()
-        runs = [run for run in list_runs(runs_dir) if _is_of(run, spec)]
+        spec = Path(argument)
+        runs = [run for run in list_runs(runs_dir) if is_of(run, spec)]
         return _newest(runs, f"no run of {argument} in {runs_dir}", by_state=False)
-    named = RunDir(Path(runs_dir) / argument)
-    if os.sep not in argument.rstrip(os.sep) and argument not in (".", "..") and named.is_run():
-        return named
-    for path in (Path(argument), Path(runs_dir) / argument):
-        if RunDir(path).is_run():
-            return RunDir(path)
-    raise _no_run(runs_dir, argument)
+    if argument.startswith("@"):
+        return _by_word(runs_dir, argument)
+    named, path = RunDir(Path(runs_dir) / argument), RunDir(argument)
+    is_name = os.sep not in argument.rstrip(os.sep) and argument not in ("", ".", "..")
+    for run in (named, path) if is_name else (path, named):
+        if argument and run.is_run():
+            return run
+    return _by_prefix(runs_dir, argument)
+
+
+def _by_prefix(runs_dir: str | os.PathLike[str], argument: str) -> RunDir:
+    """The only run whose name begins so."""
+    _refuse_path(runs_dir, argument)
+    runs = {run.name: run for run in list_runs(runs_dir)}
+    found = [name for name in runs if argument and name.startswith(argument)]
+    if len(found) == 1:
+        return runs[found[0]]
+    if found:
+        raise NotFoundError(f"{argument!r} can be {len(found)} runs", hint=f"{_some(found)}")
+    known = f"there are {_some(list(runs))}" if runs else f"there is no run in {runs_dir}"
+    raise NotFoundError(f"no run {argument!r}", hint=did_you_mean(argument, list(runs)) or known)
+
+
+def _by_word(runs_dir: str | os.PathLike[str], word: str) -> RunDir:
+    """``@latest``, ``@best`` or ``@best:METRIC``."""
+    name, _, metric = word[1:].partition(":")
+    if name not in ("latest", "best") or (name == "latest" and metric):
+        raise NotFoundError(f"no run {word!r}", hint="there are @latest, @best and @best:METRIC")
+    runs = list_runs(runs_dir)
+    if name == "latest":
+        return _newest(runs, f"no run in {runs_dir}", by_state=False)
+    return _best(runs, metric, f"no run in {runs_dir}")
+
+
+def _best(runs: Sequence[RunDir], metric: str, missing: str) -> RunDir:
+    """The run with the best value of a metric in any epoch; of equals the newer.
+
+    The newest run that has the metric says which job's runs are compared, and which direction is
+    better.  Without ``metric`` it is the one of that run's ``checkpoint.keep.best``, else its first
+    that has a direction.
+    """
+    if not runs:
+        raise NotFoundError(missing, hint=_START)
+    views = sorted(((overview(run), run) for run in runs), key=lambda pair: pair[0].updated)
+    first = next((v for v, _ in reversed(views) if (metric or v.best_by) in v.best), None)
+    if first is None:
+        known = sorted({name for view, _ in views for name in view.best})
+        what = f"a best value of {metric!r}" if metric else "a metric with a direction"
+        hint = did_you_mean(metric, known) or (f"there are {_some(known)}" if known else "")
+        raise NotFoundError(f"no run has {what}", hint=hint)
+    name = metric or first.best_by or ""
+    same = [(v, run) for v, run in views if v.job == first.job and name in v.best]
+    sign = 1 if first.directions[name] == "max" else -1
+    return max(reversed(same), key=lambda pair: sign * pair[0].best[name][0])[1]
 
 
 def find_checkpoint(
@@ -226,29 +283,33 @@ def find_checkpoint(
     return run.catalog.path(record.id)
 
 
-def _no_run(runs_dir: str | os.PathLike[str], argument: str) -> NotFoundError | UsageError:
+_START = "jobrun train SPEC starts one; --runs-dir names another directory of runs"
+
+
+def _refuse_path(runs_dir: str | os.PathLike[str], argument: str) -> None:
+    """Say what it is that is no run."""
     path = Path(argument)
-    if (sweep := find_sweep(runs_dir, argument)) is not None:
+    if argument and (sweep := find_sweep(runs_dir, argument)) is not None:
         runs = sweep.runs()
         hint = f"name one of them: {shlex.quote(runs[0].shown())}" if runs else ""
-        return UsageError(f"{argument} is a sweep of {len(runs)} runs", hint=hint)
-    if (path / SUCCESS).is_file():
+        raise UsageError(f"{argument} is a sweep of {len(runs)} runs", hint=hint)
+    if argument and (path / SUCCESS).is_file():
         way = f"name the run, and the checkpoint by --id: {path.parent} --id {path.name[11:]}"
-        return UsageError(f"{argument} is a checkpoint, not a run", hint=way)
-    if path.is_dir() and (runs := list_runs(path)):
+        raise UsageError(f"{argument} is a checkpoint, not a run", hint=way)
+    if argument and (runs := list_runs(path)):
         way = f"--runs-dir {argument}, or one of {', '.join(r.name for r in runs[:5])}"
-        return NotFoundError(f"{argument} is not a run but holds runs", hint=way)
-    names = [run.name for run in list_runs(runs_dir)]
-    known = f"there are {', '.join(names[:8])}" if names else f"there is no run in {runs_dir}"
-    return NotFoundError(f"no run {argument!r}", hint=did_you_mean(argument, names) or known)
+        raise NotFoundError(f"{argument} is not a run but holds runs", hint=way)
+
+
+def _some(names: Sequence[str], most: int = 8) -> str:
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "")
 
 
 def _newest(runs: Sequence[RunDir], missing: str, *, by_state: bool = True) -> RunDir:
     """The newest run, unfinished ones first, and of these such that nobody holds."""
-    states = [(state, run) for run in runs if (state := run.state()) is not None]
+    states = [(state, run) for run in runs if (state := _state_of(run)) is not None]
     if not states:
-        hint = "jobrun train SPEC starts one; --runs-dir names another directory of runs"
-        raise NotFoundError(missing, hint=hint)
+        raise NotFoundError(missing, hint=_START)
 
     def rank(pair: tuple[RunState, RunDir]) -> tuple[int, str]:
         state = pair[0]
@@ -258,10 +319,18 @@ def _newest(runs: Sequence[RunDir], missing: str, *, by_state: bool = True) -> R
     return max(states, key=rank)[1]
 
 
-def _is_of(run: RunDir, spec: Path) -> bool:
+def _state_of(run: RunDir) -> RunState | None:
+    """The state of a run, or None where it cannot be read: one such hides no others."""
+    try:
+        return run.state()
+    except JobrunError:
+        return None
+
+
+def is_of(run: RunDir, spec: str | os.PathLike[str]) -> bool:
     """Whether a run was made from this spec file, wherever both have moved together."""
-    state = run.state()
-    return state is not None and _is_from(run.path, state, spec)
+    state = _state_of(run)
+    return state is not None and _is_from(run.path, state, Path(spec).resolve())
 
 
 def _is_from(path: Path, state: RunState | SweepState, spec: Path) -> bool:

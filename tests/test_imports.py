@@ -115,6 +115,9 @@ def parts_imported_by(wanted: str) -> set[str]:
         ("decide", "errors"),
         ("checkpoint", "errors events lock names policy position storable values"),
         ("rundir", "errors lock paths checkpoint"),
+        ("metric_rows", ""),
+        ("overview", "errors metric_rows rundir checkpoint"),
+        ("output", "errors checkpoint"),
     ],
 )
 def test_the_lower_floors_know_nothing_of_those_above(name: str, allowed: str) -> None:

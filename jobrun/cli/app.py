@@ -17,6 +17,10 @@ __all__ = ["app", "run"]
 _COMMANDS: Commands = {
     "train": ("train", "Train the job of a spec, or go on with its run."),
     "resume": ("resume", "Go on with a run, from its end or from an earlier checkpoint."),
+    "runs": ("runs", "List runs with their states and metrics."),
+    "show": ("show", "Show what a run did, how long it took, and why it ended."),
+    "metrics": ("metrics", "Show, draw or export the metrics of runs, epoch by epoch."),
+    "compare": ("compare", "Show in what runs differ: spec, metrics, code, libraries."),
     "load-blobs": ("load_blobs", "Show or export the blobs of a checkpoint."),
     "validate": ("validate", "Check specs; nothing is run."),
     "graph": ("graph", "Draw the tasks of a spec and the blobs between them."),

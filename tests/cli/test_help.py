@@ -36,6 +36,10 @@ def test_help_lists_every_command_in_the_order_of_use(call: Callable[..., Any]) 
     assert [line.split()[0] for line in listed.splitlines()] == [
         "train",
         "resume",
+        "runs",
+        "show",
+        "metrics",
+        "compare",
         "load-blobs",
         "validate",
         "graph",

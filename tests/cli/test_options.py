@@ -72,7 +72,7 @@ def test_common_options_in_the_environment(
     ("args", "text"),
     [
         (("trian",), "no command 'trian'; did you mean 'train'?"),
-        (("zzz",), "no command 'zzz'; there are train, resume, load-blobs, validate, checkpoints"),
+        (("zzz",), "no command 'zzz'; there are train, resume, runs, "),
         (("validate",), "Missing argument 'SPEC...'"),
         (("validate", "--imprt", "x"), "No such option"),
         (("train", "x", "--threads", "0"), "0 is not in the range"),

@@ -1,0 +1,165 @@
+"""``jobrun compare``: in what runs differ."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jobrun.cli.options import common, runs_dir, screen_width, settings, uses_unicode
+
+if TYPE_CHECKING:
+    from jobrun.comparison import Comparison, Difference, MetricRow
+    from jobrun.overview import Overview
+
+__all__ = ["command"]
+
+_DIGEST = 8
+"""How many characters of a digest are shown."""
+
+
+@click.command("compare", short_help="Show in what runs differ: spec, metrics, code, libraries.")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...")
+@runs_dir
+@common
+def command(runs: tuple[str, ...], runs_dir: str) -> None:
+    """Compare runs: what was changed in the spec, metrics, times, code and libraries.
+
+    An arrow says whether a number is above or below that of the first run; * marks the best run.
+    RUN is a name or its beginning, a path, a spec (its newest run), @latest, or @best.
+    """
+    from jobrun.comparison import compare_runs
+    from jobrun.errors import DamagedError
+    from jobrun.overview import overview
+    from jobrun.runs import find_run
+
+    if len(runs) < 2:
+        raise click.UsageError("name two runs or more")
+    found = [find_run(runs_dir, run) for run in runs]
+    states = [run.state() for run in found]
+    views = [overview(run) for run in found]
+    for view, state in zip(views, states, strict=True):
+        if state is None:
+            raise DamagedError(view.reason, where=str(view.path))
+    compared = compare_runs(views, [state for state in states if state is not None])
+    click.echo(json.dumps(_object(views, compared)) if settings().json else _text(views, compared))
+
+
+def _text(views: Sequence[Overview], found: Comparison) -> str:
+    from jobrun.cli.table import table
+    from jobrun.report.words import duration, plain
+
+    rows = [
+        ["state", *(view.state for view in views)],
+        ["epochs", *_numbers([view.epoch for view in views])],
+        ["time", *_arrows([v.elapsed for v in views], [duration(v.elapsed) for v in views])],
+        ["checkpoints", *(str(view.checkpoints) for view in views)],
+        *_section("spec", found.spec),
+        *_metrics(found.metrics),
+        *_section("code", found.code, _DIGEST),
+        *_section("libraries", found.versions),
+    ]
+    text = table(["", *(plain(view.name) for view in views)], rows, width=screen_width())
+    same = [
+        what
+        for what, differences in (
+            ("spec", found.spec or found.unknown),
+            ("code", found.code),
+            ("libraries", found.versions),
+        )
+        if not differences
+    ]
+    notes = [f"the same: {', '.join(same)}"] if same else []
+    notes += [f"the spec of {plain(views[n].name)} is not known" for n in found.unknown]
+    return "\n".join([text, *notes])
+
+
+def _section(
+    title: str, differences: Sequence[Difference], most: int | None = None
+) -> list[list[str]]:
+    """A title, and what differs below it."""
+    from jobrun.report.words import plain
+
+    if not differences:
+        return []
+    empty = [""] * len(differences[0].values)
+    return [
+        [title, *empty],
+        *([f"  {plain(d.name)}", *(plain(v[:most]) or "-" for v in d.values)] for d in differences),
+    ]
+
+
+def _metrics(metrics: Sequence[MetricRow]) -> list[list[str]]:
+    from jobrun.report.words import number, plain
+
+    if not metrics:
+        return []
+    rows = [["metrics", *[""] * len(metrics[0].last)]]
+    for metric in metrics:
+        rows.append([f"  {plain(metric.name)}", *_numbers(metric.last)])
+        if any(metric.best):
+            values = [pair[0] if pair else None for pair in metric.best]
+            texts = [f"{number(p[0])} (epoch {p[1]})" if p else "-" for p in metric.best]
+            cells = _arrows(values, texts)
+            stars = ("*" if n in metric.winners else "" for n in range(len(cells)))
+            rows.append(
+                ["    best", *(f"{c} {s}".rstrip() for c, s in zip(cells, stars, strict=True))]
+            )
+    return rows
+
+
+def _numbers(values: Sequence[Any]) -> list[str]:
+    from jobrun.report.words import number
+
+    return _arrows(values, [number(value) for value in values])
+
+
+def _arrows(values: Sequence[Any], texts: Sequence[str]) -> list[str]:
+    """The texts, each with whether its value is above or below the first."""
+    up, down = "↑↓" if uses_unicode(sys.stdout) else "^v"
+    first, cells = values[0], [texts[0]]
+    for value, text in zip(values[1:], texts[1:], strict=True):
+        known = None not in (first, value) and math.isfinite(first) and math.isfinite(value)
+        arrow = (up if value > first else down if value < first else "") if known else ""
+        cells.append(f"{text} {arrow}".rstrip())
+    return cells
+
+
+def _object(views: Sequence[Overview], found: Comparison) -> dict[str, Any]:
+    from jobrun.report.words import json_values
+
+    return {
+        "runs": [
+            {
+                "name": view.name,
+                "path": str(view.path),
+                "state": view.state,
+                "reason": view.reason,
+                "epochs": view.epoch,
+                "seconds": view.elapsed,
+                "checkpoints": view.checkpoints,
+                "spec_known": number not in found.unknown,
+            }
+            for number, view in enumerate(views)
+        ],
+        "spec": [_difference(d) for d in found.spec],
+        "metrics": {
+            m.name: {
+                "direction": m.direction,
+                "last": json_values(m.last),
+                "best": [p and {"value": json_values(p[0]), "epoch": p[1]} for p in m.best],
+                "winners": list(m.winners),
+            }
+            for m in found.metrics
+        },
+        "code": [_difference(d) for d in found.code],
+        "versions": [_difference(d) for d in found.versions],
+    }
+
+
+def _difference(difference: Difference) -> dict[str, Any]:
+    return {"name": difference.name, "values": [value or None for value in difference.values]}

@@ -1,0 +1,292 @@
+"""``jobrun metrics``: the metrics of runs, epoch by epoch."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jobrun.cli.options import (
+    common,
+    option,
+    runs_dir,
+    screen_width,
+    settings,
+    uses_color,
+    uses_unicode,
+)
+
+if TYPE_CHECKING:
+    from jobrun.metric_rows import Row
+    from jobrun.overview import Overview
+    from jobrun.report.chart import Series
+
+__all__ = ["command"]
+
+_WIDTH = 80
+_EPOCHS = re.compile(r"(-?\d+)?(:)?(-?\d+)?")
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A run, and those of its epochs that are wanted."""
+
+    name: str
+    view: Overview
+    rows: Sequence[Row]
+
+    def best(self, metric: str) -> tuple[int, Any] | None:
+        """The epoch and the value of the best one among the rows, if it has a direction."""
+        from math import isfinite
+
+        direction = self.view.directions.get(metric)
+        known = [(r.epoch, v) for r in self.rows if (v := r.metrics.get(metric)) is not None]
+        known = [(epoch, v) for epoch, v in known if isfinite(v)]
+        if direction is None or not known:
+            return None
+        sign = 1 if direction == "max" else -1
+        return max(known, key=lambda pair: (sign * pair[1], pair[0]))
+
+
+@click.command("metrics", short_help="Show, draw or export metrics, epoch by epoch.")
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@option(
+    "--metric", "wanted", metavar="NAME", multiple=True, help="This metric; a glob; repeatable."
+)
+@option("--epochs", metavar="A:B", help="From epoch A to B; -10: are the last ten.")
+@option("--csv", "as_csv", is_flag=True, help="Write CSV: a row per run and epoch.")
+@option("--plot", is_flag=True, help="Draw in the terminal.")
+@option("--log", is_flag=True, help="Draw on a logarithmic scale.")
+@option("-o", "--output", type=click.Path(), metavar="FILE", help="Write .png, .svg, .pdf or .csv.")
+@runs_dir
+@common
+def command(
+    runs: tuple[str, ...],
+    wanted: tuple[str, ...],
+    epochs: str | None,
+    as_csv: bool,
+    plot: bool,
+    log: bool,
+    output: str | None,
+    runs_dir: str,
+) -> None:
+    """Show the metrics of RUN for each epoch, of several runs side by side; * marks the best.
+
+    RUN is a name or its beginning, a path, a spec (its newest run), @latest, or @best (default:
+    the newest unfinished run, else the newest).  Pictures need the extra jobrun[plot].
+    """
+    found = [_gather(runs_dir, run, epochs) for run in runs or (None,)]
+    metrics = _chosen(found, wanted)
+    if output is not None:
+        _write(output, found, metrics, log=log)
+    elif settings().json:
+        click.echo(json.dumps({"runs": [_object(run, metrics) for run in found]}))
+    elif as_csv:
+        click.echo(_csv(found, metrics), nl=False)
+    elif not metrics:
+        click.echo(f"{_plain(', '.join(run.name for run in found))}: no metric has a value yet")
+    elif plot:
+        click.echo(_charts(found, metrics, log=log))
+    else:
+        click.echo(_table(found, metrics))
+
+
+def _plain(text: str) -> str:
+    from jobrun.report.words import plain
+
+    return plain(text)
+
+
+def _gather(runs_dir: str, argument: str | None, epochs: str | None) -> _Run:
+    from jobrun.overview import overview, rows_of
+    from jobrun.runs import find_run
+
+    run = find_run(runs_dir, argument)
+    return _Run(run.name, overview(run), _span(rows_of(run), epochs))
+
+
+def _span(rows: Sequence[Row], text: str | None) -> list[Row]:
+    """The rows from epoch A to B of ``A:B``; numbers below zero count from the last epoch."""
+    match = _EPOCHS.fullmatch(text or ":")
+    if match is None or not match[0]:
+        raise click.UsageError(f"--epochs {text}: write A:B, such as 5:10, 5: or -10:")
+    last = rows[-1].epoch if rows else 0
+    first, end = (
+        None if n is None else int(n) + (int(n) < 0) * (last + 1) for n in match.group(1, 3)
+    )
+    if match[2] is None:
+        end = first
+    return [
+        row
+        for row in rows
+        if (first is None or row.epoch >= first) and (end is None or row.epoch <= end)
+    ]
+
+
+def _chosen(runs: Sequence[_Run], wanted: Sequence[str]) -> list[str]:
+    """The metrics that are wanted, in the order of the runs; all by default.
+
+    Raises NotFoundError, with the nearest names, for one that no run has.
+    """
+    from jobrun.errors import NotFoundError, did_you_mean
+
+    known = list(dict.fromkeys(n for run in runs for row in run.rows for n in row.metrics))
+    if not wanted:
+        return known
+    for name in wanted:
+        if not any(name == k or fnmatchcase(k, name) for k in known):
+            hint = did_you_mean(name, known) or f"there are {', '.join(known) or 'none'}"
+            raise NotFoundError(f"no metric {name!r} has a value in these epochs", hint=hint)
+    return [k for k in known if any(name == k or fnmatchcase(k, name) for name in wanted)]
+
+
+# Tables.
+
+
+def _table(runs: Sequence[_Run], metrics: Sequence[str]) -> str:
+    """A row per epoch; a column per metric, and below it per run."""
+    from jobrun.cli.table import table
+    from jobrun.report.words import number
+
+    columns = [(run, metric) for metric in metrics for run in runs]
+    several = len(runs) > 1
+    header = ["epoch", *(_plain(f"{r.name} {m}" if several else m) for r, m in columns)]
+    best = [run.best(metric) for run, metric in columns]
+    values = [{row.epoch: row.metrics for row in run.rows} for run, _ in columns]
+    rows = []
+    for epoch in sorted({row.epoch for run in runs for row in run.rows}):
+        cells = [str(epoch)]
+        for (_, metric), top, of_run in zip(columns, best, values, strict=True):
+            value = of_run.get(epoch, {}).get(metric)
+            star = "*" if top and top[0] == epoch else " " if top else ""
+            cells.append(f"{number(value)}{star}" if value is not None else "")
+        rows.append(cells)
+    header = [h + " " if top else h for h, top in zip(header, [None, *best], strict=True)]
+    return table(header, rows, "r" * len(header), width=screen_width())
+
+
+def _csv(runs: Sequence[_Run], metrics: Sequence[str]) -> str:
+    """A row per run and epoch, the run's name in front if there are several."""
+    from jobrun.metric_rows import FIXED, column
+    from jobrun.report.words import json_values
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    several = ["run"] if len(runs) > 1 else []
+    writer.writerow([*several, *FIXED, *map(column, metrics)])
+    for run in runs:
+        name = [run.name] if several else []
+        for row in run.rows:
+            values = [json_values(row.metrics.get(metric)) for metric in metrics]
+            writer.writerow([*name, row.epoch, row.seconds, row.elapsed, *values])
+    return text.getvalue()
+
+
+def _object(run: _Run, metrics: Sequence[str]) -> dict[str, Any]:
+    from jobrun.report.words import json_values
+
+    return {
+        "name": run.name,
+        "path": str(run.view.path),
+        "directions": {m: run.view.directions.get(m) for m in metrics},
+        "best": {
+            m: {"value": json_values(best[1]), "epoch": best[0]}
+            for m in metrics
+            if (best := run.best(m)) is not None
+        },
+        "epochs": [
+            {
+                "epoch": row.epoch,
+                "seconds": row.seconds,
+                "elapsed": row.elapsed,
+                "metrics": {m: json_values(row.metrics[m]) for m in metrics if m in row.metrics},
+            }
+            for row in run.rows
+        ],
+    }
+
+
+# Drawing.
+
+
+def _series(runs: Sequence[_Run], metric: str) -> list[Series]:
+    from jobrun.report.chart import Series
+
+    found = []
+    for run in runs:
+        points = [(row.epoch, row.metrics[metric]) for row in run.rows if metric in row.metrics]
+        found.append(Series(_plain(run.name), [(float(x), float(y)) for x, y in points]))
+    return found
+
+
+def _remark(runs: Sequence[_Run], metric: str) -> str:
+    """``best 0.21 (epoch 7)``, of several runs with its name."""
+    from jobrun.report.words import number
+
+    known = [(best, run) for run in runs if (best := run.best(metric)) is not None]
+    if not known:
+        return ""
+    sign = 1 if known[0][1].view.directions[metric] == "max" else -1
+    (epoch, value), run = max(known, key=lambda pair: sign * pair[0][1])
+    whose = f"{_plain(run.name)}, " if len(runs) > 1 else ""
+    return f"best {number(value)} ({whose}epoch {epoch})"
+
+
+def _charts(runs: Sequence[_Run], metrics: Sequence[str], *, log: bool) -> str:
+    from jobrun.report.chart import Look, chart
+
+    look = Look(
+        columns=screen_width() or _WIDTH,
+        unicode=uses_unicode(sys.stdout),
+        color=uses_color(sys.stdout, settings().color),
+        log=log,
+    )
+    charts = []
+    for metric in metrics:
+        title = "  ".join(filter(None, [_plain(metric), _remark(runs, metric)]))
+        charts.append("\n".join(chart(title, _series(runs, metric), look)))
+    return "\n\n".join(charts)
+
+
+def _write(output: str, runs: Sequence[_Run], metrics: Sequence[str], *, log: bool) -> None:
+    """Write a file of the form that its ending says."""
+    from jobrun.errors import NotFoundError, UsageError
+    from jobrun.output import whole_file, write_text
+    from jobrun.report.plot import draw, formats
+
+    path = Path(output)
+    if path.suffix == ".csv":
+        write_text(path, _csv(runs, metrics))
+    elif path.suffix not in formats():
+        known = ", ".join([*formats(), ".csv"])
+        raise UsageError(f"no form has the ending {path.suffix!r}", where=output, hint=known)
+    elif not metrics:
+        raise NotFoundError("no metric has a value yet, so that there is nothing to draw")
+    else:
+        with whole_file(path) as part:
+            draw([_panel(runs, metric) for metric in metrics], part, path.suffix, log=log)
+    if settings().json:
+        names = [run.name for run in runs]
+        click.echo(json.dumps({"output": output, "runs": names, "metrics": list(metrics)}))
+    elif not settings().quiet:
+        click.echo(f"{_plain(', '.join(metrics))} written to {_plain(output)}")
+
+
+def _panel(runs: Sequence[_Run], metric: str) -> Any:
+    from jobrun.report.plot import Panel
+
+    best = {
+        _plain(run.name): (float(found[0]), float(found[1]))
+        for run in runs
+        if (found := run.best(metric)) is not None
+    }
+    return Panel(metric, _series(runs, metric), best, _remark(runs, metric))

@@ -1,0 +1,92 @@
+"""In what runs differ from the first of them: spec, metrics, code, libraries."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jobrun.overview import Best, Overview
+from jobrun.rundir import RunState
+from jobrun.spec.diff import compare
+
+__all__ = ["Comparison", "Difference", "MetricRow", "compare_runs"]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something that is not the same in all runs; an empty text where a run has none of it."""
+
+    name: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRow:
+    """A metric in all runs: the last values, the best, and the numbers of the runs that won."""
+
+    name: str
+    direction: str | None
+    last: tuple[Any, ...]
+    best: tuple[Best | None, ...]
+    winners: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What differs; ``unknown`` are the numbers of runs whose spec is not known."""
+
+    spec: tuple[Difference, ...]
+    metrics: tuple[MetricRow, ...]
+    code: tuple[Difference, ...]
+    versions: tuple[Difference, ...]
+    unknown: tuple[int, ...] = ()
+
+
+def compare_runs(views: Sequence[Overview], states: Sequence[RunState]) -> Comparison:
+    """Compare two runs or more."""
+    names = dict.fromkeys(name for view in views for name in view.metrics)
+    return Comparison(
+        spec=_spec([state.facts for state in states]),
+        metrics=tuple(_metric(name, views) for name in names),
+        code=_differences([state.code for state in states]),
+        versions=_differences([view.versions for view in views]),
+        unknown=tuple(n for n, state in enumerate(states) if not state.facts),
+    )
+
+
+def _spec(facts: Sequence[Mapping[str, Any]]) -> tuple[Difference, ...]:
+    """The parts of the spec in which a run differs from the first, in the order of the spec."""
+    found: dict[str, tuple[str, dict[int, str]]] = {}
+    for number, other in enumerate(facts):
+        if not (facts[0] and other):
+            continue
+        for change in compare(facts[0], other).changes:
+            found.setdefault(change.path, (change.old, {}))[1][number] = change.new
+    order = list(dict.fromkeys(key for other in facts for key in other))
+    paths = sorted(found, key=lambda path: order.index(path.split(".")[0]))
+    return tuple(
+        Difference(path, tuple(found[path][1].get(n, found[path][0]) for n in range(len(facts))))
+        for path in paths
+    )
+
+
+def _metric(name: str, views: Sequence[Overview]) -> MetricRow:
+    direction = next((d for v in views if (d := v.directions.get(name))), None)
+    best = tuple(view.best.get(name) for view in views)
+    last = tuple(view.metrics.get(name) for view in views)
+    known = [pair[0] for pair in best if pair is not None and math.isfinite(pair[0])]
+    winners: tuple[int, ...] = ()
+    if len(known) > 1 and len(set(known)) > 1:
+        top = max(known) if direction == "max" else min(known)
+        winners = tuple(n for n, pair in enumerate(best) if pair is not None and pair[0] == top)
+    return MetricRow(name, direction, last, best, winners)
+
+
+def _differences(maps: Sequence[Mapping[str, str]]) -> tuple[Difference, ...]:
+    """The keys whose values are not the same in all mappings that have any."""
+    names = dict.fromkeys(name for values in maps for name in values)
+    rows = (Difference(name, tuple(v.get(name, "") for v in maps)) for name in names)
+    known = [number for number, values in enumerate(maps) if values]
+    return tuple(row for row in rows if len({row.values[n] for n in known}) > 1)

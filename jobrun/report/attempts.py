@@ -1,0 +1,166 @@
+"""The attempts of a run, its slowest tasks and its warnings, as ``events.jsonl`` tells of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from jobrun.report.events_file import read_events
+
+__all__ = ["Attempts", "PastAttempt", "TaskTime", "read_attempts"]
+
+_KINDS = (
+    "RunStarted",
+    "EpochFinished",
+    "GroupStarted",
+    "GroupFinished",
+    "CheckpointSaved",
+    "CheckpointFailed",
+    "CheckpointSkipped",
+    "CheckpointLoaded",
+    "Warned",
+    "RunEnded",
+)
+_WORK = ("EpochFinished", "GroupStarted", "GroupFinished", "CheckpointSaved")
+"""What an attempt does until its end, and not the next one before its start."""
+
+
+@dataclass(slots=True)
+class PastAttempt:
+    """One start of the run.
+
+    ``checkpoint`` is the id of the one it went on from (None: from the beginning), ``epoch`` that
+    one's, ``last`` the last that it finished.  ``outcome`` is as in ``RunEnded``; empty where the
+    process has not said how it ended, ``ended`` then is when it was last heard of.  ``only`` is
+    ``exit`` for one that ran no epochs.
+    """
+
+    number: int
+    started: str
+    epoch: int
+    checkpoint: int | None
+    only: str = ""
+    session: str = ""
+    last: int = 0
+    epochs: int = 0
+    ended: str = ""
+    seconds: float = 0.0
+    outcome: str = ""
+    reason: str = ""
+    exit_code: int | None = None
+    saved: int = 0
+    checkpoint_seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class TaskTime:
+    """The time that a task took where it was among the slowest of its group."""
+
+    group: str
+    task: str
+    times: int = 0
+    seconds: float = 0.0
+    longest: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """All attempts, oldest first; tasks, the slowest first; warnings, each once."""
+
+    attempts: list[PastAttempt] = field(default_factory=list)
+    tasks: list[TaskTime] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        """What all of them took together."""
+        return sum(a.seconds for a in self.attempts)
+
+    @property
+    def checkpoint_seconds(self) -> float:
+        """What they waited for saves."""
+        return sum(a.checkpoint_seconds for a in self.attempts)
+
+    @property
+    def saved(self) -> int:
+        """How many checkpoints they wrote."""
+        return sum(a.saved for a in self.attempts)
+
+
+def read_attempts(events: Path) -> Attempts:
+    """What a file of events tells; nothing where there is none."""
+    found = Attempts()
+    tasks: dict[tuple[str, str], TaskTime] = {}
+    for event in read_events(events, _KINDS):
+        kind = event["event"]
+        if kind == "RunStarted":
+            found.attempts.append(_started(event))
+        elif found.attempts:
+            _tell(found.attempts[-1], kind, event)
+        if kind == "GroupFinished":
+            _add_times(tasks, event["group"], event["slowest"])
+        elif (warning := _warning(kind, event)) and warning not in found.warnings:
+            found.warnings.append(warning)
+    found.tasks.extend(sorted(tasks.values(), key=lambda t: -t.seconds))
+    return found
+
+
+def _started(event: Mapping[str, Any]) -> PastAttempt:
+    return PastAttempt(
+        number=event["attempt"],
+        started=event["time"],
+        epoch=event["epoch"],
+        checkpoint=event["checkpoint"],
+        only=event.get("only", ""),
+        session=event["session"],
+        last=event["epoch"],
+        ended=event["time"],
+    )
+
+
+def _tell(attempt: PastAttempt, kind: str, event: Mapping[str, Any]) -> None:
+    """Add an event to the attempt that it belongs to."""
+    if kind == "RunEnded":
+        for name in ("outcome", "reason", "exit_code", "seconds", "saved", "checkpoint_seconds"):
+            setattr(attempt, name, event[name])
+        attempt.epochs, attempt.ended = event["ran"], event["time"]
+    elif attempt.outcome or kind not in _WORK:
+        return
+    else:
+        attempt.ended = event["time"]
+        attempt.seconds = _between(attempt.started, attempt.ended)
+    if kind == "EpochFinished":
+        attempt.last = event["epoch"]
+        attempt.epochs += 1
+    elif kind == "CheckpointSaved":
+        attempt.saved += 1
+        attempt.checkpoint_seconds += event["stall"]
+
+
+def _between(start: str, end: str) -> float:
+    return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
+
+
+def _add_times(
+    tasks: dict[tuple[str, str], TaskTime], group: str, slowest: Iterable[tuple[str, float]]
+) -> None:
+    for name, seconds in slowest:
+        time = tasks.setdefault((group, name), TaskTime(group, name))
+        time.times += 1
+        time.seconds += seconds
+        time.longest = max(time.longest, seconds)
+
+
+def _warning(kind: str, event: Mapping[str, Any]) -> str:
+    if kind == "Warned":
+        return str(event["message"])
+    if kind == "CheckpointFailed":
+        return f"checkpoint_{event['id']} was not saved: {event['message']}"
+    if kind == "CheckpointSkipped":
+        return f"checkpoint_{event['id']} was passed over: {event['reason']}"
+    if kind == "CheckpointLoaded" and event["differences"]:
+        return f"other libraries from epoch {event['epoch']} on: {', '.join(event['differences'])}"
+    return ""
