@@ -233,3 +233,99 @@ def test_which_sweep_is_meant(runs: Path, tmp_path: Path, monkeypatch: pytest.Mo
     here = find_sweep("runs")
     assert here is not None
     assert here.name == "sum"
+
+
+def scored(runs: Path, name: str, loss: float, job: str = "sum", **facts: object) -> RunDir:
+    """A run that reached a loss in its only epoch; later ones are newer."""
+    declared = {"metrics": {"loss": "min", "size": None}, **facts}
+    run = make(runs, name, job=job, facts=declared)
+    (run.path / "metrics.csv").write_text(
+        f"epoch,seconds,elapsed,loss,size,acc\n1,1,1,{loss},5,{-loss}\n"
+    )
+    return run
+
+
+def test_the_beginning_of_a_name_is_enough_where_it_is_the_only_one(runs: Path) -> None:
+    for name in ("digits", "digits-2", "pi", "two words é"):
+        make(runs, name)
+    assert find_run("runs", "p").name == "pi"
+    assert find_run("runs", "two").name == "two words é"
+    assert find_run("runs", "digits").name == "digits"
+    with pytest.raises(NotFoundError, match="'dig' can be 2 runs") as caught:
+        find_run("runs", "dig")
+    assert caught.value.hint == "digits, digits-2"
+    with pytest.raises(NotFoundError, match="no run ''"):
+        find_run("runs", "")
+
+
+def test_the_latest_whatever_its_state(runs: Path) -> None:
+    make(runs, "one", "interrupted")
+    make(runs, "two", "finished")
+    assert find_run("runs", "@latest").name == "two"
+    make(runs, "one", "interrupted")
+    assert find_run("runs", "@latest").name == "one"
+
+
+def test_the_best_of_the_job_that_was_run_last(runs: Path) -> None:
+    for name, loss in (("a", 0.5), ("b", 0.25), ("c", 0.75)):
+        scored(runs, name, loss)
+    make(runs, "no-metrics")
+    assert find_run("runs", "@best").name == "b"
+    assert find_run("runs", "@best:loss").name == "b"
+    scored(runs, "other", 0.9, job="other", metrics={"acc": "max"})
+    assert find_run("runs", "@best").name == "other"
+    assert find_run("runs", "@best:loss").name == "b"
+    scored(runs, "d", 0.25)
+    assert find_run("runs", "@best").name == "d"
+
+
+def test_the_best_goes_by_the_metric_of_the_checkpoints(runs: Path) -> None:
+    keep = {"keep": {"best": {"metric": "acc", "count": 1}}}
+    both = {"loss": "min", "acc": "min"}
+    for name, loss in (("a", 0.5), ("b", 0.25)):
+        scored(runs, name, loss, metrics=both, checkpoint=keep)
+    assert find_run("runs", "@best").name == "a"
+    assert find_run("runs", "@best:loss").name == "b"
+
+
+@pytest.mark.parametrize(
+    ("word", "message", "hint"),
+    [
+        ("@best:lss", "no run has a best value of 'lss'", "did you mean 'loss'?"),
+        ("@best:size", "no run has a best value of 'size'", "there are loss"),
+        ("@bst", "no run '@bst'", "there are @latest, @best and @best:METRIC"),
+        ("@latest:loss", "no run '@latest:loss'", "there are @latest"),
+    ],
+)
+def test_words_that_mean_no_run(word: str, message: str, hint: str, runs: Path) -> None:
+    scored(runs, "a", 0.5)
+    with pytest.raises(NotFoundError) as caught:
+        find_run("runs", word)
+    assert caught.value.message == message
+    assert caught.value.hint.startswith(hint)
+    with pytest.raises(NotFoundError, match="no run"):
+        find_run("nowhere", word)
+
+
+def test_runs_of_sweeps_by_prefix_and_word(runs: Path) -> None:
+    make(runs, "b-2")
+    sweep(runs, "b", 1, 2)
+    for name in ("x=1", "x=2"):
+        make(runs / "b", name)
+    assert find_run("runs", "@latest").name == "b/x=2"
+    with pytest.raises(NotFoundError, match="'b/x' can be 2 runs") as caught:
+        find_run("runs", "b/x")
+    assert caught.value.hint == "b/x=1, b/x=2"
+    assert series("runs", "x=1") == []
+
+
+def test_a_run_that_cannot_be_read_hides_no_others(runs: Path) -> None:
+    make(runs, "one", spec="sum.yaml", folder=".")
+    (runs / "newer").mkdir()
+    (runs / "newer/run.json").write_text('{"format": 99}')
+    (runs / "torn").mkdir()
+    (runs / "torn/run.json").write_text("{")
+    assert find_run("runs").name == "one"
+    assert find_run("runs", "@latest").name == "one"
+    assert find_run("runs", "sum.yaml").name == "one"
+    assert find_run("runs", "newer").name == "newer"

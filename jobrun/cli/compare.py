@@ -56,7 +56,7 @@ def _text(views: Sequence[Overview], found: Comparison) -> str:
     rows = [
         ["state", *(view.state for view in views)],
         ["epochs", *_numbers([view.epoch for view in views])],
-        ["time", *_arrows([v.elapsed for v in views], [duration(v.elapsed) for v in views])],
+        ["time", *(duration(view.elapsed) for view in views)],
         ["checkpoints", *(str(view.checkpoints) for view in views)],
         *_section("spec", found.spec),
         *_metrics(found.metrics),

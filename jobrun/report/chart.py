@@ -13,6 +13,7 @@ __all__ = ["Look", "Series", "chart"]
 
 Point = tuple[float, float]
 _COLORS = (36, 33, 35, 32, 34, 31)
+_MOST = 1e300
 _BITS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 """The dots of a braille character: two columns of four."""
 
@@ -44,7 +45,7 @@ def chart(title: str, series: Sequence[Series], look: Look = Look()) -> list[str
         return [title, f"  no value is {'positive and finite' if look.log else 'finite'}"]
     heights = [y for _, y in known]
     values = _powers(heights, look.rows) if look.log else _steps(heights)
-    ticks = [f"{10**y if look.log else y:.12g}" for y in values]
+    ticks = [_power_text(y) if look.log else f"{y:.12g}" for y in values]
     margin = max(map(len, ticks))
     columns = max(look.columns - margin - 2, 10)
     first, last = min(x for x, _ in known), max(x for x, _ in known)
@@ -68,18 +69,21 @@ def chart(title: str, series: Sequence[Series], look: Look = Look()) -> list[str
 
 
 def _scaled(points: Sequence[Point], log: bool) -> list[Point | None]:
-    """The points on the scale; None where there is a gap."""
-    return [
-        (x, math.log10(y) if log else float(y)) if math.isfinite(y) and (y > 0 or not log) else None
-        for x, y in points
-    ]
+    """The points on the scale, which ends at 1e300; None where there is a gap."""
+    found: list[Point | None] = []
+    for x, y in points:
+        shown = math.isfinite(y) and (y > 0 or not log)
+        y = math.log10(y) if shown and log else max(-_MOST, min(y, _MOST))
+        found.append((x, y) if shown else None)
+    return found
 
 
 def _steps(values: Sequence[float]) -> list[float]:
     """A few round values that enclose others."""
     low, high = min(values), max(values)
-    if high - low <= 1e-12 * max(abs(low), abs(high)):  # they are one
-        low, high = low - (abs(low) or 1) / 2, high + (abs(low) or 1) / 2
+    if high - low <= max(1e-12 * max(abs(low), abs(high)), 1 / _MOST):  # they are one
+        pad = abs(low) / 2 if abs(low) > 1 / _MOST else 0.5
+        low, high = low - pad, high + pad
     rough = high / 4 - low / 4
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(f * power for f in (1, 2, 5, 10) if f * power >= rough * 0.999)
@@ -96,6 +100,13 @@ def _powers(values: Sequence[float], rows: int) -> list[float]:
     begin = max(i for i, v in enumerate(found) if v <= min(values))
     end = next(i for i, v in enumerate(found) if v >= max(values) and i > begin)
     return found[begin : end + 1]
+
+
+def _power_text(y: float) -> str:
+    """10 to the power of ``y``, which is 1, 2 or 5 times a power of ten."""
+    power = math.floor(y + 1e-9)
+    lead = round(10 ** (y - power))
+    return f"{lead * 10.0**power:.12g}" if abs(power) < 6 else f"{lead}e{power}"
 
 
 class _Canvas:

@@ -25,7 +25,17 @@ from jobrun.position import Position
 from jobrun.values import adopt
 
 COMMAND = [str(Path(sys.executable).with_name("jobrun"))]
-_CHANGING = ("JOBRUN_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TERM", "COVERAGE")
+_CHANGING = (
+    "JOBRUN_",
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "COLUMNS",
+    "LINES",
+    "TERM",
+    "COVERAGE",
+    "LC_",
+    "LANG",
+)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 
 from jobrun import CheckpointManager
 
@@ -94,6 +95,45 @@ def test_export(call: Call, folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("run")
+def test_export_to_other_forms(call: Call, folder: Path) -> None:
+    result = call("load-blobs", "m", "model/w1", "-o", "w é.npy")
+    assert (result.code, result.out) == (0, "1 blob written to w é.npy\n")
+    assert np.load(folder / "w é.npy").shape == (4, 3)
+    result = call("load-blobs", "m", "model", "n", "--json", "-o", "out.safetensors")
+    assert json.loads(result.out) == {
+        "output": "out.safetensors",
+        "blobs": ["model/w1", "model/b1", "n"],
+        "left_out": [],
+    }
+    with safe_open(folder / "out.safetensors", "np") as found:
+        assert sorted(found.keys()) == ["model/b1", "model/w1", "n"]
+        assert found.metadata() == {"job": "", "checkpoint": "1", "epoch": "1"}
+    result = call("load-blobs", "m", "-o", "parts.d/")
+    assert result.out == "4 blobs written to parts.d/\n"
+    assert np.load(folder / "parts.d/text.npy").item() == "[bold]\x1b"
+
+
+@pytest.mark.usefixtures("run")
+def test_runs_by_prefix_and_word(call: Call) -> None:
+    for argument in ("@latest", "m"):
+        assert call("load-blobs", argument).out == TABLE
+    assert call("load-blobs", "@best").code == 5
+
+
+@pytest.mark.usefixtures("run")
+def test_a_narrow_terminal_gets_a_block_for_each_blob(terminal: Call) -> None:
+    text = terminal("load-blobs", "m", "model/w1", size=(40, 10)).text
+    assert text == (
+        "runs/m/checkpoint_1: epoch 1\n"
+        "name    model/w1\n"
+        "dtype   float64\n"
+        "shape   (4, 3)\n"
+        "bytes   96\n"
+        "values  min 1  mean 6.5  max 12\n"
+    )
+
+
+@pytest.mark.usefixtures("run")
 @pytest.mark.parametrize(
     ("args", "code", "text"),
     [
@@ -105,6 +145,9 @@ def test_export(call: Call, folder: Path) -> None:
         (("m", "model/w1[9]"), 5, "index 9 is outside of"),
         (("m", "model/w1[1:2:0]"), 2, "no index"),
         (("m", "-o", "no/such/out.npz"), 2, "No such file"),
+        (("m", "-o", "out.mat"), 2, "no form has the ending '.mat'"),
+        (("m", "-o", "out.npy"), 2, "a .npy file holds one blob, and these are 4"),
+        (("m", "-o", "out.safetensors"), 2, "no form for 'text', which is of str"),
     ],
 )
 def test_what_cannot_be(args: tuple[str, ...], code: int, text: str, call: Call) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobrun.cli.options import Settings, uses_color
+from jobrun.cli.options import Settings, uses_color, uses_unicode
 
 
 class Terminal(io.StringIO):
@@ -44,6 +44,27 @@ def test_colours(
         monkeypatch.setenv(name, value)
     assert uses_color(Terminal(), when) is terminal
     assert uses_color(io.StringIO(), when) is pipe
+
+
+@pytest.mark.parametrize(
+    ("environment", "encoding", "expected"),
+    [
+        ({}, "utf-8", True),
+        ({"LANG": "en_US.UTF-8"}, "UTF-8", True),
+        ({"LC_ALL": "C", "LANG": "en_US.UTF-8"}, "utf-8", False),
+        ({"LC_ALL": "C.UTF-8", "LC_CTYPE": "C"}, "utf-8", True),
+        ({"LANG": "POSIX"}, "utf-8", False),
+        ({"LANG": "de_DE"}, "iso8859-1", False),
+    ],
+)
+def test_lines_beyond_ascii(
+    environment: dict[str, str], encoding: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LC_ALL", "LC_CTYPE", "LANG"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert uses_unicode(io.TextIOWrapper(io.BytesIO(), encoding)) is expected
 
 
 def test_verbosity_the_louder_wins() -> None:

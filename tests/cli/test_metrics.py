@@ -1,0 +1,173 @@
+"""``jobrun metrics``: tables, CSV, JSON, charts and pictures."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobrun import CheckpointManager
+
+Call = Callable[..., Any]
+TWO = (
+    ("metrics: {loss: min}", "metrics: {loss: min, total: null}"),
+    ("return 1 / total", "return abs(total - 104)"),
+)
+
+
+@pytest.fixture
+def two(call: Call, write: Call, folder: Path) -> Path:
+    """Runs of three and of two epochs."""
+    write(*TWO)
+    call("train", "sum.yaml")
+    call("train", "sum.yaml", "--fresh", "--epochs", "2", "--set", "step=3")
+    return folder / "runs"
+
+
+@pytest.mark.usefixtures("two")
+def test_a_table(call: Call) -> None:
+    result = call("metrics", "sum")
+    assert (result.code, result.err) == (0, "")
+    assert result.out == (
+        "epoch  loss   total\n    1     2     102\n    2     0*    104\n    3     2     106\n"
+    )
+
+
+@pytest.mark.usefixtures("two")
+def test_runs_side_by_side(call: Call) -> None:
+    assert call("metrics", "sum", "sum-2", "--metric", "loss").out == (
+        "epoch  sum loss   sum-2 loss\n"
+        "    1         2            1*\n"
+        "    2         0*           2\n"
+        "    3         2\n"
+    )
+
+
+@pytest.mark.usefixtures("two")
+@pytest.mark.parametrize(
+    ("epochs", "shown"),
+    [("2:3", [2, 3]), ("2:", [2, 3]), (":1", [1]), ("2", [2]), ("-2:", [2, 3]), ("-1", [3]),
+     ("-3:-2", [1, 2]), (":", [1, 2, 3]), ("7:", [])],
+)  # fmt: skip
+def test_epochs(epochs: str, shown: list[int], call: Call) -> None:
+    (found,) = json.loads(call("metrics", "sum", "--epochs", epochs, "--json").out)["runs"]
+    assert [row["epoch"] for row in found["epochs"]] == shown
+
+
+@pytest.mark.usefixtures("two")
+def test_as_json(call: Call) -> None:
+    first, second = json.loads(call("metrics", "sum", "sum-2", "--json").out)["runs"]
+    assert (first["name"], first["path"]) == ("sum", "runs/sum")
+    assert first["directions"] == {"loss": "min", "total": None}
+    assert first["best"] == {"loss": {"value": 0, "epoch": 2}}
+    assert [row["metrics"] for row in second["epochs"]] == [
+        {"loss": 1, "total": 103},
+        {"loss": 2, "total": 106},
+    ]
+    assert all(0 < row["seconds"] < row["elapsed"] for row in second["epochs"])
+
+
+@pytest.mark.usefixtures("two")
+def test_as_csv(call: Call, folder: Path) -> None:
+    text = (folder / "runs/sum/metrics.csv").read_text()
+    assert call("metrics", "sum", "--csv").out == text
+    rows = list(csv.reader(io.StringIO(call("metrics", "sum", "sum-2", "--csv").out)))
+    assert rows[0] == ["run", "epoch", "seconds", "elapsed", "loss", "total"]
+    assert [row[:2] for row in rows[1:]] == [
+        *(["sum", "1"], ["sum", "2"], ["sum", "3"], ["sum-2", "1"], ["sum-2", "2"])
+    ]
+    result = call("metrics", "sum", "-o", "out put.csv", "--epochs", "1")
+    assert (result.code, result.out) == (0, "loss, total written to out put.csv\n")
+    assert (folder / "out put.csv").read_text() == "".join(text.splitlines(keepends=True)[:2])
+
+
+@pytest.mark.usefixtures("two")
+def test_a_chart(call: Call, jobrun: Call, terminal: Call) -> None:
+    out = call("metrics", "sum", "--plot", "--metric", "l*").out
+    assert out.startswith("loss  best 0 (epoch 2)\n  2 ┤")
+    assert max(map(len, out.splitlines())) == 80
+    plain = jobrun("metrics", "sum", "--plot", LC_ALL="C")
+    assert plain.out.isascii()
+    assert plain.out.startswith("loss  best 0 (epoch 2)\n  2 +*")
+    several = call("metrics", "sum", "sum-2", "--plot").out
+    assert several.startswith("loss  best 0 (sum, epoch 2)\n  a sum   b sum-2\n")
+    assert "\n\ntotal\n" in several
+    screen = terminal("metrics", "sum", "sum-2", "--plot", size=(40, 10), LANG="C.UTF-8")
+    assert max(map(len, screen.plain.splitlines())) <= 40
+    assert "\x1b[33m⠒\x1b[0m sum-2" in screen.text
+
+
+@pytest.mark.usefixtures("two")
+@pytest.mark.parametrize("form", ["png", "svg", "pdf"])
+def test_a_picture(form: str, call: Call, folder: Path) -> None:
+    result = call("metrics", "sum", "sum-2", "-o", f"é {form}.{form}", "--log")
+    assert (result.code, result.err) == (0, "")
+    assert result.out == f"loss, total written to é {form}.{form}\n"
+    assert (folder / f"é {form}.{form}").stat().st_size > 1000
+    assert [name for name in os.listdir(folder) if name.startswith(".")] == []
+    found = json.loads(call("metrics", "sum", "-o", "x.png", "--json").out)
+    assert found == {"output": "x.png", "runs": ["sum"], "metrics": ["loss", "total"]}
+
+
+@pytest.mark.usefixtures("two")
+def test_without_matplotlib(call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = call("metrics", "sum", "-o", "x.png")
+    assert (result.code, result.out) == (2, "")
+    assert result.err == (
+        "error: pictures need the library matplotlib\n"
+        "  hint: pip install 'jobrun[plot]'; --plot draws in the terminal without it\n"
+    )
+    assert not (folder / "x.png").exists()
+
+
+@pytest.mark.usefixtures("two")
+@pytest.mark.parametrize(
+    ("args", "code", "text"),
+    [
+        (("nope",), 5, "no run 'nope'"),
+        (("sum", "--metric", "los"), 5, "did you mean 'loss'?"),
+        (("sum", "--metric", "[x]"), 5, "there are loss, total"),
+        (("sum", "--epochs", "x"), 2, "write A:B"),
+        (("sum", "-o", "x.gif"), 2, "no form has the ending '.gif'"),
+        (("sum", "-o", "no/such.png"), 2, "No such file"),
+        (("sum", "-o", "x.png", "--epochs", "9:"), 5, "there is nothing to draw"),
+    ],
+)
+def test_what_cannot_be(args: tuple[str, ...], code: int, text: str, call: Call) -> None:
+    result = call("metrics", *args)
+    assert (result.code, result.out) == (code, "")
+    assert text in result.err
+
+
+def test_checkpoints_alone_have_metrics(call: Call, folder: Path) -> None:
+    with CheckpointManager(folder / "runs/m") as manager:
+        for epoch, value in ((1, 0.5), (2, float("nan"))):
+            manager.save(epoch, {"main": {"n": 1}}, metrics={"acc[val]": value})
+    assert call("metrics").out == "epoch  acc[val]\n    1       0.5\n    2       nan\n"
+    (found,) = json.loads(call("metrics", "--metric", "acc[[]val]", "--json").out)["runs"]
+    assert [row["metrics"]["acc[val]"] for row in found["epochs"]] == [0.5, "NaN"]
+    assert call("metrics", "--metric", "acc[val]").out.startswith("epoch  acc[val]\n")
+
+
+def test_no_value_yet(call: Call, write: Call) -> None:
+    write(("return total + step", "1 / 0"))
+    call("train", "sum.yaml")
+    for more in ((), ("--plot",)):
+        result = call("metrics", *more)
+        assert (result.code, result.out) == (0, "sum: no metric has a value yet\n")
+    assert json.loads(call("metrics", "--json").out)["runs"][0]["epochs"] == []
+
+
+@pytest.mark.usefixtures("two")
+def test_a_narrow_terminal_and_a_reader_that_goes_away(terminal: Call, shell: Call) -> None:
+    text = terminal("metrics", "sum", "sum-2", size=(40, 10)).text
+    assert text.startswith("epoch        1\nsum loss     2\nsum-2 loss   1*\nsum total    102\n")
+    assert shell("jobrun metrics sum | true").err == ""

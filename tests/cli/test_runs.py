@@ -1,0 +1,203 @@
+"""``jobrun runs``: a table of runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobrun import CheckpointManager
+
+Call = Callable[..., Any]
+
+
+@pytest.fixture
+def three(call: Call, write: Call, folder: Path) -> Path:
+    """Two finished runs, and one that failed in its second epoch; they began in this order."""
+    write()
+    call("train", "sum.yaml")
+    call("train", "sum.yaml", "--fresh", "--set", "step=5")
+    write(("return 1 / total", "return 1 / total if total < 104 else 1 / 0"))
+    call("train", "sum.yaml", "--set", "name=other")
+    (folder / "runs/other").rename(folder / "runs/two words é")
+    write()
+    return folder / "runs"
+
+
+@pytest.mark.usefixtures("three")
+def test_a_table_the_newest_on_top(call: Call, normalised: Call) -> None:
+    result = call("runs")
+    assert (result.code, result.err) == (0, "")
+    assert columns(normalised(result.out)) == columns(
+        "name         state     epochs      loss      best  checkpoints  started (UTC)  time\n"
+        "two words é  error        1/3  0.0098039  0.0098039            2  WHEN  TIME\n"
+        "sum-2        finished       3  0.0086957 0.0086957           4  WHEN  TIME\n"
+        "sum          finished       3  0.009434  0.009434            4  WHEN  TIME\n"
+    )
+
+
+def columns(text: str) -> list[list[str]]:
+    """The cells of the lines: times are of other widths than what stands for them."""
+    return [line.split() for line in text.splitlines()]
+
+
+@pytest.mark.usefixtures("three")
+@pytest.mark.parametrize(
+    ("sort", "names"),
+    [
+        ("time", ["two words é", "sum-2", "sum"]),
+        ("name", ["sum", "sum-2", "two words é"]),
+        ("loss", ["sum-2", "sum", "two words é"]),
+    ],
+)
+def test_orders(sort: str, names: list[str], call: Call) -> None:
+    found = json.loads(call("runs", "--sort", sort, "--json").out)["runs"]
+    assert [run["name"] for run in found] == names
+    lines = call("runs", "--sort", sort).out.splitlines()[1:]
+    assert [line.split("  ")[0] for line in lines] == names
+
+
+@pytest.mark.usefixtures("three")
+def test_as_json(call: Call) -> None:
+    found = json.loads(call("runs", "--json").out)
+    assert found["runs_dir"] == "runs"
+    failed, _, first = found["runs"]
+    assert (failed["state"], failed["epochs"], failed["limit"]) == ("error", 1, 3)
+    assert failed["reason"].endswith("ZeroDivisionError: division by zero")
+    assert first["path"] == "runs/sum"
+    assert first["metrics"] == {"loss": pytest.approx(1 / 106)}
+    assert first["best"]["loss"] == {
+        "value": pytest.approx(1 / 106),
+        "epoch": 3,
+        "direction": "min",
+    }
+    assert (first["checkpoints"], first["newest_checkpoint"], first["attempts"]) == (4, 3, 1)
+    assert first["created"] < first["updated"]
+    assert first["seconds"] > 0
+
+
+@pytest.mark.usefixtures("three")
+def test_those_of_a_spec(call: Call, folder: Path) -> None:
+    found = call("runs", "--spec", "sum.yaml", "--sort", "name").out
+    assert len(found.splitlines()) == 4
+    assert call("runs", "--spec", "other.yaml").out.startswith("no run of other.yaml in runs; ")
+    (folder / "elsewhere").mkdir()
+    (folder / "elsewhere/sum.yaml").touch()
+    assert call("runs", "--spec", "elsewhere/sum.yaml").out.startswith("no run of elsewhere/")
+
+
+def test_no_run_at_all(call: Call, folder: Path) -> None:
+    result = call("runs")
+    assert (result.code, result.err) == (0, "")
+    assert result.out == (
+        "no run in runs; jobrun train SPEC starts one; --runs-dir names another directory of runs\n"
+    )
+    (folder / "runs").mkdir()
+    assert json.loads(call("runs", "--json").out) == {"runs_dir": "runs", "runs": []}
+
+
+def test_broken_runs_are_shown(call: Call, three: Path, normalised: Call) -> None:
+    for name, text in (("torn", "{"), ("newer", '{"format": 99}')):
+        (three / name).mkdir()
+        (three / name / "run.json").write_text(text)
+    result = call("runs", "--sort", "name")
+    assert result.code == 0
+    lines = result.out.splitlines()
+    assert [line.split()[:2] for line in lines[1:]] == [
+        ["newer", "broken"],
+        ["sum", "finished"],
+        ["sum-2", "finished"],
+        ["torn", "broken"],
+        ["two", "words"],
+        ["newer:", "run.json"],
+        ["torn:", "run.json"],
+    ]
+    assert lines[-1] == "torn: run.json cannot be read, and there is no checkpoint"
+
+
+def test_runs_of_sweeps(call: Call, three: Path) -> None:
+    (three / "grid").mkdir()
+    (three / "grid/sweep.json").write_text("{}")
+    (three / "sum-2").rename(three / "grid/step=5")
+    names = [run["name"] for run in json.loads(call("runs", "--json").out)["runs"]]
+    assert names == ["two words é", "grid/step=5", "sum"]
+    assert call("checkpoints", "list", "grid/st").out.startswith("runs/grid/step=5: 4 checkpoints")
+
+
+def test_a_run_that_is_going_on_and_one_that_was_killed(
+    start: Call, call: Call, write: Call, folder: Path
+) -> None:
+    write(("return total + step", "import time; time.sleep(0.05); return total + step"))
+    process = start("train", "sum.yaml", "--set", "stop.epochs=1000")
+    while not (folder / "runs/sum/checkpoint_2").exists():
+        time.sleep(0.01)
+    (found,) = json.loads(call("runs", "--json").out)["runs"]
+    assert (found["state"], found["limit"]) == ("running", 1000)
+    assert found["epochs"] >= 2
+    assert found["best"]["loss"]["epoch"] == found["epochs"]
+    process.kill()
+    process.wait()
+    (found,) = json.loads(call("runs", "--json").out)["runs"]
+    assert (found["state"], found["reason"]) == (
+        *("interrupted", "the process ended without a word"),
+    )
+
+
+@pytest.mark.usefixtures("three")
+def test_what_cannot_be(call: Call) -> None:
+    result = call("runs", "--sort", "lss")
+    assert (result.code, result.out) == (5, "")
+    assert "no run has a metric 'lss'\n  hint: did you mean 'loss'?" in result.err
+
+
+def test_names_are_shown_as_they_are(call: Call, folder: Path) -> None:
+    with CheckpointManager(folder / "runs/[bold]") as manager:
+        manager.save(1, {"main": {"n": 1}}, metrics={"acc[val]": 0.5, "[/x]\x1b": float("nan")})
+    header, row = (re.split("  +", line) for line in call("runs").out.splitlines())
+    assert header[3:5] == ["acc[val]", "[/x]\\x1b"]
+    assert (row[0], row[3:5]) == ("[bold]", ["0.5", "nan"])
+    (found,) = json.loads(call("runs", "--json").out)["runs"]
+    assert found["metrics"] == {"acc[val]": 0.5, "[/x]\x1b": "NaN"}
+
+
+@pytest.mark.usefixtures("three")
+def test_a_narrow_terminal_gets_a_block_for_each_run(terminal: Call) -> None:
+    screen = terminal("runs", "--sort", "name", size=(40, 10))
+    assert screen.code == 0
+    blocks = screen.text.split("\n\n")
+    assert [line.split()[0] for line in blocks[0].splitlines()] == [
+        *("name", "state", "epochs", "loss", "best", "checkpoints", "started", "time"),
+    ]
+    assert max(map(len, screen.text.splitlines())) <= 40
+    assert terminal("runs", size=(120, 10)).text.startswith("name         state ")
+
+
+@pytest.mark.usefixtures("three")
+def test_a_reader_that_goes_away_and_the_c_locale(shell: Call, jobrun: Call) -> None:
+    assert shell("jobrun runs | true") == type(shell("true"))(0, "", "")
+    result = jobrun("runs", LC_ALL="C")
+    assert (result.code, result.err) == (0, "")
+    assert "two words é" in result.out
+
+
+@pytest.mark.usefixtures("three")
+def test_it_imports_neither_numpy_nor_zarr_nor_user_code(folder: Path) -> None:
+    code = (
+        "import sys\n"
+        "from jobrun.cli.app import run\n"
+        "code = run(['runs', '--sort', 'loss'])\n"
+        "print(code, [m for m in ('numpy', 'zarr', 'rich', 'yaml', 'steps') if m in sys.modules])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "0 []"
+    assert os.listdir(folder / "runs")

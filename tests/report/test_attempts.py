@@ -1,0 +1,113 @@
+"""What events.jsonl tells of the attempts of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobrun.events import (
+    CheckpointFailed,
+    CheckpointLoaded,
+    CheckpointSaved,
+    CheckpointSkipped,
+    Event,
+    GroupFinished,
+    LeftoversCleaned,
+    Warned,
+)
+from jobrun.report.attempts import Attempts, read_attempts
+from jobrun.report.events_file import EventsFile
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Any:
+    """Writes events and reads them back."""
+
+    def told(*events: Event) -> Attempts:
+        keep = EventsFile(tmp_path / "events.jsonl")
+        for event in events:
+            keep(event)
+        keep.close()
+        return read_attempts(tmp_path / "events.jsonl")
+
+    return told
+
+
+def test_no_file(tmp_path: Path) -> None:
+    assert read_attempts(tmp_path / "events.jsonl") == Attempts()
+
+
+def test_one_that_ended(told: Any, make: Any) -> None:
+    found = told(
+        make.started(),
+        make.epoch(1, loss=1.0),
+        make.epoch(2, loss=1.0),
+        make.saved(2, 2),
+        make.ended(ran=2, saved=3, seconds=5.0, checkpoint_seconds=0.5),
+    )
+    (attempt,) = found.attempts
+    assert (attempt.number, attempt.epoch, attempt.checkpoint, attempt.last) == (1, 0, None, 2)
+    assert (attempt.outcome, attempt.reason) == ("finished", "3 epochs done")
+    assert (attempt.epochs, attempt.saved, attempt.seconds) == (2, 3, 5.0)
+    assert (found.seconds, found.checkpoint_seconds, found.saved) == (5.0, 0.5, 3)
+    assert attempt.started <= attempt.ended
+
+
+def test_one_that_was_killed_ends_with_its_last_work(told: Any, make: Any) -> None:
+    found = told(
+        make.started(),
+        make.epoch(1, loss=1.0),
+        CheckpointSaved(1, 1, "p", 10, 1, 0.3, 0.25),
+        LeftoversCleaned(("x",)),
+        make.started(attempt=2, epoch=1, checkpoint=1),
+        make.ended(ran=0),
+    )
+    killed, second = found.attempts
+    assert (killed.outcome, killed.epochs, killed.saved) == ("", 1, 1)
+    assert killed.checkpoint_seconds == 0.25
+    assert killed.seconds >= 0
+    assert (second.epoch, second.checkpoint, second.last) == (1, 1, 1)
+
+
+def test_tasks_the_slowest_first(told: Any, make: Any) -> None:
+    found = told(
+        make.started(),
+        GroupFinished("init", 0, 1, 0.1, (("start", 0.125),)),
+        GroupFinished("epoch", 1, 3, 2.0, (("fit", 1.0), ("score", 0.5))),
+        GroupFinished("epoch", 2, 3, 4.0, (("fit", 3.0), ("score", 0.5))),
+    )
+    assert [(t.group, t.task, t.times, t.seconds, t.longest) for t in found.tasks] == [
+        ("epoch", "fit", 2, 4.0, 3.0),
+        ("epoch", "score", 2, 1.0, 0.5),
+        ("init", "start", 1, 0.125, 0.125),
+    ]
+
+
+def test_warnings_each_once(told: Any, make: Any) -> None:
+    found = told(
+        Warned("early"),
+        make.started(),
+        Warned("early"),
+        CheckpointFailed(3, 3, "disk full"),
+        CheckpointSkipped(2, "torn"),
+        CheckpointLoaded(1, 1, "p", 1, 0.1),
+        CheckpointLoaded(1, 4, "p", 1, 0.1, ("numpy: 1 -> 2",)),
+    )
+    assert found.warnings == [
+        "early",
+        "checkpoint_3 was not saved: disk full",
+        "checkpoint_2 was passed over: torn",
+        "other libraries from epoch 4 on: numpy: 1 -> 2",
+    ]
+
+
+def test_events_of_an_older_jobrun(tmp_path: Path) -> None:
+    """``only`` came later."""
+    (tmp_path / "events.jsonl").write_text(
+        '{"time": "2026-11-28T01:00:00.000Z", "event": "RunStarted", "attempt": 1, "epoch": 0, '
+        '"checkpoint": null, "session": "local"}\n{"torn'
+    )
+    (attempt,) = read_attempts(tmp_path / "events.jsonl").attempts
+    assert (attempt.only, attempt.outcome) == ("", "")
