@@ -121,7 +121,7 @@ def _text(shown: _Shown) -> str:
         lines += ["", _tasks(shown.past)]
     if warnings := [*shown.past.warnings, *_damage(shown)]:
         lines += ["", *(f"warning: {plain(w)}" for w in warnings)]
-    return "\n".join([*lines, *(["", shown.next] if shown.next else [])])
+    return "\n".join([*lines, *(["", plain(shown.next)] if shown.next else [])])
 
 
 def _headline(shown: _Shown) -> str:

@@ -18,10 +18,14 @@ __all__ = [
 ]
 
 _ESCAPES = {c: f"\\x{c:02x}" for c in [*range(0x20), *range(0x7F, 0xA0)] if c not in (0x09, 0x0A)}
+_ESCAPES |= {0xDC00 + c: f"\\x{c:02x}" for c in range(0x80, 0x100)}  # bytes that are no text
 
 
 def plain(text: object) -> str:
-    """Text without control characters: an escape in a user's name shows as ``\\x1b``."""
+    """Text without control characters: an escape in a user's name shows as ``\\x1b``.
+
+    A byte of a path that is no text shows as ``\\xff`` too.
+    """
     return str(text).translate(_ESCAPES)
 
 

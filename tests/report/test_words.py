@@ -97,3 +97,7 @@ def test_json_values_are_strict_json(value: object) -> None:
 def test_json_values_of_what_is_not_finite() -> None:
     values = json_values({"a": math.nan, "b": (math.inf, -math.inf)})
     assert values == {"a": "NaN", "b": ["Infinity", "-Infinity"]}
+
+
+def test_bytes_that_are_no_text() -> None:
+    assert plain("x\udcff/é") == "x\\xff/é"
