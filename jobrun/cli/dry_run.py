@@ -26,6 +26,9 @@ from jobrun.size import size
 
 __all__ = ["show_dry_run"]
 
+_AGAIN = ("setup", "download", "exit")
+"""The groups that run where exit alone is run again."""
+
 
 def show_dry_run(
     job: Job,
@@ -54,6 +57,9 @@ def _lines(job: Job, planned: DryRun, known: Sequence[Size] | None, session: str
     yield from map(plain, _decision(job, planned))
     if planned.choice.action == "done":
         return
+    if planned.choice.action == "exit":
+        yield from (f"  {plain(line)}" for line in _last_groups(job))
+        return
     yield ""
     yield plain(tree(picture(job), glyphs_for(sys.stdout)))
     yield ""
@@ -65,15 +71,23 @@ def _lines(job: Job, planned: DryRun, known: Sequence[Size] | None, session: str
     yield "stops        " + "\n             ".join(_conditions(planned))
 
 
+def _last_groups(job: Job) -> Iterator[str]:
+    """What runs where exit alone is run again, a line a group."""
+    for group in _AGAIN:
+        names = [box.name for box in picture(job).boxes if box.group == group]
+        if names:
+            yield f"{group}: {', '.join(names)}"
+
+
 def _decision(job: Job, planned: DryRun) -> Iterator[str]:
     choice, where = planned.choice, shown(planned.run_dir)
     if choice.action == "done":
         yield from choice.lines
         return
-    if choice.action == "resume":
-        assert choice.start is not None
+    if choice.start is not None:
         start = f"checkpoint_{choice.start.id} ({choice.start.place})"
-        yield f"{job.name} in {where}: would go on from {start}"
+        what = "run exit again on" if choice.action == "exit" else "go on from"
+        yield f"{job.name} in {where}: would {what} {start}"
         if choice.rewind:
             yield "later checkpoints would move to its attempts/"
     else:
@@ -122,6 +136,7 @@ def _json(job: Job, planned: DryRun, known: Sequence[Size] | None) -> dict[str, 
     tasks = [
         {"group": b.group, "task": b.name, "node": b.node, "rank": b.rank}
         for b in picture(job).boxes
+        if choice.action != "exit" or b.group in _AGAIN
     ]
     return {
         "job": job.name,

@@ -230,3 +230,18 @@ def test_a_signal_ends_it(start: Call, call: Call, trained: Path, write: Call) -
     assert re.search("^sum: download and exit again, on epoch 3: interrupted: SIGINT$", out, re.M)
     assert len(told(trained)) == 1
     assert call("train", "sum.yaml").out.startswith("runs/sum is finished")
+
+
+@pytest.mark.usefixtures("trained")
+def test_what_it_would_do(call: Call) -> None:
+    result = call("resume", "sum", "--only", "exit", "--epoch", "2", "-n")
+    assert (result.code, result.err) == (0, "")
+    assert result.out == (
+        "sum in runs/sum: would run exit again on checkpoint_2 (epoch 2)\n"
+        "  setup: unit\n"
+        "  download: gather\n"
+        "  exit: tell\n"
+    )
+    found = json.loads(call("resume", "sum", "--only", "exit", "-n", "--json").out)
+    assert (found["action"], found["checkpoint"]) == ("exit", 3)
+    assert [task["task"] for task in found["tasks"]] == ["unit", "gather", "tell"]
