@@ -602,7 +602,7 @@ def test_where_the_system_has_no_more_it_is_an_error(
     monkeypatch.setattr(f"jobrun.session.{place}", fails)
     step = Task(steps.same, "x", out="x")
     data = np.zeros((20, 10_000))
-    with pytest.raises(TaskError, match="cannot have its worker processes: .*Too many") as caught:
+    with pytest.raises(TaskError, match=r"cannot have its worker processes: .*Too many") as caught:
         observed([step], Task(lambda x: None, "x", name="see"), data=data)
     assert "fewer 'processes'" in caught.value.hint
 
