@@ -62,7 +62,7 @@ class _Run:
 @option(
     "--metric", "wanted", metavar="NAME", multiple=True, help="This metric; a glob; repeatable."
 )
-@option("--epochs", metavar="A:B", help="From epoch A to B; -10: are the last ten.")
+@option("--range", "epochs", metavar="A:B", help="From epoch A to B; -10: are the last ten.")
 @option("--csv", "as_csv", is_flag=True, help="Write CSV: a row per run and epoch.")
 @option("--plot", is_flag=True, help="Draw in the terminal.")
 @option("--log", is_flag=True, help="Draw on a logarithmic scale.")
@@ -118,7 +118,7 @@ def _span(rows: Sequence[Row], text: str | None) -> list[Row]:
     """The rows from epoch A to B of ``A:B``; numbers below zero count from the last epoch."""
     match = _EPOCHS.fullmatch(text or ":")
     if match is None or not match[0]:
-        raise click.UsageError(f"--epochs {text}: write A:B, such as 5:10, 5: or -10:")
+        raise click.UsageError(f"--range {text}: write A:B, such as 5:10, 5: or -10:")
     last = rows[-1].epoch if rows else 0
     first, end = (
         None if n is None else int(n) + (int(n) < 0) * (last + 1) for n in match.group(1, 3)

@@ -57,7 +57,7 @@ def test_runs_side_by_side(call: Call) -> None:
      ("-3:-2", [1, 2]), (":", [1, 2, 3]), ("7:", [])],
 )  # fmt: skip
 def test_epochs(epochs: str, shown: list[int], call: Call) -> None:
-    (found,) = json.loads(call("metrics", "sum", "--epochs", epochs, "--json").out)["runs"]
+    (found,) = json.loads(call("metrics", "sum", "--range", epochs, "--json").out)["runs"]
     assert [row["epoch"] for row in found["epochs"]] == shown
 
 
@@ -83,7 +83,7 @@ def test_as_csv(call: Call, folder: Path) -> None:
     assert [row[:2] for row in rows[1:]] == [
         *(["sum", "1"], ["sum", "2"], ["sum", "3"], ["sum-2", "1"], ["sum-2", "2"])
     ]
-    result = call("metrics", "sum", "-o", "out put.csv", "--epochs", "1")
+    result = call("metrics", "sum", "-o", "out put.csv", "--range", "1")
     assert (result.code, result.out) == (0, "loss, total written to out put.csv\n")
     assert (folder / "out put.csv").read_text() == "".join(text.splitlines(keepends=True)[:2])
 
@@ -135,10 +135,10 @@ def test_without_matplotlib(call: Call, folder: Path, monkeypatch: pytest.Monkey
         (("nope",), 5, "no run 'nope'"),
         (("sum", "--metric", "los"), 5, "did you mean 'loss'?"),
         (("sum", "--metric", "[x]"), 5, "there are loss, total"),
-        (("sum", "--epochs", "x"), 2, "write A:B"),
+        (("sum", "--range", "x"), 2, "write A:B"),
         (("sum", "-o", "x.gif"), 2, "no form has the ending '.gif'"),
         (("sum", "-o", "no/such.png"), 2, "No such file"),
-        (("sum", "-o", "x.png", "--epochs", "9:"), 5, "there is nothing to draw"),
+        (("sum", "-o", "x.png", "--range", "9:"), 5, "there is nothing to draw"),
     ],
 )
 def test_what_cannot_be(args: tuple[str, ...], code: int, text: str, call: Call) -> None:
