@@ -244,7 +244,7 @@ def test_a_failing_step_in_the_middle_ends_the_run_with_its_error(threads: int, 
         lists = {"map": [failing], "do": [step]} if where == "map" else {"do": [failing, step]}
         Pipe({"x": "rows"}, 1, threads=threads, name="read", **lists)
         job.stop(epochs=2)
-    with pytest.raises(TaskError, match="'read/fail' of group 'epoch' failed: ZeroDivisionError"):
+    with pytest.raises(TaskError, match="read/fail' of group 'epoch' in batch 501 failed: ZeroDiv"):
         within(60, lambda: train(job, threads=threads))
     assert 500 in calls
     assert len(calls) < 1000
