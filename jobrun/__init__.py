@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from jobrun.job import Job, Node, Pipe, Task, TaskGroup
     from jobrun.options import Load, Retries
     from jobrun.policy import Best, CheckpointPolicy, Compress, Every, Keep
+    from jobrun.report.python import progress_report
     from jobrun.runner import JobRunner
     from jobrun.session.local import LocalSession
     from jobrun.session.progress import progress
@@ -46,6 +47,7 @@ __all__ = [
     "load_blobs",
     "open_checkpoint",
     "progress",
+    "progress_report",
 ]
 
 _HOMES = {
@@ -70,6 +72,7 @@ _HOMES = {
     "load_blobs": "jobrun.checkpoint.blobs",
     "open_checkpoint": "jobrun.checkpoint.oracle",
     "progress": "jobrun.session.progress",
+    "progress_report": "jobrun.report.python",
 }
 
 

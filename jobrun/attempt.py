@@ -32,8 +32,8 @@ from jobrun.metrics import metric_names
 from jobrun.position import Position
 from jobrun.saving import Saver
 from jobrun.session.base import Control, Session
-from jobrun.standing import Standing
-from jobrun.stop import Condition, Epochs
+from jobrun.standing import Standing, best_of
+from jobrun.stop import Condition, Epochs, Walltime
 from jobrun.versions import differences
 
 __all__ = ["Attempt", "Run"]
@@ -42,6 +42,8 @@ _NOTHING_PERSISTS = (
     "no blob of this job persists, so its checkpoints hold none: what is to be kept is written "
     "in 'init', read in 'download' or 'exit', or named under checkpoint.include"
 )
+
+_PLAIN = (bool, int, float, str)
 
 
 @dataclass
@@ -66,6 +68,17 @@ class Run:
         """The limit of epochs, if there is one."""
         return min((c.n for c, _ in self.conditions if isinstance(c, Epochs)), default=None)
 
+    @property
+    def walltime(self) -> float | None:
+        """The limit of seconds, if there is one."""
+        walltimes = (c.seconds for c, _ in self.conditions if isinstance(c, Walltime))
+        return min(walltimes, default=None)
+
+    @property
+    def may_end_earlier(self) -> bool:
+        """Whether there are stop conditions of which nobody knows when they come true."""
+        return any(not (fails or isinstance(c, Epochs | Walltime)) for c, fails in self.conditions)
+
 
 class Attempt:
     """One attempt on a session: where it stands, and what is saved of it."""
@@ -81,6 +94,7 @@ class Attempt:
             report=run.report,
             every_task=run.every_task,
             interrupted=lambda: run.signal is not None,
+            look=self.saver.look,
         )
         self._epoch_control = Control(
             cut=lambda: run.signal is not None or due.inside(),
@@ -88,6 +102,7 @@ class Attempt:
             report=run.report,
             every_task=run.every_task,
             interrupted=lambda: run.signal is not None,
+            look=self.saver.look,
         )
         self._ran = 0
         self._loaded: int | None = None
@@ -122,6 +137,11 @@ class Attempt:
                 notes=choice.lines,
                 place=start.place if start else "",
                 only=run.request.only,
+                walltime=run.walltime,
+                may_end_earlier=run.may_end_earlier,
+                elapsed=start.run_seconds if isinstance(start, Record) else 0.0,
+                best=best_of(start) if isinstance(start, Record) else {},
+                vars={k: v for k, v in run.job.vars.items() if isinstance(v, _PLAIN)},
             )
         )
         if isinstance(start, Record):  # so that an end before it is loaded tells of it

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 __all__ = [
+    "PASSING",
     "BatchesDone",
     "CheckpointFailed",
     "CheckpointLoaded",
@@ -24,14 +25,17 @@ __all__ = [
     "GroupFinished",
     "GroupStarted",
     "LeftoversCleaned",
+    "Printed",
     "Report",
     "RunEnded",
     "RunStarted",
     "SaveAsked",
+    "SaveStarted",
     "Stopping",
     "TaskFailed",
     "TaskFinished",
     "TaskProgress",
+    "TasksRunning",
     "Uploaded",
     "Warned",
     "ignore",
@@ -52,8 +56,11 @@ class RunStarted(Event):
     """A run starts, or goes on from ``epoch`` (``checkpoint`` is the id loaded; None: fresh).
 
     ``notes`` are lines to show: what was changed in the spec, which code files differ, ….
-    ``epochs`` is the limit of the ``epochs`` condition if there is one.  ``only`` is ``exit`` where
-    no epoch is run, but ``download`` and ``exit`` on what was loaded.
+    ``epochs`` is the limit of the ``epochs`` condition if there is one, ``walltime`` that of the
+    ``walltime`` condition; ``may_end_earlier``: there are other stop conditions too.  ``elapsed``
+    are the seconds of earlier attempts, ``best`` maps a metric to its best ``(value, epoch)`` so
+    far, and ``vars`` are the job's own that are numbers, texts or truths.  ``only`` is ``exit``
+    where no epoch is run, but ``download`` and ``exit`` on what was loaded.
     """
 
     job: str
@@ -68,6 +75,11 @@ class RunStarted(Event):
     notes: tuple[str, ...] = ()
     place: str = ""
     only: str = ""
+    walltime: float | None = None
+    may_end_earlier: bool = False
+    elapsed: float = 0.0
+    best: Mapping[str, tuple[Any, int]] = field(default_factory=dict)
+    vars: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +132,31 @@ class TaskFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class TasksRunning(Event):
+    """What runs now: ``tasks`` holds names and the seconds so far, of the ``count`` that run.
+
+    Said a few times a second while a group runs, of the tasks that run longest.
+    """
+
+    group: str
+    epoch: int
+    tasks: tuple[tuple[str, float], ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class BatchesDone(Event):
-    """Progress of a pipe: ``done`` batches of ``total`` (None: unknown)."""
+    """Progress of a pipe: ``done`` batches of ``total`` (None: unknown).
+
+    ``rows`` are those of the batches that this attempt has applied in this epoch.
+    """
 
     task: str
     node: str
     epoch: int
     done: int
     total: int | None
+    rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +184,15 @@ class EpochFinished(Event):
     metrics: Mapping[str, Any]
     best: tuple[str, ...] = ()
     gauges: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SaveStarted(Event):
+    """A checkpoint begins to be written; the run goes on, unless it has to wait for it."""
+
+    id: int
+    epoch: int
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +291,17 @@ class Warned(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Printed(Event):
+    """A line on stderr, under ``--progress json`` alone: ``task`` printed it (None: no task)."""
+
+    text: str
+    task: str | None = None
+    node: str | None = None
+    group: str | None = None
+    epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Stopping(Event):
     """A signal was received: no new work starts, and the run ends at the next boundary."""
 
@@ -296,6 +345,9 @@ class RunEnded(Event):
     place: str = ""
     only: str = ""
 
+
+PASSING = (BatchesDone, SaveStarted, TaskProgress, TasksRunning)
+"""Events that say how far things are, which nobody keeps."""
 
 Report = Callable[[Event], None]
 

@@ -31,6 +31,7 @@ from typing import Any, Self
 from jobrun.errors import Problem, SpecError, Where, did_you_mean
 from jobrun.pipe import REDUCTIONS, Pipe, data
 from jobrun.policy import DEFAULT_POLICY, CheckpointPolicy, Upload
+from jobrun.reporter import Reporter
 from jobrun.rows import SHARD, CallSource, Data, FileSource, Reader
 from jobrun.task import Argument, Outputs, Task, current_node, current_tasks
 
@@ -175,6 +176,7 @@ class Job(_Scope):
         self.groups: dict[str, TaskGroup] = {g: TaskGroup(g) for g in GROUPS}
         self.conditions: list[ConditionSpec] = []
         self.never_stops = False
+        self.reporters: list[Reporter] = []
         self.marks: dict[str, Where] = {}
 
     # The groups by name, as in ``with job.epoch:``.

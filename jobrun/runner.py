@@ -26,7 +26,7 @@ from jobrun.check import check
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.conditions import build
 from jobrun.decide import Choice, Request
-from jobrun.errors import JobrunError, SpecError
+from jobrun.errors import EXIT_SIGINT, JobrunError, SpecError
 from jobrun.events import Report, RunEnded, SaveAsked, Stopping, Warned, ignore
 from jobrun.graph import make_plan
 from jobrun.history import History
@@ -144,6 +144,11 @@ class JobRunner:
         except JobrunError as error:
             attempt.wait_for_save()
             self.outcome = attempt.end("error", str(error.message), error.exit_code)
+            raise
+        except BaseException as error:  # Ctrl-C without a handler of ours, or a bug
+            interrupted = isinstance(error, KeyboardInterrupt)
+            outcome, code = ("interrupted", EXIT_SIGINT) if interrupted else ("error", 1)
+            self.outcome = attempt.say_ended(outcome, type(error).__name__, code)
             raise
         finally:
             attempt.session.close()

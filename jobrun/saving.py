@@ -15,7 +15,14 @@ from jobrun.checkpoint.manager import CheckpointManager, Saved
 from jobrun.checkpoint.part import PartSummary
 from jobrun.checkpoint.record import RecordFields
 from jobrun.errors import SaveError
-from jobrun.events import CheckpointFailed, CheckpointSaved, CheckpointsRemoved, Report, Warned
+from jobrun.events import (
+    CheckpointFailed,
+    CheckpointSaved,
+    CheckpointsRemoved,
+    Report,
+    SaveStarted,
+    Warned,
+)
 from jobrun.job import Job
 from jobrun.metrics import metric_names
 from jobrun.policy import CheckpointPolicy, Compress, Keep
@@ -214,6 +221,8 @@ class Saver:
         asked = self.due.asked
         self.due.saved(fields.position.epochs)
         source = _Source(session, token, self._nodes)
+        place = fields.position
+        self._report(SaveStarted(self._manager.first_id, place.epochs, place.place))
         result = self._manager.submit(source, fields, self._protected)
         phases = {"wait": free - start, "snapshot": taken - free}
         self._flying = _Save(fields.position, result, time.perf_counter() - free, asked, phases)
@@ -255,6 +264,12 @@ class Saver:
         if self._protected:
             self._protected = ()
             self._apply_retention()
+
+    def look(self) -> None:
+        """Say that the save in flight has succeeded, if it has; how one failed is told later."""
+        flying = self._flying
+        if flying is not None and flying.result.done() and flying.result.exception() is None:
+            self.collect(wait=False)
 
     def retain(self) -> None:
         """At the end of an attempt that had nothing to save: remove what is not to be kept.

@@ -27,7 +27,7 @@ from jobrun.stop import (
 )
 from jobrun.versions import versions
 
-__all__ = ["Standing", "last_seen"]
+__all__ = ["Standing", "best_of", "last_seen"]
 
 
 class Standing:
@@ -135,15 +135,16 @@ class Standing:
         """Stand where the checkpoint stands."""
         self.position = record.position
         self.scalars = dict(record.metrics)
-        self.best = {
-            n: (value, epoch)
-            for n, (value, epoch) in record.extra.get("best", {}).items()
-            if n in self._directions
-        }
+        self.best = {n: best for n, best in best_of(record).items() if n in self._directions}
         seen = last_seen(self._job, record)
         self._watched = match_states(self._conditions, list(record.stops), seen)
         self._elapsed_before = record.run_seconds
         self._started = time.monotonic()
+
+
+def best_of(record: Record) -> dict[str, tuple[Any, int]]:
+    """The best ``(value, epoch)`` of each metric, as a checkpoint has them."""
+    return {n: (value, epoch) for n, (value, epoch) in record.extra.get("best", {}).items()}
 
 
 def last_seen(job: Job, record: Record) -> Seen | None:

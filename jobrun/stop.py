@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from jobrun.duration import span
 from jobrun.errors import TaskError
 from jobrun.expression import Expression, MissingName
 
@@ -133,7 +134,7 @@ class When(Condition):
 
     def gauge(self, state: State) -> str:
         """The expression."""
-        return self.expression.text
+        return f"when: {self.expression.text}"
 
 
 @dataclass(frozen=True)
@@ -190,6 +191,10 @@ class DataFinished(Condition):
         if state.get("passes", 0) >= self.limit:
             return f"data finished: {self.task} has read all its data"
         return None
+
+    def gauge(self, state: State) -> str:
+        """Passes finished of how many."""
+        return f"passes {self.task} {state.get('passes', 0)}/{self.limit}"
 
 
 @dataclass(frozen=True)
@@ -270,6 +275,10 @@ class Walltime(Condition):
         if state.get("elapsed", 0.0) >= self.seconds:
             return f"walltime of {self.seconds:g} s is over"
         return None
+
+    def gauge(self, state: State) -> str:
+        """The run's time of how much."""
+        return f"walltime {span(state.get('elapsed', 0.0))}/{span(self.seconds)}"
 
 
 @dataclass(frozen=True)

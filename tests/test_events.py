@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import jobrun
 from jobrun import events
 from jobrun.events import Event
 
+_NO_EVENTS = ("PASSING", "Event", "Report", "ignore")
+
 
 def _all_events() -> list[type[Event]]:
-    return [getattr(events, n) for n in events.__all__ if n not in ("Event", "Report", "ignore")]
+    return [getattr(events, n) for n in events.__all__ if n not in _NO_EVENTS]
 
 
 _SAMPLES = {
     "int": 1,
     "bool": True,
+    "float | None": None,
     "float": 0.5,
     "str": "x",
     "str | None": None,
@@ -65,3 +71,11 @@ def test_events_are_frozen(kind: type[Event]) -> None:
 
 def test_a_run_that_nobody_watches() -> None:
     assert events.ignore(_sample(events.Warned)) is None
+
+
+def test_every_event_and_field_is_documented() -> None:
+    page = (Path(jobrun.__file__).parent / "docs" / "progress.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)`(?: \*)? \| (.*) \|$", page, re.M))
+    for kind in _all_events():
+        fields = [f"`{field.name}`" for field in dataclasses.fields(kind)]
+        assert rows[kind.__name__] == ", ".join(fields)

@@ -22,6 +22,7 @@ _COMMANDS: Commands = {
     "metrics": ("metrics", "Show, draw or export the metrics of runs, epoch by epoch."),
     "compare": ("compare", "Show in what runs differ: spec, metrics, code, libraries."),
     "load-blobs": ("load_blobs", "Show or export the blobs of a checkpoint."),
+    "logs": ("logs", "Show what a run said and what its tasks printed."),
     "validate": ("validate", "Check specs; nothing is run."),
     "graph": ("graph", "Draw the tasks of a spec and the blobs between them."),
     "smoke": ("smoke", "Check that a job runs, and resumes to the same bits."),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jobrun.cli.options import common, runs_dir, screen_width, settings, uses_unicode
+from jobrun.cli.options import common, runs_dir, screen_width, settings
 
 if TYPE_CHECKING:
     from jobrun.comparison import Comparison, Difference, MetricRow
@@ -120,6 +120,8 @@ def _numbers(values: Sequence[Any]) -> list[str]:
 
 def _arrows(values: Sequence[Any], texts: Sequence[str]) -> list[str]:
     """The texts, each with whether its value is above or below the first."""
+    from jobrun.report.words import uses_unicode
+
     up, down = "↑↓" if uses_unicode(sys.stdout) else "^v"
     first, cells = values[0], [texts[0]]
     for value, text in zip(values[1:], texts[1:], strict=True):

@@ -11,7 +11,7 @@ import click
 from jobrun.cli.options import Settings, uses_color
 from jobrun.errors import JobrunError, SpecError, Where
 
-__all__ = ["problems_of", "say_error", "show"]
+__all__ = ["error_values", "problems_of", "say_error", "show"]
 
 EXIT_BUG = 1
 
@@ -24,7 +24,7 @@ def show(error: Exception, settings: Settings) -> int:
     code = error.exit_code if isinstance(error, JobrunError) else EXIT_BUG
     say_error(error, settings)
     if settings.json:
-        print(json.dumps(_object(error, code)))
+        print(json.dumps(error_values(error)))
     return code
 
 
@@ -56,9 +56,12 @@ def _bug(error: Exception) -> str:
     )
 
 
-def _object(error: Exception, code: int) -> dict[str, object]:
+def error_values(error: Exception) -> dict[str, object]:
+    """An error and its exit code as JSON values."""
+    code = error.exit_code if isinstance(error, JobrunError) else EXIT_BUG
     message = str(error) if isinstance(error, JobrunError) else _bug(error)
-    values: dict[str, object] = {"type": type(error).__name__, "message": message}
+    public = next(c.__name__ for c in type(error).__mro__ if not c.__name__.startswith("_"))
+    values: dict[str, object] = {"type": public, "message": message}
     if isinstance(error, JobrunError):
         values["problems"] = problems_of(error)
     return {"error": values, "exit_code": code}

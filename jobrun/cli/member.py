@@ -24,7 +24,7 @@ from jobrun.children import kill_children
 from jobrun.cli.failure import show
 from jobrun.cli.options import Settings
 from jobrun.cli.signals import Interrupted, Signals
-from jobrun.events import BatchesDone, Event, TaskProgress
+from jobrun.events import PASSING, Event
 
 __all__ = ["Order", "main"]
 
@@ -106,6 +106,7 @@ def _obey(stdin: BinaryIO) -> None:
 
 def _run(order: Order, settings: Settings, signals: Signals, wire: Wire) -> int:
     from jobrun.cli.running import Engine
+    from jobrun.cli.watching import Watching
     from jobrun.decide import Request
     from jobrun.spec.build import job_of
     from jobrun.spec.resolve import dump_resolved, load, with_values
@@ -124,7 +125,8 @@ def _run(order: Order, settings: Settings, signals: Signals, wire: Wire) -> int:
         again=order.again,
         afresh=order.afresh,
     )
-    engine = Engine(settings, signals, threads=order.threads, check=order.check, progress=wire)
+    watching = Watching(settings, instead=wire)
+    engine = Engine(watching, signals, threads=order.threads, check=order.check)
     run = Path(order.run)
     return engine.run(job_of(spec), request, str(run.parent), run)
 
@@ -142,7 +144,7 @@ class Wire:
         """Write ``event``; progress within an epoch is not told."""
         from jobrun.report.words import json_values
 
-        if isinstance(event, BatchesDone | TaskProgress):
+        if isinstance(event, PASSING):
             return
         values = {"lines": self._describe(event), **json_values(event.to_json())}
         self._stream.write(json.dumps(values).encode() + b"\n")

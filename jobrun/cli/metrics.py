@@ -22,7 +22,6 @@ from jobrun.cli.options import (
     screen_width,
     settings,
     uses_color,
-    uses_unicode,
 )
 
 if TYPE_CHECKING:
@@ -243,6 +242,7 @@ def _remark(runs: Sequence[_Run], metric: str) -> str:
 
 def _charts(runs: Sequence[_Run], metrics: Sequence[str], *, log: bool) -> str:
     from jobrun.report.chart import Look, chart
+    from jobrun.report.words import uses_unicode
 
     look = Look(
         columns=screen_width() or _WIDTH,

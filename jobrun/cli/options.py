@@ -6,24 +6,27 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import IO, Any, TextIO, TypeVar
+from typing import IO, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 __all__ = [
+    "PROGRESS",
     "Settings",
     "common",
     "one_checkpoint",
     "option",
+    "progress_options",
     "runs_dir",
     "screen_width",
     "settings",
     "sweep_options",
     "uses_color",
-    "uses_unicode",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
+PROGRESS = ("live", "lines", "json", "none")
 
 
 @dataclass
@@ -57,8 +60,15 @@ def option(*names: str, **attributes: Any) -> Callable[[F], F]:
 
 
 def _remember(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
-    if value is not None and parameter.name:
-        setattr(ctx.find_root().obj, parameter.name, value)
+    """Keep an option of all commands; what stands on the command line wins over the environment."""
+    if value is None or not parameter.name:
+        return
+    typed: set[str] = ctx.meta.setdefault("jobrun.typed", set())  # the same for all commands
+    if ctx.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
+        typed.add(parameter.name)
+    elif parameter.name in typed:
+        return
+    setattr(ctx.find_root().obj, parameter.name, value)
 
 
 def common(command: F) -> F:
@@ -108,6 +118,23 @@ def sweep_options(command: F) -> F:
     return jobs(option("--fail-fast", is_flag=True, help=text)(command))
 
 
+def progress_options(command: F) -> F:
+    """Add ``--progress`` and ``--reporter``."""
+    progress = option(
+        "--progress",
+        type=click.Choice(PROGRESS),
+        help="How progress is shown on stderr: live on a terminal, else lines.",
+    )
+    reporter = option(
+        "--reporter",
+        "reporters",
+        metavar="NAME[:VALUE]",
+        multiple=True,
+        help="Tell a reporter of the run, too: tensorboard, mlflow, ….",
+    )
+    return progress(reporter(command))
+
+
 def one_checkpoint(command: F) -> F:
     """Add ``--epoch`` and ``--id``, which name one checkpoint of a run."""
     epoch = option("--epoch", type=click.IntRange(min=0), help="The one at the end of this epoch.")
@@ -124,13 +151,6 @@ def uses_color(stream: IO[str], when: str) -> bool:
     if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
         return True
     return os.environ.get("TERM") != "dumb" and stream.isatty()
-
-
-def uses_unicode(stream: TextIO) -> bool:
-    """Whether lines and arrows beyond ASCII may be drawn: not under LC_ALL=C."""
-    encoding = (stream.encoding or "").lower().replace("-", "")
-    names = (os.environ.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
-    return encoding == "utf8" and next(filter(None, names), "") not in ("C", "POSIX")
 
 
 def screen_width() -> int | None:

@@ -6,7 +6,14 @@ from typing import Any, Literal
 
 import click
 
-from jobrun.cli.options import common, option, runs_dir, settings, sweep_options
+from jobrun.cli.options import (
+    common,
+    option,
+    progress_options,
+    runs_dir,
+    settings,
+    sweep_options,
+)
 from jobrun.cli.signals import Signals
 from jobrun.program import program
 
@@ -32,6 +39,7 @@ __all__ = ["command"]
 @option("--shapes", is_flag=True, help="With -n: run setup and init for the sizes of the blobs.")
 @option("--check", is_flag=True, help="Find functions that change their inputs silently (slow).")
 @sweep_options
+@progress_options
 @common
 def command(
     run: str | None,
@@ -49,6 +57,8 @@ def command(
     check: bool,
     jobs: int,
     fail_fast: bool,
+    progress: str | None,
+    reporters: tuple[str, ...],
 ) -> int:
     """Go on with RUN: a name, a path, or a spec (default: the newest unfinished run).
 
@@ -65,6 +75,7 @@ def command(
         raise click.UsageError("--shapes is for a dry run: add -n")
     with Signals() as signals:
         from jobrun.cli.running import Engine, command_line
+        from jobrun.cli.watching import Watching
         from jobrun.decide import Request
         from jobrun.errors import UsageError
         from jobrun.kept import kept_spec
@@ -102,6 +113,9 @@ def command(
             hint = f"start it: {command_line('train', spec_path, sets=sets, epochs=epochs)}"
             raise UsageError(f"{spec_path} {what}, and {found.shown()} is not of it", hint=hint)
         if sweep is not None:
+            if reporters:
+                text = "a sweep has no --reporter; its spec names reporters under 'report'"
+                raise click.UsageError(text)
             from jobrun.cli.sweep import How, SweepEngine
             from jobrun.sweep import Sweep
 
@@ -113,5 +127,6 @@ def command(
             from jobrun.cli.dry_run import show_dry_run
 
             return show_dry_run(job, request, runs_dir, found.path, threads=threads, shapes=shapes)
-        engine = Engine(settings(), signals, threads=threads, check=check)
+        watching = Watching(settings(), progress, reporters)
+        engine = Engine(watching, signals, threads=threads, check=check)
         return engine.run(job, request, runs_dir, found.path)

@@ -16,16 +16,15 @@ import click
 
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.source import RunLock
-from jobrun.cli.failure import say_error
-from jobrun.cli.options import Settings, uses_color
 from jobrun.cli.signals import Signals
+from jobrun.cli.watching import Watching
 from jobrun.decide import Request
 from jobrun.errors import JobrunError
-from jobrun.events import Report, RunEnded
+from jobrun.events import RunEnded
 from jobrun.job import Job
 from jobrun.program import program
-from jobrun.report import Fan, RunFiles
-from jobrun.report.lines import Lines
+from jobrun.report import Fan
+from jobrun.report.aside import Aside
 from jobrun.report.log_file import Prints
 from jobrun.report.summary import summary
 from jobrun.report.words import json_values, plain
@@ -46,25 +45,17 @@ def command_line(*words: str, sets: Sequence[str] = (), **options: object) -> st
 
 
 class Engine:
-    """Runs a job as the command line asks for it.
-
-    ``progress`` is told of it instead of who looks at stderr.
-    """
+    """Runs a job as the command line asks for it."""
 
     def __init__(
-        self,
-        settings: Settings,
-        signals: Signals,
-        *,
-        threads: int | None,
-        check: bool = False,
-        progress: Report | None = None,
+        self, watching: Watching, signals: Signals, *, threads: int | None, check: bool = False
     ) -> None:
-        self._settings = settings
+        self._watching = watching
+        self._settings = watching.settings
         self._signals = signals
         self._threads = threads
         self._check = check
-        self._report = progress
+        self._reporters: list[Aside] = []
 
     def run(self, job: Job, request: Request, runs_dir: str, run: Path | None) -> int:
         """Run ``job`` in the directory ``run`` (None: a fresh one), and show its end.
@@ -72,13 +63,14 @@ class Engine:
         Gives the exit code.  Raises what comes before there is a run to tell of.
         """
         with _stdout_for_json(self._settings.json) as out, Prints() as prints:
-            fan = Fan(self._report or _progress(self._settings, prints))
-            fan.add("files", lambda: RunFiles(fan, prints))
+            fan = self._watching.fan(prints)
             runner = self._runner(job, request, runs_dir, run, fan)
             self._signals.runner = runner
             try:
                 error = _train(runner, LocalSession(self._threads))
                 assert runner.outcome is not None
+                for reporter in self._reporters:
+                    reporter.close()
                 self._show(runner.outcome, error, out)
             finally:
                 prints.end()
@@ -86,7 +78,7 @@ class Engine:
         return error.exit_code if error is not None else runner.outcome.exit_code
 
     def _runner(
-        self, job: Job, request: Request, runs_dir: str, run: Path | None, fan: Report
+        self, job: Job, request: Request, runs_dir: str, run: Path | None, fan: Fan
     ) -> JobRunner:
         """The runner in the directory that is decided on; a fresh one is made last of all."""
 
@@ -106,6 +98,7 @@ class Engine:
             raise choice.refusal()
         if choice.action != "done":
             _bind(job, request.folder)
+            self._reporters = self._watching.reporters(job, request.folder, fan)
         if choice.action == "new_run":
             for line in choice.lines:
                 click.echo(plain(line), err=True)
@@ -118,7 +111,7 @@ class Engine:
     def _show(self, ended: RunEnded, error: JobrunError | None, out: TextIO) -> None:
         """The error, if there is one, on stderr, and the summary on stdout."""
         if error is not None:
-            say_error(error, self._settings)
+            self._watching.say_error(error)
         if self._settings.json:
             text = json.dumps(json_values(ended.to_json()))
         else:
@@ -143,21 +136,6 @@ def _bind(job: Job, folder: Path | None) -> None:
     from jobrun.bind import bind_job
 
     bind_job(job, folder)
-
-
-def _progress(settings: Settings, prints: Prints) -> Report:
-    """A live view on a terminal, plain lines everywhere else."""
-    stderr = prints.err.stream  # what we say ourselves is no print of a task
-    terminal = stderr.isatty() and os.environ.get("TERM") != "dumb"
-    if not terminal or settings.json or settings.verbosity != 0:
-        return Lines(stderr, settings.verbosity)
-    from rich.console import Console
-
-    from jobrun.report.live import LiveView
-
-    color = uses_color(stderr, settings.color)
-    console = Console(file=stderr, no_color=not color, markup=False, highlight=False, emoji=False)
-    return LiveView(console, prints)
 
 
 @contextmanager

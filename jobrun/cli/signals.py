@@ -18,7 +18,8 @@ from jobrun.children import kill_children
 __all__ = ["Interrupted", "Signals"]
 
 _EXIT = {signal.SIGINT: 130, signal.SIGTERM: 143}
-_SHOW_CURSOR = "\x1b[?25h"
+_AS_BEFORE = "\r\x1b[J\x1b[?25h"
+"""Clears the live view, which stands below the cursor, and shows the cursor."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -100,7 +101,7 @@ class Signals:
 
 def _leave(received: signal.Signals) -> None:
     """End the process now: no handler, lock or buffer can hold it back."""
-    terminal = _SHOW_CURSOR if sys.__stderr__ is not None and sys.__stderr__.isatty() else ""
+    terminal = _AS_BEFORE if sys.__stderr__ is not None and sys.__stderr__.isatty() else ""
     text = f"{terminal}\n{received.name} again: left at once; the last checkpoint is whole\n"
     with suppress(OSError):  # nobody reads it any more
         os.write(2, text.encode())

@@ -7,7 +7,14 @@ from typing import Any
 
 import click
 
-from jobrun.cli.options import common, option, runs_dir, settings, sweep_options
+from jobrun.cli.options import (
+    common,
+    option,
+    progress_options,
+    runs_dir,
+    settings,
+    sweep_options,
+)
 from jobrun.cli.signals import Signals
 from jobrun.program import program
 
@@ -26,6 +33,7 @@ __all__ = ["command"]
 @option("--shapes", is_flag=True, help="With -n: run setup and init for the sizes of the blobs.")
 @option("--check", is_flag=True, help="Find functions that change their inputs silently (slow).")
 @sweep_options
+@progress_options
 @common
 def command(
     spec: str,
@@ -40,6 +48,8 @@ def command(
     check: bool,
     jobs: int,
     fail_fast: bool,
+    progress: str | None,
+    reporters: tuple[str, ...],
 ) -> int:
     """Train the job of SPEC.
 
@@ -50,6 +60,7 @@ def command(
         raise click.UsageError("--shapes is for a dry run: add -n")
     with Signals() as signals:
         from jobrun.cli.running import Engine, command_line
+        from jobrun.cli.watching import Watching
         from jobrun.decide import Request
         from jobrun.runs import run_of_spec, sweep_of_spec
         from jobrun.spec.build import job_of
@@ -73,6 +84,9 @@ def command(
             afresh=f"{again} --fresh",
         )
         if loaded.matrix is not None:
+            if reporters:
+                text = "a sweep has no --reporter; its spec names reporters under 'report'"
+                raise click.UsageError(text)
             from jobrun.cli.sweep import How, SweepEngine
             from jobrun.sweep import Sweep
 
@@ -88,5 +102,6 @@ def command(
             from jobrun.cli.dry_run import show_dry_run
 
             return show_dry_run(job, request, runs_dir, path, threads=threads, shapes=shapes)
-        engine = Engine(settings(), signals, threads=threads, check=check)
+        watching = Watching(settings(), progress, reporters)
+        engine = Engine(watching, signals, threads=threads, check=check)
         return engine.run(job, request, runs_dir, path)

@@ -47,6 +47,11 @@ class Fan:
             else:
                 self._reporters.append(reporter)
 
+    def attach(self, reporter: Report) -> None:
+        """Add a reporter that is there already."""
+        with self._lock:
+            self._reporters.append(reporter)
+
     def _drop(self, reporter: Report, name: str, error: Exception) -> None:
         if reporter in self._reporters:  # else it was dropped while it told of another's failure
             self._reporters.remove(reporter)
@@ -57,9 +62,9 @@ class Fan:
             self(Warned(f"the reporter {name} failed and is left out from now on: {error}"))
 
     def close(self) -> None:
-        """Close what the reporters hold open."""
+        """Close what the reporters hold open: the first one last, which may show a warning yet."""
         with self._lock:
-            for reporter in tuple(self._reporters):
+            for reporter in reversed(tuple(self._reporters)):
                 close: Callable[[], None] = getattr(reporter, "close", lambda: None)
                 try:
                     close()
@@ -91,9 +96,9 @@ class RunFiles:
         self._started = True
         missed, self._missed = self._missed, []
         if event.run_dir is not None:
-            self._open(Path(event.run_dir), missed)
+            self._open(Path(event.run_dir), event.attempt, missed)
 
-    def _open(self, folder: Path, missed: list[Event]) -> None:
+    def _open(self, folder: Path, attempt: int, missed: list[Event]) -> None:
         from jobrun.report.events_file import EventsFile
         from jobrun.report.log_file import LogFile
         from jobrun.report.metrics_file import MetricsFile
@@ -103,7 +108,7 @@ class RunFiles:
         self._fan.add("metrics.csv", lambda: MetricsFile(folder / "metrics.csv", events), missed)
 
         def log() -> LogFile:
-            log = LogFile(folder / "log.txt")
+            log = LogFile(folder / "log.txt", attempt)
             if self._prints is not None:
                 self._prints.log = log
             return log

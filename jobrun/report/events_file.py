@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from jobrun.events import BatchesDone, Event, TaskProgress
-from jobrun.report.words import json_values
+from jobrun.events import PASSING, Event
+from jobrun.report.words import json_line
 
 __all__ = ["EventsFile", "cut_torn_line", "read_events"]
 
@@ -28,11 +27,9 @@ class EventsFile:
 
     def __call__(self, event: Event) -> None:
         """Append ``event`` with the time, UTC."""
-        if isinstance(event, BatchesDone | TaskProgress):
+        if isinstance(event, PASSING):
             return
-        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        values = {"time": now, **json_values(event.to_json())}
-        self._file.write(json.dumps(values, allow_nan=False).encode("ascii") + b"\n")
+        self._file.write(json_line(event.to_json()).encode("ascii"))
 
     def close(self) -> None:
         """Close the file."""

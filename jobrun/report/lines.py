@@ -1,10 +1,14 @@
 """Progress as plain lines, one an epoch: for pipes, files and the run's log.
 
-A line holds no escape code and no carriage return, and is never cut.
+A line holds no escape code and no carriage return, and is never cut.  Where nothing was said for a
+minute, a line says what goes on.
 """
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
 from functools import singledispatchmethod
 from typing import TextIO
 
@@ -20,6 +24,7 @@ from jobrun.events import (
     Event,
     GroupFinished,
     LeftoversCleaned,
+    RunEnded,
     RunStarted,
     SaveAsked,
     Stopping,
@@ -28,31 +33,108 @@ from jobrun.events import (
     Warned,
 )
 from jobrun.paths import shown
+from jobrun.report.screen import Screen
 from jobrun.report.words import duration, metric_texts, plain, plural
 from jobrun.size import size
 
-__all__ = ["Describer", "Lines"]
+__all__ = ["Describer", "Lines", "heartbeat"]
 
 SLOW = 1.0
 """Seconds from which on a group beside ``epoch`` is worth a line."""
+
+
+HEARTBEAT = 60.0
+"""Seconds without a line after which one says that the run goes on, and what it does."""
 
 
 class Lines:
     """Writes each event that matters as a line to ``stream``.
 
     ``verbosity`` -1 leaves only warnings, 1 adds groups, tasks, and what is saved and removed.
+    A thread of its own looks whether a heartbeat is due, by ``clock``.
     """
 
-    def __init__(self, stream: TextIO, verbosity: int = 0) -> None:
+    def __init__(
+        self,
+        stream: TextIO,
+        verbosity: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._stream = stream
         self._describe = Describer(verbosity)
+        self._clock = clock
+        self._screen = Screen()
+        self._said = clock()
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._watching: threading.Thread | None = None
 
     def __call__(self, event: Event) -> None:
         """Write the lines of ``event`` at once."""
-        lines = self._describe(event)
+        with self._lock:
+            self._screen.take(event, self._clock())
+            self._write(self._describe(event))
+        if isinstance(event, RunStarted) and not self._describe.quiet:
+            self._start()
+        elif isinstance(event, RunEnded):
+            self.close()
+
+    def beat(self) -> float:
+        """Write a heartbeat if one is due; gives the seconds until the next one may be."""
+        with self._lock:
+            left = self._said + HEARTBEAT - self._clock()
+            if left <= 0:
+                self._write([heartbeat(self._screen, self._clock())])
+                left = HEARTBEAT
+            return left
+
+    def close(self) -> None:
+        """No more heartbeats."""
+        self._over.set()
+        self._watching = None
+
+    def _write(self, lines: list[str]) -> None:
         if lines:
+            self._said = self._clock()
             self._stream.write("".join(line + "\n" for line in lines))
             self._stream.flush()
+
+    def _start(self) -> None:
+        if self._watching is None:
+            self._over = threading.Event()
+            over = self._over
+            self._watching = threading.Thread(
+                target=self._watch, args=(over,), name="jobrun-heartbeat", daemon=True
+            )
+            self._watching.start()
+
+    def _watch(self, over: threading.Event) -> None:
+        left = HEARTBEAT
+        while not over.wait(left):
+            try:
+                left = self.beat()
+            except (OSError, ValueError):  # the reader has gone, or the stream is closed
+                return
+
+
+def heartbeat(screen: Screen, now: float) -> str:
+    """What goes on, since when, and how far it is."""
+    phase = screen.phase()
+    where = phase or f"epoch {screen.epoch + 1}"
+    since = screen.phase_seconds(now) if phase else now - screen.epoch_started
+    parts = [
+        f"{plain(task)} batch {pipe.done}" + (f"/{pipe.total}" if pipe.total else "")
+        for (task, _), pipe in screen.pipes.items()
+    ]
+    for task, seconds in screen.running_now(now):
+        part = screen.fractions.get(task)
+        done = "" if part is None else f" ({part:.0%})"
+        parts.append(f"{plain(task)} for {duration(seconds)}{done}")
+    if screen.saving is not None:
+        seconds = now - screen.saving_since
+        parts.append(f"checkpoint_{screen.saving.id} is being saved for {duration(seconds)}")
+    what = f": {', '.join(parts)}" if parts else ""
+    return f"still running: {where} for {duration(since)}{what}"
 
 
 class Describer:

@@ -1,225 +1,135 @@
 """Progress on a terminal: a few lines that are kept up to date, warnings and prints above them.
 
-What the user named is never read as markup.  When the run ends the last state stays in the
-scroll-back, and nothing that moves.
+Events and prints are only remembered; a thread of its own paints, eight times a second at most.
+When the run ends, one plain line stays of it.
 """
 
 from __future__ import annotations
 
+import threading
 import time
-from dataclasses import dataclass, field
-from functools import singledispatchmethod
-from typing import Any, TextIO, cast
+from collections.abc import Callable, Sequence
+from typing import Protocol, TextIO, cast
 
-from rich.console import Console, Group, RenderableType
-from rich.file_proxy import FileProxy
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
-
-from jobrun.events import (
-    BatchesDone,
-    CheckpointFailed,
-    CheckpointLoaded,
-    CheckpointSaved,
-    CheckpointSkipped,
-    CheckpointsMoved,
-    EpochFinished,
-    Event,
-    GroupStarted,
-    LeftoversCleaned,
-    RunEnded,
-    RunStarted,
-    SaveAsked,
-    Stopping,
-    TaskProgress,
-    Warned,
-)
+from jobrun.events import EpochFinished, Event, RunEnded, RunStarted
+from jobrun.report.layout import Glyphs, Line, layout
 from jobrun.report.lines import Describer
 from jobrun.report.log_file import Prints
-from jobrun.report.words import duration, number, plain
-from jobrun.size import size
+from jobrun.report.screen import Screen
+from jobrun.report.whole_lines import WholeLines
+from jobrun.report.words import visible
 
-__all__ = ["LiveView"]
+__all__ = ["LiveView", "Paints"]
 
-_ABOVE = (
-    RunStarted,
-    CheckpointFailed,
-    CheckpointLoaded,
-    CheckpointSkipped,
-    CheckpointsMoved,
-    LeftoversCleaned,
-    SaveAsked,
-    Stopping,
-    Warned,
-)
+_SECONDS = 1 / 8
+_PATIENCE = 2.0
+"""How long the end waits for a painting that hangs, since the terminal was stopped (Ctrl-S)."""
 
 
-@dataclass
-class Screen:
-    """What the live lines show."""
+class Paints(Protocol):
+    """What shows lines that change: a terminal (``Painter``) or a notebook (``Cell``)."""
 
-    job: str = ""
-    epochs: int | None = None
-    first: int = 0
-    epoch: int = 0
-    group: str = ""
-    metrics: dict[str, Any] = field(default_factory=dict)
-    best: dict[str, tuple[Any, int]] = field(default_factory=dict)
-    gauges: tuple[str, ...] = ()
-    batches: dict[str, tuple[int, int | None]] = field(default_factory=dict)
-    fractions: dict[str, float] = field(default_factory=dict)
-    saved: str = ""
-    loop_started: float = 0.0
-    last_epoch_at: float = 0.0
-    over: bool = False
+    glyphs: Glyphs
 
-    def left(self, now: float) -> float | None:
-        """The seconds left until the limit of epochs, from the mean of this attempt's epochs."""
-        done = self.epoch - self.first
-        if self.epochs is None or done < 1 or self.over:
-            return None
-        per_epoch = (self.last_epoch_at - self.loop_started) / done
-        return max(0.0, (self.epochs - self.epoch) * per_epoch - (now - self.last_epoch_at))
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows of now."""
+
+    def paint(self, above: Sequence[str], lines: Sequence[Line]) -> None:
+        """Put whole lines of text ``above``, and ``lines`` below them in place of the last ones."""
+
+    def end(self, above: Sequence[str]) -> None:
+        """Take the lines away and put ``above`` in their place."""
+
+    def styled(self, text: str, style: str) -> str:
+        """A text to be put above, in a style."""
 
 
 class LiveView:
-    """Shows the run on ``console`` while it lasts; what ``prints`` gets appears above it."""
+    """Shows the run with ``painter``; what ``prints`` gets for a terminal appears above it."""
 
-    def __init__(self, console: Console, prints: Prints | None = None) -> None:
-        self._console = console
+    def __init__(
+        self,
+        painter: Paints,
+        prints: Prints | None = None,
+        verbosity: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._painter = painter
         self._tees = [t for t in (prints.out, prints.err) if t.stream.isatty()] if prints else []
         self._streams: list[TextIO] = []
+        self._lines: list[WholeLines] = []
+        self._describe = Describer(verbosity)
+        self._clock = clock
         self._screen = Screen()
-        self._describe = Describer()
-        self._live: Live | None = None
+        self._last = ""
+        self._above: list[str] = []
+        self._lock = threading.RLock()
+        self._over = threading.Event()
+        self._painting: threading.Thread | None = None
 
     def __call__(self, event: Event) -> None:
-        """Bring the view up to date."""
-        if isinstance(event, _ABOVE):
-            for line in self._describe(event):
-                style = "yellow" if line.startswith("warning") else ""
-                self._console.print(Text(line, style), soft_wrap=True)
-        self._take(event)
-        if isinstance(event, RunEnded):
+        """Remember what ``event`` says."""
+        with self._lock:
+            lines = self._describe(event)
+            if isinstance(event, EpochFinished):
+                self._last = "\n".join(lines)
+            else:
+                self._say(lines)
+            self._screen.take(event, self._clock())
+        if isinstance(event, RunStarted) and self._painting is None:
+            self._start()
+        elif isinstance(event, RunEnded):
             self.close()
 
     def close(self) -> None:
-        """Leave the last state on the screen and stop."""
-        if self._live is not None:
-            for tee, stream in zip(self._tees, self._streams, strict=True):
-                tee.flush()  # a line that was begun
-                tee.stream = stream
-            self._screen.over = True
-            self._live.stop()
-            self._live = None
+        """Leave the last epoch's line on the screen and stop."""
+        painting, self._painting = self._painting, None
+        if painting is None:
+            return
+        for tee, stream in zip(self._tees, self._streams, strict=True):
+            tee.stream = stream
+        for lines in self._lines:
+            lines.end()
+        self._over.set()
+        painting.join(_PATIENCE)
+        with self._lock:
+            above, self._above = self._above, []
+            self._painter.end([*above, self._last] if self._last else above)
 
-    @singledispatchmethod
-    def _take(self, event: Event) -> None:
-        """Remember what ``event`` says."""
+    def draw(self) -> None:
+        """Paint what is known now."""
+        with self._lock:
+            above, self._above = self._above, []
+            columns, rows = self._painter.size
+            lines = layout(
+                self._screen, self._clock(), columns, max(rows - 1, 1), self._painter.glyphs
+            )
+        self._painter.paint(above, lines)
 
-    @_take.register
-    def _(self, event: RunStarted) -> None:
-        self._screen = Screen(
-            job=plain(event.job), epochs=event.epochs, first=event.epoch, epoch=event.epoch
-        )
-        self._live = Live(
-            console=self._console,
-            get_renderable=self._render,
-            refresh_per_second=8,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-        self._live.start()
+    def _start(self) -> None:
+        self._screen.ends.clear()
+        self._over.clear()
         self._streams = [tee.stream for tee in self._tees]
-        for tee in self._tees:
-            tee.stream = cast("TextIO", FileProxy(self._console, tee.stream))
+        self._lines = [WholeLines(stream, self._print) for stream in self._streams]
+        for tee, lines in zip(self._tees, self._lines, strict=True):
+            tee.stream = cast("TextIO", lines)
+        self._painting = threading.Thread(target=self._paint, name="jobrun-view", daemon=True)
+        self._painting.start()
 
-    @_take.register
-    def _(self, event: GroupStarted) -> None:
-        self._screen.group = event.group
-        if event.group == "epoch" and not self._screen.loop_started:
-            self._screen.loop_started = time.monotonic()
+    def _paint(self) -> None:
+        while not self._over.wait(_SECONDS):
+            self.draw()
 
-    @_take.register
-    def _(self, event: BatchesDone) -> None:
-        self._screen.batches[event.task] = (event.done, event.total)
+    def _print(self, lines: list[str]) -> None:
+        with self._lock:
+            self._above += [visible(line) for line in lines]
 
-    @_take.register
-    def _(self, event: TaskProgress) -> None:
-        self._screen.fractions[event.task] = event.fraction
-
-    @_take.register
-    def _(self, event: EpochFinished) -> None:
-        screen = self._screen
-        screen.fractions.clear()
-        screen.epoch, screen.metrics = event.epoch, dict(event.metrics)
-        screen.best |= {m: (event.metrics.get(m), event.epoch) for m in event.best}
-        screen.gauges = tuple(g for g in event.gauges if g)
-        screen.last_epoch_at = time.monotonic()
-
-    @_take.register
-    def _(self, event: CheckpointSaved) -> None:
-        place = plain(event.place) or f"epoch {event.epoch}"
-        what = f"{place}, {size(event.bytes)}, {duration(event.seconds)}"
-        self._screen.saved = f"saved checkpoint_{event.id} ({what})"
-
-    def _render(self) -> RenderableType:
-        screen = self._screen
-        lines: list[RenderableType] = [self._headline()]
-        inside = [*map(_batches, screen.batches.items()), *map(_part, screen.fractions.items())]
-        if inside and not screen.over:
-            lines.append(_text("  " + "   ".join(inside), "dim"))
-        if screen.metrics:
-            lines.append(self._metrics())
-        if screen.gauges:
-            lines.append(_text("  " + "   ".join(map(plain, screen.gauges)), "dim"))
-        if screen.saved:
-            lines.append(_text("  " + screen.saved, "dim"))
-        return Group(*lines)
-
-    def _headline(self) -> RenderableType:
-        screen = self._screen
-        where = "" if screen.group in ("", "epoch") or screen.over else f"  {screen.group}"
-        if screen.epochs is None:
-            return _text(f"{screen.job}  epoch {screen.epoch}{where}", "bold")
-        left = screen.left(time.monotonic())
-        table = Table.grid(padding=(0, 1))
-        table.add_column(no_wrap=True)
-        table.add_column(no_wrap=True)
-        table.add_column(no_wrap=True, overflow="ellipsis")
-        width = max(5, min(40, self._console.width - len(screen.job) - 34))
-        table.add_row(
-            _text(f"{screen.job}  epoch {screen.epoch}/{screen.epochs}{where}", "bold"),
-            ProgressBar(total=screen.epochs, completed=screen.epoch, width=width),
-            _text("" if left is None else f"{duration(left)} left"),
-        )
-        return table
-
-    def _metrics(self) -> Text:
-        text = _text("  ")
-        for name, value in self._screen.metrics.items():
-            best, epoch = self._screen.best.get(name, (None, None))
-            text.append(f"{plain(name)} {number(value)}")
-            if epoch == self._screen.epoch:
-                text.append("*", "green bold")
-            elif epoch is not None:
-                text.append(f" (best {number(best)}, epoch {epoch})", "dim")
-            text.append("   ")
-        return text
-
-
-def _text(line: str, style: str = "") -> Text:
-    """One line that is cut, never wrapped."""
-    return Text(line, style, no_wrap=True, overflow="ellipsis")
-
-
-def _part(pair: tuple[str, float]) -> str:
-    task, fraction = pair
-    return f"{plain(task)} {fraction:.0%}"
-
-
-def _batches(pair: tuple[str, tuple[int, int | None]]) -> str:
-    task, (done, total) = pair
-    return f"{plain(task)} batch {done}" + (f"/{total}" if total else "")
+    def _say(self, lines: list[str]) -> None:
+        """A line of our own above the painted ones, at once where there are none."""
+        for line in lines:
+            style = "bad" if line.startswith("warning") else ""
+            self._above.append(self._painter.styled(line, style))
+        if self._painting is None and self._above:
+            above, self._above = self._above, []
+            self._painter.end(above)

@@ -1,8 +1,11 @@
-"""``log.txt``: what was said in every attempt, and what tasks printed, with the time (UTC)."""
+"""``log.txt``: what was said in every attempt, and what tasks printed, with the time (UTC).
+
+``jobrun.report.log_format`` says how a line looks.
+"""
 
 from __future__ import annotations
 
-import re
+import logging
 import sys
 import threading
 from collections.abc import Callable, Iterable
@@ -10,21 +13,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
+from jobrun.doing import task_here
 from jobrun.events import Event, RunEnded
 from jobrun.report.events_file import cut_torn_line
 from jobrun.report.lines import Describer
-from jobrun.report.words import plain
-
-_STYLES = re.compile(r"\x1b\[[0-9;]*m")
+from jobrun.report.log_format import attempt_stamp, escaped, stamp
+from jobrun.report.words import plain, uncoloured
 
 __all__ = ["LogFile", "Prints", "Tee"]
 
 
 class LogFile:
-    """Appends the lines of all events to a file, more of them than a terminal shows."""
+    """Appends the lines of all events to a file, more of them than a terminal shows.
 
-    def __init__(self, path: Path) -> None:
+    The first line says that it is of the ``attempt`` of this number, if there is one.
+    """
+
+    def __init__(self, path: Path, attempt: int | None = None) -> None:
         cut_torn_line(path)
+        self._first = attempt_stamp(attempt) if attempt is not None else ""
         self._file = path.open("a", encoding="utf-8", errors="backslashreplace")
         self._describe = Describer(verbosity=1)
         self._lock = threading.Lock()
@@ -34,13 +41,22 @@ class LogFile:
         lines = self._describe(event)
         if isinstance(event, RunEnded):
             lines = [f"{event.outcome}: {plain(event.reason)} (exit code {event.exit_code})"]
-        self.write_lines(lines)
+        self._write([escaped(line) for line in lines])
 
     def write_lines(self, lines: list[str]) -> None:
+        """Append lines that the task on this thread, if there is one, has printed."""
+        doing = task_here()
+        who = stamp(doing) if doing is not None else ""
+        self._write([who + line if who else escaped(line) for line in lines])
+
+    def _write(self, lines: list[str]) -> None:
         """Append lines with the time before each; from any thread."""
         if lines:
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             with self._lock:
+                if self._first:
+                    lines = [self._first + lines[0].removeprefix("[] "), *lines[1:]]
+                    self._first = ""
                 self._file.write("".join(f"{now} {line}\n" for line in lines))
                 self._file.flush()
 
@@ -69,9 +85,9 @@ class Tee:
             thread = threading.get_ident()
             *lines, begun = (self._begun.pop(thread, "") + text).split("\n")
             if begun:
-                self._begun[thread] = _visible(begun)
+                self._begun[thread] = begun.rstrip("\r").rpartition("\r")[2]
             if lines:
-                self._keep([plain(_visible(line)) for line in lines])
+                self._keep([uncoloured(line) for line in lines])
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -87,7 +103,7 @@ class Tee:
         """Keep the lines that were begun."""
         with self._lock:
             begun, self._begun = list(self._begun.values()), {}
-            self._keep([plain(line) for line in begun])
+            self._keep([uncoloured(line) for line in begun])
 
     def _pass_on(self, call: Callable[[], object]) -> None:
         try:
@@ -100,15 +116,11 @@ class Tee:
         return getattr(self.stream, name)
 
 
-def _visible(line: str) -> str:
-    """What a terminal shows of a line: what stands after the cursor was sent back, no colours."""
-    return _STYLES.sub("", line).rstrip("\r").rpartition("\r")[2]
-
-
 class Prints:
     """What tasks print and log: it goes to stdout and stderr as ever, and to ``log`` with the time.
 
-    As a context, it stands in for both.  What comes before ``log`` is set is not kept.
+    As a context, it stands in for both, in handlers of ``logging`` too.  What comes before ``log``
+    is set is not kept.
     """
 
     def __init__(self) -> None:
@@ -119,10 +131,12 @@ class Prints:
     def __enter__(self) -> Prints:
         self._before = sys.stdout, sys.stderr
         sys.stdout, sys.stderr = self.out, self.err
+        _redirect(self._before, (self.out, self.err))
         return self
 
     def __exit__(self, *raised: object) -> None:
         sys.stdout, sys.stderr = self._before
+        _redirect((self.out, self.err), self._before)
 
     def end(self) -> None:
         """Nothing more is kept."""
@@ -136,3 +150,14 @@ class Prints:
                 self.log.write_lines(lines)
         except OSError:  # a full disk is no failure of who prints; the log says so by itself
             self.log = None
+
+
+def _redirect(old: tuple[object, object], new: tuple[object, object]) -> None:
+    """Let the handlers of ``logging`` that write to one of ``old`` write to ``new``."""
+    loggers = [logging.getLogger(), *logging.Logger.manager.loggerDict.values()]
+    handlers = {h for logger in loggers for h in getattr(logger, "handlers", ())}
+    for handler in handlers:
+        if isinstance(handler, logging.StreamHandler):
+            for stream, other in zip(old, new, strict=True):
+                if handler.stream is stream:
+                    handler.setStream(other)

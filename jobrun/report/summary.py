@@ -10,7 +10,7 @@ from jobrun.paths import shown
 from jobrun.program import program
 from jobrun.report.words import duration, metric_texts, number, plain, plural
 
-__all__ = ["OUTCOMES", "command_after", "next_command", "summary"]
+__all__ = ["OUTCOMES", "command_after", "ending", "next_command", "summary"]
 
 SHARE = 0.1
 """The share of a run in checkpoints above which ``checkpoint.every`` is named."""
@@ -28,6 +28,12 @@ OUTCOMES = {
 
 def summary(ended: RunEnded) -> list[str]:
     """The lines of the final summary; the last is the command that goes on."""
+    command = next_command(ended)
+    return [*ending(ended), "", command] if command else ending(ended)
+
+
+def ending(ended: RunEnded) -> list[str]:
+    """The summary without a command, for a run that a script has started."""
     lines = [*_headline(ended), *_table(ended)]
     if ended.exit_code == EXIT_NOT_SAVED:
         lines.append(f"  the last state is not on disk; on disk is {_on_disk(ended)}")
@@ -37,8 +43,7 @@ def summary(ended: RunEnded) -> list[str]:
             f"  {share:.0%} of this attempt went into checkpoints; "
             "a larger checkpoint.every saves less often"
         )
-    command = next_command(ended)
-    return [*lines, "", command] if command else lines
+    return lines
 
 
 def _headline(ended: RunEnded) -> list[str]:

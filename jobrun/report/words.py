@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import re
 from collections.abc import Mapping
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, TextIO
 
 __all__ = [
     "duration",
+    "json_line",
     "json_values",
     "metric_texts",
     "number",
     "plain",
     "plural",
     "statistics",
+    "uncoloured",
+    "uses_unicode",
     "value_text",
+    "visible",
 ]
 
 _ESCAPES = {c: f"\\x{c:02x}" for c in [*range(0x20), *range(0x7F, 0xA0)] if c not in (0x09, 0x0A)}
 _ESCAPES |= {0xDC00 + c: f"\\x{c:02x}" for c in range(0x80, 0x100)}  # bytes that are no text
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 
 
 def plain(text: object) -> str:
@@ -27,6 +37,27 @@ def plain(text: object) -> str:
     A byte of a path that is no text shows as ``\\xff`` too.
     """
     return str(text).translate(_ESCAPES)
+
+
+def visible(line: str) -> str:
+    """What a terminal shows of a line: what stands after the cursor was sent back; colours stay.
+
+    A line with colours ends with the usual one.
+    """
+    line = line.rstrip("\r").rpartition("\r")[2]
+    if "\x1b" not in line:
+        return plain(line)
+    kept, place = [], 0
+    for match in _SEQUENCE.finditer(line):
+        kept.append(plain(line[place : match.start()]))
+        kept.append(match[0] if _COLOUR.fullmatch(match[0]) else "")
+        place = match.end()
+    return "".join([*kept, plain(line[place:]), "\x1b[0m"])
+
+
+def uncoloured(line: str) -> str:
+    """What a file keeps of a line: what stands after the cursor was sent back, no colours."""
+    return plain(_COLOUR.sub("", line).rstrip("\r").rpartition("\r")[2])
 
 
 def number(value: Any) -> str:
@@ -90,3 +121,16 @@ def json_values(value: Any) -> Any:
     if hasattr(value, "item"):
         return json_values(value.item())
     return value
+
+
+def json_line(values: dict[str, Any]) -> str:
+    """``values`` with the time in front, as strict JSON in ASCII, and a line feed."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return json.dumps({"time": now, **json_values(values)}, allow_nan=False) + "\n"
+
+
+def uses_unicode(stream: TextIO) -> bool:
+    """Whether lines and arrows beyond ASCII may be drawn: not under LC_ALL=C."""
+    encoding = (stream.encoding or "").lower().replace("-", "")
+    names = (os.environ.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+    return encoding == "utf8" and next(filter(None, names), "") not in ("C", "POSIX")

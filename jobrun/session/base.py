@@ -34,7 +34,8 @@ class Control:
     ``cut()`` true: start no new task and no new batch; running ones end, and ``run`` gives the
     position reached.  ``interrupted()`` true: the run ends, and programs are ended too.
     ``applied()`` is called after each batch.  ``report`` takes events.  All of them are called from
-    any thread.  ``every_task`` asks for an event for each task.
+    any thread.  ``every_task`` asks for an event for each task.  ``look()`` is called a few times a
+    second while a group runs, on the thread that called ``run``.
     """
 
     cut: Callable[[], bool] = lambda: False
@@ -42,6 +43,7 @@ class Control:
     report: Report = ignore
     every_task: bool = False
     interrupted: Callable[[], bool] = lambda: False
+    look: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)

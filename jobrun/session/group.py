@@ -15,7 +15,7 @@ from typing import Any
 
 from jobrun.access import Key, overlaps
 from jobrun.errors import JobrunError, ValueRefusedError
-from jobrun.events import GroupFinished, GroupStarted, TaskFailed, TaskFinished
+from jobrun.events import GroupFinished, GroupStarted, TaskFailed, TaskFinished, TasksRunning
 from jobrun.every import epochs_between
 from jobrun.graph import Plan, Unit
 from jobrun.job import Job, Pipe, Task
@@ -37,17 +37,23 @@ __all__ = ["Group"]
 
 _SLOW_SECONDS = 0.1
 _SLOWEST = 3
+_SAID = 8
+"""How many of the tasks that run are said."""
 
 
 @dataclass
 class _Now:
-    """The run that is going on: when, how it is controlled, and where it has come to."""
+    """The run that is going on: when, how it is controlled, and where it has come to.
+
+    ``seconds`` are what each unit took, ``since`` when it started if it runs now, else 0.
+    """
 
     moment: Moment
     control: Control
     pipes: dict[str, PipeState]
     readers: dict[str, ReaderState]
     seconds: list[float]
+    since: list[float]
     gathered: dict[int, Any] = field(default_factory=dict)
     cut: set[int] = field(default_factory=set)
     halted: bool = False
@@ -175,6 +181,7 @@ class Group:
             dict(position.pipes),
             dict(position.readers) if keep_readers else {},
             [0.0] * len(plan.units),
+            [0.0] * len(plan.units),
         )
         # Once one pipe is cut, all is; and a failure ends the pipes beside it at the next batch.
         now.control = replace(control, cut=lambda: now.halted or bool(now.cut) or control.cut())
@@ -182,7 +189,9 @@ class Group:
         control.report(GroupStarted(plan.group, epoch, len(plan.units)))
         start = time.perf_counter()
         try:
-            finished = self._scheduler.run(self._dag, self._execute, done, now.control.cut)
+            finished = self._scheduler.run(
+                self._dag, self._execute, done, now.control.cut, self._look
+            )
         except BaseException:
             now.halted = True
             raise
@@ -212,7 +221,7 @@ class Group:
         assert now is not None
         if self._every[number] > 1 and not self._due(number, now.moment.epoch):
             return  # it keeps its place: others wait for it, and through it for those before it
-        start = time.perf_counter()
+        start = now.since[number] = time.perf_counter()
         enter((self, number))
         try:
             self._runs[number](now)
@@ -224,6 +233,8 @@ class Group:
                 now.halted = True
                 self._say_failed(number, error, now)
             raise
+        finally:
+            now.since[number] = 0.0
         seconds = time.perf_counter() - start
         now.seconds[number] = seconds
         if seconds > _SLOW_SECONDS or now.control.every_task:
@@ -231,6 +242,16 @@ class Group:
             now.control.report(
                 TaskFinished(self._plan.group, now.moment.epoch, unit.task.name, unit.node, seconds)
             )
+
+    def _look(self) -> None:
+        """Say what runs; called a few times a second."""
+        now = self._now
+        assert now is not None
+        now.control.look()
+        moment, units = time.perf_counter(), self._plan.units
+        running = [(moment - since, i) for i, since in enumerate(now.since) if since]
+        tasks = tuple((units[i].key, seconds) for seconds, i in nlargest(_SAID, running))
+        now.control.report(TasksRunning(self._plan.group, now.moment.epoch, tasks, len(running)))
 
     def running(self, number: int) -> Running:
         """What is to be known of a unit that runs."""

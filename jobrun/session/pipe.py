@@ -140,7 +140,7 @@ class PipeRun:
         """
         reader = self.open(reader_state, control.report)
         total = reader.total(state.batches)
-        number = state.batches
+        number, rows = state.batches, 0
         reductions = _Reductions(state.reduced)
         progress = _Progress(self._pipe.name, self._node, epoch, total, control)
         with self._fed(reader, epoch, number, control) as feed:
@@ -151,8 +151,9 @@ class PipeRun:
                 self._apply(prepared, epoch, number, reductions)
                 feed.applied()
                 number += 1
+                rows += prepared[1]
                 control.applied()
-                progress.done(number)
+                progress.done(number, rows)
         for (node, path), value in reductions.values():
             self._store((node, path), value)
         return None, feed.state
@@ -329,9 +330,9 @@ class _Progress:
         self._report = control.report
         self._next = time.monotonic() + _PROGRESS_SECONDS
 
-    def done(self, batches: int) -> None:
-        """``batches`` are applied."""
+    def done(self, batches: int, rows: int) -> None:
+        """``batches`` are applied, and ``rows`` by this attempt."""
         now = time.monotonic()
         if now >= self._next:
             self._next = now + _PROGRESS_SECONDS
-            self._report(BatchesDone(*self._event, batches, self._total))
+            self._report(BatchesDone(*self._event, batches, self._total, rows))

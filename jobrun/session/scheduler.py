@@ -89,11 +89,17 @@ class Scheduler:
         self._workers: list[threading.Thread] = []
 
     def run(
-        self, dag: Dag, execute: Execute, done: Sequence[int], cut: Callable[[], bool]
+        self,
+        dag: Dag,
+        execute: Execute,
+        done: Sequence[int],
+        cut: Callable[[], bool],
+        look: Callable[[], None] = lambda: None,
     ) -> list[int]:
         """Run all units of ``dag`` but those ``done`` already; gives the units that are finished.
 
-        Once ``cut()`` is true no new unit starts.  Raises the error of the first unit that failed,
+        Once ``cut()`` is true no new unit starts.  ``look()`` is called a few times a second, on
+        the caller's thread.  Raises the error of the first unit that failed,
         once the running ones have ended, and RuntimeError after ``close``.
         """
         if self._closed:
@@ -106,7 +112,7 @@ class Scheduler:
                 self._work.notify(len(run.ready))
             try:
                 while not run.over.wait(_LOOK):
-                    pass
+                    look()
             except BaseException as error:  # an interrupt on this thread: nothing new starts
                 with self._lock:
                     self._halt(run, error)

@@ -10,10 +10,12 @@ from jobrun.errors import Problem, SpecError, Where
 from jobrun.job import GROUPS, Data, Job, Pipe, Task, data
 from jobrun.options import Load, Retries
 from jobrun.policy import Best, CheckpointPolicy, Every, Keep, Upload
+from jobrun.reporter import Reporter
 from jobrun.shell import FileForm, Shell
 from jobrun.spec.checkpoints import CheckpointModel
 from jobrun.spec.model import TaskModel
 from jobrun.spec.pipes import DoStepModel, MapStepModel, SourceModel
+from jobrun.spec.reports import reporter_parts
 from jobrun.spec.resolve import Spec, load, with_values
 from jobrun.spec.scalars import show
 from jobrun.spec.source import Node, gc_paused
@@ -126,8 +128,18 @@ class _Builder:
             self._group(job, group)
         job.conditions = condition_specs(self.spec.source)
         job.never_stops = self.spec.tree.get("stop") == "never"
+        job.reporters = list(self._reporters())
         job.marks = dict(self._job_marks())
         return job
+
+    def _reporters(self) -> Iterator[Reporter]:
+        holder = self.root.get("report")
+        for number, entry in enumerate(self.model.report):
+            assert holder is not None
+            node = holder.get(number) if isinstance(holder.value, list) else holder
+            name, value, options = reporter_parts(entry)
+            where = self._where(node) if node is not None else None
+            yield Reporter(name, _text(value), _literals(options), where)
 
     def _group(self, job: Job, group: str) -> None:
         for number, model in enumerate(self.model.tasks(group)):

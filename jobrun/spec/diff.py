@@ -5,7 +5,7 @@ spec, without what is left at its default, so that a later version with more key
 difference.  Each difference belongs to a row of the table by which a run goes on or not:
 
 ``free``    stop and fail conditions, limits and threads of pipes, retries and timeouts, checkpoint
-            policy, upload, metrics, name
+            policy, upload, metrics, reporters, name
 ``accept``  ``batch`` of a pipe: another job, but one that is commonly meant
 ``job``     tasks, vars, seed, nodes, all else of a pipe: another job
 
@@ -24,6 +24,7 @@ from typing import Any, Literal
 from jobrun.access import step_names
 from jobrun.job import GROUPS, Argument, Data, Job, Outputs, Pipe, Reader, Task
 from jobrun.options import Load
+from jobrun.reporter import Reporter
 from jobrun.shell import Shell
 from jobrun.template import Template
 
@@ -32,7 +33,7 @@ __all__ = ["Change", "Diff", "compare", "digest", "job_facts"]
 Facts = dict[str, Any]
 Row = Literal["free", "accept", "job"]
 
-_FREE = ("name", "stop", "fail", "metrics", "upload")
+_FREE = ("name", "stop", "fail", "metrics", "upload", "report")
 _FREE_OF_PIPE = ("batches_per_epoch", "passes", "threads", "ahead", "processes")
 _ACCEPTED_OF_PIPE = ("batch", "shard")
 _HOW = ("batch", "shuffle", "drop_last", "batches_per_epoch", "passes", "shard")
@@ -123,7 +124,15 @@ def job_facts(job: Job) -> Facts:
         _add_condition(facts[condition.section], condition.kind, _plain(condition.value))
     facts["checkpoint"] = _policy_facts(job)
     facts["upload"] = _upload_facts(job)
+    facts["report"] = [
+        {"name": r.name, **{k: v for k, v in _given(r).items() if v}} for r in job.reporters
+    ]
     return {k: v for k, v in facts.items() if v not in ([], {})}
+
+
+def _given(reporter: Reporter) -> Facts:
+    """What a reporter is given, as the spec has it."""
+    return {"value": _plain(reporter.value), "with": _plain(dict(reporter.options))}
 
 
 def _add_condition(section: Facts, kind: str, value: Any) -> None:

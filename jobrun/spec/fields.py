@@ -61,7 +61,7 @@ __all__ = [
 
 Check = Callable[[str], str | None]
 
-_CALL = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+CALL_FORM = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _ENDINGS = (".npz", ".npy", ".csv", ".tsv", ".jsonl", ".txt", ".zarr")
 _TYPES = ("int", "float", "text")
 _RENAME = "write a mapping: {column: its name in the file}"
@@ -88,20 +88,20 @@ def _checked(check: Check, what: str) -> Callable[[Any], str]:
 
 def _call(value: Any) -> str:
     text = _text(value, "a function, module:function")
-    if _CALL.fullmatch(text) and ".py:" not in text:
+    if CALL_FORM.fullmatch(text) and ".py:" not in text:
         return text
     hint = ""
     module, dot, function = text.rpartition(".")
     if text.count(":") == 1 and ".py:" in text:
         hint = f"write {text.replace('.py:', ':').replace('/', '.')}"
-    elif ":" not in text and dot and _CALL.fullmatch(f"{module}:{function}"):
+    elif ":" not in text and dot and CALL_FORM.fullmatch(f"{module}:{function}"):
         hint = f"write {module}:{function}"
     raise refuse(Fault(f"wants module:function, not {show(value)}", hint))
 
 
 def _command(value: Any) -> str:
     text = _text(value, "the words of a command")
-    faults = _template_faults(text, ())
+    faults = template_faults(text, ())
     if faults:
         raise refuse(*faults)
     try:
@@ -238,18 +238,24 @@ def _parameter(key: str) -> str | None:
 def _with(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise wants("a mapping of parameters to values", value)
-    faults: list[Fault] = []
-    for key, item in value.items():
-        fault = _parameter(key) if isinstance(key, str) else f"has the key {show(key)}"
-        if fault:
-            faults.append(Fault(fault, path=(key,), key=True))
-        faults += _template_faults(item, (key,))
-    if faults:
+    if faults := with_form(value):
         raise refuse(*faults)
     return value
 
 
-def _template_faults(value: Any, path: tuple[Any, ...]) -> list[Fault]:
+def with_form(value: dict[Any, Any], path: tuple[Any, ...] = ()) -> list[Fault]:
+    """What is wrong with literal keyword arguments."""
+    faults: list[Fault] = []
+    for key, item in value.items():
+        fault = _parameter(key) if isinstance(key, str) else f"has the key {show(key)}"
+        if fault:
+            faults.append(Fault(fault, path=(*path, key), key=True))
+        faults += template_faults(item, (*path, key))
+    return faults
+
+
+def template_faults(value: Any, path: tuple[Any, ...]) -> list[Fault]:
+    """What is wrong with the ``${…}`` of the texts in a value."""
     if isinstance(value, str):
         if "${" not in value:
             return []
@@ -259,15 +265,15 @@ def _template_faults(value: Any, path: tuple[Any, ...]) -> list[Fault]:
             return [Fault(f": {error.message}", error.hint, path, offset=error.offset)]
         return []
     if isinstance(value, dict):
-        return [f for k, v in value.items() for f in _template_faults(v, (*path, k))]
+        return [f for k, v in value.items() for f in template_faults(v, (*path, k))]
     if isinstance(value, list):
-        return [f for i, v in enumerate(value) for f in _template_faults(v, (*path, i))]
+        return [f for i, v in enumerate(value) for f in template_faults(v, (*path, i))]
     return []
 
 
 def _file(value: Any) -> str:
     text = _text(value, "the path of a file")
-    faults = _template_faults(text, ())
+    faults = template_faults(text, ())
     if faults:
         raise refuse(*faults)
     if not text.endswith(_ENDINGS) and not any(p.endswith(".zarr") for p in text.split("/")):
@@ -339,7 +345,7 @@ def _shard(value: Any) -> str:
 
 def _run_path(value: Any) -> str:
     text = _text(value, "the directory of a run or checkpoint")
-    faults = _template_faults(text, ())
+    faults = template_faults(text, ())
     if faults or not text:
         raise refuse(*faults or [Fault("is an empty path")])
     return text

@@ -35,6 +35,7 @@ from jobrun.spec.fields import (
 )
 from jobrun.spec.matrix import MatrixField
 from jobrun.spec.pipes import DoStepModel, MapStepModel, PipeModel
+from jobrun.spec.reports import Reports
 from jobrun.spec.scalars import show
 from jobrun.spec.tasks import LoadModel, ShellModel, TaskRetries
 from jobrun.spec.uploads import Upload
@@ -266,6 +267,11 @@ class SpecModel(ClosedModel):
         CheckpointModel | None,
         BeforeValidator(checkpoint_form, json_schema_input_type=CheckpointModel | Literal[False]),
     ] = Field(CheckpointModel(), description="When and what to save; false: nothing.")
+    report: Reports = Field(
+        [],
+        description="Who else is told of the run: tensorboard, {mlflow: {experiment: x}}, "
+        "{lines: FILE}, {events: FILE}, or {call: module:function, with: {…}}.",
+    )
 
     def tasks(self, group: str) -> list[TaskModel]:
         """The tasks of a group."""

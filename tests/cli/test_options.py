@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any
 
+import click
 import pytest
 
-from jobrun.cli.options import Settings, uses_color, uses_unicode
+from jobrun.cli.app import _COMMANDS, app
+from jobrun.cli.group import LazyGroup
+from jobrun.cli.options import Settings, uses_color
+from jobrun.report.words import uses_unicode
 
 
 class Terminal(io.StringIO):
@@ -87,6 +92,41 @@ def test_common_options_in_the_environment(
 ) -> None:
     monkeypatch.setenv("JOBRUN_JSON", "1")
     assert "exit_code" in json.loads(call("validate", "x.yaml").out)
+
+
+def test_what_is_typed_wins_over_the_environment_wherever_it_stands(
+    call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOBRUN_COLOR", "always")
+    assert "\x1b" in call("validate", "x.yaml").err
+    assert "\x1b" not in call("--color", "never", "validate", "x.yaml").err
+    assert "\x1b" not in call("validate", "x.yaml", "--color", "never").err
+
+
+def commands() -> Iterator[tuple[str, ...]]:
+    """Every command by its words."""
+    for name, (module, _) in _COMMANDS.items():
+        command = import_module(f"jobrun.cli.{module}").command
+        if isinstance(command, LazyGroup):
+            yield from ((name, below) for below in command.list_commands(click.Context(command)))
+        else:
+            yield (name,)
+
+
+@pytest.mark.parametrize("words", list(commands()), ids=" ".join)
+def test_every_command_has_the_common_options_and_twins(
+    words: tuple[str, ...], call: Callable[..., Any]
+) -> None:
+    command: Any = app
+    for word in words:
+        command = command.get_command(click.Context(command), word)
+    options = {o.name: o for o in command.params if isinstance(o, click.Option)}
+    assert {"quiet", "verbose", "json", "color", "traceback"} <= set(options)
+    for option in options.values():
+        long = next(name for name in option.opts if name.startswith("--"))
+        assert option.envvar == "JOBRUN_" + long[2:].replace("-", "_").upper(), long
+    before = call("-q", "-v", "--json", "--color", "never", "--traceback", *words, "--no-such")
+    assert "No such option" in before.err
 
 
 @pytest.mark.parametrize(

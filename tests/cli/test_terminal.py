@@ -2,38 +2,107 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import termios
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
+from screens import Terminal
+
+from tests.cli.conftest import COMMAND, environment
 
 Call = Callable[..., Any]
 PRINTS = ("return total + step", "print('[bold] in epoch'); return total + step")
 
 
-def test_the_live_view_leaves_the_last_state(terminal: Call, write: Call, normalised: Call) -> None:
+def test_the_live_view_leaves_one_line(terminal: Call, write: Call, normalised: Call) -> None:
     write(PRINTS)
     screen = terminal("train", "sum.yaml")
     assert screen.code == 0
-    assert "\x1b[?25l" in screen.text
-    assert screen.text.rindex("\x1b[?25h") > screen.text.rindex("\x1b[?25l")
-    last = normalised(screen.plain).splitlines()
-    end = last.index("sum: finished after 3 epochs: 3 epochs done")
-    assert last[end - 4].startswith("sum  epoch 3/3 ━")
-    assert [line.rstrip() for line in last[end - 3 : end]] == [
-        "  loss 0.009434*",
-        "  epochs 3/3",
-        "  saved checkpoint_3 (epoch 3, SIZE, TIME)",
+    shown = Terminal(80, 24)
+    shown.write(screen.text)
+    assert not shown.cursor_hidden
+    lines = normalised("\n".join(shown.history)).splitlines()
+    assert lines[:6] == [
+        "sum in runs/sum: starts from the beginning",
+        *["[bold] in epoch"] * 3,
+        "epoch 3/3  loss 0.009434*  TIME",
+        "sum: finished after 3 epochs: 3 epochs done",
     ]
-    assert last[-1] == "jobrun load-blobs runs/sum"
-    assert screen.plain.count("[bold] in epoch") == 3
+    assert lines[-1] == "jobrun load-blobs runs/sum"
 
 
-def test_a_narrow_terminal(terminal: Call, write: Call) -> None:
-    write()
-    screen = terminal("train", "sum.yaml", size=(40, 10))
+SLOW = (
+    "return total + step",
+    "import time; time.sleep(0.4); print('[/x] said'); return total + step",
+)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (40, 10)])
+def test_what_is_seen_while_it_runs(size: tuple[int, int], terminal: Call, write: Call) -> None:
+    write(SLOW)
+    screen = terminal("train", "sum.yaml", size=size)
+    # Every painting of the view, as the terminal showed it after it.
+    shown, seen = Terminal(*size), []
+    for part in re.split(r"(?<=\x1b\[\?7h)", screen.text):
+        shown.write(part)
+        seen.append("\n".join(shown.screen))
+    one = [text for text in seen if "\nsum  epoch 1/3" in text]
+    assert one
+    if size == (80, 24):
+        assert any("━━━" in text and "s left" in text and "loss 0.0098039" in text for text in one)
+        assert any("  running    add " in text for text in one)
+        assert any("  stop       epochs 1/3" in text for text in one)
+    assert all(text.count("sum  epoch") <= 1 for text in seen)
+    assert "\n".join(shown.history).count("[/x] said") == 3
+
+
+def test_a_resize_in_the_middle(write: Call, folder: Path) -> None:
+    write(SLOW)
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    process = subprocess.Popen(
+        [*COMMAND, "train", "sum.yaml"],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        cwd=folder,
+        env=environment(),
+        start_new_session=True,
+    )
+    os.close(follower)
+    shown, resized, narrow = Terminal(80, 24), False, []
+    with suppress(OSError):  # the last process has closed its end
+        while part := os.read(leader, 1 << 16):
+            shown.write(part.decode().replace("\r\n", "\n"))
+            if not resized and "sum  epoch 1/3" in "\n".join(shown.screen):
+                shown.resize(40, 10)
+                fcntl.ioctl(leader, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 40, 0, 0))
+                resized = True
+            elif resized:
+                narrow.append("\n".join(shown.screen))
+    os.close(leader)
+    assert process.wait(timeout=60) == 0
+    assert resized
+    assert all(text.count("sum  epoch") <= 1 for text in narrow)
+    assert any("\nsum  epoch 2/3" in text for text in narrow)
+    assert "sum  epoch" not in narrow[-1]
+
+
+def test_ascii_where_the_locale_has_no_more(terminal: Call, write: Call) -> None:
+    write(SLOW)
+    screen = terminal("train", "sum.yaml", LC_ALL="C", LANG="C")
     assert screen.code == 0
-    assert "sum  epoch 3/3" in screen.plain
+    assert screen.text.isascii()
+    assert "sum  epoch 1/3  ###" in screen.plain
 
 
 @pytest.mark.parametrize(
@@ -43,11 +112,11 @@ def test_a_narrow_terminal(terminal: Call, write: Call) -> None:
 def test_what_the_environment_says_of_the_terminal(
     more: dict[str, str], escapes: bool, terminal: Call, write: Call
 ) -> None:
-    write()
+    write(SLOW)
     screen = terminal("train", "sum.yaml", **more)
     assert screen.code == 0
     assert ("\x1b" in screen.text) is escapes
-    colours = any(f"\x1b[{c}" in screen.text for c in ("3", "1;3", "38"))
+    colours = re.search(r"\x1b\[[0-9;]+m", screen.text) is not None
     assert colours is (escapes and "NO_COLOR" not in more)
 
 

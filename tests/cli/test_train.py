@@ -331,7 +331,7 @@ def test_what_tasks_log_is_on_stderr_and_in_the_log_also_when_quiet(
     result = jobrun("-q", "train", "sum.yaml")
     assert result.err == "WARNING:root:[bold] look\n" * 3
     log = (folder / "runs/sum/log.txt").read_text(encoding="utf-8")
-    assert log.count("Z WARNING:root:[bold] look\n") == 3
+    assert log.count("] WARNING:root:[bold] look\n") == 3
     assert result.out.startswith("sum: finished after 3 epochs")
 
 

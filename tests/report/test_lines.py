@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import threading
+import time
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from jobrun.events import (
+    BatchesDone,
     CheckpointFailed,
     CheckpointLoaded,
     CheckpointSaved,
@@ -20,8 +23,11 @@ from jobrun.events import (
     GroupStarted,
     LeftoversCleaned,
     SaveAsked,
+    SaveStarted,
     Stopping,
     TaskFinished,
+    TaskProgress,
+    TasksRunning,
     Warned,
 )
 from jobrun.report.lines import Lines
@@ -178,3 +184,75 @@ def test_long_lines_are_not_cut(make: Any) -> None:
     lines = written(make.epoch(1, **metrics)).splitlines()
     assert len(lines) == 1
     assert "a_metric_with_a_long_name_39 39" in lines[0]
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_heartbeat_once_a_minute_when_nothing_was_said(make: Any) -> None:
+    stream, clock = io.StringIO(), Clock()
+    lines = Lines(stream, clock=clock)
+    lines(make.started())
+    lines(GroupStarted("epoch", 1, 3))
+    said = stream.getvalue()
+    clock.now = 59.0
+    assert lines.beat() == 1.0
+    assert stream.getvalue() == said
+    clock.now = 60.0
+    lines(TasksRunning("epoch", 1, (("[evaluate]", 50.0),), 1))
+    lines(TaskProgress("[evaluate]", "main", 1, 0.25))
+    lines(BatchesDone("train", "main", 1, 31, 900, 31))
+    assert lines.beat() == 60.0
+    lines(SaveStarted(4, 1))
+    clock.now = 121.0
+    lines.beat()
+    assert stream.getvalue().removeprefix(said) == (
+        "still running: epoch 1 for 1m00s: train batch 31/900, [evaluate] for 50.0 s (25%)\n"
+        "still running: epoch 1 for 2m01s: train batch 31/900, [evaluate] for 1m51s (25%), "
+        "checkpoint_4 is being saved for 1m01s\n"
+    )
+    clock.now = 150.0
+    lines(make.epoch(1))
+    clock.now = 200.0
+    assert lines.beat() == 10.0
+    lines(make.ended())
+
+
+def test_a_heartbeat_before_the_loop(make: Any) -> None:
+    stream, clock = io.StringIO(), Clock()
+    lines = Lines(stream, clock=clock)
+    lines(make.started(checkpoint=3, epoch=3))
+    clock.now = 61.0
+    lines.beat()
+    assert stream.getvalue().endswith("still running: loading checkpoint_3 for 1m01s\n")
+    lines(make.ended())
+
+
+def test_the_thread_of_the_heartbeat_beats_and_ends_with_the_run(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobrun.report.lines.HEARTBEAT", 0.01)
+    before, stream = set(threading.enumerate()), io.StringIO()
+    lines = Lines(stream)
+    lines(make.started())
+    (thread,) = set(threading.enumerate()) - before
+    deadline = time.monotonic() + 30
+    while "still running: starting" not in stream.getvalue() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert "still running: starting" in stream.getvalue()
+    lines(make.ended())
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+def test_no_heartbeat_when_quiet(make: Any) -> None:
+    before = set(threading.enumerate())
+    lines = Lines(io.StringIO(), verbosity=-1)
+    lines(make.started())
+    assert set(threading.enumerate()) <= before

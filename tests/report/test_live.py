@@ -1,132 +1,227 @@
-"""The live view, on a terminal of a known size kept in memory."""
+"""The live view, on a terminal kept in memory."""
 
 from __future__ import annotations
 
-import io
-import re
+import logging
+import os
+import sys
+import threading
+import time
 from typing import Any
 
 import pytest
-from rich.console import Console
+from screens import Terminal
 
-from jobrun.events import BatchesDone, Event, GroupStarted, TaskProgress, Warned
-from jobrun.report.live import LiveView, Screen
+from jobrun.events import BatchesDone, Event, GroupStarted, Warned
+from jobrun.report.live import LiveView
 from jobrun.report.log_file import Prints
-
-ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-
-
-def shown(*events: Event, width: int = 80) -> tuple[str, str]:
-    """What was written, and its last screen without colours."""
-    stream = io.StringIO()
-    console = Console(
-        file=stream, force_terminal=True, width=width, markup=False, highlight=False, emoji=False
-    )
-    view = LiveView(console)
-    for event in events:
-        view(event)
-    view.close()
-    written = stream.getvalue()
-    above = ("starts from the beginning", "goes on after", "warning")
-    lines = ESCAPE.sub("", written.rpartition("\x1b[2K")[2]).splitlines()
-    return written, "\n".join(x for x in lines if not any(a in x for a in above))
+from jobrun.report.terminal import Painter
 
 
-def test_the_last_state_stays(make: Any) -> None:
-    written, screen = shown(
-        make.started(),
-        GroupStarted("epoch", 1, 2),
-        BatchesDone("train", "main", 1, 2, 5),
-        make.epoch(1, ("loss",), loss=0.5, **{"acc[val]": 0.25}),
-        make.epoch(2, ("acc[val]",), loss=0.75, **{"acc[val]": 0.5}),
-        make.saved(2, 2),
-        make.ended(),
-    )
-    lines = [line.rstrip() for line in screen.splitlines()]
-    assert lines[0].startswith("digits  epoch 2/3 ━")
-    assert lines[1:] == [
-        "  loss 0.75 (best 0.5, epoch 1)   acc[val] 0.5*",
-        "  epochs 2/3",
-        "  saved checkpoint_2 (epoch 2, 1.23 MB, 0.30 s)",
+class Driven:
+    """A view whose clock and paintings are the test's: its own thread never gets to paint."""
+
+    def __init__(self, terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("jobrun.report.live._SECONDS", 3600.0)
+        self.terminal = terminal
+        self.now = 0.0
+        self.view = LiveView(Painter(terminal, False, terminal.size), clock=lambda: self.now)
+
+    def __call__(self, *events: Event, seconds: float = 1.0) -> None:
+        for event in events:
+            self.view(event)
+            self.now += seconds
+        self.view.draw()
+
+
+@pytest.fixture
+def driven(monkeypatch: pytest.MonkeyPatch) -> Any:
+    return lambda *size: Driven(Terminal(*size), monkeypatch)
+
+
+def test_what_a_run_shows_and_what_stays_of_it(make: Any, driven: Any) -> None:
+    run = driven(80, 24)
+    run(make.started(), GroupStarted("epoch", 1, 2), BatchesDone("train", "main", 1, 2, 5, 128))
+    run(make.epoch(1, ("loss",), loss=0.5, **{"acc[val]": 0.25}), GroupStarted("epoch", 2, 2))
+    run(make.epoch(2, ("acc[val]",), loss=0.75, **{"acc[val]": 0.5}), make.saved(2, 2))
+    assert run.terminal.screen == [
+        "digits: starts from the beginning",
+        "",
+        "digits  epoch 2/3  ━━━━━━━━━━━━━━━━━━━━──────────  67%  0 s left",
+        "  train      ────────────────  batch 0/5",
+        "  metrics    loss 0.75 ▲ best 0.5 in 1   acc[val] 0.5",
+        "  stop       epochs 2/3",
+        "  saved      checkpoint_2 (epoch 2, 1.23 MB, 0.30 s)",
     ]
-    assert written.endswith("\x1b[?25h")
+    assert run.terminal.cursor_hidden
+    run.view(make.ended())
+    assert run.terminal.screen == [
+        "digits: starts from the beginning",
+        "epoch 2/3  loss 0.75  acc[val] 0.5*  0.25 s",
+    ]
+    assert not run.terminal.cursor_hidden
 
 
-def test_the_progress_inside_an_epoch_is_shown(make: Any) -> None:
-    view = LiveView(Console(file=io.StringIO(), force_terminal=True, width=80))
+def test_one_thread_paints_and_ends_with_the_run(make: Any) -> None:
+    terminal = Terminal()
+    before = set(threading.enumerate())
+    view = LiveView(Painter(terminal, True, terminal.size))
     view(make.started())
-    view(BatchesDone("train", "main", 1, 2, 5))
-    view(TaskProgress("solve", "main", 1, 0.416))
-    console = Console(file=io.StringIO(), width=80)
-    console.print(view._render())
-    assert "  train batch 2/5   solve 42%" in console.file.getvalue()  # type: ignore[attr-defined]
-    view(make.epoch(1))
-    assert not view._screen.fractions
-    view.close()
+    deadline = time.monotonic() + 30
+    while "digits  " not in "\n".join(terminal.screen) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert "digits  " in "\n".join(terminal.screen)
+    assert [t.name for t in set(threading.enumerate()) - before] == ["jobrun-view"]
+    view(make.ended())
+    assert set(threading.enumerate()) <= before
+    view(make.started(job="again"))  # it may show another run
+    view.draw()
+    assert any(line.startswith("again  ") for line in terminal.screen)
+    view(make.ended())
 
 
-def test_no_limit_no_bar(make: Any) -> None:
-    _, screen = shown(make.started(epochs=None, epoch=4, checkpoint=4), make.epoch(5))
-    assert screen.splitlines()[0].rstrip() == "digits  epoch 5"
+def test_events_alone_paint_nothing(make: Any, driven: Any) -> None:
+    run = driven(80, 24)
+    run.view(make.started())
+    before = run.terminal.writes
+    for number in range(1, 1000):
+        run.view(make.epoch(number))
+    assert run.terminal.writes == before
 
 
-def test_warnings_stay_above(make: Any) -> None:
-    written, screen = shown(make.started(), Warned("look [bold]here"), make.ended())
-    lines = ESCAPE.sub("", written).splitlines()
-    assert lines.count("warning: look [bold]here") == 1
-    assert lines.index("warning: look [bold]here") < len(lines) - 1
-    assert screen.startswith("digits")
+def test_what_has_not_changed_is_not_painted_again(make: Any, driven: Any) -> None:
+    run = driven(80, 24)
+    run(make.started(), make.epoch(1))
+    before = run.terminal.writes
+    run.view.draw()
+    assert run.terminal.writes == before
 
 
-@pytest.mark.parametrize("name", ["[bold]", "[/x]", "acc[val]", ":smile:"])
-def test_text_of_the_user_is_literal(make: Any, name: str) -> None:
-    _, screen = shown(make.started(job=name), make.epoch(1, **{name: 1.0}), make.ended())
-    assert screen.count(name) == 2
+def test_warnings_and_prints_stand_above_in_order(make: Any, driven: Any) -> None:
+    run = driven(60, 8)
+    run(make.started())
+    for number in range(40):
+        run(Warned(f"[bold]number {number}"))
+    warnings = [line for line in run.terminal.history if line.startswith("warning")]
+    assert warnings == [f"warning: [bold]number {n}" for n in range(40)]
+    run.view(make.ended())
+    assert len([line for line in run.terminal.history if line]) == 41
 
 
-def test_a_narrow_terminal_cuts_and_never_wraps(make: Any) -> None:
+@pytest.mark.parametrize("size", [(80, 24), (40, 10), (20, 5), (8, 2), (1, 1)])
+def test_it_fits_every_terminal(size: tuple[int, int], make: Any, driven: Any) -> None:
+    run = driven(*size)
+    run(make.started(), GroupStarted("epoch", 1, 2), BatchesDone("train", "main", 1, 2, 5))
+    before = len(run.terminal.history)
     metrics = {f"metric_{i}": float(i) for i in range(20)}
-    _, screen = shown(make.started(), make.epoch(1, **metrics), make.ended(), width=40)
-    assert all(len(line) <= 40 for line in screen.splitlines())
-    assert len(screen.splitlines()) == 3
+    for number in range(1, 20):
+        run(make.epoch(number, **metrics), make.saved(number, number))
+    # Nothing was scrolled away by painting the same lines again and again.
+    assert len(run.terminal.history) <= max(before, size[1]) + 8
 
 
-class Terminal(io.StringIO):
-    """A stream in memory that says that it is a terminal."""
+def test_a_resize_leaves_no_rests(make: Any, driven: Any) -> None:
+    run = driven(80, 24)
+    run(make.started(), make.epoch(1, loss=0.5, **{"acc[val]": 0.25}), make.saved(1, 1))
+    for columns, rows in ((40, 10), (100, 30), (20, 24), (80, 24)):
+        run.terminal.resize(columns, rows)
+        run(make.epoch(2, loss=0.5))
+        heads = [line for line in run.terminal.screen if line.startswith("digits  e")]
+        assert len(heads) == 1, (columns, rows)
+    run.view(make.ended())
+    assert [line for line in run.terminal.screen if line][-1] == "epoch 2/3  loss 0.5  0.25 s"
 
-    def isatty(self) -> bool:
-        return True
+
+@pytest.mark.parametrize("name", ["[bold]", "[/x]", "acc[val]", ":smile:", "a\x1b[31mb"])
+def test_text_of_the_user_is_literal(name: str, make: Any, driven: Any) -> None:
+    run = driven(80, 24)
+    run(make.started(job=name), make.epoch(1, **{name: 1.0}), BatchesDone(name, "main", 2, 1, 2))
+    text = "\n".join(run.terminal.screen)
+    assert text.count(name.replace("\x1b", "\\x1b")) == 4  # started, head, pipe, metric
 
 
-def test_prints_appear_above_and_the_streams_are_given_back(
+def capture(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    terminal = Terminal(60, 20)
+    monkeypatch.setattr("sys.stdout", terminal)
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr("jobrun.report.live._SECONDS", 3600.0)
+    return terminal
+
+
+def test_prints_and_logging_appear_above_and_the_streams_are_given_back(
     make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream = Terminal()
-    monkeypatch.setattr("sys.stdout", stream)
-    console = Console(
-        file=stream, force_terminal=True, width=80, markup=False, highlight=False, emoji=False
-    )
+    captured = capture(monkeypatch)
+    handler = logging.StreamHandler(captured)
+    logger = logging.getLogger("test_live")
+    logger.propagate = False
+    logger.addHandler(handler)
     with Prints() as prints:
-        assert not prints.err.stream.isatty()
-        view = LiveView(console, prints)
+        view = LiveView(Painter(captured, False, captured.size), prints)
         print("before")
         view(make.started())
         print("[bold]one")
+        print("10%\r100%\x1b[2J \x1b[1mthick\x1b[0m", file=sys.stderr)
+        logger.warning("logged")
         print("begun", end="")
+        view.draw()
+        assert captured.screen[:5] == [
+            *("before", "digits: starts from the beginning", "[bold]one", "100% thick", "logged"),
+        ]
         view(make.ended())
-        assert prints.out.stream is stream
+        assert prints.out.stream is captured
         print("after")
-    written = ESCAPE.sub("", stream.getvalue())
-    last = written.rindex("digits  epoch")
-    assert written.startswith("before\n")
-    assert -1 < written.index("[bold]one\n") < written.index("begun\n") < last
-    assert written.endswith("after\n")
+    assert handler.stream is captured
+    logger.removeHandler(handler)
+    assert captured.screen[-3:] == ["logged", "begun", "after"]
 
 
-def test_time_left_is_the_mean_of_this_attempt_times_what_is_left() -> None:
-    screen = Screen(epochs=10, first=2, epoch=4, loop_started=100.0, last_epoch_at=104.0)
-    assert screen.left(104.0) == pytest.approx(12.0)
-    assert screen.left(105.0) == pytest.approx(11.0)
-    assert screen.left(999.0) == 0.0
-    assert Screen(epochs=10, first=2, epoch=2).left(1.0) is None
-    assert Screen(epochs=None, epoch=3).left(1.0) is None
+def test_prints_of_many_threads_stay_whole(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    captured = capture(monkeypatch)
+    with Prints() as prints:
+        view = LiveView(Painter(captured, False, captured.size), prints)
+        view(make.started())
+
+        def say(name: str) -> None:
+            for number in range(100):
+                print(name, number, name)
+
+        threads = [threading.Thread(target=say, args=(n,)) for n in "abc"]
+        for thread in threads:
+            thread.start()
+        while any(t.is_alive() for t in threads):
+            view.draw()
+        view(make.ended())
+    lines = captured.history
+    for name in "abc":
+        own = [line for line in lines if line.startswith(f"{name} ")]
+        assert own == [f"{name} {i} {name}" for i in range(100)]
+
+
+def test_a_forked_child_prints_by_itself(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    captured = capture(monkeypatch)
+    with Prints() as prints:
+        view = LiveView(Painter(captured, False, captured.size), prints)
+        view(make.started())
+        lines = prints.out.stream
+        before = os.getpid()
+        lines._process = before + 1  # type: ignore[attr-defined]
+        lines.write("of a child\n")
+        assert captured.getvalue().endswith("of a child\n")
+        lines._process = before  # type: ignore[attr-defined]
+        view(make.ended())
+
+
+def test_a_terminal_that_has_gone_hurts_nobody(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    view = LiveView(Painter(terminal, False, terminal.size))
+    view(make.started())
+
+    def gone(text: str) -> int:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(terminal, "write", gone)
+    view.draw()
+    view(make.epoch(1))
+    view.draw()
+    view(make.ended())

@@ -575,7 +575,7 @@ def test_progress_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobrun.session.pipe._PROGRESS_SECONDS", 0.0)
     driver = Driver(summing(6, batch=2)).start().epochs(1)
     said = [e for e in driver.events if isinstance(e, BatchesDone)]
-    assert said == [BatchesDone("pipe", "main", 1, n, 3) for n in (1, 2, 3)]
+    assert said == [BatchesDone("pipe", "main", 1, n, 3, 2 * n) for n in (1, 2, 3)]
 
 
 def test_each_batch_is_said_to_the_caller() -> None:

@@ -1,0 +1,81 @@
+"""``jobrun logs``: what a run said and what its tasks printed."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+import click
+
+from jobrun.cli.options import common, option, runs_dir, settings
+
+if TYPE_CHECKING:
+    from jobrun.rundir import RunDir, RunState
+
+__all__ = ["command"]
+
+
+@click.command("logs", short_help="Show what a run said and what its tasks printed.")
+@click.argument("run", required=False)
+@click.argument("task", required=False)
+@option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
+@option("--attempt", type=click.IntRange(min=1), metavar="N", help="Of this attempt alone.")
+@option("--since", metavar="TIME", help="Not what is older: 10m, or 2026-11-28T10:00.")
+@runs_dir
+@common
+def command(
+    run: str | None,
+    task: str | None,
+    follow: bool,
+    attempt: int | None,
+    since: str | None,
+    runs_dir: str,
+) -> int:
+    """Show the log of RUN (default: the newest unfinished one), or what TASK printed in it.
+
+    TASK may be a pattern. Each line has its time (UTC), and the task and epoch it is of.
+    """
+    import json
+    from dataclasses import asdict
+
+    from jobrun.errors import NotFoundError
+    from jobrun.report.log_reader import Wanted, read, since_time
+    from jobrun.report.log_reader import follow as follow_log
+    from jobrun.runs import find_run
+
+    wanted = Wanted(task, attempt, since_time(since) if since else None)
+    found = find_run(runs_dir, run)
+    path = found.path / "log.txt"
+    if not path.is_file():
+        raise NotFoundError("the run has no log.txt", where=found.shown())
+    if task is not None:
+        _check_task(task, found)
+    lines = follow_log(path, wanted, lambda: not found.held()) if follow else read(path, wanted)
+    try:
+        for text, line, number in lines:
+            if settings().json:
+                text = json.dumps({**asdict(line), "attempt": number})
+            click.echo(text)
+    except KeyboardInterrupt:  # the usual end of following
+        if not follow:
+            raise
+    return 0
+
+
+def _check_task(task: str, run: RunDir) -> None:
+    """Raise NotFoundError if there is no such task, neither in the job nor in the log."""
+    from jobrun.errors import NotFoundError, did_you_mean
+    from jobrun.report.log_reader import printers
+
+    known = list(dict.fromkeys([*_tasks(run.state()), *printers(run.path / "log.txt")]))
+    if not any(name == task or fnmatchcase(name, task) for name in known):
+        hint = did_you_mean(task, known) or f"there are {', '.join(known[:12])}"
+        raise NotFoundError(f"no task {task!r}", where=run.shown(), hint=hint)
+
+
+def _tasks(state: RunState | None) -> list[str]:
+    """The tasks of the job, from what was stored of it."""
+    from jobrun.job import GROUPS
+
+    facts = state.facts if state is not None else {}
+    return [task["name"] for group in GROUPS for task in facts.get(group, ())]

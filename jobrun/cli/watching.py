@@ -1,0 +1,84 @@
+"""Who watches a run: its progress on stderr, the files of the run, and further reporters."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import click
+
+from jobrun.bind import bind
+from jobrun.cli.failure import error_values, say_error
+from jobrun.cli.options import Settings, uses_color
+from jobrun.errors import JobrunError
+from jobrun.events import Report
+from jobrun.job import Job
+from jobrun.report import Fan, RunFiles
+from jobrun.report.aside import Aside
+from jobrun.report.json_lines import JsonLines
+from jobrun.report.lines import Lines
+from jobrun.report.live import LiveView
+from jobrun.report.log_file import Prints
+from jobrun.report.named import open_reporters, parse_reporter
+from jobrun.report.terminal import Painter
+
+__all__ = ["Watching"]
+
+
+@dataclass
+class Watching:
+    """What the command line says of progress: ``how`` (None: what suits), and reporters by name.
+
+    ``instead`` is told of the run in place of who looks at stderr.
+    """
+
+    settings: Settings
+    how: str | None = None
+    names: Sequence[str] = ()
+    instead: Report | None = None
+    _json: JsonLines | None = None
+
+    def fan(self, prints: Prints) -> Fan:
+        """Progress, and the files of the run."""
+        fan = Fan(self.instead or self._progress(prints))
+        fan.add("files", lambda: RunFiles(fan, prints))
+        return fan
+
+    def reporters(self, job: Job, folder: Path | None, fan: Fan) -> list[Aside]:
+        """The reporters of the job and of the command line; raises BindError, UsageError."""
+        wanted = [*job.reporters, *map(parse_reporter, self.names)]
+        found = open_reporters(wanted, fan, folder, partial(bind, folder=folder))
+        for aside in found:
+            fan.attach(aside)
+        return found
+
+    def say_error(self, error: JobrunError) -> None:
+        """Show the error that a run has ended with."""
+        if self._json is not None:
+            self._json.write({"event": "Error", **error_values(error)})
+        else:
+            say_error(error, self.settings)
+
+    def _progress(self, prints: Prints) -> Report:
+        stderr = prints.err.stream  # what we say ourselves is no print of a task
+        verbosity = self.settings.verbosity
+        terminal = stderr.isatty() and os.environ.get("TERM") != "dumb"
+        how = self.how or self._usual(terminal)
+        if how == "live" and not terminal:
+            click.echo("warning: stderr is no terminal: progress is shown as lines", err=True)
+            how = "lines"
+        if how == "json":
+            tees = (prints.err, prints.out) if self.settings.json else (prints.err,)
+            self._json = JsonLines(stderr, *tees)
+            return self._json
+        if how == "live":
+            painter = Painter(stderr, uses_color(stderr, self.settings.color))
+            return LiveView(painter, prints, verbosity)
+        return Lines(stderr, -1 if how == "none" else verbosity)
+
+    def _usual(self, terminal: bool) -> str:
+        plain = not terminal or self.settings.json or self.settings.verbosity != 0
+        return "lines" if plain else "live"

@@ -1,0 +1,54 @@
+"""Progress as JSON: each event is one line, with the time (UTC) and its name under ``event``."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, TextIO, cast
+
+from jobrun.doing import task_here
+from jobrun.events import Event, Printed
+from jobrun.report.log_file import Tee
+from jobrun.report.whole_lines import WholeLines
+from jobrun.report.words import json_line, uncoloured
+
+__all__ = ["JsonLines"]
+
+
+class JsonLines:
+    """Writes every event to ``stream`` as it comes.
+
+    What is printed to ``tees``, which write to the same place, are events too (``Printed``), so
+    that all of it can be parsed.
+    """
+
+    def __init__(self, stream: TextIO, *tees: Tee) -> None:
+        self._stream = stream
+        self._lock = threading.Lock()
+        self._tees = [(tee, tee.stream, WholeLines(tee.stream, self._printed)) for tee in tees]
+        for tee, _, lines in self._tees:
+            tee.stream = cast("TextIO", lines)
+
+    def __call__(self, event: Event) -> None:
+        """Write ``event`` at once."""
+        self.write(event.to_json())
+
+    def write(self, values: dict[str, Any]) -> None:
+        """Write a line."""
+        with self._lock:
+            self._stream.write(json_line(values))
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Let go of what is printed."""
+        for tee, stream, lines in self._tees:
+            lines.end()
+            tee.stream = stream
+
+    def _printed(self, lines: list[str]) -> None:
+        doing = task_here()
+        for line in lines:
+            text = uncoloured(line)
+            if doing is None:
+                self(Printed(text))
+            else:
+                self(Printed(text, doing.task, doing.node, doing.group, doing.epoch))

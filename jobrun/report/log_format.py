@@ -1,0 +1,96 @@
+"""A line of ``log.txt``: the time (UTC), whose it is in brackets, and the text.
+
+::
+
+    2026-11-28T10:00:00Z [attempt 2] digits in runs/digits: goes on after epoch 2 (checkpoint_2)
+    2026-11-28T10:00:01Z [load, setup] 60000 rows
+    2026-11-28T10:00:03Z [train, epoch 3] loss is 0.25
+    2026-11-28T10:00:03Z ["my task [x]" on trainer_1, epoch 3] a name with other characters is JSON
+    2026-11-28T10:00:04Z epoch 3/40  loss 0.25*  1.2 s
+
+Lines of jobrun itself have no brackets, but for the first one of each attempt; if one begins with a
+bracket by itself, ``[]`` stands in front of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+from jobrun.doing import Doing
+from jobrun.report.words import plain
+
+__all__ = ["LogLine", "attempt_stamp", "escaped", "parse", "stamp"]
+
+_SIMPLE = re.compile(r"[\w./:@+-]+")
+_NAME = r'[\w./:@+-]+|"(?:[^"\\]|\\.)*"'
+_LINE = re.compile(
+    r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ) "
+    rf"(?:\[(?:attempt (?P<attempt>\d+)|(?P<task>{_NAME})(?: on (?P<node>{_NAME}))?, "
+    r"(?:epoch (?P<epoch>\d+)|(?P<group>\w+))|)\] )?(?P<text>.*)",
+    re.S,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A line taken apart; ``task`` is None for what jobrun itself says.
+
+    ``epoch`` is None outside of the group ``epoch``.  ``attempt`` is set on the first line of one.
+    """
+
+    time: str
+    text: str
+    task: str | None = None
+    node: str | None = None
+    group: str | None = None
+    epoch: int | None = None
+    attempt: int | None = None
+
+
+def stamp(doing: Doing) -> str:
+    """What stands before a line that a task has printed."""
+    at = "" if doing.node == "main" else f" on {_quoted(doing.node)}"
+    when = f"epoch {doing.epoch}" if doing.group == "epoch" else doing.group
+    return f"[{_quoted(doing.task)}{at}, {when}] "
+
+
+def attempt_stamp(number: int) -> str:
+    """What stands before the first line of an attempt."""
+    return f"[attempt {number}] "
+
+
+def escaped(line: str) -> str:
+    """A line that is nobody's, so that it is not taken for another's."""
+    return f"[] {line}" if line.startswith("[") else line
+
+
+def _quoted(name: str) -> str:
+    return name if _SIMPLE.fullmatch(name) else plain(json.dumps(name, ensure_ascii=False))
+
+
+def _unquoted(name: str | None) -> str | None:
+    if name is None or not name.startswith('"'):
+        return name
+    try:
+        return str(json.loads(re.sub(r"\\x([0-9a-f]{2})", r"\\u00\1", name)))
+    except ValueError:
+        return name
+
+
+def parse(line: str) -> LogLine | None:
+    """A line, without its end, taken apart; None for what is no line of a log (a torn one)."""
+    match = _LINE.fullmatch(line)
+    if match is None:
+        return None
+    epoch, attempt = match["epoch"], match["attempt"]
+    return LogLine(
+        match["time"],
+        match["text"],
+        _unquoted(match["task"]),
+        _unquoted(match["node"]),
+        "epoch" if epoch else match["group"],
+        int(epoch) if epoch else None,
+        int(attempt) if attempt else None,
+    )

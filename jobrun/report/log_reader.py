@@ -1,0 +1,96 @@
+"""Reading ``log.txt``: by task, attempt and time, to its end or as long as it grows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from jobrun.duration import TIMES, duration
+from jobrun.errors import UsageError
+from jobrun.report.log_format import LogLine, parse
+
+__all__ = ["Wanted", "follow", "printers", "read", "since_time"]
+
+_LOOK = 0.2
+Found = tuple[str, LogLine, int]
+"""A line as it is, the same taken apart, and its attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which lines: of a task (a name or a pattern), of an attempt, and since a time of the log."""
+
+    task: str | None = None
+    attempt: int | None = None
+    since: str | None = None
+
+    def has(self, line: LogLine, attempt: int) -> bool:
+        """Whether a line of this attempt is wanted."""
+        if self.task is not None and not _is(line.task, self.task):
+            return False
+        if self.attempt is not None and attempt != self.attempt:
+            return False
+        return self.since is None or line.time >= self.since
+
+
+def _is(task: str | None, pattern: str) -> bool:
+    return task is not None and (task == pattern or fnmatchcase(task, pattern))
+
+
+def read(path: Path, wanted: Wanted) -> Iterator[Found]:
+    """The lines that are wanted."""
+    yield from _chosen(_whole_lines(path, lambda: True), wanted)
+
+
+def follow(path: Path, wanted: Wanted, over: Callable[[], bool]) -> Iterator[Found]:
+    """The same, and then what is added, until the run is ``over``."""
+    yield from _chosen(_whole_lines(path, over), wanted)
+
+
+def _chosen(lines: Iterator[str], wanted: Wanted) -> Iterator[Found]:
+    attempt = 1
+    for line in lines:
+        parsed = parse(line)
+        if parsed is None:
+            continue  # torn by a crash
+        attempt = parsed.attempt or attempt
+        if wanted.has(parsed, attempt):
+            yield line, parsed, attempt
+
+
+def _whole_lines(path: Path, over: Callable[[], bool]) -> Iterator[str]:
+    """The lines of a file as it grows: to the end that it has once it is ``over``."""
+    begun = ""
+    with path.open(encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+        while True:
+            ended = over()  # asked before: what was written until then is read yet
+            while text := file.read(1 << 16):
+                *lines, begun = (begun + text).split("\n")
+                yield from lines
+            if ended:
+                return
+            time.sleep(_LOOK)
+
+
+def printers(path: Path) -> list[str]:
+    """The tasks that have printed something, in order of their first line."""
+    found = (line.task for _, line, _ in read(path, Wanted()))
+    return list(dict.fromkeys(task for task in found if task is not None))
+
+
+def since_time(text: str, now: datetime | None = None) -> str:
+    """``10m`` (so long ago) or a time, as the log writes it; raises UsageError for neither."""
+    if (seconds := duration(text)) is not None:
+        moment = (now or datetime.now(UTC)) - timedelta(seconds=seconds)
+    else:
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            hint = f"{TIMES} ago, or a time such as 2026-11-28T10:00"
+            raise UsageError(f"--since {text!r} is no time", hint=hint) from None
+        moment = moment.astimezone(UTC)  # one without a zone is of here
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

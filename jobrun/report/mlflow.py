@@ -1,0 +1,123 @@
+"""The reporter ``mlflow``: a run of MLflow for each run, with vars as params and every metric."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from jobrun.events import EpochFinished, Event, RunEnded, RunStarted
+from jobrun.report.events_file import read_events
+
+__all__ = ["MLflow"]
+
+_KEPT = "mlflow.json"
+_STATUS = {"finished": "FINISHED", "interrupted": "KILLED", "nothing": "FINISHED"}
+_FOREIGN = re.compile(r"[^\w\-./: ]")
+_MANY = 1000
+"""The most metrics that MLflow takes at once."""
+
+
+class MLflow:
+    """Logs to ``experiment`` (default: the job's name) at ``tracking_uri`` (default: MLflow's own).
+
+    A run that goes on is one run of MLflow too: its id is in ``mlflow.json`` of the run's
+    directory.  A metric that is there already, at the same epoch with the same value, is not logged
+    again, so that epochs that are run twice show once.
+    """
+
+    def __init__(
+        self,
+        experiment: str | None = None,
+        tracking_uri: str | None = None,
+        run_name: str | None = None,
+    ) -> None:
+        self._experiment = experiment
+        self._uri = tracking_uri
+        self._name = run_name
+        self._mlflow = import_module("mlflow")
+        self._client: Any = None
+        self._run = ""
+        self._logged: dict[str, dict[int, float]] = {}
+        self._goes_on = False
+
+    def __call__(self, event: Event) -> None:
+        """Log what ``event`` says."""
+        if isinstance(event, RunStarted):
+            self._start(event)
+        elif isinstance(event, EpochFinished):
+            self._log(event.epoch, event.metrics, event.seconds)
+        elif isinstance(event, RunEnded):
+            self._client.set_terminated(self._run, _STATUS.get(event.outcome, "FAILED"))
+
+    def _start(self, event: RunStarted) -> None:
+        self._client = self._mlflow.MlflowClient(tracking_uri=self._uri)
+        name = self._experiment or event.job
+        found = self._client.get_experiment_by_name(name)
+        experiment = found.experiment_id if found else self._client.create_experiment(name)
+        kept = Path(event.run_dir) / _KEPT if event.run_dir is not None else None
+        if event.attempt > 1 and kept is not None and self._resume(kept, experiment):
+            self._log_missed(kept.parent, event.epoch)
+            return
+        tags = {"jobrun.run": event.run, "jobrun.run_dir": event.run_dir or ""}
+        name = self._name or event.run
+        self._run = self._client.create_run(experiment, tags=tags, run_name=name).info.run_id
+        params = [self._mlflow.entities.Param(k, str(v)) for k, v in event.vars.items()]
+        for first in range(0, len(params), 100):
+            self._client.log_batch(self._run, params=params[first : first + 100])
+        if kept is not None:
+            kept.write_text(json.dumps({"run_id": self._run}) + "\n", encoding="utf-8")
+
+    def _resume(self, kept: Path, experiment: str) -> bool:
+        """Go on with the run whose id was kept, if it is still there."""
+        try:
+            self._run = json.loads(kept.read_text("utf-8"))["run_id"]
+            run = self._client.get_run(self._run)
+        except (OSError, ValueError, KeyError, self._mlflow.exceptions.MlflowException):
+            return False
+        if run.info.experiment_id != experiment or run.info.lifecycle_stage != "active":
+            return False
+        self._goes_on = True
+        self._client.update_run(self._run, status="RUNNING")
+        return True
+
+    def _log_missed(self, folder: Path, last: int) -> None:
+        """Log the epochs that a kill came before: they are in the run's events."""
+        for event in read_events(folder / "events.jsonl", ("EpochFinished",)):
+            if event["epoch"] <= last:
+                self._log(event["epoch"], event["metrics"], event["seconds"])
+
+    def _log(self, epoch: int, values: Mapping[str, Any], seconds: float) -> None:
+        now = int(time.time() * 1000)
+        metrics = []
+        for name, value in {**values, "epoch_seconds": seconds}.items():
+            number = _number(value)
+            if number is None:
+                continue
+            key = _FOREIGN.sub("_", name)
+            old = self._earlier(key).get(epoch)
+            timed = name == "epoch_seconds" and old is not None
+            if not timed and repr(old) != repr(number):
+                metrics.append(self._mlflow.entities.Metric(key, number, now, epoch))
+                self._logged[key][epoch] = number
+        for first in range(0, len(metrics), _MANY):
+            self._client.log_batch(self._run, metrics=metrics[first : first + _MANY])
+
+    def _earlier(self, key: str) -> dict[int, float]:
+        """What is there of a metric, by epoch: asked for once, in a run that goes on."""
+        if key not in self._logged:
+            points = self._client.get_metric_history(self._run, key) if self._goes_on else ()
+            self._logged[key] = {point.step: point.value for point in points}
+        return self._logged[key]
+
+
+def _number(value: Any) -> float | None:
+    """A metric as a float; texts are those of JSON, ``NaN`` and the infinities."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None

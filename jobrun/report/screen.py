@@ -1,0 +1,300 @@
+"""What the live view shows: what is known of a run that goes on, as rows of styled text.
+
+Pure: events and times go in, rows come out; ``jobrun.report.terminal`` puts them on a terminal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import singledispatchmethod
+from typing import Any
+
+from jobrun.duration import span
+from jobrun.events import (
+    BatchesDone,
+    CheckpointFailed,
+    CheckpointLoaded,
+    CheckpointSaved,
+    EpochFinished,
+    Event,
+    GroupFinished,
+    GroupStarted,
+    RunStarted,
+    SaveStarted,
+    Stopping,
+    TaskProgress,
+    TasksRunning,
+)
+
+__all__ = ["Metric", "PipeProgress", "Screen"]
+
+_RECENT_EPOCHS = 20
+_RECENT_SECONDS = 5.0
+_ENOUGH = 0.05
+"""The share of the first epoch from which on its length is guessed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric's value after the last epoch, beside the best one before it.
+
+    ``change`` is ``better``, ``worse`` or ``equal`` (empty: nothing to compare with), ``sign``
+    whether the value is above the best (1), below it (-1), or neither (0).
+    """
+
+    name: str
+    value: Any
+    best: Any = None
+    best_epoch: int = 0
+    change: str = ""
+    sign: int = 0
+
+
+@dataclass
+class PipeProgress:
+    """How far a pipe is in its epoch, and how fast it has been in the last seconds.
+
+    ``moments`` are times with the batches and rows so far, counted over epochs.
+    """
+
+    done: int = 0
+    total: int | None = None
+    rows: int = 0
+    moments: deque[tuple[float, int, int]] = field(default_factory=deque)
+
+    def take(self, event: BatchesDone, now: float) -> None:
+        """Some more batches are done."""
+        batches, rows = self.moments[-1][1:] if self.moments else (0, 0)
+        if self.moments:
+            batches, rows = batches + event.done - self.done, rows + event.rows - self.rows
+        self.moments.append((now, batches, rows))
+        while now - self.moments[0][0] > _RECENT_SECONDS and len(self.moments) > 2:
+            self.moments.popleft()
+        self.done, self.total, self.rows = event.done, event.total, event.rows
+
+    def begin(self, new: bool) -> None:
+        """Its group starts: a new epoch, or one that goes on after a cut."""
+        self.rows = 0
+        if new:
+            self.done = 0
+
+    @property
+    def rates(self) -> tuple[float, float]:
+        """Batches and rows a second; zeros where they are not known yet."""
+        if len(self.moments) < 2:
+            return 0.0, 0.0
+        (t0, b0, r0), (t1, b1, r1) = self.moments[0], self.moments[-1]
+        seconds = max(t1 - t0, 1e-9)
+        return (b1 - b0) / seconds, (r1 - r0) / seconds
+
+    @property
+    def fraction(self) -> float | None:
+        """The share of the epoch that is done, if its length is known."""
+        return min(1.0, self.done / self.total) if self.total else None
+
+
+@dataclass
+class Screen:
+    """What is known of the run; times are those of one monotonic clock."""
+
+    job: str = ""
+    epochs: int | None = None
+    walltime: float | None = None
+    may_end_earlier: bool = False
+    started: float = 0.0
+    elapsed_before: float = 0.0
+    checkpoint: int | None = None
+    loaded: bool = False
+    stopping: str = ""
+    epoch: int = 0
+    group: str = ""
+    group_started: float = 0.0
+    started_epoch: int = 0
+    inside_epoch: bool = False
+    epoch_started: float = 0.0
+    ends: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT_EPOCHS + 1))
+    directions: Mapping[str, str | None] = field(default_factory=dict)
+    metrics: list[Metric] = field(default_factory=list)
+    best: dict[str, tuple[Any, int]] = field(default_factory=dict)
+    gauges: tuple[str, ...] = ()
+    pipes: dict[tuple[str, str], PipeProgress] = field(default_factory=dict)
+    fractions: dict[str, float] = field(default_factory=dict)
+    running: tuple[tuple[str, float], ...] = ()
+    count: int = 0
+    running_at: float = 0.0
+    running_shown: float = -math.inf
+    saved: CheckpointSaved | None = None
+    saving: SaveStarted | None = None
+    saving_since: float = 0.0
+    waited: float = 0.0
+
+    @singledispatchmethod
+    def take(self, event: Event, now: float) -> None:
+        """Remember what ``event`` says."""
+
+    @take.register
+    def _(self, event: RunStarted, now: float) -> None:
+        self.job, self.epochs, self.epoch = event.job, event.epochs, event.epoch
+        self.walltime, self.may_end_earlier = event.walltime, event.may_end_earlier
+        self.started, self.elapsed_before = now, event.elapsed
+        self.checkpoint = event.checkpoint
+        self.directions, self.best = event.metrics, dict(event.best)
+
+    @take.register
+    def _(self, event: GroupStarted, now: float) -> None:
+        self.group, self.group_started = event.group, now
+        self.inside_epoch = event.group == "epoch"
+        if self.inside_epoch:
+            new = event.epoch != self.started_epoch
+            if new:
+                self.started_epoch, self.epoch_started = event.epoch, now
+            if not self.ends:
+                self.ends.append(now)
+            for pipe in self.pipes.values():
+                pipe.begin(new)
+        else:
+            self.pipes.clear()
+        self.fractions.clear()
+
+    @take.register
+    def _(self, event: GroupFinished, now: float) -> None:
+        self.running, self.count = (), 0
+        if event.group != "epoch":
+            self.group = ""
+
+    @take.register
+    def _(self, event: TasksRunning, now: float) -> None:
+        self.running, self.count, self.running_at = event.tasks, event.count, now
+        if self.running_now(now):
+            self.running_shown = now
+
+    @take.register
+    def _(self, event: BatchesDone, now: float) -> None:
+        self.pipes.setdefault((event.task, event.node), PipeProgress()).take(event, now)
+
+    @take.register
+    def _(self, event: TaskProgress, now: float) -> None:
+        self.fractions[_key(event.task, event.node)] = event.fraction
+
+    @take.register
+    def _(self, event: EpochFinished, now: float) -> None:
+        self.fractions.clear()
+        self.inside_epoch = False
+        self.epoch = event.epoch
+        self.ends.append(now)
+        self.gauges = tuple(g for g in event.gauges if g)
+        self.metrics = [self._metric(n, v) for n, v in event.metrics.items()]
+        self.best |= {n: (event.metrics.get(n), event.epoch) for n in event.best}
+
+    def _metric(self, name: str, value: Any) -> Metric:
+        direction = self.directions.get(name)
+        if direction is None or name not in self.best:
+            return Metric(name, value)
+        best, epoch = self.best[name]
+        try:
+            sign = (value > best) - (value < best)
+        except TypeError:
+            return Metric(name, value)
+        if isinstance(value, float) and math.isnan(value):
+            return Metric(name, value, best, epoch, "worse")
+        better = sign == (-1 if direction == "min" else 1)
+        change = "better" if better else "worse" if sign else "equal"
+        return Metric(name, value, best, epoch, change, sign)
+
+    @take.register
+    def _(self, event: SaveStarted, now: float) -> None:
+        self.saving, self.saving_since = event, now
+
+    @take.register
+    def _(self, event: CheckpointSaved, now: float) -> None:
+        self.saved, self.saving = event, None
+        self.waited += event.stall
+
+    @take.register
+    def _(self, event: CheckpointFailed, now: float) -> None:
+        self.saving = None
+
+    @take.register
+    def _(self, event: CheckpointLoaded, now: float) -> None:
+        self.loaded, self.epoch = True, event.epoch
+
+    @take.register
+    def _(self, event: Stopping, now: float) -> None:
+        self.stopping = event.signal
+
+    # What follows from it.
+
+    def phase(self) -> str:
+        """What goes on, in a word or two; empty inside the loop."""
+        if self.group == "epoch":
+            return ""
+        if self.group:
+            return self.group
+        if self.checkpoint is not None and not self.loaded:
+            return f"loading checkpoint_{self.checkpoint}"
+        return "starting" if not self.ends else ""
+
+    def phase_seconds(self, now: float) -> float:
+        """How long that has been so."""
+        return now - (self.group_started or self.started)
+
+    def elapsed(self, now: float) -> float:
+        """Seconds of the run, over all attempts."""
+        return self.elapsed_before + now - self.started
+
+    def per_epoch(self, now: float) -> float | None:
+        """Seconds of an epoch, from the last ones, or from the part of the first that is done."""
+        if len(self.ends) > 1:
+            return (self.ends[-1] - self.ends[0]) / (len(self.ends) - 1)
+        parts = [f for p in self.pipes.values() if (f := p.fraction) is not None]
+        if self.group == "epoch" and parts and sum(parts) / len(parts) > _ENOUGH:
+            return (now - self.epoch_started) * len(parts) / sum(parts)
+        return None
+
+    def left(self, now: float) -> float | None:
+        """The seconds left at most: until the limit of epochs or of time, whichever is nearer."""
+        limits = []
+        per_epoch = self.per_epoch(now)
+        if self.epochs is not None and per_epoch is not None and self.ends:
+            limits.append((self.epochs - self.epoch) * per_epoch - (now - self.ends[-1]))
+        if self.walltime is not None:
+            limits.append(self.walltime - self.elapsed(now))
+        return max(0.0, min(limits)) if limits else None
+
+    def fraction(self, now: float) -> float | None:
+        """The share of the run that is done, by the nearer limit; None where there is none."""
+        parts = []
+        if self.epochs is not None:
+            parts.append((self.epoch + self._inside(now)) / self.epochs)
+        if self.walltime is not None:
+            parts.append(self.elapsed(now) / self.walltime)
+        return min(1.0, max(parts)) if parts else None
+
+    def _inside(self, now: float) -> float:
+        """About how much of the epoch that is going on is done."""
+        per_epoch = self.per_epoch(now)
+        if not self.inside_epoch or not per_epoch or not self.ends:
+            return 0.0
+        return min(0.95, (now - self.ends[-1]) / per_epoch)
+
+    def gauges_now(self, now: float) -> tuple[str, ...]:
+        """How near each stop condition is; that of time is of now, not of the last epoch's end."""
+        if self.walltime is None:
+            return self.gauges
+        time = f"walltime {span(self.elapsed(now))}/{span(self.walltime)}"
+        others = tuple(g for g in self.gauges if not g.startswith("walltime "))
+        return (*others, time)
+
+    def running_now(self, now: float) -> list[tuple[str, float]]:
+        """The tasks that run beside the pipes, and the seconds so far."""
+        shown = {_key(task, node) for task, node in self.pipes} | {t for t, _ in self.pipes}
+        since = now - self.running_at
+        return [(task, s + since) for task, s in self.running if task not in shown]
+
+
+def _key(task: str, node: str) -> str:
+    """A task as ``TasksRunning`` names it."""
+    return task if node == "main" else f"{node}:{task}"

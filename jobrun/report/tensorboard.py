@@ -1,0 +1,113 @@
+"""The reporter ``tensorboard``: metrics for TensorBoard, by tensorboardX, which needs no torch."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from jobrun.events import CheckpointLoaded, EpochFinished, Event, RunStarted, SaveStarted
+
+__all__ = ["TensorBoard"]
+
+_SECONDS = 1.0
+_FOREIGN = re.compile(r"[^\w./-]")
+
+
+class TensorBoard:
+    """Writes every metric with the epoch as its step, and what an epoch took.
+
+    ``logdir`` is ``tensorboard`` in the run's directory unless it is given.  A run that goes on
+    writes there too: what was written of epochs that are run again is marked as void, by the
+    session log that TensorBoard looks for.  What is written is on disk after a second, and when a
+    checkpoint begins to be written, so that a kill loses no epoch that is not run again.
+
+    It uses tensorboardX's writer of records: the usual SummaryWriter hands over to a thread of its
+    own, and its ``flush`` does not wait for that one.
+    """
+
+    def __init__(self, logdir: str | None = None) -> None:
+        self._logdir = logdir
+        self._writer: Any = None
+        self._started: RunStarted | None = None
+        self._opened = 0
+        self._flushed = 0.0
+        self._events = import_module("tensorboardX.proto.event_pb2")
+        self._summary = import_module("tensorboardX.summary")
+
+    def __call__(self, event: Event) -> None:
+        """Write what ``event`` says."""
+        if isinstance(event, RunStarted):
+            self._started = event
+            self._open(event.epoch, event.attempt > 1)
+        elif isinstance(event, CheckpointLoaded):
+            if self._started is not None and event.epoch < self._started.epoch:  # a fallback
+                self._open(event.epoch, True)
+        elif isinstance(event, EpochFinished) and self._writer is not None:
+            for name, value in {**event.metrics, "epoch_seconds": event.seconds}.items():
+                if isinstance(value, bool | int | float):
+                    self._write(event.epoch, self._summary.scalar(_tag(name), float(value)))
+            self._flush(_SECONDS)
+        elif isinstance(event, SaveStarted):
+            self._flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _open(self, epoch: int, again: bool) -> None:
+        """Open a file for the epochs after ``epoch``; ``again``: some may be in an earlier one."""
+        started = self._started
+        assert started is not None
+        self.close()
+        self._opened += 1
+        folder = _folder(self._logdir, started.run_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        # Names are by the second; files of one second must not be one.
+        suffix = f".{started.attempt}.{self._opened}"
+        writer = import_module("tensorboardX.event_file_writer").EventsWriter
+        self._writer = writer(str(folder / "events"), suffix)
+        if again:
+            restart = self._events.SessionLog(status=self._events.SessionLog.START)
+            self._write(epoch + 1, session_log=restart)
+        elif started.vars:
+            self._write(0, self._summary.text("vars", _table(started.vars)))
+        self._flush()
+
+    def _write(self, step: int, summary: Any = None, session_log: Any = None) -> None:
+        event = self._events.Event(
+            wall_time=time.time(), step=step, summary=summary, session_log=session_log
+        )
+        self._writer.write_event(event)
+
+    def _flush(self, apart: float = 0.0) -> None:
+        """Put what was written on disk, but not twice within ``apart`` seconds."""
+        now = time.monotonic()
+        if self._writer is not None and now - self._flushed >= apart:
+            self._writer.flush()
+            self._flushed = now
+
+
+def _tag(name: str) -> str:
+    """A name as TensorBoard allows it."""
+    return _FOREIGN.sub("_", name)
+
+
+def _folder(logdir: str | None, run_dir: str | None) -> Path:
+    if logdir is not None:
+        return Path(logdir)
+    if run_dir is None:
+        raise ValueError("a run without a directory needs a logdir")
+    return Path(run_dir) / "tensorboard"
+
+
+def _table(values: Mapping[str, Any]) -> str:
+    """A table in Markdown."""
+    return "\n".join(
+        ["| var | value |", "|---|---|", *(f"| {k} | {v} |" for k, v in values.items())]
+    )

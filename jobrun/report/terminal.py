@@ -1,0 +1,95 @@
+r"""A few lines at the bottom of a terminal that are painted again and again, and text above them.
+
+The cursor rests, hidden, at the start of the painted lines: whatever has become of the size of the
+terminal, all that stands below it is ours.  Lines are painted over, never cleared first, and each
+painting is one write, so that nothing flickers.  Text of others above them is kept as it is but for
+what moves the cursor.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TextIO
+
+from jobrun.report.layout import ASCII, UNICODE, Line
+from jobrun.report.words import uses_unicode
+
+__all__ = ["Painter"]
+
+_CODES = {"bold": "1", "dim": "2", "good": "32", "bad": "33", "bar": "36"}
+_HIDE, _SHOW = "\x1b[?25l", "\x1b[?25h"
+_NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
+_CLEAR_LINE, _CLEAR_BELOW = "\x1b[K", "\x1b[J"
+
+
+class Painter:
+    """Paints lines on ``stream``, a terminal; not for several threads at once.
+
+    ``size`` gives its columns and rows.  A terminal that has gone is painted on no more.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO,
+        color: bool,
+        size: Callable[[], tuple[int, int]] | None = None,
+    ) -> None:
+        self.glyphs = UNICODE if uses_unicode(stream) else ASCII
+        self._stream = stream
+        self._color = color
+        self._size = size or (lambda: _size_of(stream))
+        self._last: list[str] | None = None
+        self._last_size = (0, 0)
+        self._gone = False
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows of now."""
+        return self._size()
+
+    def paint(self, above: Sequence[str], lines: Sequence[Line]) -> None:
+        """Put whole lines of text ``above``, and ``lines`` below them in place of the last ones."""
+        texts = [self._text(line) for line in lines]
+        size = self._size()
+        if not above and texts == self._last and size == self._last_size:
+            return
+        parts = [_HIDE if self._last is None else "", "\r"]
+        parts += [f"{text}{_CLEAR_LINE}\n" for text in above]
+        parts += [_NO_WRAP, f"{_CLEAR_LINE}\n".join(texts), _CLEAR_BELOW, _WRAP]
+        if len(texts) > 1:
+            parts.append(f"\x1b[{len(texts) - 1}A")
+        parts.append("\r")
+        self._last, self._last_size = texts, size
+        self._write("".join(parts))
+
+    def end(self, above: Sequence[str]) -> None:
+        """Take the lines away, put ``above`` in their place, and show the cursor again."""
+        begin = "" if self._last is None else f"\r{_CLEAR_BELOW}"
+        end = "" if self._last is None else _SHOW
+        self._last = None
+        self._write("".join([begin, *(f"{text}\n" for text in above), end]))
+
+    def styled(self, text: str, style: str) -> str:
+        """A text in a style, where there are colours."""
+        return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if style and self._color else text
+
+    def _text(self, line: Line) -> str:
+        return "".join(self.styled(text, style) for text, style in line)
+
+    def _write(self, text: str) -> None:
+        if self._gone or not text:
+            return
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except (OSError, ValueError):  # the terminal has gone, or the stream is closed
+            self._gone = True
+
+
+def _size_of(stream: TextIO) -> tuple[int, int]:
+    try:
+        size = os.get_terminal_size(stream.fileno())
+    except (OSError, ValueError):
+        return 80, 24
+    return size.columns or 80, size.lines or 24

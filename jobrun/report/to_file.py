@@ -1,0 +1,36 @@
+"""The reporters ``lines`` and ``events``: progress into a file of one's own, or a named pipe."""
+
+from __future__ import annotations
+
+from jobrun.events import Event
+from jobrun.report.json_lines import JsonLines
+from jobrun.report.lines import Lines
+
+__all__ = ["events", "lines"]
+
+
+class _ToFile:
+    """Lets a reporter write to a file that is opened here."""
+
+    def __init__(self, path: str, make: type[Lines] | type[JsonLines]) -> None:
+        self._file = open(path, "a", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
+        self._reporter = make(self._file)
+
+    def __call__(self, event: Event) -> None:
+        """Pass ``event`` on."""
+        self._reporter(event)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._reporter.close()
+        self._file.close()
+
+
+def lines(path: str) -> _ToFile:
+    """Appends plain lines to the file ``path``."""
+    return _ToFile(path, Lines)
+
+
+def events(path: str) -> _ToFile:
+    """Appends every event to the file ``path``, as JSON."""
+    return _ToFile(path, JsonLines)

@@ -1,0 +1,119 @@
+"""``jobrun logs``: by task and attempt, to the end or as it grows."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Call = Callable[..., Any]
+TALKS = (
+    "return total + step",
+    "import logging; print('adding', total); logging.warning('careful'); return total + step",
+)
+NAMED = (
+    '{call: "steps:loss_of", in: {total}, out: loss}',
+    '{call: "steps:loss_of", in: {total}, out: loss, name: "the-loss"}',
+)
+LOSS = ("return 1 / total", "print('[bold]', total); return 1 / total")
+
+
+@pytest.fixture
+def ran(write: Call, jobrun: Call) -> None:
+    write(TALKS, NAMED, LOSS)
+    assert jobrun("train", "sum.yaml").code == 0
+    assert jobrun("train", "sum.yaml", "--epochs", "4").code == 0
+
+
+def texts(result: Any) -> list[str]:
+    assert result.code == 0, result.err
+    lines = result.out.splitlines()
+    assert all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ", line) for line in lines)
+    return [line[21:] for line in lines]
+
+
+def test_all_of_it(ran: None, call: Call, folder: Path) -> None:
+    found = texts(call("logs", "sum"))
+    assert found == [line[21:] for line in (folder / "runs/sum/log.txt").read_text().splitlines()]
+    assert found[0] == "[attempt 1] sum in runs/sum: starts from the beginning"
+    assert "[add, epoch 1] adding 100" in found
+    assert "[add, epoch 1] WARNING:root:careful" in found
+    assert "[the-loss, epoch 1] [bold] 102" in found
+    assert texts(call("logs")) == found
+    assert texts(call("logs", "@latest")) == found
+
+
+def test_of_a_task(ran: None, call: Call) -> None:
+    losses = [f"[the-loss, epoch {n}] [bold] {100 + 2 * n}" for n in (1, 2, 3, 4)]
+    assert texts(call("logs", "sum", "the-loss")) == losses
+    assert texts(call("logs", "sum", "the*")) == losses
+    assert len(texts(call("logs", "runs/sum", "a*"))) == 8
+    assert texts(call("logs", "sum", "start")) == []  # it is there, and printed nothing
+
+
+def test_of_an_attempt_and_since(ran: None, call: Call) -> None:
+    second = texts(call("logs", "sum", "--attempt", "2"))
+    assert second[0].startswith("[attempt 2] sum in runs/sum: goes on after epoch 3")
+    assert texts(call("logs", "sum", "the*", "--attempt", "2")) == [
+        "[the-loss, epoch 4] [bold] 108"
+    ]
+    assert texts(call("logs", "sum", "--since", "1h")) == texts(call("logs", "sum"))
+    assert texts(call("logs", "sum", "--since", "2099-01-01")) == []
+    result = call("logs", "sum", "--since", "yesterday")
+    assert result.code == 2
+    assert "--since 'yesterday' is no time" in result.err
+
+
+def test_json(ran: None, call: Call) -> None:
+    result = call("logs", "sum", "the*", "--json")
+    lines = [json.loads(line) for line in result.out.splitlines()]
+    assert [(x["task"], x["epoch"], x["attempt"]) for x in lines] == [
+        ("the-loss", n, 1 if n < 4 else 2) for n in (1, 2, 3, 4)
+    ]
+    assert lines[0]["text"] == "[bold] 102"
+
+
+def test_what_is_not_there(ran: None, call: Call) -> None:
+    result = call("logs", "smu")
+    assert (result.code, "did you mean 'sum'?" in result.err) == (5, True)
+    result = call("logs", "sum", "ad")
+    assert (result.code, "did you mean 'add'?" in result.err) == (5, True)
+    result = call("logs", "sum", "zz*")
+    assert result.code == 5
+    assert "no task 'zz*'" in result.err
+    assert "there are start, add, the-loss" in result.err
+
+
+def test_torn_and_foreign_lines_are_passed_over(ran: None, call: Call, folder: Path) -> None:
+    path = folder / "runs/sum/log.txt"
+    before = texts(call("logs", "sum"))
+    path.write_bytes(path.read_bytes() + b"2026-11-28T10:0\xff\nno line\n2026-11-28T10:00:00Z [a")
+    assert texts(call("logs", "sum")) == before
+
+
+def test_following_ends_with_the_run(write: Call, start: Call, jobrun: Call, folder: Path) -> None:
+    code = (
+        "import os, time\n    print('waits')\n    while not os.path.exists('go'): time.sleep(0.01)"
+    )
+    write(("    return total + step", f"    {code}\n    print('went')\n    return total + step"))
+    run = start("train", "sum.yaml")
+    log = folder / "runs/sum/log.txt"
+    while not log.exists() or "waits" not in log.read_text():
+        assert run.poll() is None
+        time.sleep(0.02)
+    follower = start("logs", "sum", "add", "-f")
+    assert "waits" in follower.stdout.readline()
+    (folder / "go").touch()
+    out, err = follower.communicate(timeout=60)
+    assert (follower.returncode, err) == (0, "")
+    assert [line.rpartition(" ")[2] for line in out.splitlines()] == [
+        "went",
+        *["waits", "went"] * 2,
+    ]
+    assert run.wait(timeout=60) == 0
+    assert len(jobrun("logs", "sum", "-f").out.splitlines()) > 6  # one that has ended
