@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from jobrun.buffers import Buffers
+from jobrun.buffers import Buffers, empty_array
+from jobrun.values import Box, take
 
 BIG = 1 << 17
 
@@ -63,3 +65,54 @@ def test_small_copies_do_not_count() -> None:
     buffers = Buffers()
     assert buffers.copy(np.arange(3)).tolist() == [0, 1, 2]
     assert not buffers.wants(24)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "aligned"),
+    [
+        ((1 << 20,), "f4", True),
+        ((4, 1 << 20), "<f4", True),
+        ((1 << 20, 3), ">f8", True),
+        ((0,), "f8", False),
+        ((3, 5), "M8[s]", False),
+        ((5 << 18,), "f4", False),  # 5 MiB: half of a huge page would be wasted
+        ((), "f8", False),
+    ],
+)
+def test_a_large_empty_array_begins_with_a_huge_page(
+    shape: tuple[int, ...], dtype: str, aligned: bool
+) -> None:
+    arrays = [empty_array(shape, np.dtype(dtype)) for _ in range(3)]
+    for number, array in enumerate(arrays):
+        assert (array.shape, array.dtype) == (shape, np.dtype(dtype))
+        assert array.flags.c_contiguous
+        assert array.flags.writeable
+        if aligned:
+            array.reshape(-1).view("u1")[...] = number
+            assert address(array) % (2 << 20) == 0
+            assert array.base.nbytes == array.nbytes + (2 << 20)
+        else:
+            assert array.base is None
+    if aligned:
+        assert [int(a.reshape(-1).view("u1").max()) for a in arrays] == [0, 1, 2]
+
+
+def test_an_update_takes_a_large_empty_array_as_it_is() -> None:
+    array = empty_array((1 << 20,), np.dtype("f4"))
+    array[...] = 1
+    array.setflags(write=False)
+    place = address(array)
+    items = {"w": Box(array, "array")}
+    del array
+    assert address(take(items, "w")) == place
+
+
+def test_what_is_released_is_kept_no_more() -> None:
+    buffers = Buffers()
+    buffers.copy(np.zeros(BIG, np.uint8))
+    buffers.copy(np.zeros(BIG, np.uint8))
+    buffers.give(np.zeros(BIG, np.uint8))
+    buffers.release()
+    assert buffers.free == 0
+    buffers.give(np.zeros(BIG, np.uint8))  # of a copy from before
+    assert buffers.free == 0

@@ -20,7 +20,7 @@ from jobrun.checkpoint.record import SUCCESS, Record
 from jobrun.checkpoint.verify import (
     check_payload,
     check_root,
-    check_size,
+    check_sizes,
     read_manifest,
     read_record,
 )
@@ -75,8 +75,8 @@ class Catalog:
         record = self._record(id)
         check_root(self._fs, path, record)
         for node in record.nodes:
-            for name, file, _ in read_manifest(self._fs, path, record, node).files():
-                check_size(self._fs, f"{path}/{name}", file)
+            files = read_manifest(self._fs, path, record, node).files()
+            check_sizes(self._fs, [(f"{path}/{name}", file) for name, file, _ in files])
         return record
 
     def _record(self, id: int) -> Record:

@@ -7,9 +7,10 @@ field of its own.  This module knows neither numpy nor zarr.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from jobrun.errors import DamagedError
 
@@ -34,9 +35,15 @@ CHUNK_TAIL = 4
 TREES = frozenset({"group", "dict", "list"})
 """Kinds of entries that hold others; ``group`` is a level that only the names of blobs make."""
 
+_OUTSIDE = re.compile(r"(?:^|/)\.{0,2}(?:/|$)|\0", re.MULTILINE)
+"""Found in lines of paths of which one does not stay within its directory, or is none."""
 
-@dataclass(frozen=True, slots=True)
-class File:
+
+# There are thousands of the two classes that follow: named tuples, which are made in a third of the
+# time of a frozen dataclass.
+
+
+class File(NamedTuple):
     """A file of an entry: its name there, and length and crc32c of its payload.
 
     The payload is the whole file, except in a chunk file, which has CHUNK_TAIL bytes more.
@@ -52,8 +59,7 @@ class File:
         return self.length if self.name == META else self.length + CHUNK_TAIL
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A blob's leaf, or a tree: ``path`` is below the node, ``""`` the node itself.
 
     ``dtype`` (see ``layout.describe``), ``shape`` and ``version`` are None in trees; ``dtype`` is
@@ -124,6 +130,7 @@ def decode_manifest(data: bytes, where: str, names: Iterable[str] | None = None)
                 where=where,
             )
         entries = [_entry(e) for e in fields["entries"]]
+        _check_names(entries)
         return Manifest(fields["id"], fields["node"], entries)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise DamagedError(f"it is not a manifest: {error!r}", where=where) from error
@@ -162,12 +169,7 @@ def _to_json(entry: Entry) -> dict[str, Any]:
 
 def _entry(fields: dict[str, Any]) -> Entry:
     path, kind = fields["path"], fields["kind"]
-    files = tuple(File(name, length, int(crc, 16)) for name, length, crc in fields["files"])
-    if path and not all(map(_plain, path.split("/"))):
-        raise ValueError(f"illegal path {path!r}")
-    for file in files:
-        if not _plain(file.name) or "/" in file.name or file.length < 0:
-            raise ValueError(f"illegal file {file.name!r}")
+    files = tuple([File(name, length, int(crc, 16)) for name, length, crc in fields["files"]])
     if not files or files[0].name != META:
         raise ValueError(f"{path!r} has no {META}")
     if kind in TREES:
@@ -176,6 +178,18 @@ def _entry(fields: dict[str, Any]) -> Entry:
     return Entry(path, kind, files, fields["dtype"], shape, fields["version"])
 
 
-def _plain(part: str) -> bool:
-    """Whether a name stays within its directory."""
-    return part not in ("", ".", "..") and "\0" not in part
+def _check_names(entries: Sequence[Entry]) -> None:
+    """Raise ValueError if a path or file is not below the directory it belongs to.
+
+    All are looked at together: one by one would take as long as all else.
+    """
+    paths = [entry.path for entry in entries if entry.path]
+    files = [file for entry in entries for file in entry.files]
+    names = [file.name for file in files]
+    if paths and _OUTSIDE.search("\n".join(paths)):
+        raise ValueError("a path leads out of its node")
+    text = "\n".join(names)
+    if names and (_OUTSIDE.search(text) or "/" in text):
+        raise ValueError("a file is not in the directory of its entry")
+    if any(file.length < 0 for file in files):
+        raise ValueError("a file has less than no bytes")

@@ -10,13 +10,14 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from jobrun.buffers import empty_array
 from jobrun.checkpoint.fs import DEFAULT, Fs
 from jobrun.checkpoint.grid import Chunk
 from jobrun.checkpoint.layout import Layout
@@ -101,13 +102,19 @@ def _assemble(entries: Sequence[Entry], boxes: Mapping[str, Box], root: str) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A leaf being read: ``array`` is what its chunks fill, None if it has none."""
+    """A leaf being read: ``array`` is what its chunks fill, once ``with_room`` has made it."""
 
     entry: Entry
     folder: str
     layout: Layout
-    chunks: Sequence[Chunk]
-    array: Array | None
+    chunks: Sequence[Chunk] = ()
+    array: Array | None = None
+
+    def with_room(self) -> _Reading:
+        """The same, with an array to be filled if there are chunks."""
+        if not self.chunks:
+            return self
+        return replace(self, array=empty_array(self.entry.shape or (), self.layout.memory))
 
     def box(self) -> Box:
         """The leaf, once all chunks are read."""
@@ -119,19 +126,19 @@ class _Reading:
 def read_leaves(fs: Fs, base: str, entries: Sequence[Entry]) -> dict[str, Box]:
     """The leaves among the entries of a node, proven, by path; ``base`` is the node's folder."""
     with ThreadPoolExecutor(THREADS) as pool:
-        readings = [_open_leaf(fs, base, entry) for entry in entries]
+        opened = [_open_leaf(fs, base, entry) for entry in entries]
+        readings = [reading.with_room() for reading in opened if reading is not None]
         calls = [
             (chunk.payload >= LARGE, partial(_read_chunk, fs, reading, file, chunk))
             for reading in readings
-            if reading is not None and reading.array is not None
             for file, chunk in zip(reading.entry.files[1:], reading.chunks, strict=True)
         ]
         run_calls(pool, calls)
-    return {r.entry.path: _located(r.folder, r.box) for r in readings if r is not None}
+    return {r.entry.path: _located(r.folder, r.box) for r in readings}
 
 
 def _open_leaf(fs: Fs, base: str, entry: Entry) -> _Reading | None:
-    """Read and check the metadata, and make room for the chunks; None for a tree."""
+    """Read and check the metadata; None for a tree."""
     folder = f"{base}/{entry.path}" if entry.path else base
     meta = read_meta(fs, f"{folder}/{META}", entry.files[0])
     if entry.is_tree:
@@ -142,32 +149,40 @@ def _open_leaf(fs: Fs, base: str, entry: Entry) -> _Reading | None:
     )
     files = entry.files[1:]
     if not files and (layout.grid.count == 0 or layout.grid.shape == ()):
-        return _Reading(entry, folder, layout, (), None)
+        return _Reading(entry, folder, layout)
     chunks = list(layout.grid)
     lengths = layout.codec is None and [f.length for f in files] != [c.payload for c in chunks]
     if lengths or [f.name for f in files] != [c.key for c in chunks]:
         raise DamagedError("the manifest does not list the chunks of its grid", where=folder)
-    return _Reading(entry, folder, layout, chunks, np.ndarray(entry.shape, layout.memory))
+    return _Reading(entry, folder, layout, chunks)
 
 
 def _read_chunk(fs: Fs, reading: _Reading, file: File, chunk: Chunk) -> None:
     assert reading.array is not None
-    data = reading.array.reshape(-1).view(np.uint8).data[chunk.start : chunk.start + chunk.length]
-    _fill(fs, reading, file, data, chunk.padding)
+    data = _bytes_of(reading.array)[chunk.start : chunk.start + chunk.length]
+    _fill(fs, reading, file, chunk, data)
 
 
-def _fill(fs: Fs, reading: _Reading, file: File, data: memoryview, padding: int) -> None:
-    """Read a chunk, proven, into ``data``, but for the ``padding`` at its end."""
+def _fill(
+    fs: Fs, reading: _Reading, file: File, chunk: Chunk, data: memoryview, start: int = 0
+) -> None:
+    """Read a chunk, proven; what is at ``start`` fills ``data``."""
     path, codec = f"{reading.folder}/{file.name}", reading.layout.codec
     if codec is None:
-        read_payload(fs, path, file, [data, memoryview(bytearray(padding))])
+        read_payload(fs, path, file, data, start)
         return
     packed = np.empty(file.length, np.uint8).data
-    read_payload(fs, path, file, [packed])
-    into = np.empty(len(data) + padding, np.uint8).data if padding else data
+    read_payload(fs, path, file, packed)
+    part = len(data) < chunk.payload
+    into = np.empty(chunk.payload, np.uint8).data if part else data
     _located(path, lambda: codec.decompress(packed, into))
-    if padding:
-        data[:] = into[: len(data)]
+    if part:
+        data[:] = into[start : start + len(data)]
+
+
+def _bytes_of(array: Array) -> memoryview:
+    """The bytes of a C-contiguous array."""
+    return array.reshape(-1).view(np.uint8).data
 
 
 def _located(where: str, call: Callable[[], T]) -> T:
@@ -207,7 +222,7 @@ def read_slice(
     items = _full_index(blob, index if isinstance(index, tuple) else (index,), entry.shape)
     reading = _open_leaf(fs, f"{root}/{node}", entry)
     assert reading is not None
-    if reading.array is None:
+    if not reading.chunks:
         array = _whole(reading.box())[(*items, ...)]
     elif reading.layout.grid.axis >= len(entry.shape):  # elements larger than a chunk
         array = _whole(read_leaves(fs, f"{root}/{node}", [entry])[blob])[(*items, ...)]
@@ -256,12 +271,11 @@ def _read_window(fs: Fs, reading: _Reading, items: tuple[Index, ...]) -> Array:
     window = np.ndarray((*map(len, ranges), *rest), layout.memory)
     files = {file.name: file for file in entry.files}
     rows, length = ranges[-1], grid.chunk[axis]
-    block = np.ndarray((length, *rest), layout.memory)
     for lead in itertools.product(*ranges[:-1]):
         place = tuple(i - r.start for i, r in zip(lead, ranges, strict=False))
         for number in range(rows.start // length, -(-rows.stop // length)):
             chunk, first = grid.at(lead, number), number * length
-            _fill(fs, reading, files[chunk.key], block.reshape(-1).view(np.uint8).data, 0)
             low, high = max(rows.start, first), min(rows.stop, first + length)
-            window[place][low - rows.start : high - rows.start] = block[low - first : high - first]
+            data = _bytes_of(window[place][low - rows.start : high - rows.start])
+            _fill(fs, reading, files[chunk.key], chunk, data, (low - first) * grid.row)
     return _whole(layout.restored(window))[(*local, *items[axis + 1 :], ...)]

@@ -20,7 +20,7 @@ from jobrun.checkpoint.record import SUCCESS, Record
 from jobrun.checkpoint.verify import (
     check_payload,
     check_root,
-    check_size,
+    check_sizes,
     read_manifest,
     read_record,
 )
@@ -126,7 +126,7 @@ class Survey:
             place = f"{path}/{name}"
             blob = f"{node}:{entry.path}" if len(record.nodes) > 1 else entry.path
             try:
-                check_size(self._fs, place, file)
+                check_sizes(self._fs, [(place, file)])
                 status = os.lstat(place)
             except JobrunError as error:
                 faults.append(_fault(path, error, blob))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NoReturn
 
 import crc32c
@@ -30,7 +30,7 @@ from jobrun.errors import DamagedError, NotFoundError
 __all__ = [
     "check_payload",
     "check_root",
-    "check_size",
+    "check_sizes",
     "read_manifest",
     "read_meta",
     "read_payload",
@@ -39,6 +39,12 @@ __all__ = [
 
 _NOT_OUR_EYES = frozenset({errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _BLOCK = 1 << 20
+_FIRST = 1 << 16
+"""Length of a file's first block.  The kernel takes the first read for a measure of what to read
+ahead: after a small one it begins with little and goes on in ever larger pages; after one of 1 MiB
+it fills as much with small pages, which are slow to get, and slow to copy from.  Measured on Linux
+6.18, 64 x 8 MiB that were not in memory: 340 ms against 520, and 120 ms of CPU against 190.
+"""
 
 
 def read_record(fs: Fs, checkpoint: str) -> Record:
@@ -92,13 +98,14 @@ def read_manifest(
     return manifest
 
 
-def check_size(fs: Fs, path: str, file: File) -> None:
-    """The file is there and as long as it was written."""
+def check_sizes(fs: Fs, files: Sequence[tuple[str, File]]) -> None:
+    """The files, given with their paths, are there and as long as they were written."""
     try:
-        size = fs.size(path)
+        for (path, file), size in zip(files, fs.sizes(path for path, _ in files), strict=True):
+            if size != file.size:
+                _same_size(path, file, size)
     except FsError as error:
         _refuse(error)
-    _same_size(path, file, size)
 
 
 def read_meta(fs: Fs, path: str, file: File) -> bytes:
@@ -112,18 +119,36 @@ def read_meta(fs: Fs, path: str, file: File) -> bytes:
     return data
 
 
-def read_payload(fs: Fs, path: str, file: File, buffers: Sequence[memoryview]) -> None:
-    """Read the payload of a chunk file straight into ``buffers``, which it fills, and prove it."""
-    _prove(fs, path, file, [b[i : i + _BLOCK] for b in buffers for i in range(0, len(b), _BLOCK)])
+def read_payload(fs: Fs, path: str, file: File, data: memoryview, start: int = 0) -> None:
+    """Read the payload of a chunk file and prove all of it; what is at ``start`` fills ``data``.
+
+    That goes straight to where it belongs, the rest is kept nowhere.
+    """
+    rest = file.length - start - len(data)
+    blocks = [*_spare(start), *(data[i:j] for i, j in _cuts(len(data))), *_spare(rest)]
+    _prove(fs, path, file, blocks)
 
 
 def check_payload(fs: Fs, path: str, file: File) -> None:
     """Read all of a file and prove it, keeping nothing."""
     if file.name == META:
         read_meta(fs, path, file)
-        return
-    block = memoryview(bytearray(min(_BLOCK, file.length)))
-    _prove(fs, path, file, [block[: file.length - i] for i in range(0, file.length, _BLOCK)])
+    else:
+        _prove(fs, path, file, _spare(file.length))
+
+
+def _cuts(length: int) -> Iterator[tuple[int, int]]:
+    """Where the blocks of so many bytes begin and end."""
+    start, end = 0, _FIRST
+    while start < length:
+        yield start, min(end, length)
+        start, end = end, end + _BLOCK
+
+
+def _spare(length: int) -> list[memoryview]:
+    """Blocks for bytes that are proven and not kept: the same memory again and again."""
+    block = memoryview(bytearray(min(_BLOCK, length)))
+    return [block[: j - i] for i, j in _cuts(length)]
 
 
 def _prove(fs: Fs, path: str, file: File, blocks: Sequence[memoryview]) -> None:
@@ -131,9 +156,9 @@ def _prove(fs: Fs, path: str, file: File, blocks: Sequence[memoryview]) -> None:
     tail = memoryview(bytearray(CHUNK_TAIL))
     size = crc = 0
     try:
-        fd = fs.open(path)
+        fd, length = fs.open(path)
         try:
-            _same_size(path, file, os.fstat(fd).st_size)
+            _same_size(path, file, length)
             for block in blocks:
                 size += fs.read_into(fd, path, [block, tail] if block is blocks[-1] else [block])
                 crc = crc32c.crc32c(block, crc)

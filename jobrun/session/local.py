@@ -24,7 +24,7 @@ from jobrun.session.group import Group
 from jobrun.session.scheduler import Scheduler
 from jobrun.shell import Shell
 from jobrun.storable import is_storable
-from jobrun.values import Box, Value, leaves, one_element, plain, reclaim
+from jobrun.values import BUFFERS, Box, Value, leaves, one_element, plain, reclaim
 from jobrun.workspace import Workspace
 
 __all__ = ["LocalSession"]
@@ -211,10 +211,13 @@ class LocalSession(Session):
                 self._stores.best[node, name] = value
 
     def close(self) -> None:
-        """End the threads and worker processes; the blobs stay readable."""
+        """End the threads and worker processes, let go of the memory for copies; the blobs stay
+        readable.
+        """
         self._scheduler.close()
         for group in self._groups.values():
             group.close()
+        BUFFERS.release()
 
 
 def _minimal(blobs: dict[str, Value]) -> dict[str, Value]:

@@ -1,4 +1,7 @@
-"""Loads into fresh memory, from the page cache; those of jobrun prove every byte, raw ones none."""
+"""Loads into fresh memory, from the page cache; those of jobrun prove every byte, raw ones none.
+
+``raw, threads`` reads as many files at once as jobrun does: what is left between the two is proof.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from tests.bench.durable import Blobs, Store
+from tests.bench.durable import Blobs, Store, fresh_memory
 from tests.bench.harness import Case, Contestant, Measured, Scale, Wanted, faster, timed
 from tests.bench.peers import PEERS
-from tests.bench.stores import FLOOR, OURS, RAW, STORES, Load, equal, loads, same, warm_up
+from tests.bench.stores import (
+    FLOOR,
+    OURS,
+    RAW,
+    RAW_THREADS,
+    STORES,
+    Load,
+    equal,
+    loads,
+    same,
+    warm_up,
+)
 
 
 def cases(scale: Scale) -> Iterator[Case]:
@@ -27,7 +41,7 @@ def _all(scale: Scale, load: Load) -> Case:
         name=f"load, {load.name}",
         contestants=[
             Contestant(s.name, _saved(s, lambda: load.blobs, _read_all), s.needs, load.at_most(s))
-            for s in STORES
+            for s in (*STORES, RAW_THREADS)
         ],
         reference=RAW,
         floor=FLOOR,
@@ -110,6 +124,7 @@ Read = Callable[[Store, Path, Blobs], tuple[float, bool]]
 
 def _read_all(store: Store, saved: Path, blobs: Blobs) -> tuple[float, bool]:
     loaded: list[Any] = []
+    fresh_memory()
     seconds = timed(lambda: loaded.append(store.load(saved, blobs)))
     return seconds, equal(loaded[0], blobs)
 
@@ -117,6 +132,7 @@ def _read_all(store: Store, saved: Path, blobs: Blobs) -> tuple[float, bool]:
 def _read_one(store: Store, saved: Path, blobs: Blobs) -> tuple[float, bool]:
     assert store.load_one is not None
     load, name, loaded = store.load_one, list(blobs)[len(blobs) // 3], list[Any]()
+    fresh_memory()
     seconds = timed(lambda: loaded.append(load(saved, name, blobs)))
     return seconds, same(loaded[0], blobs[name])
 
@@ -126,6 +142,7 @@ def _read_rows(store: Store, saved: Path, blobs: Blobs) -> tuple[float, bool]:
     load, loaded = store.load_rows, list[Any]()
     first = len(blobs["b"]) // 3
     rows = slice(first, first + 256)
+    fresh_memory()
     seconds = timed(lambda: loaded.append(load(saved, "b", blobs, rows)))
     return seconds, same(loaded[0], blobs["b"][rows])
 

@@ -6,6 +6,7 @@ A peer is one more entry in ``peers.PEERS``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,12 +16,24 @@ import numpy as np
 
 from jobrun.checkpoint.blobs import load_blobs
 from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.checkpoint.pool import THREADS
 from jobrun.checkpoint.reading import read_slice
 from tests.bench.durable import Array, Blobs, Store, fsync_directory, read_files, write_file
 from tests.bench.harness import Scale
 from tests.bench.peers import PEERS
 
-__all__ = ["FLOOR", "OURS", "RAW", "STORES", "Load", "equal", "loads", "same", "warm_up"]
+__all__ = [
+    "FLOOR",
+    "OURS",
+    "RAW",
+    "RAW_THREADS",
+    "STORES",
+    "Load",
+    "equal",
+    "loads",
+    "same",
+    "warm_up",
+]
 
 OURS, RAW, FLOOR = "jobrun", "raw files", "raw, one file"
 
@@ -42,6 +55,12 @@ def _save_files(directory: Path, blobs: Blobs) -> None:
 
 def _load_files(directory: Path, blobs: Blobs) -> Blobs:
     return {name: read_files(directory / name, [like])[0] for name, like in blobs.items()}
+
+
+def _load_files_at_once(directory: Path, blobs: Blobs) -> Blobs:
+    with ThreadPoolExecutor(THREADS) as pool:
+        arrays = pool.map(lambda name: _load_file(directory, name, blobs), blobs)
+        return dict(zip(blobs, arrays, strict=True))
 
 
 def _load_file(directory: Path, name: str, blobs: Blobs) -> Array:
@@ -86,6 +105,9 @@ STORES = (
     ),
     *PEERS,
 )
+
+RAW_THREADS = Store("raw, threads", _save_files, _load_files_at_once)
+"""What jobrun's reading is to be compared with, too: as many threads, and nothing proven."""
 
 
 def warm_up(store: Store, directory: Path) -> None:

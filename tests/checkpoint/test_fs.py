@@ -63,7 +63,8 @@ def test_any_part_of_the_buffers_may_be_read_at_a_time(
         path.write_bytes(wanted + more)
         patch.setattr(os, "readv", short)
         views = [memoryview(bytearray(len(b))) for b in buffers]
-        fd = Fs().open(str(path))
+        fd, size = Fs().open(str(path))
+        assert size == path.stat().st_size
         try:
             assert Fs().read_into(fd, str(path), views) == len(wanted)
             assert b"".join(views) == wanted
@@ -109,7 +110,7 @@ def test_only_regular_files_are_read(tmp_path: Path, kind: str) -> None:
     else:
         (tmp_path / "y").write_text("y")
         path.symlink_to(tmp_path / "y")
-    for call in (Fs().read, Fs().size, Fs().open):
+    for call in (Fs().read, lambda path: list(Fs().sizes([path])), Fs().open):
         with pytest.raises(FsError, match=f"is {kind}, not a file"):
             call(str(path))
 
@@ -140,3 +141,18 @@ def test_syncfs_is_used_where_it_is_known_to_be_honest(
                 found()
     mounts.unlink()
     assert Fs().sync_all(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize("size", [0, 1, 4096, (1 << 20) + 3])
+def test_a_whole_file_is_read(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(bytes(i % 251 for i in range(size)))
+    assert Fs().read(str(path)) == path.read_bytes()
+
+
+def test_sizes_name_the_file_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    sizes = Fs().sizes([str(tmp_path / "a"), str(tmp_path / "b")])
+    assert next(sizes) == 3
+    with pytest.raises(FsError, match=r"stat of .*b: No such file"):
+        next(sizes)
