@@ -12,12 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from jobrun.checkpoint.catalog import span
 from jobrun.checkpoint.manager import CheckpointManager
-from jobrun.checkpoint.publish import clean_leftovers, discard
+from jobrun.checkpoint.publish import clean_leftovers, discard, find_leftovers
 from jobrun.checkpoint.record import Record
 from jobrun.code import changed_code, loaded_code
 from jobrun.decide import Changes, Choice, Request, decide
-from jobrun.errors import DamagedError, NotFoundError, SaveError, UsageError
+from jobrun.errors import DamagedError, LockedError, NotFoundError, SaveError, UsageError
 from jobrun.events import (
     CheckpointSkipped,
     CheckpointsMoved,
@@ -277,15 +278,56 @@ class History:
         if self.run is not None and ids:
             self._report(CheckpointsMoved(tuple(ids), str(self.run.attempt_path(attempt))))
 
-    def delete_checkpoints(self) -> None:
-        """Remove all checkpoints of the run (``on_success: delete``)."""
+    def delete_checkpoints(self) -> list[int]:
+        """Remove all checkpoints of the run (``on_success: delete``), the newest last.
+
+        Gives the ids removed.
+        """
+        removed: list[int] = []
         if self.run is None:
-            return
+            return removed
         for record in self.run.records():
             try:
                 discard(self.run.path, record.id)
+                removed.append(record.id)
             except OSError as error:
                 self._report(Warned(f"checkpoint {record.id} was not removed: {error}"))
+        return removed
+
+    def finish_deletion(self, choice: Choice) -> Choice:
+        """Remove what an interrupted ``on_success: delete`` has left of a finished run; it is said.
+
+        Nothing is done where the job is not the one that was run, a checkpoint is named, or another
+        process holds the run.
+        """
+        if not self._deletion_is_due():
+            return choice
+        try:
+            self.lock()
+        except (LockedError, SaveError):
+            return choice
+        try:
+            removed = self.delete_checkpoints() if self._deletion_is_due() else []
+            self.clean()
+        finally:
+            self.unlock()
+        if not removed:
+            return choice
+        line = f"removed what an interrupted deletion had left: checkpoints {span(removed)}"
+        return replace(choice, lines=(*choice.lines, line))
+
+    def _deletion_is_due(self) -> bool:
+        policy = self._job.checkpoint
+        if self.run is None or policy is None or policy.on_success != "delete":
+            return False
+        state = self.run.state()
+        # A run.json that was rebuilt does not know whether ``exit`` has ended.
+        if state is None or state.state != "finished" or state.rebuilt:
+            return False
+        changes = self._changes(state)
+        if changes.job or changes.free or self._request.names_checkpoint:
+            return False
+        return self.head() is not None or bool(find_leftovers(self.run.path))
 
     def end(self, state: str, reason: str, epoch: int, elapsed: float) -> None:
         """Write down how the attempt ended; that the disk refuses is said, and hurts nothing."""

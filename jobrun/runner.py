@@ -113,7 +113,7 @@ class JobRunner:
         attempt = self._attempt = Attempt(self._run, session)
         choice = _checked(self.choose())
         if choice.action == "done":
-            return self._nothing_to_do(choice, attempt)
+            return self._nothing_to_do(self._run.history.finish_deletion(choice), attempt)
         session.open(self.job, self._places())
         with self._holding(attempt) as choice:
             if choice.action == "done":

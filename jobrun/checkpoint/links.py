@@ -7,7 +7,6 @@ that would have the same bytes is linked even if the values are others.
 
 from __future__ import annotations
 
-import errno
 import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -18,12 +17,7 @@ from jobrun.checkpoint.manifest import Entry
 from jobrun.checkpoint.verify import read_manifest, read_record
 from jobrun.errors import JobrunError
 
-__all__ = ["CANNOT_LINK", "Sources", "remember"]
-
-CANNOT_LINK = frozenset(
-    {errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOENT}
-)
-"""Errors that say that this file cannot be linked here: it is written then."""
+__all__ = ["Sources", "remember"]
 
 _Entries = Mapping[str, Entry]
 _MOST_REMEMBERED = 64

@@ -26,6 +26,7 @@ __all__ = [
     "clean_leftovers",
     "discard",
     "drop",
+    "find_leftovers",
     "publish",
     "remove_dropped",
     "save_error",
@@ -103,14 +104,22 @@ def clean_leftovers(run_dir: str | os.PathLike[str], fs: Fs = DEFAULT) -> list[s
     What cannot be removed stays, and is not among the names.
     """
     removed = []
-    for entry in fs.entries(os.fspath(run_dir)):
-        if _OURS.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
-            try:
-                fs.remove_tree(entry.path)
-            except FsError:
-                continue
-            removed.append(entry.name)
+    for entry in find_leftovers(run_dir, fs):
+        try:
+            fs.remove_tree(entry.path)
+        except FsError:
+            continue
+        removed.append(entry.name)
     return removed
+
+
+def find_leftovers(run_dir: str | os.PathLike[str], fs: Fs = DEFAULT) -> list[os.DirEntry[str]]:
+    """What ``clean_leftovers`` would remove.  Raises FsError."""
+    return [
+        entry
+        for entry in fs.entries(os.fspath(run_dir))
+        if _OURS.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
+    ]
 
 
 def save_error(id: int, error: OSError) -> SaveError:

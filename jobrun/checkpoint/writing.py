@@ -21,7 +21,7 @@ from jobrun.checkpoint.dtypes import storage_of, swapped
 from jobrun.checkpoint.fs import Buffer, Fs, FsError
 from jobrun.checkpoint.grid import Chunk
 from jobrun.checkpoint.layout import Stored, store
-from jobrun.checkpoint.links import CANNOT_LINK, Sources
+from jobrun.checkpoint.links import Sources
 from jobrun.checkpoint.manifest import CHUNK_TAIL, META, Entry, File, group_meta
 from jobrun.checkpoint.pool import LARGE
 from jobrun.policy import Compress
@@ -154,13 +154,15 @@ class Writer:
         return None
 
     def _try_link(self, source: str, path: str, file: File) -> bool:
-        """Link one file, unless it cannot be, or is visibly not what its manifest says."""
+        """Link one file, unless it cannot be, or is visibly not what its manifest says.
+
+        Whatever the system's reason (another file system, too many links, no room in the directory,
+        a disk that fails), the file is written then: a disk that cannot do that either says so.
+        """
         target = f"{self.folder(path)}/{file.name}"
         try:
             self._fs.link(f"{source}/{file.name}", target)
-        except FsError as error:
-            if error.errno not in CANNOT_LINK:
-                raise
+        except FsError:
             return False
         if self._fs.is_file(target, file.size):
             return True

@@ -41,6 +41,7 @@ from jobrun import (
 )
 from jobrun.checkpoint.catalog import Catalog
 from jobrun.checkpoint.fs import Fs
+from jobrun.checkpoint.publish import discard
 from jobrun.decide import Request
 from jobrun.errors import DamagedError, NotFoundError, TaskError, UsageError
 from jobrun.events import (
@@ -51,6 +52,7 @@ from jobrun.events import (
     GroupStarted,
     LeftoversCleaned,
 )
+from jobrun.lock import Lock
 from jobrun.rundir import RunDir
 
 
@@ -405,6 +407,43 @@ def test_on_success_delete_removes_this_runs_checkpoints_once_exit_has_succeeded
     assert names(run_dir) == ["checkpoint_x", "lock", "notes.txt", "run.json"]
     again = train(job, run_dir)
     assert (again.epochs, again.outcome.ran, len(seen)) == (3, 0, 1)
+
+
+@pytest.mark.parametrize("left", [1, 2, 3, 4], ids=lambda n: f"{n} left")
+def test_a_deletion_that_was_interrupted_is_finished_by_the_next_start(
+    run_dir: Path, left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process is killed before, or while, ``on_success: delete`` removes checkpoints."""
+
+    def discarded(path: Path, id: int) -> None:
+        if id == 4 - left:
+            raise KeyboardInterrupt
+        discard(path, id)
+
+    monkeypatch.setattr("jobrun.history.discard", discarded)
+    with pytest.raises(KeyboardInterrupt):
+        train(counting(3, on_success="delete"), run_dir)
+    monkeypatch.undo()
+    assert list(ids_and_epochs(run_dir)) == list(range(4 - left, 4))
+    (run_dir / ".checkpoint_0.trash-0123456789abcdef").mkdir()
+    (run_dir / "checkpoint_9").mkdir()
+
+    kept = train(counting(3), run_dir)  # who keeps them now, keeps them
+    assert kept.outcome.outcome == "nothing"
+    assert list(ids_and_epochs(run_dir)) == list(range(4 - left, 4))
+
+    held = Lock(run_dir)
+    held.acquire()  # somebody else holds the run
+    assert train(counting(3, on_success="delete"), run_dir).outcome.outcome == "nothing"
+    held.release()
+    assert list(ids_and_epochs(run_dir)) == list(range(4 - left, 4))
+
+    again = train(counting(3, on_success="delete"), run_dir)
+    assert (again.epochs, again.outcome.ran, again.outcome.exit_code) == (3, 0, 0)
+    assert again.outcome.on_disk is None
+    assert "removed what an interrupted deletion had left: checkpoints" in again.outcome.reason
+    assert names(run_dir) == ["checkpoint_9", "lock", "run.json"]
+    assert "removed" not in train(counting(3, on_success="delete"), run_dir).outcome.reason
 
 
 def test_a_failing_exit_a_stop_by_signal_and_a_failure_delete_nothing(run_dir: Path) -> None:

@@ -126,7 +126,12 @@ class NoLinks(Fs):
             raise OSError(self.code, os.strerror(self.code))
 
 
-@pytest.mark.parametrize("code", [errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EOPNOTSUPP])
+CANNOT_LINK = [
+    errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EOPNOTSUPP, errno.EACCES, errno.ENOSPC, errno.EIO,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("code", CANNOT_LINK, ids=errno.errorcode.get)
 def test_where_links_fail_the_values_are_written(tmp_path: Path, code: int) -> None:
     loop = Loop(tmp_path / "run", fs=NoLinks(code))
     for epoch in range(4):
