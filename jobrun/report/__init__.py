@@ -20,46 +20,66 @@ __all__ = ["Fan", "RunFiles"]
 
 
 class Fan:
-    """Passes events on to several reporters; one that fails is warned about once and dropped."""
+    """Passes events on to several reporters, of which none can hurt the run.
+
+    One that the system refuses something (a disk that is full) is warned about once, and still told
+    of what comes after; any other error is warned about, and the reporter is left out from then on.
+    """
 
     def __init__(self, *reporters: Report) -> None:
         self._reporters = list(reporters)
+        self._refused: list[Report] = []
         self._lock = threading.RLock()
 
     def __call__(self, event: Event) -> None:
         """Pass ``event`` on."""
         with self._lock:
             for reporter in tuple(self._reporters):
-                try:
-                    reporter(event)
-                except Exception as error:  # a reporter never hurts the run
-                    self._drop(reporter, type(reporter).__name__, error)
+                self._tell(reporter, event)
 
     def add(self, name: str, make: Callable[[], Report], missed: Sequence[Event] = ()) -> None:
         """Add the reporter that ``make`` opens, and tell it what it missed."""
         with self._lock:
             try:
                 reporter = make()
-                for event in missed:
-                    reporter(event)
             except Exception as error:
-                self._warn(name, error)
-            else:
-                self._reporters.append(reporter)
+                self._warn(f"the reporter {name} failed and is left out from now on", error)
+                return
+            self._reporters.append(reporter)
+            for event in missed:
+                self._tell(reporter, event)
 
     def attach(self, reporter: Report) -> None:
         """Add a reporter that is there already."""
         with self._lock:
             self._reporters.append(reporter)
 
-    def _drop(self, reporter: Report, name: str, error: Exception) -> None:
-        if reporter in self._reporters:  # else it was dropped while it told of another's failure
-            self._reporters.remove(reporter)
-            self._warn(name, error)
+    def _tell(self, reporter: Report, event: Event) -> None:
+        try:
+            reporter(event)
+        except BrokenPipeError:  # its reader has gone: nobody to tell
+            self._drop(reporter)
+        except OSError as error:
+            if reporter in self._reporters and reporter not in self._refused:
+                self._refused.append(reporter)
+                self._warn(f"{_name(reporter)} goes on once it can be written again", error)
+        except Exception as error:
+            self._leave_out(reporter, error)
 
-    def _warn(self, name: str, error: Exception) -> None:
-        if not isinstance(error, BrokenPipeError):  # its reader has gone: nobody to tell
-            self(Warned(f"the reporter {name} failed and is left out from now on: {error}"))
+    def _leave_out(self, reporter: Report, error: Exception) -> None:
+        if self._drop(reporter):  # else it was dropped while it told of another's failure
+            name = _name(reporter)
+            self._warn(f"the reporter {name} failed and is left out from now on", error)
+
+    def _drop(self, reporter: Report) -> bool:
+        known = reporter in self._reporters
+        if known:
+            self._reporters.remove(reporter)
+        return known
+
+    def _warn(self, what: str, error: Exception) -> None:
+        if not isinstance(error, BrokenPipeError):
+            self(Warned(f"{what}: {error}"))
 
     def close(self) -> None:
         """Close what the reporters hold open: the first one last, which may show a warning yet."""
@@ -69,8 +89,12 @@ class Fan:
                 try:
                     close()
                 except Exception as error:
-                    self._drop(reporter, type(reporter).__name__, error)
+                    self._leave_out(reporter, error)
             self._reporters.clear()
+
+
+def _name(reporter: Report) -> str:
+    return str(getattr(reporter, "name", type(reporter).__name__))
 
 
 class RunFiles:

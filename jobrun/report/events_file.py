@@ -1,59 +1,60 @@
 """``events.jsonl``: every event of every attempt, one JSON object a line.
 
 A line is appended by one write.  A crash can leave a torn last line, which is cut at the next
-start.  Progress within an epoch is not kept.
+start.  While the disk is full no line can be written; how many are missing is said in the first one
+after them.  Progress within an epoch is not kept.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from jobrun.events import PASSING, Event
-from jobrun.report.words import json_line
+from jobrun.events import PASSING, Event, Warned
+from jobrun.report.append import Appender
+from jobrun.report.words import json_line, plural
 
-__all__ = ["EventsFile", "cut_torn_line", "read_events"]
+__all__ = ["EventsFile", "read_events"]
 
 
 class EventsFile:
     """Appends events to a file."""
 
+    name = "events.jsonl"
+
     def __init__(self, path: Path) -> None:
-        cut_torn_line(path)
-        self._file = path.open("ab", buffering=0)
+        self._file = Appender(path)
+        self._missing = 0
 
     def __call__(self, event: Event) -> None:
-        """Append ``event`` with the time, UTC."""
+        """Append ``event`` with the time, UTC; raises OSError where it cannot be kept."""
         if isinstance(event, PASSING):
             return
-        self._file.write(json_line(event.to_json()).encode("ascii"))
+        try:
+            self._file.append(self._said_missing() + _line(event))
+        except OSError:
+            self._missing += 1
+            raise
+        self._missing = 0
+
+    def _said_missing(self) -> bytes:
+        """The line that says how many lines are missing before it; empty if none is."""
+        if not self._missing:
+            return b""
+        return _line(Warned(f"{plural(self._missing, 'event')} could not be written here"))
 
     def close(self) -> None:
         """Close the file."""
+        with suppress(OSError):
+            self._file.append(self._said_missing())
         self._file.close()
 
 
-def cut_torn_line(path: Path, block: int = 1 << 16) -> None:
-    """Cut what follows the last line feed of a file; nothing is done where there is no file."""
-    try:
-        end = path.stat().st_size
-    except FileNotFoundError:
-        return
-    with path.open("rb") as file:
-        keep = end
-        while keep > 0:
-            start = max(0, keep - block)
-            file.seek(start)
-            found = file.read(keep - start).rfind(b"\n")
-            if found >= 0:
-                keep = start + found + 1
-                break
-            keep = start
-    if keep < end:
-        os.truncate(path, keep)
+def _line(event: Event) -> bytes:
+    return json_line(event.to_json()).encode("ascii")
 
 
 def read_events(path: Path, kinds: tuple[str, ...]) -> Iterator[dict[str, Any]]:

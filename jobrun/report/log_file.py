@@ -9,16 +9,17 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
 from jobrun.doing import task_here
 from jobrun.events import Event, RunEnded
-from jobrun.report.events_file import cut_torn_line
+from jobrun.report.append import Appender
 from jobrun.report.lines import Describer
 from jobrun.report.log_format import attempt_stamp, escaped, stamp
-from jobrun.report.words import plain, uncoloured
+from jobrun.report.words import plain, plural, uncoloured
 
 __all__ = ["LogFile", "Prints", "Tee"]
 
@@ -29,40 +30,63 @@ class LogFile:
     The first line says that it is of the ``attempt`` of this number, if there is one.
     """
 
+    name = "log.txt"
+
     def __init__(self, path: Path, attempt: int | None = None) -> None:
-        cut_torn_line(path)
         self._first = attempt_stamp(attempt) if attempt is not None else ""
-        self._file = path.open("a", encoding="utf-8", errors="backslashreplace")
+        self._file = Appender(path)
         self._describe = Describer(verbosity=1)
+        self._missing = 0
         self._lock = threading.Lock()
 
     def __call__(self, event: Event) -> None:
-        """Append the lines of ``event``."""
+        """Append the lines of ``event``; raises OSError where they cannot be kept."""
         lines = self._describe(event)
         if isinstance(event, RunEnded):
             lines = [f"{event.outcome}: {plain(event.reason)} (exit code {event.exit_code})"]
         self._write([escaped(line) for line in lines])
 
     def write_lines(self, lines: list[str]) -> None:
-        """Append lines that the task on this thread, if there is one, has printed."""
+        """Append lines that the task on this thread, if there is one, has printed.
+
+        Raises OSError where they cannot be kept; how many are missing is said in the next line.
+        """
         doing = task_here()
         who = stamp(doing) if doing is not None else ""
         self._write([who + line if who else escaped(line) for line in lines])
 
     def _write(self, lines: list[str]) -> None:
         """Append lines with the time before each; from any thread."""
+        if not lines:
+            return
+        with self._lock:
+            try:
+                self._append([*self._said_missing(), *lines])
+            except OSError:
+                self._missing += len(lines)
+                raise
+            self._missing = 0
+
+    def _said_missing(self) -> list[str]:
+        if not self._missing:
+            return []
+        return [f"({plural(self._missing, 'line')} could not be written here)"]
+
+    def _append(self, lines: list[str]) -> None:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        if self._first and lines:
+            lines = [self._first + lines[0].removeprefix("[] "), *lines[1:]]
+        text = "".join(f"{now} {line}\n" for line in lines)
+        self._file.append(text.encode("utf-8", "backslashreplace"))
         if lines:
-            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            with self._lock:
-                if self._first:
-                    lines = [self._first + lines[0].removeprefix("[] "), *lines[1:]]
-                    self._first = ""
-                self._file.write("".join(f"{now} {line}\n" for line in lines))
-                self._file.flush()
+            self._first = ""
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        with self._lock:
+            with suppress(OSError):
+                self._append(self._said_missing())
+            self._file.close()
 
 
 class Tee:
@@ -148,8 +172,8 @@ class Prints:
         try:
             if self.log is not None:
                 self.log.write_lines(lines)
-        except OSError:  # a full disk is no failure of who prints; the log says so by itself
-            self.log = None
+        except OSError:
+            pass  # a full disk is no failure of who prints; the log says later what is missing
 
 
 def _redirect(old: tuple[object, object], new: tuple[object, object]) -> None:

@@ -1,7 +1,8 @@
 """``metrics.csv``: one row per epoch of this history, derived from ``events.jsonl``.
 
 It is written anew at each start, without the epochs that a rewind or a crash has undone, and gets
-a row after each epoch.  An attempt that runs only ``exit`` again changes nothing of it.
+a row after each epoch; rows that a full disk refuses are written with the next one.  An attempt
+that runs only ``exit`` again changes nothing of it.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from jobrun.events import CheckpointLoaded, EpochFinished, Event, RunStarted
 from jobrun.metric_rows import FIXED, column
+from jobrun.report.append import Appender
 from jobrun.report.events_file import read_events
 from jobrun.report.words import json_values
 
@@ -26,11 +29,16 @@ Row = dict[str, Any]
 class MetricsFile:
     """Keeps ``metrics.csv`` beside the events file it is derived from."""
 
+    name = "metrics.csv"
+
     def __init__(self, path: Path, events: Path) -> None:
         self._path = path
         self._events = events
         self._columns: tuple[str, ...] = FIXED
         self._started: RunStarted | None = None
+        self._waiting = ""
+        """What is still to be written, and whether what is in the file goes before that."""
+        self._anew = False
 
     def __call__(self, event: Event) -> None:
         """Write the file anew when a run starts, and a row when an epoch is done."""
@@ -44,17 +52,35 @@ class MetricsFile:
                 self._start(replace(self._started, epoch=event.epoch))
         elif isinstance(event, EpochFinished):
             row = _row(event.epoch, event.seconds, event.elapsed, event.metrics)
-            with self._path.open("a", encoding="utf-8", newline="") as file:
-                file.write(_lines([row], self._columns))
+            self._waiting += _lines([row], self._columns)
+            self._write()
+
+    def _write(self) -> None:
+        """Append what is waiting; raises OSError, and then it waits for the next row."""
+        if self._anew:
+            self._path.write_bytes(b"")
+            self._anew = False
+        file = Appender(self._path)
+        try:
+            file.append(self._waiting.encode())
+        finally:
+            file.close()
+        self._waiting = ""
 
     def _start(self, event: RunStarted) -> None:
         rows = [row for row in history(self._events) if row["epoch"] <= event.epoch]
         old = (name for row in rows for name in row)
         self._columns = tuple(dict.fromkeys([*FIXED, *map(column, event.metrics), *old]))
-        with self._path.open("w", encoding="utf-8", newline="") as file:
-            file.write(
-                _lines([dict(zip(self._columns, self._columns, strict=True)), *rows], self._columns)
-            )
+        names = dict(zip(self._columns, self._columns, strict=True))
+        self._waiting = _lines([names, *rows], self._columns)
+        self._anew = True
+        self._write()
+
+    def close(self) -> None:
+        """Write what is still waiting."""
+        if self._waiting:
+            with suppress(OSError):
+                self._write()
 
 
 def history(events: Path) -> list[Row]:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from jobrun.events import BatchesDone, TaskProgress, Warned
-from jobrun.report.events_file import EventsFile, cut_torn_line, read_events
+from jobrun.report.append import cut_torn_line
+from jobrun.report.events_file import EventsFile, read_events
 
 
 def test_events_are_json_lines(tmp_path: Path, make: Any) -> None:

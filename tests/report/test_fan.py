@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from full_disk import FullDisk
 
 from jobrun.events import Event, LeftoversCleaned, Warned
 from jobrun.report import Fan, RunFiles
@@ -47,6 +48,71 @@ def test_two_failing_reporters_end_neither_the_run_nor_in_a_loop(make: Any) -> N
     fan(make.epoch(1))
     fan(make.epoch(2))
     assert [type(e).__name__ for e in seen].count("Warned") == 2
+
+
+def test_one_that_is_refused_is_warned_about_once_and_goes_on(make: Any) -> None:
+    seen: list[Event] = []
+    kept: list[Event] = []
+    refusing = [False]
+
+    def disk(event: Event) -> None:
+        if refusing[0]:
+            raise OSError(28, "No space left on device")
+        kept.append(event)
+
+    fan = Fan(disk, seen.append)
+    for number, refusing[0] in enumerate((False, True, True, False, True, False), 1):
+        fan(make.epoch(number))
+    assert [e.epoch for e in kept] == [1, 4, 6]
+    warnings = [e.message for e in seen if isinstance(e, Warned)]
+    assert warnings == [
+        "function goes on once it can be written again: [Errno 28] No space left on device",
+    ]
+
+
+def test_a_full_disk_leaves_gaps_that_are_said_and_no_epoch_without_its_row(
+    tmp_path: Path, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FullDisk(monkeypatch)
+    seen: list[Event] = []
+    fan = Fan(seen.append)
+    fan.add("files", lambda: RunFiles(fan))
+    fan(make.started(run_dir=str(tmp_path)))
+    for number in range(1, 7):
+        disk.room = 5 * (number - 2) if number in (2, 3, 4) else None
+        fan(make.epoch(number, loss=number))
+    fan.close()
+    warnings = [e.message for e in seen if isinstance(e, Warned)]
+    assert sorted(warning.partition(" goes on once")[0] for warning in warnings) == [
+        *("events.jsonl", "log.txt", "metrics.csv"),
+    ]
+    events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert [e.get("epoch") for e in events if e["event"] == "EpochFinished"] == [1, 5, 6]
+    assert "events could not be written here" in next(
+        e["message"] for e in events if "message" in e
+    )
+    rows = (tmp_path / "metrics.csv").read_text().splitlines()
+    assert [row.split(",")[0] for row in rows] == ["epoch", "1", "2", "3", "4", "5", "6"]
+    log = (tmp_path / "log.txt").read_text()
+    assert "lines could not be written here)" in log
+    assert "epoch 5" in log
+    assert "epoch 3" not in log
+
+
+@pytest.mark.parametrize("name", ["events.jsonl", "metrics.csv", "log.txt"])
+def test_what_is_missing_at_the_end_is_said_at_the_end(
+    tmp_path: Path, make: Any, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    disk = FullDisk(monkeypatch)
+    fan = Fan()
+    fan.add("files", lambda: RunFiles(fan))
+    fan(make.started(run_dir=str(tmp_path)))
+    disk.room = 0
+    fan(make.epoch(1, loss=1))
+    disk.room = None
+    fan.close()
+    last = (tmp_path / name).read_text().splitlines()[-1]
+    assert last.startswith("1,") if name == "metrics.csv" else "could not be written here" in last
 
 
 def test_a_broken_pipe_is_quiet(make: Any) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from full_disk import FullDisk
 
 from jobrun.events import GroupFinished
 from jobrun.report.log_file import LogFile, Prints, Tee
@@ -110,16 +111,20 @@ def test_a_reader_that_has_gone_does_not_hurt_who_prints() -> None:
     assert kept == ["one", "two"]
 
 
-def test_a_log_that_cannot_be_written_does_not_hurt_who_prints(
+def test_a_log_that_cannot_be_written_does_not_hurt_who_prints_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def full(lines: list[str]) -> None:
-        raise OSError(28, "No space left on device")
-
+    disk = FullDisk(monkeypatch)
     with Prints() as prints:
         prints.log = LogFile(tmp_path / "log.txt")
-        monkeypatch.setattr(prints.log, "write_lines", full)
         print("one")
+        disk.room = 10
         print("two")
-        assert prints.log is None
-    assert capsys.readouterr().out == "one\ntwo\n"
+        print("three")
+        disk.room = None
+        print("four")
+        prints.end()
+    assert capsys.readouterr().out == "one\ntwo\nthree\nfour\n"
+    assert lines_of(tmp_path / "log.txt") == [
+        "one", "(2 lines could not be written here)", "four",
+    ]  # fmt: skip

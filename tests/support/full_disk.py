@@ -1,0 +1,40 @@
+"""A disk that is full for a while, for files that are appended to."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobrun.report import append
+
+
+class FullDisk:
+    """From now on the files of ``Appender`` have ``room`` bytes, together; None: all they want."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.room: int | None = None
+        disk = self
+
+        class File(io.FileIO):
+            def write(self, data: Any) -> int:
+                if disk.room is None:
+                    return super().write(data)
+                if disk.room == 0:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                done = super().write(bytes(data)[: disk.room])
+                disk.room -= done
+                return done
+
+        def opened(path: Path, mode: str = "r", **how: Any) -> Any:
+            return File(path, mode) if mode == "ab" else open(path, mode, **how)
+
+        class Opening(type(Path())):  # type: ignore[misc]
+            open = opened
+
+        real = append.Appender.__init__
+        monkeypatch.setattr(append.Appender, "__init__", lambda a, path: real(a, Opening(path)))
