@@ -231,7 +231,7 @@ class History:
             try:
                 record = self.run.catalog.check(id)
             except DamagedError as error:
-                if self.run.catalog.was_whole(id):
+                if self.run.catalog.is_ours(id):
                     self.skip(id, str(error))
                 continue
             yield record

@@ -221,7 +221,7 @@ class RunDir:
             found
             for found in self.catalog.ignored()
             if found.id is not None
-            and self.catalog.was_whole(found.id)
+            and self.catalog.is_ours(found.id)
             and not (rewind is not None and rewind.leaves(found.id))
         ]
 

@@ -83,15 +83,23 @@ class Fs:
 
     def write(self, path: str, buffers: Sequence[Buffer], *, sync: bool) -> None:
         """Write a new file from ``buffers``; ``sync`` makes its bytes durable (not its name)."""
-        fd = self._do("open", path, lambda: os.open(path, _CREATE, 0o666))
+        op = "open"
         try:
-            self._do("write", path, lambda: self._write_all(fd, buffers))
-            if sync:
-                self._do("fsync", path, lambda: os.fsync(fd))
-        except BaseException:
+            self.at(op, path)
+            fd = os.open(path, _CREATE, 0o666)
+            try:
+                self.at(op := "write", path)
+                self._write_all(fd, buffers)
+                if sync:
+                    self.at(op := "fsync", path)
+                    os.fsync(fd)
+                self.at(op := "close", path)
+            except BaseException:
+                os.close(fd)
+                raise
             os.close(fd)
-            raise
-        self._do("close", path, lambda: os.close(fd))
+        except OSError as error:
+            raise FsError(op, path, error) from error
 
     def _write_all(self, fd: int, buffers: Sequence[Buffer]) -> None:
         left = [memoryview(b).cast("B") for b in buffers if len(b)]
