@@ -101,7 +101,10 @@ class Grid:
 
     def __iter__(self) -> Iterator[Chunk]:
         """All chunks in the order of their bytes."""
-        if self.count:
+        count = self.count
+        if count == 1:  # as most are
+            yield self.at((0,) * self.axis, 0)
+        elif count:
             for lead in np.ndindex(*self.shape[: self.axis]):
                 for block in range(self.blocks):
                     yield self.at(lead, block)

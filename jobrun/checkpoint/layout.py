@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,10 @@ from jobrun.values import Box
 __all__ = ["Layout", "Stored", "array_meta", "store"]
 
 Array = npt.NDArray[Any]
+
+_encode = json.JSONEncoder(allow_nan=False).encode
+_POINT = Grid.of((), 0)
+"""The grid of what has no chunks."""
 
 _KEYS = {"name": "v2", "configuration": {"separator": "."}}
 
@@ -93,8 +98,20 @@ def _store_bytes(kind: str, data: bytes, dtype: str | None) -> Stored:
 
 
 def _store_filled(kind: str, dtype: Any, data_type: Any, fill: Any) -> Stored:
-    grid = Grid.of((), 0)
-    return Stored(kind, dtype, (), array_meta(kind, dtype, grid, data_type, fill), grid)
+    if isinstance(dtype, (str, NoneType)) and isinstance(data_type, str):
+        before, after = _filled_meta(kind, dtype, data_type)
+        meta = b"%s%s%s" % (before, _encode(fill).encode("ascii"), after)
+    else:
+        meta = array_meta(kind, dtype, _POINT, data_type, fill)
+    return Stored(kind, dtype, (), meta, _POINT)
+
+
+@lru_cache(maxsize=1024)
+def _filled_meta(kind: str, dtype: str | None, data_type: str) -> tuple[bytes, bytes]:
+    """What stands before and after the value, which alone differs between many scalars."""
+    mark = b'"fill_value":'
+    before, _, after = array_meta(kind, dtype, _POINT, data_type, 0).partition(mark + b"0")
+    return before + mark, after
 
 
 def _store_array(

@@ -52,6 +52,11 @@ class Sources:
                 continue
             self._found.append((f"{path}/{node}", entries))
 
+    @property
+    def any(self) -> bool:
+        """Whether there is a checkpoint to share files with."""
+        return bool(self._found)
+
     def unchanged(self, path: str, kind: str, version: int) -> tuple[str, Entry] | None:
         """The folder and entry of a leaf that holds this very value, or None."""
         if version < 0:

@@ -62,12 +62,15 @@ class PartSummary:
 # What may be written.
 
 
-def check_part(node: str, blobs: Blobs) -> None:
-    """Raise ValueRefusedError if a name or a value cannot be in a checkpoint."""
-    for _ in _flatten(node, blobs):
-        pass
+def check_part(node: str, blobs: Blobs) -> list[Item]:
+    """The entries of a node's part, each tree before what it holds.
+
+    Raises ValueRefusedError if a name or a value cannot be in a checkpoint.
+    """
+    items = list(_flatten(node, blobs))
     for name, value in blobs.items():
         check_storable(value, name)
+    return items
 
 
 def mark_saved(blobs: Blobs, id: int) -> None:
@@ -155,9 +158,8 @@ def write_part(
     """
     start = time.perf_counter()
     root = os.fspath(directory)
-    check_part(node, blobs)
+    items = check_part(node, blobs)
     sources = Sources(fs, share_with, node)
-    items = list(_flatten(node, blobs))
     whole = fs.sync_all(root) if len(items) > SYNC_EACH // 2 else None
     with whole or nullcontext(), ThreadPoolExecutor(THREADS) as pool:
         writer = Writer(fs, root, node, id, sources, compress, sync=whole is None)

@@ -6,7 +6,7 @@ directories and links of the entries after it are made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -55,11 +55,8 @@ class _Leaf:
     meta: bytes
     stored: Stored | None = None
     version: int | None = None
+    chunks: Sequence[Chunk] = ()
     files: list[_Written | Future[_Written]] = field(default_factory=list)
-
-    def chunks(self) -> Iterable[Chunk]:
-        """The chunks to be written."""
-        return self.stored.grid if self.stored and self.stored.array is not None else ()
 
     def entry(self, files: Sequence[File]) -> Entry:
         """What the manifest says of it."""
@@ -118,7 +115,7 @@ class Writer:
             return entry
         leaf = self._leaf(path, kind, box)
         self._start(pool, leaf, self._sync, partial(self._write_meta, leaf))
-        for chunk in leaf.chunks():
+        for chunk in leaf.chunks:
             work = chunk.payload >= LARGE or (leaf.stored is not None and bool(leaf.stored.codec))
             self._start(pool, leaf, self._sync or work, partial(self._write_chunk, leaf, chunk))
         return leaf
@@ -177,12 +174,15 @@ class Writer:
             return _Leaf(path, folder, kind, group_meta({"kind": kind}))
         stored = store(box, choose(self._compress, self._node, path))
         version = self._id if box.version < 0 else box.version
-        return _Leaf(path, folder, kind, stored.meta, stored, version)
+        chunks = tuple(stored.grid) if stored.array is not None else ()
+        return _Leaf(path, folder, kind, stored.meta, stored, version, chunks)
 
     def _write_meta(self, leaf: _Leaf) -> _Written:
         file = File(META, len(leaf.meta), crc32c.crc32c(leaf.meta))
-        chunks = [File(chunk.key, chunk.payload, 0) for chunk in leaf.chunks()]
-        source = self._sources.same_meta(leaf.entry([file, *chunks]))
+        source = None
+        if self._sources.any:
+            chunks = [File(chunk.key, chunk.payload, 0) for chunk in leaf.chunks]
+            source = self._sources.same_meta(leaf.entry([file, *chunks]))
         if source is not None and self._try_link(f"{source}/{leaf.path}", leaf.path, file):
             return _Written(file, linked=True)
         self._fs.write(f"{leaf.folder}/{META}", [leaf.meta], sync=self._sync)
