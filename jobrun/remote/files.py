@@ -19,10 +19,10 @@ class RemoteFs(Fs):
     Chunks are small (16 MiB at most), so a slice of an array fetches little.  Paths are URLs.
     """
 
-    def open(self, path: str) -> int:
-        """A descriptor of a copy of the file that has no name and goes with it."""
+    def open(self, path: str) -> tuple[int, int]:
+        """A descriptor of a copy of the file, which has no name, and its length."""
 
-        def call() -> int:
+        def call() -> tuple[int, int]:
             data = self._fetch(path)
             fd = _nameless()
             try:
@@ -33,7 +33,7 @@ class RemoteFs(Fs):
             except BaseException:
                 os.close(fd)
                 raise
-            return fd
+            return fd, len(data)
 
         return self._do("open", path, call)
 
