@@ -28,6 +28,8 @@ WAIT = 90.0
 CRASHED = 70
 """The exit code of a child whose function raised."""
 _HERE = Path(__file__).parent
+_WARM = ("crash_job", "jobrun.cli.train", "jobrun.report.lines", "jobrun.spec.build")
+"""What children need is imported before they are made."""
 _DEADLY = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -137,6 +139,11 @@ class Nursery:
         self._children.append(child)
         return child
 
+    def warm(self, *modules: str) -> None:
+        """Import more that children need, before they are made."""
+        for module in modules:
+            self.ask({"import": module})
+
     def ask(self, request: dict[str, Any]) -> Any:
         """The answer of the process to a request."""
         assert self._process.stdin is not None
@@ -161,11 +168,14 @@ class Places:
 
 
 def _serve() -> None:
-    import crash_job  # noqa: F401  all that children need is imported before they are made
-
+    for name in _WARM:
+        import_module(name)
     for line in sys.stdin:
         request = json.loads(line)
-        if "start" in request:
+        answer: Any = None
+        if "import" in request:
+            import_module(request["import"])
+        elif "start" in request:
             answer = _fork(request["start"], request["with"], request["log"], request["folder"])
         else:
             answer = _wait(request["wait"], request["seconds"])

@@ -90,6 +90,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lines = "".join(f"{i}\n" for i in range(low, high))
         (path / f"part-{part}.tsv").write_text("x\n" + lines)
         np.save(path / f"part-{part}.npy", np.arange(low, high))
+        np.savez(path / f"part-{part}.npz", x=np.arange(low, high))
+        zarr.create_array(str(path / f"part-{part}.zarr"), data=np.arange(low, high), chunks=(4,))
+        (path / f"part-{part}.txt").write_text(lines)
+        (path / f"part-{part}.jsonl").write_text(
+            "".join(json.dumps({"x": i}) + "\n" for i in range(low, high))
+        )
     return path
 
 
@@ -104,6 +110,10 @@ SOURCES: dict[str, dict[str, Any]] = {
     "txt": {"from_": ["x"], "file": "d.txt"},
     "tsv files": {"file": "part-*.tsv"},
     "npy files": {"from_": ["x"], "file": "part-*.npy"},
+    "npz files": {"file": "part-*.npz"},
+    "zarr files": {"from_": ["x"], "file": "part-*.zarr"},
+    "txt files": {"from_": ["x"], "file": "part-*.txt"},
+    "jsonl files": {"file": "part-*.jsonl"},
     "iterator": {"from_": ["x"], "call": generate, "in_": ["n"]},
     "stateful": {"from_": ["x"], "call": Counter, "with_": {"n": ROWS}},
     "items": {"from_": ["x"], "call": lambda n: list(range(n)), "in_": "n"},
@@ -112,8 +122,13 @@ SOURCES: dict[str, dict[str, Any]] = {
         "concat": [data(["x"], file="d.csv"), data(["x"], call=generate, with_={"n": 4})],
     },
     "zip": {"zip": [data({"x": "rows"}), data(["x2"], call=Counter, in_="n")]},
+    "zip of tables": {"zip": [data({"x": "rows"}), data({"x2": "x"}, file="d.zarr")]},
+    "concat of tables": {"concat": [data(["x"], file="d.npy"), data(["x"], file="part-1.npz")]},
 }
-STREAMS = {"csv", "matrix", "jsonl", "txt", "tsv files", "iterator", "stateful", "concat", "zip"}
+STREAMS = {"csv", "matrix", "jsonl", "txt", "tsv files", "txt files", "jsonl files", "iterator",
+           "stateful", "concat", "zip"}  # fmt: skip
+MORE: dict[str, list[int]] = {"concat": [0, 1, 2, 3], "concat of tables": [9]}
+"""What comes after the rows of every source."""
 
 
 def options_for(name: str, how: dict[str, Any]) -> dict[str, Any]:
@@ -126,11 +141,11 @@ def options_for(name: str, how: dict[str, Any]) -> dict[str, Any]:
 def test_every_source_gives_its_rows(folder: Path, name: str) -> None:
     seen: list[Any] = []
     Driver(reading(seen, batch=4, **SOURCES[name]), 1, spec_dir=folder).start().epochs(2)
-    kinds: dict[str, Any] = {"txt": str, "matrix": lambda i: [i]}
+    kinds: dict[str, Any] = {"txt": str, "txt files": str, "matrix": lambda i: [i]}
     wanted = [kinds.get(name, int)(i) for i in range(ROWS)]
-    wanted += list(range(4)) if name == "concat" else []
+    wanted += MORE.get(name, [])
     assert [row for (row,) in flat(seen)] == wanted * 2
-    assert [len(b) for b in seen[:6]] == ([4] * 6 if name == "concat" else [4, 4, 4, 4, 4, 3])
+    assert [len(b) for b in seen[:6]] == [4] * 5 + [min(4, len(wanted) - 20)]
 
 
 @settings(deadline=None, max_examples=120)
@@ -142,18 +157,22 @@ def test_every_source_gives_its_rows(folder: Path, name: str) -> None:
     batches_per_epoch=st.none() | st.integers(1, 9),
     passes=st.none() | st.integers(1, 2),
     shard=st.sampled_from([None, "0/2", "rank/world"]),
+    threads=st.integers(1, 8),
+    ahead=st.none() | st.integers(1, 9),
     cuts=st.lists(st.integers(0, 7), max_size=4),
 )
 def test_a_run_that_is_cut_anywhere_reads_what_the_undisturbed_one_reads(
-    folder: Path, name: str, cuts: list[int], **how: Any
+    folder: Path, name: str, cuts: list[int], threads: int, ahead: int | None, **how: Any
 ) -> None:
+    """Also on threads, which make no difference: what they read ahead does not count as read."""
     how = {**options_for(name, how), **SOURCES[name]}
     alone: list[Any] = []
     driver = Driver(reading(alone, **how), 1, spec_dir=folder).start().epochs(3)
     seen: list[Any] = []
     position = Position()
     for cut in [*cuts, 10_000]:
-        resumed = Driver(reading(seen, **how), 1, spec_dir=folder).start()
+        job = reading(seen, threads=threads, ahead=ahead, **how)
+        resumed = Driver(job, 1, spec_dir=folder).start()
         resumed.position = Position.from_json(json.loads(json.dumps(position.to_json())))
         stop = cut_after(cut)
         while resumed.position.epochs < 3:
