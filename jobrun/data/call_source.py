@@ -36,7 +36,7 @@ from jobrun.values import Box, adopt
 __all__ = ["called_source"]
 
 Fail = Callable[[BaseException], TaskError]
-"""Makes an error of one that was raised in the user's code."""
+"""Makes an error of one that was raised in the user's code, of any kind: ``sys.exit()`` too."""
 
 _SLOW_SECONDS = 2.0
 _STATE = ("state_dict", "load_state_dict")
@@ -198,7 +198,7 @@ class ItemTable(Table):
     def _guarded(self, get: Callable[[], Any]) -> Any:
         try:
             return get()
-        except Exception as error:
+        except BaseException as error:
             raise self._fail(error) from error
 
 
@@ -234,7 +234,7 @@ class ItemStream(Stream):
         made = self._made.pop() if self._made else self._make()
         try:
             holder, items = _begun(made, mark)
-        except Exception as error:
+        except BaseException as error:
             raise self.fail(error) from error
         cursor = _ItemCursor(self, holder, items, row if mark is not None else 0, slow)
         if row and mark is None:
@@ -276,7 +276,7 @@ class _ItemCursor(Cursor):
                 item = next(self._items)
             except StopIteration:
                 return
-            except Exception as error:
+            except BaseException as error:
                 raise self._source.fail(error) from error
             yield item
 
@@ -286,7 +286,7 @@ class _ItemCursor(Cursor):
             return None
         try:
             state = self._holder.state_dict()
-        except Exception as error:
+        except BaseException as error:
             raise self._source.fail(error) from error
         try:
             text = json.dumps(state)

@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -202,18 +203,29 @@ def spec_of(readings: Sequence[Reading], threads: int = 1, ahead: int | None = N
 
 # The functions of the spec.
 
-_CALLS: Counter[str] = Counter()
+_VISITS: Counter[str] = Counter()
 _LOCK = threading.Lock()
 
 
-def strike(place: str) -> None:
-    """Kill this process if it was told so: ``STRIKE`` is a place and which visit is the last."""
-    told = os.environ.get("STRIKE", "")
-    if told.startswith(f"{place} "):
-        with _LOCK:
-            _CALLS[place] += 1
-            if told == f"{place} {_CALLS[place]}":
-                os.kill(os.getpid(), signal.SIGKILL)
+def visit(place: str) -> None:
+    """A place is reached where this process may have been told to do something.
+
+    ``STRIKE`` and ``HOLD`` are a place and a number, ``do 4``: at that visit it kills itself, or
+    waits until the file ``go`` is there.
+    """
+    if not any(os.environ.get(told, "").startswith(f"{place} ") for told in ("STRIKE", "HOLD")):
+        return
+    with _LOCK:
+        _VISITS[place] += 1
+        here = f"{place} {_VISITS[place]}"
+        if os.environ.get("STRIKE") == here:
+            os.kill(os.getpid(), signal.SIGKILL)
+    if os.environ.get("HOLD") == here:
+        Path("at").touch()
+        give_up = time.monotonic() + 60
+        while not Path("go").exists():
+            time.sleep(0.002)
+            assert time.monotonic() < give_up, "nobody says go"
 
 
 def begin() -> tuple[np.ndarray, str]:
@@ -221,7 +233,7 @@ def begin() -> tuple[np.ndarray, str]:
 
 
 def mapped(x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    strike("map")
+    visit("map")
     numbers = x.astype(np.int64)
     return numbers, numbers * rng.random(len(x))
 
@@ -229,19 +241,19 @@ def mapped(x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndar
 def note(
     log: np.ndarray, chain: str, y: np.ndarray, noise: np.ndarray
 ) -> tuple[np.ndarray, str, float]:
-    strike("do")
+    visit("do")
     chain = hashlib.sha256(chain.encode() + y.tobytes() + noise.tobytes()).hexdigest()
     return np.concatenate([log, y]), chain, float(noise.mean())
 
 
 def generated(n: int) -> Iterator[int]:
     for number in range(n):
-        strike("next")
+        visit("next")
         yield number
 
 
 def arrays(n: int) -> dict[str, np.ndarray]:
-    strike("open")
+    visit("open")
     return {"x": np.arange(n), "y": np.zeros(n)}
 
 
@@ -259,25 +271,25 @@ class Stateful:
     """An iterator that keeps its place."""
 
     def __init__(self, n: int) -> None:
-        strike("open")
+        visit("open")
         self.n, self.at = n, 0
 
     def __iter__(self) -> Stateful:
         return self
 
     def __next__(self) -> int:
-        strike("next")
+        visit("next")
         if self.at >= self.n:
             raise StopIteration
         self.at += 1
         return self.at - 1
 
     def state_dict(self) -> dict[str, int]:
-        strike("state")
+        visit("state")
         return {"at": self.at}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        strike("load")
+        visit("load")
         self.at = state["at"]
 
 
@@ -285,14 +297,14 @@ class Items:
     """A dataset of which any item can be had."""
 
     def __init__(self, n: int) -> None:
-        strike("open")
+        visit("open")
         self.n = n
 
     def __len__(self) -> int:
         return self.n
 
     def __getitem__(self, number: int) -> int:
-        strike("item")
+        visit("item")
         return range(self.n)[number]
 
 
@@ -300,11 +312,17 @@ class ItemsAtOnce(Items):
     """One that gives many at once."""
 
     def __getitems__(self, numbers: list[int]) -> list[int]:
-        strike("item")
+        visit("item")
         return [range(self.n)[number] for number in numbers]
 
 
 # What children do, and what is on disk afterwards.
+
+
+def held(place: str, *words: str) -> int:
+    """``jobrun``, which waits at a visit of a place."""
+    os.environ["HOLD"] = place
+    return command("", None, *words)
 
 
 def command(place: str, kill_at: list[int] | None, *words: str) -> int:
