@@ -55,8 +55,24 @@ def _found_types(source: Source) -> Mapping[str, str]:
 def _open(path: Path, wanted: Mapping[str, str], types: Mapping[str, str]) -> Source:
     if not path.exists():
         near = did_you_mean(path.name, _neighbours(path))
+        if not path.parent.is_dir():
+            near = f"there is no folder {path.parent}"
         raise DataError(f"there is no file {path}", hint=near)
-    return _OPENERS.get(path.suffix, zarr_table)(path, wanted, types)
+    return _opener(path)(path, wanted, types)
+
+
+def _opener(path: Path) -> _Opener:
+    """Of a file by its ending; a folder is a zarr store under any name.  Raises DataError."""
+    ending = path.suffix.lower()
+    if ending in _OPENERS:
+        return _OPENERS[ending]
+    if path.is_file():
+        what = f"of an ending, {ending!r}, that is not known" if ending else "without an ending"
+        known = ", ".join(_OPENERS)
+        raise DataError(
+            f"{path} is a file {what}", hint=f"there are {known}; a folder is a zarr store"
+        )
+    return zarr_table
 
 
 def _neighbours(path: Path) -> list[str]:

@@ -252,7 +252,7 @@ class CsvFile(TextFile):
     """A ``.csv`` or ``.tsv`` with a header; blank lines are no rows."""
 
     def _reader(self, lines: Iterator[str]) -> Iterator[list[str]]:
-        delimiter = "\t" if self.path.suffix == ".tsv" else ","
+        delimiter = "\t" if self.path.suffix.lower() == ".tsv" else ","
         return filter(None, csv.reader(lines, delimiter=delimiter, strict=True))
 
     def _begin(self, lines: _Lines) -> list[str]:

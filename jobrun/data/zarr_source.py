@@ -36,6 +36,8 @@ def zarr_table(
         arrays = dict(node.arrays())
     except DataError:
         raise
+    except FileNotFoundError as error:  # what is there is something else
+        raise DataError(f"{path} is no zarr array or group") from error
     except Exception as error:  # of many kinds, by store and codec
         raise DataError(f"{path} cannot be read: {error}") from error
     plan = expand(wanted, sorted(arrays), f"{path} holds no array")

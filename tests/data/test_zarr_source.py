@@ -81,7 +81,7 @@ def test_what_is_not_there(store: Path) -> None:
     with pytest.raises(DataError, match="2 columns are wanted"):
         table(store / "x", {"a": "a", "b": "b"})
     (store.parent / "f.zarr").mkdir()
-    with pytest.raises(DataError, match=r"f\.zarr cannot be read"):
+    with pytest.raises(DataError, match=r"f\.zarr is no zarr array or group"):
         table(store.parent / "f.zarr")
 
 
