@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from jobrun.data.mapped import MANY, FileRows
 from jobrun.data.select import expand, grouped, names_in, refuse_types
 from jobrun.data.source import Table
 from jobrun.data.tables import ArrayTable
@@ -36,10 +37,10 @@ def npy_table(
     if len(wanted) > 1:
         raise DataError(f"{path} holds one array, but {len(wanted)} columns are wanted")
     try:
-        array = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+        column = _mapped(path, np.load(path, mmap_mode="r", allow_pickle=False))
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise _unreadable(path, error) from error
-    return ArrayTable({next(iter(wanted), path.stem): _plain(array)}, str(path))
+    return ArrayTable({next(iter(wanted), path.stem): column}, str(path))
 
 
 def npz_table(
@@ -68,7 +69,7 @@ def _unreadable(path: Path, error: Exception) -> DataError:
     return DataError(f"{path} cannot be read: {error}")
 
 
-def _member(path: Path, archive: Any, name: str) -> npt.NDArray[Any]:
+def _member(path: Path, archive: Any, name: str) -> npt.NDArray[Any] | FileRows:
     """An array of an archive: mapped if it is large and stored as it is, else read."""
     info = next((i for i in archive.zip.infolist() if i.filename in (name, f"{name}.npy")), None)
     stored = info is not None and info.compress_type == zipfile.ZIP_STORED
@@ -82,8 +83,7 @@ def _member(path: Path, archive: Any, name: str) -> npt.NDArray[Any]:
         return _adopted([archive[name]])
     shape, dtype, start = header
     offset = _data_offset(path, info) + start
-    mapped = np.memmap(path, dtype, "r", offset, shape, "C")
-    return np.asarray(mapped)
+    return FileRows(path, dtype, shape, offset)
 
 
 def _header(member: Any) -> tuple[tuple[int, ...], np.dtype[Any], int] | None:
@@ -106,11 +106,13 @@ def _data_offset(path: Path, info: zipfile.ZipInfo) -> int:
     return info.header_offset + _LOCAL_HEADER + lengths
 
 
-def _plain(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _mapped(path: Path, array: Any) -> npt.NDArray[Any] | FileRows:
     """A mapped array as it is, if tasks may be given it so; else a copy in memory."""
-    if array.flags.c_contiguous and array.dtype.names is None:
-        return array
-    return _adopted([array])
+    if not array.flags.c_contiguous or array.dtype.names is not None or not array.ndim:
+        return _adopted([np.asarray(array)])
+    if array.nbytes <= MANY:
+        return np.asarray(array)
+    return FileRows(path, array.dtype, array.shape, array.offset)
 
 
 def _adopted(cell: list[Any]) -> npt.NDArray[Any]:

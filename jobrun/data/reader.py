@@ -14,12 +14,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from jobrun.data.order import Walk
 from jobrun.data.source import Columns, Permutation, Table
 from jobrun.errors import DataError
 from jobrun.position import ReaderState
 
 __all__ = ["Batch", "BatchReader", "Limits", "RowReader"]
 
+Order = Permutation | Walk
 _OTHER_DATA = "bring the old data back, or start afresh with --fresh"
 
 
@@ -132,13 +134,13 @@ class BatchReader(RowReader):
         table: Table,
         limits: Limits,
         state: ReaderState,
-        permutation: Callable[[int], Permutation],
+        permutation: Callable[[int], Order],
     ) -> None:
         super().__init__(pipe, limits, state)
         self.rows = table.rows
         self._table = table
         self._permutation = permutation
-        self._order: tuple[int, Permutation] | None = None
+        self._order: tuple[int, Order] | None = None
         self._index, self._step = limits.shard
         self._stride = limits.batch * self._step
         least = limits.batch if limits.drop_last else 1
@@ -217,7 +219,7 @@ class BatchReader(RowReader):
         """The batch of the last ``next`` was applied: it counts as read."""
         self._passes, self._row = self._normal(self._passes, self._row + self._stride)
 
-    def _pass_order(self) -> Permutation:
+    def _pass_order(self) -> Order:
         if self._order is None or self._order[0] != self._passes:
             self._order = (self._passes, self._permutation(self._passes))
         return self._order[1]

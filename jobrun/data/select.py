@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from math import prod
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -27,6 +28,8 @@ Plan = dict[str, str | tuple[str, ...]]
 """The column of the file that each column is, or those of the matrix that it is."""
 
 _SHOWN = 12
+
+A = TypeVar("A")
 
 
 def expand(wanted: Mapping[str, str], names: Sequence[str], lacks: str) -> Plan:
@@ -79,8 +82,8 @@ def stacked(columns: Columns, plan: Plan) -> Columns:
     return found
 
 
-def grouped(make: Callable[[Columns], Table], arrays: Columns, plan: Plan) -> Table:
-    """A table of a plan over arrays by their names in the file."""
+def grouped(make: Callable[[dict[str, A]], Table], arrays: dict[str, A], plan: Plan) -> Table:
+    """A table of a plan over arrays, or what gives them, by their names in the file."""
     if all(isinstance(group, str) for group in plan.values()):
         return make({c: arrays[group] for c, group in plan.items() if isinstance(group, str)})
     return Matrices(make(arrays), plan)

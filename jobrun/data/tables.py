@@ -5,40 +5,33 @@ A column is an array; its first axis is the rows.  All columns of a table have t
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from jobrun.data.mapped import PAGES, FileRows, map_of, take_mapped
 from jobrun.data.source import Columns, Permutation, Table
 from jobrun.errors import DataError
 from jobrun.values import Box, Value
 
 __all__ = ["ArrayTable", "blob_columns", "check_lengths", "check_rows"]
 
-_RELEASE_BYTES = 32 << 20
-_AROUND = 128 << 10
-"""What the kernel maps around a row that is touched, at most: 64 KiB around each of two pages."""
-
 
 class ArrayTable(Table):
-    """Columns that are arrays, in memory or mapped.
+    """Columns that are arrays: in memory, mapped, or in a file; see ``jobrun.data.mapped``."""
 
-    Of mapped ones, the pages that were read are given back after every 32 MiB, since they would
-    count as memory of this process; the kernel may keep them cached.  Around each row of a shuffled
-    batch the kernel maps more than the row, 64 KiB or a whole huge page, until the batch is made.
-    """
-
-    def __init__(self, columns: Columns, name: str = "the source") -> None:
+    def __init__(
+        self, columns: Mapping[str, npt.NDArray[Any] | FileRows], name: str = "the source"
+    ) -> None:
         self.name = name
-        self.arrays = columns
-        self.rows = check_rows(columns, name)
-        self.dtypes = {c: a.dtype.str for c, a in columns.items()}
-        self._maps = [m for m in map(_map_of, columns.values()) if m is not None]
-        self._unaligned = any(not a.flags.aligned for a in columns.values())
-        self._touched = 0
+        self._files = {c: a for c, a in columns.items() if isinstance(a, FileRows)}
+        self.arrays = {c: a.array if isinstance(a, FileRows) else a for c, a in columns.items()}
+        self.rows = check_rows(self.arrays, name)
+        self.dtypes = {c: a.dtype.str for c, a in self.arrays.items()}
+        self._maps = {c: m for c, m in ((c, map_of(a)) for c, a in self.arrays.items()) if m}
+        self._unaligned = any(not a.flags.aligned for a in self.arrays.values())
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -54,43 +47,30 @@ class ArrayTable(Table):
         if self._maps:
             if self._unaligned:
                 columns = {c: a if a.flags.aligned else _copy(a) for c, a in columns.items()}
-            self._touch(sum(a.nbytes for a in columns.values()) * step)
+            for column, mapped in self._maps.items():
+                PAGES.touch(mapped, columns[column].nbytes * step)
         return columns
 
     def take(self, rows: Permutation) -> Columns:
         """Copies of the rows."""
-        columns = {c: _taken(a, rows) for c, a in self.arrays.items()}
-        if self._maps:
-            most = len(rows) * _AROUND
-            self._touch(sum(a.nbytes + most for a in columns.values()))
-        return columns
+        return {c: self._taken(c, rows) for c in self.arrays}
 
-    def _touch(self, size: int) -> None:
-        self._touched += size
-        if self._touched >= _RELEASE_BYTES:
-            self._touched = 0
-            for mapped in self._maps:
-                mapped.madvise(mmap.MADV_DONTNEED)
-
-
-def _map_of(array: npt.NDArray[Any]) -> mmap.mmap | None:
-    """The file that an array maps, or None."""
-    base: Any = array
-    while isinstance(base, np.ndarray):
-        base = base.base
-    return base if isinstance(base, mmap.mmap) else None
+    def _taken(self, column: str, rows: Permutation) -> npt.NDArray[Any]:
+        array = self.arrays[column]
+        if column in self._files:
+            chosen = self._files[column].take(rows)
+        elif column in self._maps:
+            chosen = take_mapped(array, self._maps[column], rows)
+        else:
+            chosen = np.take(array, rows, axis=0)
+        chosen.setflags(write=False)
+        return chosen
 
 
 def _copy(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     copied = array.copy()
     copied.setflags(write=False)
     return copied
-
-
-def _taken(array: npt.NDArray[Any], rows: Permutation) -> npt.NDArray[Any]:
-    chosen = np.take(array, rows, axis=0)
-    chosen.setflags(write=False)
-    return chosen
 
 
 def blob_columns(blobs: Mapping[str, str], read: Callable[[str], Value]) -> Columns:

@@ -12,6 +12,7 @@ from jobrun.bind import user_trace
 from jobrun.data.call_source import called_source
 from jobrun.data.joined import concat, zipped
 from jobrun.data.opening import open_files
+from jobrun.data.order import pass_order
 from jobrun.data.reader import Batch, BatchReader, Limits, RowReader
 from jobrun.data.source import Source, Stream, Table, TableStream
 from jobrun.data.stream_reader import StreamReader
@@ -204,7 +205,7 @@ class PipeReading:
             table,
             limits,
             state,
-            lambda pass_: self._rng(pass_).permutation(table.rows),
+            lambda pass_: pass_order(table.rows, self._rng(pass_)),
         )
 
     def _rng(self, *number: int) -> Any:
