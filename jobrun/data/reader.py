@@ -22,6 +22,8 @@ from jobrun.position import ReaderState
 __all__ = ["Batch", "BatchReader", "Limits", "RowReader"]
 
 Order = Permutation | Walk
+_SMALL_COPY = 64 << 10
+"""Bytes that are gathered within about 20 µs, which is what it takes to hand a batch over."""
 _OTHER_DATA = "bring the old data back, or start afresh with --fresh"
 
 
@@ -99,6 +101,11 @@ class RowReader(ABC):
     def finished(self) -> bool:
         """Whether nothing is left to read."""
         return self._limits.passes is not None and self._passes >= self._limits.passes
+
+    @property
+    def light(self) -> bool:
+        """Whether reading a batch is less work than to have another thread do it."""
+        return False
 
     def more(self, done: int) -> bool:
         """Whether the epoch has more batches than ``done``."""
@@ -184,6 +191,13 @@ class BatchReader(RowReader):
     def state(self) -> ReaderState:
         """The position, with what is needed to know the source again."""
         return ReaderState(self._passes, self._row, self.rows, self._table.dtypes)
+
+    @property
+    def light(self) -> bool:
+        """Whether a batch is a view of arrays in memory, or a small copy."""
+        size = self._table.row_bytes
+        is_view = not self._limits.shuffle and self._step == 1
+        return size is not None and (is_view or size * self._limits.batch <= _SMALL_COPY)
 
     def total(self, done: int) -> int:
         """How many batches this epoch has in all, ``done`` of which are applied."""

@@ -71,6 +71,8 @@ class Table(Source):
     """A source of which any row can be had."""
 
     rows: int
+    row_bytes: int | None = None
+    """The bytes of a row, where all rows lie in memory; None: to have them takes more than that."""
 
     @abstractmethod
     def slice(self, low: int, high: int, step: int = 1) -> Columns:

@@ -31,6 +31,8 @@ class ArrayTable(Table):
         self.rows = check_rows(self.arrays, name)
         self.dtypes = {c: a.dtype.str for c, a in self.arrays.items()}
         self._maps = {c: m for c, m in ((c, map_of(a)) for c, a in self.arrays.items()) if m}
+        if not self._maps and not self._files:
+            self.row_bytes = sum(a.nbytes for a in self.arrays.values()) // self.rows
         self._unaligned = any(not a.flags.aligned for a in self.arrays.values())
 
     @property

@@ -2,22 +2,27 @@
 
 The state:
 
+- ``_permits``   one for each item that may still be fetched; the consumer puts back what it takes
+- ``_done``      what the threads are done with, in the order of time
+- ``_early``     by number, what the consumer has got out of ``_done`` before its turn
 - ``_fetched``   how many items have been taken from the source
 - ``_taken``     how many results the consumer has been given
-- ``_results``   by number, what is done and not yet taken: a result, or the error in its place
 - ``_over``      nothing more is fetched: the source has ended, something failed, or ``close``
 
-``_fetched - _taken`` never exceeds the window: that is the back-pressure.  The source is asked by
-one thread at a time, which holds ``_source`` meanwhile, also while it waits for room; so numbers
-have no gaps, and at most one thread waits for room.
+There are as many permits as the window has room: that is the back-pressure.  The source is asked
+by one thread at a time, which holds ``_source`` meanwhile, also while it waits for a permit; so
+numbers have no gaps, and at most one thread waits for room.  Every number up to that of an error,
+or of the end, is in work with some thread, which will put it into ``_done``; so the consumer never
+waits in vain.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from queue import SimpleQueue
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 __all__ = ["Ahead"]
 
@@ -39,15 +44,16 @@ class Ahead(Generic[Item, Result]):
     ) -> None:
         self._items = iter(items)
         self._work = work
-        self._window = window
         self._fetched = 0
         self._taken = 0
-        self._results: dict[int, tuple[BaseException | None, Result | None]] = {}
         self._over = False
+        self._ended = False
         self._source = threading.Lock()
-        self._lock = threading.Lock()
-        self._room = threading.Condition(self._lock)
-        self._ready = threading.Condition(self._lock)
+        self._permits: SimpleQueue[None] = SimpleQueue()
+        for _ in range(window):
+            self._permits.put(None)
+        self._done: SimpleQueue[tuple[int, BaseException | None, Any]] = SimpleQueue()
+        self._early: dict[int, tuple[BaseException | None, Any]] = {}
         self._threads: list[threading.Thread] = []
         try:
             for number in range(min(threads, window)):
@@ -64,18 +70,22 @@ class Ahead(Generic[Item, Result]):
 
     def __next__(self) -> Result:
         """The next result, once it is there."""
-        with self._lock:
-            number = self._taken
-            while number not in self._results:
-                if self._over and self._fetched <= number:
-                    raise StopIteration
-                self._ready.wait()
-            error, result = self._results.pop(number)
-            self._taken += 1
-            self._room.notify()
+        if self._ended:
+            raise StopIteration
+        wanted, early = self._taken, self._early
+        if wanted in early:
+            error, result = early.pop(wanted)
+        else:
+            number, error, result = self._done.get()
+            while number != wanted:
+                early[number] = (error, result)
+                number, error, result = self._done.get()
         if error is not None:
+            self._ended = True
             raise error
-        return result  # type: ignore[return-value]
+        self._taken += 1
+        self._permits.put(None)
+        return result  # type: ignore[no-any-return]
 
     def __enter__(self) -> Ahead[Item, Result]:
         return self
@@ -90,17 +100,17 @@ class Ahead(Generic[Item, Result]):
 
     def close(self) -> None:
         """Fetch nothing more, and wait for what is running; what was not taken is forgotten."""
-        with self._lock:
-            self._end()
+        self._end()
         for thread in self._threads:
             thread.join()
-        self._results.clear()
+        self._ended = True
+        self._early.clear()
+        self._done = SimpleQueue()
 
     def _end(self) -> None:
-        """Fetch nothing more; the lock is held."""
+        """Fetch nothing more."""
         self._over = True
-        self._room.notify_all()
-        self._ready.notify_all()
+        self._permits.put(None)  # to the thread that waits for one, if one does
 
     def _loop(self) -> None:
         while (found := self._fetch()) is not None:
@@ -111,37 +121,25 @@ class Ahead(Generic[Item, Result]):
                 self._failed(number, error)
                 return
             del found, item  # what the consumer gets, it alone holds
-            with self._lock:
-                self._results[number] = (None, result)
-                del result
-                if number == self._taken:
-                    self._ready.notify()
+            self._done.put((number, None, result))
+            del result
 
     def _fetch(self) -> tuple[int, Item] | None:
         """The next item with its number, once there is room; None if there is nothing more."""
         with self._source:
-            with self._lock:
-                while not self._over and self._fetched - self._taken >= self._window:
-                    self._room.wait()
-                if self._over:
-                    return None
-                number = self._fetched
-            try:
-                item = next(self._items)
-            except StopIteration:
-                with self._lock:
-                    self._end()
+            self._permits.get()
+            if self._over:
+                self._permits.put(None)  # for the next thread
                 return None
-            except BaseException as error:
-                self._fetched += 1
+            number = self._fetched
+            self._fetched += 1
+            try:
+                return number, next(self._items)
+            except BaseException as error:  # the end is one too: of the whole iteration
                 self._failed(number, error)
                 return None
-            with self._lock:
-                self._fetched += 1
-            return number, item
 
     def _failed(self, number: int, error: BaseException) -> None:
         """Keep an error in the place of a result; nothing after it is wanted."""
-        with self._lock:
-            self._results[number] = (error, None)
-            self._end()
+        self._end()
+        self._done.put((number, error, None))

@@ -184,7 +184,8 @@ class PipeRun:
             enter(place)  # it may be on another thread
             return self._prepare(epoch, number, batch, run_map)
 
-        if self._check or (processes is None and threads == 1 and ahead is None):
+        in_turn = processes is None and threads == 1 and ahead is None
+        if self._check or in_turn or (reader.light and not self._map):
             return InTurn(reader, read, prepare, first)
         window = ahead or _AHEAD_OF_A_THREAD * threads
         return ReadAhead(reader, read, prepare, first, control.cut, threads, window)

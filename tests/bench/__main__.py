@@ -20,6 +20,7 @@ BENCHES = {
     "plans": "what it costs to plan and compile a group of tasks",
     "pipes": "what a batch of a pipe costs",
     "workers": "map steps that hold the interpreter, and large arrays, in worker processes",
+    "feeding": "what threads ahead make of a map step; data loaders",
     "startup": "how long the command takes to start",
     "save": "durable saves",
     "load": "verified loads: all, one, a slice",

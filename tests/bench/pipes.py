@@ -15,7 +15,7 @@ from jobrun.job import Job, Pipe, Task
 from jobrun.position import Position
 from jobrun.session.base import Control, Places
 from jobrun.session.local import LocalSession
-from tests.bench.harness import Case, Contestant, Scale, timed
+from tests.bench.harness import Case, Contestant, Measured, Scale, Wanted, timed
 
 Array = npt.NDArray[np.float32]
 
@@ -27,6 +27,7 @@ def cases(scale: Scale) -> Iterator[Case]:
     """Batches in order and shuffled; the step reads, updates in place, or puts out a number."""
     batches = scale.of(10_000, 100)
     yield _case("read a batch", batches, scale, _see, _loop)
+    yield _case("read a batch, threads: 2", batches, scale, _see, _loop, threads=2)
     yield _case("read a shuffled batch", batches, scale, _see, _shuffled_loop, shuffle=True)
     yield _case("update in place", batches, scale, _change, _updating_loop, update="weights")
     yield _case("put out a number", batches, scale, _number, _mean_loop, out="loss")
@@ -40,20 +41,26 @@ def _case(
     loop: Callable[[Array, int], None],
     *,
     shuffle: bool = False,
+    threads: int = 1,
     **accesses: Any,
 ) -> Case:
     return Case(
         name=f"pipe, {name}",
         contestants=[
             Contestant(LOOP, lambda directory: _run_loop(loop, batches)),
-            Contestant(OURS, _jobrun(step, batches, shuffle, accesses)),
+            Contestant(OURS, _jobrun(step, batches, shuffle, threads, accesses)),
         ],
         reference=LOOP,
         floor=LOOP,
         items=batches,
         item="batch",
         rounds=scale.of(15, 2),
+        wanted=[Wanted(f"pipe, {name}: µs a batch over those of the loop", _over_loop, 10)],
     )
+
+
+def _over_loop(measured: Measured) -> float:
+    return measured.micros(OURS) - measured.micros(LOOP)
 
 
 # The steps.
@@ -111,7 +118,7 @@ def _mean_loop(x: Array, batches: int) -> None:
 
 
 def _jobrun(
-    step: Callable[..., Any], batches: int, shuffle: bool, accesses: dict[str, Any]
+    step: Callable[..., Any], batches: int, shuffle: bool, threads: int, accesses: dict[str, Any]
 ) -> Callable[[Path], float]:
     @cache
     def prepared() -> tuple[LocalSession, Plan]:
@@ -120,7 +127,7 @@ def _jobrun(
                 Task(lambda: _rows(batches), out="x", name="rows")
             with job.init:
                 Task(lambda: np.zeros(COLUMNS, np.float32), out="weights", name="zeros")
-            Pipe("x", ROWS, shuffle=shuffle, do=[Task(step, "x", **accesses)])
+            Pipe("x", ROWS, shuffle=shuffle, threads=threads, do=[Task(step, "x", **accesses)])
         session = LocalSession(1)
         session.open(job, Places())
         for group in (job.setup, job.init):

@@ -12,6 +12,7 @@ from engine import Driver, same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import jobrun.session.pipe as pipe_module
 from jobrun.errors import DataError, TaskError, Where
 from jobrun.job import Job, Pipe, Task
 
@@ -154,6 +155,37 @@ def test_without_threads_or_ahead_each_batch_is_prepared_when_it_is_wanted() -> 
     pipe_of([Task(prepare, "x", out="x")], [Task(apply, "x")])()
     assert log == ["map", "do"] * 40
     assert len(names) == 1
+
+
+@pytest.mark.parametrize(
+    ("columns", "how", "ahead"),
+    [
+        (1, {}, False),
+        (1, {"shuffle": True}, False),
+        (9000, {}, False),  # a view, however large
+        (9000, {"shuffle": True}, True),
+        (9000, {"shard": "0/2"}, True),
+        (1, {"map": True}, True),
+    ],
+)
+def test_what_is_read_in_no_time_is_not_handed_over(
+    columns: int, how: dict[str, Any], ahead: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows in memory, with nothing to be done on them, cost less than another thread does."""
+    made: list[str] = []
+    for name in ("InTurn", "ReadAhead"):
+        real = getattr(pipe_module, name)
+        monkeypatch.setattr(
+            pipe_module, name, lambda *a, name=name, real=real: made.append(name) or real(*a)
+        )
+    job = Job("j", seed=1)
+    with job.setup:
+        Task(lambda: np.zeros((20, columns)), out="x", name="load")
+    steps = [Task(lambda x: x, "x", out="x")] if how.pop("map", False) else []
+    with job.epoch:
+        Pipe(["x"], 2, threads=3, map=steps, do=[Task(lambda x: None, "x")], **how)
+    Driver(job).start().epochs(1)
+    assert made == (["ReadAhead"] if ahead else ["InTurn"])
 
 
 def test_one_thread_reads_ahead_where_ahead_is_given() -> None:
