@@ -7,7 +7,7 @@ Two meanings of one name in one place are a problem.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ __all__ = [
     "Access",
     "Key",
     "Source",
+    "StepColumns",
     "access",
     "covers",
     "key_of",
@@ -207,7 +208,7 @@ def _pipe_access(job: Job, pipe: Pipe, node: str, found: Access) -> None:
     found.problems += columns.problems
     for step in pipe.map:
         _map_access(job, step, node, found, columns)
-        columns.names |= dict.fromkeys(step.outputs.names)
+        columns.add(step.outputs.names)
     internal: set[Key] = set()
     for step in pipe.do:
         inside = Access()
@@ -293,12 +294,46 @@ def _map_access(job: Job, step: Task, node: str, found: Access, columns: _Column
             )
 
 
-class _Columns(Collection[str]):
+class StepColumns(Collection[str]):
+    """The columns that a step of a pipe sees, and the parts of those that ``map`` steps put out.
+
+    Those may be trees: ``parts/low`` is the leaf ``low`` of ``parts``.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names: dict[str, None] = dict.fromkeys(names)
+        self._made: set[str] = set()
+
+    def add(self, names: Iterable[str]) -> None:
+        """Columns that a ``map`` step puts out, for the steps after it."""
+        self.names |= dict.fromkeys(names)
+        self._made.update(names)
+
+    def copy(self) -> StepColumns:
+        """As it is now."""
+        found = StepColumns(self.names)
+        found._made = set(self._made)
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        if name in self.names:
+            return True
+        text = str(name)
+        return "/" in text and any(covers(made, text) for made in self._made)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+class _Columns(StepColumns):
     """The columns of a pipe; of a file whose columns are not named, every unknown name is one."""
 
     def __init__(self, job: Job, pipe: Pipe, node: str) -> None:
         data = pipe.reader.data
-        self.names: dict[str, None] = dict.fromkeys(data.columns)
+        super().__init__(data.columns)
         self.problems: list[Problem] = []
         own = job.node_vars(node)
         for name in self.names:
@@ -315,15 +350,9 @@ class _Columns(Collection[str]):
         self._known = {*own, *RESERVED, *_written_names(job)} if self._open else set()
 
     def __contains__(self, name: object) -> bool:
-        if name in self.names:
+        if super().__contains__(name):
             return True
         return self._open and ":" not in str(name) and str(name) not in self._known
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
-
-    def __len__(self) -> int:
-        return len(self.names)
 
 
 def _written_names(job: Job) -> Iterator[str]:

@@ -173,6 +173,13 @@ def _column_meanings(pipe: Pipe, blobs: set[str]) -> Iterator[Problem]:
                 pipe.mark(f"from:{column}", "from", "pipe"),
                 "rename the column",
             )
+    for column in dict.fromkeys(n for s in pipe.map for n in s.outputs.names):
+        for blob in sorted(b for b in blobs if b.startswith(f"{column}/")):
+            yield Problem(
+                f"{blob!r} is a part of column {column!r} of pipe {pipe.name!r} and a blob at once",
+                pipe.mark(f"from:{column}", "from", "pipe"),
+                "rename the column",
+            )
 
 
 def _check_cycles(job: Job) -> Iterator[Problem]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrun.access import access, covers, overlaps, resolve, step_names
+from jobrun.access import StepColumns, access, covers, overlaps, resolve, step_names
 from jobrun.job import Job, Node, Pipe, Task
 
 MAIN = "main"
@@ -64,6 +64,24 @@ def test_what_names_mean() -> None:
     assert resolve(job(), MAIN, "x", {"x"}).form == "column"
     with pytest.raises(LookupError, match="needs a blob"):
         resolve(job(), MAIN, "best")
+
+
+def test_parts_of_columns_that_map_steps_put_out() -> None:
+    columns = StepColumns(["x", "a/b"])
+    columns.add(["tree"])
+    before = columns.copy()
+    columns.add(["x"])  # a step has made a tree of it
+    for name, own in (
+        ("x", "column"),
+        ("tree/low", "column"),
+        ("a/b", "column"),
+        ("tre/e", "blob"),
+    ):
+        assert resolve(job(), MAIN, name, columns).form == own
+    assert resolve(job(), MAIN, "x/w", columns).form == "column"
+    assert resolve(job(), MAIN, "x/w", before).form == "blob"
+    assert list(columns) == ["x", "a/b", "tree"]
+    assert len(columns) == 3
 
 
 def test_what_names_mean_with_nodes() -> None:
@@ -143,6 +161,10 @@ def test_what_an_earlier_step_of_the_batch_puts_out_is_not_read_from_before() ->
         ({"map": [Task(fn, "xx", out="y")]}, "did you mean 'x'"),
         ({"map": [Task(fn, update="x")]}, "cannot update"),
         ({"do": [Task(fn, "x", out="x")]}, "'x' is a column of the pipe and cannot be written"),
+        (
+            {"map": [Task(fn, "x", out="t")], "do": [Task(fn, "x", out="t/x")]},
+            "'t/x' is a column of the pipe and cannot be written",
+        ),
         ({"from_": {"lr": "data"}}, "'lr' is a column of the pipe and a var at once"),
         ({"from_": {"epoch": "data"}}, "'epoch' is a column of the pipe and reserved at once"),
         ({"from_": {"x": "lr"}}, "'lr' cannot be the blob of a column"),

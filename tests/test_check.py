@@ -142,6 +142,13 @@ def _map_column_and_blob() -> Job:
     return job
 
 
+def _part_of_a_map_column_and_blob() -> Job:
+    job = with_init("data", "y/low")
+    with job.epoch:
+        Pipe(["data"], map=[Task(fn, "data", out="y")], do=[Task(fn, "y")], name="p")
+    return job
+
+
 def _case() -> Job:
     return with_init("w", "W")
 
@@ -296,6 +303,10 @@ def _pipe_reads_across() -> Job:
         (_blob_and_var, "'lr' is a blob and a var at once"),
         (_column_and_blob, "'x' is a column of pipe 'p' and a blob at once"),
         (_map_column_and_blob, "'y' is a column of pipe 'p' and a blob at once"),
+        (
+            _part_of_a_map_column_and_blob,
+            "'y/low' is a part of column 'y' of pipe 'p' and a blob at once",
+        ),
         (_case, "blobs 'W' and 'w' differ in case only"),
         (_best_in_epoch, "'best:m' can be read in 'download' and 'exit' only"),
         (_best_without_checkpoints, "'best:m' needs checkpoints"),

@@ -28,7 +28,7 @@ from jobrun.template import render
 from jobrun.values import Tree, Value, adopt, adopt_items, checksum, plain
 from jobrun.workspace import Workspace
 
-__all__ = ["Call", "Moment", "Stores", "Write", "refuse_writable_views"]
+__all__ = ["Call", "Moment", "Stores", "Write", "column_of", "refuse_writable_views"]
 
 Write = tuple[Key, Value]
 Gathered = tuple[list[Any], dict[str, Any], list[Value]]
@@ -125,7 +125,7 @@ class Call:
                 return lambda moment, given: [_hand_out(stores.get(k), given) for k in keys]
             case "column":
                 name = argument.name
-                return lambda moment, given: _hand_out(_column(moment, name), given)
+                return lambda moment, given: _hand_out(column_of(moment.columns, name), given)
             case "best":
                 key = (self.node, source.keys[0][1])
                 return lambda moment, given: _hand_out(_best(stores, key), given)
@@ -372,13 +372,28 @@ def _hand_out(value: Value, given: list[Value]) -> Any:
     return plain(value)
 
 
-def _column(moment: Moment, name: str) -> Value:
-    try:
-        return moment.columns[name]
-    except KeyError:
-        hint = did_you_mean(name, list(moment.columns))
-        hint = hint or f"there are {', '.join(moment.columns)}"
-        raise TaskError(f"there is no column {name!r}", hint=hint) from None
+def column_of(columns: Mapping[str, Value], name: str) -> Value:
+    """A column of a batch, or a part of one that is a tree; raises TaskError if there is none."""
+    value = columns.get(name)
+    if value is not None:
+        return value
+    head = name
+    while head not in columns and "/" in head:
+        head = head.rpartition("/")[0]
+    if head not in columns:
+        raise _no_column(f"there is no column {name!r}", name, list(columns))
+    value = columns[head]
+    for part in name[len(head) + 1 :].split("/"):
+        if not isinstance(value, Tree):
+            raise TaskError(f"there is no column {name!r}: {head!r} is no tree")
+        if part not in value.items:
+            raise _no_column(f"column {head!r} has no part {part!r}", part, list(value.items))
+        head, value = f"{head}/{part}", value.items[part]
+    return value
+
+
+def _no_column(text: str, name: str, known: list[str]) -> TaskError:
+    return TaskError(text, hint=did_you_mean(name, known) or f"there are {', '.join(known)}")
 
 
 def _best(stores: Stores, key: Key) -> Value:

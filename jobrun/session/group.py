@@ -119,7 +119,7 @@ class Group:
         task: Task,
         node: str,
         name: str | None = None,
-        columns: Mapping[str, Any] | None = None,
+        columns: Collection[str] | None = None,
         puts_columns: bool = False,
     ) -> Call:
         return Call(

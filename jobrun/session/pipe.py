@@ -11,27 +11,27 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from jobrun.access import Key, overlaps, resolve, step_names
+from jobrun.access import Key, StepColumns, overlaps, resolve, step_names
 from jobrun.data.reader import Batch, RowReader
-from jobrun.errors import DataError
+from jobrun.errors import DataError, TaskError
 from jobrun.events import BatchesDone, Report, ignore
 from jobrun.every import batches_between, epochs_between
 from jobrun.job import Job, Pipe, Task
 from jobrun.position import PipeState, ReaderState
 from jobrun.session.base import Control, Places
-from jobrun.session.call import Call, Moment, Stores
+from jobrun.session.call import Call, Moment, Stores, column_of
 from jobrun.session.current import enter, here
 from jobrun.session.feed import Feed, InTurn, Prepared, ReadAhead
 from jobrun.session.reading import PipeReading
 from jobrun.session.workers import Workers
-from jobrun.values import Box, Value, adopt, leaves, one_element
+from jobrun.values import Box, Tree, Value, adopt, leaves, one_element
 
 __all__ = ["PipeRun"]
 
@@ -65,7 +65,7 @@ class PipeRun:
         node: str,
         stores: Stores,
         store: Callable[[Key, Value], None],
-        make_call: Callable[[Task, str, Mapping[str, Any], bool], Call],
+        make_call: Callable[[Task, str, Collection[str], bool], Call],
         places: Places,
     ) -> None:
         self._job = job
@@ -81,11 +81,13 @@ class PipeRun:
         self._reading = PipeReading(job, group, pipe, node, stores, make_call, places)
         self._source_columns = self._reading.columns()
         self._workers: Workers | None = None
-        columns: dict[str, Any] = dict.fromkeys(self._source_columns)
+        columns = StepColumns(self._source_columns)
         self._map = []
         for step in pipe.map:
-            self._map.append(make_call(step, f"{pipe.name}/{names[id(step)]}", columns, True))
-            columns = {**columns, **dict.fromkeys(step.outputs.names)}
+            self._map.append(
+                make_call(step, f"{pipe.name}/{names[id(step)]}", columns.copy(), True)
+            )
+            columns.add(step.outputs.names)
         self._do = [
             _Step(
                 make_call(step, f"{pipe.name}/{names[id(step)]}", columns, False),
@@ -242,7 +244,7 @@ class PipeRun:
         lengths = {
             len(box.value)
             for name in self._read_columns
-            for _, box in leaves(columns[name])
+            for _, box in leaves(columns[name] if name in columns else _part(columns, name))
             if box.kind == "array" and box.value.ndim
         }
         return lengths.pop() if len(lengths) == 1 else rows
@@ -260,6 +262,14 @@ class PipeRun:
                 reduced = how is not None and reductions.add(key, how, value, rows)
                 if not reduced or key in self._used:
                     self._store(key, value)
+
+
+def _part(columns: Mapping[str, Value], name: str) -> Value:
+    """A part of a column, or nothing: the step that reads what is not there will say so."""
+    try:
+        return column_of(columns, name)
+    except TaskError:
+        return Tree("dict", {})
 
 
 class _Reductions:

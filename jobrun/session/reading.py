@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ class PipeReading:
         pipe: Pipe,
         node: str,
         stores: Stores,
-        make_call: Callable[[Task, str, Mapping[str, Any], bool], Call],
+        make_call: Callable[[Task, str, Collection[str], bool], Call],
         places: Places,
     ) -> None:
         self._job = job
@@ -119,7 +119,7 @@ class PipeReading:
 
     def _called(self, source: CallSource) -> Source:
         step = source.step
-        call = self._make_call(step, f"{self._pipe.name}/{step.name}", {}, False)
+        call = self._make_call(step, f"{self._pipe.name}/{step.name}", (), False)
 
         def fail(error: BaseException) -> TaskError:
             said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

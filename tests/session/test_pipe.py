@@ -144,6 +144,19 @@ def test_map_steps_see_columns_and_do_steps_see_their_results() -> None:
     assert found == [([1, 3, 5, 7], [0, 2, 4, 6], 4), ([9], [8], 1)]
 
 
+def test_leaves_of_a_tree_are_columns() -> None:
+    seen: list[Any] = []
+    job = Job("j")
+    with job.setup:
+        tree = {"x": np.arange(3), "deep": {"y": np.arange(3) * 2.0}}
+        Task(lambda: tree, out="data", name="load")
+    with job.epoch:
+        do = Task(lambda x, y: seen.append((x.tolist(), y.tolist())), ["x", "data/deep/y"])
+        Pipe({"x": "data/x", "data/deep/y": "data/deep/y"}, 2, do=[do])
+    Driver(job).start().epochs(1)
+    assert seen == [([0, 1], [0.0, 2.0]), ([2], [4.0])]
+
+
 def test_steps_run_in_order_on_each_batch() -> None:
     def pipe(seen: list[Any]) -> Pipe:
         return Pipe(

@@ -231,6 +231,59 @@ def test_a_column_may_be_a_tree(threads: int) -> None:
     assert seen == [([0, 1], [1, 2], "n"), ([2, 3], [3, 4], "n"), ([4], [5], "n")]
 
 
+@pytest.mark.parametrize("threads", [1, 4])
+def test_parts_of_a_tree_are_columns_for_the_steps_after_it(threads: int) -> None:
+    seen: list[Any] = []
+
+    def split(x: Any) -> Any:
+        return {"low": x, "deep": {"high": x + 1}, "list": [x * 2]}
+
+    def look(low: Any, high: Any, more: Any) -> None:
+        seen.append((low.tolist(), high.tolist(), more.tolist()))
+
+    pipe_of(
+        [
+            Task(split, "x", out="parts", name="split"),
+            Task(np.add, ["parts/deep/high", "parts/list/0"], out="more", name="add"),
+        ],
+        [Task(look, ["parts/low", "parts/deep/high", "more"])],
+        3,
+        batch=2,
+        threads=threads,
+    )()
+    assert seen == [([0, 1], [1, 2], [1, 4]), ([2], [3], [7])]
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("where", ["map", "do"])
+@pytest.mark.parametrize(
+    ("name", "message", "hint"),
+    [
+        ("parts/lo", "column 'parts' has no part 'lo'", "did you mean 'low'"),
+        ("parts/low/x", "there is no column 'parts/low/x': 'parts/low' is no tree", ""),
+    ],
+)
+def test_a_part_that_is_not_there_is_an_error_of_the_step_that_reads_it(
+    threads: int, where: str, name: str, message: str, hint: str
+) -> None:
+    steps = [Task(lambda x: {"low": x}, "x", out="parts", name="split")]
+    reads = Task(lambda y: y, name, out="z", name="reads")
+    do = Task(lambda y: None, name, name="reads")
+    if where == "map":
+        steps, do = [*steps, reads], Task(lambda: None, name="nothing")
+    with pytest.raises(TaskError, match=f"task 'pipe/reads' .* failed: {message}") as caught:
+        pipe_of(steps, [do], threads=threads)()
+    assert hint in caught.value.hint
+
+
+def test_the_rows_of_a_part_are_the_rows_that_are_left() -> None:
+    put = Task(lambda x: float(x.mean()), "parts/x", out="loss", name="put")
+    found = mean_of(
+        [Task(lambda x: {"x": x[x % 2 == 1]}, "x", out="parts", name="odd")], put, 10, 3
+    )
+    assert found == (1 * 1 + 4 * 2 + 7 * 1 + 9 * 1) / 5
+
+
 def odd(x: Any, y: Any) -> Any:
     keep = x % 2 == 1
     return x[keep], y[keep]
