@@ -1,0 +1,112 @@
+"""What feeds the ``do`` steps: in turn or ahead, only what was applied counts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from engine import within
+
+from jobrun.data.reader import Batch, BatchReader, Limits
+from jobrun.data.tables import ArrayTable
+from jobrun.position import ReaderState
+from jobrun.session.call import Moment
+from jobrun.session.feed import Feed, InTurn, ReadAhead
+
+Make = Callable[..., Feed]
+
+
+def reader_at(row: int = 0) -> BatchReader:
+    table = ArrayTable({"x": np.arange(10)})
+    return BatchReader("p", table, Limits(3, passes=2), ReaderState(0, row), np.arange)
+
+
+def prepare(number: int, batch: Batch) -> tuple[Moment, int]:
+    return Moment(1, number, dict(batch.columns)), batch.rows  # type: ignore[arg-type]
+
+
+def in_turn(first: int = 0, row: int = 0, **more: Any) -> Feed:
+    return InTurn(reader_at(row), lambda reader: reader.next(), prepare, first)
+
+
+def ahead(
+    first: int = 0, row: int = 0, cut: Callable[[], bool] = lambda: False, threads: int = 3
+) -> Feed:
+    read = lambda reader: reader.next()  # noqa: E731
+    return ReadAhead(reader_at(row), read, prepare, first, cut, threads, 4)
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_is_left() -> Iterator[None]:
+    yield
+    assert not [t for t in threading.enumerate() if t.name.startswith("jobrun-ahead")]
+
+
+each_way = pytest.mark.parametrize("make", [in_turn, ahead])
+
+
+def take(feed: Feed) -> tuple[int, list[int]]:
+    """The next batch: its number and rows."""
+    found = within(20, feed.next)
+    assert found is not None
+    moment, rows = found
+    values = moment.columns["x"].tolist()  # type: ignore[union-attr]
+    assert rows == len(values)
+    assert moment.batch is not None
+    return moment.batch, values
+
+
+@each_way
+def test_batches_come_in_order_until_the_epoch_has_ended(make: Make) -> None:
+    feed, seen = make(), []
+    while not feed.ended:
+        seen.append(take(feed))
+        feed.applied()
+    feed.close()
+    assert seen == [(0, [0, 1, 2]), (1, [3, 4, 5]), (2, [6, 7, 8]), (3, [9])]
+    assert (feed.state.passes, feed.state.row) == (1, 0)
+
+
+@each_way
+def test_only_what_was_applied_counts(make: Make) -> None:
+    feed = make(first=5, row=3)
+    assert feed.state.row == 3
+    assert take(feed) == (5, [3, 4, 5])
+    assert feed.state.row == 3
+    feed.applied()
+    assert feed.state.row == 6
+    take(feed)
+    feed.close()
+    assert feed.state.row == 6
+    assert not feed.ended
+
+
+@each_way
+def test_it_may_have_ended_before_it_begins(make: Make) -> None:
+    table = ArrayTable({"x": np.arange(10)})
+    finished = BatchReader("p", table, Limits(3, passes=2), ReaderState(2, 0), np.arange)
+    read = lambda reader: reader.next()  # noqa: E731
+    feed: Feed = InTurn(finished, read, prepare, 0)
+    if make is ahead:
+        feed = ReadAhead(finished, read, prepare, 0, lambda: False, 2, 2)
+    assert feed.ended
+    feed.close()
+
+
+@pytest.mark.parametrize("threads", [1, 3, 8])
+def test_a_cut_gives_what_was_read_and_then_nothing(threads: int) -> None:
+    cut = threading.Event()
+    feed = ahead(cut=cut.is_set, threads=threads)
+    take(feed)
+    feed.applied()
+    cut.set()
+    number = 1
+    while within(20, feed.next) is not None:
+        feed.applied()
+        number += 1
+    feed.close()
+    assert 1 <= number <= 4
+    assert feed.state.row + 10 * feed.state.passes == min(3 * number, 10)
