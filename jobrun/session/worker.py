@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from jobrun.access import StepColumns
 from jobrun.bind import bind, user_trace
 from jobrun.errors import BindError, TaskError, ValueRefusedError, Where
 from jobrun.events import Event, Warned
@@ -121,16 +122,16 @@ class _Steps:
         nodes = [told["node"]] if told["multi_node"] else None
         job = Job(told["job"], seed=told["seed"], vars=told["vars"], nodes=nodes)
         calls: list[tuple[Call, _Watched]] = []
-        columns = dict.fromkeys(told["columns"])
+        columns = StepColumns(told["columns"])
         for number, step in enumerate(told["steps"]):
             try:
                 found = _function(step["function"], told["folder"], told["main"])
             except BindError as error:
                 return _unbound(number, error)
             function = _Watched(found, number, status)
-            call = _call(job, told, step, function, columns)
+            call = _call(job, told, step, function, columns.copy())
             calls.append((call, function))
-            columns = {**columns, **dict.fromkeys(call.task.outputs.names)}
+            columns.add(call.task.outputs.names)
         return cls(told, calls, channel)
 
     def running(self, number: int) -> Running:
@@ -193,9 +194,7 @@ def boxed(value: Any) -> Value:
 _KINDS = {bool: "bool", int: "int", float: "float", str: "str", type(None): "none"}
 
 
-def _call(
-    job: Job, told: Message, step: Message, function: _Watched, columns: Mapping[str, Any]
-) -> Call:
+def _call(job: Job, told: Message, step: Message, function: _Watched, columns: StepColumns) -> Call:
     names, inputs = step["out"], step["in"]
     task = Task(
         function,

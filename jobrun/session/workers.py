@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from jobrun.access import covers
 from jobrun.errors import BindError, TaskError, ValueRefusedError, Where
 from jobrun.events import Warned
 from jobrun.job import Job, Pipe, Task
@@ -52,9 +53,9 @@ class Workers:
         self._calls = calls
         self._timeouts = [step.timeout for step in pipe.map]
         reads = {a.name for step in pipe.map for a in step.inputs}
-        puts = {name for step in pipe.map for name in step.outputs.names}
+        puts = dict.fromkeys(name for step in pipe.map for name in step.outputs.names)
         self._sent = [c for c in columns if c in reads]
-        wanted = [c for c in wanted if c in puts]
+        wanted = [c for c in puts if any(covers(c, name) for name in wanted)]
         self._told = _told(job, pipe, calls, columns, wanted, places)
         self._lock = threading.Lock()
         self._idle: list[WorkerProcess] = []

@@ -258,6 +258,15 @@ def test_trees_scalars_and_texts() -> None:
     columns_of(lambda: [Task(steps.split, "x", out="tree")], ["tree", "x", "y"], batch=3)
 
 
+def test_parts_of_trees() -> None:
+    def map_steps() -> list[Task]:
+        split = Task(steps.split, "x", out="tree", name="split")
+        twice = Task(steps.twice, "tree/deep/high", out="z", name="twice")
+        return [split, twice]
+
+    columns_of(map_steps, ["tree/low", "tree/list/0", "z"])
+
+
 def test_values_that_cannot_be_saved() -> None:
     names = ["p", "q", "r"]
     columns_of(lambda: [Task(steps.other, "x", out=names)], names, batch=3)
