@@ -91,7 +91,7 @@ def message(step: str, kind: str, row: int) -> str:
     """What the error of a step says."""
     if step == "source":
         return rf"which pipe 'pipe' reads, failed: {kind}: row {row}(\n|$)"
-    return rf"'pipe/{step}' of group 'epoch' failed: {kind}: row {row}(\n|$)"
+    return rf"'pipe/{step}' of group 'epoch' in batch {row + 1} failed: {kind}: row {row}(\n|$)"
 
 
 @pytest.mark.parametrize("threads", THREADS)
