@@ -39,7 +39,7 @@ type: $(DEV) ## mypy --strict
 	$(PY) -m mypy
 
 crash: $(DEV) ## the long hunt: kill runs at many places, resume, compare every byte
-	JOBRUN_LONG=1 $(PY) -m pytest tests/crash tests/acceptance tests/checkpoint/test_huge.py $(ARGS)
+	JOBRUN_LONG=1 $(PY) -m pytest tests/crash tests/acceptance tests/checkpoint/test_huge.py tests/data/test_memory.py $(ARGS)
 
 bench: $(BENCH) ## measure against plain loops, raw files and other libraries; PEERS=1: all of them
 	$(PY) -m tests.bench $(ARGS)

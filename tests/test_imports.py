@@ -116,7 +116,7 @@ def parts_imported_by(wanted: str) -> set[str]:
         ("duration", ""),
         ("stop", "duration errors expression"),
         ("decide", "errors"),
-        ("checkpoint", "errors events lock names policy position storable values"),
+        ("checkpoint", "buffers errors events lock names policy position storable values"),
         ("rundir", "errors lock paths checkpoint"),
         ("metric_rows", ""),
         ("overview", "errors metric_rows rundir checkpoint"),
