@@ -25,6 +25,7 @@ __all__ = [
     "overlaps",
     "resolve",
     "step_names",
+    "trees_of",
 ]
 
 Key = tuple[str, str]
@@ -82,9 +83,9 @@ def resolve(job: Job, node: str, name: str, columns: Collection[str] | None = No
         return Source(name, value=node)
     if name == "best":
         raise LookupError("'best' needs a blob: best:model")
-    own = job.node_vars(node)
-    if name in own:
-        return Source("var", value=own[name])
+    for own in (job.nodes[node], job.vars):
+        if name in own:
+            return Source("var", value=own[name])
     return Source("blob", ((node, name),))
 
 
@@ -121,11 +122,15 @@ def access(job: Job, task: Task, node: str) -> Access:
 def step_names(pipe: Pipe) -> dict[int, str]:
     """A name for each step, by ``id``: ``normalize``, ``step``, ``step_2``; unique in the pipe."""
     names: dict[int, str] = {}
+    taken: set[str] = set()
+    numbers: dict[str, int] = {}
     for step in (*pipe.map, *pipe.do):
-        name, number = step.name, 1
-        while name in names.values():
+        name, number = step.name, numbers.get(step.name, 1)
+        while name in taken:
             number += 1
             name = f"{step.name}_{number}"
+        numbers[step.name] = number
+        taken.add(name)
         names[id(step)] = name
     return names
 
@@ -209,17 +214,18 @@ def _pipe_access(job: Job, pipe: Pipe, node: str, found: Access) -> None:
     for step in pipe.map:
         _map_access(job, step, node, found, columns)
         columns.add(step.outputs.names)
-    internal: set[Key] = set()
+    internal = _Internal()
     for step in pipe.do:
         inside = Access()
         _step_access(job, step, node, inside, columns)
-        reads = [k for k in inside.reads if not _made(k, internal)]
+        reads = [k for k in inside.reads if not internal.made(k)]
         found.reads += reads
-        found.begun |= {k for k in reads if any(k[0] == n and covers(k[1], p) for n, p in internal)}
+        found.begun |= {k for k in reads if internal.begun(k)}
         found.writes += inside.writes
         found.best += inside.best
         found.problems += inside.problems
-        internal.update(inside.writes)
+        for written in inside.writes:
+            internal.add(written)
 
 
 def _read_source(
@@ -263,9 +269,33 @@ def _read_for_call(job: Job, step: Task, node: str, name: str, found: Access) ->
         found.problems.append(Problem(text, step.mark(f"in:{name}"), "use a var or a blob"))
 
 
-def _made(key: Key, internal: set[Key]) -> bool:
-    """Whether an earlier step of the same batch has put out the blob."""
-    return any(key[0] == node and covers(path, key[1]) for node, path in internal)
+class _Internal:
+    """What earlier steps of the same batch have put out."""
+
+    def __init__(self) -> None:
+        self._put: set[Key] = set()
+        self._above: set[Key] = set()
+
+    def add(self, key: Key) -> None:
+        """Note that a step puts out a blob."""
+        self._put.add(key)
+        self._above.update(trees_of(key))
+
+    def made(self, key: Key) -> bool:
+        """Whether a blob has been put out, itself or with the tree that it is in."""
+        return key in self._put or any(tree in self._put for tree in trees_of(key))
+
+    def begun(self, key: Key) -> bool:
+        """Whether a blob or a part of it has been put out."""
+        return key in self._put or key in self._above
+
+
+def trees_of(key: Key) -> Iterator[Key]:
+    """The trees that a blob is in, the smallest first."""
+    node, path = key
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield node, path
 
 
 def _map_access(job: Job, step: Task, node: str, found: Access, columns: _Columns) -> None:

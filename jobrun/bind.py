@@ -170,7 +170,12 @@ def _joined(errors: list[BindError], problems: list[Problem]) -> BindError:
         problem = problems[0]
         return BindError(problem.message, where=problem.where, hint=problem.hint)
     texts = [str(e) + (f"\n{e.trace}" if e.trace else "") for e in errors]
-    return BindError("\n".join([*texts, *map(str, problems)]))
+    each = [Problem(e.message, _place(e), e.hint) for e in errors]
+    return BindError("\n".join([*texts, *map(str, problems)]), problems=[*each, *problems])
+
+
+def _place(error: BindError) -> Where | None:
+    return Where(error.where) if isinstance(error.where, str) else error.where
 
 
 # Modules.

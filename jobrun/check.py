@@ -7,10 +7,11 @@ are written, protected blobs of ``setup``, may-writes, cycles, metrics of blobs 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
 
-from jobrun.errors import Problem, SpecError, Where
+from jobrun.errors import Problem, SpecError, Where, did_you_mean
 from jobrun.every import every_problems
-from jobrun.flow import flow_problems, inner_steps, source_problems, written
+from jobrun.flow import flow_problems, inner_steps, source_problems, writes_of, written
 from jobrun.graph import make_plan
 from jobrun.job import GROUPS, RESERVED, Job, Pipe, Task
 from jobrun.metrics import best_problems, metric_problems
@@ -57,6 +58,35 @@ def warnings(job: Job) -> Iterator[Problem]:
                 task.mark("shell"),
                 "name the files that belong to the state under 'out'",
             )
+    yield from _patterns_of_nothing(job)
+
+
+def _patterns_of_nothing(job: Job) -> Iterator[Problem]:
+    """Names and patterns under ``checkpoint`` that no blob of the job has."""
+    if job.checkpoint is None:
+        return
+    blobs = {key for group in GROUPS for key in writes_of(job, group)}
+    known = sorted({path for _, path in blobs})
+    for key, patterns in (
+        ("include", job.checkpoint.include),
+        ("compress", [rule.blobs for rule in job.checkpoint.compress]),
+    ):
+        for pattern in patterns:
+            if pattern != "*" and not any(_matches(pattern, *blob) for blob in blobs):
+                hint = did_you_mean(pattern.rpartition(":")[2], known)
+                hint = hint or f"the tasks write {', '.join(known[:8])}"
+                text = f"checkpoint.{key}: no blob is called {pattern!r}"
+                yield Problem(text, job.marks.get(f"checkpoint.{key}:{pattern}"), hint)
+
+
+def _matches(pattern: str, node: str, path: str) -> bool:
+    """Whether a pattern may mean a blob, a tree that it is in, or a leaf of it, known or not."""
+    parts, of_pattern = path.split("/"), pattern.split("/")
+    names = ["/".join(parts[: n + 1]) for n in range(len(parts))]
+    patterns = ["/".join(of_pattern[: n + 1]) for n in range(len(of_pattern))]
+    return any(
+        fnmatchcase(name, p) or fnmatchcase(f"{node}:{name}", p) for name in names for p in patterns
+    )
 
 
 def _check_names(job: Job) -> Iterator[Problem]:

@@ -171,10 +171,13 @@ def _epochs(entry: Entry) -> list[Condition]:
 
 def _walltime(entry: Entry) -> list[Condition]:
     value = entry.value
-    if isinstance(value, str) and value not in entry.known.shared:
-        seconds = duration(value)
+    held = entry.known.shared.get(value, value) if isinstance(value, str) else value
+    if isinstance(held, str) and value not in entry.known.split:
+        seconds = duration(held)
         if seconds is None:
-            entry.refuse(f"wants {TIMES}, not {value!r}")
+            via = f" (the var {value!r})" if value in entry.known.shared else ""
+            hint = "" if via else did_you_mean(value, list(entry.known.shared))
+            entry.refuse(f"wants {TIMES}, not {held!r}{via}", hint)
             return []
         value = seconds
     found = entry.number(value, least=0, whole=False, what=TIMES)

@@ -22,9 +22,12 @@ a place the user can go to, ``hint`` the next step.  ``str(error)`` is all of it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from difflib import get_close_matches
+from heapq import nlargest
 from pathlib import Path
 
 __all__ = [
@@ -44,6 +47,7 @@ __all__ = [
     "ValueRefusedError",
     "Where",
     "did_you_mean",
+    "few_hints",
     "nearest",
 ]
 
@@ -55,24 +59,52 @@ EXIT_SIGINT = 130
 EXIT_SIGTERM = 143
 
 _MANY = 1000
+_MOST_COMPARED = 10_000
+_compared: ContextVar[list[int] | None] = ContextVar("jobrun_compared", default=None)
+
+
+@contextmanager
+def few_hints() -> Iterator[None]:
+    """While it lasts, ``did_you_mean`` compares so many names only: comparing is slow, and nobody
+    needs the nearest of ten thousand names for each of ten thousand that are wrong.
+    """
+    token = _compared.set([0])
+    try:
+        yield
+    finally:
+        _compared.reset(token)
 
 
 def nearest(name: str, known: Sequence[str], most: int = 3) -> list[str]:
     """The names of ``known`` that ``name`` may have meant, best first."""
-    if len(known) > _MANY:  # comparing is slow: look at those alone that may be near
+    if len(known) > _MANY:  # look at those alone that may be near
         ends = (name[:2], name[-2:])
         known = [
             k
             for k in known
             if abs(len(k) - len(name)) < 3 and (k[:2] == ends[0] or k[-2:] == ends[1])
         ]
+    if len(known) > _MANY:
+        known = nlargest(
+            _MANY, known, key=lambda k: _common(k, name) + _common(k[::-1], name[::-1])
+        )
     lowered = {k.lower(): k for k in reversed(list(known))}
     found = get_close_matches(name.lower(), list(lowered), n=most, cutoff=0.6)
     return [lowered[f] for f in found]
 
 
+def _common(a: str, b: str) -> int:
+    """How many characters two texts begin with in common."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(a))
+
+
 def did_you_mean(name: str, known: Sequence[str]) -> str:
     """``did you mean 'x' or 'y'?`` for a name that does not exist, or an empty string."""
+    spent = _compared.get()
+    if spent is not None:
+        spent[0] += min(len(known), _MANY)
+        if spent[0] > _MOST_COMPARED:
+            return ""
     names = nearest(name, known)
     return f"did you mean {' or '.join(repr(n) for n in names)}?" if names else ""
 
@@ -182,16 +214,24 @@ class SpecError(JobrunError):
 class BindError(JobrunError):
     """The user's code cannot be imported, found, or called as the spec says.
 
-    ``trace`` holds the user's own lines, where their code failed.
+    ``trace`` holds the user's own lines, where their code failed; ``problems`` what is wrong one by
+    one, where that is more than one thing.
     """
 
     exit_code = 4
 
     def __init__(
-        self, message: str, *, where: Where | str | None = None, hint: str = "", trace: str = ""
+        self,
+        message: str,
+        *,
+        where: Where | str | None = None,
+        hint: str = "",
+        trace: str = "",
+        problems: Sequence[Problem] = (),
     ) -> None:
         super().__init__(message, where=where, hint=hint)
         self.trace = trace
+        self.problems = tuple(problems)
 
 
 class NotFoundError(JobrunError):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 
-from jobrun.access import Access, Key, access, overlaps, resolve
+from jobrun.access import Access, Key, access, overlaps, resolve, trees_of
 from jobrun.errors import Problem, Where, did_you_mean
 from jobrun.graph import reads_across
 from jobrun.job import GROUPS, Job, Pipe, Task
@@ -58,15 +59,16 @@ def inner_steps(task: Task) -> Sequence[Task]:
 def flow_problems(job: Job) -> Iterator[Problem]:
     """From top to bottom: is every blob written before it is read, and by who may?"""
     made: dict[str, list[Key]] = {}
+    every_write = _EveryWrite(job)
     setup: _Paths | None = None
     for group in GROUPS:
         have = _Paths(k for g in _BEFORE[group] for k in made[g])
         made[group] = []
-        sometimes: dict[Key, object] = {}
+        sometimes = _MayWrites()
         for task, copies in units_of(job, group):
             for _, found in copies:
                 yield from found.problems
-                yield from _reads(job, group, task, found, have, sometimes)
+                yield from _reads(every_write, group, task, found, have, sometimes)
             if isinstance(task, Pipe):
                 yield from _pipe_reads(job, task, copies)
             for _, found in copies:
@@ -75,9 +77,9 @@ def flow_problems(job: Job) -> Iterator[Problem]:
                     if setup is not None and setup.touches(key):
                         yield _protected(job, task, key)
                     if task.every is not None and not have.touches(key):
-                        sometimes.setdefault(key, task.every)
+                        sometimes.add(key, task.every)
                     elif task.every is None:
-                        sometimes.pop(key, None)
+                        sometimes.discard(key)
                     have.add(key)
                     made[group].append(key)
         if group == "setup":
@@ -107,12 +109,12 @@ def _pipe_reads(job: Job, pipe: Pipe, copies: Sequence[tuple[str, Access]]) -> I
 
 def source_problems(job: Job) -> Iterator[Problem]:
     """A source of an epoch's pipe is made again at a resume, and must then be the same one."""
-    changed = list(writes_of(job, "epoch"))
+    changed = _Paths(writes_of(job, "epoch"))
     for task in job.groups["epoch"].tasks:
         steps = task.reader.data.calls() if isinstance(task, Pipe) else ()
         for step in steps:
             for argument in step.inputs:
-                if any(_reads_one_of(job, task, argument.name, key) for key in changed):
+                if _reads_one_of(job, task, argument.name, changed):
                     yield Problem(
                         f"pipe {task.name!r} makes its source of {argument.name!r}, which changes "
                         "from epoch to epoch",
@@ -121,11 +123,9 @@ def source_problems(job: Job) -> Iterator[Problem]:
                     )
 
 
-def _reads_one_of(job: Job, task: Task, name: str, changed: Key) -> bool:
+def _reads_one_of(job: Job, task: Task, name: str, changed: _Paths) -> bool:
     return any(
-        _overlap(key, changed)
-        for node in job.nodes_of(task)
-        for key in resolve(job, node, name).keys
+        changed.touches(key) for node in job.nodes_of(task) for key in resolve(job, node, name).keys
     )
 
 
@@ -147,6 +147,7 @@ class _Paths:
 
     def __init__(self, keys: Iterable[Key] = ()) -> None:
         self._exact: set[Key] = set()
+        self._names: dict[str, dict[str, None]] = {}
         self._above: set[Key] = set()
         for key in keys:
             self.add(key)
@@ -154,34 +155,75 @@ class _Paths:
     def add(self, key: Key) -> None:
         """Add a blob."""
         self._exact.add(key)
-        node, path = key
-        while "/" in path:
-            path = path.rpartition("/")[0]
-            self._above.add((node, path))
+        self._names.setdefault(key[0], {})[key[1]] = None
+        self._above.update(trees_of(key))
 
     def touches(self, key: Key) -> bool:
         """Whether a blob of the set overlaps ``key``."""
         if key in self._exact or key in self._above:
             return True
-        node, path = key
-        while "/" in path:
-            path = path.rpartition("/")[0]
-            if (node, path) in self._exact:
-                return True
-        return False
+        return any(tree in self._exact for tree in trees_of(key))
 
     def names(self, node: str) -> list[str]:
-        """The paths on a node."""
-        return sorted(p for n, p in self._exact if n == node)
+        """The paths on a node, in the order in which they came."""
+        return list(self._names.get(node, ()))
+
+
+class _MayWrites:
+    """Blobs that are written in some epochs only, each with its ``every``."""
+
+    def __init__(self) -> None:
+        self._every: dict[Key, object] = {}
+        self._below: dict[Key, dict[Key, None]] = {}
+
+    def add(self, key: Key, every: object) -> None:
+        """Note that a blob is written so; the first ``every`` counts."""
+        self._every.setdefault(key, every)
+        for tree in trees_of(key):
+            self._below.setdefault(tree, {})[key] = None
+
+    def discard(self, key: Key) -> None:
+        """A blob is written in all epochs after all."""
+        if self._every.pop(key, None) is not None:
+            for tree in trees_of(key):
+                self._below[tree].pop(key)
+
+    def of(self, key: Key) -> object | None:
+        """The ``every`` of a blob that overlaps ``key``, or None."""
+        for other in (key, *trees_of(key), *self._below.get(key, ())):
+            if other in self._every:
+                return self._every[other]
+        return None
+
+
+class _EveryWrite:
+    """What each group of a job writes, looked at when it is needed for a message."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    @cached_property
+    def _paths(self) -> dict[str, _Paths]:
+        return {group: _Paths(writes_of(self.job, group)) for group in GROUPS}
+
+    def group(self, key: Key) -> str | None:
+        """The first group that writes a blob or a part of it."""
+        return next((group for group in GROUPS if self._paths[group].touches(key)), None)
 
 
 def _reads(
-    job: Job, group: str, task: Task, found: Access, have: _Paths, sometimes: dict[Key, object]
+    writes: _EveryWrite,
+    group: str,
+    task: Task,
+    found: Access,
+    have: _Paths,
+    sometimes: _MayWrites,
 ) -> Iterator[Problem]:
+    job = writes.job
     for key in dict.fromkeys(found.reads):
         if not have.touches(key) and key not in found.begun:
-            yield _missing(job, group, task, key, have)
-        every = next((e for k, e in sometimes.items() if _overlap(k, key)), None)
+            yield _missing(writes, group, task, key, have)
+        every = sometimes.of(key)
         if every is not None and every != task.every:
             yield Problem(
                 f"{_shown(job, key)!r} is written every {every} epochs only, "
@@ -215,15 +257,13 @@ def _read_mark(task: Task, key: Key) -> Where | None:
     return task.where
 
 
-def _missing(job: Job, group: str, task: Task, key: Key, have: _Paths) -> Problem:
+def _missing(writes: _EveryWrite, group: str, task: Task, key: Key, have: _Paths) -> Problem:
     """A blob is read that has no value at this place of the spec."""
+    job = writes.job
     name = _shown(job, key)
     updates = any(a.name in (key[1], name) for s in inner_steps(task) for a in s.updates)
     verb = "updates" if updates else "reads"
-    later = next(
-        (g for g in GROUPS for k in writes_of(job, g) if k[0] == key[0] and overlaps(k[1], key[1])),
-        None,
-    )
+    later = writes.group(key)
     if later is None:
         known = [*have.names(key[0]), *job.node_vars(key[0])]
         if isinstance(task, Pipe):
@@ -233,7 +273,8 @@ def _missing(job: Job, group: str, task: Task, key: Key, have: _Paths) -> Proble
     if later == group:
         text = f"task {task.name!r} {verb} {name!r} before it is written"
         hint = "write its first value in 'init'" if group == "epoch" else "move the task down"
-        return Problem(text, _read_mark(task, key), hint)
+        meant = did_you_mean(key[1], have.names(key[0]))
+        return Problem(text, _read_mark(task, key), f"{hint}; or {meant}" if meant else hint)
     text = f"task {task.name!r} of {group!r} {verb} {name!r}, which only {later!r} writes"
     return Problem(text, _read_mark(task, key), f"{later!r} runs after {group!r}")
 

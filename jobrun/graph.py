@@ -233,18 +233,23 @@ def _cuts(path: str) -> Iterator[int]:
         cut = path.find("/", cut + 1)
 
 
+_MOST_SEARCHED = 100_000
+"""How many units are looked at, at most, for a shorter closed path."""
+
+
 def shortest_cycle(successors: Sequence[Sequence[int]]) -> list[int]:
     """The units of a shortest closed path, or an empty list.
 
     Only units that can be on one are searched from: those left when all that wait for nothing, or
-    that nothing waits for, are taken away.
+    that nothing waits for, are taken away.  Of very many, the first are, so that the time stays
+    linear; what is found is then a closed path, but there may be a shorter one.
     """
     left = _core(successors)
     best: list[int] = []
     for start in sorted(left):
         if start in successors[start]:
             return [start]
-    for start in sorted(left):
+    for start in sorted(left)[: max(1, _MOST_SEARCHED // (len(left) + 1))]:
         path = _path_back(start, successors, left)
         if path and (not best or len(path) < len(best)):
             best = path
@@ -292,10 +297,14 @@ def _path_back(start: int, successors: Sequence[Sequence[int]], left: set[int]) 
     return []
 
 
+_MOST_SHOWN = 20
+
+
 def _cycle_problem(units: Sequence[Unit]) -> Problem:
-    names = [u.key for u in units]
-    text = " -> ".join([*names, names[0]])
-    lines = [f"{u.key} at line {u.task.where.line}" for u in units if u.task.where]
+    names = [u.key for u in units[:_MOST_SHOWN]]
+    more = [f"{len(units) - _MOST_SHOWN} more"] if len(units) > _MOST_SHOWN else []
+    text = " -> ".join([*names, *more, names[0]])
+    lines = [f"{u.key} at line {u.task.where.line}" for u in units[:_MOST_SHOWN] if u.task.where]
     hint = f"({', '.join(lines)})" if lines else ""
     message = f"these tasks wait for each other: {text}"
     return Problem(message, units[0].task.mark("after"), hint or "mend 'after'")

@@ -23,7 +23,11 @@ def made(
     **job_options: Any,
 ) -> Job:
     metrics = {"loss": "min", "accuracy": "max", "plain": None}
-    options = {"metrics": metrics, "vars": {"n": 3, "text": "x", "eps": 0.5}, **job_options}
+    options = {
+        "metrics": metrics,
+        "vars": {"n": 3, "text": "x", "eps": 0.5, "long": "1h"},
+        **job_options,
+    }
     job = Job("test", nodes=nodes, **options)
     node = None if nodes is None else "*"
     with job:
@@ -59,6 +63,7 @@ def message(job: Job, known: Collection[str] | None = None) -> str:
         ({"walltime": 90}, Walltime(90.0)),
         ({"walltime": "15m"}, Walltime(900.0)),
         ({"walltime": "n"}, Walltime(3.0)),
+        ({"walltime": "long"}, Walltime(3600.0)),
         ({"patience": {"loss": 5}}, Patience("loss", 5, "min")),
         ({"patience": {"accuracy": "n"}}, Patience("accuracy", 3, "max")),
         (

@@ -112,7 +112,9 @@ def _run(order: Order, settings: Settings, signals: Signals, wire: Wire) -> int:
     from jobrun.spec.resolve import dump_resolved, load, with_values
     from jobrun.sweepdir import decoded
 
-    whole = load(order.path, order.sets, epochs=order.epochs, folder=order.folder, text=order.text)
+    whole = load(
+        order.path, order.sets, epochs=order.epochs, folder=order.folder, data=order.text.encode()
+    )
     spec = with_values(whole, decoded(order.values))
     request = Request(
         "resume",  # never another run beside it: that is the sweep's to decide

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from jobrun.errors import Problem, SpecError, Where
+from jobrun.errors import Problem, SpecError, Where, did_you_mean, few_hints
 from jobrun.job import GROUPS, Data, Job, Pipe, Task, data
 from jobrun.options import Load, Retries
 from jobrun.policy import Best, CheckpointPolicy, Every, Keep, Upload
@@ -83,6 +83,7 @@ def _checked(spec: Spec) -> Job:
     return job
 
 
+@few_hints()
 def check(job: Job) -> list[Problem]:
     """Everything that is wrong with a job as a whole: its data flow and its conditions."""
     from jobrun.check import check as check_flow
@@ -91,6 +92,7 @@ def check(job: Job) -> list[Problem]:
     return [*check_flow(job), *condition_problems(job)]
 
 
+@few_hints()
 def build(spec: Spec) -> Job:
     """The job of a spec; raises SpecError for what only shows when its parts are put together."""
     with gc_paused(spec.source.root.count > 10_000):
@@ -274,7 +276,7 @@ class _Builder:
         if value not in self.shared:
             if strict:
                 text = f"wants a whole number or a var with one value on all nodes, not {value!r}"
-                self._problem(f"{key!r} {text}", node, key)
+                self._problem(f"{key!r} {text}", node, key, did_you_mean(value, list(self.shared)))
             return value
         found = self.shared[value]
         if isinstance(found, bool) or not isinstance(found, int) or found < 1:
@@ -283,9 +285,10 @@ class _Builder:
             return 1
         return found
 
-    def _problem(self, message: str, node: Node, key: str) -> None:
+    def _problem(self, message: str, node: Node, key: str, hint: str = "") -> None:
         below = node.get(key)
-        self.problems.append(Problem(message, self._where(below if below is not None else node)))
+        where = self._where(below if below is not None else node)
+        self.problems.append(Problem(message, where, hint))
 
     def _where(self, node: Node) -> Where:
         return self.spec.source.where(node)
@@ -322,10 +325,12 @@ class _Builder:
             node = self.root.get(section)
             if node is not None:
                 yield from self._names(section, node, self.root)
-        for path in (("keep", "best"), ("include",)):
+        for path in (("keep", "best"), ("include",), ("compress",)):
             node = self.root.get("checkpoint", *path)
             if node is not None:
-                yield ".".join(("checkpoint", *path)), self._where(node)
+                name = ".".join(("checkpoint", *path))
+                yield name, self._where(node)
+                yield from self._names(name, node, self.root)
 
 
 def _policy(model: CheckpointModel | None) -> CheckpointPolicy | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from jobrun.spec.closed import ClosedModel, short_for
+from jobrun.errors import did_you_mean
+from jobrun.spec.closed import ClosedModel, given, short_for
 from jobrun.spec.compression import Compression
 from jobrun.spec.faults import Fault, Optional, choice, refuse
 from jobrun.spec.fields import (
@@ -21,6 +22,10 @@ __all__ = ["BestModel", "CheckpointModel", "EveryModel", "KeepModel", "checkpoin
 
 class EveryModel(ClosedModel):
     """When to save: whichever comes first since the last save; epoch 0 and the last always."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"anyOf": [given("epochs"), given("batches"), given("seconds")]}
+    )
 
     epochs: Optional[Annotated[int, Field(ge=1)]] = Field(
         None, description="Save after so many epochs."
@@ -53,12 +58,16 @@ def _keep(value: Any) -> Any:
     if value == "all":
         return {}
     if not isinstance(value, dict) or not value:
-        raise refuse(Fault(f"wants 'all' or a mapping, not {show(value)}", "keep: {last: 3}"))
+        near = did_you_mean(value, ("all",)) if isinstance(value, str) else ""
+        hint = near or "keep: {last: 3}"
+        raise refuse(Fault(f"wants 'all' or a mapping, not {show(value)}", hint))
     return value
 
 
 class KeepModel(ClosedModel):
     """Which checkpoints stay: those that any of the keys keeps."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
     last: Optional[Annotated[int, Field(ge=1)]] = Field(
         None, description="The newest so many stay."
@@ -84,11 +93,11 @@ class CheckpointModel(ClosedModel):
             short_for("epochs", "a number of epochs"),
             json_schema_input_type=Annotated[int, Field(ge=1)] | EveryModel,
         ),
-    ] = Field(EveryModel(epochs=1), description="When to save: every so many epochs.")
+    ] = Field(1, validate_default=True, description="When to save: every so many epochs.")
     keep: Annotated[
         KeepModel,
         BeforeValidator(_keep, json_schema_input_type=Literal["all"] | KeepModel),
-    ] = Field(KeepModel(), description="Which checkpoints stay; default: all.")
+    ] = Field("all", validate_default=True, description="Which checkpoints stay; default: all.")
     include: Optional[Globs] = Field(
         None, description="Further blobs to save; patterns are allowed."
     )
@@ -111,7 +120,9 @@ class CheckpointModel(ClosedModel):
         "parent, the parent, or none.",
     )
     compress: Compression = Field(
-        (), description="How blobs are compressed: for all, or by patterns of their names."
+        "none",
+        validate_default=True,
+        description="How blobs are compressed: for all, or by patterns of their names.",
     )
     background: bool = Field(
         True, alias="async", description="Whether the run goes on while a checkpoint is written."

@@ -10,13 +10,36 @@ from pydantic import BaseModel, ConfigDict
 from jobrun.spec.faults import Fault, refuse
 from jobrun.spec.scalars import show
 
-__all__ = ["ClosedModel", "short_for"]
+__all__ = ["ClosedModel", "given", "one_of", "short_for", "without"]
 
 
 class ClosedModel(BaseModel):
     """A mapping in which an unknown key is an error."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        model_title_generator=lambda model: model.__name__.removesuffix("Model"),
+    )
+
+
+# What validators of models refuse, as rules of their JSON Schema.
+
+
+def given(*keys: str) -> dict[str, Any]:
+    """The rule that all of the keys are there."""
+    return {"required": list(keys)}
+
+
+def one_of(*keys: str) -> dict[str, Any]:
+    """The rule that exactly one of the keys is there."""
+    return {"oneOf": [given(key) for key in keys]}
+
+
+def without(*keys: str) -> dict[str, Any]:
+    """The rule that none of the keys is there."""
+    return {"not": {"anyOf": [given(key) for key in keys]}}
 
 
 def short_for(key: str, what: str) -> Callable[[Any], Any]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from jobrun.errors import UsageError, did_you_mean
 from jobrun.policy import Compress
+from jobrun.spec.closed import ClosedModel
 from jobrun.spec.faults import Fault, refuse, wants
 from jobrun.spec.scalars import show
 
@@ -18,10 +19,8 @@ _FORMS = "zstd, lz4, none, or a mapping {codec, level}"
 _Codec = Literal["zstd", "lz4", "none"]
 
 
-class CompressionModel(BaseModel):
+class CompressionModel(ClosedModel):
     """How the blobs of a pattern are compressed."""
-
-    model_config = ConfigDict(extra="forbid")
 
     codec: _Codec = Field(description="zstd is smaller, lz4 faster; none: not at all.")
     level: Annotated[int, Field(ge=1, le=22)] = Field(
@@ -73,10 +72,11 @@ def _codec(value: Any, path: tuple[Any, ...]) -> str:
     raise refuse(Fault(f"wants zstd, lz4 or none, not {show(value)}", hint, path))
 
 
+_Patterns = Annotated[dict[str, _Codec | CompressionModel], Field(min_length=1)]
 Compression = Annotated[
     Any,
     BeforeValidator(
         _compress,
-        json_schema_input_type=_Codec | dict[str, _Codec | CompressionModel],
+        json_schema_input_type=_Codec | _Patterns,
     ),
 ]

@@ -18,6 +18,7 @@ from jobrun.duration import TIMES, duration
 from jobrun.errors import did_you_mean
 from jobrun.job import REDUCTIONS, SHARD
 from jobrun.shell import dtype_fault, split
+from jobrun.spec.closed import ClosedModel
 from jobrun.spec.faults import Fault, refuse, wants
 from jobrun.spec.names import (
     blob_fault,
@@ -32,6 +33,7 @@ from jobrun.template import TemplateError, template
 __all__ = [
     "After",
     "BlobName",
+    "BufferModel",
     "Call",
     "Columns",
     "Command",
@@ -455,6 +457,14 @@ def _reduce(value: Any) -> dict[str, str]:
     return value
 
 
+class BufferModel(ClosedModel):
+    """Shuffling within blocks, for what is read from front to back."""
+
+    buffer: Annotated[int, Field(ge=1)] | str = Field(
+        description="Rows of a block: a number, or a var or blob that holds one."
+    )
+
+
 _NameForms = str | list[str] | dict[str, str | None]
 _IN = "a name, a list of names, or a mapping {parameter: name}"
 _OUT = "a name, a list of names, or a mapping {key of the result: name}"
@@ -466,17 +476,27 @@ def _annotated(validator: Callable[..., Any], schema: Any) -> BeforeValidator:
     return BeforeValidator(validator, json_schema_input_type=schema)
 
 
+def _like(pattern: str) -> Any:
+    """A text of a form, for the JSON Schema: at least as wide as the validator."""
+    return Annotated[str, Field(pattern=pattern)]
+
+
+_NUMBER = r"[0-9][0-9. ]*"
+_Time = _like(rf"^ *({_NUMBER}h *)?({_NUMBER}m *)?({_NUMBER}s *)?$")
+_Positive = Annotated[int, Field(ge=1)]
 Text = Annotated[str, BeforeValidator(_text)]
-Name = Annotated[str, BeforeValidator(_checked(plain_fault, "a name"))]
+Name = Annotated[
+    str, _annotated(_checked(plain_fault, "a name"), _like("^[A-Za-z0-9_-][A-Za-z0-9_.-]*$"))
+]
 NodePattern = Annotated[str, BeforeValidator(_checked(node_fault, "a node or pattern of nodes"))]
 BlobName = Annotated[str, BeforeValidator(_checked(reference_fault, "the name of a blob"))]
-Call = Annotated[str, BeforeValidator(_call)]
+Call = Annotated[str, _annotated(_call, _like(r"^[^:\s]+:[^:\s]+$"))]
 FilePath = Annotated[str, BeforeValidator(_file)]
 Command = Annotated[str, BeforeValidator(_command)]
-Script = Annotated[str, BeforeValidator(_script)]
+Script = Annotated[str, _annotated(_script, _like(r"\S"))]
 Dtype = Annotated[str, BeforeValidator(_checked(dtype_fault, "a dtype"))]
-Count = Annotated[Any, _annotated(_count, Annotated[int, Field(ge=1)] | str)]
-Seconds = Annotated[Any, _annotated(_seconds, Annotated[float, Field(gt=0)] | str)]
+Count = Annotated[Any, _annotated(_count, _Positive | _like("[^0-9]"))]
+Seconds = Annotated[Any, _annotated(_seconds, Annotated[float, Field(gt=0)] | _Time)]
 Inputs = Annotated[
     Any, _annotated(_names(reference_fault, _IN, _parameter, distinct=False), _NameForms)
 ]
@@ -487,10 +507,8 @@ Loaded = Annotated[Any, _annotated(_names(output_fault, _LOADED), _NameForms)]
 RunPath = Annotated[str, BeforeValidator(_run_path)]
 Columns = Annotated[Any, _annotated(_columns, _NameForms)]
 Types = Annotated[dict[str, str], _annotated(_types, dict[str, Literal["int", "float", "text"]])]
-Shuffle = Annotated[
-    Any, _annotated(_shuffle, bool | dict[Literal["buffer"], Annotated[int, Field(ge=1)] | str])
-]
-Shard = Annotated[str, BeforeValidator(_shard)]
+Shuffle = Annotated[Any, _annotated(_shuffle, bool | BufferModel)]
+Shard = Annotated[str, _annotated(_shard, _like("^(node|[^/]+/[^/]+)$"))]
 After = Annotated[
     Any, _annotated(_listed(plain_fault, "a task, or a list of tasks"), str | list[str])
 ]
@@ -498,11 +516,10 @@ Globs = Annotated[
     Any, _annotated(_listed(lambda _: None, "a list of names or patterns"), str | list[str])
 ]
 With = Annotated[dict[str, Any], BeforeValidator(_with)]
-Vars = Annotated[dict[str, Any], BeforeValidator(_vars)]
-Nodes = Annotated[
-    Any,
-    _annotated(_nodes, list[str] | dict[str, dict[str, Any] | None]),
-]
+Vars = Annotated[dict[str, Any], _annotated(_vars, dict[str, Any] | None)]
+_SomeNames = Annotated[list[str], Field(min_length=1)]
+_VarsByNode = Annotated[dict[str, dict[str, Any] | None], Field(min_length=1)]
+Nodes = Annotated[Any, _annotated(_nodes, _SomeNames | _VarsByNode)]
 Metrics = Annotated[
     Any,
     _annotated(_metrics, dict[str, Literal["min", "max"] | None]),

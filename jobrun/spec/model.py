@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WrapValidator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, WrapValidator, model_validator
 
+from jobrun.errors import did_you_mean
 from jobrun.job import GROUPS
 from jobrun.spec.checkpoints import CheckpointModel, checkpoint_form
-from jobrun.spec.closed import ClosedModel, short_for
+from jobrun.spec.closed import ClosedModel, given, one_of, short_for, without
 from jobrun.spec.faults import Fault, Optional, refuse
 from jobrun.spec.fields import (
     After,
@@ -50,11 +51,21 @@ def _whose(key: str, in_pipe: bool) -> str:
     return "; that belongs to a task with 'pipe'" if key in ("map", "do", "reduce") else ""
 
 
+_FORMS = ("call", "shell", "load", "pipe")
+_OF_PIPE = ("map", "do", "reduce")
 _NOT_OF_PIPE = ("in", "with", "update", "out", "retries", "timeout")
+_NOT_OF_LOAD = ("in", "with", "update", "out")
+_TASK_RULES = {
+    **one_of(*_FORMS),
+    "dependentRequired": {"pipe": ["do"], **{key: ["pipe"] for key in _OF_PIPE}},
+    "dependentSchemas": {"pipe": without(*_NOT_OF_PIPE), "load": without(*_NOT_OF_LOAD)},
+}
 
 
 class TaskModel(ClosedModel):
     """A task: one call of a function or program, or a pipe with steps for each batch."""
+
+    model_config = ConfigDict(json_schema_extra=_TASK_RULES)
 
     name: Optional[Name] = Field(None, description="The task's name; default: the function's.")
     call: Optional[Call] = Field(
@@ -100,7 +111,9 @@ class TaskModel(ClosedModel):
         None, description="Steps of a pipe that see columns alone and run ahead."
     )
     do: Optional[list[DoStepModel]] = Field(
-        None, description="Steps of a pipe that are applied for each batch, in batch order."
+        None,
+        json_schema_extra={"minItems": 1},
+        description="Steps of a pipe that are applied for each batch, in batch order.",
     )
     reduce: Optional[Reductions] = Field(
         None,
@@ -123,16 +136,16 @@ class TaskModel(ClosedModel):
 
     @model_validator(mode="after")
     def _one_form(self) -> TaskModel:
-        forms = [f for f in ("call", "shell", "load", "pipe") if getattr(self, f) is not None]
+        forms = [f for f in _FORMS if getattr(self, f) is not None]
         if not forms:
             raise refuse(Fault("|a task calls nothing", "call: module:function"))
         if len(forms) > 1:
             hint = "a pipe's functions are called under 'do'" if "pipe" in forms else ""
             text = " or ".join(map(repr, forms))
             raise refuse(Fault(f"|a task has either {text}, not both", hint))
-        wrong = _NOT_OF_PIPE if self.pipe else ("map", "do", "reduce")
+        wrong = _NOT_OF_PIPE if self.pipe else _OF_PIPE
         if self.load:
-            wrong = (*wrong, "in", "with", "update", "out")
+            wrong = (*wrong, *_NOT_OF_LOAD)
         owner = "a pipe" if self.pipe else f"a task with {forms[0]!r}"
         given = {self.__class__.model_fields[f].alias or f for f in self.model_fields_set}
         faults = [
@@ -150,11 +163,15 @@ class TaskModel(ClosedModel):
 class PatienceModel(ClosedModel):
     """How long to wait for a metric to become better."""
 
-    epochs: int | str = Field(description="Epochs without improvement after which to stop.")
-    min_delta: float | str = Field(
+    epochs: Annotated[int, Field(ge=1)] | str = Field(
+        description="Epochs without improvement after which to stop."
+    )
+    min_delta: Annotated[float, Field(ge=0)] | str = Field(
         0.0, description="What counts as an improvement: more than this."
     )
-    start: int | str = Field(0, description="Epochs at the beginning that are not looked at.")
+    start: Annotated[int, Field(ge=0)] | str = Field(
+        0, description="Epochs at the beginning that are not looked at."
+    )
 
 
 def _anything(value: Any, _handler: Any) -> Any:
@@ -165,10 +182,14 @@ def _condition(schema: Any) -> Any:
     return WrapValidator(_anything, json_schema_input_type=schema)
 
 
+_Epochs = Annotated[int, Field(ge=1)] | str
+_Patience = Annotated[dict[str, _Epochs | PatienceModel], Field(min_length=1)]
+
+
 class ConditionsModel(ClosedModel):
     """Conditions after each epoch: the first that is true ends the run."""
 
-    epochs: Annotated[Any, _condition(Annotated[int, Field(ge=1)] | str)] = Field(
+    epochs: Annotated[Any, _condition(_Epochs)] = Field(
         None, description="True after so many epochs in all, counted over resumes."
     )
     when: Annotated[Any, _condition(str)] = Field(
@@ -182,10 +203,10 @@ class ConditionsModel(ClosedModel):
     data_finished: Annotated[Any, _condition(str)] = Field(
         None, description="A pipe's task: true when nothing is left to read in it."
     )
-    patience: Annotated[Any, _condition(dict[str, int | str | PatienceModel])] = Field(
+    patience: Annotated[Any, _condition(_Patience)] = Field(
         None, description="True when a metric has not become better for so many epochs."
     )
-    walltime: Annotated[Any, _condition(float | str)] = Field(
+    walltime: Annotated[Any, _condition(Annotated[float, Field(gt=0)] | str)] = Field(
         None, description="True after 90s, 15m or 2h of run time, counted over resumes."
     )
     not_finite: Annotated[Any, _condition(str)] = Field(
@@ -201,7 +222,9 @@ def _conditions(value: Any) -> Any:
         return [value]
     if not isinstance(value, list):
         what = "a mapping of conditions, a list of such, or 'never'"
-        raise refuse(Fault(f"wants {what}, not {show(value)}", "stop: {epochs: 10}"))
+        near = did_you_mean(value, ("never",)) if isinstance(value, str) else ""
+        hint = near or "stop: {epochs: 10}"
+        raise refuse(Fault(f"wants {what}, not {show(value)}", hint))
     return value
 
 
@@ -223,10 +246,15 @@ Tasks = Annotated[
     list[TaskModel], BeforeValidator(_group, json_schema_input_type=list[TaskModel] | None)
 ]
 _ListForm = list[ConditionsModel]
+_StopForms = ConditionsModel | Annotated[_ListForm, Field(min_length=1)] | Literal["never"]
 
 
 class SpecModel(ClosedModel):
     """A spec: what a job is."""
+
+    model_config = ConfigDict(
+        json_schema_extra={**given("stop"), "patternProperties": {"^x-": True}}
+    )
 
     version: Optional[Literal[1]] = Field(None, description="The version of the language: 1.")
     name: Optional[Name] = Field(None, description="The job's name; default: the file's.")
@@ -252,9 +280,7 @@ class SpecModel(ClosedModel):
     )
     stop: Annotated[
         list[ConditionsModel],
-        BeforeValidator(
-            _conditions, json_schema_input_type=ConditionsModel | _ListForm | Literal["never"]
-        ),
+        BeforeValidator(_conditions, json_schema_input_type=_StopForms),
     ] = Field([], description="When the loop ends.")
     fail: Annotated[
         list[ConditionsModel],
@@ -266,7 +292,7 @@ class SpecModel(ClosedModel):
     checkpoint: Annotated[
         CheckpointModel | None,
         BeforeValidator(checkpoint_form, json_schema_input_type=CheckpointModel | Literal[False]),
-    ] = Field(CheckpointModel(), description="When and what to save; false: nothing.")
+    ] = Field({}, validate_default=True, description="When and what to save; false: nothing.")
     report: Reports = Field(
         [],
         description="Who else is told of the run: tensorboard, {mlflow: {experiment: x}}, "

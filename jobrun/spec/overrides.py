@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from jobrun.errors import UsageError, Where, did_you_mean
-from jobrun.spec.problems import keys_of
+from jobrun.spec.keys import keys_of
 from jobrun.spec.scalars import Scalar, ScalarError, scalar, show
 from jobrun.spec.source import Node, Source
 
-__all__ = ["apply_set", "set_epochs"]
+__all__ = ["apply_set", "entry_name", "set_epochs"]
 
 _TEXTS = (
     *("name", "call", "in", "update", "out", "file", "node", "after", "include", "metric"),
@@ -89,11 +89,11 @@ def _descend(root: Node, parts: list[str], text: str) -> tuple[Node, str | int, 
     node = root
     path: list[str | int] = []
     while True:
-        key, parts = _next(node, parts, path, text)
+        key, parts = _next(root, node, parts, path, text)
         if not parts:
             return node, key, bool(path) and (path[0] in ("vars", "nodes") or "with" in path)
         if node.get(key) is None:
-            _check_key(node, key, path, text)
+            _check_key(root, node, key, path, text)
             _put(node, key, _mapping(Where(f"--set {text}")))
         path.append(key)
         below = node.get(key)
@@ -105,7 +105,7 @@ def _descend(root: Node, parts: list[str], text: str) -> tuple[Node, str | int, 
 
 
 def _next(
-    node: Node, parts: list[str], path: list[str | int], text: str
+    root: Node, node: Node, parts: list[str], path: list[str | int], text: str
 ) -> tuple[str | int, list[str]]:
     """The next key and the parts after it; names with dots count as one key where there is one."""
     if isinstance(node.value, list):
@@ -115,14 +115,18 @@ def _next(
         if key in node.value:
             return key, parts[length:]
     if len(parts) == 1:
-        _check_key(node, parts[0], path, text)
+        _check_key(root, node, parts[0], path, text)
     return parts[0], parts[1:]
 
 
-def _check_key(node: Node, key: str | int, path: list[str | int], text: str) -> None:
-    """Refuse a key that the language does not have here, and a var that the spec does not have."""
-    keys = list(node.value) if path == ["vars"] else keys_of(tuple(path))
-    if key in keys or (not keys and path != ["vars"]) or str(key).startswith("x-"):
+def _check_key(root: Node, node: Node, key: str | int, path: list[str | int], text: str) -> None:
+    """Refuse a key that the language does not have here, and a var or node that it has not."""
+    keys = _names_of_spec(root, node, path)
+    if keys is None:
+        keys = keys_of(tuple(path))
+        if not keys:
+            return
+    if key in keys or str(key).startswith("x-"):
         return
     known = [*_vars(node), *keys] if not path else keys
     at = f" under {'.'.join(map(str, path))!r}" if path else ""
@@ -130,16 +134,26 @@ def _check_key(node: Node, key: str | int, path: list[str | int], text: str) -> 
     raise UsageError(f"--set {text}: there is no {str(key)!r}{at}", hint=hint)
 
 
+def _names_of_spec(root: Node, node: Node, path: list[str | int]) -> list[str] | None:
+    """The names that the spec itself gives at a path: its vars, its nodes, the vars of a node."""
+    if path in (["vars"], ["nodes"]):
+        return [str(key) for key in node.value]
+    if path[:1] == ["nodes"] and len(path) == 2:
+        return [*map(str, node.value), *_vars(root)]
+    return None
+
+
 def _vars(root: Node) -> Mapping[str, Node]:
     own = root.get("vars")
-    return own.value if own is not None and isinstance(own.value, dict) else {}
+    vars = own.value if own is not None and isinstance(own.value, dict) else {}
+    return {name: value for name, value in vars.items() if isinstance(name, str)}
 
 
 def _entry(node: Node, part: str, path: list[str | int], text: str) -> int:
     """The number of an entry of a list, given by it or by the task's name."""
     if part.isdigit() and int(part) < len(node.value):
         return int(part)
-    names = [_name(entry) for entry in node.value]
+    names = [entry_name(entry) for entry in node.value]
     if names.count(part) == 1:
         return names.index(part)
     at = ".".join(map(str, path))
@@ -150,7 +164,7 @@ def _entry(node: Node, part: str, path: list[str | int], text: str) -> int:
     raise UsageError(f"--set {text}: {at} has no entry {part!r}", hint=hint)
 
 
-def _name(entry: Node) -> str:
+def entry_name(entry: Node) -> str:
     """What a task is called: its name, else its function's."""
     name, call = entry.get("name"), entry.get("call")
     if name is not None and isinstance(name.value, str):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from jobrun.spec.closed import ClosedModel, short_for
+from jobrun.spec.closed import ClosedModel, given, one_of, short_for, without
 from jobrun.spec.faults import Fault, Optional, refuse
 from jobrun.spec.fields import (
     Call,
@@ -32,6 +32,8 @@ __all__ = ["DoStepModel", "MapStepModel", "PipeModel", "SourceModel", "StepEvery
 class StepEveryModel(ClosedModel):
     """How often a step of a pipe is called."""
 
+    model_config = ConfigDict(json_schema_extra=one_of("batches", "epochs"))
+
     batches: Optional[Count] = Field(None, description="Call the step every so many batches.")
     epochs: Optional[Count] = Field(None, description="Call the step every so many epochs.")
 
@@ -43,7 +45,7 @@ class StepEveryModel(ClosedModel):
 
 
 class MapStepModel(ClosedModel):
-    """A step that sees columns alone and runs ahead of the steps under ``do``."""
+    """A step that sees columns alone and runs ahead of the steps under 'do'."""
 
     name: Optional[Name] = Field(None, description="The step's name; default: the function's.")
     call: Call = Field(description="The function, module:function.")
@@ -86,13 +88,26 @@ class DoStepModel(ClosedModel):
         Optional[StepEveryModel],
         BeforeValidator(
             short_for("epochs", "{batches: n} or {epochs: n}"),
-            json_schema_input_type=StepEveryModel,
+            json_schema_input_type=Annotated[int, Field(ge=1)] | str | StepEveryModel,
         ),
     ] = Field(None, description="Call the step every so many batches or epochs only.")
 
 
+_SOURCES = ("file", "call", "zip", "concat")
+_SOURCE_RULES: dict[str, Any] = {
+    "oneOf": [
+        {**given("from"), **without(*_SOURCES)},
+        *({**given(k), **without(*(s for s in _SOURCES if s != k))} for k in _SOURCES),
+    ],
+    "dependentRequired": {"call": ["from"], "types": ["file"], "in": ["call"], "with": ["call"]},
+    "dependentSchemas": {"zip": without("from"), "concat": without("from")},
+}
+
+
 class SourceModel(ClosedModel):
     """Where rows come from."""
+
+    model_config = ConfigDict(json_schema_extra=_SOURCE_RULES)
 
     file: Optional[FilePath] = Field(
         None,
@@ -122,10 +137,14 @@ class SourceModel(ClosedModel):
         None, alias="with", description="Literal keyword arguments of the function under 'call'."
     )
     zip: Optional[list[SourceModel]] = Field(
-        None, description="Sources read side by side, as far as the shortest goes."
+        None,
+        json_schema_extra={"minItems": 1},
+        description="Sources read side by side, as far as the shortest goes.",
     )
     concat: Optional[list[SourceModel]] = Field(
-        None, description="Sources of the same columns, read one after another."
+        None,
+        json_schema_extra={"minItems": 1},
+        description="Sources of the same columns, read one after another.",
     )
 
     @model_validator(mode="after")

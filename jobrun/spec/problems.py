@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
-from typing import Any, get_args
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from jobrun.errors import Problem, did_you_mean
 from jobrun.spec.faults import Fault
+from jobrun.spec.keys import fields, model_at
 from jobrun.spec.model import SpecModel
 from jobrun.spec.scalars import show
 from jobrun.spec.source import Node, Source
 
-__all__ = ["keys_of", "problems_of", "validate"]
+__all__ = ["problems_of", "validate"]
 
 _WANTED = {
     "string_type": "a text",
@@ -149,47 +149,14 @@ def _unknown_key(place: _Place, loc: tuple[int | str, ...]) -> Problem:
 
 def _nearest_key(name: str, parent: tuple[int | str, ...]) -> str:
     """What an unknown key may have meant: a key of this level, of one below, or two in one."""
-    model = _model_at(parent)
+    model = model_at(parent)
     if model is None:
         return ""
-    keys = _fields(model)
+    keys = fields(model)
     left, colon, right = name.partition(":")
     if colon and left in keys and right:
         return f"write '{left}: {right}', with a space"
-    below = [key for key, sub in keys.items() if sub is not None and name in _fields(sub)]
+    below = [key for key, sub in keys.items() if sub is not None and name in fields(sub)]
     if below:
         return f"it belongs under {' or '.join(repr(b) for b in below[:3])}"
     return did_you_mean(name, list(keys)) or f"there are {', '.join(keys)}"
-
-
-def keys_of(path: tuple[str | int, ...]) -> list[str]:
-    """The keys that the language has at a path of a spec; none where it leaves them free."""
-    model = _model_at(path)
-    return list(_fields(model)) if model is not None else []
-
-
-def _model_at(path: tuple[int | str, ...]) -> type[BaseModel] | None:
-    model: type[BaseModel] | None = SpecModel
-    for part in path:
-        if isinstance(part, int):
-            continue
-        if model is None or part not in _fields(model):
-            return None
-        model = _fields(model)[part]
-    return model
-
-
-@cache
-def _fields(model: type[BaseModel]) -> dict[str, type[BaseModel] | None]:
-    """The keys of a model, each with the model of its value where it has one."""
-    return {f.alias or n: _submodel(f.annotation) for n, f in model.model_fields.items()}
-
-
-def _submodel(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for argument in get_args(annotation):
-        found = _submodel(argument)
-        if found is not None:
-            return found
-    return None

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from jobrun.conditions import form_problems
-from jobrun.errors import SpecError, UsageError, did_you_mean
+from jobrun.errors import SpecError, UsageError, few_hints, nearest
 from jobrun.spec.matrix import Matrix, Values, read_matrix, same
 from jobrun.spec.model import SpecModel
 from jobrun.spec.overrides import apply_set, set_epochs
@@ -25,7 +25,7 @@ from jobrun.spec.scalars import ScalarError, scalar
 from jobrun.spec.source import MAX_BYTES, Node, Source, gc_paused, parse
 from jobrun.spec.stops import condition_specs
 
-__all__ = ["Spec", "dump_resolved", "load", "with_values"]
+__all__ = ["Dumper", "Spec", "dump_resolved", "load", "with_values"]
 
 
 @dataclass(frozen=True)
@@ -46,22 +46,23 @@ class Spec:
     matrix: Matrix | None = None
 
 
+@few_hints()
 def load(
     path: str | os.PathLike[str],
     sets: Iterable[str] = (),
     *,
     epochs: int | None = None,
     folder: str | os.PathLike[str] | None = None,
-    text: str | None = None,
+    data: bytes | None = None,
 ) -> Spec:
     """Read a spec and apply ``--set NAME=VALUE`` and ``--epochs``.
 
-    ``folder`` is where its code is, if not beside it; ``text`` is that of the file, if it has been
-    read.  Raises UsageError where there is no such file or a ``--set`` names nothing, SpecError
-    with all that does not fit the language.
+    ``folder`` is where its code is, if not beside it; ``data`` what the file holds, if it has been
+    read already, so that ``path`` is only what it is called.  Raises UsageError where there is no
+    such file or a ``--set`` names nothing, SpecError with all that does not fit the language.
     """
     sets = tuple(sets)
-    source = parse(_read(path) if text is None else text.encode(), os.fspath(path))
+    source = parse(_read(path) if data is None else data, os.fspath(path))
     for setting in sets:
         apply_set(source, setting)
     if epochs is not None:
@@ -138,15 +139,19 @@ def _read(path: str | os.PathLike[str]) -> bytes:
         with open(path, "rb") as file:
             return file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        folder = Path(path).parent
-        specs = sorted(p.name for p in folder.glob("*.y*ml")) if folder.is_dir() else []
-        hint = did_you_mean(Path(path).name, specs) or (
-            f"here are {', '.join(specs[:8])}" * bool(specs)
-        )
-        raise UsageError(f"there is no spec {os.fspath(path)}", hint=hint) from None
+        raise UsageError(f"there is no spec {os.fspath(path)}", hint=_near(Path(path))) from None
     except (OSError, ValueError) as error:
         what = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"{os.fspath(path)} cannot be read: {what}") from None
+
+
+def _near(path: Path) -> str:
+    """The specs that a file that is not there may have meant: their endings say nothing."""
+    stems = {p.stem: p.name for p in sorted(path.parent.glob("*.y*ml"))}
+    near = [stems[stem] for stem in nearest(path.stem, list(stems))]
+    if near:
+        return f"did you mean {' or '.join(map(repr, near))}?"
+    return f"here are {', '.join(list(stems.values())[:8])}" if stems else ""
 
 
 def _default_name(path: str | os.PathLike[str]) -> str:
@@ -155,7 +160,7 @@ def _default_name(path: str | os.PathLike[str]) -> str:
     return name or "job"
 
 
-class _Dumper(yaml.SafeDumper):
+class Dumper(yaml.SafeDumper):
     """Writes YAML 1.2: texts are quoted where the reader would take them for something else."""
 
     def ignore_aliases(self, data: Any) -> bool:
@@ -166,7 +171,7 @@ class _Dumper(yaml.SafeDumper):
 _LINE_ENDS = "\x85\u2028\u2029"
 
 
-def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+def _represent_text(dumper: Dumper, text: str) -> yaml.ScalarNode:
     try:
         plain = scalar(text) == text
     except ScalarError:
@@ -176,14 +181,14 @@ def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-_Dumper.add_representer(str, _represent_text)
+Dumper.add_representer(str, _represent_text)
 
 
 def dump_resolved(spec: Spec) -> str:
     """The resolved spec as YAML, which loads as the same job."""
     return yaml.dump(
         spec.tree,
-        Dumper=_Dumper,
+        Dumper=Dumper,
         sort_keys=False,
         allow_unicode=True,
         default_flow_style=None,

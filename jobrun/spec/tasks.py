@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from jobrun.spec.closed import ClosedModel, short_for
+from jobrun.spec.closed import ClosedModel, given, one_of, short_for
 from jobrun.spec.faults import Fault, Optional, refuse
 from jobrun.spec.fields import Command, Dtype, Loaded, RunPath, Script, Seconds
 
@@ -27,6 +27,8 @@ class FileModel(ClosedModel):
 
 class ShellModel(ClosedModel):
     """A program, and the files by which it gets and leaves blobs."""
+
+    model_config = ConfigDict(json_schema_extra=one_of("command", "script"))
 
     command: Optional[Command] = Field(
         None,
@@ -60,6 +62,8 @@ class ShellModel(ClosedModel):
 
 class LoadModel(ClosedModel):
     """Blobs of another run or checkpoint."""
+
+    model_config = ConfigDict(json_schema_extra={"not": given("epoch", "id")})
 
     run: RunPath = Field(
         description="The directory of a run or of one checkpoint; a relative path begins at the "

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from jobrun.spec.closed import ClosedModel, short_for
+from jobrun.spec.closed import ClosedModel, one_of, short_for
 from jobrun.spec.faults import Fault, Optional, choice, refuse
 from jobrun.spec.fields import Call, RunPath, With
 
@@ -15,6 +15,10 @@ __all__ = ["Upload", "UploadModel"]
 
 class UploadModel(ClosedModel):
     """Where checkpoints are copied after the loop, or the function that does it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={**one_of("to", "call"), "dependentRequired": {"with": ["call"]}}
+    )
 
     to: Optional[RunPath] = Field(
         None,

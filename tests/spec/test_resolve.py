@@ -71,6 +71,7 @@ def _walk(tree: Any, path: tuple[Any, ...]) -> Any:
         ("a.b=2", ("vars", "a.b"), 2),
         ("layers.1=16", ("vars", "layers", 1), 16),
         ("nodes.n1.own=5", ("nodes", "n1", "own"), 5),
+        ("nodes.n1.lr=5", ("nodes", "n1", "lr"), 5),
         ("seed=7", ("seed",), 7),
         ("name=12", ("name",), "12"),
         ("checkpoint.every=5", ("checkpoint", "every"), 5),
@@ -116,6 +117,8 @@ def test_set_replaces_one_scalar(
         ("lr=012", "YAML 1.1"),
         ("flag=1", "this is true or false in the spec, not 1"),
         ("layers=3", "'layers' is a list"),
+        ("nodes.n2.own=3", "there is no 'n2' under 'nodes'\n  hint: there are n0, n1"),
+        ("nodes.n0.owm=3", "there is no 'owm' under 'nodes.n0'\n  hint: did you mean 'own'?"),
     ],
 )
 def test_set_that_cannot_be_is_a_usage_error(spec: Path, setting: str, message: str) -> None:
