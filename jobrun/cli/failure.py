@@ -9,9 +9,9 @@ import traceback
 import click
 
 from jobrun.cli.options import Settings, uses_color
-from jobrun.errors import JobrunError, SpecError, Where
+from jobrun.errors import BindError, JobrunError, Problem, SpecError, Where
 
-__all__ = ["error_values", "problems_of", "say_error", "show"]
+__all__ = ["error_values", "problem_values", "say_error", "show", "where_and_what"]
 
 EXIT_BUG = 1
 
@@ -63,23 +63,25 @@ def error_values(error: Exception) -> dict[str, object]:
     public = next(c.__name__ for c in type(error).__mro__ if not c.__name__.startswith("_"))
     values: dict[str, object] = {"type": public, "message": message}
     if isinstance(error, JobrunError):
-        values["problems"] = problems_of(error)
+        values["problems"] = [problem_values(p) for p in where_and_what(error)]
     return {"error": values, "exit_code": code}
 
 
-def problems_of(error: JobrunError) -> list[dict[str, object]]:
-    """What is wrong, with the places, as JSON values."""
-    if isinstance(error, SpecError):
-        return [_problem(p.message, p.where, p.hint) for p in error.problems]
-    return [_problem(error.message, error.where, error.hint)]
+def where_and_what(error: JobrunError) -> list[Problem]:
+    """Everything that an error says is wrong, each with its place."""
+    if isinstance(error, SpecError | BindError) and error.problems:
+        return list(error.problems)
+    where = Where(error.where) if isinstance(error.where, str) else error.where
+    return [Problem(error.message, where, error.hint)]
 
 
-def _problem(message: str, where: Where | str | None, hint: str) -> dict[str, object]:
-    place = where if isinstance(where, Where) else None
+def problem_values(problem: Problem, file: str | None = None) -> dict[str, object]:
+    """A problem as JSON values; ``file`` is named where the problem has no place of its own."""
+    place = problem.where
     return {
-        "message": message,
-        "hint": hint,
-        "file": place.file if place else where,
-        "line": place.line if place else None,
-        "column": place.column if place else None,
+        "file": place.file if place else file,
+        "line": place.line or None if place else None,
+        "column": place.column or None if place else None,
+        "message": problem.message,
+        "hint": problem.hint,
     }

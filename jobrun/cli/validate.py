@@ -3,68 +3,155 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from jobrun.cli.options import common, option, settings
+from jobrun.cli.options import common, completes, option, settings
 
 if TYPE_CHECKING:
-    from jobrun.errors import JobrunError
+    from jobrun.errors import JobrunError, Problem
+    from jobrun.job import Job
 
 __all__ = ["command"]
 
+_WORST_FIRST = (3, 4)
+
+
+@dataclass
+class _Checked:
+    """A spec that was looked at: its job, or the error; and what can be but is seldom meant.
+
+    ``runs`` is the number of runs of a sweep.
+    """
+
+    spec: str
+    job: Job | None = None
+    runs: int | None = None
+    error: JobrunError | None = None
+    warnings: Sequence[Problem] = field(default=())
+
+    @property
+    def code(self) -> int:
+        """The exit code that this spec alone would give."""
+        return self.error.exit_code if self.error is not None else 0
+
+    def found(self) -> list[tuple[str, Problem]]:
+        """Everything to be said of it, with its severity."""
+        from jobrun.cli.failure import where_and_what
+
+        errors = where_and_what(self.error) if self.error is not None else []
+        return [*(("error", p) for p in errors), *(("warning", p) for p in self.warnings)]
+
 
 @click.command("validate", short_help="Check specs; nothing is run.")
-@click.argument("specs", metavar="SPEC...", nargs=-1, required=True, type=click.Path())
-@option("--set", "sets", metavar="NAME=VALUE", multiple=True, help="Set a var or a key.")
+@click.argument(
+    "specs",
+    metavar="SPEC...",
+    nargs=-1,
+    required=True,
+    type=click.Path(),
+    shell_complete=completes("spec"),
+)
+@option(
+    "--set",
+    "sets",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Set a var or a key.",
+    shell_complete=completes("set"),
+)
 @option("--import", "import_", is_flag=True, help="Also import the functions and check the calls.")
 @common
 def command(specs: tuple[str, ...], sets: tuple[str, ...], import_: bool) -> int:
-    """Check specs and show everything that is wrong with them.
+    """Check specs and show everything that is wrong with them; - reads one from stdin.
 
-    Nothing is run.  Without --import no code of yours is imported either.
+    Nothing is run.  Without --import no code of yours is imported either.  With --json stdout is a
+    list of {file, line, column, severity, message, hint, code}, empty if all is well; code is the
+    exit code: 3 for what is invalid, 4 for code that cannot be bound, 2 for a file that is not
+    there.  In GitHub Actions the lines are annotated.
     """
-    from jobrun.errors import JobrunError
-
-    found: list[dict[str, Any]] = []
-    worst = 0
-    for spec in specs:
-        try:
-            found.append(_checked(spec, sets, import_))
-        except JobrunError as error:
-            worst = worst or error.exit_code
-            found.append(_failed(spec, error))
+    checked = [_check(spec, sets, import_) for spec in specs]
+    for one in checked:
+        _show(one)
     if settings().json:
-        click.echo(json.dumps({"specs": found, "exit_code": worst}))
-    return worst
+        click.echo(json.dumps([entry for one in checked for entry in _entries(one)]))
+    elif len(checked) > 1 and not settings().quiet:
+        click.echo(_summary(checked))
+    codes = {one.code for one in checked}
+    return next((code for code in _WORST_FIRST if code in codes), max(codes))
 
 
-def _checked(spec: str, sets: tuple[str, ...], import_: bool) -> dict[str, Any]:
+def _check(spec: str, sets: tuple[str, ...], import_: bool) -> _Checked:
     from jobrun.check import warnings
-    from jobrun.report.words import plain, plural
+    from jobrun.cli.specs import load_spec, shown_spec
+    from jobrun.errors import JobrunError
     from jobrun.spec.build import validate_loaded
-    from jobrun.spec.resolve import load
 
-    loaded = load(spec, sets)
-    job = validate_loaded(loaded, import_)
-    for warning in warnings(job):
-        text = f"{warning.where}: warning: {warning.message}; {warning.hint}"
+    shown = shown_spec(spec)
+    try:
+        loaded = load_spec(spec, sets)
+        job = validate_loaded(loaded, import_)
+    except JobrunError as error:
+        return _Checked(shown, error=error)
+    runs = loaded.matrix.count if loaded.matrix is not None else None
+    return _Checked(shown, job, runs, warnings=tuple(warnings(job)))
+
+
+def _show(one: _Checked) -> None:
+    """Say what was found: problems on stderr, the line of a good spec on stdout."""
+    from jobrun.cli.failure import say_error
+    from jobrun.report.words import plain, plural
+
+    if one.error is not None:
+        say_error(one.error, settings())
+    for warning in one.warnings:
         if not settings().quiet:
+            text = f"{warning.where}: warning: {warning.message}; {warning.hint}"
             click.echo(plain(text), err=True)
-    tasks = sum(len(group) for group in job.groups.values())
-    found = {"file": spec, "ok": True, "job": job.name, "tasks": tasks}
-    text = f"{plain(spec)}: ok: job {plain(job.name)}, {plural(tasks, 'task')}"
-    if loaded.matrix is not None:
-        found["runs"] = loaded.matrix.count
-        text += f", {plural(loaded.matrix.count, 'run')}"
-    if not (settings().json or settings().quiet):
-        click.echo(text)
-    return found
+    _annotate(one)
+    if one.job is not None and not (settings().json or settings().quiet):
+        tasks = sum(len(group) for group in one.job.groups.values())
+        text = f"{plain(one.spec)}: ok: job {plain(one.job.name)}, {plural(tasks, 'task')}"
+        click.echo(text + (f", {plural(one.runs, 'run')}" if one.runs is not None else ""))
 
 
-def _failed(spec: str, error: JobrunError) -> dict[str, Any]:
-    from jobrun.cli.failure import problems_of, say_error
+def _annotate(one: _Checked) -> None:
+    """In GitHub Actions: what was found once more, as its annotations."""
+    from jobrun.cli.github import annotation, in_actions
 
-    say_error(error, settings())
-    return {"file": spec, "ok": False, "problems": problems_of(error)}
+    if not in_actions():
+        return
+    for severity, problem in one.found():
+        place = problem.where
+        text = problem.message + (f"; {problem.hint}" if problem.hint else "")
+        if place is not None and place.line:
+            line = annotation(severity, text, place.file, place.line, place.column, place.width)
+        else:
+            line = annotation(severity, text, one.spec)
+        click.echo(line, err=True)
+
+
+def _entries(one: _Checked) -> list[dict[str, Any]]:
+    """What was found, as JSON values."""
+    from jobrun.cli.failure import problem_values
+
+    return [
+        {"severity": severity, **problem_values(problem, one.spec), "code": one.code}
+        for severity, problem in one.found()
+    ]
+
+
+def _summary(checked: Sequence[_Checked]) -> str:
+    """One line for several specs: ``3 specs: 2 ok, 1 invalid``."""
+    from jobrun.report.words import plural
+
+    words = {0: "ok", 3: "invalid", 4: "cannot be bound"}
+    counts: dict[str, int] = {}
+    for one in sorted(checked, key=lambda one: (one.code == 2, one.code)):
+        word = words.get(one.code, "cannot be read")
+        counts[word] = counts.get(word, 0) + 1
+    parts = ", ".join(f"{count} {word}" for word, count in counts.items())
+    return f"{plural(len(checked), 'spec')}: {parts}"

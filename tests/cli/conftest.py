@@ -33,6 +33,7 @@ _CHANGING = (
     "LINES",
     "TERM",
     "COVERAGE",
+    "GITHUB_",
     "LC_",
     "LANG",
 )

@@ -81,7 +81,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: object) -> None:
         raise KeyError("oops")
 
-    monkeypatch.setattr(validate_module, "_checked", fail)
+    monkeypatch.setattr(validate_module, "_check", fail)
 
 
 @pytest.mark.usefixtures("broken")

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from jobrun.cli.github import annotation
+
+BAD = "nam: sum\nepoch: []\n"
 
 
 def test_a_good_spec(call: Callable[..., Any], write: Callable[..., None]) -> None:
@@ -21,24 +28,130 @@ def test_all_errors_of_all_specs(
     call: Callable[..., Any], write: Callable[..., None], folder: Path
 ) -> None:
     write()
-    (folder / "bad.yaml").write_text("nam: sum\nepoch: []\n")
-    result = call("validate", "bad.yaml", "sum.yaml", "none.yaml")
+    (folder / "bad.yaml").write_text(BAD)
+    result = call("validate", "bad.yaml", "sum.yaml", "sun.yaml")
     assert result.code == 3
-    assert result.out == "sum.yaml: ok: job sum, 3 tasks\n"
-    assert result.err.startswith("bad.yaml:1:1: error: ")
-    assert "did you mean 'name'?" in result.err
-    assert "none.yaml" in result.err
+    assert result.out == (
+        "sum.yaml: ok: job sum, 3 tasks\n3 specs: 1 ok, 1 invalid, 1 cannot be read\n"
+    )
+    assert result.err == (
+        "bad.yaml:1:1: error: unknown key 'nam'; did you mean 'name'?\n"
+        "    1 | nam: sum\n"
+        "      | ^^^\n"
+        "error: there is no spec sun.yaml\n"
+        "  hint: did you mean 'sum.yaml'?\n"
+    )
+
+
+def test_the_exit_code_is_that_of_the_worst(
+    call: Callable[..., Any], write: Callable[..., None], folder: Path
+) -> None:
+    write()
+    (folder / "bad.yaml").write_text(BAD)
+    unbound = (folder / "sum.yaml").read_text().replace("steps:add", "steps:ad")
+    (folder / "unbound.yaml").write_text(unbound)
+    for specs, code in [
+        (("none.yaml",), 2),
+        (("none.yaml", "unbound.yaml"), 4),
+        (("none.yaml", "unbound.yaml", "bad.yaml", "sum.yaml"), 3),
+    ]:
+        assert call("validate", "--import", *specs).code == code
+    result = call("-q", "validate", "--import", "sum.yaml", "unbound.yaml")
+    assert (result.code, result.out) == (4, "")
+
+
+def test_a_spec_from_stdin(
+    shell: Callable[[str], Any], write: Callable[..., None], folder: Path
+) -> None:
+    write()
+    result = shell("jobrun validate --import - < sum.yaml")
+    assert (result.code, result.out) == (0, "<stdin>: ok: job sum, 3 tasks\n")
+    result = shell("printf 'nam: x' | jobrun validate - sum.yaml")
+    assert result.code == 3
+    assert result.out.endswith("2 specs: 1 ok, 1 invalid\n")
+    assert result.err.startswith("<stdin>:1:1: error: unknown key 'nam'; did you mean 'name'?\n")
+    result = shell("sed /name:/d sum.yaml | jobrun validate -")
+    assert result.out == "<stdin>: ok: job stdin, 3 tasks\n"
+    assert shell("jobrun validate - < /dev/null").code == 3
 
 
 def test_as_json(call: Callable[..., Any], write: Callable[..., None], folder: Path) -> None:
     write()
-    (folder / "bad.yaml").write_text("nam: sum\n")
-    result = call("validate", "bad.yaml", "sum.yaml", "--json")
+    (folder / "bad.yaml").write_text("nam: sum\nstop: {epochs: 1}\nseed: -1\n")
+    result = call("validate", "bad.yaml", "sum.yaml", "none.yaml", "--json")
+    assert result.code == 3
+    first, second, third = json.loads(result.out)
+    assert first == {
+        "severity": "error",
+        "file": "bad.yaml",
+        "line": 1,
+        "column": 1,
+        "message": "unknown key 'nam'",
+        "hint": "did you mean 'name'?",
+        "code": 3,
+    }
+    assert (second["line"], second["column"], second["code"]) == (3, 7, 3)
+    assert (third["file"], third["line"], third["code"]) == ("none.yaml", None, 2)
+    good = call("validate", "sum.yaml", "--json")
+    assert (good.code, json.loads(good.out), good.err) == (0, [], "")
+
+
+def test_everything_that_cannot_be_bound_as_json(
+    call: Callable[..., Any], write: Callable[..., None]
+) -> None:
+    write(("steps:add", "steps:ad"), ("steps:loss_of", "steps:loss"))
+    result = call("validate", "--import", "sum.yaml", "--json")
+    assert result.code == 4
     found = json.loads(result.out)
-    assert (result.code, found["exit_code"]) == (3, 3)
-    bad, good = found["specs"]
-    assert good == {"file": "sum.yaml", "ok": True, "job": "sum", "tasks": 3}
-    assert (bad["ok"], bad["problems"][0]["line"], bad["problems"][0]["column"]) == (False, 1, 1)
+    assert [(p["line"], p["hint"], p["code"]) for p in found] == [
+        (6, "did you mean 'add'?", 4),
+        (7, "did you mean 'loss_of'?", 4),
+    ]
+
+
+def test_warnings(call: Callable[..., Any], folder: Path) -> None:
+    (folder / "w.yaml").write_text("epoch: [{shell: 'true'}]\nstop: {epochs: 1}\n")
+    result = call("validate", "w.yaml")
+    assert (result.code, result.out) == (0, "w.yaml: ok: job w, 1 task\n")
+    assert result.err.startswith("w.yaml:1:17: warning: the shell task 'true' of group 'epoch'")
+    assert call("-q", "validate", "w.yaml").err == ""
+    (found,) = json.loads(call("validate", "w.yaml", "--json").out)
+    assert (found["severity"], found["code"], found["line"]) == ("warning", 0, 1)
+
+
+def test_annotations_in_github_actions(
+    call: Callable[..., Any],
+    write: Callable[..., None],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write()
+    at = folder / "a, b%"
+    at.mkdir()
+    (at / "bad.yaml").write_text("epochs: 3\nepoch: [{shell: 'true'}]\nstop: never\n")
+    (folder / "w.yaml").write_text("epoch: [{shell: 'true'}]\nstop: {epochs: 1}\n")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(folder))
+    words = ("validate", str(at / "bad.yaml"), "w.yaml", "none.yaml", "sum.yaml")
+    assert "::" not in call(*words).err
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    result = call(*words)
+    assert "::" not in result.out
+    assert [line for line in result.err.splitlines() if line.startswith("::")] == [
+        "::error file=a%2C b%25/bad.yaml,line=1,col=1,endColumn=7::"
+        "unknown key 'epochs'; it belongs under 'stop' or 'fail'",
+        "::warning file=w.yaml,line=1,col=17,endColumn=23::"
+        "the shell task 'true' of group 'epoch' has no 'out': what it leaves in files of its own "
+        "is in no checkpoint; name the files that belong to the state under 'out'",
+        "::error file=none.yaml::there is no spec none.yaml; here are sum.yaml, w.yaml",
+    ]
+
+
+def test_annotations_are_one_line_whatever_they_say(tmp_path: Path) -> None:
+    assert annotation("error", "100%\r\nof a:b, c") == "::error::100%25%0D%0Aof a:b, c"
+    line = annotation("warning", "m", "C:\\a,b%\n", 3, 7, 2)
+    assert line == "::warning file=C%3A\\a%2Cb%25%0A,line=3,col=7,endColumn=9::m"
+    assert re.fullmatch(r"::\w+( [^:]*)?::.*", line)
+    assert annotation("error", "m", "a.yaml", 0, 5) == "::error file=a.yaml::m"
 
 
 def test_import_binds_the_functions(call: Callable[..., Any], write: Callable[..., None]) -> None:

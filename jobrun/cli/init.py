@@ -1,0 +1,96 @@
+"""``jobrun init``: a small job to begin with."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from jobrun.cli.options import common, option, settings
+from jobrun.templates import TEMPLATES
+
+__all__ = ["command"]
+
+
+@click.command("init", short_help="Write a small job that runs as it is.")
+@click.argument("directory", default=".", metavar="[DIR]", type=click.Path())
+@option(
+    "--template",
+    type=click.Choice(list(TEMPLATES)),
+    default="mlp",
+    show_default=True,
+    help="Which job; --list says what each is.",
+)
+@option("--list", "list_", is_flag=True, help="List the templates.")
+@option("--force", is_flag=True, help="Overwrite files that are there.")
+@common
+def command(directory: str, template: str, list_: bool, force: bool) -> None:
+    """Write a small job to DIR (default: the current directory): a spec, its code, the schema.
+
+    It runs as it is.  Files that are there already and differ are not touched without --force.
+    """
+    if list_:
+        click.echo(_listed())
+        return
+    from jobrun.spec.schema import FILE, schema_text
+    from jobrun.templates import template_files
+
+    folder = Path(directory)
+    job = template_files(template)
+    if not force:
+        _refuse_others(folder, job)
+    written = _write(folder, {**job, FILE: schema_text().encode()})
+    if settings().json:
+        click.echo(json.dumps({"template": template, "written": [str(path) for path in written]}))
+    elif not settings().quiet:
+        _say(written, folder / f"{template}.yaml")
+
+
+def _listed() -> str:
+    if settings().json:
+        return json.dumps([{"name": name, "text": text} for name, text in TEMPLATES.items()])
+    return "\n".join(f"{name:<7} {text}" for name, text in TEMPLATES.items())
+
+
+def _refuse_others(folder: Path, job: Mapping[str, bytes]) -> None:
+    """Raise UsageError where a file of the job is there already and is another one."""
+    from jobrun.errors import UsageError
+
+    others = [folder / name for name in job if _differs(folder / name, job[name])]
+    if others:
+        names = ", ".join(map(str, others))
+        verb = "is" if len(others) == 1 else "are"
+        hint = "--force overwrites, or name another directory: jobrun init DIR"
+        raise UsageError(f"{names} {verb} there already; nothing was written", hint=hint)
+
+
+def _differs(path: Path, data: bytes) -> bool:
+    try:
+        return path.read_bytes() != data
+    except OSError:  # a directory, or a file that we may not read, is not ours either
+        return os.path.lexists(path)
+
+
+def _write(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
+    from jobrun.errors import UsageError
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
+    except OSError as error:
+        where = error.filename or folder
+        raise UsageError(f"{where} cannot be written: {error.strerror}") from None
+    return [folder / name for name in files]
+
+
+def _say(written: list[Path], spec: Path) -> None:
+    from jobrun.cli.running import command_line
+    from jobrun.report.words import plain
+
+    for path in written:
+        click.echo(f"{plain(path)} written")
+    click.echo(f"\n{plain(command_line('train', str(spec)))}")

@@ -1,0 +1,31 @@
+"""Specs as the command line names them: a file, or ``-`` for what is read from stdin."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jobrun.spec.resolve import Spec
+
+__all__ = ["STDIN", "load_spec", "shown_spec"]
+
+STDIN = "<stdin>"
+
+
+def shown_spec(argument: str) -> str:
+    """What a spec is called in messages."""
+    return STDIN if argument == "-" else argument
+
+
+def load_spec(argument: str, sets: Iterable[str] = (), *, epochs: int | None = None) -> Spec:
+    """The spec of a file or of stdin, whose code is in the current directory.
+
+    Raises UsageError and SpecError as ``jobrun.spec.resolve.load`` does.
+    """
+    from jobrun.spec.resolve import load
+    from jobrun.spec.source import MAX_BYTES
+
+    data = sys.stdin.buffer.read(MAX_BYTES + 1) if argument == "-" else None
+    return load(shown_spec(argument), sets, epochs=epochs, data=data)

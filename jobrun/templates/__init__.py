@@ -1,0 +1,26 @@
+"""Small jobs to begin with, one folder each: a spec and its code, which run as they are."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+__all__ = ["TEMPLATES", "template_files"]
+
+TEMPLATES = {
+    "mlp": "A neural network learns to tell the arms of a spiral apart: pipes, batches, metrics.",
+    "kmeans": "k-means finds the centres of clouds of points: the smallest job.",
+    "mcmc": "Metropolis chains walk until they agree: randomness, saving by time.",
+    "heat": "Heat spreads over a plate until it is at rest: a simulation, and when it fails.",
+    "shell": "Rabbits and foxes, by an awk script: a program instead of functions.",
+}
+"""The templates, each with a line about it."""
+
+
+def template_files(name: str) -> dict[str, bytes]:
+    """The files of a template by name; the spec is ``<name>.yaml``."""
+    folder = files(__name__) / name
+    return {
+        entry.name: entry.read_bytes()
+        for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)
+        if entry.is_file() and not entry.name.endswith(".pyc")
+    }
