@@ -15,6 +15,7 @@ from jobrun.cli.signals import Interrupted
 __all__ = ["app", "run"]
 
 _COMMANDS: Commands = {
+    "init": ("init", "Write a small job that runs as it is."),
     "train": ("train", "Train the job of a spec, or go on with its run."),
     "resume": ("resume", "Go on with a run, from its end or from an earlier checkpoint."),
     "runs": ("runs", "List runs with their states and metrics."),
@@ -26,6 +27,9 @@ _COMMANDS: Commands = {
     "validate": ("validate", "Check specs; nothing is run."),
     "graph": ("graph", "Draw the tasks of a spec and the blobs between them."),
     "smoke": ("smoke", "Check that a job runs, and resumes to the same bits."),
+    "render": ("render", "Show a spec with its defaults and what is set."),
+    "schema": ("schema", "Print the JSON Schema of specs, for editors."),
+    "completion": ("completion", "Print the completion script of a shell."),
     "checkpoints": ("checkpoints", "Look at, verify, compare and prune checkpoints."),
     "docs": ("docs", "Read the documentation."),
 }
@@ -61,6 +65,8 @@ def app() -> None:
 def run(args: Sequence[str]) -> int:
     """Run a command; its exit code.  Whatever goes wrong is shown here."""
     settings = Settings()
+    if "_JOBRUN_COMPLETE" in os.environ:
+        return _complete(args)
     try:
         result = app.main(list(args), prog_name="jobrun", obj=settings, standalone_mode=False)
         code = result if isinstance(result, int) else 0
@@ -74,6 +80,18 @@ def run(args: Sequence[str]) -> int:
 
         code = show(error, settings)
     return _flushed(code)
+
+
+def _complete(args: Sequence[str]) -> int:
+    """Answer a shell that completes a line; in silence, whatever goes wrong."""
+    from jobrun.cli.shells import register
+
+    register()
+    try:
+        app.main(list(args), prog_name="jobrun", obj=Settings(), standalone_mode=False)
+    except (Exception, SystemExit):
+        return _flushed(0)
+    return 0
 
 
 def _flushed(code: int) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jobrun.cli.options import common, runs_dir, screen_width, settings
+from jobrun.cli.options import common, completes, runs_dir, screen_width, settings
 
 if TYPE_CHECKING:
     from jobrun.comparison import Comparison, Difference, MetricRow
@@ -23,7 +23,9 @@ _DIGEST = 8
 
 
 @click.command("compare", short_help="Show in what runs differ: spec, metrics, code, libraries.")
-@click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...")
+@click.argument(
+    "runs", nargs=-1, required=True, metavar="RUN RUN...", shell_complete=completes("run_or_spec")
+)
 @runs_dir
 @common
 def command(runs: tuple[str, ...], runs_dir: str) -> None:

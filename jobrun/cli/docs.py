@@ -7,13 +7,13 @@ import sys
 
 import click
 
-from jobrun.cli.options import common, settings, uses_color
+from jobrun.cli.options import common, completes, settings, uses_color
 
 __all__ = ["command"]
 
 
 @click.command("docs", short_help="Read the documentation.")
-@click.argument("name", metavar="[PAGE]", required=False)
+@click.argument("name", metavar="[PAGE]", required=False, shell_complete=completes("page"))
 @common
 def command(name: str | None) -> None:
     """Show a page of the documentation; without PAGE, the list of pages.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from jobrun.cli.options import common, option, runs_dir, settings
+from jobrun.cli.options import common, completes, option, runs_dir, settings
 
 if TYPE_CHECKING:
     from jobrun.drawing.picture import Picture
@@ -22,8 +22,14 @@ _ENDINGS = {".svg": "svg", ".mmd": "mermaid", ".mermaid": "mermaid", ".dot": "do
 
 
 @click.command("graph", short_help="Draw the tasks of a spec and the blobs between them.")
-@click.argument("spec", required=False, type=click.Path())
-@option("--run", "run", metavar="RUN", help="Colour it by how the tasks of this run went.")
+@click.argument("spec", required=False, type=click.Path(), shell_complete=completes("spec"))
+@option(
+    "--run",
+    "run",
+    metavar="RUN",
+    help="Colour it by how the tasks of this run went.",
+    shell_complete=completes("run"),
+)
 @option(
     "--format",
     "form",
@@ -32,7 +38,14 @@ _ENDINGS = {".svg": "svg", ".mmd": "mermaid", ".mermaid": "mermaid", ".dot": "do
     help="text, mermaid, dot or svg (default: by the ending of FILE, else text).",
 )
 @option("-o", "--output", metavar="FILE", type=click.Path(), help="Write to FILE.")
-@option("--set", "sets", metavar="NAME=VALUE", multiple=True, help="Set a var or a key.")
+@option(
+    "--set",
+    "sets",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Set a var or a key.",
+    shell_complete=completes("set"),
+)
 @runs_dir
 @common
 def command(

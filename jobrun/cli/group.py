@@ -35,6 +35,8 @@ class LazyGroup(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """As click does, with the nearest commands where there is no such command."""
+        if ctx.resilient_parsing:  # a shell asks; nothing is to be said
+            return super().resolve_command(ctx, args)
         if args and args[0] not in self._table and not args[0].startswith("-"):
             from jobrun.errors import did_you_mean
 
@@ -42,6 +44,18 @@ class LazyGroup(click.Group):
             hint = hint or f"there are {', '.join(self._table)}"
             ctx.fail(f"no command {args[0]!r}; {hint}")
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """The commands for a shell, without importing them; or the group's options."""
+        from click.shell_completion import CompletionItem
+
+        if incomplete.startswith("-"):
+            return click.Command.shell_complete(self, ctx, incomplete)
+        return [
+            CompletionItem(name, help=text)
+            for name, (_, text) in self._table.items()
+            if name.startswith(incomplete)
+        ]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, without importing them."""

@@ -11,6 +11,7 @@ import click
 
 from jobrun.cli.options import (
     common,
+    completes,
     one_checkpoint,
     option,
     runs_dir,
@@ -26,8 +27,10 @@ __all__ = ["command"]
 
 
 @click.command("load-blobs", short_help="Show or export the blobs of a checkpoint.")
-@click.argument("run", required=False, metavar="[RUN|CHECKPOINT]")
-@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.argument(
+    "run", required=False, metavar="[RUN|CHECKPOINT]", shell_complete=completes("checkpoint")
+)
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=completes("blob"))
 @one_checkpoint
 @option(
     "-o",

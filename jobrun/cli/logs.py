@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jobrun.cli.options import common, option, runs_dir, settings
+from jobrun.cli.options import common, completes, option, runs_dir, settings
 
 if TYPE_CHECKING:
     from jobrun.rundir import RunDir, RunState
@@ -16,8 +16,8 @@ __all__ = ["command"]
 
 
 @click.command("logs", short_help="Show what a run said and what its tasks printed.")
-@click.argument("run", required=False)
-@click.argument("task", required=False)
+@click.argument("run", required=False, shell_complete=completes("run_or_spec"))
+@click.argument("task", required=False, shell_complete=completes("task"))
 @option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
 @option("--attempt", type=click.IntRange(min=1), metavar="N", help="Of this attempt alone.")
 @option("--since", metavar="TIME", help="Not what is older: 10m, or 2026-11-28T10:00.")

@@ -17,6 +17,7 @@ import click
 
 from jobrun.cli.options import (
     common,
+    completes,
     option,
     runs_dir,
     screen_width,
@@ -57,9 +58,14 @@ class _Run:
 
 
 @click.command("metrics", short_help="Show, draw or export metrics, epoch by epoch.")
-@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.argument("runs", nargs=-1, metavar="[RUN]...", shell_complete=completes("run_or_spec"))
 @option(
-    "--metric", "wanted", metavar="NAME", multiple=True, help="This metric; a glob; repeatable."
+    "--metric",
+    "wanted",
+    metavar="NAME",
+    multiple=True,
+    help="This metric; a glob; repeatable.",
+    shell_complete=completes("metric"),
 )
 @option("--range", "epochs", metavar="A:B", help="From epoch A to B; -10: are the last ten.")
 @option("--csv", "as_csv", is_flag=True, help="Write CSV: a row per run and epoch.")

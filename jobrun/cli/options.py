@@ -15,6 +15,7 @@ __all__ = [
     "PROGRESS",
     "Settings",
     "common",
+    "completes",
     "one_checkpoint",
     "option",
     "progress_options",
@@ -59,9 +60,24 @@ def option(*names: str, **attributes: Any) -> Callable[[F], F]:
     return click.option(*names, envvar=twin, **attributes)
 
 
+def completes(what: str) -> Callable[..., list[Any]]:
+    """``complete_<what>`` of ``jobrun.cli.complete``, imported at the TAB key; silent on errors."""
+
+    def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+        from jobrun.cli import complete as completers
+
+        try:
+            found: list[Any] = getattr(completers, f"complete_{what}")(ctx, parameter, incomplete)
+        except Exception:  # a broken spec or run is no reason to disturb the line being typed
+            return []
+        return found
+
+    return complete
+
+
 def _remember(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
     """Keep an option of all commands; what stands on the command line wins over the environment."""
-    if value is None or not parameter.name:
+    if value is None or not parameter.name or ctx.resilient_parsing:
         return
     typed: set[str] = ctx.meta.setdefault("jobrun.typed", set())  # the same for all commands
     if ctx.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
@@ -137,8 +153,14 @@ def progress_options(command: F) -> F:
 
 def one_checkpoint(command: F) -> F:
     """Add ``--epoch`` and ``--id``, which name one checkpoint of a run."""
-    epoch = option("--epoch", type=click.IntRange(min=0), help="The one at the end of this epoch.")
-    id = option("--id", type=click.IntRange(min=0), help="The one of this id.")
+    count = click.IntRange(min=0)
+    epoch = option(
+        "--epoch",
+        type=count,
+        help="The one at the end of this epoch.",
+        shell_complete=completes("epoch"),
+    )
+    id = option("--id", type=count, help="The one of this id.", shell_complete=completes("id"))
     return epoch(id(command))
 
 

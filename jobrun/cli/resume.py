@@ -8,6 +8,7 @@ import click
 
 from jobrun.cli.options import (
     common,
+    completes,
     option,
     progress_options,
     runs_dir,
@@ -21,15 +22,36 @@ __all__ = ["command"]
 
 
 @click.command("resume", short_help="Go on with a run, from its end or an earlier checkpoint.")
-@click.argument("run", required=False, metavar="[RUN|SPEC]")
-@option("--epoch", type=click.IntRange(min=0), metavar="N", help="Go back to the end of epoch N.")
-@option("--id", type=click.IntRange(min=0), metavar="K", help="Go back to checkpoint_K.")
+@click.argument(
+    "run", required=False, metavar="[RUN|SPEC]", shell_complete=completes("run_or_spec")
+)
+@option(
+    "--epoch",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Go back to the end of epoch N.",
+    shell_complete=completes("epoch"),
+)
+@option(
+    "--id",
+    type=click.IntRange(min=0),
+    metavar="K",
+    help="Go back to checkpoint_K.",
+    shell_complete=completes("id"),
+)
 @option(
     "--only",
     type=click.Choice(["exit"]),
     help="Run no epoch, but download and exit again; the run stays as it is.",
 )
-@option("--set", "sets", metavar="NAME=VALUE", multiple=True, help="Set a var or a key.")
+@option(
+    "--set",
+    "sets",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Set a var or a key.",
+    shell_complete=completes("set"),
+)
 @option("--accept-changes", is_flag=True, help="Go on although the job has changed.")
 @option("--code", type=click.Path(), metavar="DIR", help="Where the code is now.")
 @option("--epochs", type=click.IntRange(min=1), metavar="N", help="Stop after N epochs in all.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jobrun.cli.options import common, option, runs_dir, screen_width, settings
+from jobrun.cli.options import common, completes, option, runs_dir, screen_width, settings
 
 if TYPE_CHECKING:
     from jobrun.overview import Overview
@@ -19,8 +19,20 @@ __all__ = ["command"]
 
 
 @click.command("runs", short_help="List runs with their states and metrics.")
-@option("--sort", metavar="METRIC|name|time", default="time", help="Best, first or newest on top.")
-@option("--spec", metavar="SPEC", type=click.Path(), help="Only the runs of this spec.")
+@option(
+    "--sort",
+    metavar="METRIC|name|time",
+    default="time",
+    help="Best, first or newest on top.",
+    shell_complete=completes("metric"),
+)
+@option(
+    "--spec",
+    metavar="SPEC",
+    type=click.Path(),
+    help="Only the runs of this spec.",
+    shell_complete=completes("spec"),
+)
 @runs_dir
 @common
 def command(sort: str, spec: str | None, runs_dir: str) -> None:

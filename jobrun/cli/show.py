@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jobrun.cli.options import common, runs_dir, screen_width, settings
+from jobrun.cli.options import common, completes, runs_dir, screen_width, settings
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.catalog import Ignored
@@ -67,7 +67,7 @@ class _Shown:
 
 
 @click.command("show", short_help="Show what a run did, how long it took, and why it ended.")
-@click.argument("run", required=False)
+@click.argument("run", required=False, shell_complete=completes("run_or_spec"))
 @runs_dir
 @common
 def command(run: str | None, runs_dir: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jobrun.cli.options import common, option, settings
+from jobrun.cli.options import common, completes, option, settings
 
 if TYPE_CHECKING:
     from jobrun.smoke import Smoke, Step
@@ -22,8 +22,22 @@ __all__ = ["command"]
 
 
 @click.command("smoke", short_help="Check that a job runs, and resumes after kills.")
-@click.argument("specs", metavar="SPEC...", nargs=-1, required=True, type=click.Path())
-@option("--set", "sets", metavar="NAME=VALUE", multiple=True, help="Set a var or a key.")
+@click.argument(
+    "specs",
+    metavar="SPEC...",
+    nargs=-1,
+    required=True,
+    type=click.Path(),
+    shell_complete=completes("spec"),
+)
+@option(
+    "--set",
+    "sets",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Set a var or a key.",
+    shell_complete=completes("set"),
+)
 @option(
     "--epochs",
     metavar="N",

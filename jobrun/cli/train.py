@@ -9,6 +9,7 @@ import click
 
 from jobrun.cli.options import (
     common,
+    completes,
     option,
     progress_options,
     runs_dir,
@@ -22,8 +23,15 @@ __all__ = ["command"]
 
 
 @click.command("train", short_help="Train the job of a spec, or go on with its run.")
-@click.argument("spec", type=click.Path())
-@option("--set", "sets", metavar="NAME=VALUE", multiple=True, help="Set a var or a key.")
+@click.argument("spec", type=click.Path(), shell_complete=completes("spec"))
+@option(
+    "--set",
+    "sets",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Set a var or a key.",
+    shell_complete=completes("set"),
+)
 @option("--fresh", is_flag=True, help="Start a new run beside those that are there.")
 @option("--accept-changes", is_flag=True, help="Go on although the job has changed.")
 @option("--epochs", type=click.IntRange(min=1), metavar="N", help="Stop after N epochs in all.")

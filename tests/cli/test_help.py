@@ -34,6 +34,7 @@ def test_help_lists_every_command_in_the_order_of_use(call: Callable[..., Any]) 
     assert result.out.startswith("Usage: jobrun [OPTIONS] COMMAND [ARGS]...\n")
     listed = result.out.partition("Commands:\n")[2]
     assert [line.split()[0] for line in listed.splitlines()] == [
+        "init",
         "train",
         "resume",
         "runs",
@@ -45,6 +46,9 @@ def test_help_lists_every_command_in_the_order_of_use(call: Callable[..., Any]) 
         "validate",
         "graph",
         "smoke",
+        "render",
+        "schema",
+        "completion",
         "checkpoints",
         "docs",
     ]

@@ -84,14 +84,14 @@ ARGUMENTS = [("--json", "validate", "x.yaml"), ("validate", "--json", "x.yaml")]
 def test_common_options_before_and_after_the_command(
     args: tuple[str, ...], call: Callable[..., Any]
 ) -> None:
-    assert "exit_code" in json.loads(call(*args).out)
+    assert json.loads(call(*args).out)[0]["code"] == 2
 
 
 def test_common_options_in_the_environment(
     call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JOBRUN_JSON", "1")
-    assert "exit_code" in json.loads(call("validate", "x.yaml").out)
+    assert json.loads(call("validate", "x.yaml").out)[0]["code"] == 2
 
 
 def test_what_is_typed_wins_over_the_environment_wherever_it_stands(
@@ -133,7 +133,7 @@ def test_every_command_has_the_common_options_and_twins(
     ("args", "text"),
     [
         (("trian",), "no command 'trian'; did you mean 'train'?"),
-        (("zzz",), "no command 'zzz'; there are train, resume, runs, "),
+        (("zzz",), "no command 'zzz'; there are init, train, resume, "),
         (("validate",), "Missing argument 'SPEC...'"),
         (("validate", "--imprt", "x"), "No such option"),
         (("train", "x", "--threads", "0"), "0 is not in the range"),

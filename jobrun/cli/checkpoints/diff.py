@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jobrun.cli.options import common, option, runs_dir, settings
+from jobrun.cli.options import common, completes, option, runs_dir, settings
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.compare import Change, Comparison
@@ -18,7 +18,7 @@ __all__ = ["command"]
 
 
 @click.command("diff", short_help="Show which blobs differ between two checkpoints.")
-@click.argument("which", nargs=-1, metavar="[RUN] [A B]")
+@click.argument("which", nargs=-1, metavar="[RUN] [A B]", shell_complete=completes("checkpoint"))
 @option(
     "--epoch",
     "epochs",
@@ -26,6 +26,7 @@ __all__ = ["command"]
     metavar="N",
     multiple=True,
     help="Given twice: the checkpoints at the ends of these epochs.",
+    shell_complete=completes("epoch"),
 )
 @runs_dir
 @common

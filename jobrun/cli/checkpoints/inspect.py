@@ -11,6 +11,7 @@ import click
 
 from jobrun.cli.options import (
     common,
+    completes,
     one_checkpoint,
     option,
     runs_dir,
@@ -28,7 +29,9 @@ Facts = Mapping[str, Any]
 
 
 @click.command("inspect", short_help="Show what lies in one checkpoint, blob by blob.")
-@click.argument("run", required=False, metavar="[RUN|CHECKPOINT]")
+@click.argument(
+    "run", required=False, metavar="[RUN|CHECKPOINT]", shell_complete=completes("checkpoint")
+)
 @one_checkpoint
 @option("--stats", is_flag=True, help="Read the values: min, mean, max, how many not finite.")
 @runs_dir

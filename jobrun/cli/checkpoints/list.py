@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jobrun.cli.options import common, option, runs_dir, screen_width, settings
+from jobrun.cli.options import common, completes, option, runs_dir, screen_width, settings
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.catalog import Catalog
@@ -19,7 +19,7 @@ __all__ = ["command"]
 
 
 @click.command("list", short_help="List the checkpoints of a run.")
-@click.argument("run", required=False)
+@click.argument("run", required=False, shell_complete=completes("run"))
 @option("--attempts", is_flag=True, help="List those too that were gone back behind.")
 @runs_dir
 @common

@@ -6,16 +6,21 @@ import json
 
 import click
 
-from jobrun.cli.options import common, one_checkpoint, option, runs_dir, settings
+from jobrun.cli.options import common, completes, one_checkpoint, option, runs_dir, settings
 
 __all__ = ["command"]
 
 
 @click.command("path", short_help="Print the path of one checkpoint, for scripts.")
-@click.argument("run", required=False)
+@click.argument("run", required=False, shell_complete=completes("run"))
 @one_checkpoint
 @option("--best", is_flag=True, help="The best one.")
-@option("--by", metavar="METRIC", help="What the best one is best by: loss, or loss:min.")
+@option(
+    "--by",
+    metavar="METRIC",
+    help="What the best one is best by: loss, or loss:min.",
+    shell_complete=completes("metric"),
+)
 @runs_dir
 @common
 def command(

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from jobrun.cli.options import common, option, runs_dir, settings
+from jobrun.cli.options import common, completes, option, runs_dir, settings
 
 __all__ = ["command"]
 
@@ -14,10 +14,15 @@ _COUNT = click.IntRange(min=1)
 
 
 @click.command("prune", short_help="Remove the checkpoints that are not to be kept.")
-@click.argument("run")
+@click.argument("run", shell_complete=completes("run"))
 @option("--keep-last", type=_COUNT, metavar="N", help="Keep the newest N.")
 @option("--keep-every", type=_COUNT, metavar="N", help="Keep those of every N-th epoch.")
-@option("--keep-best", metavar="METRIC", help="Keep the best one: loss, or loss:min.")
+@option(
+    "--keep-best",
+    metavar="METRIC",
+    help="Keep the best one: loss, or loss:min.",
+    shell_complete=completes("metric"),
+)
 @option("-n", "--dry-run", is_flag=True, help="Show what would be removed; nothing is.")
 @runs_dir
 @common

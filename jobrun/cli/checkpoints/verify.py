@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jobrun.cli.options import common, runs_dir, settings
+from jobrun.cli.options import common, completes, runs_dir, settings
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.catalog import Ignored
@@ -22,7 +22,9 @@ _CHECKPOINT = re.compile(r"checkpoint_[0-9]+")
 
 
 @click.command("verify", short_help="Read every byte, and name what is damaged.")
-@click.argument("run", required=False, metavar="[RUN|CHECKPOINT]")
+@click.argument(
+    "run", required=False, metavar="[RUN|CHECKPOINT]", shell_complete=completes("checkpoint")
+)
 @runs_dir
 @common
 def command(run: str | None, runs_dir: str) -> int:

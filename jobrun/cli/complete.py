@@ -1,0 +1,306 @@
+"""What the shell offers at the TAB key: specs, runs, checkpoints, tasks, blobs, ``--set`` paths.
+
+A completer is what click calls with the context of the words before, the parameter, and the word
+that is not complete yet.  Commands name theirs by ``jobrun.cli.options.completes``, which imports
+this module when it is needed and lets no error through.  Neither numpy nor user code is imported.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from jobrun.checkpoint.record import Record
+    from jobrun.rundir import RunDir
+    from jobrun.spec.source import Node
+
+__all__ = [
+    "complete_blob",
+    "complete_checkpoint",
+    "complete_epoch",
+    "complete_id",
+    "complete_metric",
+    "complete_page",
+    "complete_run",
+    "complete_run_or_spec",
+    "complete_set",
+    "complete_spec",
+    "complete_task",
+]
+
+Items = list[CompletionItem[str]]
+
+_SPECS = (".yaml", ".yml")
+_MOST = 500
+_AT = {"@latest": "the newest run", "@best": "the best run"}
+
+
+def complete_spec(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
+    """Spec files, and the folders on the way to them."""
+    return _paths(incomplete, lambda entry: entry.name.endswith(_SPECS))
+
+
+def complete_run(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
+    """Runs by name, or by their paths; ``@latest`` and ``@best``."""
+    if os.sep in incomplete or incomplete.startswith((".", "~")):
+        return _paths(incomplete, lambda entry: False)
+    from jobrun.runs import list_runs
+
+    names = [run.path.name for run in list_runs(_runs_dir(ctx))]
+    found = [CompletionItem(n) for n in names if n.startswith(incomplete)]
+    if incomplete.startswith("@") or (not incomplete and len(found) > 1):
+        found += [CompletionItem(n, help=t) for n, t in _AT.items() if n.startswith(incomplete)]
+    return found
+
+
+def complete_run_or_spec(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
+    """What ``complete_run`` gives, and spec files."""
+    specs = complete_spec(ctx, parameter, incomplete)
+    by_path = {item.value for item in specs}
+    runs = complete_run(ctx, parameter, incomplete)
+    return [*(item for item in runs if item.value not in by_path), *specs]
+
+
+def complete_checkpoint(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
+    """Runs, and the paths of checkpoints."""
+    return complete_run(ctx, parameter, incomplete)
+
+
+def complete_id(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
+    """The ids of the run's checkpoints, newest first."""
+    ids = [str(id) for id in reversed(_run(ctx).catalog.ids())]
+    return _starting(incomplete, ids)
+
+
+def complete_epoch(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
+    """The epochs at whose end there is a checkpoint, newest first."""
+    records = [r for r in reversed(_run(ctx).records()) if r.at_boundary]
+    return _starting(incomplete, dict.fromkeys(str(r.epoch) for r in records))
+
+
+def complete_metric(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
+    """The metrics that the run's newest checkpoint has."""
+    record = _run(ctx).head()
+    return _starting(incomplete, record.metrics if record is not None else ())
+
+
+def complete_page(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
+    """The pages of the documentation, with their titles."""
+    from jobrun.docs import pages
+
+    return [CompletionItem(n, help=t) for n, t in pages().items() if n.startswith(incomplete)]
+
+
+def complete_blob(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
+    """The blobs of the checkpoint that is named before, with their trees."""
+    from jobrun.runs import find_checkpoint
+
+    given = {k: ctx.params.get(k) for k in ("epoch", "id")}
+    path = find_checkpoint(_runs_dir(ctx), _first_word(ctx), **given)
+    taken = set(ctx.params.get("names") or ())
+    return _starting(incomplete, (n for n in _blobs(path) if n not in taken))
+
+
+def complete_task(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
+    """The tasks of the run that is named before, and the steps of its pipes."""
+    from jobrun.spec.source import parse
+
+    path = _run(ctx).resolved_path
+    return _starting(incomplete, dict.fromkeys(_tasks(parse(path.read_bytes(), str(path)).root)))
+
+
+def complete_set(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
+    """``NAME=`` for vars and keys of the spec that is named before; then the value it has now.
+
+    Keys below keys are offered after a dot.
+    """
+    root = _spec(ctx)
+    name, equals, _ = incomplete.partition("=")
+    if equals:
+        return _starting(incomplete, (f"{name}={value}" for value in _values(root, name)))
+    above, dot, _ = name.rpartition(".")
+    path = above.split(".") if dot else []
+    items = _keys(root, _full(root, path))
+    if not path:
+        items = [*_keys(root, ["vars"]), *items]
+    return [
+        CompletionItem(f"{above}{dot}{item.value}", help=item.help)
+        for item in items
+        if f"{above}{dot}{item.value}".startswith(incomplete)
+    ]
+
+
+# What the words before say.
+
+
+def _runs_dir(ctx: click.Context) -> str:
+    return ctx.params.get("runs_dir") or os.environ.get("JOBRUN_RUNS_DIR") or "runs"
+
+
+def _first_word(ctx: click.Context) -> str | None:
+    """The spec or run on the line: a parameter, or a word that click has not given to one yet."""
+    for name in ("spec", "specs", "run", "runs", "which"):
+        given = ctx.params.get(name)
+        given = given[0] if isinstance(given, tuple | list) and given else given
+        if isinstance(given, str):
+            return given
+    return next((word for word in ctx.args if not word.startswith("-")), None)
+
+
+def _run(ctx: click.Context) -> RunDir:
+    from jobrun.runs import find_run
+
+    return find_run(_runs_dir(ctx), _first_word(ctx))
+
+
+def _spec(ctx: click.Context) -> Node:
+    """The tree of the spec on the line, or of the spec of the run there."""
+    from jobrun.spec.source import Node, parse
+
+    word = _first_word(ctx)
+    if word is not None and word.endswith(_SPECS):
+        path = Path(word)
+    elif ctx.command.name == "resume":
+        path = _run(ctx).resolved_path
+    else:
+        return Node({}, 0, 0, 1)
+    return parse(path.read_bytes(), str(path)).root
+
+
+# Names.
+
+
+def _starting(incomplete: str, names: Iterable[str]) -> Items:
+    found = (CompletionItem(name) for name in names if name.startswith(incomplete))
+    return [item for item, _ in zip(found, range(_MOST), strict=False)]
+
+
+def _paths(incomplete: str, wanted: Any) -> Items:
+    """Folders, and the files that are wanted, whose path begins so; hidden ones if asked for."""
+    folder, _, name = incomplete.rpartition(os.sep)
+    lead = incomplete[: len(incomplete) - len(name)]
+    found: Items = []
+    with os.scandir(os.path.expanduser(lead) if folder or lead else ".") as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if not entry.name.startswith(name) or (entry.name[0] == "." and not name):
+                continue
+            if entry.is_dir():
+                found.append(CompletionItem(f"{lead}{entry.name}{os.sep}", type="path"))
+            elif wanted(entry):
+                found.append(CompletionItem(f"{lead}{entry.name}", type="path"))
+    return found
+
+
+def _blobs(checkpoint: Path) -> Iterator[str]:
+    """The names of a checkpoint's blobs and trees; with the node in front if there are several."""
+    from jobrun.checkpoint.fs import DEFAULT
+    from jobrun.checkpoint.verify import read_manifest, read_record
+
+    record: Record = read_record(DEFAULT, str(checkpoint))
+    for node in record.nodes:
+        lead = f"{node}:" if len(record.nodes) > 1 else ""
+        for entry in read_manifest(DEFAULT, str(checkpoint), record, node).entries:
+            if entry.path:
+                yield lead + entry.path
+
+
+def _tasks(root: Node) -> Iterator[str]:
+    """What tasks and steps are called: their names, else their functions, numbered."""
+    from jobrun.spec.overrides import entry_name
+
+    for group in ("setup", "init", "epoch", "download", "exit"):
+        seen: dict[str, int] = {}
+        for task in _list(root.get(group)):
+            name = entry_name(task)
+            seen[name] = seen.get(name, 0) + 1
+            yield name if seen[name] == 1 else f"{name}_{seen[name]}"
+            for steps in ("map", "do"):
+                yield from map(entry_name, _list(task.get(steps)))
+
+
+def _list(node: Node | None) -> list[Node]:
+    return node.value if node is not None and isinstance(node.value, list) else []
+
+
+# Paths of ``--set``.
+
+
+def _keys(root: Node, path: Sequence[str]) -> Items:
+    """The keys at a path: those that are there with their values, and those of the language."""
+    from jobrun.spec.keys import keys_of
+    from jobrun.spec.overrides import entry_name
+
+    node, where = _at(root, path)
+    if node is not None and isinstance(node.value, list):
+        names = [entry_name(entry) for entry in node.value]
+        return [
+            _key(name if name and names.count(name) == 1 else str(number), entry)
+            for number, (name, entry) in enumerate(zip(names, node.value, strict=True))
+        ]
+    own = node.value if node is not None and isinstance(node.value, dict) else {}
+    found = [_key(str(key), below) for key, below in own.items() if not str(key).startswith("x-")]
+    if node is not None and not isinstance(node.value, dict):
+        return []
+    missing = [key for key in keys_of(where) if key not in own]
+    return [*found, *(item for key in missing for item in _keys_of_language(where, key))]
+
+
+def _full(root: Node, path: list[str]) -> list[str]:
+    """A path from the root: a var may be named without ``vars``."""
+    own = root.get("vars")
+    names = own.value if own is not None and isinstance(own.value, dict) else {}
+    return ["vars", *path] if path and path[0] in names else path
+
+
+def _at(root: Node, path: Sequence[str]) -> tuple[Node | None, tuple[str | int, ...]]:
+    """The node at a path, if there is one, and the path with the numbers of entries."""
+    from jobrun.spec.overrides import entry_name
+
+    node: Node | None = root
+    where: list[str | int] = []
+    for part in path:
+        if node is not None and isinstance(node.value, list):
+            names = [entry_name(entry) for entry in node.value]
+            number = int(part) if part.isdigit() else names.index(part)
+            node = node.get(number)
+            where.append(number)
+        else:
+            node = node.get(part) if node is not None else None
+            where.append(part)
+    return node, tuple(where)
+
+
+def _key(name: str, node: Node) -> CompletionItem[str]:
+    """A key that is there: ``name=`` with its value as help, or ``name.`` where more is below."""
+    if isinstance(node.value, dict | list):
+        return CompletionItem(f"{name}.")
+    from jobrun.spec.scalars import show
+
+    return CompletionItem(f"{name}=", help=show(node.value))
+
+
+def _keys_of_language(where: tuple[str | int, ...], key: str) -> Iterator[CompletionItem[str]]:
+    """A key that is not there: ``key=``, and ``key.`` if it can be a mapping."""
+    from jobrun.spec.keys import has_short_form, model_at
+
+    above, below = model_at(where), model_at((*where, key))
+    if below is None or (above is not None and has_short_form(above, key)):
+        yield CompletionItem(f"{key}=")
+    if below is not None:
+        yield CompletionItem(f"{key}.")
+
+
+def _values(root: Node, name: str) -> Iterator[str]:
+    """What a key may be set to: the value it has, and the other one of true and false."""
+    node, _ = _at(root, _full(root, name.split(".")))
+    value = node.value if node is not None else None
+    if isinstance(value, bool):
+        yield from ("true", "false")
+    elif isinstance(value, str | int | float):
+        yield str(value)

@@ -1,0 +1,161 @@
+"""The scripts that make bash, zsh and fish ask jobrun at the TAB key, and what they are told.
+
+The protocol is click's: the script runs ``jobrun`` with ``_JOBRUN_COMPLETE`` in the environment.
+The scripts differ from click's in what users of jobrun need: a word that ends in ``=``, ``.`` or
+``/`` is not finished, so that no space follows; words may hold ``:`` and ``=``, which bash takes
+for ends of words; paths are quoted; and nothing is ever written to the terminal.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    FishComplete,
+    ShellComplete,
+    ZshComplete,
+    add_completion_class,
+    split_arg_string,
+)
+
+__all__ = ["SHELLS", "VARIABLE", "register", "script"]
+
+VARIABLE = "_JOBRUN_COMPLETE"
+
+_BASH = """\
+# jobrun completion for bash: in ~/.bashrc, eval "$(jobrun completion bash)"
+%(complete_func)s() {
+    local IFS=$'\\n' kind value
+    COMPREPLY=()
+    while IFS=, read -r kind value; do
+        COMPREPLY+=("$value")
+        [[ $kind == path ]] && compopt -o filenames
+        [[ $value == *[=./] ]] && compopt -o nospace
+    done < <(_JOBRUN_LINE="${COMP_LINE:0:COMP_POINT}" _JOBRUN_BREAKS="$COMP_WORDBREAKS" \\
+        %(complete_var)s=bash_complete "$1" 2>/dev/null)
+}
+complete -o nosort -F %(complete_func)s %(prog_name)s
+"""
+
+_ZSH = """\
+#compdef %(prog_name)s
+# jobrun completion for zsh: in ~/.zshrc after compinit, eval "$(jobrun completion zsh)"
+%(complete_func)s() {
+    local -a response finished described open
+    local kind value help
+    response=("${(@f)$(COMP_WORDS="${words[*]}" COMP_CWORD=$((CURRENT-1)) \\
+        %(complete_var)s=zsh_complete "${words[1]}" 2>/dev/null)}")
+    for kind value help in $response; do
+        if [[ $value == *[=./] ]]; then
+            open+=("$value")
+        elif [[ $help == _ ]]; then
+            finished+=("$value")
+        else
+            described+=("${value//:/\\\\:}:$help")
+        fi
+    done
+    (( $#described )) && _describe -V unsorted described -U
+    (( $#finished )) && compadd -U -V unsorted -a finished
+    (( $#open )) && compadd -U -S '' -V unsorted -a open
+    return 0
+}
+if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
+    %(complete_func)s "$@"
+else
+    compdef %(complete_func)s %(prog_name)s
+fi
+"""
+
+_FISH = """\
+# jobrun completion for fish: jobrun completion fish > ~/.config/fish/completions/jobrun.fish
+function %(complete_func)s
+    set -l words (commandline -cp)
+    set -l word (commandline -ct)
+    COMP_WORDS="$words" COMP_CWORD="$word" %(complete_var)s=fish_complete %(prog_name)s 2>/dev/null
+end
+complete --no-files --command %(prog_name)s --arguments "(%(complete_func)s)"
+"""
+
+
+class _Whole(ShellComplete):
+    """Gives whole words: of ``--set=lr`` too, where click completes what follows the ``=``."""
+
+    def complete(self) -> str:
+        """What is printed for the shell."""
+        args, incomplete = self.get_completion_args()
+        option, equals, _ = incomplete.partition("=")
+        lead = option + equals if equals and option.startswith("--") else ""
+        items = self.get_completions(args, incomplete)
+        for item in items:
+            item.value = lead + item.value
+        return "\n".join(self.format_completion(item) for item in self.fitted(items, incomplete))
+
+    def fitted(self, items: list[CompletionItem[str]], incomplete: str) -> Any:
+        """The items as the shell takes them."""
+        return items
+
+
+class _Bash(_Whole, BashComplete):
+    source_template = _BASH
+
+    def source(self) -> str:
+        """The script; it needs bash 4.4, as that is what it says itself if it is older."""
+        return ShellComplete.source(self)
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        """The words up to the cursor as a shell splits them, and not as readline does."""
+        line = os.environ["_JOBRUN_LINE"]
+        words = split_arg_string(line)
+        incomplete = "" if len(words) < 2 or _ends_a_word(line) else words.pop()
+        return words[1:], incomplete
+
+    def fitted(self, items: list[CompletionItem[str]], incomplete: str) -> Any:
+        """Without what stands before the last ``=`` or ``:``, which readline keeps."""
+        breaks = [c for c in "=:" if c in os.environ.get("_JOBRUN_BREAKS", "=:")]
+        cut = max((incomplete.rfind(c) + 1 for c in breaks), default=0)
+        for item in items:
+            value = item.value[cut:]
+            item.value = value.rstrip("/") if item.type == "path" else value
+        return items
+
+
+def _ends_a_word(line: str) -> bool:
+    """Whether a line ends in a space that is not quoted."""
+    return line[-1:].isspace() and len(split_arg_string(line + "x")) > len(split_arg_string(line))
+
+
+class _Zsh(_Whole, ZshComplete):
+    source_template = _ZSH
+
+    def format_completion(self, item: CompletionItem[str]) -> str:
+        """Three lines; the script escapes what it must."""
+        return f"{item.type}\n{item.value}\n{_line(item.help) or '_'}"
+
+
+class _Fish(_Whole, FishComplete):
+    source_template = _FISH
+
+    def format_completion(self, item: CompletionItem[str]) -> str:
+        """One line, the help behind a tab."""
+        return f"{item.value}\t{_line(item.help)}" if item.help else item.value
+
+
+def _line(text: str | None) -> str:
+    return " ".join(text.split()) if text else ""
+
+
+SHELLS: dict[str, type[ShellComplete]] = {"bash": _Bash, "zsh": _Zsh, "fish": _Fish}
+
+
+def register() -> None:
+    """Let click answer the shells in our way."""
+    for name, shell in SHELLS.items():
+        add_completion_class(shell, name)
+
+
+def script(shell: str, cli: Any) -> str:
+    """What a shell has to run once, so that it asks jobrun."""
+    return SHELLS[shell](cli, {}, "jobrun", VARIABLE).source()
