@@ -18,7 +18,7 @@ EXTRAS := dev,bench,peers
 BENCH := $(VENV)/.installed-peers
 endif
 
-.PHONY: help demo test lint type crash bench clean
+.PHONY: help demo test lint type crash fuzz bench clean
 
 help: ## this list
 	@echo 'Targets:'
@@ -40,6 +40,9 @@ type: $(DEV) ## mypy --strict
 
 crash: $(DEV) ## the long hunt: kill runs at many places, resume, compare every byte
 	JOBRUN_LONG=1 $(PY) -m pytest tests/crash tests/acceptance tests/checkpoint/test_huge.py tests/data/test_memory.py $(ARGS)
+
+fuzz: $(DEV) ## 20,000 mutated specs: each is a job, or errors with their places
+	$(PY) -m tests.spec.fuzz $(ARGS)
 
 bench: $(BENCH) ## measure against plain loops, raw files and other libraries; PEERS=1: all of them
 	$(PY) -m tests.bench $(ARGS)
