@@ -223,7 +223,9 @@ class _Adoption:
                 self._known = {_place(box.value): box for box in self._shareable()}
             box = self._known.get(_place(array))
             if box is not None:
-                return box
+                # The memory is shared and the box is not: its version is that of its own name.
+                known = box.value
+                return self._once(known, lambda: Box(known, "array"))
         return self._once(array, lambda: Box(_freeze(copy_array(plain_dtype(array))), "array"))
 
     def _shareable(self) -> Iterator[Box]:

@@ -651,3 +651,18 @@ def test_no_error_of_a_checkpoint_is_a_bare_one(run_dir: Path) -> None:
             assert caught.value.exit_code == 5
             assert re.search("checkpoint_?.?4|epoch 4", str(caught.value))
             shutil.rmtree(copy)
+
+
+@pytest.mark.parametrize("link", ["parent", "alternate"])
+def test_blobs_that_change_places_are_saved_where_they_are(run_dir: Path, link: str) -> None:
+    """Values that are handed on as they are have versions, which hold for their old names alone."""
+    with Job("turn", checkpoint=CheckpointPolicy(link=link)) as job:
+        with job.init:
+            Task(lambda: [np.full(3, i) for i in range(3)], out=["a", "b", "c"], name="start")
+        Task(lambda a, b, c: (b, c, a), ["a", "b", "c"], out=["a", "b", "c"], name="turn")
+        job.stop(epochs=6)
+    train(job, run_dir)
+    for epoch in range(7):
+        found = load_blobs(run_dir, epoch=epoch)
+        expected = {name: (number + epoch) % 3 for number, name in enumerate("abc")}
+        assert {name: int(value[0]) for name, value in found.items()} == expected
