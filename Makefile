@@ -39,7 +39,8 @@ type: $(DEV) ## mypy --strict
 	$(PY) -m mypy
 
 crash: $(DEV) ## the long hunt: kill runs at many places, resume, compare every byte
-	JOBRUN_LONG=1 $(PY) -m pytest tests/crash tests/acceptance tests/checkpoint/test_huge.py tests/data/test_memory.py $(ARGS)
+	JOBRUN_LONG=1 $(PY) -m pytest tests/crash tests/acceptance tests/session/dask \
+	  tests/checkpoint/test_huge.py tests/data/test_memory.py $(ARGS)
 
 fuzz: $(DEV) ## 20,000 mutated specs: each is a job, or errors with their places
 	$(PY) -m tests.spec.fuzz $(ARGS)

@@ -23,8 +23,17 @@ from jobrun.errors import (
     EXIT_SIGTERM,
     DamagedError,
     SaveError,
+    WorkerLostError,
 )
-from jobrun.events import CheckpointLoaded, EpochFinished, Report, RunEnded, RunStarted, Warned
+from jobrun.events import (
+    CheckpointLoaded,
+    EpochFinished,
+    Report,
+    RunEnded,
+    RunStarted,
+    RunWentBack,
+    Warned,
+)
 from jobrun.graph import Plan, live_scratch, persistent
 from jobrun.history import History, asks_verdict
 from jobrun.job import Job
@@ -88,7 +97,7 @@ class Attempt:
         self.session = session
         self.standing = Standing(run.job, run.conditions)
         self.saver = Saver(run.job, run.manager, run.report, run.history.saved, run.epochs)
-        due = self.saver.due
+        saver, due = self.saver, self.saver.due
         self._control = Control(
             cut=lambda: run.signal is not None,
             report=run.report,
@@ -97,14 +106,15 @@ class Attempt:
             look=self.saver.look,
         )
         self._epoch_control = Control(
-            cut=lambda: run.signal is not None or due.inside(),
+            cut=lambda: run.signal is not None or (saver.wanted and due.inside()),
             applied=due.applied,
+            batches_left=lambda: due.batches_left() if saver.wanted else None,
             report=run.report,
             every_task=run.every_task,
             interrupted=lambda: run.signal is not None,
             look=self.saver.look,
         )
-        self._ran = 0
+        self._ran = self._restarts = 0
         self._loaded: int | None = None
         self._epoch_start = time.perf_counter()
         self._start_time = time.monotonic()
@@ -166,7 +176,7 @@ class Attempt:
             try:
                 self._load(record)
             except DamagedError as error:
-                if self._run.request.names_checkpoint:
+                if history.names_checkpoint:
                     raise
                 failed = failed or error
                 history.skip(record.id, str(error))
@@ -182,7 +192,7 @@ class Attempt:
         """Prove a checkpoint whole, and only then take it over."""
         start = time.perf_counter()
         path = self._run.history.checkpoint_path(record)
-        size = sum(self.session.load_part(node, path) for node in self._nodes_of(record))
+        loaded = self.session.load_parts(path, self._run.history.parts(record))
         self.session.take_over()
         self.stand_at(record)
         self._loaded = record.id
@@ -191,27 +201,48 @@ class Attempt:
                 id=record.id,
                 epoch=record.epoch,
                 path=str(path),
-                bytes=size,
+                bytes=sum(size for size, _ in loaded.values()),
                 seconds=time.perf_counter() - start,
-                differences=differences(record.versions),
+                differences=differences(record.versions, self.session.versions()),
                 place=record.place,
+                phases=_by_node(loaded),
             )
         )
 
+    def go_back(self, error: WorkerLostError, choice: Choice) -> Choice:
+        """The state of the run, begun as ``choice``, is lost: what is to be done to have it again.
+
+        Raises ``error`` where the session does not start again by itself, or not once more.
+        """
+        run, most = self._run, self.session.max_restarts
+        self.wait_for_save()
+        if self._restarts >= most or run.signal is not None:
+            times = f"; {most} restart{'' if most == 1 else 's'} did not help" if most else ""
+            raise WorkerLostError(error.message + times, hint=error.hint) from error
+        self._restarts += 1
+        again = run.history.back(choice)
+        start = again.start
+        self.standing = Standing(run.job, run.conditions)
+        self.saver.lost()
+        run.report(
+            RunWentBack(
+                error.message,
+                self._restarts,
+                most,
+                start.epoch if start else 0,
+                start.id if start else None,
+                start.place if start else "",
+            )
+        )
+        if isinstance(start, Record):
+            self.stand_at(start)
+        return again
+
     def stand_at(self, record: Record) -> None:
         """The run stands where a checkpoint stands, which is on disk."""
-        self.standing.restore(record)
+        self.standing.restore(self._run.history.mapped(record))
         path = self._run.history.checkpoint_path(record)
         self.saver.resumed(record.id, record.position, path, self._run.history.passed_over)
-
-    def _nodes_of(self, record: Record) -> tuple[str, ...]:
-        """The nodes of a checkpoint, which must be those of the job."""
-        if set(record.nodes) != set(self._run.job.nodes):
-            raise DamagedError(
-                f"checkpoint_{record.id} is of the nodes {', '.join(record.nodes)}, "
-                f"but the job has {', '.join(self._run.job.nodes)}"
-            )
-        return tuple(record.nodes)
 
     def run_epoch(self) -> None:
         """Run the epoch, or what is left of it, to its end or to a cut, and save if that is due."""
@@ -252,7 +283,8 @@ class Attempt:
         if not standing.position.at_boundary:
             plan = self._run.plans["epoch"]
             scratch = live_scratch(plan, standing.position, standing.watched_paths)
-        fields = standing.fields(self._run.job.name, self._run.history.digest)
+        versions = self.session.versions()
+        fields = standing.fields(self._run.job.name, self._run.history.digest, versions)
         saver.save(self.session, scratch, fields)
 
     def finish(self) -> RunEnded:
@@ -312,6 +344,8 @@ class Attempt:
             self.saver.collect(wait=True)
         except SaveError as error:
             self._run.report(Warned(str(error)))
+        except WorkerLostError:  # what was to be saved is gone
+            return
 
     def end(self, outcome: str, reason: str, exit_code: int) -> RunEnded:
         """Write down and say how the attempt ended."""
@@ -348,3 +382,10 @@ class Attempt:
         )
         self._run.report(ended)
         return ended
+
+
+def _by_node(loaded: Mapping[str, tuple[int, float]]) -> dict[str, float]:
+    """The seconds of each node where there are several, so that the slowest shows."""
+    if len(loaded) < 2:
+        return {}
+    return {f"read {node}": seconds for node, (_, seconds) in loaded.items()}

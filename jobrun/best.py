@@ -89,7 +89,8 @@ def load_best(
     """Let the session read what ``download`` and ``exit`` want of the best checkpoint.
 
     ``newest``: the id of the last one that counts, where the run is looked at as it was then.
-    Gives its record, or None if nothing is wanted or no checkpoint has a finite value.  Raises
+    Gives its record, or None if nothing is wanted or no checkpoint of these nodes has a finite
+    value.  Raises
     DamagedError if it is not whole: another is never taken in its place.
     """
     wanted: dict[str, list[str]] = {}
@@ -100,8 +101,8 @@ def load_best(
     metric = best_metric(job)
     if not wanted or metric is None or run is None:
         return None
-    records = [r for r in run.records() if newest is None or r.id <= newest]
-    record = best_record(records, *metric)
+    own = [r for r in run.records() if set(r.nodes) == set(job.nodes)]
+    record = best_record([r for r in own if newest is None or r.id <= newest], *metric)
     if record is not None:
         session.load_best(run.catalog.path(record.id), wanted)
     return record

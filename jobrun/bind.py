@@ -28,7 +28,7 @@ from jobrun.remote.store import is_url, open_store
 from jobrun.shell import Shell
 from jobrun.template import Template, templates_in
 
-__all__ = ["bind", "bind_job", "check_call", "user_trace"]
+__all__ = ["bind", "bind_job", "check_call", "forget", "user_trace"]
 
 Function = Callable[..., Any]
 
@@ -193,6 +193,13 @@ def _activate(folder: str) -> None:
         _forget(other, folder)
     sys.path.insert(0, folder)
     _folders.insert(0, folder)
+
+
+def forget(folder: str | os.PathLike[str]) -> None:
+    """Import the modules of a spec's folder anew when they are next bound: they have changed."""
+    path = os.path.abspath(folder)
+    _forget(path, path)
+    importlib.invalidate_caches()
 
 
 def _forget(other: str, folder: str) -> None:

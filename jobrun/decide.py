@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from jobrun.errors import EXIT_DONE, EXIT_FAILED_BY_CONDITION, RunRefusedError
 
 if TYPE_CHECKING:
+    from jobrun.node_map import NodeMap
     from jobrun.stop import Decision
 
 __all__ = ["Changes", "Choice", "Found", "Request", "Start", "decide"]
@@ -43,11 +44,11 @@ Only = Literal["", "exit"]
 class Request:
     """What the user asked for, beside the job itself.
 
-    ``epoch`` and ``id`` name a checkpoint to start from.  ``folder`` holds the user's code,
-    ``spec_path`` is the spec file, ``spec_text`` and ``resolved_text`` what is kept of it in the
-    run directory.  ``again`` and ``afresh`` are the commands that ask for the same again, and for a
-    new run, for messages (empty: the job was built in Python); ``program`` starts jobrun.  ``only``
-    ``exit``: no epoch is run.
+    ``epoch`` and ``id`` name a checkpoint to start from, ``nodes`` says which part of one goes to
+    which node.  ``folder`` holds the user's code, ``spec_path`` is the spec file, ``spec_text`` and
+    ``resolved_text`` what is kept of it in the run directory.  ``again`` and ``afresh`` are the
+    commands that ask for the same again, and for a new run, for messages (empty: the job was built
+    in Python); ``program`` starts jobrun.  ``only`` ``exit``: no epoch is run.
     """
 
     command: Literal["train", "resume"] = "train"
@@ -61,6 +62,7 @@ class Request:
     resolved_text: str = ""
     again: str = ""
     afresh: str = ""
+    nodes: NodeMap | None = None
     program: str = "jobrun"
     only: Only = ""
 

@@ -12,6 +12,8 @@
     ├── TaskError                   1   a task, or the data it reads, failed
     │   ├── DataError               1   a reader cannot give what was asked
     │   └── ValueRefusedError       1   a value that cannot be a blob
+    ├── WorkerLostError             1   a worker of a cluster that held a node is gone
+    ├── ClusterLostError            1   a cluster cannot be reached, or has no workers
     ├── SaveError                   6   a checkpoint could not be written
     ├── StoreError                  1   a store of other places did not do what was asked of it
     └── LockedError                 8   another process holds the run
@@ -32,6 +34,7 @@ from pathlib import Path
 
 __all__ = [
     "BindError",
+    "ClusterLostError",
     "DamagedError",
     "DataError",
     "JobrunError",
@@ -46,6 +49,7 @@ __all__ = [
     "UsageError",
     "ValueRefusedError",
     "Where",
+    "WorkerLostError",
     "did_you_mean",
     "few_hints",
     "nearest",
@@ -264,6 +268,21 @@ class DataError(TaskError):
 
 class ValueRefusedError(TaskError):
     """A value that cannot be a blob, or not one that is saved."""
+
+
+class WorkerLostError(JobrunError):
+    """A worker that held a node is gone, and the state of all nodes with it.
+
+    The run goes on from its last checkpoint, by itself where the session allows that.
+    """
+
+    exit_code = 1
+
+
+class ClusterLostError(JobrunError):
+    """A cluster cannot be reached, or has no workers: the run can be resumed on another."""
+
+    exit_code = 1
 
 
 class SaveError(JobrunError):

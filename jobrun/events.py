@@ -29,6 +29,7 @@ __all__ = [
     "Report",
     "RunEnded",
     "RunStarted",
+    "RunWentBack",
     "SaveAsked",
     "SaveStarted",
     "Stopping",
@@ -80,6 +81,22 @@ class RunStarted(Event):
     elapsed: float = 0.0
     best: Mapping[str, tuple[Any, int]] = field(default_factory=dict)
     vars: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RunWentBack(Event):
+    """A worker was lost, ``message`` says how: the run goes on from ``epoch`` by itself.
+
+    ``checkpoint`` is the id it goes on from (None: from the beginning).  It is the ``restart``-th
+    time of this attempt, of at most ``most``.
+    """
+
+    message: str
+    restart: int
+    most: int
+    epoch: int
+    checkpoint: int | None
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +273,8 @@ class CheckpointSkipped(Event):
 class CheckpointLoaded(Event):
     """A checkpoint was proven whole and taken over.
 
-    ``differences`` are lines: libraries that are others now than when it was written.
+    ``differences`` are lines: libraries that are others now than when it was written.  ``phases``
+    are the seconds of each node where there are several: ``read <node>``.
     """
 
     id: int
@@ -266,6 +284,7 @@ class CheckpointLoaded(Event):
     seconds: float
     differences: tuple[str, ...] = ()
     place: str = ""
+    phases: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

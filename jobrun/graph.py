@@ -181,7 +181,7 @@ def reads_across(copies: Sequence[Access]) -> bool:
 
 
 class BlobUse:
-    """Who wrote each blob last, and who has read it since."""
+    """Who wrote each blob last, and who has read it since: units by number."""
 
     def __init__(self) -> None:
         self.last_writer: dict[Key, int] = {}

@@ -7,6 +7,7 @@ run is a fresh one.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from jobrun.events import (
     Warned,
 )
 from jobrun.job import Job
+from jobrun.node_map import NodeMap
 from jobrun.rundir import RunDir, RunState, none_whole, utc_now
 from jobrun.spec.diff import compare, digest, job_facts
 from jobrun.standing import last_seen
@@ -49,8 +51,19 @@ class History:
         self.digest = digest(self._facts)
         self.run = RunDir(manager.run_dir, lock=manager.lock) if manager is not None else None
         self._state: RunState | None = None
+        self._nodes = request.nodes or NodeMap()
+        self._own_ids = range(0)
         self._skipped: tuple[int, ...] = ()
         self._exit: Mapping[str, Any] | None = None  # the attempt, if it runs only ``exit``
+        self._resumed = False
+
+    @property
+    def names_checkpoint(self) -> bool:
+        """Whether no other checkpoint than the named one may be taken.
+
+        Once the run has gone on from there, it has newer ones of its own.
+        """
+        return self._request.names_checkpoint and not self._resumed
 
     @property
     def path(self) -> Path | None:
@@ -100,7 +113,7 @@ class History:
             state,
             head,
             self._changes(state),
-            _verdict(self._job, conditions, start),
+            _verdict(self._job, conditions, self._nodes.mapped(start) if start else None),
             start=start,
             run=self.run.shown(),
         )
@@ -157,6 +170,7 @@ class History:
             ours = [id for id in self.run.catalog.ids() if self.run.catalog.was_whole(id)]
             self._set_aside(ours, before.attempts)
         self._manager.first_id = self.run.next_id()
+        self._own_ids = range(self._manager.first_id, sys.maxsize)
         if self._request.spec_text:
             self.run.store_spec(self._request.spec_text, self._request.resolved_text)
         folder = self._request.folder
@@ -195,6 +209,16 @@ class History:
         )
         self._exit = begun
         self.run.write(self._state)
+        self._resumed = choice.action == "fresh"
+
+    def back(self, choice: Choice) -> Choice:
+        """What is to be done again if the state of the run, begun as ``choice``, is lost."""
+        if not self._resumed:
+            return choice
+        head = self.head()
+        if choice.action == "exit" or head is None:
+            return choice if choice.action == "exit" else Choice("fresh")
+        return Choice("resume", start=head)
 
     def clean(self) -> None:
         """Remove what a crash has left of ours, or an operation that failed; that is said."""
@@ -224,7 +248,7 @@ class History:
         """
         if self.run is None or choice.start is None:
             return
-        if self._request.names_checkpoint:
+        if self.names_checkpoint:
             yield self.run.catalog.check(choice.start.id)
             return
         for id in reversed(self.run.catalog.ids()):
@@ -236,6 +260,22 @@ class History:
                 continue
             yield record
 
+    def parts(self, record: Record) -> dict[str, str]:
+        """For each node of the job the node of a checkpoint whose part it gets.
+
+        Raises DamagedError or UsageError where nodes differ, and it is not said which.
+        """
+        nodes = tuple(self._job.nodes)
+        return self._map(record).parts(record, nodes)
+
+    def mapped(self, record: Record) -> Record:
+        """What a checkpoint says, with the names of the job's nodes."""
+        return self._map(record).mapped(record)
+
+    def _map(self, record: Record) -> NodeMap:
+        """The map is for checkpoints that were written before this attempt."""
+        return NodeMap() if record.id in self._own_ids else self._nodes
+
     def skip(self, id: int, reason: str) -> None:
         """A checkpoint did not prove whole; it is set aside once the next save is durable."""
         self._skipped = (*self._skipped, id)
@@ -243,6 +283,7 @@ class History:
 
     def resume_at(self, record: Record, choice: Choice) -> None:
         """The checkpoint was loaded: what came after it belongs to another history."""
+        self._resumed = True
         if self.run is not None and choice.rewind:
             self._say_moved(self.run.rewind(record.id), self._attempt_before)
 

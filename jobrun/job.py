@@ -30,7 +30,7 @@ from typing import Any, Self
 
 from jobrun.errors import Problem, SpecError, Where, did_you_mean
 from jobrun.pipe import REDUCTIONS, Pipe, data
-from jobrun.policy import DEFAULT_POLICY, CheckpointPolicy, Upload
+from jobrun.policy import DEFAULT_POLICY, CheckpointPolicy, SessionSpec, Upload
 from jobrun.reporter import Reporter
 from jobrun.rows import SHARD, CallSource, Data, FileSource, Reader
 from jobrun.task import Argument, Outputs, Task, current_node, current_tasks
@@ -149,7 +149,7 @@ class Job(_Scope):
     ``nodes`` is a list of names, or a mapping of name to vars of that node.  ``metrics`` maps a
     scalar blob to ``"min"``, ``"max"`` or None, the direction that is better.  ``checkpoint`` is a
     policy, or None for a job that wants no checkpoints; ``upload`` says where they are copied after
-    the loop.
+    the loop.  ``session`` is where the command line runs it.
     """
 
     def __init__(
@@ -173,6 +173,7 @@ class Job(_Scope):
         self.metrics: dict[str, str | None] = dict(metrics or {})
         self.checkpoint = checkpoint
         self.upload = upload
+        self.session = SessionSpec()
         self.groups: dict[str, TaskGroup] = {g: TaskGroup(g) for g in GROUPS}
         self.conditions: list[ConditionSpec] = []
         self.never_stops = False

@@ -33,19 +33,20 @@ def kept_spec(
     epochs: int | None = None,
     code: str | os.PathLike[str] | None = None,
     sweep: SweepState | None = None,
+    scheduler: str | None = None,
 ) -> Kept:
     """The spec with which ``run`` goes on, or the sweep whose directory it is.
 
     If ``argument``, what the user named the run by, is a spec, the file as it is now; else the one
-    that was run, ``sets`` and ``epochs`` applied.  ``code`` is the folder of the code, if it has
-    moved.  Raises NotFoundError where the code or the kept spec is gone, UsageError for a run that
-    a Python script has started.
+    that was run, ``sets``, ``epochs`` and ``scheduler`` applied.  ``code`` is the folder of the
+    code, if it has moved.  Raises NotFoundError where the code or the kept spec is gone, UsageError
+    for a run that a Python script has started.
     """
     state = sweep or run.state()
     if state is None:
         raise NotFoundError("there is no run", where=run.shown())
     if argument is not None and argument.endswith((".yaml", ".yml")):
-        spec = load(argument, sets, epochs=epochs, folder=code)
+        spec = load(argument, sets, epochs=epochs, folder=code, scheduler=scheduler)
         return Kept(spec, Path(spec.folder), Path(argument).absolute(), spec.text)
     if isinstance(state, RunState) and state.built_in_python:
         raise UsageError(
@@ -56,7 +57,7 @@ def kept_spec(
         hint = "name the spec instead of the run: jobrun resume SPEC"
         raise NotFoundError("the spec of the run is gone", where=str(run.resolved_path), hint=hint)
     folder = _folder(run, state, code)
-    spec = load(run.resolved_path, sets, epochs=epochs, folder=folder)
+    spec = load(run.resolved_path, sets, epochs=epochs, folder=folder, scheduler=scheduler)
     text = run.spec_path.read_text("utf-8") if run.spec_path.is_file() else spec.text
     return Kept(spec, folder, folder / (state.spec or "spec.yaml"), text)
 

@@ -1,4 +1,4 @@
-"""What is asked of checkpoints: when to save, and which to keep.  Plain values."""
+"""What is asked of checkpoints (when to save, which to keep) and of sessions.  Plain values."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ __all__ = [
     "Compress",
     "Every",
     "Keep",
+    "SessionSpec",
     "Upload",
 ]
 
@@ -165,3 +166,22 @@ class Upload:
             raise UsageError("an upload has either 'to' or 'call'")
         if self.what not in ("final", "kept"):
             raise UsageError(f"an upload is of what is 'final' or 'kept', not {self.what!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSpec:
+    """The ``session`` section of a spec: where a job runs, which changes nothing of its results.
+
+    ``kind`` is ``local`` (this process) or ``dask``; ``threads`` are those of the process, or of
+    each node.  The rest is for ``dask``: ``workers`` processes are started on this machine, unless
+    ``address`` is that of a scheduler.  ``max_restarts``, and the seconds of ``timeout`` and
+    ``wait``, are as for DaskSession.
+    """
+
+    kind: str = "local"
+    threads: int | None = None
+    workers: int | None = None
+    address: str | None = None
+    max_restarts: int = 3
+    timeout: float = 300.0
+    wait: float = 60.0

@@ -26,7 +26,7 @@ from jobrun.check import check
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.conditions import build
 from jobrun.decide import Choice, Request
-from jobrun.errors import EXIT_SIGINT, JobrunError, SpecError
+from jobrun.errors import EXIT_SIGINT, JobrunError, SpecError, WorkerLostError
 from jobrun.events import Report, RunEnded, SaveAsked, Stopping, Warned, ignore
 from jobrun.graph import make_plan
 from jobrun.history import History
@@ -119,18 +119,29 @@ class JobRunner:
             if choice.action == "done":
                 return self._nothing_to_do(choice, attempt)
             attempt.start(choice)
-            attempt.run_group("setup")
-            if choice.action == "exit":
-                self.outcome = attempt.exit_again(choice)
-                return attempt.standing.position.epochs
-            if choice.action == "resume":
-                attempt.resume(choice)
-            elif attempt.run_group("init"):
-                attempt.save()
-            while not attempt.over:
-                attempt.run_epoch()
-            self.outcome = attempt.finish()
+            self.outcome = self._run_to_the_end(attempt, choice)
         return attempt.standing.position.epochs
+
+    def _run_to_the_end(self, attempt: Attempt, choice: Choice) -> RunEnded:
+        """Run the job; if a worker is lost, once more from the last checkpoint."""
+        while True:
+            try:
+                return self._run_once(attempt, choice)
+            except WorkerLostError as error:
+                choice = attempt.go_back(error, choice)
+                attempt.session.open(self.job, self._places())
+
+    def _run_once(self, attempt: Attempt, choice: Choice) -> RunEnded:
+        attempt.run_group("setup")
+        if choice.action == "exit":
+            return attempt.exit_again(choice)
+        if choice.action == "resume":
+            attempt.resume(choice)
+        elif attempt.run_group("init"):
+            attempt.save()
+        while not attempt.over:
+            attempt.run_epoch()
+        return attempt.finish()
 
     def _places(self) -> Places:
         return Places(self._run.request.folder, self._run.history.path, self._check_inputs)

@@ -61,6 +61,11 @@ class Due:
         self._time = time.monotonic()
         self._postponed = self._held = self.asked = False
 
+    def forget(self) -> None:
+        """No save was made yet: as at the beginning."""
+        self.saved(0)
+        self._epoch = None
+
     def hold(self) -> None:
         """Nothing has happened since the last save: no other before a batch, or the epoch's end."""
         self._held = True
@@ -89,6 +94,13 @@ class Due:
             return self._gap_over()
         return False
 
+    def batches_left(self) -> int | None:
+        """After how many more batches a save is due; None if they do not decide that alone."""
+        every = self._every
+        if every.batches is None or every.min_gap or self._postponed:
+            return None
+        return max(1, every.batches - self._batches)
+
     def after(self, epoch: int) -> bool:
         """Whether to save now that ``epoch`` epochs are completed."""
         self._held = False
@@ -108,6 +120,11 @@ class _Source:
     session: Session
     token: Snapshot
     nodes: Sequence[str]
+
+    @property
+    def at_once(self) -> int:
+        """How many parts can be written at a time."""
+        return self.session.parts_at_once
 
     def write(
         self,
@@ -198,6 +215,12 @@ class Saver:
         self.on_disk = self.last = position
         self.path = path
         self.due.saved(position.epochs)
+
+    def lost(self) -> None:
+        """The state of the run is lost: it stands nowhere until it is ``resumed``."""
+        self._protected = ()
+        self.on_disk = self.last = self.path = None
+        self.due.forget()
 
     def save(
         self, session: Session, scratch: Mapping[str, Sequence[str]], fields: RecordFields

@@ -25,7 +25,6 @@ from jobrun.stop import (
     observe_all,
     saved_states,
 )
-from jobrun.versions import versions
 
 __all__ = ["Standing", "best_of", "last_seen"]
 
@@ -117,7 +116,7 @@ class Standing:
         """What the conditions of now say of what was seen so far."""
         return decide_stop(self._watched)
 
-    def fields(self, job: str, digest: str) -> RecordFields:
+    def fields(self, job: str, digest: str, versions: Mapping[str, str]) -> RecordFields:
         """What a checkpoint of now says about it."""
         return RecordFields(
             position=self.position,
@@ -125,7 +124,7 @@ class Standing:
             metrics=dict(self.scalars),
             stops=saved_states(self._watched),
             decision=self.decision.to_json() if self.decision else None,
-            versions=versions(),
+            versions=versions,
             job=job,
             digest=digest,
             extra={"best": {n: list(b) for n, b in self.best.items()}},

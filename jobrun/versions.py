@@ -43,9 +43,14 @@ def versions() -> dict[str, str]:
     return {**_libraries(), "blas_threads": given or str(cores)}
 
 
-def differences(recorded: Mapping[str, str]) -> tuple[str, ...]:
-    """What differs between the libraries of a checkpoint and those of now, one line each."""
-    now = versions()
+def differences(
+    recorded: Mapping[str, str], now: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
+    """What differs between the libraries of a checkpoint and those of now, one line each.
+
+    ``now`` are those of this process by default.
+    """
+    now = versions() if now is None else now
     return tuple(
         f"{name.replace('_', ' ')}: {recorded[name]} -> {now[name]}"
         for name in now

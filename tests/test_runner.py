@@ -323,3 +323,8 @@ def test_interrupt_before_anything_has_run(tmp_path: Path) -> None:
     assert runner.train(LocalSession(1)) == 0
     assert runner.outcome is not None
     assert (runner.outcome.exit_code, runner.outcome.on_disk) == (130, None)
+
+
+def test_batches_are_not_counted_where_nothing_is_saved() -> None:
+    runner = JobRunner(job_of(Every(batches=4)))
+    assert runner.train(LocalSession(1)) == 2

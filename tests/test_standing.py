@@ -12,6 +12,7 @@ from jobrun.conditions import build
 from jobrun.job import Job, Pipe, Task
 from jobrun.position import Position, ReaderState
 from jobrun.standing import Standing
+from jobrun.versions import versions
 
 
 def nothing(*given: Any) -> None:
@@ -105,7 +106,7 @@ def test_what_is_saved_comes_back_the_same(loss: float) -> None:
     one.finish_epoch(at(0), {"loss": 3.0, "acc": 0.25, "size": 4})
     one.finish_epoch(at(1, passes=1), {"loss": loss})
     other = standing_of(epochs=9, patience={"loss": 4}, when="loss < 0")
-    other.restore(record_of(one.fields("standing", "d")))
+    other.restore(record_of(one.fields("standing", "d", versions())))
     assert other.position == one.position
     assert repr(other.scalars) == repr(one.scalars)
     assert other.best == one.best

@@ -16,7 +16,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from jobrun.checkpoint.direct import SMALLEST, write_direct
 
@@ -44,6 +44,9 @@ class FsError(OSError):
     def code(self) -> str:
         """The symbol of the error: ``ENOSPC``."""
         return errno.errorcode.get(self.errno or 0, "")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FsError, (self.op, self.filename, OSError(self.errno, self.strerror))
 
     def __str__(self) -> str:
         return f"{self.op} of {self.filename}: {self.strerror}" + f" ({self.code})" * bool(

@@ -40,6 +40,10 @@ class PartSource(Protocol):
     def nodes(self) -> Sequence[str]:
         """The nodes, in the order of the job."""
 
+    @property
+    def at_once(self) -> int:
+        """How many parts can be written at a time."""
+
     def write(
         self,
         node: str,
@@ -91,6 +95,11 @@ class BlobSource:
     def nodes(self) -> Sequence[str]:
         """The nodes, in the order they were given."""
         return tuple(self.blobs)
+
+    @property
+    def at_once(self) -> int:
+        """One part after another: each is written by several threads."""
+        return 1
 
     def write(
         self,

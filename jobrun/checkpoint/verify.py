@@ -31,6 +31,7 @@ __all__ = [
     "check_payload",
     "check_root",
     "check_sizes",
+    "check_written",
     "read_manifest",
     "read_meta",
     "read_payload",
@@ -96,6 +97,23 @@ def read_manifest(
             f"it belongs to checkpoint {manifest.id}, node {manifest.node!r}", where=path
         )
     return manifest
+
+
+def check_written(fs: Fs, directory: str, node: str, digest: str) -> None:
+    """A part that somebody else has written is there, as we see the disk.
+
+    Its manifest must be the one of that digest (crc32c), and all its files as long as it says.
+    """
+    path = f"{directory}/{manifest_name(node)}"
+    try:
+        data = fs.read(path)
+    except FsError as error:
+        _refuse(error)
+    found = f"{crc32c.crc32c(data):08x}"
+    if found != digest:
+        raise DamagedError(f"its checksum is {found}, but {digest} was written", where=path)
+    files = decode_manifest(data, path).files()
+    check_sizes(fs, [(f"{directory}/{name}", file) for name, file, _ in files])
 
 
 def check_sizes(fs: Fs, files: Sequence[tuple[str, File]]) -> None:

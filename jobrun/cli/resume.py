@@ -53,9 +53,17 @@ __all__ = ["command"]
     shell_complete=completes("set"),
 )
 @option("--accept-changes", is_flag=True, help="Go on although the job has changed.")
+@option(
+    "--map-node",
+    "maps",
+    metavar="OLD=NEW",
+    multiple=True,
+    help="Give the part of a checkpoint's node to a node of the job.",
+)
 @option("--code", type=click.Path(), metavar="DIR", help="Where the code is now.")
 @option("--epochs", type=click.IntRange(min=1), metavar="N", help="Stop after N epochs in all.")
 @option("--threads", type=click.IntRange(min=1), metavar="N", help="Tasks at a time.")
+@option("--scheduler", metavar="ADDRESS", help="Run on a dask cluster: tcp://host:8786.")
 @runs_dir
 @option("-n", "--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @option("--shapes", is_flag=True, help="With -n: run setup and init for the sizes of the blobs.")
@@ -70,9 +78,11 @@ def command(
     only: Literal["exit"] | None,
     sets: tuple[str, ...],
     accept_changes: bool,
+    maps: tuple[str, ...],
     code: str | None,
     epochs: int | None,
     threads: int | None,
+    scheduler: str | None,
     runs_dir: str,
     dry_run: bool,
     shapes: bool,
@@ -101,6 +111,7 @@ def command(
         from jobrun.decide import Request
         from jobrun.errors import UsageError
         from jobrun.kept import kept_spec
+        from jobrun.node_map import parse_maps
         from jobrun.paths import shown
         from jobrun.runs import find_run, find_sweep
         from jobrun.spec.build import job_of
@@ -111,24 +122,29 @@ def command(
             raise click.UsageError(f"a checkpoint is one of a run, and {sweep.shown()} is a sweep")
         found = sweep.home if sweep is not None else find_run(runs_dir, run)
         state = sweep.state() if sweep is not None else None
-        kept = kept_spec(found, run, sets, epochs=epochs, code=code, sweep=state)
+        kept = kept_spec(
+            found, run, sets, epochs=epochs, code=code, sweep=state, scheduler=scheduler
+        )
         options: dict[str, Any] = {"epoch": epoch, "id": id, "only": only, "epochs": epochs}
-        options["code"] = code
+        options |= {"code": code, "scheduler": scheduler}
         words = [run if run is not None and run.endswith((".yaml", ".yml")) else found.shown()]
+        mapped = [word for text in maps for word in ("--map-node", text)]
         spec_path = shown(kept.spec_path)
         request = Request(
             "resume",
             epoch=epoch,
             id=id,
             accept_changes=accept_changes,
+            nodes=parse_maps(maps),
             folder=kept.folder,
             spec_path=kept.spec_path,
             spec_text=kept.text,
             resolved_text=dump_resolved(kept.spec),
             program=program(),
             only=only or "",
-            again=command_line("resume", *words, sets=sets, **options),
-            afresh=command_line("train", spec_path, sets=sets, epochs=epochs) + " --fresh",
+            again=command_line("resume", *words, *mapped, sets=sets, **options),
+            afresh=command_line("train", spec_path, sets=sets, epochs=epochs, scheduler=scheduler)
+            + " --fresh",
         )
         if (sweep is None) is not (kept.spec.matrix is None):
             what = "is no sweep any more" if sweep is not None else "is a sweep now"

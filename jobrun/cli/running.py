@@ -30,7 +30,9 @@ from jobrun.report.summary import summary
 from jobrun.report.words import json_values, plain
 from jobrun.runner import JobRunner
 from jobrun.runs import claim, fresh_name
+from jobrun.session.base import Session
 from jobrun.session.local import LocalSession
+from jobrun.session.making import make_session
 
 __all__ = ["Engine", "command_line"]
 
@@ -64,22 +66,25 @@ class Engine:
         """
         with _stdout_for_json(self._settings.json) as out, Prints() as prints:
             fan = self._watching.fan(prints)
-            runner = self._runner(job, request, runs_dir, run, fan)
-            self._signals.runner = runner
+            session: Session | None = None
             try:
-                error = _train(runner, LocalSession(self._threads))
+                runner, session = self._runner(job, request, runs_dir, run, fan)
+                self._signals.runner = runner
+                error = _train(runner, session)
                 assert runner.outcome is not None
                 for reporter in self._reporters:
                     reporter.close()
                 self._show(runner.outcome, error, out)
             finally:
+                if session is not None:
+                    session.close()
                 prints.end()
                 fan.close()
         return error.exit_code if error is not None else runner.outcome.exit_code
 
     def _runner(
         self, job: Job, request: Request, runs_dir: str, run: Path | None, fan: Fan
-    ) -> JobRunner:
+    ) -> tuple[JobRunner, Session]:
         """The runner in the directory that is decided on; a fresh one is made last of all."""
 
         def runner(path: Path, request: Request, lock: RunLock | None = None) -> JobRunner:
@@ -96,17 +101,19 @@ class Engine:
         choice = found.choose()
         if choice.action == "refuse":
             raise choice.refusal()
+        session: Session = LocalSession(1)
         if choice.action != "done":
             _bind(job, request.folder)
             self._reporters = self._watching.reporters(job, request.folder, fan)
+            session = make_session(job.session, self._threads)
         if choice.action == "new_run":
             for line in choice.lines:
                 click.echo(plain(line), err=True)
         if run is None or choice.action == "new_run":
             request = replace(request, fresh=True)
             claimed = claim(runs_dir, job.name)
-            return runner(claimed.path, request, claimed.run_lock)
-        return found
+            return runner(claimed.path, request, claimed.run_lock), session
+        return found, session
 
     def _show(self, ended: RunEnded, error: JobrunError | None, out: TextIO) -> None:
         """The error, if there is one, on stderr, and the summary on stdout."""
@@ -120,7 +127,7 @@ class Engine:
             print(text, file=out, flush=True)
 
 
-def _train(runner: JobRunner, session: LocalSession) -> JobrunError | None:
+def _train(runner: JobRunner, session: Session) -> JobrunError | None:
     """Run the job; gives the error it ended with, raises what came before it began."""
     try:
         runner.train(session)

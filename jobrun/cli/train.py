@@ -36,6 +36,7 @@ __all__ = ["command"]
 @option("--accept-changes", is_flag=True, help="Go on although the job has changed.")
 @option("--epochs", type=click.IntRange(min=1), metavar="N", help="Stop after N epochs in all.")
 @option("--threads", type=click.IntRange(min=1), metavar="N", help="Tasks at a time.")
+@option("--scheduler", metavar="ADDRESS", help="Run on a dask cluster: tcp://host:8786.")
 @runs_dir
 @option("-n", "--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @option("--shapes", is_flag=True, help="With -n: run setup and init for the sizes of the blobs.")
@@ -50,6 +51,7 @@ def command(
     accept_changes: bool,
     epochs: int | None,
     threads: int | None,
+    scheduler: str | None,
     runs_dir: str,
     dry_run: bool,
     shapes: bool,
@@ -75,8 +77,8 @@ def command(
         from jobrun.spec.diff import digest, job_facts
         from jobrun.spec.resolve import dump_resolved, load
 
-        loaded = load(spec, sets, epochs=epochs)
-        options: dict[str, Any] = {"epochs": epochs}
+        loaded = load(spec, sets, epochs=epochs, scheduler=scheduler)
+        options: dict[str, Any] = {"epochs": epochs, "scheduler": scheduler}
         options["runs_dir"] = None if runs_dir == "runs" else runs_dir
         again = command_line("train", spec, sets=sets, **options)
         request = Request(

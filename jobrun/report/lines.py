@@ -26,6 +26,7 @@ from jobrun.events import (
     LeftoversCleaned,
     RunEnded,
     RunStarted,
+    RunWentBack,
     SaveAsked,
     Stopping,
     TaskFinished,
@@ -169,6 +170,14 @@ class Describer:
         return [f"{plain(event.job)}{where}: {how}", *(f"  {note}" for note in notes)]
 
     @_lines.register
+    def _(self, event: RunWentBack) -> list[str]:
+        where = "from the beginning"
+        if event.checkpoint is not None:
+            where = f"after {_place(event.place, event.epoch)} (checkpoint_{event.checkpoint})"
+        again = f"the run goes on {where}, restart {event.restart} of {event.most}"
+        return [f"warning: {plain(event.message)}: {again}"]
+
+    @_lines.register
     def _(self, event: LeftoversCleaned) -> list[str]:
         return [f"cleaned up what a crash had left: {plain(', '.join(event.names))}"]
 
@@ -257,4 +266,4 @@ def _place(place: str, epoch: int) -> str:
 
 
 # What is said with -q too.
-_LOUD = (CheckpointFailed, CheckpointLoaded, CheckpointSkipped, Stopping, Warned)
+_LOUD = (CheckpointFailed, CheckpointLoaded, CheckpointSkipped, RunWentBack, Stopping, Warned)

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jobrun.events import CheckpointLoaded, EpochFinished, Event, RunStarted
+from jobrun.events import CheckpointLoaded, EpochFinished, Event, RunStarted, RunWentBack
 from jobrun.metric_rows import FIXED, column
 from jobrun.report.append import Appender
 from jobrun.report.events_file import read_events
@@ -47,9 +47,11 @@ class MetricsFile:
                 return
             self._started = event
             self._start(event)
-        elif isinstance(event, CheckpointLoaded):
-            if self._started is not None and event.epoch < self._started.epoch:  # a fallback
-                self._start(replace(self._started, epoch=event.epoch))
+        elif isinstance(event, CheckpointLoaded | RunWentBack) and self._started is not None:
+            went_back = isinstance(event, RunWentBack)
+            if went_back or event.epoch < self._started.epoch:  # a worker was lost, or a fallback
+                self._started = replace(self._started, epoch=event.epoch)
+                self._start(self._started)
         elif isinstance(event, EpochFinished):
             row = _row(event.epoch, event.seconds, event.elapsed, event.metrics)
             self._waiting += _lines([row], self._columns)
@@ -86,8 +88,8 @@ class MetricsFile:
 def history(events: Path) -> list[Row]:
     """The rows of the epochs that count: what a later start went back behind is left out."""
     rows: dict[int, Row] = {}
-    for event in read_events(events, ("RunStarted", "EpochFinished")):
-        if event["event"] == "RunStarted":
+    for event in read_events(events, ("RunStarted", "RunWentBack", "EpochFinished")):
+        if event["event"] != "EpochFinished":
             if not event.get("only"):
                 rows = {epoch: row for epoch, row in rows.items() if epoch <= event["epoch"]}
         else:

@@ -23,6 +23,7 @@ from jobrun.events import (
     GroupFinished,
     GroupStarted,
     RunStarted,
+    RunWentBack,
     SaveStarted,
     Stopping,
     TaskProgress,
@@ -142,6 +143,14 @@ class Screen:
         self.started, self.elapsed_before = now, event.elapsed
         self.checkpoint = event.checkpoint
         self.directions, self.best = event.metrics, dict(event.best)
+
+    @take.register
+    def _(self, event: RunWentBack, now: float) -> None:
+        self.epoch, self.checkpoint = event.epoch, event.checkpoint
+        self.ends.clear()
+        self.pipes.clear()
+        self.fractions.clear()
+        self.saving = None
 
     @take.register
     def _(self, event: GroupStarted, now: float) -> None:

@@ -7,6 +7,7 @@ values must stay where they are, so the runner sees scalars, tokens and digests,
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from jobrun.graph import Plan
 from jobrun.job import Job
 from jobrun.policy import Compress
 from jobrun.position import Position
+from jobrun.versions import versions
 
 if TYPE_CHECKING:  # a worker process needs none of it
     from jobrun.checkpoint.part import PartSummary
@@ -35,7 +37,9 @@ class Control:
     position reached.  ``interrupted()`` true: the run ends, and programs are ended too.
     ``applied()`` is called after each batch.  ``report`` takes events.  All of them are called from
     any thread.  ``every_task`` asks for an event for each task.  ``look()`` is called a few times a
-    second while a group runs, on the thread that called ``run``.
+    second while a group runs, on the thread that called ``run``.  ``batches_left()`` is after how
+    many batches a cut will be wanted (None: that is not known), for a session that cannot ask
+    ``cut`` at each.
     """
 
     cut: Callable[[], bool] = lambda: False
@@ -44,6 +48,7 @@ class Control:
     every_task: bool = False
     interrupted: Callable[[], bool] = lambda: False
     look: Callable[[], None] = lambda: None
+    batches_left: Callable[[], int | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,14 @@ class Snapshot:
 
 
 class Session(ABC):
-    """Runs the groups of one job at a time; see LocalSession for the details of each method."""
+    """Runs the groups of one job at a time; see LocalSession for the details of each method.
+
+    Where nodes can be lost, every method but ``open``, ``close`` and ``release`` may raise
+    WorkerLostError; ``open`` then makes the nodes anew, and ``max_restarts`` is how often a run may
+    do that by itself.
+    """
+
+    max_restarts: int = 0
 
     @property
     @abstractmethod
@@ -84,6 +96,10 @@ class Session(ABC):
     @abstractmethod
     def open(self, job: Job, places: Places) -> None:
         """Bind the functions of ``job`` and make empty stores; raises BindError."""
+
+    def versions(self) -> Mapping[str, str]:
+        """The libraries with which the tasks are run: see ``jobrun.versions``."""
+        return versions()
 
     @abstractmethod
     def run(self, plan: Plan, position: Position, control: Control) -> Position:
@@ -135,9 +151,26 @@ class Session(ABC):
     def release(self, token: Snapshot) -> None:
         """The snapshot is not needed any more."""
 
+    @property
+    def parts_at_once(self) -> int:
+        """How many parts of a checkpoint can be written at a time."""
+        return 1
+
     @abstractmethod
-    def load_part(self, node: str, directory: Path) -> int:
-        """Read and prove a node's part of a checkpoint, beside the blobs; gives its bytes."""
+    def load_part(self, node: str, directory: Path, part: str | None = None) -> int:
+        """Read and prove a node's part of a checkpoint, beside the blobs; gives its bytes.
+
+        ``part`` is the name of the node whose part it is there, if that is another.
+        """
+
+    def load_parts(self, directory: Path, parts: Mapping[str, str]) -> dict[str, tuple[int, float]]:
+        """``load_part`` for ``{node: part}``; the bytes and seconds of each node."""
+        loaded = {}
+        for node, part in parts.items():
+            start = time.perf_counter()
+            size = self.load_part(node, directory, part)
+            loaded[node] = (size, time.perf_counter() - start)
+        return loaded
 
     @abstractmethod
     def take_over(self) -> None:

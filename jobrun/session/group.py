@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nlargest
 from itertools import pairwise
@@ -33,16 +33,16 @@ from jobrun.shell import Shell
 from jobrun.storable import check_storable
 from jobrun.values import Box, Value, leaves
 
-__all__ = ["Group"]
+__all__ = ["SLOWEST", "Group", "Now", "epoch_of"]
 
 _SLOW_SECONDS = 0.1
-_SLOWEST = 3
+SLOWEST = 3
 _SAID = 8
 """How many of the tasks that run are said."""
 
 
 @dataclass
-class _Now:
+class Now:
     """The run that is going on: when, how it is controlled, and where it has come to.
 
     ``seconds`` are what each unit took, ``since`` when it started if it runs now, else 0.
@@ -94,30 +94,36 @@ class Group:
         for number, unit in enumerate(plan.units):
             for key in dict.fromkeys(unit.access.reads):
                 self._readers.setdefault(key, []).append(number)
-        self._now: _Now | None = None
+        self._now: Now | None = None
         self._serialise_present()
 
     # Compiling.
 
-    def _runner(self, number: int, unit: Unit) -> Callable[[_Now], None]:
+    def _runner(self, number: int, unit: Unit) -> Callable[[Now], None]:
         """What runs one unit."""
         if unit.gathers:
             return lambda now: self._gather(unit.gathers, now)
+        stores = self._stores_of(number)
         if isinstance(unit.task, Pipe):
-            pipe = self._make_pipe(unit.task, unit, number)
+            pipe = self._make_pipe(unit.task, unit, number, stores)
             self._pipes.append(pipe)
             return lambda now: self._run_pipe(pipe, number, now)
-        call = self._calls[number] = self._make_call(unit.task, unit.node)
+        call = self._calls[number] = self._make_call(unit.task, unit.node, stores)
         if number in self._plan.gathered_by:
             return lambda now: self._store_all(
                 call.run(now.moment, now.gathered.pop(number)), number
             )
         return lambda now: self._store_all(call.run(now.moment), number)
 
+    def _stores_of(self, number: int) -> Stores:
+        """The blobs as a unit sees them."""
+        return self._stores
+
     def _make_call(
         self,
         task: Task,
         node: str,
+        stores: Stores,
         name: str | None = None,
         columns: Collection[str] | None = None,
         puts_columns: bool = False,
@@ -128,7 +134,7 @@ class Group:
             task,
             node,
             self._function(task, node),
-            self._stores,
+            stores,
             name=name,
             columns=columns,
             puts_columns=puts_columns,
@@ -151,15 +157,17 @@ class Group:
         where = task.mark("timeout")
         return Deadline(function, task.timeout, self._scheduler.abandon, name, where)
 
-    def _make_pipe(self, task: Pipe, unit: Unit, number: int) -> PipeRun:
+    def _make_pipe(self, task: Pipe, unit: Unit, number: int, stores: Stores) -> PipeRun:
         return PipeRun(
             self._job,
             self._plan.group,
             task,
             unit.node,
-            self._stores,
+            stores,
             lambda key, value: self._store(key, value, number),
-            lambda step, name, columns, puts: self._make_call(step, unit.node, name, columns, puts),
+            lambda step, name, columns, puts: self._make_call(
+                step, unit.node, stores, name, columns, puts
+            ),
             self._places,
         )
 
@@ -173,29 +181,12 @@ class Group:
     def run(self, position: Position, control: Control) -> Position:
         """Run the group from ``position`` on; see ``Session.run``."""
         plan = self._plan
-        epoch = _epoch_of(plan.group, position)
-        keep_readers = plan.group == "epoch"
-        now = self._now = _Now(
-            Moment(epoch),
-            control,
-            dict(position.pipes),
-            dict(position.readers) if keep_readers else {},
-            [0.0] * len(plan.units),
-            [0.0] * len(plan.units),
-        )
-        # Once one pipe is cut, all is; and a failure ends the pipes beside it at the next batch.
-        now.control = replace(control, cut=lambda: now.halted or bool(now.cut) or control.cut())
+        now = self._begin(position, control)
         done = self._done(set(position.tasks))
-        control.report(GroupStarted(plan.group, epoch, len(plan.units)))
+        control.report(GroupStarted(plan.group, now.moment.epoch, len(plan.units)))
         start = time.perf_counter()
-        try:
-            finished = self._scheduler.run(
-                self._dag, self._execute, done, now.control.cut, self._look
-            )
-        except BaseException:
-            now.halted = True
-            raise
-        self._say_finished(epoch, time.perf_counter() - start, now)
+        finished = self._run_units(now, done)
+        self._say_finished(now.moment.epoch, time.perf_counter() - start, now)
         ran = [i for i in finished if i not in now.cut]
         if len(ran) == len(done) and now.pipes == position.pipes:
             return position
@@ -203,8 +194,37 @@ class Group:
             position.epochs,
             tuple(plan.units[i].key for i in ran if not plan.units[i].gathers),
             now.pipes,
-            now.readers if keep_readers else position.readers,
+            now.readers if plan.group == "epoch" else position.readers,
         )
+
+    def _begin(self, position: Position, control: Control) -> Now:
+        """A run that begins at ``position``."""
+        now = self._now = Now(
+            Moment(epoch_of(self._plan.group, position)),
+            control,
+            dict(position.pipes),
+            dict(position.readers) if self._plan.group == "epoch" else {},
+            [0.0] * len(self._plan.units),
+            [0.0] * len(self._plan.units),
+        )
+        # Once one pipe is cut, all is; and a failure ends the pipes beside it at the next batch.
+        now.control = replace(control, cut=lambda: now.halted or bool(now.cut) or control.cut())
+        return now
+
+    def _run_units(
+        self,
+        now: Now,
+        done: Sequence[int],
+        skip: Sequence[int] = (),
+        begun: Callable[[], None] = lambda: None,
+    ) -> list[int]:
+        """Run the units that are not ``done``; see ``Scheduler.run``."""
+        cut = now.control.cut
+        try:
+            return self._scheduler.run(self._dag, self._execute, done, cut, self._look, skip, begun)
+        except BaseException:
+            now.halted = True
+            raise
 
     def _done(self, tasks: Collection[str]) -> list[int]:
         """The units that need not run again; a gathering is over when its copies are."""
@@ -268,8 +288,8 @@ class Group:
             lambda: now.halted or (not bound and now.control.interrupted()),
         )
 
-    def _say_finished(self, epoch: int, seconds: float, now: _Now) -> None:
-        slowest = nlargest(_SLOWEST, range(len(now.seconds)), key=now.seconds.__getitem__)
+    def _say_finished(self, epoch: int, seconds: float, now: Now) -> None:
+        slowest = nlargest(SLOWEST, range(len(now.seconds)), key=now.seconds.__getitem__)
         now.control.report(
             GroupFinished(
                 self._plan.group,
@@ -280,20 +300,20 @@ class Group:
             )
         )
 
-    def _say_failed(self, number: int, error: BaseException, now: _Now) -> None:
+    def _say_failed(self, number: int, error: BaseException, now: Now) -> None:
         unit = self._plan.units[number]
         message = error.message if isinstance(error, JobrunError) else repr(error)
         now.control.report(
             TaskFailed(self._plan.group, now.moment.epoch, unit.task.name, unit.node, message)
         )
 
-    def _gather(self, copies: tuple[int, ...], now: _Now) -> None:
+    def _gather(self, copies: tuple[int, ...], now: Now) -> None:
         """Take the inputs of all copies of a task, before any of them writes."""
         for number in copies:
             if number in self._calls and self._due(number, now.moment.epoch):
                 now.gathered[number] = self._calls[number].gather(now.moment)
 
-    def _run_pipe(self, pipe: PipeRun, number: int, now: _Now) -> None:
+    def _run_pipe(self, pipe: PipeRun, number: int, now: Now) -> None:
         key = self._plan.units[number].key
         before = now.pipes.pop(key, PipeState())
         state, reader = pipe.run(
@@ -322,7 +342,7 @@ class Group:
             self._check(key, value, number)
         elif _has_opaque(value):
             self._serialise(key, number)
-        self._stores.nodes[key[0]].put(key[1], value)
+        self._stores_of(number).nodes[key[0]].put(key[1], value)
 
     def _check(self, key: Key, value: Value, number: int) -> None:
         try:
@@ -371,7 +391,7 @@ def _has_opaque(value: Value) -> bool:
     return any(box.kind == "opaque" for _, box in leaves(value))
 
 
-def _epoch_of(group: str, position: Position) -> int:
+def epoch_of(group: str, position: Position) -> int:
     """The epoch that tasks of a group are told: setup and init are before the first."""
     if group == "epoch":
         return position.epochs + 1

@@ -80,9 +80,13 @@ class LocalSession(Session):
             node: (*self._persistent[node], *paths) for node, paths in self._rebuilt.items()
         }
         own_ranks = ranks(job)
-        self._stores = Stores({n: Workspace(own_ranks[n]) for n in job.nodes})
+        self._stores = Stores({n: Workspace(own_ranks[n]) for n in self._nodes_of(job)})
         self._groups = {}
         self._staged = {}
+
+    def _nodes_of(self, job: Job) -> Iterable[str]:
+        """The nodes whose blobs are held here."""
+        return job.nodes
 
     def run(self, plan: Plan, position: Position, control: Control) -> Position:
         """Run a group from ``position`` on; see ``Session.run``."""
@@ -191,9 +195,13 @@ class LocalSession(Session):
                 reclaim(blobs, name)
             blobs.clear()
 
-    def load_part(self, node: str, directory: Path) -> int:
+    def load_part(self, node: str, directory: Path, part: str | None = None) -> int:
         """Read and prove a node's part of a checkpoint, beside the blobs; gives its bytes."""
-        blobs = self._staged[node] = read_part(directory, node)
+        blobs = self._staged[node] = read_part(directory, part or node)
+        if part is not None and part != node:  # versions are those of the other node's blobs
+            for value in blobs.values():
+                for _, box in leaves(value):
+                    box.version = -1
         return sum(_bytes(box) for v in blobs.values() for _, box in leaves(v))
 
     def take_over(self) -> None:

@@ -9,6 +9,9 @@ The state of a run:
 - ``stopping``     no new unit may start but those *bound* to one that has run: the caller said cut
 - ``error``        the first failure; then nothing starts any more
 
+A unit may also wait for *messages*, from whoever runs the rest of the dag elsewhere; each counts in
+its ``waits`` until it has ``arrived``.
+
 A worker that finishes a unit counts down its successors under the lock, and runs one that it made
 ready itself, without a queue in between; others go into ``ready``.  Workers are daemon threads, so
 that leaving never waits for a task in C code; units never run on the caller's thread, so that
@@ -95,22 +98,29 @@ class Scheduler:
         done: Sequence[int],
         cut: Callable[[], bool],
         look: Callable[[], None] = lambda: None,
+        skip: Sequence[int] = (),
+        begun: Callable[[], None] = lambda: None,
     ) -> list[int]:
         """Run all units of ``dag`` but those ``done`` already; gives the units that are finished.
 
         Once ``cut()`` is true no new unit starts.  ``look()`` is called a few times a second, on
-        the caller's thread.  Raises the error of the first unit that failed,
-        once the running ones have ended, and RuntimeError after ``close``.
+        the caller's thread.  Units to ``skip`` do not run, and who waits for one does not either,
+        which is to be skipped too.  ``begun`` is called once ``arrived`` may be.  Raises the error
+        of the first unit that failed, once the running ones have ended, and RuntimeError after
+        ``close``.
         """
         if self._closed:
             raise RuntimeError("this session is closed")
-        run = self._new_run(dag, execute, done, cut)
+        run = self._new_run(dag, execute, done, cut, skip)
         if run.left and not cut():
             self._start_workers()
             with self._lock:
                 self._run = run
                 self._work.notify(len(run.ready))
             try:
+                begun()
+                if cut():  # said since it was asked above
+                    self.stop()
                 while not run.over.wait(_LOOK):
                     look()
             except BaseException as error:  # an interrupt on this thread: nothing new starts
@@ -125,7 +135,12 @@ class Scheduler:
         return [i for i, finished in enumerate(run.done) if finished]
 
     def _new_run(
-        self, dag: Dag, execute: Execute, done: Sequence[int], cut: Callable[[], bool]
+        self,
+        dag: Dag,
+        execute: Execute,
+        done: Sequence[int],
+        cut: Callable[[], bool],
+        skip: Sequence[int],
     ) -> _Run:
         waits = list(dag.waits)
         finished = bytearray(len(waits))
@@ -133,12 +148,34 @@ class Scheduler:
             finished[unit] = 1
             for other in dag.successors[unit]:
                 waits[other] -= 1
-        for unit in done:
+        for unit in (*done, *skip):
             waits[unit] = -1  # so that no unit before it counts it down to 0
         run = _Run(dag, execute, cut, waits, finished)
-        run.ready.extend(i for i, n in enumerate(waits) if n == 0 and not finished[i])
-        run.left = len(waits) - sum(finished)
+        run.ready.extend(i for i, n in enumerate(waits) if n == 0)
+        run.left = len(waits) - sum(finished) - len(skip)
         return run
+
+    def arrived(self, unit: int) -> None:
+        """A message for a unit of the running dag has come; nothing if no dag runs."""
+        with self._lock:
+            run = self._run
+            if run is None:
+                return
+            run.waits[unit] -= 1
+            if run.waits[unit] == 0 and self._may_start(run, unit):
+                run.ready.append(unit)
+                self._work.notify()
+
+    def stop(self) -> None:
+        """Start no new unit, as once ``cut()`` is true, also where none is running."""
+        with self._lock:
+            run = self._run
+            if run is None:
+                return
+            if not run.stopping:
+                self._stop(run)
+            if run.running == 0 and not run.ready:
+                run.over.set()
 
     def add_edge(self, before: int, after: int) -> None:
         """Order two units of the running dag; ``after`` has not been started."""

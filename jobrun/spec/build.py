@@ -120,6 +120,7 @@ class _Builder:
             checkpoint=_policy(self.model.checkpoint),
             upload=_upload(self.model.upload),
         )
+        self.made.session = self.model.session.spec()
         self.shared = self.made.shared_vars()
         self.own = {*self.made.vars, *(v for own in self.made.nodes.values() for v in own)}
 

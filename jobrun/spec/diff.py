@@ -5,7 +5,7 @@ spec, without what is left at its default, so that a later version with more key
 difference.  Each difference belongs to a row of the table by which a run goes on or not:
 
 ``free``    stop and fail conditions, limits and threads of pipes, retries and timeouts, checkpoint
-            policy, upload, metrics, reporters, name
+            policy, upload, metrics, reporters, session, name
 ``accept``  ``batch`` of a pipe: another job, but one that is commonly meant
 ``job``     tasks, vars, seed, nodes, all else of a pipe: another job
 
@@ -24,6 +24,7 @@ from typing import Any, Literal
 from jobrun.access import step_names
 from jobrun.job import GROUPS, Argument, Data, Job, Outputs, Pipe, Reader, Task
 from jobrun.options import Load
+from jobrun.policy import SessionSpec
 from jobrun.reporter import Reporter
 from jobrun.shell import Shell
 from jobrun.template import Template
@@ -33,7 +34,7 @@ __all__ = ["Change", "Diff", "compare", "digest", "job_facts"]
 Facts = dict[str, Any]
 Row = Literal["free", "accept", "job"]
 
-_FREE = ("name", "stop", "fail", "metrics", "upload", "report")
+_FREE = ("name", "stop", "fail", "metrics", "upload", "report", "session")
 _FREE_OF_PIPE = ("batches_per_epoch", "passes", "threads", "ahead", "processes")
 _ACCEPTED_OF_PIPE = ("batch", "shard")
 _HOW = ("batch", "shuffle", "drop_last", "batches_per_epoch", "passes", "shard")
@@ -127,6 +128,7 @@ def job_facts(job: Job) -> Facts:
     facts["report"] = [
         {"name": r.name, **{k: v for k, v in _given(r).items() if v}} for r in job.reporters
     ]
+    facts["session"] = _session_facts(job)
     return {k: v for k, v in facts.items() if v not in ([], {})}
 
 
@@ -152,6 +154,11 @@ def _upload_facts(job: Job) -> Facts:
     facts: Facts = {"to": None if upload.to is None else str(upload.to), "call": name}
     facts |= {"with": _plain(upload.literals), "what": upload.what}
     return {k: v for k, v in facts.items() if v not in (None, {})}
+
+
+def _session_facts(job: Job) -> Facts:
+    usual = asdict(SessionSpec())
+    return {k: v for k, v in asdict(job.session).items() if v != usual[k]}
 
 
 def _policy_facts(job: Job) -> Any:

@@ -11,10 +11,22 @@ from jobrun.spec.keys import keys_of
 from jobrun.spec.scalars import Scalar, ScalarError, scalar, show
 from jobrun.spec.source import Node, Source
 
-__all__ = ["apply_set", "entry_name", "set_epochs"]
+__all__ = ["apply_set", "entry_name", "set_epochs", "set_scheduler"]
 
 _TEXTS = (
-    *("name", "call", "in", "update", "out", "file", "node", "after", "include", "metric"),
+    *(
+        "name",
+        "call",
+        "in",
+        "update",
+        "out",
+        "file",
+        "node",
+        "after",
+        "include",
+        "metric",
+        "address",
+    ),
     *("when", "blob", "data_finished", "not_finite", "on_error", "on_success"),
 )
 """Keys of the language whose value is a text, also where it looks like a number."""
@@ -57,6 +69,20 @@ def set_epochs(source: Source, epochs: int) -> None:
     if stop is None or not isinstance(stop.value, dict):
         _put(source.root, "stop", _mapping(new.place))
     _put(_owned(source.root, "stop"), "epochs", new)
+
+
+def set_scheduler(source: Source, address: str) -> None:
+    """``--scheduler ADDRESS``: run on that cluster, whatever ``session`` says."""
+    old = source.root.get("session")
+    place = Where(f"--scheduler {address}")
+    if old is None or not isinstance(old.value, dict):
+        _put(source.root, "session", _mapping(place))
+    session = _owned(source.root, "session")
+    session.value.pop("workers", None)
+    for key, value in (("kind", "dask"), ("address", address)):
+        new = Node(value, 0, 0, 1)
+        new.place = place
+        _put(session, key, new)
 
 
 def _mapping(place: Where) -> Node:

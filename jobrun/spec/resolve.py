@@ -19,7 +19,7 @@ from jobrun.conditions import form_problems
 from jobrun.errors import SpecError, UsageError, few_hints, nearest
 from jobrun.spec.matrix import Matrix, Values, read_matrix, same
 from jobrun.spec.model import SpecModel
-from jobrun.spec.overrides import apply_set, set_epochs
+from jobrun.spec.overrides import apply_set, set_epochs, set_scheduler
 from jobrun.spec.problems import validate
 from jobrun.spec.scalars import ScalarError, scalar
 from jobrun.spec.source import MAX_BYTES, Node, Source, gc_paused, parse
@@ -54,8 +54,9 @@ def load(
     epochs: int | None = None,
     folder: str | os.PathLike[str] | None = None,
     data: bytes | None = None,
+    scheduler: str | None = None,
 ) -> Spec:
-    """Read a spec and apply ``--set NAME=VALUE`` and ``--epochs``.
+    """Read a spec and apply ``--set NAME=VALUE``, ``--epochs`` and ``--scheduler``.
 
     ``folder`` is where its code is, if not beside it; ``data`` what the file holds, if it has been
     read already, so that ``path`` is only what it is called.  Raises UsageError where there is no
@@ -67,6 +68,8 @@ def load(
         apply_set(source, setting)
     if epochs is not None:
         set_epochs(source, epochs)
+    if scheduler is not None:
+        set_scheduler(source, scheduler)
     tree = {k: v for k, v in source.root.plain().items() if not str(k).startswith("x-")}
     with gc_paused(source.root.count > 10_000):
         model, problems = validate(source, tree)

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from reference_job import TRAINERS, add, make_total, reference
+from reference_job import TOTALS, TRAINERS, add, make_total, reference
 from whole_runs import bytes_of_checkpoints, ids_and_epochs, state_of_disk, train
 
 from jobrun import Job, Node, Pipe, Task, load_blobs
 from jobrun.decide import Request
-from jobrun.errors import DamagedError, RunRefusedError
+from jobrun.errors import DamagedError, NotFoundError, RunRefusedError
 from jobrun.events import CheckpointLoaded, CheckpointSkipped
+from jobrun.session.base import Session
 
-threads_1_and_8 = pytest.mark.parametrize("threads", [1, 8])
+Sessions = Callable[[str], Session]
+
+on_each_session = pytest.mark.parametrize("kind", ["1 thread", "8 threads", "dask"])
 
 
-@threads_1_and_8
-def test_nodes_that_use_one_name_never_see_each_others_value(run_dir: Path, threads: int) -> None:
+@on_each_session
+def test_nodes_that_use_one_name_never_see_each_others_value(
+    run_dir: Path, sessions: Sessions, kind: str
+) -> None:
     def grow(w: np.ndarray, rate: int) -> None:
         w *= rate
 
@@ -28,7 +34,7 @@ def test_nodes_that_use_one_name_never_see_each_others_value(run_dir: Path, thre
         with Node("*"):
             Task(grow, {"rate": None}, update={"w": None})
         job.stop(epochs=4)
-    ended = train(job, run_dir, threads=threads)
+    ended = train(job, run_dir, session=sessions(kind))
     for node, rate in (("a", 2), ("b", 3), ("c", 5)):
         assert set(ended.blobs[f"{node}:w"]) == {rate**5}
         for epoch in range(5):
@@ -36,8 +42,10 @@ def test_nodes_that_use_one_name_never_see_each_others_value(run_dir: Path, thre
             assert set(found[f"{node}:w"]) == {rate ** (epoch + 1)}
 
 
-@threads_1_and_8
-def test_the_mean_over_the_trainers_is_the_same_on_each(run_dir: Path, threads: int) -> None:
+@on_each_session
+def test_the_mean_over_the_trainers_is_the_same_on_each(
+    run_dir: Path, sessions: Sessions, kind: str
+) -> None:
     """All copies of a task read before any copy writes."""
     trainers = [f"trainer_{i}" for i in range(8)]
     with Job("mean", nodes={n: {"start": float(i)} for i, n in enumerate(trainers)}) as job:
@@ -47,7 +55,7 @@ def test_the_mean_over_the_trainers_is_the_same_on_each(run_dir: Path, threads: 
             Task(lambda w, start: w + start, ["w", "start"], out="w", name="own_step")
             Task(lambda ws: np.mean(ws, axis=0), "trainer_*:w", out="w", name="average")
         job.stop(epochs=3)
-    ended = train(job, run_dir, threads=threads)
+    ended = train(job, run_dir, session=sessions(kind))
     mean = 3.5
     for _ in range(3):
         mean += 3.5
@@ -55,19 +63,22 @@ def test_the_mean_over_the_trainers_is_the_same_on_each(run_dir: Path, threads: 
         assert set(ended.blobs[f"{node}:w"]) == {mean}
 
 
-@threads_1_and_8
-def test_an_exchange_between_two_nodes_reads_before_it_writes(threads: int) -> None:
+@on_each_session
+def test_an_exchange_between_two_nodes_reads_before_it_writes(
+    sessions: Sessions, kind: str
+) -> None:
     with Job("swap", nodes={"a": {"other": 1}, "b": {"other": 0}}) as job:
         with job.init, Node("*"):
             Task(lambda node: node, "node", out="x", name="name")
         with Node("*"):
             Task(lambda both, other: both[other], ["*:x", "other"], out="x", name="swap")
         job.stop(epochs=5)
-    ended = train(job, threads=threads)
+    ended = train(job, session=sessions(kind))
     assert (ended.blobs["a:x"], ended.blobs["b:x"]) == ("b", "a")
 
 
-def test_one_value_to_each_node() -> None:
+@on_each_session
+def test_one_value_to_each_node(sessions: Sessions, kind: str) -> None:
     with Job("scatter", nodes=["a", "b", "c"]) as job:
         with job.init, Node("b"):
             Task(lambda: [1, 2.0, "three"], out="*:x", name="deal")
@@ -76,10 +87,12 @@ def test_one_value_to_each_node() -> None:
         with job.exit, Node("a"):
             Task(lambda values: None, "all", name="keep")
         job.stop(epochs=1)
-    assert train(job).blobs["a:all"] == [1, 2.0, "three"]
+    ended = train(job, session=sessions(kind))
+    assert ended.blobs["a:all"] == [1, 2.0, "three"]
 
 
-def test_data_finished_means_any_node() -> None:
+@on_each_session
+def test_data_finished_means_any_node(sessions: Sessions, kind: str) -> None:
     with Job("unequal", nodes={"a": {"count": 12}, "b": {"count": 6}, "c": {"count": 9}}) as job:
         with job.setup, Node("*"):
             Task(np.arange, "count", out="rows")
@@ -89,9 +102,48 @@ def test_data_finished_means_any_node() -> None:
             step = Task(add, "val", update="total")
             Pipe({"val": "rows"}, batches_per_epoch=3, passes=1, do=[step], name="sum")
         job.stop(data_finished="sum")
-    ended = train(job)
+    ended = train(job, session=sessions(kind))
     assert ended.epochs == 2
     assert {ended.blobs[f"{node}:total"].item() for node in "abc"} == {115}
+
+
+@on_each_session
+def test_the_reference_job_on_three_nodes(run_dir: Path, sessions: Sessions, kind: str) -> None:
+    """100, 103, 115, 136, 145; the same from each checkpoint on; nothing after the end."""
+    ended = train(reference(nodes=TRAINERS), run_dir, session=sessions(kind))
+    assert ended.epochs == 4
+    for epoch, total in enumerate(TOTALS):
+        for names in (["trainer_1:total", "trainer_2:total"], ["trainer_*:total"]):
+            found = load_blobs(run_dir, names, epoch=epoch)
+            assert {int(v[0]) for v in found.values()} == {total}
+    with pytest.raises(NotFoundError, match=r"no checkpoint of epoch 5; there are 0\.\.4"):
+        load_blobs(run_dir, ["trainer_1:total"], epoch=5)
+    assert train(reference(nodes=TRAINERS), run_dir, session=sessions(kind)).outcome.ran == 0
+    for epoch in (3, 2, 1, 0):
+        again = train(reference(nodes=TRAINERS), run_dir, epoch, session=sessions(kind))
+        assert (again.epochs, again.outcome.ran) == (4, 4 - epoch)
+        assert [again.blobs[f"{n}:total"].item() for n in TRAINERS] == [145] * 3
+    longer = reference(nodes=TRAINERS, batches_per_epoch=5)
+    more = train(longer, run_dir, 1, session=sessions(kind))
+    assert (more.epochs, more.blobs["trainer_2:total"].item()) == (3, 145)
+
+
+@on_each_session
+def test_download_gathers_what_is_scattered(sessions: Sessions, kind: str) -> None:
+    with Job("download", nodes=["a", "b"]) as job:
+        with job.init, Node("*"):
+            Task(np.ones, with_={"shape": 8}, out="vector", name="start")
+        with job.init, Node("a"):
+            Task(np.zeros, with_={"shape": 8}, out="output", name="zero")
+        with Node("a"):
+            Task(lambda x, y: x + y, ["a:vector", "b:vector"], out="output", name="add")
+        with job.download, Node("b"):
+            Task(lambda x: x, "a:output", out="result", name="copy")
+        with job.exit, Node("b"):
+            Task(lambda x: None, "result", name="look")
+        job.stop(epochs=1)
+    ended = train(job, session=sessions(kind))
+    assert ended.blobs["a:output"].tolist() == ended.blobs["b:result"].tolist() == [2.0] * 8
 
 
 # One checkpoint for all.

@@ -215,7 +215,9 @@ def test_other_libraries_are_said(call: Call, write: Call, monkeypatch: pytest.M
     write(FAILS)
     call("train", "sum.yaml")
     write()
-    monkeypatch.setattr("jobrun.attempt.differences", lambda old: (f"numpy: {old['numpy']} -> 9",))
+    monkeypatch.setattr(
+        "jobrun.attempt.differences", lambda old, now: (f"numpy: {old['numpy']} -> 9",)
+    )
     for verbosity in ("-q", "-v"):
         result = call(verbosity, "resume", "sum", "--epoch", "1")
         assert re.search(r"^warning: since then: numpy: \S+ -> 9$", result.err, re.MULTILINE)

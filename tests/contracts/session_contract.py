@@ -161,6 +161,7 @@ class _Source:
 
     def __init__(self, session: Session, token: Snapshot, nodes: tuple[str, ...]) -> None:
         self.session, self.token, self.nodes = session, token, nodes
+        self.at_once = session.parts_at_once
 
     def write(
         self, node: str, directory: str, id: int, share_with: Sequence[str],

@@ -15,91 +15,16 @@ from engine import Driver, cut_after, same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Oracle, Step
+from random_steps import FIRST, first_values, job_of, steps
 
-from jobrun.access import overlaps
 from jobrun.errors import TaskError
-from jobrun.job import Job, Node, Pipe, Task
+from jobrun.job import Job, Node, Task
 from jobrun.position import Position
 from jobrun.session.base import Control, Places
 from jobrun.session.local import LocalSession, default_threads
 from jobrun.values import plain
 
 # Random jobs.
-
-_FIRST = ("a", "b", "c", "t")
-_READ = ("a", "b", "c", "t", "t/x", "t/y")
-_WRITTEN = (*_READ, "t/n0", "t/n1", "t/n2")
-
-
-def first_values(number: int = 0) -> dict[str, Any]:
-    """What ``init`` writes."""
-    blobs: dict[str, Any] = {n: np.arange(3.0) + number + i for i, n in enumerate("abc")}
-    blobs["t"] = {"y": np.ones(3) * number, "x": np.zeros(3)}
-    return blobs
-
-
-@st.composite
-def steps(draw: st.DrawFn, nodes: Sequence[str] = ()) -> list[Step]:
-    """Tasks with random accesses; no two writes of one task overlap."""
-    made = []
-    for number in range(draw(st.integers(1, 9))):
-        names = draw(st.lists(st.sampled_from(_WRITTEN), max_size=3, unique=True))
-        writes: list[str] = []
-        for name in names:
-            if not any(overlaps(name, w) for w in writes):
-                writes.append(name)
-        split = draw(st.integers(0, len(writes)))
-        updates = tuple(w for w in writes[:split] if w in _READ)
-        reads = draw(st.lists(st.sampled_from(_READ), max_size=3, unique=True))
-        if nodes:
-            reads = [draw(st.sampled_from(["", "n0:", "n1:", "n*:"])) + r for r in reads]
-        made.append(
-            Step(
-                number,
-                tuple(reads),
-                updates,
-                tuple(writes[split:]),
-                draw(st.sampled_from(nodes)) if nodes else "main",
-                draw(st.sampled_from([1, 1, 1, 2])),
-                not nodes and draw(st.sampled_from([False, False, True])),
-                tuple(draw(st.sets(st.integers(0, number - 1), max_size=1)) if number else ()),
-            )
-        )
-    return made
-
-
-def job_of(specs: list[Step], nodes: Sequence[str] = ()) -> Job:
-    job = Job("random", nodes=nodes or None)
-    with job.setup:
-        for node in nodes or (None,):
-            Task(lambda: np.arange(5), out="data", node=node)
-    with job.init:
-        for number, node in enumerate(nodes or (None,)):
-            Task(lambda n=number: first_values(n), out=dict.fromkeys(_FIRST), node=node)
-    with job.epoch:
-        for step in specs:
-            _task(step)
-    return job
-
-
-def _task(step: Step) -> Task:
-    after = [f"s{k}" for k in step.after]
-    task = Task(
-        step,
-        ["x", *step.reads] if step.pipe else list(step.reads),
-        update=list(step.updates),
-        out=list(step.outs) or None,
-        name=f"s{step.number}",
-        after=() if step.pipe else after,
-        every=None if step.pipe else step.every,
-        node=None if step.node == "main" else step.node,
-    )
-    if not step.pipe:
-        return task
-    # The pipe takes the task's place in the group.
-    return Pipe(
-        {"x": "data"}, batch=2, do=[task], name=f"s{step.number}", after=after, every=step.every
-    )
 
 
 def check_against_oracle(
@@ -108,22 +33,22 @@ def check_against_oracle(
     """Two epochs, cut here and there; earlier epochs stay as they were in whoever kept them."""
     driver = Driver(job_of(specs, nodes), threads).start()
     places = nodes or ("main",)
-    oracle = Oracle(specs, {p: first_values(i) for i, p in enumerate(places)}, _FIRST)
+    oracle = Oracle(specs, {p: first_values(i) for i, p in enumerate(places)}, FIRST)
     left, kept = list(cuts), []
     for epoch in (1, 2):
         while not driver.epoch(cut_after(left.pop()) if left else lambda: False):
             pass
         oracle.epoch(epoch)
-        found = {p: {n: _get(driver, p, n, nodes) for n in _FIRST} for p in places}
+        found = {p: {n: _get(driver, p, n, nodes) for n in FIRST} for p in places}
         for place in places:
-            for name in _FIRST:
+            for name in FIRST:
                 assert same(found[place][name], oracle.state[place][name]), (place, name)
         kept.append((found, copy.deepcopy(found), driver.session.snapshot()))
         driver.session.end_epoch()
     for views, copies, token in kept:
         assert same(views, copies)
         for place in places:
-            for name in _FIRST:
+            for name in FIRST:
                 assert same(plain(token.parts[place][name]), copies[place][name])
 
 

@@ -64,7 +64,7 @@ class Driver:
     def run(self, group: str, control: Control | None = None) -> Position:
         """Run a group from the position on; the position is not moved."""
         control = control or Control(report=self.events.append)
-        return within(60, lambda: self.session.run(self.plans[group], self.position, control))
+        return within(15, lambda: self.session.run(self.plans[group], self.position, control))
 
     def start(self) -> Driver:
         """Run ``setup`` and ``init``."""

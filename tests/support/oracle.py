@@ -47,7 +47,7 @@ class Step:
 
     def _made(self, name: str, digest: int) -> Any:
         array = np.array([digest % 1009, digest % 17, digest % 3], np.float64)
-        if "/" in name or name != "t":
+        if name.rpartition(":")[2] != "t":
             return array
         tree = {"x": array, "y": array * 2, f"own{self.number}": [array[:1], digest % 5]}
         return dict(reversed(tree.items())) if digest % 2 else tree
@@ -123,6 +123,8 @@ class Oracle:
         return copy.deepcopy(value)
 
     def _write(self, node: str, name: str, value: Any) -> None:
+        prefix, colon, name = name.rpartition(":")
+        node = prefix if colon else node
         *parents, key = name.split("/")
         level, prefix = self.state[node], ""
         for parent in parents:
@@ -143,11 +145,17 @@ class Oracle:
 def _ranks(steps: list[Step], node: str, first: tuple[str, ...]) -> dict[str, int]:
     """The order in which a node's blobs are first written in the spec."""
     ranks: dict[str, int] = {}
-    here = [s for s in steps if fnmatchcase(node, s.node)]
-    for name in (*first, *(n for s in here for n in (*s.updates, *s.outs))):
+    here = [n for s in steps for n in (*s.updates, *s.outs) if _is_written(n, node, s)]
+    for name in (*first, *(n.rpartition(":")[2] for n in here)):
         for end in (*(i for i, c in enumerate(name) if c == "/"), len(name)):
             ranks.setdefault(name[:end], len(ranks))
     return ranks
+
+
+def _is_written(name: str, node: str, step: Step) -> bool:
+    """Whether a step writes a name on a node."""
+    prefix, colon, _ = name.rpartition(":")
+    return prefix == node if colon else fnmatchcase(node, step.node)
 
 
 def _listed(value: Any) -> Any:

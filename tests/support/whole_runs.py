@@ -17,6 +17,7 @@ from jobrun.checkpoint.record import SUCCESS, Record
 from jobrun.checkpoint.verify import read_manifest
 from jobrun.decide import Request
 from jobrun.events import CheckpointSaved, Event, RunEnded
+from jobrun.session.base import Session
 
 E = TypeVar("E", bound=Event)
 
@@ -29,7 +30,7 @@ class Ended:
     """A run that has ended: the epochs that ``train`` returned, and all that was said."""
 
     runner: JobRunner
-    session: LocalSession
+    session: Session
     events: list[Event] = field(default_factory=list)
     epochs: int = -1
 
@@ -64,6 +65,7 @@ def start(
     epoch: int | None = None,
     *,
     threads: int = 1,
+    session: Session | None = None,
     manager: CheckpointManager | None = None,
     request: Request | None = None,
     fs: Fs | None = None,
@@ -78,7 +80,7 @@ def start(
         watch(event)
 
     runner = JobRunner(job, manager, epoch, report=report, request=request)
-    ended = Ended(runner, LocalSession(threads))
+    ended = Ended(runner, session or LocalSession(threads))
     return ended
 
 

@@ -1,0 +1,121 @@
+"""``--map-node OLD=NEW``: a checkpoint of nodes of other names than the job's.
+
+The parts of the checkpoint go to other nodes, and with them what it says of those: readers, pipes,
+metrics, and what the stop conditions have seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from jobrun.checkpoint.record import Record
+from jobrun.errors import DamagedError, UsageError, did_you_mean
+from jobrun.position import PipeState, Position
+
+__all__ = ["NodeMap", "parse_maps"]
+
+
+def parse_maps(texts: Iterable[str]) -> NodeMap:
+    """The map that ``OLD=NEW`` texts say; raises UsageError for what is none."""
+    pairs = []
+    for text in texts:
+        old, equals, new = text.partition("=")
+        if not equals or not old:
+            hint = "OLD is a node of the checkpoint, NEW one of the job; OLD= drops one"
+            raise UsageError(f"--map-node {text}: OLD=NEW is wanted", hint=hint)
+        pairs.append((old, new))
+    return NodeMap(tuple(pairs))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMap:
+    """Pairs of a checkpoint's node and the job's node that gets its part (empty: none does).
+
+    A node that is in no pair goes to the node of its own name.
+    """
+
+    pairs: tuple[tuple[str, str], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.pairs)
+
+    def parts(self, record: Record, nodes: Sequence[str]) -> dict[str, str]:
+        """For each node of the job the node of the checkpoint whose part it gets.
+
+        Raises DamagedError, naming them, where nodes differ and no pair says what is meant, and
+        UsageError for a pair that cannot be.
+        """
+        for old, new in self.pairs:
+            _known(old, record.nodes, f"checkpoint_{record.id} has no node {old!r}")
+            if new:
+                _known(new, nodes, f"the job has no node {new!r}")
+        found: dict[str, str] = {}
+        for old in record.nodes:
+            for new in self.targets(old):
+                if new in found:
+                    text = f"--map-node: both {found[new]!r} and {old!r} would go to {new!r}"
+                    raise UsageError(text)
+                found[new] = old
+        if set(found) != set(nodes):
+            raise DamagedError(
+                f"checkpoint_{record.id} is of the nodes {', '.join(record.nodes)}, "
+                f"but the job has {', '.join(nodes)}",
+                hint="--map-node OLD=NEW says which part goes to which node, OLD= drops one",
+            )
+        return {new: found[new] for new in nodes}
+
+    def targets(self, old: str) -> list[str]:
+        """The nodes that get the part of a checkpoint's node."""
+        mapped = [new for o, new in self.pairs if o == old]
+        return [new for new in mapped if new] if mapped else [old]
+
+    def mapped(self, record: Record) -> Record:
+        """What the checkpoint says, with the names of the job's nodes."""
+        if not self.pairs:
+            return record
+        return replace(
+            record,
+            position=self._position(record.position),
+            metrics=self._keys(record.metrics),
+            stops=tuple(self._anywhere(stop) for stop in record.stops),
+            decision=self._anywhere(record.decision),
+            extra=self._anywhere(dict(record.extra)),
+        )
+
+    def _names(self, name: str) -> list[str]:
+        """``OLD:rest`` with the job's names of the node; a name without a node stays."""
+        old, colon, rest = name.partition(":")
+        return [f"{new}:{rest}" for new in self.targets(old)] if colon else [name]
+
+    def _keys(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        return {new: value for name, value in values.items() for new in self._names(name)}
+
+    def _position(self, position: Position) -> Position:
+        return Position(
+            position.epochs,
+            tuple(new for key in position.tasks for new in self._names(key)),
+            {
+                new: PipeState(pipe.batches, self._keys(pipe.reduced))
+                for key, pipe in position.pipes.items()
+                for new in self._names(key)
+            },
+            self._keys(position.readers),
+        )
+
+    def _anywhere(self, value: Any) -> Any:
+        """JSON in which names may stand anywhere; of several new ones the first counts."""
+        if isinstance(value, str):
+            return next(iter(self._names(value)), value)
+        if isinstance(value, Mapping):
+            return {self._anywhere(k): self._anywhere(v) for k, v in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._anywhere(v) for v in value]
+        return value
+
+
+def _known(name: str, known: Sequence[str], message: str) -> None:
+    if name not in known:
+        hint = did_you_mean(name, known) or f"there are {', '.join(known)}"
+        raise UsageError(f"--map-node: {message}", hint=hint)

@@ -1,0 +1,280 @@
+"""The actor that is a node: it lives on one worker as long as the session does.
+
+Its methods are coroutines on the worker's event loop, so that it answers while it works; the work
+itself is done on threads of its own.  What goes wrong comes back in an Answer, so that an error of
+the network is never taken for one of the node, nor the other way round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import traceback
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from distributed import get_worker
+from distributed.protocol.serialize import serialize_bytes
+
+import jobrun
+from jobrun.access import Key
+from jobrun.errors import JobrunError, UsageError, WorkerLostError
+from jobrun.position import Position
+from jobrun.session.base import Control
+from jobrun.session.dask.calling import call_actor
+from jobrun.session.dask.code import CodeMissingError, place_code
+from jobrun.session.dask.group import NodeGroup
+from jobrun.session.dask.holder import Holder
+from jobrun.session.dask.messages import (
+    Answer,
+    Message,
+    Outcome,
+    RunRequest,
+    Setup,
+    arrived,
+)
+from jobrun.session.dask.news import NewsQueue, Told, route_prints
+from jobrun.values import Value
+
+__all__ = ["NodeActor"]
+
+_THREADS = 4
+"""For what is asked of a node at a time: a run, a save, a question."""
+
+
+class NodeActor:
+    """A node; made on a worker, then told by ``open`` what it is."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        worker: Any = get_worker()
+        self._worker = worker
+        self._loop: asyncio.AbstractEventLoop = worker.loop.asyncio_loop
+        self._threads = ThreadPoolExecutor(_THREADS, "jobrun-node")
+        self.news_queue = NewsQueue(self._loop)
+        self._outboxes: dict[str, _Outbox] = {}
+        self._holder: Holder | None = None
+        self._group: NodeGroup | None = None
+        self._request: RunRequest | None = None
+        self._turn = self._paused = self._interrupted = 0
+        self._applied = 0
+
+    @property
+    def holder(self) -> Holder:
+        """The blobs."""
+        assert self._holder is not None
+        return self._holder
+
+    async def open(self, setup: Setup) -> Answer:
+        """Become a node: bind the functions, make an empty store; gives the versions there."""
+        return await self._answer(lambda: self._open(setup))
+
+    def _open(self, setup: Setup) -> Mapping[str, str]:
+        if setup.version != jobrun.__version__:
+            raise UsageError(
+                f"a worker has jobrun {jobrun.__version__}, but the client {setup.version}",
+                hint="install the same version on all machines",
+            )
+        route_prints()
+        job, places = place_code(setup, str(self._worker.local_directory))
+        self._outboxes = {
+            node: _Outbox(self._worker, node, address, key, self._fail)
+            for node, (address, key) in setup.peers.items()
+            if node != setup.node
+        }
+        self._holder = Holder(setup.node, setup.threads, self._post, self.news_queue)
+        self._holder.open(job, places)
+        return self._holder.versions()
+
+    async def _answer(self, call: Callable[[], Any]) -> Answer:
+        """What a call on a thread gives, or its error."""
+        try:
+            return Answer(await self._loop.run_in_executor(self._threads, call))
+        except BaseException as error:
+            return Answer(error=_portable(error))
+
+    async def do(self, name: str, *args: Any) -> Answer:
+        """A method of the session that holds the blobs."""
+        return await self._answer(lambda: getattr(self.holder, name)(*args))
+
+    async def news(self, seconds: float) -> Told:
+        """What there is to say, once there is something, or after so many seconds."""
+        return await self.news_queue.next(seconds)
+
+    # Running.
+
+    async def run(self, request: RunRequest) -> Answer:
+        """Run the portion of a group; gives an Outcome."""
+        self._request = request
+        self._turn = request.run
+        self._applied = 0
+        return await self._answer(lambda: self._run(request, request.position, None))
+
+    async def go_on(self, turn: int, position: Position, only: Collection[str]) -> Answer:
+        """Run what belongs to the units ``only`` to its end, in the run that was cut."""
+        request = self._request
+        assert request is not None
+        self._turn = turn
+        self._applied = 0
+        return await self._answer(lambda: self._run(replace(request, batches=None), position, only))
+
+    def _run(
+        self, request: RunRequest, position: Position, only: Collection[str] | None
+    ) -> Outcome:
+        holder = self.holder
+        if request.forget and only is None:
+            holder.end_epoch()
+        group = self._group = holder.group(request.group)
+        control = Control(
+            cut=lambda: self._stops(request.batches),
+            applied=self._on_applied,
+            report=self.news_queue.report,
+            every_task=request.every_task,
+            interrupted=lambda: self._interrupted >= self._turn,
+        )
+        try:
+            reached, now = group.run_portion(request.run, position, control, only)
+        except BaseException as error:
+            told, news = self.news_queue.rest()
+            return Outcome((), {}, {}, news=news, told=told, error=_portable(error))
+        scalars = holder.own_scalars(request.watched)
+        told, news = self.news_queue.rest()
+        return Outcome(
+            reached.tasks,
+            reached.pipes,
+            reached.readers,
+            group.left,
+            group.owes,
+            group.slowest(now),
+            scalars,
+            news,
+            told,
+        )
+
+    def _stops(self, batches: int | None) -> bool:
+        """Whether nothing new is to start: it was said, enough batches are done, or nobody cares
+        any more, since the client is gone."""
+        return (
+            self._paused >= self._turn
+            or (batches is not None and self._applied >= batches)
+            or self._worker.state.actors.get(self._key) is not self
+        )
+
+    def _on_applied(self) -> None:
+        self._applied += 1
+        self.news_queue.applied()
+
+    async def pause(self, turn: int, interrupted: bool, halt: bool) -> None:
+        """Start nothing new in a turn; programs end if it is ``interrupted``, pipes if it failed.
+
+        A turn is a ``run`` or ``go_on``; this may come before the turn, or when it is over.
+        """
+        self._paused = max(self._paused, turn)
+        if interrupted:
+            self._interrupted = max(self._interrupted, turn)
+        if self._group is not None and self._turn == turn:
+            self._group.stop(halt=halt)
+
+    def _fail(self, error: BaseException) -> None:
+        """A node cannot be reached: the run cannot go on."""
+        self.holder.abandon(error)
+
+    # Other nodes.
+
+    def _post(self, node: str, message: Message) -> None:
+        self._loop.call_soon_threadsafe(self._outboxes[node].put, message)
+
+    async def deliver(self, messages: list[Message]) -> None:
+        """Messages of another node."""
+        for message in messages:
+            self.holder.mailbox.put(message)
+
+    async def flush(self) -> Answer:
+        """Send what pipes that were cut have written on other nodes, and wait until it is there."""
+        assert self._group is not None
+        partial = self._group.partial_outputs()
+        try:
+            for node, values in partial.items():
+                outbox = self._outboxes[node]
+                answer = await outbox.call("take_partial", values)
+                if answer.error is not None:
+                    return Answer(error=answer.error)
+        except OSError as error:
+            return Answer(error=_unreachable(node, outbox.address, error))
+        return Answer()
+
+    async def take_partial(self, values: Mapping[Key, Value]) -> Answer:
+        """What a pipe of another node has written here so far."""
+        taken = {key: arrived(value) for key, value in values.items()}
+        return await self._answer(lambda: self.holder.take_partial(taken))
+
+    async def close(self) -> None:
+        """End the threads, once what they do is over."""
+        self._paused = self._interrupted = sys.maxsize
+        if self._group is not None:
+            self._group.stop(halt=True)
+        if self._holder is not None:
+            self._holder.close()
+        self._threads.shutdown(wait=False)
+
+
+class _Outbox:
+    """Sends messages to another node, those that are there at a time together, in their order."""
+
+    def __init__(
+        self,
+        worker: Any,
+        node: str,
+        address: str,
+        key: str,
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self._worker = worker
+        self._node = node
+        self.address = address
+        self._key = key
+        self._fail = fail
+        self._waiting: list[Message] = []
+        self._sending: asyncio.Task[None] | None = None
+
+    def put(self, message: Message) -> None:
+        """Send a message soon; on the event loop."""
+        self._waiting.append(message)
+        if self._sending is None:
+            self._sending = asyncio.ensure_future(self._send())
+
+    async def _send(self) -> None:
+        try:
+            while self._waiting:
+                messages, self._waiting = self._waiting, []
+                await self.call("deliver", messages)
+        except Exception as error:
+            self._fail(_unreachable(self._node, self.address, error))
+        finally:
+            self._sending = None
+
+    async def call(self, method: str, *args: Any) -> Any:
+        """Call a method of the other node; raises OSError if it cannot be reached."""
+        if self.address == self._worker.address:
+            return await getattr(self._worker.state.actors[self._key], method)(*args)
+        return await call_actor(self._worker.rpc(self.address), self._key, method, args)
+
+
+def _unreachable(node: str, address: str, error: BaseException) -> WorkerLostError:
+    text = f"the worker {address} of node {node!r} cannot be reached by another node's"
+    lost = WorkerLostError(text)
+    lost.__cause__ = error
+    return lost
+
+
+def _portable(error: BaseException) -> BaseException:
+    """The error, or what it says, if it cannot travel as it is."""
+    if isinstance(error, JobrunError | OSError | CodeMissingError):
+        with suppress(Exception):
+            serialize_bytes(error)
+            return error
+    text = "".join(traceback.format_exception(error))
+    return RuntimeError(f"{type(error).__name__}: {error}\non the worker:\n{text}")

@@ -1,0 +1,36 @@
+"""Which units must have run if some have: a cut of a group is closed under what comes before."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from jobrun.graph import Plan
+
+__all__ = ["closure"]
+
+
+def closure(plan: Plan, done: Collection[str], begun: Collection[str]) -> frozenset[str]:
+    """The keys of units that belong to a cut in which ``done`` are finished and ``begun`` pipes are
+    on their way: with each all that come before it, and with a copy of a gathered task all copies.
+
+    A pipe that was begun is among them only if something that is finished comes after it.
+    """
+    numbers = {unit.key: i for i, unit in enumerate(plan.units) if not unit.gathers}
+    before: list[list[int]] = [[] for _ in plan.units]
+    for number, after in enumerate(plan.successors):
+        for other in after:
+            before[other].append(number)
+    found = {numbers[key] for key in done}
+    left = list(found)
+    for key in begun:
+        left += [i for i in before[numbers[key]] if i not in found]
+        found.update(before[numbers[key]])
+    while left:
+        number = left.pop()
+        gather = plan.gathered_by.get(number, number)
+        copies = plan.units[gather].gathers
+        for other in (*before[number], *copies):
+            if other not in found:
+                found.add(other)
+                left.append(other)
+    return frozenset(plan.units[i].key for i in found if not plan.units[i].gathers)

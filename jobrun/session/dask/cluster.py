@@ -1,0 +1,139 @@
+"""Clusters: one of one's own on this machine, or one that runs; which node goes on which worker."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import signal
+import threading
+import time
+from collections.abc import Collection, Sequence
+from importlib import import_module
+from typing import Any
+
+from jobrun.errors import ClusterLostError, UsageError, WorkerLostError
+from jobrun.session.dask.nodes import Placed
+
+__all__ = ["connect", "place_nodes", "start_cluster"]
+
+_LOOK = 0.2
+_SOON = 0.002
+
+
+def start_cluster(workers: int, threads: int = 1) -> Any:
+    """A client of a new cluster of ``workers`` processes on this machine, which it owns."""
+    distributed: Any = import_module("distributed")
+    dask: Any = import_module("dask")
+    # As many BLAS threads as in this process, since their number decides the bits of sums.
+    with dask.config.set({"distributed.nanny.pre-spawn-environ": {}}):
+        cluster = distributed.LocalCluster(
+            n_workers=workers,
+            threads_per_worker=threads,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,
+        )
+    client = distributed.Client(cluster, direct_to_workers=True, set_as_default=False)
+    client.register_plugin(_deaf_workers(distributed))
+    return client
+
+
+def _deaf_workers(distributed: Any) -> Any:
+    """A plugin by which workers do not hear Ctrl-C: it is for the run, which then ends them."""
+
+    class Deaf(distributed.WorkerPlugin):  # type: ignore[misc]
+        name = "jobrun-deaf"
+
+        def setup(self, worker: Any) -> None:
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    return Deaf()
+
+
+def connect(address: str, timeout: float) -> Any:
+    """A client of the scheduler at an address; raises ClusterLostError if there is none."""
+    distributed: Any = import_module("distributed")
+    try:
+        return distributed.Client(address, timeout=timeout, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ClusterLostError(
+            f"there is no scheduler at {address}: {error}",
+            hint="start one with 'dask scheduler', and workers with 'dask worker ADDRESS'",
+        ) from error
+
+
+def place_nodes(
+    client: Any, nodes: Sequence[str], lost: set[str], wait: float, timeout: float
+) -> dict[str, Placed]:
+    """Make an actor for each node, spread evenly over the workers but those that are ``lost``.
+
+    Where there is no worker it waits for one, ``wait`` seconds at most; raises ClusterLostError
+    then.  Raises WorkerLostError if a worker is lost meanwhile, or does not make its actor within
+    ``timeout`` seconds; it is among the ``lost`` then.
+    """
+    from jobrun.session.dask.actor import NodeActor
+
+    workers = _workers(client, lost, time.monotonic() + wait)
+    made = []
+    for number, node in enumerate(nodes):
+        key = f"jobrun-{node}-{secrets.token_hex(8)}"
+        address = workers[number % len(workers)]
+        future = client.submit(
+            NodeActor,
+            key,
+            key=key,
+            actor=True,
+            pure=False,
+            workers=[address],
+            allow_other_workers=True,
+        )
+        made.append((node, key, future, address))
+    end = time.monotonic() + timeout
+    placed = {}
+    for node, key, future, address in made:
+        if not _is_made(future, end):
+            lost.add(address)
+            raise WorkerLostError(f"the worker {address} does not take node {node!r}")
+        placed[node] = Placed(future, _address(client, future), key)
+    return placed
+
+
+def _address(client: Any, future: Any) -> str:
+    """The worker that has an actor; raises WorkerLostError if it is lost already."""
+    for address in client.who_has([future]).get(future.key, ()):
+        return str(address)
+    raise WorkerLostError("a worker was lost as soon as it had taken a node")
+
+
+def _workers(client: Any, lost: Collection[str], end: float) -> list[str]:
+    """The addresses of the workers, once there are some."""
+    while True:
+        try:
+            found = sorted(set(client.nthreads()) - set(lost))
+        except (OSError, RuntimeError) as error:
+            raise ClusterLostError(f"the scheduler cannot be reached: {error}") from error
+        if found:
+            return found
+        if time.monotonic() >= end:
+            raise ClusterLostError(
+                "the cluster has no worker", hint="start one: dask worker ADDRESS"
+            )
+        time.sleep(_LOOK)
+
+
+def _is_made(future: Any, end: float) -> bool:
+    """Whether an actor is there in time."""
+    while future.status == "pending":
+        if time.monotonic() >= end:
+            return False
+        time.sleep(_SOON)
+    error = future.exception() if future.status == "error" else None
+    if isinstance(error, ImportError):
+        raise UsageError(
+            f"a worker cannot import jobrun: {error}", hint="install jobrun[dask] on the workers"
+        ) from error
+    if error is not None:
+        raise WorkerLostError(f"a worker cannot take a node: {error}") from error
+    return True

@@ -1,0 +1,168 @@
+"""How the user's code comes to the workers.
+
+A worker that sees the spec's folder, with the same files in it, uses that.  To another one the
+client sends the modules of the folder, and the files that the spec names there; they are unpacked
+below the worker's own directory.
+"""
+
+from __future__ import annotations
+
+import io
+import linecache
+import os
+import re
+import threading
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from hashlib import sha256
+from importlib import import_module
+from pathlib import Path
+from tempfile import mkdtemp
+
+from jobrun.bind import forget
+from jobrun.code import changed_code
+from jobrun.errors import BindError, TaskError
+from jobrun.flow import inner_steps
+from jobrun.job import Job, Pipe
+from jobrun.session.base import Places
+from jobrun.session.dask.messages import Setup
+from jobrun.template import Template, render, templates_in
+
+__all__ = ["CodeMissingError", "archive", "packed_job", "place_code", "with_lines"]
+
+_LARGEST = 64 * 2**20
+"""Bytes that a file which the spec names may have to be sent."""
+
+_OTHERS = {"node_modules", "site-packages", "__pycache__"}
+
+
+class CodeMissingError(Exception):
+    """The worker does not see the spec's folder as it is: the files are to be sent."""
+
+
+# In the client.
+
+
+def packed_job(job: Job) -> bytes:
+    """A job as dask sends it; functions that no module has go along."""
+    data: bytes = import_module("distributed.protocol").serialize_bytes(job)
+    return data
+
+
+def archive(job: Job, folder: Path) -> bytes:
+    """The modules below a spec's folder, and the files there that the spec names, as a zip."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as out:
+        for path in sorted({*_modules(folder), *_named(job, folder)}):
+            out.write(path, path.relative_to(folder).as_posix())
+    return packed.getvalue()
+
+
+def _modules(folder: Path) -> Iterator[Path]:
+    """The ``.py`` files below a folder; not those of environments, runs and hidden folders."""
+    for root, folders, files in os.walk(folder):
+        folders[:] = [
+            f
+            for f in folders
+            if not f.startswith(".")
+            and f not in _OTHERS
+            and not {"pyvenv.cfg", "run.json"} & set(os.listdir(Path(root, f)))
+        ]
+        yield from (Path(root, file) for file in files if file.endswith(".py"))
+
+
+def _named(job: Job, folder: Path) -> Iterator[Path]:
+    """Files of the folder that texts of the job name, such as ``${spec.dir}/digits.npz``."""
+    texts = {"spec.dir": str(folder)}
+    for text in _texts(job):
+        if isinstance(text, Template):
+            if any(name != "spec.dir" for name in text.names):
+                continue
+            text = str(render(text, texts))
+        path = folder / text
+        if path.is_relative_to(folder) and path.is_file() and path.stat().st_size <= _LARGEST:
+            yield path
+
+
+def _texts(job: Job) -> Iterator[str | Template]:
+    for group in job.groups.values():
+        for task in group.tasks:
+            for step in inner_steps(task):
+                yield from templates_in(step.literals)
+            if isinstance(task, Pipe):
+                yield from (d.file.path for d in task.reader.data.leaves() if d.file is not None)
+
+
+_TRAVELLED = re.compile(r'  File "<dynamic-code>", line (\d+), in .*')
+
+
+def with_lines(error: TaskError, job: Job) -> TaskError:
+    """An error of a function that was sent along, with the lines of the file that it is in.
+
+    What is sent along forgets its file; the traceback tells it where all such functions of the job
+    are in one.
+    """
+    calls = (step.fn for g in job.groups.values() for t in g.tasks for step in inner_steps(t))
+    code = (getattr(fn, "__code__", None) for fn in calls)
+    files = {c.co_filename for c in code if c is not None}
+    if len(files) == 1:
+        (file,) = files
+
+        def placed(found: re.Match[str]) -> str:
+            line = linecache.getline(file, int(found[1])).strip()
+            place = found[0].replace("<dynamic-code>", file)
+            return f"{place}\n    {line}" if line else place
+
+        error.trace = _TRAVELLED.sub(placed, error.trace)
+    return error
+
+
+# On the worker.
+
+_lock = threading.Lock()
+_seen: dict[str, dict[str, str]] = {}
+"""The checksums of the code in each folder that this process has used."""
+
+
+_unpacked: dict[str, Path] = {}
+"""The folders into which archives were unpacked, by their digest."""
+
+
+def place_code(setup: Setup, local_directory: str) -> tuple[Job, Places]:
+    """The job, and the places as this worker sees them.
+
+    Raises CodeMissingError if the code is neither here nor sent along, BindError for functions
+    whose modules are not here.
+    """
+    places = setup.places
+    if places.spec_dir is not None:
+        with _lock:
+            folder = _folder(setup, places.spec_dir, local_directory)
+            code = dict(setup.code)
+            if _seen.get(str(folder), code) != code:
+                forget(folder)
+            _seen[str(folder)] = code
+        places = replace(places, spec_dir=folder)
+    try:
+        job: Job = import_module("distributed.protocol").deserialize_bytes(setup.job)
+    except (ImportError, AttributeError) as error:
+        raise BindError(
+            f"a worker cannot import the code of the job: {error}",
+            hint="install the module on the workers, or send it: client.upload_file('module.py')",
+        ) from error
+    return job, places
+
+
+def _folder(setup: Setup, folder: Path, local_directory: str) -> Path:
+    if folder.is_dir() and not changed_code(setup.code, folder):
+        return folder
+    if setup.archive is None:
+        raise CodeMissingError
+    digest = sha256(setup.archive).hexdigest()
+    if digest not in _unpacked:
+        target = Path(mkdtemp(prefix="jobrun-code-", dir=local_directory))
+        with zipfile.ZipFile(io.BytesIO(setup.archive)) as packed:
+            packed.extractall(target)
+        _unpacked[digest] = target
+    return _unpacked[digest]

@@ -1,0 +1,129 @@
+"""A LocalSession that holds the blobs of one node of a job, and runs that node's portions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jobrun.access import Key, key_of
+from jobrun.checkpoint.part import PartSummary
+from jobrun.errors import TaskError
+from jobrun.job import Job
+from jobrun.policy import Compress
+from jobrun.session.base import Snapshot
+from jobrun.session.dask.group import Mailbox, NodeGroup, Post
+from jobrun.session.dask.messages import has_opaque
+from jobrun.session.dask.news import NewsQueue
+from jobrun.session.dask.portion import portion
+from jobrun.session.local import LocalSession
+from jobrun.values import Value
+
+__all__ = ["Holder"]
+
+
+class Holder(LocalSession):
+    """The blobs of ``node``, and its portions of the groups; snapshots have numbers."""
+
+    def __init__(self, node: str, threads: int, post: Post, news: NewsQueue) -> None:
+        super().__init__(threads)
+        self.node = node
+        self.mailbox = Mailbox()
+        self._post = post
+        self._news = news
+        self._portions: dict[str, NodeGroup] = {}
+        self._snapshots: dict[int, Snapshot] = {}
+
+    def _nodes_of(self, job: Job) -> Iterable[str]:
+        return (self.node,)
+
+    def close(self) -> None:
+        """See LocalSession."""
+        super().close()
+        for group in self._portions.values():
+            group.close()
+
+    def group(self, name: str) -> NodeGroup:
+        """The node's portion of a group, ready to run."""
+        found = self._portions.get(name)
+        if found is None:
+            found = self._portions[name] = NodeGroup(
+                portion(self._job, self._job.groups[name], self.node),
+                self.node,
+                self.mailbox,
+                self._post,
+                self._news,
+                self._job,
+                self._stores,
+                self._functions,
+                self._places,
+                self._persistent,
+                self._scheduler,
+            )
+        return found
+
+    def abandon(self, error: BaseException) -> None:
+        """End the run that is going on with an error, without waiting for what runs."""
+        self._scheduler.abandon(error)
+
+    def own_scalars(self, names: Iterable[str]) -> dict[str, Any]:
+        """Those of the named scalars that are of this node; an error in place of one that is none.
+
+        Those without a value are absent.
+        """
+        found: dict[str, Any] = {}
+        for name in names:
+            if key_of(self._job, name)[0] != self.node:
+                continue
+            try:
+                found.update(self.scalars([name]))
+            except TaskError as error:
+                found[name] = error
+        return found
+
+    def value_of(self, name: str) -> Value:
+        """A blob as it travels; raises TaskError if there is none, or it cannot."""
+        self.blob(name)
+        value = self._stores.get(key_of(self._job, name))
+        if has_opaque(value):
+            raise TaskError(f"blob {name!r} can only be where it was made, on node {self.node!r}")
+        return value
+
+    def take_partial(self, values: Mapping[Key, Value]) -> None:
+        """Store what a pipe of another node, which was cut, has written here so far."""
+        for (node, path), value in values.items():
+            self._stores.nodes[node].put(path, value)
+
+    def load_timed(self, directory: Path, part: str) -> tuple[int, float]:
+        """Read and prove a part of a checkpoint, beside the blobs; its bytes, and the seconds."""
+        return self.load_parts(directory, {self.node: part})[self.node]
+
+    # Snapshots by number, since the values stay here.
+
+    def take_snapshot(self, number: int, scratch: Sequence[str]) -> bool:
+        """Take a snapshot; False if some of the scratch cannot be saved."""
+        taken = self.snapshot({self.node: scratch} if scratch else {})
+        if taken is not None:
+            self._snapshots[number] = taken
+        return taken is not None
+
+    def save_snapshot(
+        self,
+        number: int,
+        directory: Path,
+        id: int,
+        share_with: Sequence[str],
+        compress: Sequence[Compress],
+    ) -> PartSummary:
+        """Write a snapshot into a directory; durable on return."""
+        token = self._snapshots[number]
+        return self.save_part(token, self.node, directory, id, share_with, compress)
+
+    def end_snapshot(self, number: int, id: int | None) -> None:
+        """A snapshot is not needed any more; it is in checkpoint ``id``, if it was saved."""
+        token = self._snapshots.pop(number, None)
+        if token is None:
+            return
+        if id is not None:
+            self.saved(token, id)
+        self.release(token)

@@ -1,0 +1,155 @@
+"""What travels between the client and the nodes, and from node to node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from jobrun.access import Key
+from jobrun.events import Event
+from jobrun.position import PipeState, Position, ReaderState
+from jobrun.session.base import Places
+from jobrun.values import Box, Tree, Value, copy_array, leaves
+
+__all__ = [
+    "Answer",
+    "Applied",
+    "Message",
+    "Missing",
+    "News",
+    "Outcome",
+    "Printed",
+    "RunRequest",
+    "Setup",
+    "arrived",
+    "has_opaque",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """In place of a value that could not be sent: what its reader is told."""
+
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Blobs for a unit, or what a unit has written (``is_output``) on the node that it goes to.
+
+    ``run`` tells the runs of groups apart; ``unit`` is the key of the unit.
+    """
+
+    run: int
+    unit: str
+    is_output: bool
+    values: Mapping[Key, Value | Missing]
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a node is made of.
+
+    ``job`` is packed, so that what cannot be unpacked is an error with a name.  ``peers`` are the
+    address and key of each node's actor.  ``code`` are the checksums of the files of the user's
+    code, ``archive`` the files themselves for a worker that does not see them.
+    """
+
+    job: bytes
+    places: Places
+    node: str
+    threads: int
+    peers: Mapping[str, tuple[str, str]]
+    code: Mapping[str, str]
+    version: str
+    archive: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """That a node is to run its portion of a group from ``position`` on.
+
+    ``batches``: after so many it cuts itself.  ``watched`` are scalars to be told of at the end.
+    ``forget``: the scratch of the epoch before is to be forgotten first.
+    """
+
+    run: int
+    group: str
+    position: Position
+    batches: int | None = None
+    every_task: bool = False
+    watched: tuple[str, ...] = ()
+    forget: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """So many batches were applied."""
+
+    batches: int
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """What a task has printed, to stdout or (``is_error``) stderr."""
+
+    text: str
+    is_error: bool
+
+
+News = Event | Applied | Printed
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Where a node's portion of a group has come to.
+
+    ``tasks`` are the keys of the node's own units that are finished, ``pipes`` and ``readers``
+    those of the node.  ``left`` are the units, also of other nodes, for which it has something
+    left to do.  ``owes``: what pipes that were cut have written on other nodes is not there yet.
+    ``seconds`` are of the units that took longest.  ``scalars`` are the watched ones; of one that
+    is none, the error that says so.  ``news`` is what was not yet told, the answer of number
+    ``told``.
+    """
+
+    tasks: tuple[str, ...]
+    pipes: Mapping[str, PipeState]
+    readers: Mapping[str, ReaderState]
+    left: frozenset[str] = frozenset()
+    owes: bool = False
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    scalars: Mapping[str, Any] = field(default_factory=dict)
+    news: tuple[News, ...] = ()
+    told: int = 0
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a call to a node gives: a value, or an error of the node's own."""
+
+    value: Any = None
+    error: BaseException | None = None
+
+
+def arrived(value: Value) -> Value:
+    """A value that came over the network, as adopted ones are: read-only, and aligned.
+
+    Its version is none: that of one node's blob is not another's.
+    """
+    if isinstance(value, Tree):
+        return Tree(value.kind, {key: arrived(item) for key, item in value.items.items()})
+    if value.kind != "array":
+        return Box(value.value, value.kind)
+    array = value.value if value.value.flags.aligned else copy_array(value.value)
+    array.setflags(write=False)
+    return Box(np.asarray(array), "array")
+
+
+def has_opaque(value: Value) -> bool:
+    """Whether a value holds something that can only be where it was made."""
+    return any(box.kind == "opaque" for _, box in leaves(value))

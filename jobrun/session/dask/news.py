@@ -1,0 +1,121 @@
+"""What a node has to say while it runs: events, what tasks print, batches that were applied.
+
+The client asks for news all the time; what comes while no question is open waits for the next one,
+or goes with the outcome of the run.  Each answer has a number, so that the client takes them in
+order.  An answer without news is a sign of life.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from typing import TextIO
+
+from jobrun.events import Event
+from jobrun.session.current import here
+from jobrun.session.dask.messages import Applied, News, Printed
+
+__all__ = ["NewsQueue", "route_prints"]
+
+_GATHER = 0.05
+"""Seconds for which news are gathered before they are told."""
+
+Told = tuple[int, tuple[News, ...]]
+
+
+class NewsQueue:
+    """The news of one node; they come from any thread, and are asked for on ``loop``."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._lock = threading.Lock()
+        self._items: list[News] = []
+        self._told = 0
+        self._some = asyncio.Event()
+        self._begun: dict[tuple[int, bool], str] = {}
+
+    def report(self, event: Event) -> None:
+        """An event."""
+        self._add(event)
+
+    def applied(self) -> None:
+        """One more batch was applied."""
+        self._add(Applied(1))
+
+    def printed(self, text: str, is_error: bool) -> None:
+        """A task has printed; lines are kept until they are whole, since they come in pieces."""
+        place = (threading.get_ident(), is_error)
+        with self._lock:
+            text = self._begun.pop(place, "") + text
+            whole, newline, begun = text.rpartition("\n")
+            if begun:
+                self._begun[place] = begun
+        if newline:
+            self._add(Printed(whole + newline, is_error))
+
+    def end_lines(self) -> None:
+        """Lines that were begun are whole now."""
+        with self._lock:
+            begun, self._begun = self._begun, {}
+        for (_, is_error), text in begun.items():
+            self._add(Printed(text, is_error))
+
+    def _add(self, item: News) -> None:
+        with self._lock:
+            last = self._items[-1] if self._items else None
+            if isinstance(item, Applied) and isinstance(last, Applied):
+                self._items[-1] = Applied(last.batches + item.batches)
+            else:
+                self._items.append(item)
+            if last is not None:
+                return
+        self._loop.call_soon_threadsafe(self._some.set)
+
+    def rest(self) -> Told:
+        """What was not yet told, and the number of this answer."""
+        with self._lock:
+            items, self._items = tuple(self._items), []
+            self._told += 1
+            return self._told, items
+
+    async def next(self, seconds: float) -> Told:
+        """The news, once there are some, or after so many seconds."""
+        try:
+            await asyncio.wait_for(self._some.wait(), seconds)
+            await asyncio.sleep(_GATHER)
+        except TimeoutError:
+            pass
+        self._some.clear()
+        return self.rest()
+
+
+class _Routed:
+    """Stands in for a stream of the worker: what tasks print goes to the news of their node."""
+
+    def __init__(self, stream: TextIO, is_error: bool) -> None:
+        self.stream = stream
+        self._is_error = is_error
+
+    def write(self, text: str) -> int:
+        place = here()
+        printed = getattr(place[0], "printed", None) if place is not None else None
+        if printed is None:
+            return self.stream.write(text)
+        printed(text, self._is_error)
+        return len(text)
+
+    def writelines(self, lines: list[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.stream, name)
+
+
+def route_prints() -> None:
+    """From now on, what tasks print in this process goes to the news of their node."""
+    if not isinstance(sys.stdout, _Routed):
+        sys.stdout = _Routed(sys.stdout, False)
+    if not isinstance(sys.stderr, _Routed):
+        sys.stderr = _Routed(sys.stderr, True)

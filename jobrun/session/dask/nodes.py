@@ -1,0 +1,212 @@
+"""The nodes of a job as the client sees them: calls to their actors, their news, and their end.
+
+Everything that comes from a node goes into one queue, ``happened``, for the thread that follows a
+run.  The first node that cannot be reached any more, or gives no sign of life, ends it for all: a
+call that waits then, or is made later, raises WorkerLostError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future
+from concurrent.futures import wait as wait_for
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any
+
+from jobrun.errors import ClusterLostError, JobrunError, WorkerLostError
+from jobrun.session.dask.calling import call_actor, from_client
+from jobrun.session.dask.messages import Answer, News, Outcome
+
+__all__ = ["Happening", "Nodes", "Placed"]
+
+_BEAT = 10.0
+"""Seconds after which a node gives a sign of life, though it has nothing to say."""
+
+_LOOK = 0.2
+"""Seconds after which one who waits looks up, so that signals are served."""
+
+_ASK = 5.0
+"""Seconds that the scheduler is given to show that it is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The key of a node's actor, on the worker at an address; ``future`` keeps it there."""
+
+    future: Any
+    address: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """Something has come from a node: news, the answer to a call that was followed, or its end."""
+
+    node: str
+    news: News | None = None
+    answer: Answer | None = None
+
+
+class Nodes:
+    """Calls to the actors of the nodes; ``timeout``: seconds without a sign of life."""
+
+    def __init__(self, client: Any, placed: Mapping[str, Placed], timeout: float) -> None:
+        self._client = client
+        self._placed = placed
+        self._timeout = timeout
+        self._loop: asyncio.AbstractEventLoop = client.loop.asyncio_loop
+        self._ended: Future[None] = Future()
+        self._told = dict.fromkeys(placed, 0)
+        self._early: dict[tuple[str, int], tuple[News, ...]] = {}
+        self._listeners: list[Future[None]] = []
+        self.happened: SimpleQueue[Happening] = SimpleQueue()
+        self.lost_addresses: set[str] = set()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._placed)
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Where each node is."""
+        return {node: placed.address for node, placed in self._placed.items()}
+
+    @property
+    def lost(self) -> BaseException | None:
+        """The error, if a node is lost."""
+        return self._ended.exception() if self._ended.done() else None
+
+    # Calls.
+
+    def call(self, node: str, method: str, *args: Any) -> Future[Any]:
+        """Call a method of a node's actor; the future fails if the node is lost."""
+        return asyncio.run_coroutine_threadsafe(self._call(node, method, args), self._loop)
+
+    async def _call(self, node: str, method: str, args: Iterable[Any]) -> Any:
+        try:
+            return await self._reach(node, method, args)
+        except (OSError, RuntimeError) as error:
+            lost = await self._why(node, error)
+            self._end(lost)
+            raise lost from error
+
+    async def _reach(self, node: str, method: str, args: Iterable[Any]) -> Any:
+        placed = self._placed[node]
+        return await call_actor(from_client(self._client, placed.address), placed.key, method, args)
+
+    def follow(self, node: str, method: str, *args: Any) -> None:
+        """Call a method whose answer is to come into ``happened``."""
+        future = self.call(node, method, *args)
+
+        def ended(done: Future[Any]) -> None:  # on the event loop, as all that hears news
+            try:
+                answer = done.result()
+            except BaseException as error:
+                answer = Answer(error=error)
+            if isinstance(answer.value, Outcome):
+                self.hear(node, answer.value.told, answer.value.news)
+            self.happened.put(Happening(node, answer=answer))
+
+        future.add_done_callback(ended)
+
+    def ask(self, calls: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
+        """Call a method of several nodes at once: ``{node: (method, *args)}``; their answers.
+
+        Raises the error of the first node, in their order, that answers with one.
+        """
+        futures = {node: self.call(node, *call) for node, call in calls.items()}
+        return {node: self.result(future) for node, future in futures.items()}
+
+    def result(self, future: Future[Any]) -> Any:
+        """What a call has given, once it has; raises WorkerLostError once a node is lost."""
+        while not future.done():
+            wait_for([future, self._ended], _LOOK, return_when=FIRST_COMPLETED)
+            if self._ended.done() and not future.done():
+                self._ended.result()
+        answer = future.result()
+        if not isinstance(answer, Answer):
+            return answer
+        if answer.error is not None:
+            raise answer.error
+        return answer.value
+
+    # News.
+
+    def listen(self) -> None:
+        """Hear what the nodes have to say, from now on."""
+        self._listeners = [
+            asyncio.run_coroutine_threadsafe(self._listen(node), self._loop)
+            for node in self._placed
+        ]
+
+    async def _listen(self, node: str) -> None:
+        beat = min(_BEAT, self._timeout / 3)
+        while not self._ended.done():
+            try:
+                call = self._reach(node, "news", [beat])
+                told, news = await asyncio.wait_for(call, self._timeout)
+            except TimeoutError:
+                self._end(self._silent(node))
+            except Exception as error:
+                self._end(await self._why(node, error))
+            else:
+                self.hear(node, told, news)
+
+    def hear(self, node: str, told: int, news: tuple[News, ...]) -> None:
+        """News have come; they are passed on in the order in which they were told."""
+        self._early[node, told] = news
+        while (items := self._early.pop((node, self._told[node] + 1), None)) is not None:
+            self._told[node] += 1
+            for item in items:
+                self.happened.put(Happening(node, news=item))
+
+    def heard(self, node: str, told: int) -> bool:
+        """Whether all news up to this answer were passed on."""
+        return self._told[node] >= told
+
+    # The end.
+
+    def _silent(self, node: str) -> WorkerLostError:
+        address = self._placed[node].address
+        self.lost_addresses.add(address)
+        return WorkerLostError(
+            f"the worker {address} of node {node!r} gave no sign of life for {self._timeout:g} s"
+        )
+
+    async def _why(self, node: str, error: BaseException) -> JobrunError:
+        """What it means that a node cannot be reached."""
+        address = self._placed[node].address
+        try:
+            asked = self._client.scheduler.identity(n_workers=0)
+            await asyncio.wait_for(asked, _ASK)
+        except Exception:
+            return ClusterLostError(
+                f"the scheduler {self._client.scheduler.address} cannot be reached any more",
+                hint="start a cluster, and go on from the last checkpoint",
+            )
+        self.lost_addresses.add(address)
+        return WorkerLostError(f"the worker {address} of node {node!r} is lost")
+
+    def _end(self, error: BaseException) -> None:
+        if not self._ended.done():
+            self._ended.set_exception(error)
+            self.happened.put(Happening("", answer=Answer(error=error)))
+
+    def lose(self, error: BaseException) -> None:
+        """A node is lost, as somebody else has found out."""
+        self._loop.call_soon_threadsafe(self._end, error)
+
+    def close(self) -> None:
+        """Hear nothing more; the nodes stay where they are."""
+        for listener in self._listeners:
+            listener.cancel()
+        self._listeners = []
+
+    def let_go(self, seconds: float) -> None:
+        """End the actors, as far as they can be reached within a time."""
+        self.close()
+        there = [n for n, one in self._placed.items() if one.address not in self.lost_addresses]
+        wait_for([self.call(node, "close") for node in there], seconds)
+        for placed in self._placed.values():
+            placed.future.release()

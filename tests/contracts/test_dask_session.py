@@ -1,0 +1,38 @@
+"""DaskSession obeys the contract, on a cluster of two worker processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from session_contract import SessionContract
+
+from jobrun.session.base import Session
+
+pytest.importorskip("distributed")
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    """A client of a cluster of two processes."""
+    from jobrun.session.dask.cluster import start_cluster
+
+    made = start_cluster(2, 1)
+    yield made
+    made.close()
+    made.cluster.close()
+
+
+class TestTwoWorkers(SessionContract):
+    """Nodes in other processes."""
+
+    @pytest.fixture(autouse=True)
+    def _client(self, client: Any) -> None:
+        self.client = client
+
+    def make_session(self) -> Session:
+        """A new session on the cluster of the module."""
+        from jobrun.session.dask.session import DaskSession
+
+        return DaskSession(self.client, threads=2)

@@ -1,0 +1,74 @@
+"""Any job on any number of workers, however messages are delayed: the top-to-bottom result."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+from engine import Driver, same
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import Oracle, Step
+from random_steps import FIRST, first_values, job_of, steps
+
+from jobrun.position import Position
+
+pytest.importorskip("distributed")
+
+from fake_cluster import FakeCluster
+
+import jobrun.session.dask.session as session_module
+from jobrun.session.dask.session import DaskSession
+
+
+@pytest.fixture(autouse=True)
+def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that cuts fall everywhere, also into short runs."""
+    monkeypatch.setattr(session_module, "_LOOK", 0.0005)
+
+
+NODES = ("n0", "n1", "n2")
+
+
+def cut_by_chance(chance: float, seed: int) -> Callable[[], bool]:
+    """A ``cut`` that becomes true at some look, and stays so."""
+    rng, state = random.Random(seed), [False]
+
+    def cut() -> bool:
+        state[0] = state[0] or rng.random() < chance
+        return state[0]
+
+    return cut
+
+
+def check(specs: Sequence[Step], nodes: Sequence[str], seed: int, chance: float) -> None:
+    """Two epochs, cut here and there, and gone on with from the position as it is saved."""
+    oracle = Oracle(list(specs), {p: first_values(i) for i, p in enumerate(nodes)}, FIRST)
+    with FakeCluster(2, delay=0.004, seed=seed) as client:
+        session = DaskSession(client, threads=2)
+        driver = Driver(job_of(list(specs), nodes), session=session).start()
+        for epoch in (1, 2):
+            cuts = 0
+            while not driver.epoch(cut_by_chance(chance if cuts < 6 else 0.0, seed + cuts)):
+                driver.position = Position.from_json(driver.position.to_json())
+                cuts += 1
+            oracle.epoch(epoch)
+            for node in nodes:
+                for name in FIRST:
+                    found = driver.blob(f"{node}:{name}")
+                    assert same(found, oracle.state[node][name]), (epoch, node, name)
+            session.end_epoch()
+        session.close()
+
+
+@settings(deadline=None, max_examples=25)
+@given(steps(("n0", "n1", "n2", "n*", "n*"), across=True), st.integers(0, 1000))
+def test_any_job_gives_the_top_to_bottom_result(specs: list[Step], seed: int) -> None:
+    check(specs, NODES, seed, 0.0)
+
+
+@settings(deadline=None, max_examples=25)
+@given(steps(("n0", "n1", "n2", "n*"), across=True), st.integers(0, 1000))
+def test_any_cut_can_be_gone_on_with(specs: list[Step], seed: int) -> None:
+    check(specs, NODES, seed, 0.1)

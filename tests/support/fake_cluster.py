@@ -1,0 +1,165 @@
+"""A cluster in this process: real actors and sessions, and a network that delays, and fails.
+
+What is sent is serialised as dask does it, so that nothing is shared but what may be.  Workers are
+killed at a given call, or at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import tempfile
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from distributed.protocol import deserialize_bytes, serialize_bytes
+
+import jobrun.session.dask.actor as actor_module
+
+__all__ = ["FakeCluster"]
+
+
+class FakeCluster:
+    """The client of a cluster of ``workers``; as a context.
+
+    ``delay`` is the longest time, in seconds, that a message takes.  ``die_at``: the worker of a
+    call dies as that call, counted from 1, reaches it.
+    """
+
+    asynchronous = False
+    direct_to_workers = True
+    status = "running"
+    cluster = None
+
+    def __init__(
+        self, workers: int = 2, *, delay: float = 0.0, seed: int = 0, die_at: int | None = None
+    ) -> None:
+        self._delay = delay
+        self._random = random.Random(seed)
+        self._die_at = die_at
+        self.calls = 0
+        self.log: list[tuple[str, str, int]] = []
+        self.workers: dict[str, _Worker] = {}
+        self.lost: set[str] = set()
+        self.nanny = True
+        self._count = workers
+        asyncio_loop = asyncio.new_event_loop()
+        self.loop = SimpleNamespace(asyncio_loop=asyncio_loop)
+        self.scheduler = SimpleNamespace(identity=self._identity, address="tcp://fake:1")
+        self._folder = tempfile.TemporaryDirectory()
+
+    def __enter__(self) -> FakeCluster:
+        self._thread = threading.Thread(target=self.loop.asyncio_loop.run_forever, daemon=True)
+        self._thread.start()
+        self._before = actor_module.get_worker
+        actor_module.get_worker = lambda: self._making  # type: ignore[assignment]
+        for _ in range(self._count):
+            self.start_worker()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.status = "closed"
+        actor_module.get_worker = self._before  # type: ignore[assignment]
+        self.loop.asyncio_loop.call_soon_threadsafe(self.loop.asyncio_loop.stop)
+        self._thread.join(10)
+        self._folder.cleanup()
+
+    # What a session asks of a client.
+
+    def nthreads(self) -> dict[str, int]:
+        return dict.fromkeys(self.workers, 2)
+
+    def submit(
+        self, make: Callable[[str], Any], name: str, *, key: str, workers: list[str], **_: Any
+    ) -> Any:
+        (address,) = workers
+        self._making = self.workers[address]
+        self._making.state.actors[key] = make(name)
+        return _Future(self, key, address)
+
+    def who_has(self, futures: list[Any]) -> dict[str, tuple[str, ...]]:
+        return {f.key: (f.address,) for f in futures if f.address in self.workers}
+
+    def rpc(self, address: str) -> Any:
+        return SimpleNamespace(actor_execute=lambda **message: self._execute(address, **message))
+
+    async def _identity(self, **_: Any) -> dict[str, Any]:
+        return {}
+
+    # The network.
+
+    async def _execute(
+        self, address: str, actor: str, function: str, args: list[Any], kwargs: Any
+    ) -> dict[str, Any]:
+        data = [serialize_bytes(arg.data) for arg in args]
+        if function != "news":
+            self.calls += 1
+            self.log.append((address, function, sum(map(len, data))))
+            if self.calls == self._die_at:
+                self.kill(address)
+        await self._travel(address)
+        worker = self.workers[address]
+        call = getattr(worker.state.actors[actor], function)(*map(deserialize_bytes, data))
+        task = asyncio.ensure_future(call)
+        dead = asyncio.ensure_future(worker.dead.wait())
+        await asyncio.wait([task, dead], return_when=asyncio.FIRST_COMPLETED)
+        dead.cancel()
+        if worker.dead.is_set():
+            raise OSError("connection reset")
+        back = serialize_bytes(task.result())
+        if function != "news":
+            self.log.append((address, f"{function} answer", len(back)))
+        await self._travel(address)
+        return {"status": "OK", "result": deserialize_bytes(back)}
+
+    async def _travel(self, address: str) -> None:
+        if self._delay:
+            await asyncio.sleep(self._random.random() * self._delay)
+        if address not in self.workers:
+            raise OSError(f"{address} cannot be reached")
+
+    def kill(self, address: str) -> None:
+        """A worker is gone, with all that it held; its nanny starts another one."""
+        worker = self.workers.pop(address)
+        self.lost.add(address)
+        self.loop.asyncio_loop.call_soon_threadsafe(worker.dead.set)
+        worker.state.actors = {}  # which ends what runs there
+        if self.nanny:
+            self.start_worker()
+
+    def start_worker(self) -> str:
+        """One worker more."""
+        address = f"tcp://fake:{100 + len(self.workers) + len(self.lost)}"
+        self.workers[address] = _Worker(self, address, self._folder.name)
+        return address
+
+
+class _Worker:
+    """What an actor asks of its worker."""
+
+    def __init__(self, cluster: FakeCluster, address: str, local_directory: str) -> None:
+        self.address = address
+        self.loop = cluster.loop
+        self.local_directory = local_directory
+        self.state = SimpleNamespace(actors={})
+        self.dead = asyncio.Event()
+        self._cluster = cluster
+
+    def rpc(self, address: str) -> Any:
+        return self._cluster.rpc(address)
+
+
+class _Future:
+    def __init__(self, cluster: FakeCluster, key: str, address: str) -> None:
+        self.key = key
+        self.address = address
+        self._cluster = cluster
+
+    status = "finished"
+
+    def release(self) -> None:
+        worker = self._cluster.workers.get(self.address)
+        if worker is not None:
+            worker.state.actors.pop(self.key, None)

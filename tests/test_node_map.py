@@ -1,0 +1,123 @@
+"""Checkpoints of nodes of other names, and what goes where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from reference_job import TRAINERS, reference
+from whole_runs import train, train_and_die
+
+from jobrun import Job, Node, Task, load_blobs
+from jobrun.checkpoint.record import Record
+from jobrun.decide import Request
+from jobrun.errors import DamagedError, UsageError
+from jobrun.node_map import NodeMap, parse_maps
+from jobrun.position import PipeState, Position, ReaderState
+
+
+def record(*nodes: str, position: Position | None = None) -> Record:
+    return Record(
+        id=3,
+        time="",
+        position=position or Position(3),
+        run_seconds=1.0,
+        metrics={f"{n}:loss": i for i, n in enumerate(nodes)} | {"plain": 7},
+        stops=({"kind": "patience", "metric": "a:loss"},),
+        decision=None,
+        versions={},
+        job="",
+        digest="",
+        manifests=dict.fromkeys(nodes, ""),
+        root="",
+        bytes=0,
+        files=0,
+        extra={"best": {"a:loss": [1, 2]}},
+    )
+
+
+def test_texts_of_the_command_line() -> None:
+    assert parse_maps(["a=x", "b="]) == NodeMap((("a", "x"), ("b", "")))
+    for text in ("a", "=x", ""):
+        with pytest.raises(UsageError, match="OLD=NEW is wanted"):
+            parse_maps([text])
+
+
+@pytest.mark.parametrize(
+    ("maps", "nodes", "parts"),
+    [
+        ([], "ab", {"a": "a", "b": "b"}),
+        (["a=b", "b=a"], "ab", {"a": "b", "b": "a"}),
+        (["a=x"], "xb", {"x": "a", "b": "b"}),
+        (["a=x", "a=y", "b="], "xy", {"x": "a", "y": "a"}),
+        (["a=a", "a=c"], "abc", {"a": "a", "b": "b", "c": "a"}),
+    ],
+)
+def test_parts(maps: list[str], nodes: str, parts: dict[str, str]) -> None:
+    assert parse_maps(maps).parts(record("a", "b"), tuple(nodes)) == parts
+
+
+@pytest.mark.parametrize(
+    ("maps", "nodes", "error", "text"),
+    [
+        ([], "abc", DamagedError, "is of the nodes a, b, but the job has a, b, c"),
+        (["a=c"], "abc", DamagedError, "is of the nodes a, b"),
+        (["z=c"], "abc", UsageError, "checkpoint_3 has no node 'z'"),
+        (["a=z"], "ab", UsageError, "the job has no node 'z'"),
+        (["a=b"], "ab", UsageError, "both 'a' and 'b' would go to 'b'"),
+    ],
+)
+def test_what_cannot_be_names_the_nodes(
+    maps: list[str], nodes: str, error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        parse_maps(maps).parts(record("a", "b"), tuple(nodes))
+
+
+def test_all_that_a_checkpoint_says_of_a_node_goes_along() -> None:
+    position = Position(
+        2,
+        ("a:first", "b:first"),
+        {"a:pipe": PipeState(3, {"a:loss": ("mean", 1.5, 3)})},
+        {"b:pipe": ReaderState(1, 2)},
+    )
+    found = parse_maps(["a=b", "b=a"]).mapped(record("a", "b", position=position))
+    assert found.position.tasks == ("b:first", "a:first")
+    assert found.position.pipes == {"b:pipe": PipeState(3, {"b:loss": ("mean", 1.5, 3)})}
+    assert found.position.readers == {"a:pipe": ReaderState(1, 2)}
+    assert found.metrics == {"b:loss": 0, "a:loss": 1, "plain": 7}
+    assert found.stops == ({"kind": "patience", "metric": "b:loss"},)
+    assert found.extra == {"best": {"b:loss": [1, 2]}}
+
+
+def test_a_run_goes_on_with_nodes_of_other_names(tmp_path: Path) -> None:
+    train_and_die(reference(nodes=TRAINERS), tmp_path, after=2)
+    maps = parse_maps(["trainer_0=x", "trainer_1=y", "trainer_2=z"])
+    ended = train(
+        reference(nodes="xyz"), tmp_path, request=Request(nodes=maps, accept_changes=True)
+    )
+    assert ended.epochs == 4
+    assert [ended.blobs[f"{n}:total"].item() for n in "xyz"] == [145] * 3
+    again = train(reference(nodes="xyz"), tmp_path)
+    assert again.outcome.outcome == "nothing"
+
+
+def test_nodes_that_change_places_save_what_they_hold(tmp_path: Path) -> None:
+    """The versions of one node's blobs are not those of another's."""
+
+    def job(epochs: int) -> Job:
+        with Job("swap", nodes={"a": {"k": 1}, "b": {"k": 2}}) as made:
+            with made.init, Node("*"):
+                Task(lambda k: np.full(3, k), "k", out="w", name="start")
+            with Node("*"):
+                Task(lambda epoch: epoch, "epoch", out="n", name="count")
+            made.stop(epochs=epochs)
+        return made
+
+    train(job(2), tmp_path)
+    ended = train(job(4), tmp_path, request=Request(nodes=parse_maps(["a=b", "b=a"])))
+    assert ended.epochs == 4
+    for epoch, first in ((2, 1), (3, 2), (4, 2)):
+        found = load_blobs(tmp_path, ["a:w", "b:w"], epoch=epoch)
+        assert [int(found[n][0]) for n in ("a:w", "b:w")] == [first, 3 - first]
