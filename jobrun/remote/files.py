@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
+from collections.abc import Iterable, Iterator
+from functools import partial
 
 from jobrun.checkpoint.fs import Fs
 from jobrun.errors import NotFoundError, StoreError
@@ -41,20 +43,23 @@ class RemoteFs(Fs):
         """All bytes of a file."""
         return self._do("read", path, lambda: self._fetch(path))
 
-    def size(self, path: str) -> int:
-        """The length of a file."""
+    def sizes(self, paths: Iterable[str]) -> Iterator[int]:
+        """The lengths of files; each folder is listed once."""
+        folders: dict[str, dict[str, int]] = {}
 
-        def call() -> int:
+        def call(path: str) -> int:
             above, name = split(path)
-            try:
-                found = open_store(above).sizes("")
-            except StoreError as error:
-                raise OSError(errno.EIO, str(error)) from error
-            if name not in found:
+            if above not in folders:
+                try:
+                    folders[above] = open_store(above).sizes("")
+                except StoreError as error:
+                    raise OSError(errno.EIO, str(error)) from error
+            if name not in folders[above]:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-            return found[name]
+            return folders[above][name]
 
-        return self._do("stat", path, call)
+        for path in paths:
+            yield self._do("stat", path, partial(call, path))
 
     def _fetch(self, path: str) -> bytes:
         above, name = split(path)

@@ -10,7 +10,7 @@ import pytest
 
 from jobrun import CheckpointManager
 from jobrun.checkpoint.reading import read_part, read_slice
-from jobrun.checkpoint.verify import read_record
+from jobrun.checkpoint.verify import check_sizes, read_manifest, read_record
 from jobrun.errors import DamagedError
 from jobrun.remote.files import RemoteFs
 from jobrun.remote.store import join, open_store
@@ -49,6 +49,19 @@ def test_a_slice_fetches_the_chunks_it_touches(uploaded: str) -> None:
     assert np.array_equal(rows, np.arange(100_000.0).reshape(10, 10_000))
     chunks = {path for path in fs.opened if path.rpartition("/")[2][0].isdigit()}
     assert len(chunks) == 1
+
+
+def test_lengths_of_files_are_those_of_the_manifest(uploaded: str) -> None:
+    fs = RemoteFs()
+    record = read_record(fs, uploaded)
+    manifest = read_manifest(fs, uploaded, record, "main")
+    files = [(f"{uploaded}/{name}", file) for name, file, _ in manifest.files()]
+    check_sizes(fs, files)
+    path, file = files[-1]
+    with pytest.raises(DamagedError, match="bytes long"):
+        check_sizes(fs, [(path, file._replace(length=file.length + 1))])
+    with pytest.raises(DamagedError, match="missing"):
+        check_sizes(fs, [(f"{path}x", file)])
 
 
 def test_descriptors_are_not_left_open(uploaded: str) -> None:
