@@ -166,8 +166,8 @@ class DaskSession(Session):
             share = max(1, threads.get(one.address, 1) // on_worker[one.address])
             own = self._threads or share
             setups[node] = Setup(packed, places, node, own, peers, code, jobrun.__version__)
-        self._versions = self._open_nodes(nodes, setups)
         nodes.listen()
+        self._versions = self._open_nodes(nodes, setups)
 
     def _open_nodes(self, nodes: Nodes, setups: Mapping[str, Setup]) -> dict[str, dict[str, str]]:
         """Tell the nodes what they are, and send the code to those that do not see it.
