@@ -21,6 +21,7 @@ BENCHES = {
     "pipes": "what a batch of a pipe costs",
     "workers": "map steps that hold the interpreter, and large arrays, in worker processes",
     "feeding": "what threads ahead make of a map step; data loaders",
+    "nodes": "what jobs of several nodes cost on dask.distributed",
     "startup": "how long the command takes to start",
     "save": "durable saves",
     "load": "verified loads: all, one, a slice",

@@ -1,0 +1,293 @@
+"""What it costs to run a job of several nodes on dask.distributed.
+
+An epoch against a loop by hand that does the same on actors of its own; the parts of a checkpoint
+on several workers against one; the digits in this process against the same on a cluster.
+"""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from functools import cache
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Node, Task
+from jobrun.checkpoint.record import RecordFields
+from jobrun.decide import Request
+from jobrun.graph import make_plan
+from jobrun.position import Position
+from jobrun.saving import _Source
+from jobrun.session.base import Control, Places, Session
+from jobrun.spec.build import validate_spec
+from tests.bench.harness import Case, Contestant, Scale, Wanted, timed
+
+__all__ = ["cases"]
+
+NEEDS = ("distributed",)
+Run = Callable[[Path], float]
+SPEC = Path(__file__).parents[2] / "specs" / "digits.yaml"
+
+
+@cache
+def cluster() -> Any:
+    """A client of a cluster of two processes, which lives as long as this process."""
+    from distributed import Client, LocalCluster
+
+    made = LocalCluster(
+        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+    )
+    client = Client(made, direct_to_workers=True)
+
+    def end() -> None:
+        client.close()
+        made.close()
+
+    atexit.register(end)
+    return client
+
+
+def dask_session() -> Session:
+    """A session on the cluster."""
+    from jobrun.session.dask.session import DaskSession
+
+    return DaskSession(cluster())
+
+
+# An epoch: each node works, and takes the mean over the nodes.
+
+
+def start(size: int) -> Any:
+    return np.ones(size)
+
+
+def work(w: Any, rounds: int) -> Any:
+    """Some milliseconds of numpy that need one core."""
+    for _ in range(rounds):
+        w = np.sqrt(w * w + 1.0) - 0.5
+    return w
+
+
+def mean(ws: list[Any]) -> Any:
+    return np.mean(ws, axis=0)
+
+
+class ByHand:
+    """What somebody would write for himself: an actor that holds the vector."""
+
+    def __init__(self, size: int) -> None:
+        self.w = start(size)
+
+    def work(self, rounds: int) -> Any:
+        self.w = work(self.w, rounds)
+        return self.w
+
+    def put(self, w: Any) -> None:
+        self.w = w
+
+
+def by_hand(size: int, rounds: int, epochs: int) -> Run:
+    """Two requests an epoch: work, and take the mean that the client has made."""
+
+    def run(directory: Path) -> float:
+        client = cluster()
+        where = sorted(client.nthreads())
+        made = [
+            client.submit(ByHand, size, actor=True, pure=False, workers=[w]).result() for w in where
+        ]
+
+        def loop() -> None:
+            for _ in range(epochs):
+                ws = [f.result() for f in [a.work(rounds) for a in made]]
+                both = mean(ws)
+                for future in [a.put(both) for a in made]:
+                    future.result()
+
+        return timed(loop)
+
+    return run
+
+
+def by_jobrun(size: int, rounds: int, epochs: int) -> Run:
+    """The same as a job, run epoch by epoch as the runner does."""
+    with Job("mean", nodes=["a", "b"], vars={"rounds": rounds}) as job:
+        with job.init, Node("*"):
+            Task("tests.bench.nodes:start", with_={"size": size}, out="w")
+        with Node("*"):
+            Task("tests.bench.nodes:work", ["w", "rounds"], out="w")
+            Task("tests.bench.nodes:mean", "*:w", out="w")
+        job.stop(epochs=epochs)
+
+    def run(directory: Path) -> float:
+        session = dask_session()
+        session.open(job, Places())
+        session.run(make_plan(job, job.init), Position(), Control())
+        plan, position = make_plan(job, job.epoch), Position()
+
+        def loop() -> None:
+            nonlocal position
+            for _ in range(epochs):
+                reached = session.run(plan, position, Control())
+                position = position.next_epoch(reached.readers)
+                session.scalars(())
+                session.end_epoch()
+
+        seconds = timed(loop)
+        session.close()
+        return seconds
+
+    return run
+
+
+def epochs_case(scale: Scale, size: int, rounds: int, name: str) -> Case:
+    count = scale.of(50, 5)
+    overhead = Wanted(
+        f"an epoch on two workers, {name}: jobrun over a loop by hand",
+        lambda measured: measured.ratio("jobrun", "by hand"),
+        1.1,
+    )
+    return Case(
+        f"epochs on two workers, {name}",
+        [
+            Contestant("by hand", by_hand(size, rounds, count), NEEDS),
+            Contestant("jobrun", by_jobrun(size, rounds, count), NEEDS),
+        ],
+        "by hand",
+        "by hand",
+        count,
+        "epoch",
+        7,
+        wanted=[overhead],
+    )
+
+
+# Tasks of one node.
+
+
+def nothing() -> None:
+    """No work."""
+
+
+def no_op_futures(count: int) -> Run:
+    def run(directory: Path) -> float:
+        client = cluster()
+        return timed(
+            lambda: client.gather([client.submit(nothing, pure=False) for _ in range(count)])
+        )
+
+    return run
+
+
+def no_op_tasks(count: int) -> Run:
+    with Job("no-op") as job:
+        for number in range(count):
+            Task("tests.bench.nodes:nothing", name=f"n{number}")
+        job.stop(epochs=1)
+
+    def run(directory: Path) -> float:
+        session = dask_session()
+        session.open(job, Places())
+        plan = make_plan(job, job.epoch)
+        session.run(plan, Position(), Control())
+        seconds = timed(lambda: session.run(plan, Position(1), Control()))
+        session.close()
+        return seconds
+
+    return run
+
+
+# Checkpoints.
+
+
+def save_of(nodes: int, size: int) -> Run:
+    """A durable save of ``size`` bytes on each of so many nodes."""
+    with Job("save", nodes=[f"n{i}" for i in range(nodes)]) as job:
+        with job.init, Node("*"):
+            Task("tests.bench.nodes:start", with_={"size": size // 8}, out="w")
+        job.stop(epochs=1)
+
+    def run(directory: Path) -> float:
+        session = dask_session()
+        session.open(job, Places())
+        session.run(make_plan(job, job.init), Position(), Control())
+        with CheckpointManager(directory / "run") as manager:
+
+            def save() -> None:
+                token = session.snapshot()
+                assert token is not None
+                source = _Source(session, token, tuple(job.nodes))
+                manager.save_snapshot(source, RecordFields())
+
+            seconds = timed(save)
+        session.close()
+        return seconds
+
+    return run
+
+
+# A whole job.
+
+
+def digits(epochs: int, make: Callable[[], Session]) -> Run:
+    def run(directory: Path) -> float:
+        job = validate_spec(SPEC, [f"stop.epochs={epochs}"])
+        manager = CheckpointManager(directory / "run")
+        runner = JobRunner(job, manager, request=Request(folder=SPEC.parent))
+        session = make()
+        with redirect_stdout(StringIO()):  # what the job reports
+            return timed(lambda: runner.train(session))
+
+    return run
+
+
+def cases(scale: Scale) -> list[Case]:
+    """All of them."""
+    count, size = scale.of(2_000, 50), scale.of(64 * 2**20, 2**16)
+    epochs = scale.of(10, 2)
+    return [
+        epochs_case(scale, scale.of(100_000, 1000), scale.of(100, 2), "20 ms of work"),
+        epochs_case(scale, 1_000, 1, "no work"),
+        Case(
+            "no-op tasks on a worker",
+            [
+                Contestant("dask futures", no_op_futures(count), NEEDS),
+                Contestant("jobrun", no_op_tasks(count), NEEDS),
+            ],
+            "dask futures",
+            "dask futures",
+            count,
+            "task",
+            5,
+        ),
+        Case(
+            "save, four nodes on two workers",
+            [
+                Contestant("jobrun, one node", save_of(1, 4 * size), NEEDS),
+                Contestant("jobrun, four nodes", save_of(4, size), NEEDS),
+            ],
+            "jobrun, one node",
+            "jobrun, one node",
+            4,
+            "part",
+            5,
+            bytes=4 * size,
+            disk=4 * size,
+        ),
+        Case(
+            "digits, in this process and on a worker",
+            [
+                Contestant("jobrun, local", digits(epochs, lambda: LocalSession(1))),
+                Contestant("jobrun, dask", digits(epochs, dask_session), NEEDS),
+            ],
+            "jobrun, local",
+            "jobrun, local",
+            epochs,
+            "epoch",
+            5,
+            disk=1,
+        ),
+    ]
