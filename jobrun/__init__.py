@@ -9,13 +9,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jobrun.checkpoint.blobs import load_blobs
     from jobrun.checkpoint.manager import CheckpointManager
     from jobrun.checkpoint.oracle import open_checkpoint
     from jobrun.errors import JobrunError
     from jobrun.job import Job, Node, Pipe, Task, TaskGroup
     from jobrun.options import Load, Retries
-    from jobrun.policy import Best, CheckpointPolicy, Compress, Every, Keep
+    from jobrun.policy import Best, CheckpointPolicy, Compress, Every, Keep, Upload
+    from jobrun.remote.blobs import load_blobs
     from jobrun.report.python import progress_report
     from jobrun.runner import JobRunner
     from jobrun.session.local import LocalSession
@@ -43,6 +43,7 @@ __all__ = [
     "Shell",
     "Task",
     "TaskGroup",
+    "Upload",
     "__version__",
     "load_blobs",
     "open_checkpoint",
@@ -69,7 +70,8 @@ _HOMES = {
     "Shell": "jobrun.shell",
     "Task": "jobrun.job",
     "TaskGroup": "jobrun.job",
-    "load_blobs": "jobrun.checkpoint.blobs",
+    "Upload": "jobrun.policy",
+    "load_blobs": "jobrun.remote.blobs",
     "open_checkpoint": "jobrun.checkpoint.oracle",
     "progress": "jobrun.session.progress",
     "progress_report": "jobrun.report.python",

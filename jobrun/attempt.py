@@ -28,10 +28,12 @@ from jobrun.errors import (
 from jobrun.events import (
     CheckpointLoaded,
     EpochFinished,
+    Event,
     Report,
     RunEnded,
     RunStarted,
     RunWentBack,
+    Uploaded,
     Warned,
 )
 from jobrun.graph import Plan, live_scratch, persistent
@@ -115,6 +117,7 @@ class Attempt:
             look=self.saver.look,
         )
         self._ran = self._restarts = 0
+        self._uploaded = ""
         self._loaded: int | None = None
         self._epoch_start = time.perf_counter()
         self._start_time = time.monotonic()
@@ -331,7 +334,12 @@ class Attempt:
 
         folder = run.request.folder
         stopped = lambda: run.signal is not None  # noqa: E731
-        return upload(run.job, run.history.run, folder, run.report, stopped)
+        return upload(run.job, run.history.run, folder, self._tell_uploaded, stopped)
+
+    def _tell_uploaded(self, event: Event) -> None:
+        if isinstance(event, Uploaded):
+            self._uploaded = event.place
+        self._run.report(event)
 
     def _delete_on_success(self, ended: RunEnded) -> None:
         policy = self._run.job.checkpoint
@@ -379,6 +387,7 @@ class Attempt:
             run_dir=str(history.path) if history.path else None,
             place=saver.on_disk.place if saver.on_disk is not None else "",
             only=self._run.request.only,
+            uploaded=self._uploaded,
         )
         self._run.report(ended)
         return ended

@@ -23,8 +23,9 @@ from typing import Any, NoReturn
 from jobrun.errors import BindError, Problem, UsageError, Where, did_you_mean
 from jobrun.job import GROUPS, Job, Pipe, Task
 from jobrun.options import Load
+from jobrun.paths import is_url
 from jobrun.reference import nameless
-from jobrun.remote.store import is_url, open_store
+from jobrun.remote.store import open_store
 from jobrun.shell import Shell
 from jobrun.template import Template, templates_in
 
@@ -77,6 +78,7 @@ def bind_job(job: Job, folder: str | os.PathLike[str] | None = None) -> dict[str
             problems += _program_problems(step, fn, folder)
             continue
         if isinstance(fn, Load):
+            problems += _store_problems(fn.run, step.mark("load"))
             continue
         if isinstance(fn, str) and fn not in bound:
             try:
@@ -136,9 +138,14 @@ def _upload_problems(job: Job, folder: str | os.PathLike[str] | None) -> Iterato
         bind(upload.call, folder, where)
     yield from _unset_in(upload.literals, where)
     yield from _unset_in(upload.to, where)
-    if is_url(str(upload.to)):
+    yield from _store_problems(upload.to, where)
+
+
+def _store_problems(place: object, where: Where | None) -> Iterator[Problem]:
+    """Whether what opens a URL is installed."""
+    if is_url(str(place)):
         try:
-            open_store(str(upload.to))
+            open_store(str(place))
         except UsageError as error:
             yield Problem(error.message, where, error.hint)
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from jobrun.checkpoint.fs import DEFAULT
+from jobrun.checkpoint.fs import DEFAULT, Fs
 from jobrun.checkpoint.reading import read_part, read_slice
 from jobrun.checkpoint.record import Record
 from jobrun.checkpoint.verify import read_manifest, read_record
@@ -27,6 +27,8 @@ __all__ = ["Leaf", "describe", "is_foreign", "pick", "pick_and_read", "read"]
 
 Array = npt.NDArray[Any]
 Index = tuple[int | slice, ...]
+Place = str | Path
+"""The path of a checkpoint, or its URL with an ``fs`` that reads it."""
 
 _SLICE = re.compile(r"(?P<name>.+)\[(?P<index>[-0-9:, ]+)\]")
 _GLOB = re.compile(r"[*?\[]")
@@ -44,13 +46,15 @@ class Leaf:
     index: Index | None = None
 
 
-def pick(checkpoint: Path, names: Sequence[str] = ()) -> tuple[Record, list[Leaf]]:
+def pick(
+    checkpoint: Place, names: Sequence[str] = (), fs: Fs = DEFAULT
+) -> tuple[Record, list[Leaf]]:
     """The leaves that ``names`` mean, in the order of the checkpoint; all of them by default.
 
     Raises NotFoundError, with the nearest names, if one means nothing.
     """
-    record = read_record(DEFAULT, str(checkpoint))
-    known = list(_leaves(checkpoint, record))
+    record = read_record(fs, str(checkpoint))
+    known = list(_leaves(checkpoint, record, fs))
     if not names:
         return record, known
     found: dict[str, Leaf] = {}
@@ -77,16 +81,16 @@ def pick_and_read(
                 raise
 
 
-def _leaves(checkpoint: Path, record: Record) -> Iterator[Leaf]:
+def _leaves(checkpoint: Place, record: Record, fs: Fs) -> Iterator[Leaf]:
     several = len(record.nodes) > 1
     for node in record.nodes:
-        for entry in read_manifest(DEFAULT, str(checkpoint), record, node).entries:
+        for entry in read_manifest(fs, str(checkpoint), record, node).entries:
             if entry.path and not entry.is_tree:
                 name = f"{node}:{entry.path}" if several else entry.path
                 yield Leaf(name, node, entry.path)
 
 
-def _meant(name: str, known: Sequence[Leaf], checkpoint: Path) -> list[Leaf]:
+def _meant(name: str, known: Sequence[Leaf], checkpoint: Place) -> list[Leaf]:
     """The leaves that one name means."""
     sliced = _SLICE.fullmatch(name)
     if sliced and (leaves := _matching(sliced["name"], known)):
@@ -130,17 +134,17 @@ def _index(text: str, name: str) -> Index:
     return tuple(items)
 
 
-def read(checkpoint: Path, picked: Sequence[Leaf]) -> dict[str, Box]:
+def read(checkpoint: Place, picked: Sequence[Leaf], fs: Fs = DEFAULT) -> dict[str, Box]:
     """The values of leaves by their names, proven; only the files that are needed are read."""
     found: dict[str, Box] = {}
     for node in dict.fromkeys(leaf.node for leaf in picked):
         whole = [x for x in picked if x.node == node and x.index is None]
-        values = read_part(checkpoint, node, [x.path for x in whole]) if whole else {}
+        values = read_part(checkpoint, node, [x.path for x in whole], fs=fs) if whole else {}
         boxes = {path: box for p, value in values.items() for path, box in leaves(value, p)}
         found |= {x.name: boxes[x.path] for x in whole}
     for leaf in picked:
         if leaf.index is not None:
-            part = read_slice(checkpoint, leaf.node, leaf.path, leaf.index)
+            part = read_slice(checkpoint, leaf.node, leaf.path, leaf.index, fs=fs)
             found[leaf.name] = Box(part, "array")
     return {leaf.name: found[leaf.name] for leaf in picked}
 

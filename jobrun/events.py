@@ -344,6 +344,7 @@ class RunEnded(Event):
     the epoch of the newest checkpoint (None: none), ``place`` its place, ``checkpoint`` its path.
     ``best`` maps a metric to its best ``(value, epoch)``.  ``checkpoint_seconds`` is what the run
     waited for saves.  ``only`` is as in ``RunStarted``; ``checkpoint`` is then the one it loaded.
+    ``uploaded`` is where the newest of the checkpoints is that this attempt uploaded.
     """
 
     outcome: str
@@ -363,6 +364,7 @@ class RunEnded(Event):
     run_dir: str | None
     place: str = ""
     only: str = ""
+    uploaded: str = ""
 
 
 PASSING = (BatchesDone, SaveStarted, TaskProgress, TasksRunning)

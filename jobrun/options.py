@@ -41,7 +41,7 @@ class Load:
     """Blobs of another run or checkpoint, as what a task calls; its ``out`` says which.
 
     ``run`` is a run's directory, of which the newest checkpoint is read or that of ``epoch`` or
-    ``id``, or a checkpoint's.  A relative path begins at the spec's folder.
+    ``id``, or a checkpoint's.  A relative path begins at the spec's folder; it may be a URL.
     """
 
     run: str | Template

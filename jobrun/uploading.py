@@ -17,9 +17,10 @@ from jobrun.checkpoint.record import Record
 from jobrun.errors import NotFoundError, StoreError, TaskError, Where
 from jobrun.events import Report, Uploaded
 from jobrun.job import Job
+from jobrun.paths import is_url
 from jobrun.policy import Upload
 from jobrun.remote.fetch import RUN_FILES
-from jobrun.remote.store import Store, is_url, open_store
+from jobrun.remote.store import Store, open_store
 from jobrun.remote.upload import UploadStopped, is_uploaded, upload_checkpoint, upload_files
 from jobrun.rundir import RunDir
 from jobrun.template import render

@@ -1,4 +1,4 @@
-"""Paths as people read them."""
+"""Paths as people write and read them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobrun.paths import shown
+from jobrun.paths import is_url, shown
 
 
 def test_relative_below_the_current_directory(
@@ -15,8 +15,25 @@ def test_relative_below_the_current_directory(
     monkeypatch.chdir(tmp_path)
     assert shown(tmp_path / "runs/é x") == "runs/é x"
     assert shown("runs/../runs/x") == "runs/x"
+    assert shown("s3://bucket/runs/x") == "s3://bucket/runs/x"
     assert shown(tmp_path) == "."
     assert shown(tmp_path.parent / "other") == str(tmp_path.parent.resolve() / "other")
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("s3://b/x", True),
+        ("memory://x", True),
+        ("runs/x", False),
+        ("C:/x", False),
+        ("a:b", False),
+        (Path("s3://b"), False),
+        (None, False),
+    ],
+)
+def test_is_url(text: object, url: bool) -> None:
+    assert is_url(text) is url
 
 
 def test_links_are_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

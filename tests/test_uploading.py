@@ -14,7 +14,7 @@ from jobrun.errors import BindError, StoreError, TaskError
 from jobrun.events import Event, Uploaded
 from jobrun.job import Job, Node, Task
 from jobrun.policy import CheckpointPolicy, Keep, Upload
-from jobrun.remote.fetch import checkpoints_at
+from jobrun.remote.find import checkpoints_at
 from jobrun.remote.store import open_store
 
 

@@ -18,7 +18,7 @@ from jobrun.checkpoint.verify import read_manifest, read_record
 from jobrun.errors import DamagedError, JobrunError, NotFoundError, UsageError, did_you_mean
 from jobrun.values import plain
 
-__all__ = ["find_checkpoint", "load_blobs", "match_names"]
+__all__ = ["find_checkpoint", "load_blobs", "load_from", "match_names"]
 
 _GLOB = frozenset("*?[")
 _TRIES = 100
@@ -50,11 +50,11 @@ def load_blobs(
         catalog = Catalog(run_or_checkpoint, fs)
         with suppress(JobrunError):  # what is wrong is said below
             record = catalog.glance(epoch, id)
-            return _load(catalog.path(record.id), record, wanted, fs)
+            return load_from(catalog.path(record.id), record, wanted, fs)
     for _ in range(_TRIES):
         path, record = find_checkpoint(run_or_checkpoint, epoch, id, fs=fs)
         try:
-            return _load(path, record, wanted, fs)
+            return load_from(path, record, wanted, fs)
         except DamagedError:
             # A writer's retention may have removed it while we read: there is a newer one then.
             if path.exists() or epoch is not None or id is not None:
@@ -106,7 +106,14 @@ def match_names(wanted: Iterable[str] | None, entries: Mapping[str, bool]) -> li
     return list(found)
 
 
-def _load(path: Path, record: Record, names: Sequence[str] | None, fs: Fs) -> dict[str, Any]:
+def load_from(
+    checkpoint: str | os.PathLike[str],
+    record: Record,
+    names: Sequence[str] | None,
+    fs: Fs = DEFAULT,
+) -> dict[str, Any]:
+    """What ``load_blobs`` gives, of a checkpoint that is known with its record."""
+    path = os.fspath(checkpoint)
     if names is not None and len(record.nodes) == 1 and not _GLOB & set("".join(names)):
         with suppress(NotFoundError):  # said below, with the nearest names
             found = read_part(path, record.nodes[0], names, fs=fs)
@@ -114,7 +121,7 @@ def _load(path: Path, record: Record, names: Sequence[str] | None, fs: Fs) -> di
     places: dict[str, tuple[str, str]] = {}
     entries: dict[str, bool] = {}
     for node in record.nodes:
-        for entry in read_manifest(fs, str(path), record, node).entries:
+        for entry in read_manifest(fs, path, record, node).entries:
             if entry.path:
                 name = f"{node}:{entry.path}" if len(record.nodes) > 1 else entry.path
                 places[name] = (node, entry.path)

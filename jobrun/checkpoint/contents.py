@@ -48,8 +48,8 @@ class Item:
         return "linked" if self.links > 1 and self.version not in (None, id) else "written"
 
 
-def contents(checkpoint: Path, fs: Fs = DEFAULT) -> tuple[Record, list[Item]]:
-    """The record of a checkpoint and its leaves, in order.
+def contents(checkpoint: str | Path, fs: Fs = DEFAULT) -> tuple[Record, list[Item]]:
+    """The record of a checkpoint and its leaves, in order; at a URL no file has another name.
 
     Raises DamagedError, naming the file, where ``_SUCCESS`` or a manifest is not what was written.
     """
@@ -59,14 +59,15 @@ def contents(checkpoint: Path, fs: Fs = DEFAULT) -> tuple[Record, list[Item]]:
         for entry in read_manifest(fs, str(checkpoint), record, node).entries:
             if not entry.is_tree:
                 name = f"{node}:{entry.path}" if len(record.nodes) > 1 else entry.path
-                items.append(Item(name, node, entry, _links(checkpoint / node / entry.path, entry)))
+                folder = f"{checkpoint}/{node}/{entry.path}"
+                items.append(Item(name, node, entry, 1 if fs.far else _links(folder, entry)))
     return record, items
 
 
-def _links(folder: Path, entry: Entry) -> int:
+def _links(folder: str, entry: Entry) -> int:
     """The links of a leaf's files; 0 where one is missing."""
     try:
-        return min(os.lstat(folder / file.name).st_nlink for file in entry.files)
+        return min(os.lstat(f"{folder}/{file.name}").st_nlink for file in entry.files)
     except OSError:
         return 0
 

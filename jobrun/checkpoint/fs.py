@@ -57,6 +57,9 @@ class FsError(OSError):
 class Fs:
     """The file operations; ``at(op, path)`` is called before each of them."""
 
+    far = False
+    """Whether each of them waits for a network, so that many are to be under way at a time."""
+
     def at(self, op: str, path: str) -> None:
         """Where tests record, fail or kill; ``op`` is the name of the operation."""
 

@@ -22,7 +22,7 @@ from jobrun.checkpoint.fs import DEFAULT, Fs
 from jobrun.checkpoint.grid import Chunk
 from jobrun.checkpoint.layout import Layout
 from jobrun.checkpoint.manifest import META, Entry, File
-from jobrun.checkpoint.pool import LARGE, THREADS, run_calls
+from jobrun.checkpoint.pool import LARGE, THREADS, THREADS_FAR, run_calls
 from jobrun.checkpoint.verify import check_root, read_manifest, read_meta, read_payload, read_record
 from jobrun.errors import DamagedError, NotFoundError, did_you_mean
 from jobrun.values import Box, Tree, Value
@@ -125,11 +125,12 @@ class _Reading:
 
 def read_leaves(fs: Fs, base: str, entries: Sequence[Entry]) -> dict[str, Box]:
     """The leaves among the entries of a node, proven, by path; ``base`` is the node's folder."""
-    with ThreadPoolExecutor(THREADS) as pool:
-        opened = [_open_leaf(fs, base, entry) for entry in entries]
+    with ThreadPoolExecutor(THREADS_FAR if fs.far else THREADS) as pool:
+        opening = [(fs.far, partial(_open_leaf, fs, base, entry)) for entry in entries]
+        opened = run_calls(pool, opening)
         readings = [reading.with_room() for reading in opened if reading is not None]
         calls = [
-            (chunk.payload >= LARGE, partial(_read_chunk, fs, reading, file, chunk))
+            (fs.far or chunk.payload >= LARGE, partial(_read_chunk, fs, reading, file, chunk))
             for reading in readings
             for file, chunk in zip(reading.entry.files[1:], reading.chunks, strict=True)
         ]

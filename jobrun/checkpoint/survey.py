@@ -16,6 +16,7 @@ from pathlib import Path
 
 from jobrun.checkpoint.fs import DEFAULT, Fs
 from jobrun.checkpoint.manifest import File
+from jobrun.checkpoint.pool import THREADS_FAR
 from jobrun.checkpoint.record import SUCCESS, Record
 from jobrun.checkpoint.verify import (
     check_payload,
@@ -24,13 +25,15 @@ from jobrun.checkpoint.verify import (
     read_manifest,
     read_record,
 )
-from jobrun.errors import JobrunError
+from jobrun.errors import DamagedError, NotFoundError
 
 __all__ = ["Fault", "Survey", "Verdict", "sharing"]
 
 _NAME = re.compile(r"checkpoint_[0-9]+")
 _THREADS = 4
 Inode = tuple[int, int]
+_OF_A_FILE = (DamagedError, NotFoundError)
+"""What is wrong with a file; what is wrong with all of a store ends the survey."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +52,19 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was found in one checkpoint.  ``record`` is None where it cannot be read."""
+    """What was found in one checkpoint.  ``record`` is None where it cannot be read.
 
-    path: Path
+    ``path`` is its path or URL, ``name`` the last part of that.
+    """
+
+    path: str | Path
     record: Record | None
     faults: tuple[Fault, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What the checkpoint is called."""
+        return os.path.basename(self.path)
 
     @property
     def whole(self) -> bool:
@@ -68,13 +79,14 @@ class _Part:
     path: str
     file: File
     blob: str
-    inode: Inode
+    inode: Inode | None
     size: int
 
 
 class Survey:
-    """Verifies checkpoints one by one; ``files`` and ``bytes`` is what it has read of manifests'
-    files, each inode once.
+    """Verifies checkpoints one by one, as ``fs`` reads them.
+
+    ``files`` and ``bytes`` is what it has read of manifests' files, each inode once.
 
     One that a writer removes meanwhile is left out.
     """
@@ -85,31 +97,32 @@ class Survey:
         self.files = 0
         self.bytes = 0
 
-    def verify(self, paths: Iterable[Path]) -> Iterator[Verdict]:
+    def verify(self, paths: Iterable[str | Path]) -> Iterator[Verdict]:
         """The verdicts on checkpoints, in their order."""
-        with ThreadPoolExecutor(_THREADS) as pool:
+        with ThreadPoolExecutor(THREADS_FAR if self._fs.far else _THREADS) as pool:
             for path in paths:
                 verdict = self._verdict(path, pool)
-                if verdict.whole or os.path.lexists(path):
+                if verdict.whole or self._fs.far or os.path.lexists(path):
                     yield verdict
 
-    def _verdict(self, path: Path, pool: ThreadPoolExecutor) -> Verdict:
+    def _verdict(self, path: str | Path, pool: ThreadPoolExecutor) -> Verdict:
         faults: list[Fault] = []
         try:
             record = read_record(self._fs, str(path))
-        except JobrunError as error:
+        except _OF_A_FILE as error:
             return Verdict(path, None, (_fault(path, error),))
-        if _NAME.fullmatch(path.name) and path.name != f"checkpoint_{record.id}":
+        name = os.path.basename(path)
+        if _NAME.fullmatch(name) and name != f"checkpoint_{record.id}":
             faults.append(Fault(SUCCESS, f"it is a copy of checkpoint {record.id}"))
         try:
             check_root(self._fs, str(path), record)
-        except JobrunError as error:
+        except _OF_A_FILE as error:
             faults.append(_fault(path, error))
         parts: list[_Part] = []
         for node in record.nodes:
             try:
                 parts += self._parts(path, record, node, faults)
-            except JobrunError as error:
+            except _OF_A_FILE as error:
                 faults.append(_fault(path, error))
         reasons = pool.map(self._proven, parts)
         faults += [
@@ -119,16 +132,21 @@ class Survey:
         ]
         return Verdict(path, record, tuple(faults))
 
-    def _parts(self, path: Path, record: Record, node: str, faults: list[Fault]) -> list[_Part]:
+    def _parts(
+        self, path: str | Path, record: Record, node: str, faults: list[Fault]
+    ) -> list[_Part]:
         """The files of a node, which are there at their lengths; the others are faults."""
         found = []
         for name, file, entry in read_manifest(self._fs, str(path), record, node).files():
             place = f"{path}/{name}"
             blob = f"{node}:{entry.path}" if len(record.nodes) > 1 else entry.path
+            if self._fs.far:  # it is fetched whole, whatever is asked of it
+                found.append(_Part(place, file, blob, None, file.size))
+                continue
             try:
                 check_sizes(self._fs, [(place, file)])
                 status = os.lstat(place)
-            except JobrunError as error:
+            except _OF_A_FILE as error:
                 faults.append(_fault(path, error, blob))
             except OSError as error:
                 faults.append(Fault(name, f"it cannot be read: {error.strerror}", blob))
@@ -139,30 +157,31 @@ class Survey:
 
     def _proven(self, part: _Part) -> str:
         """Why a file is not what was written; empty if it is."""
-        key = (part.inode, part.file.length, part.file.crc)
-        known = self._read.get(key)
+        key = part.inode and (part.inode, part.file.length, part.file.crc)
+        known = self._read.get(key) if key else None
         if known is not None:
             return known
         reason = ""
         try:
             check_payload(self._fs, part.path, part.file)
-        except JobrunError as error:
+        except _OF_A_FILE as error:
             reason = error.message
-        self._read[key] = reason
+        if key:
+            self._read[key] = reason
         self.files += 1
         self.bytes += part.size
         return reason
 
 
-def sharing(verdicts: Sequence[Verdict]) -> dict[Inode, list[Path]]:
-    """The damaged files that belong to several checkpoints, with these."""
-    owners: dict[Inode, list[Path]] = {}
+def sharing(verdicts: Sequence[Verdict]) -> dict[Inode, list[str]]:
+    """The damaged files that belong to several checkpoints, with the names of these."""
+    owners: dict[Inode, list[str]] = {}
     for verdict in verdicts:
         for inode in dict.fromkeys(f.inode for f in verdict.faults if f.inode is not None):
-            owners.setdefault(inode, []).append(verdict.path)
+            owners.setdefault(inode, []).append(verdict.name)
     return {inode: paths for inode, paths in owners.items() if len(paths) > 1}
 
 
-def _fault(path: Path, error: JobrunError, blob: str = "") -> Fault:
+def _fault(path: str | Path, error: DamagedError | NotFoundError, blob: str = "") -> Fault:
     where = os.path.relpath(str(error.where), path) if error.where else "."
     return Fault(where, error.message, blob, None)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jobrun.cli.elsewhere import checkpoint_at
 from jobrun.cli.options import (
     common,
     completes,
@@ -51,17 +52,25 @@ def command(
 ) -> None:
     """Show the blobs of the newest checkpoint of RUN, or of one CHECKPOINT directory.
 
-    RUN is a name, a path or a spec (default: the newest run).  A NAME may be a glob, or have a
-    slice: 'model/*', 'model/w1[0:10]'.
+    RUN is a name, a path or a spec (default: the newest run), or the URL of a run or a checkpoint:
+    s3://bucket/run.  A NAME may be a glob, or have a slice, of which no more is read than the
+    chunks it touches: 'model/*', 'model/w1[0:10]'.
     """
-    from jobrun.blobs import pick_and_read
+    from jobrun.blobs import pick, pick_and_read, read
+    from jobrun.paths import is_url
     from jobrun.runs import find_checkpoint
 
-    path, record, picked, boxes = pick_and_read(
-        lambda: find_checkpoint(runs_dir, run, epoch=epoch, id=id), names
-    )
-    if epoch is None and id is None and (run is None or Path(run) != path):
-        _say_passed_over(path, record)
+    path: str | Path
+    if run is not None and is_url(run):
+        path, fs = checkpoint_at(run, epoch, id)
+        record, picked = pick(path, names, fs)
+        boxes = read(path, picked, fs)
+    else:
+        path, record, picked, boxes = pick_and_read(
+            lambda: find_checkpoint(runs_dir, run, epoch=epoch, id=id), names
+        )
+        if epoch is None and id is None and (run is None or Path(run) != path):
+            _say_passed_over(path, record)
     if output is not None:
         from jobrun.export import export
 
@@ -99,7 +108,7 @@ def _say_exported(output: str, boxes: Mapping[str, Box], left_out: list[str]) ->
 
 
 def _object(
-    path: Path, record: Record, boxes: Mapping[str, Box], sliced: set[str]
+    path: str | Path, record: Record, boxes: Mapping[str, Box], sliced: set[str]
 ) -> dict[str, Any]:
     from jobrun.blobs import describe
     from jobrun.report.words import json_values
@@ -108,7 +117,7 @@ def _object(
     return {"checkpoint": str(path), "id": record.id, "epoch": record.epoch, "blobs": blobs}
 
 
-def _text(path: Path, record: Record, boxes: Mapping[str, Box], sliced: set[str]) -> str:
+def _text(path: str | Path, record: Record, boxes: Mapping[str, Box], sliced: set[str]) -> str:
     from jobrun.blobs import describe
     from jobrun.cli.table import table
     from jobrun.paths import shown

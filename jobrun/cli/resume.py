@@ -23,7 +23,7 @@ __all__ = ["command"]
 
 @click.command("resume", short_help="Go on with a run, from its end or an earlier checkpoint.")
 @click.argument(
-    "run", required=False, metavar="[RUN|SPEC]", shell_complete=completes("run_or_spec")
+    "run", required=False, metavar="[RUN|SPEC|URL]", shell_complete=completes("run_or_spec")
 )
 @option(
     "--epoch",
@@ -98,6 +98,9 @@ def command(
     --epoch or --id later checkpoints move to the run's attempts/.  A sweep goes on as a whole; one
     of its runs, named by its path, by itself.
 
+    The URL of a run or a checkpoint elsewhere (s3://bucket/run) is fetched first: that checkpoint
+    alone, or the newest, or the one of --epoch or --id, as a run in the directory of the runs.
+
     With --only exit the newest checkpoint, or the one of --epoch or --id, is loaded, and setup,
     download and exit are run on it, with the code as it is now.  No checkpoint is written or moved.
     """
@@ -112,11 +115,16 @@ def command(
         from jobrun.errors import UsageError
         from jobrun.kept import kept_spec
         from jobrun.node_map import parse_maps
-        from jobrun.paths import shown
+        from jobrun.paths import is_url, shown
         from jobrun.runs import find_run, find_sweep
         from jobrun.spec.build import job_of
         from jobrun.spec.resolve import dump_resolved
 
+        if run is not None and is_url(run):
+            if dry_run:
+                hint = "without -n it is fetched into the directory of the runs, and goes on"
+                raise UsageError(f"a dry run does nothing, so that {run} is not fetched", hint=hint)
+            run = _fetch(run, runs_dir, epoch, id)
         sweep = find_sweep(runs_dir, run)
         if sweep is not None and (epoch is not None or id is not None or only is not None):
             raise click.UsageError(f"a checkpoint is one of a run, and {sweep.shown()} is a sweep")
@@ -168,3 +176,19 @@ def command(
         watching = Watching(settings(), progress, reporters)
         engine = Engine(watching, signals, threads=threads, check=check)
         return engine.run(job, request, runs_dir, found.path)
+
+
+def _fetch(url: str, runs_dir: str, epoch: int | None, id: int | None) -> str:
+    """Bring a run at a URL here; gives its path, as ``find_run`` takes it."""
+    from jobrun.cli.elsewhere import say_skipped
+    from jobrun.remote.fetch import fetch
+    from jobrun.remote.find import find_at
+    from jobrun.report.words import plain
+    from jobrun.size import size
+
+    found = find_at(url, epoch=epoch, id=id)
+    say_skipped(found)
+    run = fetch(found, runs_dir)
+    what = f"{found.record.place}, {size(found.record.bytes)}"
+    click.echo(f"fetched {plain(found.url)} ({what}) into {plain(run.shown())}", err=True)
+    return str(run.path.absolute())

@@ -152,6 +152,7 @@ def _about(shown: _Shown) -> list[tuple[str, str]]:
         ("metrics", "  ".join(metric_texts(view.metrics))),
         ("best", "  ".join(best)),
         ("checkpoints", _checkpoints(shown)),
+        ("uploaded", _uploaded(shown.past.uploaded)),
         ("code", ", ".join(shown.code)),
         ("versions", ", ".join(f"{n} {v}" for n, v in shown.versions.items())),
     ]
@@ -182,6 +183,13 @@ def _checkpoints(shown: _Shown) -> str:
     if shown.set_aside:
         text += f"; {shown.set_aside} of earlier attempts in attempts/"
     return text
+
+
+def _uploaded(places: Sequence[str]) -> str:
+    """Where the newest is, and how many there are."""
+    if not places:
+        return ""
+    return places[-1] + (f", and {len(places) - 1} earlier" if len(places) > 1 else "")
 
 
 def _attempts(attempts: Sequence[PastAttempt], *, going: bool) -> str:
@@ -275,6 +283,7 @@ def _object(shown: _Shown) -> dict[str, Any]:
         "best_checkpoint": best.id if best is not None else None,
         "damaged": [{"name": i.name, "reason": i.reason} for i in shown.damaged],
         "set_aside": shown.set_aside,
+        "uploaded": list(past.uploaded),
         "checkpoint_seconds": past.checkpoint_seconds,
         "attempts": [_attempt(a) for a in past.attempts],
         "tasks": [_task(t) for t in past.tasks],

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from jobrun.checkpoint.fs import Fs
-from jobrun.errors import NotFoundError, StoreError
+from jobrun.errors import NotFoundError
 from jobrun.remote.store import open_store, split
 
 __all__ = ["RemoteFs"]
@@ -19,7 +19,10 @@ class RemoteFs(Fs):
     """The reading half of ``Fs`` over a store: a file that is opened is fetched whole, in memory.
 
     Chunks are small (16 MiB at most), so a slice of an array fetches little.  Paths are URLs.
+    What a store does not do raises StoreError, which says nothing against the file.
     """
+
+    far = True
 
     def open(self, path: str) -> tuple[int, int]:
         """A descriptor of a copy of the file, which has no name, and its length."""
@@ -50,10 +53,7 @@ class RemoteFs(Fs):
         def call(path: str) -> int:
             above, name = split(path)
             if above not in folders:
-                try:
-                    folders[above] = open_store(above).sizes("")
-                except StoreError as error:
-                    raise OSError(errno.EIO, str(error)) from error
+                folders[above] = open_store(above).sizes("")
             if name not in folders[above]:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
             return folders[above][name]
@@ -67,8 +67,6 @@ class RemoteFs(Fs):
             return open_store(above).read(name)
         except NotFoundError as error:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from error
-        except StoreError as error:
-            raise OSError(errno.EIO, error.message) from error
 
 
 def _nameless() -> int:

@@ -12,15 +12,10 @@ from typing import Any
 from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
 from jobrun.errors import NotFoundError, StoreError, UsageError
 
-__all__ = ["Store", "is_url", "join", "open_store", "split"]
+__all__ = ["Store", "join", "open_store", "split"]
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure"}
-
-
-def is_url(text: str | os.PathLike[str]) -> bool:
-    """Whether a text is a URL: it begins with ``scheme://``."""
-    return isinstance(text, str) and _URL.match(text) is not None
 
 
 def join(place: str, *names: str) -> str:
@@ -54,19 +49,40 @@ def _file_system(scheme: str, place: str) -> Any:
         import fsspec
     except ImportError:
         raise UsageError(f"{scheme}:// needs fsspec, which is not installed", hint=hint) from None
+    patience = _s3_patience() if extra == "s3" else {}
     try:
-        return fsspec.url_to_fs(place, use_listings_cache=False)[0]
+        fs = fsspec.url_to_fs(place, use_listings_cache=False, **patience)[0]
     except ImportError as error:
         raise UsageError(f"{scheme}:// cannot be opened: {error}", hint=hint) from None
     except ValueError as error:
         raise UsageError(f"{place} cannot be opened: {error}") from None
+    if patience:
+        fs.retries = _S3_ROUNDS
+    return fs
+
+
+_S3_ROUNDS = 2
+_S3_RETRIES = 2
+"""How often a request is sent again, in so many rounds.
+
+An endpoint that takes the connection and never answers, for 15 seconds each time, is given up
+after 90 seconds.  Left to themselves botocore and s3fs wait for more than six minutes.
+"""
+
+
+def _s3_patience() -> dict[str, Any]:
+    """Settings under which a request ends; the user's own for fsspec count before them."""
+    from fsspec.config import conf
+
+    own = {**conf.get("s3a", {}), **conf.get("s3", {})}.get("config_kwargs", {})
+    return {"config_kwargs": {"retries": {"max_attempts": _S3_RETRIES}, **own}}
 
 
 class Store(ABC):
     """Files below a place, by names with ``/``.
 
-    Every method raises StoreError, naming operation and file, for what fails; ``read`` and ``size``
-    NotFoundError for what is not there.
+    Every method raises StoreError, naming operation and file, for what fails; ``read``
+    NotFoundError for a file that is not there.
     """
 
     place: str
@@ -108,14 +124,13 @@ class _Directory(Store):
             raise _failed(error.op, str(path), error.strerror or "") from error
 
     def read(self, name: str) -> bytes:
+        path = str(self._root / name)
         try:
-            return self._fs.read(str(self._root / name))
+            return self._fs.read(path)
         except FsError as error:
             if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
-                raise NotFoundError(
-                    "there is no such file", where=str(self._root / name)
-                ) from error
-            raise _failed(error.op, str(self._root / name), error.strerror or "") from error
+                raise NotFoundError("there is no such file", where=path) from error
+            raise _failed(error.op, path, error.strerror or "") from error
 
     def sizes(self, folder: str) -> dict[str, int]:
         base = self._root / folder
@@ -160,6 +175,7 @@ class _Remote(Store):
         try:
             data: bytes = self._fs.cat_file(self._path(name))
         except FileNotFoundError as error:
+            _refuse_bucket("read", join(self.place, name), error)
             raise NotFoundError("there is no such file", where=join(self.place, name)) from error
         except Exception as error:
             raise _failed("read", join(self.place, name), _why(error)) from error
@@ -169,7 +185,8 @@ class _Remote(Store):
         base = self._path(folder)
         try:
             found = self._fs.find(base, detail=True)
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            _refuse_bucket("list", join(self.place, folder), error)
             return {}
         except Exception as error:
             raise _failed("list", join(self.place, folder), _why(error)) from error
@@ -179,7 +196,8 @@ class _Remote(Store):
     def folders(self) -> list[str]:
         try:
             found = self._fs.ls(self._root, detail=True)
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            _refuse_bucket("list", self.place, error)
             return []
         except Exception as error:
             raise _failed("list", self.place, _why(error)) from error
@@ -191,6 +209,14 @@ class _Remote(Store):
 
 def _failed(op: str, path: str, why: str) -> StoreError:
     return StoreError(f"{op} failed: {why}", where=path)
+
+
+def _refuse_bucket(op: str, path: str, error: BaseException) -> None:
+    """Raise StoreError where it is not the file that is missing, but all that it would be in."""
+    cause = error.__cause__
+    answer = getattr(cause, "response", None)
+    if isinstance(answer, dict) and answer.get("Error", {}).get("Code") == "NoSuchBucket":
+        raise _failed(op, path, "there is no such bucket") from error
 
 
 def _why(error: BaseException) -> str:

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import crc32c
 
+from jobrun.checkpoint.pool import THREADS_FAR
 from jobrun.checkpoint.record import SUCCESS
 from jobrun.errors import NotFoundError, StoreError
 from jobrun.remote.store import Store, join
@@ -24,9 +25,6 @@ from jobrun.remote.store import Store, join
 __all__ = ["UploadStopped", "Uploaded", "is_uploaded", "upload_checkpoint", "upload_files"]
 
 T = TypeVar("T")
-
-THREADS = 16
-"""So many files travel at a time: an object store answers each of them slowly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +82,7 @@ def upload_checkpoint(
     there = store.sizes(checkpoint.name)
     payload = [name for name in sizes if name != SUCCESS]
     missing = [name for name in payload if there.get(name) != sizes[name]]
-    with ThreadPoolExecutor(THREADS) as pool:
+    with ThreadPoolExecutor(THREADS_FAR) as pool:
         _all(pool, missing, send)
         wrong = [n for n in _all(pool, payload, lambda n: _differs(checkpoint, n, store)) if n]
         if wrong:  # left by something else, or spoiled on the way: once more

@@ -21,6 +21,7 @@ _KINDS = (
     "CheckpointFailed",
     "CheckpointSkipped",
     "CheckpointLoaded",
+    "Uploaded",
     "Warned",
     "RunEnded",
 )
@@ -68,11 +69,15 @@ class TaskTime:
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """All attempts, oldest first; tasks, the slowest first; warnings, each once."""
+    """All attempts, oldest first; tasks, the slowest first; warnings, each once.
+
+    ``uploaded`` are the places of the checkpoints that were uploaded, the newest last, each once.
+    """
 
     attempts: list[PastAttempt] = field(default_factory=list)
     tasks: list[TaskTime] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    uploaded: list[str] = field(default_factory=list)
 
     @property
     def seconds(self) -> float:
@@ -102,6 +107,9 @@ def read_attempts(events: Path) -> Attempts:
             _tell(found.attempts[-1], kind, event)
         if kind == "GroupFinished":
             _add_times(tasks, event["group"], event["slowest"])
+        elif kind == "Uploaded":
+            place = event["place"]
+            found.uploaded[:] = [*(p for p in found.uploaded if p != place), place]
         elif (warning := _warning(kind, event)) and warning not in found.warnings:
             found.warnings.append(warning)
     found.tasks.extend(sorted(tasks.values(), key=lambda t: -t.seconds))

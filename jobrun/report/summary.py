@@ -67,6 +67,7 @@ def _table(ended: RunEnded) -> list[str]:
         ("metrics", "  ".join(metric_texts(ended.metrics))),
         ("best", "  ".join(best)),
         ("checkpoint", _checkpoint(ended)),
+        ("uploaded", plain(ended.uploaded)),
     ]
     return [f"  {label:<10}  {text}" for label, text in rows if text]
 

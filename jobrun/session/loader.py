@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from jobrun.checkpoint.blobs import load_blobs
 from jobrun.errors import JobrunError, TaskError
 from jobrun.options import Load
+from jobrun.paths import is_url
+from jobrun.remote.blobs import load_blobs
 from jobrun.session.base import Places
 from jobrun.template import render
 
@@ -28,7 +29,8 @@ class Loader:
 
     def __call__(self) -> dict[str, Any]:
         """Load them."""
-        path = self._folder / render(self._load.run, self._texts)
+        text = str(render(self._load.run, self._texts))
+        path = text if is_url(text) else self._folder / text
         try:
             return load_blobs(path, self._wanted, self._load.epoch, self._load.id)
         except JobrunError as error:

@@ -9,7 +9,8 @@ import pytest
 from jobrun import CheckpointManager, JobRunner, LocalSession, load_blobs
 from jobrun.errors import DamagedError, NotFoundError
 from jobrun.job import Job, Task
-from jobrun.remote.fetch import RUN_FILES, checkpoints_at, fetch
+from jobrun.remote.fetch import RUN_FILES, fetch
+from jobrun.remote.find import find_at
 from jobrun.remote.store import join, open_store
 from jobrun.remote.upload import upload_checkpoint, upload_files
 
@@ -43,42 +44,36 @@ def uploaded(tmp_path: Path, place: str) -> str:
 
 
 def test_the_newest_and_it_goes_on(uploaded: str, tmp_path: Path) -> None:
-    run = fetch(uploaded, tmp_path / "runs")
+    run = fetch(find_at(uploaded), tmp_path / "runs")
     assert run.path == tmp_path / "runs" / "counted"
     assert [r.id for r in run.records()] == [3]
     assert count(run.path, 5) == 5
     assert load_blobs(run.path) == {"total": 5}
-    assert fetch(uploaded, tmp_path / "runs").path.name == "counted-2"
+    assert fetch(find_at(uploaded), tmp_path / "runs").path.name == "counted-2"
 
 
 def test_a_named_one(uploaded: str, tmp_path: Path) -> None:
-    by_url = fetch(join(uploaded, "checkpoint_2"), tmp_path / "a")
-    by_epoch = fetch(uploaded, tmp_path / "b", epoch=1)
-    by_id = fetch(uploaded, tmp_path / "c", id=2)
+    by_url = fetch(find_at(join(uploaded, "checkpoint_2")), tmp_path / "a")
+    by_epoch = fetch(find_at(uploaded, epoch=1), tmp_path / "b")
+    by_id = fetch(find_at(uploaded, id=2), tmp_path / "c")
     assert [r.epoch for run in (by_url, by_epoch, by_id) for r in run.records()] == [2, 1, 2]
 
 
-def test_what_is_not_there(uploaded: str, tmp_path: Path) -> None:
-    for options in ({"epoch": 9}, {"id": 9}):
-        with pytest.raises(NotFoundError, match="9"):
-            fetch(uploaded, tmp_path / "runs", **options)
-    with pytest.raises(NotFoundError):
-        fetch(join(uploaded, "nothing"), tmp_path / "runs")
+def test_without_run_json_it_is_no_run(uploaded: str, tmp_path: Path) -> None:
+    store = open_store(join(uploaded, "copies"))
+    upload_checkpoint(tmp_path / "here" / "counted" / "checkpoint_2", store)
+    with pytest.raises(NotFoundError, match=r"there is no run\.json") as caught:
+        fetch(find_at(store.place), tmp_path / "runs")
+    assert "load-blobs" in caught.value.hint
     assert not (tmp_path / "runs").exists()
-
-
-def test_one_without_success_is_passed_over(uploaded: str, tmp_path: Path) -> None:
-    store = open_store(uploaded)
-    store.write("checkpoint_7/zarr.json", b"{}")
-    store.write("checkpoint_8/_SUCCESS", b"nonsense")
-    assert list(checkpoints_at(store)) == [1, 2, 3]
-    assert [r.id for r in fetch(uploaded, tmp_path / "runs").records()] == [3]
 
 
 def test_damage_is_found_before_it_has_a_name(uploaded: str, tmp_path: Path) -> None:
     store = open_store(uploaded)
-    store.write("checkpoint_3/main/total/zarr.json", b"{}")
+    name = "checkpoint_3/main/total/zarr.json"
+    store.write(name, store.read(name).replace(b"zarr", b"ZARR"))
     with pytest.raises(DamagedError) as caught:
-        fetch(uploaded, tmp_path / "runs")
+        fetch(find_at(uploaded), tmp_path / "runs")
     assert str(caught.value.where).startswith(join(store.place, "checkpoint_3"))
     assert [p.name for p in (tmp_path / "runs").rglob("*checkpoint*")] == []
+    assert fetch(find_at(uploaded, id=2), tmp_path / "runs").path.name == "counted"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from jobrun.errors import NotFoundError, StoreError, UsageError
-from jobrun.remote.store import is_url, join, open_store, split
+from jobrun.remote.store import join, open_store, split
 
 
 def test_what_is_written_is_read_back(place: str) -> None:
@@ -59,6 +62,51 @@ def test_a_bucket_that_is_not_there(s3: str) -> None:
     store = open_store("s3://no-such-bucket-here/run")
     with pytest.raises(StoreError, match="write failed"):
         store.write("f", b"")
+    looks: list[Callable[[], object]] = [
+        lambda: store.read("f"),
+        lambda: store.sizes(""),
+        store.folders,
+    ]
+    for look in looks:
+        with pytest.raises(StoreError, match="there is no such bucket") as caught:
+            look()
+        assert str(caught.value.where).startswith("s3://no-such-bucket-here/run")
+
+
+@pytest.mark.usefixtures("s3")
+def test_an_endpoint_where_nobody_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    fsspec = pytest.importorskip("fsspec")
+    fsspec.get_filesystem_class("s3").clear_instance_cache()
+    with pytest.raises(StoreError, match="read failed: EndpointConnectionError"):
+        open_store("s3://bucket/run").read("f")
+    fsspec.get_filesystem_class("s3").clear_instance_cache()
+
+
+@pytest.mark.usefixtures("s3")
+def test_an_endpoint_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is given up; with the usual 15 seconds for an answer this takes a minute and a half."""
+    fsspec = pytest.importorskip("fsspec")
+    settings = {"config_kwargs": {"read_timeout": 0.5}}
+    monkeypatch.setitem(fsspec.config.conf, "s3", settings)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        fsspec.get_filesystem_class("s3").clear_instance_cache()
+        with pytest.raises(StoreError, match="read failed: ReadTimeoutError"):
+            open_store("s3://bucket/run").read("f")
+        silent.setblocking(False)
+        assert connections(silent) == 6
+    fsspec.get_filesystem_class("s3").clear_instance_cache()
+
+
+def connections(server: socket.socket) -> int:
+    """How many wait at a server."""
+    count = 0
+    with suppress(BlockingIOError):
+        while True:
+            server.accept()[0].close()
+            count += 1
+    return count
 
 
 def test_a_missing_extra_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,14 +123,6 @@ def test_an_unknown_kind_of_url() -> None:
     pytest.importorskip("fsspec")
     with pytest.raises(UsageError, match="cannot be opened"):
         open_store("nothing-of-that-kind://x/y")
-
-
-@pytest.mark.parametrize(
-    ("text", "url"),
-    [("s3://b/x", True), ("memory://x", True), ("runs/x", False), ("C:/x", False), ("a:b", False)],
-)
-def test_is_url(text: str, url: bool) -> None:
-    assert is_url(text) is url
 
 
 def test_join_and_split() -> None:

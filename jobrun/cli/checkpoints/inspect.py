@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jobrun.cli.elsewhere import checkpoint_at
 from jobrun.cli.options import (
     common,
     completes,
@@ -21,6 +22,7 @@ from jobrun.cli.options import (
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.contents import Item
+    from jobrun.checkpoint.fs import Fs
     from jobrun.checkpoint.record import Record
 
 __all__ = ["command"]
@@ -39,32 +41,40 @@ Facts = Mapping[str, Any]
 def command(run: str | None, epoch: int | None, id: int | None, stats: bool, runs_dir: str) -> None:
     """Show the newest checkpoint of RUN, or one CHECKPOINT: its record, and every blob.
 
+    Both may be URLs.
     "since" is the checkpoint that first wrote the value.  "linked" values share their files with
     an earlier checkpoint, and take no room of their own.
     """
     from jobrun.checkpoint.contents import contents
+    from jobrun.checkpoint.fs import DEFAULT
+    from jobrun.paths import is_url
     from jobrun.runs import find_checkpoint
 
-    path = find_checkpoint(runs_dir, run, epoch=epoch, id=id)
-    record, items = contents(path)
-    facts = [_facts(path, item) for item in items] if stats else None
+    path: str | Path
+    if run is not None and is_url(run):
+        path, fs = checkpoint_at(run, epoch, id)
+    else:
+        path, fs = find_checkpoint(runs_dir, run, epoch=epoch, id=id), DEFAULT
+    record, items = contents(path, fs)
+    facts = [_facts(path, item, fs) for item in items] if stats else None
     if settings().json:
         click.echo(json.dumps(_object(path, record, items, facts)))
     else:
         click.echo(_text(path, record, items, facts))
 
 
-def _facts(path: Path, item: Item) -> Facts:
+def _facts(path: str | Path, item: Item, fs: Fs) -> Facts:
     """The statistics of one leaf; its values are let go of again."""
     from jobrun.blobs import describe
-    from jobrun.checkpoint.fs import DEFAULT
     from jobrun.checkpoint.reading import read_leaves
 
-    box = read_leaves(DEFAULT, f"{path}/{item.node}", [item.entry])[item.entry.path]
+    box = read_leaves(fs, f"{path}/{item.node}", [item.entry])[item.entry.path]
     return describe(box)
 
 
-def _text(path: Path, record: Record, items: Sequence[Item], facts: Sequence[Facts] | None) -> str:
+def _text(
+    path: str | Path, record: Record, items: Sequence[Item], facts: Sequence[Facts] | None
+) -> str:
     from jobrun.cli.table import table
     from jobrun.paths import shown
     from jobrun.report.words import plain, statistics
@@ -135,7 +145,7 @@ def _row(record: Record, item: Item) -> list[str]:
 
 
 def _object(
-    path: Path, record: Record, items: Sequence[Item], facts: Sequence[Facts] | None
+    path: str | Path, record: Record, items: Sequence[Item], facts: Sequence[Facts] | None
 ) -> dict[str, Any]:
     from jobrun.checkpoint.dtypes import dtype_text
     from jobrun.report.words import json_values

@@ -30,14 +30,23 @@ _CHECKPOINT = re.compile(r"checkpoint_[0-9]+")
 def command(run: str | None, runs_dir: str) -> int:
     """Read all checkpoints of RUN, or one CHECKPOINT directory, and compare them with their sums.
 
+    Both may be URLs.
     Every damaged file is named, with the blob it belongs to; a file that several checkpoints share
     is read once.  The exit code is 5 if anything is damaged.
     """
     from jobrun.checkpoint.survey import Survey
     from jobrun.errors import DamagedError
+    from jobrun.paths import is_url
 
-    paths, ignored = _wanted(runs_dir, run)
-    survey = Survey()
+    paths: Sequence[str | Path]
+    if run is not None and is_url(run):
+        from jobrun.remote.files import RemoteFs
+
+        survey = Survey(RemoteFs())
+        paths, ignored = _at(run)
+    else:
+        survey = Survey()
+        paths, ignored = _wanted(runs_dir, run)
     verdicts: list[Verdict] = []
     for verdict in survey.verify(paths):
         verdicts.append(verdict)
@@ -71,6 +80,23 @@ def _wanted(runs_dir: str, argument: str | None) -> tuple[list[Path], list[Ignor
     return [catalog.path(id) for id in sorted(ids)], [i for i in ignored if i.id not in ids]
 
 
+def _at(url: str) -> tuple[list[str], list[Ignored]]:
+    """The checkpoints at a URL, and what is only named like one."""
+    from jobrun.checkpoint.catalog import Ignored
+    from jobrun.errors import NotFoundError
+    from jobrun.remote.find import names_at
+    from jobrun.remote.store import join
+
+    if _CHECKPOINT.fullmatch(url.rstrip("/").rpartition("/")[2]):
+        return [url.rstrip("/")], []
+    names = names_at(url)
+    if not names:
+        raise NotFoundError("there is no run or checkpoint", where=url)
+    reason = "there is no _SUCCESS: its upload is not over"
+    ignored = [Ignored(name, reason) for name, whole in names.items() if not whole]
+    return [join(url, name) for name, whole in names.items() if whole], ignored
+
+
 def _lines(verdict: Verdict) -> list[str]:
     from jobrun.paths import shown
     from jobrun.report.words import plain, plural
@@ -99,8 +125,8 @@ def _shared(verdicts: Sequence[Verdict]) -> list[str]:
 
     names = {f.inode: f.file for v in verdicts for f in v.faults}
     return [
-        plain(f"{names[inode]} is one file of {' and '.join(path.name for path in paths)}")
-        for inode, paths in sharing(verdicts).items()
+        plain(f"{names[inode]} is one file of {' and '.join(owners)}")
+        for inode, owners in sharing(verdicts).items()
     ]
 
 
@@ -111,7 +137,7 @@ def _ending(
     from jobrun.size import size
 
     lines = [f"{plain(i.name)} is no checkpoint: {plain(i.reason)}" for i in ignored]
-    damaged = [verdict.path.name for verdict in verdicts if not verdict.whole]
+    damaged = [verdict.name for verdict in verdicts if not verdict.whole]
     read = f"{plural(files, 'file')} read, {size(count)}"
     if damaged:
         of = f"{len(damaged)} of {plural(len(verdicts), 'checkpoint')}"
@@ -129,13 +155,13 @@ def _object(
 
     shared = sharing(verdicts)
 
-    def fault(fault: Fault, path: Path) -> dict[str, Any]:
+    def fault(fault: Fault, name: str) -> dict[str, Any]:
         others = shared.get(fault.inode, []) if fault.inode is not None else []
         return {
             "file": fault.file,
             "blob": fault.blob or None,
             "reason": fault.reason,
-            "shared_with": [other.name for other in others if other != path],
+            "shared_with": [other for other in others if other != name],
         }
 
     return {
@@ -145,7 +171,7 @@ def _object(
                 "id": v.record.id if v.record else None,
                 "epoch": v.record.epoch if v.record else None,
                 "whole": v.whole,
-                "faults": [fault(f, v.path) for f in v.faults],
+                "faults": [fault(f, v.name) for f in v.faults],
             }
             for v in verdicts
         ],

@@ -1,0 +1,34 @@
+"""Checkpoints at URLs, for commands that look at one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from jobrun.checkpoint.fs import Fs
+    from jobrun.remote.find import Found
+
+__all__ = ["checkpoint_at", "say_skipped"]
+
+
+def checkpoint_at(url: str, epoch: int | None, id: int | None) -> tuple[str, Fs]:
+    """The URL of the checkpoint that is meant, and what reads it.
+
+    That newer ones are damaged is said.
+    """
+    from jobrun.remote.files import RemoteFs
+    from jobrun.remote.find import find_at
+
+    found = find_at(url, epoch=epoch, id=id)
+    say_skipped(found)
+    return found.url, RemoteFs()
+
+
+def say_skipped(found: Found) -> None:
+    """Say which newer checkpoints are damaged, so that an older one was taken."""
+    from jobrun.report.words import plain
+
+    for name, reason in found.skipped:
+        click.echo(f"warning: {plain(f'{name} is passed over: {reason}')}", err=True)

@@ -1,0 +1,40 @@
+"""Blobs out of a run or checkpoint, here or at a URL."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from jobrun.checkpoint import blobs
+from jobrun.paths import is_url
+from jobrun.remote.files import RemoteFs
+from jobrun.remote.find import find_at
+
+__all__ = ["load_blobs"]
+
+
+def load_blobs(
+    run_or_checkpoint: str | os.PathLike[str],
+    names: Iterable[str] | str | None = None,
+    epoch: int | None = None,
+    id: int | None = None,
+) -> dict[str, Any]:
+    """The values of blobs by name: read-only arrays, numbers, strings; a tree gives a dict or list.
+
+    ``names`` are those of blobs, of leaves (``model/w1``) or trees (``model``), or globs over the
+    leaves; without them all leaves are loaded.  If there are several nodes, the names have the node
+    in front: ``trainer_1:total``.  ``run_or_checkpoint`` is a run, of which the newest checkpoint
+    is read or that of ``epoch`` or ``id``, or one checkpoint: a directory, or a URL such as
+    ``s3://bucket/run``, of which only the files of the blobs that are named are fetched.
+
+    Every byte read is proven.  Of a checkpoint that is named, by its path, epoch or id, nothing is
+    read but the blobs that are named; the newest is the newest of which all files are there.
+    Raises NotFoundError for names or checkpoints that are not there, DamagedError for what is not
+    as written, StoreError for a store that fails; then nothing is loaded.
+    """
+    if not is_url(run_or_checkpoint):
+        return blobs.load_blobs(run_or_checkpoint, names, epoch, id)
+    wanted = [names] if isinstance(names, str) else None if names is None else list(names)
+    found = find_at(str(run_or_checkpoint), epoch=epoch, id=id)
+    return blobs.load_from(found.url, found.record, wanted, RemoteFs())

@@ -1,0 +1,170 @@
+"""Finding a checkpoint in another place: the newest that is whole, or the one that is named."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from jobrun.checkpoint.catalog import span
+from jobrun.checkpoint.manifest import Manifest
+from jobrun.checkpoint.pool import THREADS_FAR
+from jobrun.checkpoint.record import SUCCESS, Record, decode_record
+from jobrun.checkpoint.verify import read_manifest
+from jobrun.errors import DamagedError, NotFoundError, UsageError
+from jobrun.remote.files import RemoteFs
+from jobrun.remote.store import Store, join, open_store, split
+
+__all__ = ["Found", "checkpoints_at", "find_at", "names_at"]
+
+_CHECKPOINT = re.compile(r"checkpoint_(0|[1-9][0-9]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A checkpoint: ``store`` is what holds it (the run), ``name`` what it is called there.
+
+    ``skipped`` are the newer ones that were passed over, with the reason.
+    """
+
+    store: Store
+    name: str
+    record: Record
+    skipped: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return join(self.store.place, self.name)
+
+
+def find_at(url: str, *, epoch: int | None = None, id: int | None = None) -> Found:
+    """The checkpoint at ``url``, or of the run there the newest, or that of ``epoch`` or ``id``.
+
+    The newest is the newest of which all files are there at their full lengths.  Raises
+    NotFoundError, saying which there are, DamagedError where none is whole or the one that was
+    named is not, UsageError and StoreError.
+    """
+    if epoch is not None and id is not None:
+        raise UsageError("a checkpoint is named by its epoch or by its id, not by both")
+    above, name = split(url)
+    data = _read(open_store(url), SUCCESS)
+    if data is not None or _CHECKPOINT.fullmatch(name):
+        if epoch is not None or id is not None:
+            raise UsageError(f"{url} is one checkpoint: no epoch or id can be chosen in it")
+        if data is None:
+            raise NotFoundError(f"there is no {SUCCESS}, so no whole checkpoint", where=url)
+        return Found(open_store(above), name, decode_record(data, join(url, SUCCESS)))
+    store = open_store(url)
+    if id is not None:
+        return _by_id(store, id)
+    if epoch is not None:
+        return _by_epoch(store, epoch)
+    return _newest(store)
+
+
+def checkpoints_at(store: Store) -> dict[int, Record]:
+    """The checkpoints at a place that have a ``_SUCCESS``, by rising id."""
+    found = ((id, _record(store, id)) for id in sorted(_ids(store)))
+    return {id: record for id, record in found if record is not None}
+
+
+def names_at(url: str) -> dict[str, bool]:
+    """What is named like a checkpoint at a place, and whether it has a ``_SUCCESS``, by rising id.
+
+    Nothing else is looked at.
+    """
+    store = open_store(url)
+    names = [f"checkpoint_{id}" for id in sorted(_ids(store))]
+    return {name: _read(store, f"{name}/{SUCCESS}") is not None for name in names}
+
+
+def _by_id(store: Store, id: int) -> Found:
+    record = _record(store, id)
+    if record is None:
+        there = span(checkpoints_at(store))
+        raise NotFoundError(f"no checkpoint of id {id}; there are {there}", where=store.place)
+    return Found(store, f"checkpoint_{id}", record)
+
+
+def _by_epoch(store: Store, epoch: int) -> Found:
+    """The newest at the end of an epoch."""
+    known = []
+    for record in _newest_first(store):
+        if record.at_boundary:
+            if record.epoch == epoch:
+                return Found(store, f"checkpoint_{record.id}", record)
+            known.append(record.epoch)
+    raise NotFoundError(
+        f"no checkpoint of epoch {epoch}; there are {span(known)}", where=store.place
+    )
+
+
+def _newest(store: Store) -> Found:
+    skipped: list[tuple[str, str]] = []
+    for record in _newest_first(store):
+        name = f"checkpoint_{record.id}"
+        try:
+            _check_files(store, name, record)
+        except DamagedError as error:
+            skipped.append((name, f"{error.where}: {error.message}"))
+            continue
+        return Found(store, name, record, tuple(skipped))
+    if skipped:
+        reasons = "\n".join(f"  {name}: {reason}" for name, reason in skipped)
+        raise DamagedError(f"no checkpoint is whole:\n{reasons}", where=store.place)
+    raise NotFoundError("there is no run or checkpoint", where=store.place)
+
+
+def _check_files(store: Store, name: str, record: Record) -> None:
+    """All files are there at their full lengths; raises DamagedError, naming the first that is not.
+
+    One listing and the manifests are looked at, and no value.
+    """
+    url = join(store.place, name)
+    sizes = store.sizes(name)
+    for manifest in _manifests(url, record):
+        for file_name, file, _ in manifest.files():
+            size = sizes.get(file_name)
+            if size != file.size:
+                what = "it is missing" if size is None else f"it is {size} bytes long"
+                raise DamagedError(
+                    f"{what}, but {file.size} were written", where=join(url, file_name)
+                )
+
+
+def _manifests(url: str, record: Record) -> list[Manifest]:
+    fs = RemoteFs()
+    with ThreadPoolExecutor(THREADS_FAR) as pool:
+        return list(pool.map(lambda node: read_manifest(fs, url, record, node), record.nodes))
+
+
+def _newest_first(store: Store) -> Iterator[Record]:
+    for id in sorted(_ids(store), reverse=True):
+        if (record := _record(store, id)) is not None:
+            yield record
+
+
+def _ids(store: Store) -> list[int]:
+    return [int(m[1]) for name in store.folders() if (m := _CHECKPOINT.fullmatch(name))]
+
+
+def _record(store: Store, id: int) -> Record | None:
+    """The record of what is named like a checkpoint, or None where it is none."""
+    name = f"checkpoint_{id}/{SUCCESS}"
+    data = _read(store, name)
+    if data is None:
+        return None
+    try:
+        record = decode_record(data, join(store.place, name))
+    except DamagedError:
+        return None
+    return record if record.id == id else None
+
+
+def _read(store: Store, name: str) -> bytes | None:
+    try:
+        return store.read(name)
+    except NotFoundError:
+        return None
