@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from jobrun.catalogue import Catalogue
     from jobrun.checkpoint.manager import CheckpointManager
     from jobrun.checkpoint.oracle import open_checkpoint
     from jobrun.errors import JobrunError
@@ -26,6 +27,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Best",
+    "Catalogue",
     "CheckpointManager",
     "CheckpointPolicy",
     "Compress",
@@ -53,6 +55,7 @@ __all__ = [
 
 _HOMES = {
     "Best": "jobrun.policy",
+    "Catalogue": "jobrun.catalogue",
     "CheckpointManager": "jobrun.checkpoint.manager",
     "CheckpointPolicy": "jobrun.policy",
     "Compress": "jobrun.policy",

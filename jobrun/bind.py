@@ -29,7 +29,7 @@ from jobrun.remote.store import open_store
 from jobrun.shell import Shell
 from jobrun.template import Template, templates_in
 
-__all__ = ["bind", "bind_job", "check_call", "forget", "user_trace"]
+__all__ = ["bind", "bind_job", "bind_object", "check_call", "forget", "user_trace"]
 
 Function = Callable[..., Any]
 
@@ -52,14 +52,26 @@ def bind(
         if not callable(fn):
             raise BindError(f"{fn!r} cannot be called", where=where)
         return fn
-    module_name, colon, path = fn.partition(":")
+    value = bind_object(fn, folder, where)
+    if not callable(value):
+        kind = "a module" if isinstance(value, ModuleType) else f"of type {type(value).__name__}"
+        raise BindError(f"{fn} is {kind} and cannot be called", where=where)
+    found: Function = value
+    return found
+
+
+def bind_object(
+    name: str, folder: str | os.PathLike[str] | None = None, where: Where | None = None
+) -> Any:
+    """Whatever ``module:name`` is, found as ``bind`` finds a function."""
+    module_name, colon, path = name.partition(":")
     if not colon or not module_name or not path:
         hint = "a function is named module:function"
-        raise BindError(f"{fn!r} names no function", where=where, hint=hint)
+        raise BindError(f"{name!r} names no function", where=where, hint=hint)
     root = None if folder is None else os.path.abspath(folder)
     if root is not None:
         _activate(root)
-    return _attribute(_module(module_name, root, where), path, root, where)
+    return _attribute(_module(module_name, root, where), path, where)
 
 
 def bind_job(job: Job, folder: str | os.PathLike[str] | None = None) -> dict[str, Function]:
@@ -90,10 +102,11 @@ def bind_job(job: Job, folder: str | os.PathLike[str] | None = None) -> dict[str
             problems += check_call(step, function)
     for _, pipe in job.pipes():
         problems += [*_unset(pipe), *nameless(pipe)]
-    try:
-        problems += _upload_problems(job, folder)
-    except BindError as error:
-        errors.setdefault(error.message, error)
+    for find in (_upload_problems, _catalogue_problems):
+        try:
+            problems += find(job, folder)
+        except BindError as error:
+            errors.setdefault(error.message, error)
     if errors or problems:
         raise _joined(list(errors.values()), problems)
     return {name: f for name, f in bound.items() if not isinstance(f, BindError)}
@@ -139,6 +152,14 @@ def _upload_problems(job: Job, folder: str | os.PathLike[str] | None) -> Iterato
     yield from _unset_in(upload.literals, where)
     yield from _unset_in(upload.to, where)
     yield from _store_problems(upload.to, where)
+
+
+def _catalogue_problems(job: Job, folder: str | os.PathLike[str] | None) -> Iterator[Problem]:
+    """Whether the catalogue is there; it is not made."""
+    policy = job.checkpoint
+    if policy is not None and isinstance(policy.catalogue, str):
+        bind_object(policy.catalogue, folder, job.marks.get("checkpoint.catalogue"))
+    yield from ()
 
 
 def _store_problems(place: object, where: Where | None) -> Iterator[Problem]:
@@ -325,8 +346,8 @@ def _import_hint(error: BaseException, folder: str | None) -> str:
     return ""
 
 
-def _attribute(module: ModuleType, path: str, folder: str | None, where: Where | None) -> Function:
-    """Walk ``path`` from a module to something that can be called."""
+def _attribute(module: ModuleType, path: str, where: Where | None) -> Any:
+    """Walk ``path`` from a module."""
     value: Any = module
     at = module.__name__
     for part in path.split("."):
@@ -340,12 +361,7 @@ def _attribute(module: ModuleType, path: str, folder: str | None, where: Where |
             text = f"{at!r} fails to give {part!r}: {type(error).__name__}: {error}"
             raise BindError(text, where=where, trace=user_trace(error)) from error
         at = f"{at}.{part}"
-    if not callable(value):
-        kind = "a module" if isinstance(value, ModuleType) else f"of type {type(value).__name__}"
-        message = f"{module.__name__}:{path} is {kind} and cannot be called"
-        raise BindError(message, where=where)
-    found: Function = value
-    return found
+    return value
 
 
 def _listed(value: Any, known: list[str]) -> str:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from jobrun.catalogue import RunCatalogue
 from jobrun.checkpoint.catalog import span
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.publish import clean_leftovers, discard, find_leftovers
@@ -46,7 +47,11 @@ class History:
         self._job = job
         self._manager = manager
         self._request = request
-        self._report = report
+        self.catalogue = _catalogue(job, manager, request, report)
+        self.report = report if self.catalogue is None else self.catalogue.tell
+        """Where everything is to be reported: the catalogue is told too."""
+        self._report = self.report
+        self._named = request.names_checkpoint  # by the user, or by the catalogue
         self._facts = job_facts(job)
         self.digest = digest(self._facts)
         self.run = RunDir(manager.run_dir, lock=manager.lock) if manager is not None else None
@@ -63,7 +68,7 @@ class History:
 
         Once the run has gone on from there, it has newer ones of its own.
         """
-        return self._request.names_checkpoint and not self._resumed
+        return self._named and not self._resumed
 
     @property
     def path(self) -> Path | None:
@@ -102,14 +107,16 @@ class History:
         if head is None and not self._request.fresh:
             self._refuse_damaged()
         start = head
-        if self._request.names_checkpoint:
-            start = self.run.checkpoint(epoch=self._request.epoch, id=self._request.id)
+        request, said = self._ask_catalogue(head)
+        self._named = request.names_checkpoint
+        if request.names_checkpoint:
+            start = self.run.checkpoint(epoch=request.epoch, id=request.id)
         if self._request.only and start is None:
             raise NotFoundError(
                 "the run has no checkpoint on which 'exit' could be run", where=self.run.shown()
             )
-        return decide(
-            self._request,
+        choice = decide(
+            request,
             state,
             head,
             self._changes(state),
@@ -117,6 +124,39 @@ class History:
             start=start,
             run=self.run.shown(),
         )
+        return replace(choice, lines=(*said, *choice.lines))
+
+    def _ask_catalogue(self, head: Record | None) -> tuple[Request, tuple[str, ...]]:
+        """The request, with the epoch that the catalogue names if the user names none; what to say.
+
+        Raises NotFoundError or DamagedError if that is not there.
+        """
+        request = self._request
+        if self.catalogue is None:
+            return request, ()
+        self.catalogue.open()
+        epoch = None if request.fresh else self.catalogue.latest()
+        if epoch is None or epoch == request.epoch:
+            return request, ()
+        if request.names_checkpoint:
+            asked = f"epoch {request.epoch}" if request.id is None else f"checkpoint_{request.id}"
+            return request, (f"the catalogue names epoch {epoch}, but {asked} is asked for",)
+        if head is not None and head.epoch == epoch:
+            return request, ()
+        self._find_named(epoch)
+        newest = "there is none" if head is None else f"the newest checkpoint is of {head.place}"
+        return replace(request, epoch=epoch), (f"the catalogue names epoch {epoch}; {newest}",)
+
+    def _find_named(self, epoch: int) -> None:
+        """Raise NotFoundError, or DamagedError, unless the epoch of the catalogue is there."""
+        assert self.run is not None
+        try:
+            self.run.checkpoint(epoch=epoch)
+        except (NotFoundError, DamagedError) as error:
+            text = f"the catalogue names epoch {epoch} of {self.run.shown()}: {error.message}"
+            ways = ["--epoch names another one"]
+            ways += [f"to start anew: {self._request.afresh}"] if self._request.afresh else []
+            raise type(error)(text, where=error.where, hint="; ".join(ways)) from error
 
     def _refuse_damaged(self) -> None:
         """There were checkpoints, and none is whole: that is no fresh start, and no end either."""
@@ -154,12 +194,15 @@ class History:
         """Let go of the run."""
         if self.run is not None:
             self.run.unlock()
+        if self._manager is not None:
+            self._manager.watch = None  # another job may use it after this one
 
     def begin(self, choice: Choice) -> None:
         """Clean up what a crash left, and write down that an attempt has started."""
         if self.run is None or self._manager is None:
             return
         self._exit = None
+        self._manager.watch = self.catalogue
         self.run.finish_rewind()
         self.clean()
         before = self.run.state()
@@ -390,6 +433,17 @@ class History:
             self.run.write(self._state)
         except SaveError as error:
             self._report(Warned(f"how the run ended is not in run.json: {error}"))
+
+
+def _catalogue(
+    job: Job, manager: CheckpointManager | None, request: Request, report: Report
+) -> RunCatalogue | None:
+    """The catalogue that the job's policy names, if there is one."""
+    policy = job.checkpoint
+    if manager is None or policy is None or policy.catalogue is None:
+        return None
+    where = job.marks.get("checkpoint.catalogue")
+    return RunCatalogue(policy.catalogue, manager.run_dir, request.folder, where, report)
 
 
 def asks_verdict(record: Record) -> bool:

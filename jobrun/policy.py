@@ -131,6 +131,8 @@ class CheckpointPolicy:
     says from which earlier checkpoint an unchanged blob is hard-linked: ``alternate``, the one
     before the parent, so that every lasting value is on disk twice; ``parent``; or ``never``.
     Of ``compress`` the first whose pattern matches a blob counts; without one it is not compressed.
+    ``catalogue`` is a site's own record of checkpoints: an object with the methods of
+    ``jobrun.Catalogue``, what gives one when it is called, or the name of either, ``module:name``.
     """
 
     every: Every = Every()
@@ -141,6 +143,7 @@ class CheckpointPolicy:
     background: bool = True
     link: str = "alternate"
     compress: tuple[Compress, ...] = ()
+    catalogue: object = None
 
 
 DEFAULT_POLICY = CheckpointPolicy()

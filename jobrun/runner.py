@@ -62,16 +62,17 @@ class JobRunner:
         if problems:
             raise SpecError(problems)
         request = request or Request(epoch=resume_from_epoch)
+        history = History(job, manager, request, report)
         self.job = job
         self.outcome: RunEnded | None = None
         self._run = Run(
             job,
             manager,
             request,
-            report,
+            history.report,
             build(job),
             {name: make_plan(job, job.groups[name]) for name in GROUPS},
-            History(job, manager, request, report),
+            history,
             every_task,
         )
         self._check_inputs = check_inputs

@@ -79,7 +79,7 @@ def shorten(job: Job, batches: int, *, save_inside: bool) -> None:
     """Let every pipe of ``epoch`` read at most so many batches an epoch, and save each epoch.
 
     With ``save_inside`` it is saved after each batch too.  A job that wants no checkpoints gets
-    them: they are what is compared.
+    them: they are what is compared.  Nobody else is told of them: nothing is uploaded.
     """
     for task in job.epoch:
         if isinstance(task, Pipe):
@@ -96,7 +96,9 @@ def shorten(job: Job, batches: int, *, save_inside: bool) -> None:
         keep=replace(policy.keep, last=_ALL),
         on_success="keep",
         on_error="fail",
+        catalogue=None,
     )
+    job.upload = None
 
 
 def smoke(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobrun.job import Job, Pipe, Task
-from jobrun.policy import Best, CheckpointPolicy, Every, Keep
+from jobrun.policy import Best, CheckpointPolicy, Every, Keep, Upload
 from jobrun.smoke import Smoke, shorten, smoke
 
 SPEC = """\
@@ -92,6 +92,14 @@ def test_every_epoch_is_saved_and_nothing_is_removed() -> None:
     job = Job("j", checkpoint=None)
     shorten(job, 5, save_inside=False)
     assert job.checkpoint is not None
+
+
+def test_nobody_else_is_told_of_it() -> None:
+    job = Job("j", checkpoint=CheckpointPolicy(catalogue="site:Record"), upload=Upload("s3://b/j"))
+    shorten(job, 5, save_inside=False)
+    assert job.upload is None
+    assert job.checkpoint is not None
+    assert job.checkpoint.catalogue is None
 
 
 def test_a_job_that_resumes_to_its_bits(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ from jobrun.checkpoint.record import (
     encode_record,
 )
 from jobrun.checkpoint.removal import Removal
-from jobrun.checkpoint.source import BlobSource, PartSource, RunLock
+from jobrun.checkpoint.source import BlobSource, PartSource, RunLock, SaveWatch
 from jobrun.errors import NotFoundError, SaveError, UsageError
 from jobrun.lock import Lock
 from jobrun.policy import KEEP_ALL, Compress, Keep
@@ -109,7 +109,7 @@ class CheckpointManager:
 
     ``keep`` says which checkpoints stay (``Keep()``: all).  ``job`` and ``digest`` name the job in
     each record.  No id below ``first_id`` is given to a checkpoint.  ``link`` and ``compress`` are
-    as in ``CheckpointPolicy``.
+    as in ``CheckpointPolicy``.  ``watch``, if it is set, is asked before each save and told of it.
     """
 
     def __init__(
@@ -133,6 +133,7 @@ class CheckpointManager:
         self.link = link
         self.compress = tuple(compress)
         self.lock: RunLock = Lock(self.run_dir) if lock is None else lock
+        self.watch: SaveWatch | None = None
         self.catalog = Catalog(self.run_dir, fs)
         self._fs = fs
         self._started = time.monotonic()
@@ -225,6 +226,8 @@ class CheckpointManager:
     def _save(self, source: PartSource, fields: RecordFields, protected: Collection[int]) -> Saved:
         self.acquire()
         id = self._new_id()
+        if self.watch is not None:
+            self.watch.admit(id)
         start = time.perf_counter()
         with staged(self.run_dir, id, self._fs) as partial:
             shared = self._share_with()
@@ -234,6 +237,8 @@ class CheckpointManager:
             path = publish(partial, id, self._fs)
         committed = time.perf_counter()
         source.saved(id)
+        if self.watch is not None:
+            self.watch.published(record, path)
         self._removal.saved(record)
         removed, warnings = self.apply_retention({id, *protected})
         syncs = [part.sync for part in parts]

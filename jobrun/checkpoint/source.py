@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
 from jobrun.checkpoint.fs import DEFAULT, Fs
 from jobrun.checkpoint.part import PartSummary, check_part, mark_saved, write_part
+from jobrun.checkpoint.record import Record
 from jobrun.errors import UsageError
 from jobrun.names import is_name
 from jobrun.policy import Compress
 from jobrun.values import Box, Tree, Value, adopt
 
-__all__ = ["BlobSource", "PartSource", "RunLock"]
+__all__ = ["BlobSource", "PartSource", "RunLock", "SaveWatch"]
 
 Nodes = Mapping[str, Mapping[str, Value]]
 
@@ -59,6 +61,16 @@ class PartSource(Protocol):
 
     def release(self) -> None:
         """The save is over, well or not: the values are not needed any more."""
+
+
+class SaveWatch(Protocol):
+    """Who is asked before a save, and told when it is done, by the thread that saves."""
+
+    def admit(self, id: int) -> None:
+        """Nothing of checkpoint ``id`` is written yet; SaveError where it is not to be."""
+
+    def published(self, record: Record, path: Path) -> None:
+        """The checkpoint is whole and durable; must not raise."""
 
 
 @dataclass(frozen=True, slots=True)

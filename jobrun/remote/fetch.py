@@ -13,7 +13,7 @@ from jobrun.checkpoint.pool import THREADS_FAR
 from jobrun.checkpoint.publish import publish, staged
 from jobrun.checkpoint.verify import check_payload, check_root, read_manifest, read_record
 from jobrun.errors import DamagedError, NotFoundError
-from jobrun.remote.find import Found
+from jobrun.remote.find import Found, names_at
 from jobrun.remote.store import Store, split
 from jobrun.rundir import RunDir
 from jobrun.runs import claim
@@ -36,6 +36,7 @@ def fetch(found: Found, runs_dir: str | os.PathLike[str], *, fs: Fs = DEFAULT) -
         hint = "an upload puts it beside the checkpoints; 'load-blobs' reads them without it"
         raise NotFoundError("there is no run.json", where=store.place, hint=hint)
     run = claim(runs_dir, _name(files["run.json"], split(store.place)[1]), fs=fs)
+    files["run.json"] = _above_all(files["run.json"], store)
     try:
         _copy(found, run, fs)
         for file, data in reversed(files.items()):  # run.json last: with it, it is a run
@@ -59,6 +60,17 @@ def _name(run_json: bytes, fallback: str) -> str:
     except (ValueError, KeyError, TypeError):
         name = fallback
     return name if re.fullmatch(r"\w[\w.,=+@-]*", name) else "run"
+
+
+def _above_all(run_json: bytes, store: Store) -> bytes:
+    """run.json with a ``next_id`` that no checkpoint there has: nothing is to be written over."""
+    try:
+        data = json.loads(run_json)
+        ids = [int(name.rpartition("_")[2]) for name in names_at(store)]
+        data["next_id"] = max([data["next_id"], *(id + 1 for id in ids)])
+    except (ValueError, KeyError, TypeError):
+        return run_json  # torn, and rebuilt when it is read
+    return (json.dumps(data, indent=1, ensure_ascii=False) + "\n").encode("utf-8")
 
 
 def _copy(found: Found, run: RunDir, fs: Fs) -> Path:

@@ -16,7 +16,7 @@ from jobrun.errors import DamagedError, NotFoundError, UsageError
 from jobrun.remote.files import RemoteFs
 from jobrun.remote.store import Store, join, open_store, split
 
-__all__ = ["Found", "checkpoints_at", "find_at", "names_at"]
+__all__ = ["Found", "checkpoints_at", "find_at", "is_marked", "names_at"]
 
 _CHECKPOINT = re.compile(r"checkpoint_(0|[1-9][0-9]*)")
 
@@ -70,14 +70,14 @@ def checkpoints_at(store: Store) -> dict[int, Record]:
     return {id: record for id, record in found if record is not None}
 
 
-def names_at(url: str) -> dict[str, bool]:
-    """What is named like a checkpoint at a place, and whether it has a ``_SUCCESS``, by rising id.
+def names_at(store: Store) -> list[str]:
+    """What is named like a checkpoint at a place, whole or not, by rising id."""
+    return [f"checkpoint_{id}" for id in sorted(_ids(store))]
 
-    Nothing else is looked at.
-    """
-    store = open_store(url)
-    names = [f"checkpoint_{id}" for id in sorted(_ids(store))]
-    return {name: _read(store, f"{name}/{SUCCESS}") is not None for name in names}
+
+def is_marked(store: Store, name: str) -> bool:
+    """Whether what is named like a checkpoint has a ``_SUCCESS``, whatever that says."""
+    return _read(store, f"{name}/{SUCCESS}") is not None
 
 
 def _by_id(store: Store, id: int) -> Found:

@@ -326,7 +326,7 @@ class _Builder:
             node = self.root.get(section)
             if node is not None:
                 yield from self._names(section, node, self.root)
-        for path in (("keep", "best"), ("include",), ("compress",)):
+        for path in (("keep", "best"), ("include",), ("compress",), ("catalogue",)):
             node = self.root.get("checkpoint", *path)
             if node is not None:
                 name = ".".join(("checkpoint", *path))
@@ -348,6 +348,7 @@ def _policy(model: CheckpointModel | None) -> CheckpointPolicy | None:
         background=model.background,
         link=model.link,
         compress=tuple(model.compress),
+        catalogue=model.catalogue,
     )
 
 

@@ -12,6 +12,7 @@ from jobrun.spec.compression import Compression
 from jobrun.spec.faults import Fault, Optional, choice, refuse
 from jobrun.spec.fields import (
     BlobName,
+    Call,
     Globs,
     Seconds,
 )
@@ -123,6 +124,11 @@ class CheckpointModel(ClosedModel):
         "none",
         validate_default=True,
         description="How blobs are compressed: for all, or by patterns of their names.",
+    )
+    catalogue: Optional[Call] = Field(
+        None,
+        description="A site's own record of checkpoints, module:name: asked for the epoch to "
+        "resume from, and told of every save.",
     )
     background: bool = Field(
         True, alias="async", description="Whether the run goes on while a checkpoint is written."

@@ -169,6 +169,7 @@ def _policy_facts(job: Job) -> Any:
     if policy.keep.best is not None:
         keep_best: Any = {"metric": policy.keep.best.metric, "count": policy.keep.best.count}
         keep["best"] = keep_best
+    catalogue = None if policy.catalogue is None else _plain(policy.catalogue)
     compress = {rule.blobs: f"{rule.codec} {rule.level}" for rule in policy.compress}
     return {
         "every": {k: v for k, v in asdict(policy.every).items() if v},
@@ -178,6 +179,7 @@ def _policy_facts(job: Job) -> Any:
         **({} if policy.background else {"async": False}),
         **({} if policy.link == "alternate" else {"link": policy.link}),
         **({"compress": compress} if policy.compress else {}),
+        **({} if catalogue is None else {"catalogue": catalogue}),
         **({"include": list(policy.include)} if policy.include else {}),
     }
 

@@ -251,3 +251,38 @@ def test_a_run_of_a_python_script_asks_for_the_script(call: Call, folder: Path) 
     assert result.code == 2
     assert "was started by a Python script" in result.err
     assert "run your script again" in result.err
+
+
+SITE = """\
+import jobrun
+
+class Site(jobrun.Catalogue):
+    def latest(self, run):
+        return int(open("latest").read())
+"""
+
+
+def test_the_catalogue_names_the_epoch(call: Call, write: Call, folder: Path) -> None:
+    write(("stop:", "checkpoint: {catalogue: 'site_record:Site'}\nstop:"))
+    (folder / "site_record.py").write_text(SITE)
+    (folder / "latest").write_text("0")
+    first = call("train", "sum.yaml")
+    assert first.code == 5
+    assert "the catalogue names epoch 0 of runs/sum: no checkpoint of epoch 0" in first.err
+    assert "--epoch names another one; to start anew: jobrun train sum.yaml --fresh" in first.err
+    assert call("train", "sum.yaml", "--fresh").code == 0
+    (folder / "latest").write_text("1")
+    dry = call("resume", "-n", "--epochs", "4")
+    assert "the catalogue names epoch 1; the newest checkpoint is of epoch 3" in dry.out + dry.err
+    named = call("resume", "--epoch", "2", "--epochs", "4")
+    assert "  the catalogue names epoch 1, but epoch 2 is asked for\n" in named.err
+    assert "goes on after epoch 2 (checkpoint_2)" in named.err
+    result = call("resume")
+    assert "  the catalogue names epoch 1; the newest checkpoint is of epoch 4\n" in result.err
+    assert "goes on after epoch 1 (checkpoint_1)" in result.err
+    (folder / "latest").write_text("nothing")
+    broken = call("resume")
+    assert broken.code == 1
+    assert 'return int(open("latest").read())' in broken.err
+    assert "latest() failed: ValueError" in broken.err
+    assert "jobrun/catalogue.py" not in broken.err

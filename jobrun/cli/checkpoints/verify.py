@@ -84,12 +84,13 @@ def _at(url: str) -> tuple[list[str], list[Ignored]]:
     """The checkpoints at a URL, and what is only named like one."""
     from jobrun.checkpoint.catalog import Ignored
     from jobrun.errors import NotFoundError
-    from jobrun.remote.find import names_at
-    from jobrun.remote.store import join
+    from jobrun.remote.find import is_marked, names_at
+    from jobrun.remote.store import join, open_store
 
     if _CHECKPOINT.fullmatch(url.rstrip("/").rpartition("/")[2]):
         return [url.rstrip("/")], []
-    names = names_at(url)
+    store = open_store(url)
+    names = {name: is_marked(store, name) for name in names_at(store)}
     if not names:
         raise NotFoundError("there is no run or checkpoint", where=url)
     reason = "there is no _SUCCESS: its upload is not over"
