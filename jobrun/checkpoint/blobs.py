@@ -114,10 +114,9 @@ def load_from(
 ) -> dict[str, Any]:
     """What ``load_blobs`` gives, of a checkpoint that is known with its record."""
     path = os.fspath(checkpoint)
-    if names is not None and len(record.nodes) == 1 and not _GLOB & set("".join(names)):
+    if names is not None and not _GLOB & set("".join(names)):
         with suppress(NotFoundError):  # said below, with the nearest names
-            found = read_part(path, record.nodes[0], names, fs=fs)
-            return {name: plain(value) for name, value in found.items()}
+            return _load_named(path, record, names, fs)
     places: dict[str, tuple[str, str]] = {}
     entries: dict[str, bool] = {}
     for node in record.nodes:
@@ -134,6 +133,27 @@ def load_from(
             for blob, value in read_part(path, node, below, fs=fs).items():
                 loaded[node, blob] = plain(value)
     return {name: loaded[places[name]] for name in chosen}
+
+
+def _load_named(path: str, record: Record, names: Sequence[str], fs: Fs) -> dict[str, Any]:
+    """Blobs by their very names: the manifests of their nodes alone are read."""
+    places = {name: _place(name, record) for name in names}
+    found: dict[tuple[str, str], Any] = {}
+    for node in dict.fromkeys(node for node, _ in places.values()):
+        below = [blob for place, blob in places.values() if place == node]
+        for blob, value in read_part(path, node, below, fs=fs).items():
+            found[node, blob] = plain(value)
+    return {name: found[place] for name, place in places.items()}
+
+
+def _place(name: str, record: Record) -> tuple[str, str]:
+    """Node and path of a blob; with several nodes its name has that of the node in front."""
+    if len(record.nodes) == 1:
+        return record.nodes[0], name
+    node, _, path = name.partition(":")
+    if node not in record.manifests:
+        raise NotFoundError(f"there is no node {node!r}")
+    return node, path
 
 
 def _some(names: Sequence[str], most: int = 8) -> str:

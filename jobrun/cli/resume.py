@@ -181,6 +181,7 @@ def command(
 def _fetch(url: str, runs_dir: str, epoch: int | None, id: int | None) -> str:
     """Bring a run at a URL here; gives its path, as ``find_run`` takes it."""
     from jobrun.cli.elsewhere import say_skipped
+    from jobrun.paths import shown
     from jobrun.remote.fetch import fetch
     from jobrun.remote.find import find_at
     from jobrun.report.words import plain
@@ -190,5 +191,5 @@ def _fetch(url: str, runs_dir: str, epoch: int | None, id: int | None) -> str:
     say_skipped(found)
     run = fetch(found, runs_dir)
     what = f"{found.record.place}, {size(found.record.bytes)}"
-    click.echo(f"fetched {plain(found.url)} ({what}) into {plain(run.shown())}", err=True)
+    click.echo(f"fetched {plain(shown(found.url))} ({what}) into {plain(run.shown())}", err=True)
     return str(run.path.absolute())

@@ -187,9 +187,11 @@ def _checkpoints(shown: _Shown) -> str:
 
 def _uploaded(places: Sequence[str]) -> str:
     """Where the newest is, and how many there are."""
+    from jobrun.paths import shown
+
     if not places:
         return ""
-    return places[-1] + (f", and {len(places) - 1} earlier" if len(places) > 1 else "")
+    return shown(places[-1]) + (f", and {len(places) - 1} earlier" if len(places) > 1 else "")
 
 
 def _attempts(attempts: Sequence[PastAttempt], *, going: bool) -> str:

@@ -242,8 +242,8 @@ class Describer:
     def _(self, event: Uploaded) -> list[str]:
         what = f"{size(event.bytes)}, {duration(event.seconds)}"
         if not event.sent:
-            return [f"checkpoint_{event.id} is at {plain(event.place)} already"]
-        return [f"uploaded checkpoint_{event.id} to {plain(event.place)} ({what})"]
+            return [f"checkpoint_{event.id} is at {plain(shown(event.place))} already"]
+        return [f"uploaded checkpoint_{event.id} to {plain(shown(event.place))} ({what})"]
 
     @_lines.register
     def _(self, event: Warned) -> list[str]:

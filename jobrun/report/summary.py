@@ -67,7 +67,7 @@ def _table(ended: RunEnded) -> list[str]:
         ("metrics", "  ".join(metric_texts(ended.metrics))),
         ("best", "  ".join(best)),
         ("checkpoint", _checkpoint(ended)),
-        ("uploaded", plain(ended.uploaded)),
+        ("uploaded", plain(shown(ended.uploaded)) if ended.uploaded else ""),
     ]
     return [f"  {label:<10}  {text}" for label, text in rows if text]
 

@@ -118,6 +118,16 @@ def test_a_named_checkpoint_costs_the_named_blobs_alone(run: Path, choice: dict[
     assert read - others == {"_SUCCESS", "manifest.main.json", "main/total/zarr.json"}
 
 
+def test_of_several_nodes_only_those_that_are_named_are_looked_at(nodes: Path) -> None:
+    fs = CountingFs()
+    assert load_blobs(nodes, "trainer_1:total", id=1, fs=fs) == {"trainer_1:total": 104}
+    read = {p.removeprefix(f"{nodes}/checkpoint_1/") for op, p in fs.done if op == "open"}
+    assert read == {"_SUCCESS", "manifest.trainer_1.json", "trainer_1/total/zarr.json"}
+    for name in ("trainer_9:total", "total", "trainer_1:totl"):
+        with pytest.raises(NotFoundError, match=f"no blob '{name}'"):
+            load_blobs(nodes, ["trainer_1:total", name], id=1)
+
+
 def test_a_named_checkpoint_that_is_damaged_elsewhere_is_read(run: Path) -> None:
     (run / "checkpoint_0/main/model/w/0.0").unlink()
     assert load_blobs(run, "total", epoch=0) == {"total": 100}

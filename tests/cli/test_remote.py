@@ -71,11 +71,12 @@ def write_walk(folder: Path, place: str) -> str:
 def test_a_run_is_lost_and_goes_on_from_its_upload(jobrun: Call, walk: str, folder: Path) -> None:
     done = jobrun("train", "walk.yaml")
     assert done.code == 0, done.err
-    uploaded = walk.removeprefix("file://")
+    place = f"{walk.removeprefix('file://')}/checkpoint_3"
+    uploaded = shown(walk.removeprefix("file://"))
     assert f"uploaded checkpoint_3 to {uploaded}/checkpoint_3 (" in done.err
     assert f"  uploaded    {uploaded}/checkpoint_3\n" in done.out
     assert f"  uploaded    {uploaded}/checkpoint_3\n" in jobrun("show").out
-    assert json.loads(jobrun("show", "--json").out)["uploaded"] == [f"{uploaded}/checkpoint_3"]
+    assert json.loads(jobrun("show", "--json").out)["uploaded"] == [place]
     shutil.rmtree(folder / "runs")
     again = jobrun("resume", walk, "--epochs", "5", "--runs-dir", "others")
     assert again.code == 0, again.err
@@ -107,7 +108,7 @@ def test_one_checkpoint_of_a_kept_series(jobrun: Call, here: str, folder: Path) 
         assert done.code == 0, done.err
         assert "goes on after epoch 1 (checkpoint_1)" in done.err
         assert "epoch 2/2" in done.err
-        assert f"uploaded checkpoint_4 to {folder}/place-{number}/checkpoint_4 (" in done.err
+        assert f"uploaded checkpoint_4 to place-{number}/checkpoint_4 (" in done.err
     again = jobrun("resume", walk, "--runs-dir", "runs-0", "--only", "exit")
     assert again.code == 0
     assert "into runs-0/walk-2" in again.err
