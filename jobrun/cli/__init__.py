@@ -16,7 +16,9 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         sys.exit("jobrun needs Linux or macOS (on Windows: the Linux subsystem, WSL)")
     try:
         from jobrun.cli.app import run
+        from jobrun.cli.streams import prepare_streams
 
+        prepare_streams()
         code = run(sys.argv[1:] if args is None else args)
     except KeyboardInterrupt:  # before the command had begun, or after its end
         code = 130

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 import click
 
 from jobrun.cli.group import Commands, LazyGroup
 from jobrun.cli.options import Settings, common
 from jobrun.cli.signals import Interrupted
+from jobrun.cli.streams import flush_stdout
 
 __all__ = ["app", "run"]
 
@@ -64,7 +66,7 @@ def app() -> None:
 
 def run(args: Sequence[str]) -> int:
     """Run a command; its exit code.  Whatever goes wrong is shown here."""
-    settings = Settings()
+    settings, stdout = Settings(), sys.stdout
     if "_JOBRUN_COMPLETE" in os.environ:
         return _complete(args)
     try:
@@ -73,13 +75,21 @@ def run(args: Sequence[str]) -> int:
     except click.Abort as abort:  # click's word for KeyboardInterrupt
         cause = abort.__cause__
         code = cause.exit_code if isinstance(cause, Interrupted) else 130
-    except SystemExit as leave:  # click ends so where the reader of stdout has gone
+    except SystemExit as leave:
         code = leave.code if isinstance(leave.code, int) else 1
+        if sys.stdout is not stdout:  # so click leaves where the reader of stdout has gone
+            code = 0
     except Exception as error:  # shown as a bug unless it is an error of ours or click's
         from jobrun.cli.failure import show
 
+        settings.json = settings.json or "--json" in args  # where they could not be read to the end
         code = show(error, settings)
-    return _flushed(code)
+    why = flush_stdout()
+    if why and code == 0:  # else what went wrong has been said
+        from jobrun.cli.failure import not_written, show
+
+        return show(not_written(why), settings)
+    return code
 
 
 def _complete(args: Sequence[str]) -> int:
@@ -87,17 +97,7 @@ def _complete(args: Sequence[str]) -> int:
     from jobrun.cli.shells import register
 
     register()
-    try:
+    with suppress(Exception, SystemExit):
         app.main(list(args), prog_name="jobrun", obj=Settings(), standalone_mode=False)
-    except (Exception, SystemExit):
-        return _flushed(0)
+    flush_stdout()
     return 0
-
-
-def _flushed(code: int) -> int:
-    """Flush stdout; a reader that has gone is no error, and leaves nothing to say at exit."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return code

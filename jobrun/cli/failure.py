@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import traceback
+from contextlib import suppress
 
 import click
 
 from jobrun.cli.options import Settings, uses_color
-from jobrun.errors import BindError, JobrunError, Problem, SpecError, Where
+from jobrun.errors import BindError, JobrunError, Problem, SpecError, UsageError, Where
 
-__all__ = ["error_values", "problem_values", "say_error", "show", "where_and_what"]
+__all__ = [
+    "error_values",
+    "not_written",
+    "problem_values",
+    "say_error",
+    "show",
+    "where_and_what",
+]
 
 EXIT_BUG = 1
 
@@ -20,12 +29,34 @@ def show(error: Exception, settings: Settings) -> int:
     """Show an error; the exit code that it stands for."""
     if isinstance(error, click.ClickException):
         error.show()
-        return error.exit_code
-    code = error.exit_code if isinstance(error, JobrunError) else EXIT_BUG
-    say_error(error, settings)
+        code, values = error.exit_code, error_values(_usage(error))
+    else:
+        if isinstance(error, OSError) and _raised_by_echo(error):
+            error = not_written(error)
+        code = error.exit_code if isinstance(error, JobrunError) else EXIT_BUG
+        say_error(error, settings)
+        values = error_values(error)
     if settings.json:
-        print(json.dumps(error_values(error)))
+        with suppress(OSError):  # it may be what cannot be written
+            print(json.dumps(values), flush=True)
     return code
+
+
+def not_written(why: OSError) -> UsageError:
+    """The error where stdout cannot be written: a full disk, say."""
+    return UsageError(f"stdout cannot be written: {os.strerror(why.errno or 0)}")
+
+
+def _raised_by_echo(error: Exception) -> bool:
+    """Whether it was a stream that refused something, and no file."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    return bool(frames) and frames[-1][0].f_code is click.echo.__code__
+
+
+def _usage(error: click.ClickException) -> UsageError:
+    command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else ""
+    hint = f"{command} --help shows what there is" if command else ""
+    return UsageError(error.format_message(), hint=hint)
 
 
 def say_error(error: Exception, settings: Settings) -> None:
@@ -64,6 +95,8 @@ def error_values(error: Exception) -> dict[str, object]:
     values: dict[str, object] = {"type": public, "message": message}
     if isinstance(error, JobrunError):
         values["problems"] = [problem_values(p) for p in where_and_what(error)]
+    if trace := getattr(error, "trace", ""):
+        values["trace"] = trace
     return {"error": values, "exit_code": code}
 
 

@@ -75,9 +75,12 @@ def command(
     if output is None:
         click.echo(text)
         return
-    Path(output).write_text(text + "\n", encoding="utf-8")
+    from jobrun.output import write_text
+    from jobrun.report.words import plain
+
+    write_text(Path(output), text + "\n")
     if not settings().quiet:
-        click.echo(f"{output} written", err=True)
+        click.echo(f"{plain(output)} written", err=True)
 
 
 def _job(spec: str | None, run: RunDir | None, sets: tuple[str, ...]) -> Job:

@@ -38,7 +38,8 @@ class Order:
 
     ``path``, ``text`` and ``folder`` are of the spec, ``values`` of its matrix (encoded, see
     ``sweepdir``), ``run`` is the directory of the run.  ``spec_path`` and ``spec_text`` are what is
-    kept in it of the spec; the rest are options, and commands for messages.
+    kept in it of the spec; ``events``: an error that ends the run is an event too, and no text.
+    The rest are options, and commands for messages.
     """
 
     path: str
@@ -57,6 +58,7 @@ class Order:
     threads: int
     check: bool
     verbosity: int
+    events: bool
     traceback: bool
 
 
@@ -127,7 +129,8 @@ def _run(order: Order, settings: Settings, signals: Signals, wire: Wire) -> int:
         again=order.again,
         afresh=order.afresh,
     )
-    watching = Watching(settings, instead=wire)
+    tell_error = wire.write if order.events else None
+    watching = Watching(settings, instead=wire, tell_error=tell_error)
     engine = Engine(watching, signals, threads=order.threads, check=order.check)
     run = Path(order.run)
     return engine.run(job_of(spec), request, str(run.parent), run)
@@ -148,5 +151,8 @@ class Wire:
 
         if isinstance(event, PASSING):
             return
-        values = {"lines": self._describe(event), **json_values(event.to_json())}
+        self.write({"lines": self._describe(event), **json_values(event.to_json())})
+
+    def write(self, values: Mapping[str, Any]) -> None:
+        """Write a line."""
         self._stream.write(json.dumps(values).encode() + b"\n")

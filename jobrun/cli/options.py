@@ -101,8 +101,8 @@ def common(command: F) -> F:
         option("--traceback", help="Show the traceback of every error.", **flag),
         option("--color", metavar="WHEN", help="auto, always or never.", **choice),
         option("--json", help="Write JSON to stdout, and nothing else there.", **flag),
-        option("-v", "--verbose", help="Say more.", **flag),
-        option("-q", "--quiet", help="Say only what went wrong.", **flag),
+        option("-v", "--verbose", help="Show more of what is done.", **flag),
+        option("-q", "--quiet", help="Show results, warnings and errors alone.", **flag),
     ):
         command = decorate(command)
     return command

@@ -165,7 +165,7 @@ def command(
             from jobrun.cli.sweep import How, SweepEngine
             from jobrun.sweep import Sweep
 
-            how = How(jobs, threads, check, fail_fast, sets, epochs, runs_dir)
+            how = How(jobs, threads, check, fail_fast, sets, epochs, runs_dir, progress)
             whole = SweepEngine(settings(), signals, Sweep(kept.spec, kept.text, request), how)
             return whole.dry_run(sweep) if dry_run else whole.run(sweep)
         job = job_of(kept.spec)

@@ -16,10 +16,11 @@ import click
 
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.source import RunLock
+from jobrun.cli.failure import not_written, say_error
 from jobrun.cli.signals import Signals
 from jobrun.cli.watching import Watching
 from jobrun.decide import Request
-from jobrun.errors import JobrunError
+from jobrun.errors import EXIT_DONE, JobrunError
 from jobrun.events import RunEnded
 from jobrun.job import Job
 from jobrun.program import program
@@ -123,8 +124,15 @@ class Engine:
             text = json.dumps(json_values(ended.to_json()))
         else:
             text = "\n".join(summary(ended))
-        with suppress(BrokenPipeError):  # nobody reads it; the exit code still tells
+        try:
             print(text, file=out, flush=True)
+        except BrokenPipeError:  # nobody reads it; the exit code still tells
+            pass
+        except OSError as refused:
+            unwritten = not_written(refused)
+            if ended.exit_code == EXIT_DONE:
+                raise unwritten from None
+            say_error(unwritten, self._settings)
 
 
 def _train(runner: JobRunner, session: Session) -> JobrunError | None:
@@ -158,9 +166,11 @@ def _stdout_for_json(wanted: bool) -> Iterator[TextIO]:
     kept = os.dup(1)
     os.dup2(2, 1)
     try:
-        with os.fdopen(os.dup(kept), "w", encoding="utf-8") as out:
-            yield out
+        out = os.fdopen(os.dup(kept), "w", encoding="utf-8")
+        yield out
     finally:
+        with suppress(OSError):  # said when it was written
+            out.close()
         stdout.flush()
         os.dup2(kept, 1)
         os.close(kept)

@@ -61,7 +61,7 @@ class _Shown:
 
         path = self.run.shown()
         if self.view.state == "running":
-            return f"{program()} metrics {shlex.quote(path)} --plot"
+            return f"{program()} logs {shlex.quote(path)} -f"
         on_disk = self.records[-1].epoch if self.records else None
         return command_after(self.view.state, path, on_disk, loadable=bool(self.records))
 

@@ -124,10 +124,11 @@ def _say_step(step: Step) -> None:
 
 
 def _write(results: Sequence[Smoke], junit: str | None) -> None:
+    from jobrun.output import write_text
     from jobrun.report import ci
 
     if junit is not None:
-        Path(junit).write_text(ci.junit(results), encoding="utf-8")
+        write_text(Path(junit), ci.junit(results))
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if summary:
         with Path(summary).open("a", encoding="utf-8") as file:

@@ -13,11 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 
+import click
+
 from jobrun.cli.fleet import Fleet
 from jobrun.cli.member import Order
 from jobrun.cli.options import Settings
 from jobrun.cli.signals import Signals
-from jobrun.cli.sweep_board import Board
+from jobrun.cli.sweep_board import Board, JsonBoard
 from jobrun.cli.sweep_table import SweepEnded, sweep_summary
 from jobrun.cli.table import table
 from jobrun.decide import Choice
@@ -41,7 +43,7 @@ class How:
     """How a sweep is run: ``jobs`` at a time, each with ``threads`` (None: its share of the cores).
 
     ``sets`` and ``epochs`` are what was set in the spec; ``fail_fast``: no run is started after one
-    has failed.
+    has failed.  ``progress`` is the form of what is said on stderr; None is ``lines``.
     """
 
     jobs: int
@@ -51,6 +53,7 @@ class How:
     sets: tuple[str, ...]
     epochs: int | None
     runs_dir: str
+    progress: str | None = None
 
 
 class SweepEngine:
@@ -96,14 +99,14 @@ class SweepEngine:
             lines = [*plan.lines, _opening(plan, where, self._how.jobs)]
             text = "\n".join([*map(plain, lines), table(("run", "would"), rows)])
         with suppress(BrokenPipeError):
-            print(text, flush=True)
+            click.echo(text)
         return EXIT_DONE
 
     def _run(self, plan: Plan, home: SweepDir) -> int:
         self._sweep.write(plan, home)
-        board = Board([member.directory for member in plan.members])
+        board = self._board(plan)
         jobs = max(1, min(self._how.jobs, len(plan.to_do)))
-        if self._settings.verbosity >= 0:
+        if self._verbosity >= 0:
             board.say(_opening(plan, home, jobs))
         fleet = Fleet(jobs, board, lambda: self._goes_on(board.codes.values()))
         self._signals.runner = _Passing(fleet, board)
@@ -114,6 +117,19 @@ class SweepEngine:
             row = rows[number]
             rows[number] = row_told(row, told) if told else row_without_a_word(row, code)
         return self._show(plan, home, rows, board.codes, fleet.signal)
+
+    @property
+    def _verbosity(self) -> int:
+        return -1 if self._how.progress == "none" else self._settings.verbosity
+
+    def _board(self, plan: Plan) -> Board:
+        names = [member.directory for member in plan.members]
+        if self._how.progress == "json":
+            return JsonBoard(names)
+        board = Board(names)
+        if self._how.progress == "live":
+            board.say("warning: a sweep has no live view: progress is shown as lines")
+        return board
 
     def _goes_on(self, codes: Iterable[int]) -> bool:
         """Whether a further run is to be started, by how others have ended."""
@@ -148,7 +164,8 @@ class SweepEngine:
             program=request.program,
             threads=how.threads or max(1, default_threads() // jobs),
             check=how.check,
-            verbosity=self._settings.verbosity,
+            verbosity=self._verbosity,
+            events=self._how.progress == "json",
             traceback=self._settings.traceback,
         )
 
@@ -175,7 +192,7 @@ class SweepEngine:
             width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
             text = "\n".join(sweep_summary(ended, width))
         with suppress(BrokenPipeError):  # nobody reads it; the exit code still tells
-            print(text, flush=True)
+            click.echo(text)
         return ended.exit_code
 
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jobrun.process import Ended
-from jobrun.report.words import plain
+from jobrun.report.words import json_line, plain, uncoloured
 
-__all__ = ["Board"]
+__all__ = ["Board", "JsonBoard"]
 
 _WIDEST = 40
 """Names up to this width are set to one width."""
@@ -32,20 +32,15 @@ class Board:
 
     def say(self, *lines: str) -> None:
         """Write lines about the sweep; from any thread."""
-        with self._lock:
-            try:
-                sys.stderr.write("".join(plain(line) + "\n" for line in lines))
-                sys.stderr.flush()
-            except BrokenPipeError:  # nobody reads it: that stops no run
-                pass
+        self._write("".join(plain(line) + "\n" for line in lines))
 
     def started(self, number: int) -> None:
         """Its own words say it."""
 
     def told(self, number: int, event: Mapping[str, Any]) -> None:
         """Show an event, and keep how the run has ended."""
-        self._say(number, event.get("lines", ()))
-        if event.get("event") == "RunEnded" or "error" in event:
+        self._show(number, event)
+        if event.get("event") == "RunEnded" or "event" not in event:
             self.ends[number] = event
 
     def printed(self, number: int, line: str) -> None:
@@ -58,6 +53,37 @@ class Board:
         if code < 0:
             self._say(number, [f"the process {Ended(code)}"])
 
+    def _show(self, number: int, event: Mapping[str, Any]) -> None:
+        self._say(number, event.get("lines", ()))
+
     def _say(self, number: int, lines: Sequence[str]) -> None:
         name = self._names[number].ljust(self._width)
-        self.say(*(f"{name} | {line}" for line in lines))
+        self._write("".join(plain(f"{name} | {line}") + "\n" for line in lines))
+
+    def _write(self, text: str) -> None:
+        with self._lock:
+            try:
+                sys.stderr.write(text)
+                sys.stderr.flush()
+            except BrokenPipeError:  # nobody reads it: that stops no run
+                pass
+
+
+class JsonBoard(Board):
+    """The same as JSON: each event, and each line that is printed, with its run under ``run``."""
+
+    def say(self, *lines: str) -> None:
+        """Nothing: the events of the runs say it."""
+
+    def _show(self, number: int, event: Mapping[str, Any]) -> None:
+        if event.get("event") == "RunEnded" and "lines" not in event:
+            return  # the result of the process, which was an event before
+        values = {"event": "Error", **event}  # what has no event is an error before the run began
+        values.pop("lines", None)
+        self._write(json_line({**values, "run": self._names[number]}))
+
+    def _say(self, number: int, lines: Sequence[str]) -> None:
+        for line in lines:
+            text = uncoloured(line)
+            event = {"event": "Printed", "text": text, "run": self._names[number]}
+            self._write(json_line(event))

@@ -100,7 +100,7 @@ def command(
             from jobrun.cli.sweep import How, SweepEngine
             from jobrun.sweep import Sweep
 
-            how = How(jobs, threads, check, fail_fast, sets, epochs, runs_dir)
+            how = How(jobs, threads, check, fail_fast, sets, epochs, runs_dir, progress)
             sweep = Sweep(loaded, loaded.text, request)
             home = None if fresh else sweep_of_spec(runs_dir, sweep.job.name, sweep.digest)
             whole = SweepEngine(settings(), signals, sweep, how)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -63,7 +64,12 @@ class _Checked:
     help="Set a var or a key.",
     shell_complete=completes("set"),
 )
-@option("--import", "import_", is_flag=True, help="Also import the functions and check the calls.")
+@option(
+    "--import",
+    "import_",
+    is_flag=True,
+    help="Also import functions and reporters, and check calls.",
+)
 @common
 def command(specs: tuple[str, ...], sets: tuple[str, ...], import_: bool) -> int:
     """Check specs and show everything that is wrong with them; - reads one from stdin.
@@ -71,7 +77,8 @@ def command(specs: tuple[str, ...], sets: tuple[str, ...], import_: bool) -> int
     Nothing is run.  Without --import no code of yours is imported either.  With --json stdout is a
     list of {file, line, column, severity, message, hint, code}, empty if all is well; code is the
     exit code: 3 for what is invalid, 4 for code that cannot be bound, 2 for a file that is not
-    there.  In GitHub Actions the lines are annotated.
+    there.  In GitHub Actions the lines are annotated.  With -q nothing is said of specs that are
+    right.
     """
     checked = [_check(spec, sets, import_) for spec in specs]
     for one in checked:
@@ -94,10 +101,19 @@ def _check(spec: str, sets: tuple[str, ...], import_: bool) -> _Checked:
     try:
         loaded = load_spec(spec, sets)
         job = validate_loaded(loaded, import_)
+        if import_:
+            _find_reporters(job, loaded.folder)
     except JobrunError as error:
         return _Checked(shown, error=error)
     runs = loaded.matrix.count if loaded.matrix is not None else None
     return _Checked(shown, job, runs, warnings=tuple(warnings(job)))
+
+
+def _find_reporters(job: Job, folder: str) -> None:
+    from jobrun.bind import bind
+    from jobrun.report.named import find_reporters
+
+    find_reporters(job.reporters, partial(bind, folder=folder))
 
 
 def _show(one: _Checked) -> None:

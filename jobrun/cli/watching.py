@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -32,14 +33,15 @@ __all__ = ["Watching"]
 class Watching:
     """What the command line says of progress: ``how`` (None: what suits), and reporters by name.
 
-    ``instead`` is told of the run in place of who looks at stderr.
+    ``instead`` is told of the run in place of who looks at stderr, and ``tell_error`` of the error
+    that it has ended with.
     """
 
     settings: Settings
     how: str | None = None
     names: Sequence[str] = ()
     instead: Report | None = None
-    _json: JsonLines | None = None
+    tell_error: Callable[[dict[str, Any]], None] | None = None
 
     def fan(self, prints: Prints) -> Fan:
         """Progress, and the files of the run."""
@@ -57,8 +59,8 @@ class Watching:
 
     def say_error(self, error: JobrunError) -> None:
         """Show the error that a run has ended with."""
-        if self._json is not None:
-            self._json.write({"event": "Error", **error_values(error)})
+        if self.tell_error is not None:
+            self.tell_error({"event": "Error", **error_values(error)})
         else:
             say_error(error, self.settings)
 
@@ -72,8 +74,9 @@ class Watching:
             how = "lines"
         if how == "json":
             tees = (prints.err, prints.out) if self.settings.json else (prints.err,)
-            self._json = JsonLines(stderr, *tees)
-            return self._json
+            lines = JsonLines(stderr, *tees)
+            self.tell_error = lines.write
+            return lines
         if how == "live":
             painter = Painter(stderr, uses_color(stderr, self.settings.color))
             return LiveView(painter, prints, verbosity)

@@ -23,7 +23,7 @@ from jobrun.report.aside import Aside
 from jobrun.reporter import Reporter
 from jobrun.template import render
 
-__all__ = ["GROUP", "open_reporters", "parse_reporter"]
+__all__ = ["GROUP", "find_reporters", "open_reporters", "parse_reporter"]
 
 GROUP = "jobrun.reporters"
 _OWN = {
@@ -55,11 +55,22 @@ def open_reporters(
     ``function`` finds what ``module:function`` names.  Raises BindError, before anything runs, for
     a reporter that there is not, whose package is missing, or that does not take its options.
     """
+    made = find_reporters(wanted, function)
+    return [
+        Aside(reporter.name, _Opening(reporter, make, folder), warn)
+        for reporter, make in zip(wanted, made, strict=True)
+    ]
+
+
+def find_reporters(
+    wanted: Sequence[Reporter], function: Callable[[str], Any] | None = None
+) -> list[Make]:
+    """What makes each of the reporters; nothing is opened.  Raises as ``open_reporters``."""
     found = []
     for reporter in wanted:
         make = _function(reporter, function) if reporter.is_call else _named(reporter)
         _check_options(reporter, make)
-        found.append(Aside(reporter.name, _Opening(reporter, make, folder), warn))
+        found.append(make)
     return found
 
 

@@ -103,7 +103,7 @@ def test_a_run_that_is_going_on_and_one_that_was_killed(
     out = call("show", "sum").out
     assert re.match(r"runs/sum: running after \d+ epochs\n", out)
     assert re.search(r"^1 .* running$", out, re.M)
-    assert out.endswith("jobrun metrics runs/sum --plot\n")
+    assert out.endswith("jobrun logs runs/sum -f\n")
     process.kill()
     process.wait()
     out = call("show", "sum").out
