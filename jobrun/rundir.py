@@ -307,7 +307,8 @@ class RunDir:
         try:
             self._fs.make_dirs(str(self.path))
         except OSError as error:
-            raise SaveError(f"the run directory cannot be made: {error}") from error
+            hint = "--runs-dir names another directory for the runs"
+            raise SaveError(f"the run directory cannot be made: {error}", hint=hint) from error
         self._lock.acquire()
 
     def unlock(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from jobrun.errors import ValueRefusedError
+from jobrun.names import with_article
 from jobrun.values import Box, Value, leaves
 
 __all__ = ["check_storable", "is_storable"]
@@ -46,8 +47,9 @@ def _why_not(box: Box) -> tuple[str, str] | None:
         return None
     obj = box.value
     if isinstance(obj, np.ndarray):
+        what = "an array of Python objects"
         return (
-            "an array of Python objects" if obj.dtype.hasobject else f"a {type(obj).__name__}",
+            what if obj.dtype.hasobject else with_article(type(obj).__name__),
             "turn it into an array of numbers or fixed strings",
         )
     if isinstance(obj, dict):
@@ -57,7 +59,7 @@ def _why_not(box: Box) -> tuple[str, str] | None:
         )
     name = f"{type(obj).__module__}.{type(obj).__qualname__}"
     return (
-        f"a {name.removeprefix('builtins.')}",
+        with_article(name.removeprefix("builtins.")),
         "blobs that persist are arrays, numbers, strings, and dicts and lists of those; "
         "what can be rebuilt belongs in 'setup'",
     )

@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 from s3_server import s3_server
 
-pytest.register_assert_rewrite("engine", "examples", "oracle")
+pytest.register_assert_rewrite("engine", "examples", "golden", "oracle")
 
 
 @pytest.fixture(scope="session")

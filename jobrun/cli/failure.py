@@ -11,7 +11,15 @@ from contextlib import suppress
 import click
 
 from jobrun.cli.options import Settings, uses_color
-from jobrun.errors import BindError, JobrunError, Problem, SpecError, UsageError, Where
+from jobrun.errors import (
+    BindError,
+    DamagedError,
+    JobrunError,
+    Problem,
+    SpecError,
+    UsageError,
+    Where,
+)
 
 __all__ = [
     "error_values",
@@ -33,6 +41,8 @@ def show(error: Exception, settings: Settings) -> int:
     else:
         if isinstance(error, OSError) and _raised_by_echo(error):
             error = not_written(error)
+        if isinstance(error, DamagedError) and not error.hint:
+            error.hint = "jobrun checkpoints verify RUN names all that is damaged"
         code = error.exit_code if isinstance(error, JobrunError) else EXIT_BUG
         say_error(error, settings)
         values = error_values(error)

@@ -102,7 +102,8 @@ def _say_exported(output: str, boxes: Mapping[str, Box], left_out: list[str]) ->
     if settings().json:
         click.echo(json.dumps({"output": output, "blobs": done, "left_out": left_out}))
         return
-    click.echo(f"{plural(len(done), 'blob')} written to {plain(output)}")
+    if not settings().quiet:
+        click.echo(f"{plural(len(done), 'blob')} written to {plain(output)}")
     for name in left_out:
         click.echo(f"warning: {plain(name)} is None, which has no array", err=True)
 

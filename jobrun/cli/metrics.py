@@ -100,7 +100,7 @@ def command(
     elif not metrics:
         click.echo(f"{_plain(', '.join(run.name for run in found))}: no metric has a value yet")
     elif plot:
-        click.echo(_charts(found, metrics, log=log))
+        click.echo(_charts(found, metrics, log=log), color=True)  # where it is wanted
     else:
         click.echo(_table(found, metrics))
 

@@ -153,14 +153,17 @@ def progress_options(command: F) -> F:
 
 def one_checkpoint(command: F) -> F:
     """Add ``--epoch`` and ``--id``, which name one checkpoint of a run."""
-    count = click.IntRange(min=0)
+    number = click.IntRange(min=0)
     epoch = option(
         "--epoch",
-        type=count,
-        help="The one at the end of this epoch.",
+        type=number,
+        metavar="N",
+        help="The one at the end of epoch N.",
         shell_complete=completes("epoch"),
     )
-    id = option("--id", type=count, help="The one of this id.", shell_complete=completes("id"))
+    id = option(
+        "--id", type=number, metavar="K", help="checkpoint_K.", shell_complete=completes("id")
+    )
     return epoch(id(command))
 
 

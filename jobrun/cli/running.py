@@ -23,6 +23,7 @@ from jobrun.decide import Request
 from jobrun.errors import EXIT_DONE, JobrunError
 from jobrun.events import RunEnded
 from jobrun.job import Job
+from jobrun.paths import shown
 from jobrun.program import program
 from jobrun.report import Fan
 from jobrun.report.aside import Aside
@@ -89,6 +90,7 @@ class Engine:
         """The runner in the directory that is decided on; a fresh one is made last of all."""
 
         def runner(path: Path, request: Request, lock: RunLock | None = None) -> JobRunner:
+            self._signals.again = plain(command_line("resume", shown(path)))
             return JobRunner(
                 job,
                 CheckpointManager(path, lock=lock),

@@ -41,9 +41,13 @@ class Stoppable(Protocol):
 
 
 class Signals:
-    """A context in which signals are passed on to ``runner``, once there is one."""
+    """A context in which signals are passed on to ``runner``, once there is one.
+
+    ``again`` is the command that goes on after the run was left at once.
+    """
 
     def __init__(self) -> None:
+        self.again = ""
         self._runner: Stoppable | None = None
         self._received = 0
         self._first = ""
@@ -87,7 +91,7 @@ class Signals:
         received = signal.Signals(number)
         self._received += 1
         if self._received > 1:
-            _leave(received)
+            _leave(received, self.again)
         if self.runner is None:
             self._first = received.name
             raise Interrupted(received.name, _EXIT[received])
@@ -99,11 +103,12 @@ class Signals:
             start_new_thread(self.runner.save_soon, (signal.Signals(number).name,))
 
 
-def _leave(received: signal.Signals) -> None:
+def _leave(received: signal.Signals, again: str) -> None:
     """End the process now: no handler, lock or buffer can hold it back."""
     terminal = _AS_BEFORE if sys.__stderr__ is not None and sys.__stderr__.isatty() else ""
     text = f"{terminal}\n{received.name} again: left at once; the last checkpoint is whole\n"
+    text += f"\n{again}\n" if again else ""
     with suppress(OSError):  # nobody reads it any more
-        os.write(2, text.encode())
+        os.write(2, text.encode(errors="surrogateescape"))
     kill_children()
     os._exit(_EXIT[received])

@@ -6,6 +6,7 @@ The failure of one run hurts no other, and its end with no word is seen.
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,6 +26,7 @@ from jobrun.cli.table import table
 from jobrun.decide import Choice
 from jobrun.errors import EXIT_DONE, EXIT_SIGINT, EXIT_SIGTERM, BindError, TaskError
 from jobrun.metrics import metric_names
+from jobrun.program import program
 from jobrun.report.words import plain, plural
 from jobrun.runs import claim, fresh_name
 from jobrun.session.local import default_threads
@@ -104,6 +106,7 @@ class SweepEngine:
 
     def _run(self, plan: Plan, home: SweepDir) -> int:
         self._sweep.write(plan, home)
+        self._signals.again = f"{program()} resume {shlex.quote(home.shown())}"
         board = self._board(plan)
         jobs = max(1, min(self._how.jobs, len(plan.to_do)))
         if self._verbosity >= 0:

@@ -31,6 +31,7 @@ from jobrun.data.source import (
 )
 from jobrun.data.tables import ArrayTable
 from jobrun.errors import DataError, TaskError, did_you_mean
+from jobrun.names import with_article
 from jobrun.values import Box, adopt
 
 __all__ = ["called_source"]
@@ -59,7 +60,7 @@ def called_source(
     if hasattr(made, "__iter__"):
         return ItemStream(make, made, wanted, name, fail)
     raise DataError(
-        f"{name} returned a {type(made).__name__}, which cannot be read row by row",
+        f"{name} returned {with_article(type(made).__name__)}, which cannot be read row by row",
         hint="return something with __len__ and __getitem__, an iterable, or a dict of arrays",
     )
 
@@ -144,9 +145,10 @@ class _Stack:
             if isinstance(cell, str | bytes):
                 dtype = TEXT
             if not dtype:
+                what = with_article(type(cell).__name__)
                 raise DataError(
-                    f"{self.name}: row {row + 1}, column {column!r}: a {type(cell).__name__} "
-                    "is no number, text or array of numbers"
+                    f"{self.name}: row {row + 1}, column {column!r}: {what} is no "
+                    "number, text or array of numbers"
                 )
             known = self.dtypes.setdefault(column, dtype)
             shape = self.shapes.setdefault(column, array.shape)

@@ -20,6 +20,7 @@ from jobrun.bind import user_trace
 from jobrun.errors import TaskError, did_you_mean
 from jobrun.events import Warned
 from jobrun.job import Argument, Job, Task
+from jobrun.names import with_article
 from jobrun.options import Load, Retries
 from jobrun.rng import make_rng
 from jobrun.session.current import TaskStoppedError, current
@@ -278,7 +279,7 @@ class Call:
     def _nothing(self, result: list[Any]) -> list[Write]:
         if result[0] is not None:
             raise TaskError(
-                f"it returned a {type(result[0]).__name__}, but the task has no 'out'",
+                f"it returned {with_article(type(result[0]).__name__)}, but the task has no 'out'",
                 hint="name the blob under 'out', or return nothing",
             )
         return []
@@ -306,7 +307,7 @@ class Call:
         outputs = self.task.outputs
         if form == "many":
             if not isinstance(result, tuple | list) or len(result) != len(outputs.names):
-                got = f"a {type(result).__name__}"
+                got = with_article(type(result).__name__)
                 if isinstance(result, tuple | list):
                     got += f" of {len(result)}"
                 raise TaskError(
@@ -316,7 +317,7 @@ class Call:
             return list(range(len(result)))
         if not isinstance(result, dict):
             raise TaskError(
-                f"'out' takes keys of a dict, but it returned a {type(result).__name__}"
+                f"'out' takes keys of a dict, but it returned {with_article(type(result).__name__)}"
             )
         for key in outputs.keys:
             if key not in result:

@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from jobrun.errors import TaskError
+from jobrun.names import with_article
 from jobrun.shell import FileForm
 
 __all__ = ["read_file", "write_file"]
@@ -85,7 +86,7 @@ def read_file(path: Path, form: FileForm) -> Any:
 def _array(value: Any) -> Array:
     array = np.asarray(value)
     if array.dtype.hasobject or isinstance(value, dict):
-        raise TypeError(f"a {type(value).__name__} is no array of numbers")
+        raise TypeError(f"{with_article(type(value).__name__)} is no array of numbers")
     return array
 
 
@@ -113,7 +114,7 @@ def _plain(value: Any) -> Any:
     """An array or numpy scalar for JSON."""
     if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
         return value.tolist()
-    raise TypeError(f"a {type(value).__name__} is no value of JSON")
+    raise TypeError(f"{with_article(type(value).__name__)} is no value of JSON")
 
 
 # Text.

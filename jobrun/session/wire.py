@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from jobrun.checkpoint.dtypes import describe, dtype_of
+from jobrun.names import with_article
 
 __all__ = ["Packed", "UnsendableError", "unpack"]
 
@@ -61,7 +62,7 @@ class Packed:
             return [kind.__name__, value.hex()]
         if kind is complex:
             return ["complex", self._node(value.real), self._node(value.imag)]
-        raise UnsendableError(f"a {kind.__name__}")
+        raise UnsendableError(with_article(kind.__name__))
 
     def _put(self, array: Array) -> tuple[str, list[int], int]:
         """Where an array will lie, with its dtype and shape."""

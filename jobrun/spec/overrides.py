@@ -156,7 +156,11 @@ def _check_key(root: Node, node: Node, key: str | int, path: list[str | int], te
         return
     known = [*_vars(node), *keys] if not path else keys
     at = f" under {'.'.join(map(str, path))!r}" if path else ""
-    hint = did_you_mean(str(key), known) or f"there are {', '.join(known)}"
+    deeper = [
+        f"{top}.{key}" for top in ("stop", "checkpoint") if not path and key in keys_of((top,))
+    ]
+    hint = f"did you mean {deeper[0]!r}?" if deeper else did_you_mean(str(key), known)
+    hint = hint or f"there are {', '.join(known)}"
     raise UsageError(f"--set {text}: there is no {str(key)!r}{at}", hint=hint)
 
 

@@ -55,6 +55,14 @@ def _chosen(runs_dir: str, which: tuple[str, ...], epochs: tuple[int, ...]) -> t
     """The two checkpoints that are meant."""
     from jobrun.runs import find_run
 
+    if (
+        len(which) == 2
+        and _is_id(which[1])
+        and not _is_id(which[0])
+        and not _is_checkpoint(which[0])
+    ):
+        text = f"two checkpoints are compared: {which[0]} {which[1]} OTHER"
+        raise click.UsageError(text)
     run = which[0] if len(which) % 2 else None
     named = which[len(which) % 2 :]
     if len(which) > 3 or (epochs and (named or len(epochs) != 2)):
@@ -73,16 +81,25 @@ def _chosen(runs_dir: str, which: tuple[str, ...], epochs: tuple[int, ...]) -> t
 
 
 def _named(runs_dir: str, run: str | None, text: str) -> Path:
-    from jobrun.checkpoint.record import SUCCESS
     from jobrun.errors import NotFoundError
     from jobrun.runs import find_run
 
-    if text.isascii() and text.isdigit():
+    if _is_id(text):
         return _of_run(find_run(runs_dir, run), id=int(text))
-    if not (Path(text) / SUCCESS).is_file():
+    if not _is_checkpoint(text):
         hint = "name it by its id (a number) or by its path"
         raise NotFoundError(f"no checkpoint {text!r}", hint=hint)
     return Path(text)
+
+
+def _is_id(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def _is_checkpoint(text: str) -> bool:
+    from jobrun.checkpoint.record import SUCCESS
+
+    return (Path(text) / SUCCESS).is_file()
 
 
 def _of_run(run: RunDir, *, epoch: int | None = None, id: int | None = None) -> Path:
