@@ -108,6 +108,10 @@ LINES: dict[str, list[str]] = {
     "checkpoints prune": ["sum", "sum --keep-last 1 -n", "sum --keep-last 1 --json"],
     "checkpoints path": ["sum", "sum --best", "sum --epoch 2 --json", "m --best", "sum --epoch 1"],
     "docs": [],
+    "init": ["--list", "made --template kmeans", "made --template kmeans", "--template kmaens"],
+    "render": ["sum.yaml", "sum.yaml --origin --set step=3", "sum.yaml --json", "none.yaml"],
+    "schema": ["--write .", "--write none/there"],
+    "completion": ["csh"],
 }
 
 
