@@ -144,7 +144,7 @@ def by_jobrun(size: int, rounds: int, epochs: int) -> Run:
 
 
 def epochs_case(scale: Scale, size: int, rounds: int, name: str) -> Case:
-    count = scale.of(50, 5)
+    count = scale.of(20, 5)
     overhead = Wanted(
         f"an epoch on two workers, {name}: jobrun over a loop by hand",
         lambda measured: measured.ratio("jobrun", "by hand"),
@@ -249,7 +249,7 @@ def cases(scale: Scale) -> list[Case]:
     count, size = scale.of(2_000, 50), scale.of(64 * 2**20, 2**16)
     epochs = scale.of(10, 2)
     return [
-        epochs_case(scale, scale.of(100_000, 1000), scale.of(100, 2), "20 ms of work"),
+        epochs_case(scale, scale.of(100_000, 1000), scale.of(60, 2), "with work"),
         epochs_case(scale, 1_000, 1, "no work"),
         Case(
             "no-op tasks on a worker",
