@@ -20,6 +20,7 @@ from jobrun.errors import (
     UsageError,
     Where,
 )
+from jobrun.report.words import plain
 
 __all__ = [
     "error_values",
@@ -41,7 +42,7 @@ def show(error: Exception, settings: Settings) -> int:
     else:
         if isinstance(error, OSError) and _raised_by_echo(error):
             error = not_written(error)
-        if isinstance(error, DamagedError) and not error.hint:
+        if isinstance(error, DamagedError) and not error.hint and "checkpoint_" in str(error):
             error.hint = "jobrun checkpoints verify RUN names all that is damaged"
         code = error.exit_code if isinstance(error, JobrunError) else EXIT_BUG
         say_error(error, settings)
@@ -74,17 +75,18 @@ def say_error(error: Exception, settings: Settings) -> None:
     if settings.traceback:
         traceback.print_exception(error)
     elif trace := getattr(error, "trace", ""):
-        print(trace.rstrip("\n"), file=sys.stderr)
+        print(plain(trace.rstrip("\n")), file=sys.stderr)
     print(_text(error, uses_color(sys.stderr, settings.color)), file=sys.stderr)
 
 
 def _text(error: Exception, color: bool) -> str:
     head = click.style("error:", fg="red", bold=True) if color else "error:"
+    if not isinstance(error, JobrunError):
+        return f"{head} {plain(_bug(error))}"
+    text = plain(error)
     if isinstance(error, SpecError):
-        return str(error).replace(": error: ", f": {head} ") if color else str(error)
-    if isinstance(error, JobrunError):
-        return f"{head} {error}"
-    return f"{head} {_bug(error)}"
+        return text.replace(": error: ", f": {head} ") if color else text
+    return f"{head} {text}"
 
 
 def _bug(error: Exception) -> str:

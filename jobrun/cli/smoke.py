@@ -100,6 +100,8 @@ def _folder(kept: str | None, name: str) -> Iterator[Path]:
         path.mkdir(parents=True)
     except FileExistsError:
         raise click.UsageError(f"{path} is there already; --dir wants a new directory") from None
+    except OSError as error:
+        raise click.UsageError(f"--dir {path} cannot be made: {error.strerror}") from None
     yield path
 
 

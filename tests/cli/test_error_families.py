@@ -49,7 +49,9 @@ MET = [
     Met(errors.UsageError, "a key that there is not", "train sum.yaml --set stpe=3"),
     Met(errors.UsageError, "a file that cannot be written", "graph sum.yaml -o gone/sum.svg"),
     Met(
-        errors.SpecError, "several problems", change=("epoch:\n", "epcoh: 3\nepoch: 4\nmetric: 5\n")
+        errors.SpecError,
+        "several problems",
+        change=("metrics: {loss: min}\nstop: {epochs: 3}", "metrics: {lss: min}\nstp: {epochs: 0}"),
     ),
     Met(errors.BindError, "no such module", change=("steps:add", "stesp:add")),
     Met(errors.BindError, "no such function", change=("steps:add", "steps:ad")),

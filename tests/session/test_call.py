@@ -198,7 +198,7 @@ def test_a_glob_takes_one_value_for_each_node() -> None:
 @pytest.mark.parametrize(
     ("result", "out", "message"),
     [
-        (3, None, "it returned a int, but the task has no 'out'"),
+        (3, None, "it returned an int, but the task has no 'out'"),
         (3, ["a", "b"], "'out' names 2 blobs, but it returned a int"),
         ((1, 2, 3), ["a", "b"], "'out' names 2 blobs, but it returned a tuple of 3"),
         (np.zeros(2), ["a", "b"], "returned a ndarray"),

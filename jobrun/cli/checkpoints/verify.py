@@ -32,7 +32,8 @@ def command(run: str | None, runs_dir: str) -> int:
 
     Both may be URLs.
     Every damaged file is named, with the blob it belongs to; a file that several checkpoints share
-    is read once.  The exit code is 5 if anything is damaged.
+    is read once.  The exit code is 5 if anything is damaged.  With -q nothing is said of what is
+    whole.
     """
     from jobrun.checkpoint.survey import Survey
     from jobrun.errors import DamagedError
