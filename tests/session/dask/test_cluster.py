@@ -21,7 +21,7 @@ from engine import within
 
 from jobrun import CheckpointManager, Every, Job, JobRunner, LocalSession, Node, Task, load_blobs
 from jobrun.errors import TaskError
-from jobrun.events import CheckpointSaved, Event, RunWentBack, TaskFinished
+from jobrun.events import CheckpointSaved, EpochFinished, Event, RunWentBack, TaskFinished
 from jobrun.spec.build import validate_spec
 
 pytest.importorskip("distributed")
@@ -191,14 +191,17 @@ def test_a_worker_that_hangs_is_left_behind(client: Any, tmp_path: Path) -> None
     alone = train(LocalSession(2), job)
     events: list[Event] = []
     pid = next(iter(client.run(os.getpid).values()))
-    timer = threading.Timer(0.5, os.kill, (pid, signal.SIGSTOP))
-    timer.start()
+
+    def watch(event: Event) -> None:
+        events.append(event)
+        if isinstance(event, EpochFinished) and event.epoch == 2:
+            os.kill(pid, signal.SIGSTOP)
+
     try:
         session = DaskSession(client, timeout=1.5)
-        there = train(session, job, tmp_path / "run", report=events.append)
+        there = train(session, job, tmp_path / "run", report=watch)
         assert bits(there.blobs) == bits(alone.blobs)
     finally:
-        timer.join()
         os.kill(pid, signal.SIGKILL)
     (back,) = [e for e in events if isinstance(e, RunWentBack)]
     assert "gave no sign of life for 1.5 s" in back.message
