@@ -430,7 +430,9 @@ class _Signature:
         missing = [n for n in self.needed if n not in given]
         if missing:
             listed = ", ".join(repr(n) for n in missing)
-            yield self._problem(f"also needs {listed}", "call", hint="give it under 'in' or 'with'")
+            yield self._problem(
+                f"also needs {listed}", "call", hint="give it under 'in', 'update' or 'with'"
+            )
 
     def _keywords(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         for argument in self.given:

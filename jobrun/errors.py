@@ -51,6 +51,7 @@ __all__ = [
     "Where",
     "WorkerLostError",
     "did_you_mean",
+    "did_you_mean_or_all",
     "few_hints",
     "nearest",
 ]
@@ -111,6 +112,13 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
             return ""
     names = nearest(name, known)
     return f"did you mean {' or '.join(repr(n) for n in names)}?" if names else ""
+
+
+def did_you_mean_or_all(name: str, known: Sequence[str], most: int = 8) -> str:
+    """The nearest names, or where none is near the first of all: ``there are 'x', 'y', …``."""
+    shown = dict.fromkeys(known[:most])
+    first = ", ".join(map(repr, shown)) + (", …" if len(known) > most else "")
+    return did_you_mean(name, known) or (f"there are {first}" if known else "")
 
 
 _SHOWN = 120

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jobrun.access import covers, overlaps
-from jobrun.errors import Problem, did_you_mean
+from jobrun.errors import Problem, did_you_mean, did_you_mean_or_all
 from jobrun.flow import units_of, writes_of, written
 from jobrun.job import GROUPS, Job
 
@@ -76,7 +76,7 @@ def metric_problems(job: Job) -> Iterator[Problem]:
             yield Problem(
                 f"metric {name!r} is no blob of this job",
                 job.marks.get(f"metrics:{name}"),
-                did_you_mean(name, sorted(known)),
+                did_you_mean_or_all(name, sorted(known)),
             )
     best = job.checkpoint.keep.best if job.checkpoint else None
     if best is not None and metric_names(job).get(best.metric) is None:

@@ -201,8 +201,12 @@ def find_run(runs_dir: str | os.PathLike[str], argument: str | None = None) -> R
         return here if here.is_run() else _newest(list_runs(runs_dir), f"no run in {runs_dir}")
     if argument.endswith((".yaml", ".yml")):
         spec = Path(argument)
-        runs = [run for run in list_runs(runs_dir) if is_of(run, spec)]
-        return _newest(runs, f"no run of {argument} in {runs_dir}", by_state=False)
+        every = list_runs(runs_dir)
+        runs = [run for run in every if is_of(run, spec)]
+        known = [s.spec for run in every if (s := _state_of(run)) is not None and s.spec]
+        hint = did_you_mean(spec.name, known) if not runs and not spec.exists() else ""
+        missing = f"no run of {argument} in {runs_dir}"
+        return _newest(runs, missing, by_state=False, hint=hint)
     if argument.startswith("@"):
         return _by_word(runs_dir, argument)
     named, path = RunDir(Path(runs_dir) / argument), RunDir(argument)
@@ -305,11 +309,13 @@ def _some(names: Sequence[str], most: int = 8) -> str:
     return ", ".join(names[:most]) + (", …" if len(names) > most else "")
 
 
-def _newest(runs: Sequence[RunDir], missing: str, *, by_state: bool = True) -> RunDir:
+def _newest(
+    runs: Sequence[RunDir], missing: str, *, by_state: bool = True, hint: str = ""
+) -> RunDir:
     """The newest run, unfinished ones first, and of these such that nobody holds."""
     states = [(state, run) for run in runs if (state := _state_of(run)) is not None]
     if not states:
-        raise NotFoundError(missing, hint=_START)
+        raise NotFoundError(missing, hint=hint or _START)
 
     def rank(pair: tuple[RunState, RunDir]) -> tuple[int, str]:
         state = pair[0]

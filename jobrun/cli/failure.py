@@ -37,6 +37,10 @@ EXIT_BUG = 1
 def show(error: Exception, settings: Settings) -> int:
     """Show an error; the exit code that it stands for."""
     if isinstance(error, click.ClickException):
+        if error.message.startswith("Got unexpected extra argument") and "=" in error.message:
+            context = getattr(error, "ctx", None)
+            text = f"{error.message}; a var is set with --set NAME=VALUE"
+            error = click.UsageError(text, context)
         error.show()
         code, values = error.exit_code, error_values(_usage(error))
     else:

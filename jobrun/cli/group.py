@@ -14,6 +14,24 @@ Commands = Mapping[str, tuple[str, str]]
 """Name of the command: its module below ``jobrun.cli``, and what the list of commands says."""
 
 
+_HABITS = {
+    "check": "validate",
+    "clean": "checkpoints prune",
+    "diff": "compare",
+    "export": "load-blobs",
+    "help": "--help",
+    "lint": "validate",
+    "list": "runs",
+    "ls": "runs",
+    "plot": "metrics --plot",
+    "run": "train",
+    "start": "train",
+    "status": "show",
+    "test": "smoke",
+}
+"""What other programs call it: the command that is meant."""
+
+
 class LazyGroup(click.Group):
     """A group of the commands in a table; ``--help`` imports none of them."""
 
@@ -40,7 +58,9 @@ class LazyGroup(click.Group):
         if args and args[0] not in self._table and not args[0].startswith("-"):
             from jobrun.errors import did_you_mean
 
-            hint = did_you_mean(args[0], list(self._table))
+            known = list(self._table)
+            meant = _HABITS.get(args[0], "") if ctx.parent is None else ""
+            hint = f"did you mean {meant!r}?" if meant else did_you_mean(args[0], known)
             hint = hint or f"there are {', '.join(self._table)}"
             ctx.fail(f"no command {args[0]!r}; {hint}")
         return super().resolve_command(ctx, args)

@@ -51,14 +51,18 @@ def command(
     if task is not None:
         _check_task(task, found)
     lines = follow_log(path, wanted, lambda: not found.held()) if follow else read(path, wanted)
+    shown = False
     try:
         for text, line, number in lines:
+            shown = True
             if settings().json:
                 text = json.dumps({**asdict(line), "attempt": number})
             click.echo(text)
     except KeyboardInterrupt:  # the usual end of following
         if not follow:
             raise
+    if not (shown or settings().quiet or settings().json):
+        click.echo("nothing was printed", err=True)
     return 0
 
 
