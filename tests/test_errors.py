@@ -7,7 +7,16 @@ import inspect
 import pytest
 
 from jobrun import errors
-from jobrun.errors import BindError, JobrunError, Problem, SpecError, Where, did_you_mean, nearest
+from jobrun.errors import (
+    BindError,
+    JobrunError,
+    Problem,
+    SpecError,
+    Where,
+    did_you_mean,
+    did_you_mean_or_all,
+    nearest,
+)
 
 CLASSES = [c for _, c in inspect.getmembers(errors, inspect.isclass) if issubclass(c, JobrunError)]
 
@@ -82,3 +91,12 @@ def test_an_error_is_all_text() -> None:
     error = BindError("no", where=Where("s", 1, 1, "x", 1), hint="try", trace="lines")
     assert str(error) == "s:1:1: no\n    1 | x\n      | ^\n  hint: try"
     assert error.trace == "lines"
+
+
+def test_all_that_there_is_where_no_name_is_near() -> None:
+    assert did_you_mean_or_all("los", ["loss", "x"]) == "did you mean 'loss'?"
+    assert did_you_mean_or_all("q", ["loss", "x"]) == "there are 'loss', 'x'"
+    assert did_you_mean_or_all("q", [f"blob_{n}" for n in range(9)], most=2) == (
+        "there are 'blob_0', 'blob_1', …"
+    )
+    assert did_you_mean_or_all("q", []) == ""

@@ -103,3 +103,18 @@ def test_a_traceback_is_there_if_wanted(args: tuple[str, ...], call: Callable[..
     result = call(*args)
     assert result.code == 1
     assert result.err.startswith("Traceback (most recent call last):\n")
+
+
+def test_escapes_of_others_are_shown_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
+    trace = "ValueError: \x1b[31m[/x] é\n"
+    show(errors.TaskError("task 'step' failed: \x1b[31m \udcff", trace=trace), Settings())
+    assert capsys.readouterr().err == (
+        "ValueError: \\x1b[31m[/x] é\nerror: task 'step' failed: \\x1b[31m \\xff\n"
+    )
+
+
+def test_damage_names_the_command_that_finds_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    show(errors.DamagedError("torn", where="runs/x/checkpoint_1"), Settings())
+    assert capsys.readouterr().err.endswith(
+        "\n  hint: jobrun checkpoints verify RUN names all that is damaged\n"
+    )

@@ -53,7 +53,9 @@ def test_of_a_task(ran: None, call: Call) -> None:
     assert texts(call("logs", "sum", "the-loss")) == losses
     assert texts(call("logs", "sum", "the*")) == losses
     assert len(texts(call("logs", "runs/sum", "a*"))) == 8
-    assert texts(call("logs", "sum", "start")) == []  # it is there, and printed nothing
+    silent = call("logs", "sum", "start")
+    assert (silent.code, silent.out, silent.err) == (0, "", "nothing was printed\n")
+    assert call("-q", "logs", "sum", "start").err == ""
 
 
 def test_of_an_attempt_and_since(ran: None, call: Call) -> None:

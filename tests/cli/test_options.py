@@ -134,6 +134,9 @@ def test_every_command_has_the_common_options_and_twins(
     [
         (("trian",), "no command 'trian'; did you mean 'train'?"),
         (("zzz",), "no command 'zzz'; there are init, train, resume, "),
+        (("run",), "no command 'run'; did you mean 'train'?"),
+        (("help",), "no command 'help'; did you mean '--help'?"),
+        (("train", "x", "lr=3"), "argument (lr=3); a var is set with --set NAME=VALUE"),
         (("validate",), "Missing argument 'SPEC...'"),
         (("validate", "--imprt", "x"), "No such option"),
         (("train", "x", "--threads", "0"), "0 is not in the range"),

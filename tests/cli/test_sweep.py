@@ -445,3 +445,35 @@ def test_a_sweep_without_checkpoints(jobrun: Call, sweep: Call) -> None:
     assert result.code == 0
     assert "2     finished       3  0.009434*    106" in result.out
     assert result.out.splitlines()[-1] == "best loss 0.009434 (epoch 3): step=2"
+
+
+SAYS = ("return total + step", "print('[bold]', step); return total + step")
+
+
+def test_progress_none_and_live(jobrun: Call, sweep: Call) -> None:
+    sweep(TWO)
+    none = jobrun("train", "sum.yaml", "--progress", "none")
+    assert (none.code, none.err) == (0, "")
+    assert none.out.startswith("sum: 2 runs: 2 finished\n")
+    live = jobrun("train", "sum.yaml", "--fresh", "--progress", "live")
+    assert live.err.startswith("warning: a sweep has no live view: progress is shown as lines\n")
+    assert "step=2 | epoch 3/3  " in live.err
+
+
+def test_progress_as_json(jobrun: Call, sweep: Call) -> None:
+    sweep(TWO, SAYS, ("return 1 / total", "return 1 / (total - 104)"))
+    result = jobrun("train", "sum.yaml", "--set", "first=100", "--progress", "json")
+    assert result.code == 1
+    events = [json.loads(line) for line in result.err.splitlines()]
+    assert {e["run"] for e in events} == {"step=1", "step=2"}
+    for run in ("step=1", "step=2"):
+        own = [e for e in events if e["run"] == run]
+        names = [e["event"] for e in own]
+        assert names.count("RunStarted") == names.count("RunEnded") == 1
+        printed = {e["text"] for e in own if e["event"] == "Printed"}
+        assert printed == {f"[bold] {run[-1]}"}
+    *_, ended, error = own
+    assert (ended["event"], ended["outcome"], ended["epoch"]) == ("RunEnded", "error", 1)
+    assert (error["event"], error["exit_code"]) == ("Error", 1)
+    assert "ZeroDivisionError" in error["error"]["trace"]
+    assert result.out.startswith("sum: 2 runs: ")

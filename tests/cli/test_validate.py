@@ -186,3 +186,28 @@ def test_neither_numpy_nor_the_users_code_is_imported(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, check=True
     )
     assert done.stdout.splitlines()[-1] == "0 []"
+
+
+def test_import_finds_the_reporters(call: Callable[..., Any], write: Callable[..., None]) -> None:
+    stop = "stop: {epochs: 3}"
+    for report, text in (
+        ("tensorbord", "sum.yaml:10:9: there is no reporter 'tensorbord'"),
+        ("{lines: {pth: x}}", "the reporter 'lines' does not take these options"),
+        ('{call: "steps:Telling"}', "'steps' has no 'Telling'"),
+    ):
+        write((stop, f"{stop}\nreport: {report}"))
+        assert call("validate", "sum.yaml").code == 0
+        result = call("validate", "--import", "sum.yaml")
+        assert (result.code, result.out) == (4, "")
+        assert text in result.err
+    write((stop, f'{stop}\nreport: {{call: "steps:loss_of", with: {{total: 1}}}}'))
+    assert call("validate", "--import", "sum.yaml").code == 0
+
+
+def test_warnings_are_said_when_quiet_too(
+    call: Callable[..., Any], write: Callable[..., None]
+) -> None:
+    write(spec='epoch: [{call: "steps:start", out: loss}]\nstop: {epochs: 1}\n')
+    usual, quiet = call("validate", "sum.yaml"), call("-q", "validate", "sum.yaml")
+    assert "warning: " in usual.err
+    assert (quiet.out, quiet.err) == ("", usual.err)
