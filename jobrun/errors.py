@@ -54,6 +54,7 @@ __all__ = [
     "did_you_mean_or_all",
     "few_hints",
     "nearest",
+    "with_article",
 ]
 
 # Exit codes that belong to outcomes and not to errors (see ``jobrun/cli``).
@@ -119,6 +120,11 @@ def did_you_mean_or_all(name: str, known: Sequence[str], most: int = 8) -> str:
     shown = dict.fromkeys(known[:most])
     first = ", ".join(map(repr, shown)) + (", …" if len(known) > most else "")
     return did_you_mean(name, known) or (f"there are {first}" if known else "")
+
+
+def with_article(word: str) -> str:
+    """``an int``, ``a dict``: for the names of types in messages."""
+    return f"{'an' if word[:1].lower() in tuple('aeiou') else 'a'} {word}"
 
 
 _SHOWN = 120

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["check_name", "is_name", "with_article"]
+__all__ = ["check_name", "is_name"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 
@@ -26,8 +26,3 @@ def check_name(name: str) -> str | None:
         if part == "zarr.json":
             return "'zarr.json' cannot name a blob"
     return None
-
-
-def with_article(word: str) -> str:
-    """``an int``, ``a dict``: for the names of types in messages."""
-    return f"{'an' if word[:1].lower() in tuple('aeiou') else 'a'} {word}"

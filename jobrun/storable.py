@@ -6,8 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from jobrun.errors import ValueRefusedError
-from jobrun.names import with_article
+from jobrun.errors import ValueRefusedError, with_article
 from jobrun.values import Box, Value, leaves
 
 __all__ = ["check_storable", "is_storable"]

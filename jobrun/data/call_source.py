@@ -30,8 +30,7 @@ from jobrun.data.source import (
     ignore_slow,
 )
 from jobrun.data.tables import ArrayTable
-from jobrun.errors import DataError, TaskError, did_you_mean
-from jobrun.names import with_article
+from jobrun.errors import DataError, TaskError, did_you_mean, with_article
 from jobrun.values import Box, adopt
 
 __all__ = ["called_source"]

@@ -17,10 +17,9 @@ import numpy as np
 
 from jobrun.access import Key, resolve
 from jobrun.bind import user_trace
-from jobrun.errors import TaskError, did_you_mean
+from jobrun.errors import TaskError, did_you_mean, with_article
 from jobrun.events import Warned
 from jobrun.job import Argument, Job, Task
-from jobrun.names import with_article
 from jobrun.options import Load, Retries
 from jobrun.rng import make_rng
 from jobrun.session.current import TaskStoppedError, current

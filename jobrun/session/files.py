@@ -26,8 +26,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from jobrun.errors import TaskError
-from jobrun.names import with_article
+from jobrun.errors import TaskError, with_article
 from jobrun.shell import FileForm
 
 __all__ = ["read_file", "write_file"]

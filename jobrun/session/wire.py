@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from jobrun.checkpoint.dtypes import describe, dtype_of
-from jobrun.names import with_article
+from jobrun.errors import with_article
 
 __all__ = ["Packed", "UnsendableError", "unpack"]
 

@@ -207,7 +207,7 @@ def test_import_finds_the_reporters(call: Callable[..., Any], write: Callable[..
 def test_warnings_are_said_when_quiet_too(
     call: Callable[..., Any], write: Callable[..., None]
 ) -> None:
-    write(spec='epoch: [{call: "steps:start", out: loss}]\nstop: {epochs: 1}\n')
+    write(spec='epoch: [{shell: "true"}]\nstop: {epochs: 1}\n')
     usual, quiet = call("validate", "sum.yaml"), call("-q", "validate", "sum.yaml")
     assert "warning: " in usual.err
     assert (quiet.out, quiet.err) == ("", usual.err)
