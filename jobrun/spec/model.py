@@ -38,7 +38,7 @@ from jobrun.spec.matrix import MatrixField
 from jobrun.spec.pipes import DoStepModel, MapStepModel, PipeModel
 from jobrun.spec.reports import Reports
 from jobrun.spec.scalars import show
-from jobrun.spec.sessions import Session, SessionModel
+from jobrun.spec.sessions import Session
 from jobrun.spec.tasks import LoadModel, ShellModel, TaskRetries
 from jobrun.spec.uploads import Upload
 
@@ -299,9 +299,8 @@ class SpecModel(ClosedModel):
         description="Who else is told of the run: tensorboard, {mlflow: {experiment: x}}, "
         "{lines: FILE}, {events: FILE}, or {call: module:function, with: {…}}.",
     )
-
     session: Session = Field(
-        SessionModel(), description="Where the job runs; default: in this process."
+        "local", validate_default=True, description="Where the job runs; default: in this process."
     )
 
     def tasks(self, group: str) -> list[TaskModel]:

@@ -32,6 +32,7 @@ checkpoint:
   link: alternate
   compress: none
   async: true
+session: local
 """
 ORIGIN = """\
 name: sum                                         # sum.yaml:1

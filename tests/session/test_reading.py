@@ -251,7 +251,7 @@ def test_skipping_that_takes_a_while_is_a_warning(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(call_source, "_SLOW_SECONDS", 0.0)
     job = reading([], from_=["x"], call=generate, in_="n")
     driver = Driver(job, 1).start()
-    assert not driver.epoch(cut_after(3))
+    assert not driver.epoch(cut_after(9))
     assert not [e for e in driver.events if isinstance(e, Warned)]
     again = Driver(job, 1).start()
     again.position = driver.position

@@ -38,6 +38,7 @@ SECTIONS = {
     "Best": "Checkpoints",
     "Compression": "Checkpoints",
     "Upload": "Checkpoints",
+    "Session": "Sessions",
 }
 
 
