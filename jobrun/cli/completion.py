@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 
-from jobrun.cli.options import common
+from jobrun.cli.options import common, settings
 
 __all__ = ["command"]
 
@@ -22,4 +24,7 @@ def command(shell: str) -> None:
     """
     from jobrun.cli.shells import script
 
-    click.echo(script(shell, click.get_current_context().find_root().command), nl=False)
+    text = script(shell, click.get_current_context().find_root().command)
+    if settings().json:
+        text = json.dumps({"shell": shell, "script": text}) + "\n"
+    click.echo(text, nl=False)

@@ -124,9 +124,8 @@ def _show(one: _Checked) -> None:
     if one.error is not None:
         say_error(one.error, settings())
     for warning in one.warnings:
-        if not settings().quiet:
-            text = f"{warning.where}: warning: {warning.message}; {warning.hint}"
-            click.echo(plain(text), err=True)
+        text = f"{warning.where}: warning: {warning.message}; {warning.hint}"
+        click.echo(plain(text), err=True)
     _annotate(one)
     if one.job is not None and not (settings().json or settings().quiet):
         tasks = sum(len(group) for group in one.job.groups.values())
