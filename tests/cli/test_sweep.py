@@ -399,7 +399,6 @@ def test_values_are_shown_as_they_are(jobrun: Call, sweep: Call, folder: Path) -
 def test_validate_counts_the_runs(call: Call, sweep: Call) -> None:
     sweep()
     assert call("validate", "sum.yaml").out == "sum.yaml: ok: job sum, 3 tasks, 4 runs\n"
-    assert json.loads(call("validate", "sum.yaml", "--json").out)["specs"][0]["runs"] == 4
     one = call("validate", "sum.yaml", "--set", "step=1")
     assert one.out == "sum.yaml: ok: job sum, 3 tasks, 2 runs\n"
 
