@@ -180,7 +180,7 @@ def test_metrics() -> None:
     ("text", "expected"),
     [
         ("l", ["lr=", "layers."]),
-        ("se", ["setup.", "seed="]),
+        ("se", ["setup.", "seed=", "session=", "session."]),
         ("lr=", ["lr=0.1"]),
         ("flag=", ["flag=true", "flag=false"]),
         ("flag=f", ["flag=false"]),
