@@ -166,7 +166,10 @@ class NodeGroup(Group):
         if only is not None:
             left = set(range(len(owners))).difference(done)
             skip = [number for number in left if owners[number] not in only]
+        before = self._now
         now = self._begin(position, control)
+        if only is not None and before is not None:
+            now.gathered.update(before.gathered)  # of copies that were cut behind their gathering
         try:
             finished = self._run_units(
                 now, done, skip, lambda: self._mailbox.open(run, self._arrive)

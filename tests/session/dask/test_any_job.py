@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from engine import Driver, same
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from oracle import Oracle, Step
 from random_steps import FIRST, first_values, job_of, steps
@@ -68,7 +68,23 @@ def test_any_job_gives_the_top_to_bottom_result(specs: list[Step], seed: int) ->
     check(specs, NODES, seed, 0.0)
 
 
+def _step(number: int, node: str, reads: tuple[str, ...] = (), outs: tuple[str, ...] = ()) -> Step:
+    return Step(number, reads, (), outs, node, 1, False, ())
+
+
+# Cut between a gathering and its copy: what was gathered must be there when it is gone on with.
+_GATHERED = [
+    *(_step(number, "n0") for number in range(2)),
+    _step(2, "n*"),
+    _step(3, "n0", ("t", "n1:a")),
+    *(_step(number, "n0") for number in range(4, 7)),
+    _step(7, "n*", ("a", "b", "n0:t"), ("t",)),
+    _step(8, "n0"),
+]
+
+
 @settings(deadline=None, max_examples=25)
 @given(steps(("n0", "n1", "n2", "n*"), across=True), st.integers(0, 1000))
+@example(_GATHERED, 1)
 def test_any_cut_can_be_gone_on_with(specs: list[Step], seed: int) -> None:
     check(specs, NODES, seed, 0.1)
