@@ -126,7 +126,7 @@ class _Axis:
         disk: bool = False,
     ) -> Case:
         """The same work in every size."""
-        made = [Contestant(f"jobrun, {n:,} {self.unit}", run(s)) for n, s in self.shapes.items()]
+        made = [Contestant(self._named(n), run(shape)) for n, shape in self.shapes.items()]
         largest = max(s.nodes * s.blobs * (s.size + 2 * KIB) for s in self.shapes.values())
         return Case(
             name=f"{what} by {self.unit}",
@@ -138,6 +138,10 @@ class _Axis:
             rounds=rounds,
             disk=2 * largest if disk else 0,
         )
+
+    def _named(self, number: int) -> str:
+        unit = self.unit.removesuffix("s") if number == 1 else self.unit
+        return f"jobrun, {number:,} {unit}"
 
 
 def _name(work: Work) -> str:
