@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from jobrun.policy import SessionSpec
-from jobrun.spec.closed import ClosedModel, short_for
+from jobrun.spec.closed import ClosedModel, given, short_for
 from jobrun.spec.faults import Fault, Optional, choice, refuse, wants
 from jobrun.spec.fields import Seconds
 
@@ -26,6 +26,8 @@ def _address(value: Any) -> str:
 
 class SessionModel(ClosedModel):
     """Where a job runs; its results do not depend on that."""
+
+    model_config = ConfigDict(json_schema_extra={"not": given("workers", "address")})
 
     kind: Annotated[
         str,

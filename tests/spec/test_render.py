@@ -61,6 +61,7 @@ def test_every_default_is_written_out(tmp_path: Path) -> None:
         "  link: alternate\n"
         "  compress: none\n"
         "  async: true\n"
+        "session: local\n"
     )
 
 

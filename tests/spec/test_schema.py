@@ -167,6 +167,7 @@ def test_forms_of_tasks(task: str) -> None:
         "stop: never\nvars:\nsetup:\nepoch:\nmetrics: {a: null}\nfail: {}",
         "stop: never\nnodes: {a: {lr: 1}, b: null}",
         "stop: never\nversion: 1\nx-any: [1, {2: 3}]",
+        "stop: never\nsession: {kind: dask, workers: 2, wait: 90s}\nnodes: [a, b]",
         "stop: never\nupload: s3://bucket/x\nmatrix: {lr: [0.1, 1]}\nreport: [tensorboard]",
         "stop: never\nupload: {call: m:f, with: {a: 1}, what: kept}\nreport: {call: m:f}",
     ],
@@ -205,6 +206,8 @@ def test_malformed_specs_whose_fault_is_one_of_structure(name: str) -> None:
 @pytest.mark.parametrize(
     "section",
     [
+        "session: {kind: dask, workers: 2, address: 'tcp://a:1'}",
+        "session: dusk",
         "upload: {to: a, call: m:f}",
         "upload: {what: kept}",
         "upload: {to: a, with: {b: 1}}",
