@@ -27,7 +27,7 @@ __all__ = ["Layout", "Stored", "array_meta", "store"]
 
 Array = npt.NDArray[Any]
 
-_encode = json.JSONEncoder(allow_nan=False).encode
+_encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _POINT = Grid.of((), 0)
 """The grid of what has no chunks."""
 
