@@ -29,7 +29,7 @@ demo: $(DEV) ## train the handwritten digits (specs/digits.yaml), as a fresh run
 	$(VENV)/bin/jobrun train specs/digits.yaml --fresh --runs-dir runs
 
 test: lint type ## lint, types and the test suite
-	$(PY) -m pytest -n 2 $(ARGS)
+	$(PY) -m pytest -n 3 $(ARGS)
 
 lint: $(DEV) ## ruff: rules and formatting
 	$(PY) -m ruff check .
@@ -40,7 +40,8 @@ type: $(DEV) ## mypy --strict
 
 crash: $(DEV) ## the long hunt: kill runs at many places, resume, compare every byte
 	JOBRUN_LONG=1 $(PY) -m pytest tests/crash tests/acceptance tests/session/dask \
-	  tests/checkpoint/test_huge.py tests/data/test_memory.py $(ARGS)
+	  tests/checkpoint/test_huge.py tests/data/test_memory.py tests/cli/test_sweep.py \
+	  tests/bench $(ARGS)
 
 fuzz: $(DEV) ## 20,000 mutated specs: each is a job, or errors with their places
 	$(PY) -m tests.spec.fuzz $(ARGS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from tests.bench.harness import Case, Contestant, Measured, Scale, Wanted, faste
 from tests.bench.report import seconds, table, verdict
 from tests.bench.stores import STORES, equal, same
 
+long = pytest.mark.skipif(not os.environ.get("JOBRUN_LONG"), reason="JOBRUN_LONG is not set")
 Quick = tuple[str, dict[str, Any], Path]
 ROOT = Path(__file__).parents[2]
 
@@ -33,9 +35,13 @@ def case(*contestants: Contestant, rounds: int = 3, **more: Any) -> Case:
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Quick:
-    """The text and the JSON of all benches in their quick sizes, and the directory they used."""
+    """The text and the JSON of benches in their quick sizes, and the directory they used.
+
+    Some of them; all under JOBRUN_LONG, since those that start processes take most of a minute.
+    """
     folder = tmp_path_factory.mktemp("bench")
-    command = [sys.executable, "-m", "tests.bench", "--quick", "--rounds", "1"]
+    benches = [] if os.environ.get("JOBRUN_LONG") else ["tasks", "plans", "pipes", "save"]
+    command = [sys.executable, "-m", "tests.bench", *benches, "--quick", "--rounds", "1"]
     done = subprocess.run(
         [*command, "--dir", str(folder / "disk"), "--json", str(folder / "out.json")],
         cwd=ROOT,
@@ -61,6 +67,7 @@ def test_every_contestant_of_every_case_is_measured(quick: Quick) -> None:
             assert f"({name}: not installed: {', '.join(modules)})" in text
 
 
+@long
 def test_all_kinds_of_work_are_there(quick: Quick) -> None:
     names = [found["case"] for found in quick[1]["cases"]]
     for kind in ("independent", "chain", "layers", "save, large", "save, small", "save, scalars"):
@@ -73,6 +80,7 @@ def test_all_kinds_of_work_are_there(quick: Quick) -> None:
         assert any(kind in name for name in names), kind
 
 
+@long
 def test_wanted_numbers_stand_beside_the_measured(quick: Quick) -> None:
     text, measured, _ = quick
     wanted = [w for found in measured["cases"] for w in found["wanted"]]

@@ -19,6 +19,7 @@ from jobrun.rundir import RunDir
 from jobrun.sweepdir import SweepDir
 
 Call = Callable[..., Any]
+long = pytest.mark.skipif(not os.environ.get("JOBRUN_LONG"), reason="JOBRUN_LONG is not set")
 
 SPEC = """\
 name: sum
@@ -164,6 +165,7 @@ def test_a_matrix_is_extended_and_cut_down(jobrun: Call, sweep: Call) -> None:
     assert result.out.endswith("jobrun load-blobs runs/sum/first=90,step=2\n")
 
 
+@long
 def test_set_picks_a_value_of_the_matrix_or_adds_one(jobrun: Call, call: Call, sweep: Call) -> None:
     home = sweep()
     assert jobrun("train", "sum.yaml", "--set", "step=2").code == 0
@@ -224,6 +226,7 @@ def test_a_process_that_is_killed_hurts_no_other(jobrun: Call, sweep: Call) -> N
     assert f"{ALL[0]}: error: its process was ended by SIGSEGV\n" in result.out
 
 
+@long
 def test_code_that_cannot_be_imported_ends_the_sweep(jobrun: Call, sweep: Call) -> None:
     home = sweep(("import os", "import nowhere, os"))
     result = jobrun("train", "sum.yaml")
@@ -449,6 +452,7 @@ def test_a_sweep_without_checkpoints(jobrun: Call, sweep: Call) -> None:
 SAYS = ("return total + step", "print('[bold]', step); return total + step")
 
 
+@long
 def test_progress_none_and_live(jobrun: Call, sweep: Call) -> None:
     sweep(TWO)
     none = jobrun("train", "sum.yaml", "--progress", "none")
