@@ -33,3 +33,19 @@ def s3() -> Iterator[str]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of a test marked ``sampled(n)`` every n-th case is run; all of them under JOBRUN_LONG."""
+    if os.environ.get("JOBRUN_LONG"):
+        return
+    seen: dict[str, int] = {}
+    kept, left_out = [], []
+    for item in items:
+        marker = item.get_closest_marker("sampled")
+        name = item.nodeid.partition("[")[0]
+        number = seen[name] = seen.get(name, -1) + 1
+        (left_out if marker and number % marker.args[0] else kept).append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = kept

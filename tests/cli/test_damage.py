@@ -93,6 +93,7 @@ def check_result(result: Any, *codes: int) -> None:
         assert "bug" not in text
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda d: d.__name__)
 @pytest.mark.parametrize("name", FILES)
 def test_no_command_is_silent_about_damage(

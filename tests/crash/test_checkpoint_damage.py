@@ -59,6 +59,7 @@ def run(whole: Path, tmp_path: Path) -> Path:
     return shutil.copytree(whole, tmp_path / "run")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda d: d.__name__)
 @pytest.mark.parametrize("name", FILES)
 def test_damage_is_found(run: Path, name: str, damage: Callable[[Path], None]) -> None:
@@ -96,6 +97,7 @@ def test_damage_is_found(run: Path, name: str, damage: Callable[[Path], None]) -
     assert sorted(str(p) for p in run.rglob("*")) == seen
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(1000 if os.environ.get("JOBRUN_LONG") else 150))
 def test_a_flipped_bit_anywhere_is_found(run: Path, seed: int) -> None:
     random_bits = random.Random(seed)

@@ -115,6 +115,7 @@ def test_work_goes_on_at_the_same_time() -> None:
 # Errors: in the place of the result.
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("threads", THREADS)
 @pytest.mark.parametrize("window", [1, 3, 16])
 @pytest.mark.parametrize("at", [0, 1, 7, 19])

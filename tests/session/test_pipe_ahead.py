@@ -330,6 +330,7 @@ def test_a_batch_of_which_nothing_is_left_is_not_applied_and_counts_as_read() ->
 # Faults: every step, every number of threads, several states of the window.
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("threads", THREADS)
 @pytest.mark.parametrize("ahead", [1, 4, 30])
 @pytest.mark.parametrize("who", ["first", "second", "do"])

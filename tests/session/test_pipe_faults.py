@@ -94,6 +94,7 @@ def message(step: str, kind: str, row: int) -> str:
     return rf"'pipe/{step}' of group 'epoch' in batch {row + 1} failed: {kind}: row {row}(\n|$)"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("threads", THREADS)
 @pytest.mark.parametrize("ahead", WINDOWS)
 def test_an_error_ends_the_pipe_at_its_batch_whatever_is_slow(
@@ -133,6 +134,7 @@ def test_the_first_batch_that_fails_counts_where_all_steps_fail(threads: int) ->
         assert staged.applied == list(range(6))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit, StopIteration])
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("source", ["items", "stream"])
@@ -154,6 +156,7 @@ def test_whatever_is_raised_is_the_error_of_the_step(
     assert staged.applied == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("threads", THREADS)
 @pytest.mark.parametrize("ahead", WINDOWS)
 @pytest.mark.parametrize("inside", STEPS)
@@ -195,6 +198,7 @@ def test_a_cut_while_a_step_is_slow_ends_the_pipe_after_it(
     driver.session.close()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("threads", THREADS)
 @pytest.mark.parametrize("slow", STEPS)
 def test_a_task_that_fails_beside_the_pipe_ends_it(threads: int, slow: str) -> None:

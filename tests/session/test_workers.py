@@ -146,6 +146,7 @@ EXPECTED = blobs(Driver(training(), 1).start().epochs(3))
 # The bits of one thread.
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("processes", "ahead"), [(1, None), (1, 1), (2, None), (3, 2), (4, 100)], ids=str
 )
@@ -281,6 +282,7 @@ def test_a_batch_of_which_nothing_is_left_is_not_applied() -> None:
     columns_of(lambda: [Task(steps.odd, ["x", "y"], out=["x", "y"])], ["x", "y"], batch=1)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "data",
     [
@@ -296,6 +298,7 @@ def test_columns_of_any_dtype(data: Any) -> None:
     columns_of(lambda: [Task(steps.same, "x", out="z")], ["x", "z"], data=data, batch=4)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("keep", [False, True])
 def test_large_arrays_are_those_of_their_batch_however_long_they_are_kept(keep: bool) -> None:
     seen: list[Any] = []
@@ -349,6 +352,7 @@ def test_literals_and_vars_are_as_they_are_here() -> None:
 # Faults: every step, several numbers of processes, several states of the window.
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("processes", "ahead"), [(1, 1), (4, 30)], ids=str)
 @pytest.mark.parametrize("who", ["first", "second", "do"])
 @pytest.mark.parametrize("at", [0, 7])
@@ -385,6 +389,7 @@ def test_the_error_has_the_place_of_the_step() -> None:
     assert caught.value.where == where
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("processes", [1, 3])
 @pytest.mark.parametrize(
     ("how", "said", "hint"),
@@ -445,6 +450,7 @@ def test_the_time_between_batches_is_none_of_a_step() -> None:
     observed([step], do, processes=1)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", ["raise", "SIGKILL", "exit", "sleep"])
 def test_a_call_that_fails_in_any_way_is_made_again(how: str, tmp_path: Path) -> None:
     seen: list[float] = []
@@ -468,6 +474,7 @@ def test_a_call_that_fails_in_any_way_is_made_again(how: str, tmp_path: Path) ->
     assert warned[0].endswith("; try 2 of 3 in 0.01 s")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", ["raise", "SIGKILL"])
 def test_it_is_made_no_more_often_than_retries_say(how: str) -> None:
     literals = {"at": 3, "how": how} if how != "raise" else {"at": 3}
@@ -485,6 +492,7 @@ def test_it_is_made_no_more_often_than_retries_say(how: str) -> None:
     assert [w.rpartition("; ")[2] for w in warned] == ["try 2 of 3", "try 3 of 3"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("processes", [1, 4])
 @pytest.mark.parametrize("ahead", [1, 20])
 def test_an_interrupt_ends_a_slow_step_at_once_and_the_run_goes_on_later(
@@ -600,6 +608,7 @@ def _epoch(driver: Driver) -> tuple[Any, Any, Control]:
     return driver.plans["epoch"], driver.position, Control()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("what", ["process", "memory"])
 def test_where_the_system_has_no_more_it_is_an_error(
     what: str, monkeypatch: pytest.MonkeyPatch
@@ -640,6 +649,7 @@ def local() -> Callable[[Any], Any]:
     return inside
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("function", "why"),
     [
@@ -691,6 +701,7 @@ def test_a_module_that_ends_its_worker_is_an_error(tmp_path: Path, monkeypatch: 
     assert "bye" in caught.value.trace
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("what", "literals", "vars"),
     [
@@ -738,6 +749,7 @@ def test_what_they_print_is_printed_here(capsys: pytest.CaptureFixture[str]) -> 
     assert not [e for e in driver.events if isinstance(e, TaskProgress)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_for_the_whole_run_leave_workers_alone(
     number: signal.Signals, tmp_path: Path, capsys: pytest.CaptureFixture[str]
