@@ -301,9 +301,10 @@ class Attempt:
             if decision.outcome == "fail":
                 return self.end("failed", decision.reason, EXIT_FAILED_BY_CONDITION)
             if self.upload() and self._run_last_groups():
-                ended = self.end("finished", decision.reason, EXIT_DONE)
-                self._delete_on_success(ended)
-                return ended
+                code = self._note_end("finished", decision.reason, EXIT_DONE)
+                if code == EXIT_DONE:
+                    self._delete_on_success()
+                return self.say_ended("finished", decision.reason, code)
         return self._end_interrupted()
 
     def exit_again(self, choice: Choice) -> RunEnded:
@@ -341,10 +342,12 @@ class Attempt:
             self._uploaded = event.place
         self._run.report(event)
 
-    def _delete_on_success(self, ended: RunEnded) -> None:
+    def _delete_on_success(self) -> None:
+        """Remove all checkpoints if the policy wants it: only now that the run is noted as done."""
         policy = self._run.job.checkpoint
-        if policy is not None and policy.on_success == "delete" and ended.exit_code == EXIT_DONE:
+        if policy is not None and policy.on_success == "delete":
             self._run.history.delete_checkpoints()
+            self.saver.removed()
 
     def wait_for_save(self) -> None:
         """A save in flight ends before the run does; another error is already being told."""
@@ -357,6 +360,10 @@ class Attempt:
 
     def end(self, outcome: str, reason: str, exit_code: int) -> RunEnded:
         """Write down and say how the attempt ended."""
+        return self.say_ended(outcome, reason, self._note_end(outcome, reason, exit_code))
+
+    def _note_end(self, outcome: str, reason: str, exit_code: int) -> int:
+        """Write down how the attempt ended; the exit code, another one if its end is not saved."""
         standing, saver = self.standing, self.saver
         unsaved = saver.wanted and saver.on_disk != standing.position
         state = outcome
@@ -364,7 +371,7 @@ class Attempt:
             exit_code, state = EXIT_NOT_SAVED, "error"  # so that the lost epochs are run again
         where = saver.on_disk if unsaved and saver.on_disk is not None else standing.position
         self._run.history.end(state, reason, where.epochs, standing.elapsed)
-        return self.say_ended(outcome, reason, exit_code)
+        return exit_code
 
     def say_ended(self, outcome: str, reason: str, exit_code: int) -> RunEnded:
         """Say how the attempt ended."""

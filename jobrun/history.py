@@ -24,6 +24,7 @@ from jobrun.errors import DamagedError, LockedError, NotFoundError, SaveError, U
 from jobrun.events import (
     CheckpointSkipped,
     CheckpointsMoved,
+    CheckpointsRemoved,
     LeftoversCleaned,
     Report,
     Warned,
@@ -107,7 +108,7 @@ class History:
         if head is None and not self._request.fresh:
             self._refuse_damaged()
         start = head
-        request, said = self._ask_catalogue(head)
+        request, said = self._ask_catalogue(state, head)
         self._named = request.names_checkpoint
         if request.names_checkpoint:
             start = self.run.checkpoint(epoch=request.epoch, id=request.id)
@@ -126,16 +127,20 @@ class History:
         )
         return replace(choice, lines=(*said, *choice.lines))
 
-    def _ask_catalogue(self, head: Record | None) -> tuple[Request, tuple[str, ...]]:
+    def _ask_catalogue(
+        self, state: RunState | None, head: Record | None
+    ) -> tuple[Request, tuple[str, ...]]:
         """The request, with the epoch that the catalogue names if the user names none; what to say.
 
-        Raises NotFoundError or DamagedError if that is not there.
+        It is not asked of a run that is over and has no checkpoints any more.  Raises NotFoundError
+        or DamagedError if what it names is not there.
         """
         request = self._request
         if self.catalogue is None:
             return request, ()
         self.catalogue.open()
-        epoch = None if request.fresh else self.catalogue.latest()
+        over = head is None and state is not None and state.over
+        epoch = None if request.fresh or over else self.catalogue.latest()
         if epoch is None or epoch == request.epoch:
             return request, ()
         if request.names_checkpoint:
@@ -236,6 +241,7 @@ class History:
             rebuilt=False,
         )
         self._state = self.run.write(self._state)
+        self._resumed = choice.action == "fresh"
 
     def _begin_exit(self, before: RunState, choice: Choice) -> None:
         """Note the attempt; the run itself stays in the state it is in."""
@@ -252,7 +258,6 @@ class History:
         )
         self._exit = begun
         self.run.write(self._state)
-        self._resumed = choice.action == "fresh"
 
     def back(self, choice: Choice) -> Choice:
         """What is to be done again if the state of the run, begun as ``choice``, is lost."""
@@ -376,6 +381,8 @@ class History:
                 removed.append(record.id)
             except OSError as error:
                 self._report(Warned(f"checkpoint {record.id} was not removed: {error}"))
+        if removed:
+            self._report(CheckpointsRemoved(tuple(removed)))
         return removed
 
     def finish_deletion(self, choice: Choice) -> Choice:

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobrun.checkpoint.catalog import Catalog, Ignored
 from jobrun.checkpoint.fs import DEFAULT, Fs
+from jobrun.checkpoint.publish import find_leftovers
 from jobrun.checkpoint.record import SUCCESS
 from jobrun.errors import DamagedError, NotFoundError, SaveError
 from jobrun.lock import Lock
@@ -181,6 +182,7 @@ class RunDir:
         before = {"lock", self.spec_path.name, self.resolved_path.name}
         try:
             names = os.listdir(self.path)
+            before |= {entry.name for entry in find_leftovers(self.path, self._fs)}
         except OSError:  # we may not look
             return False
         return all(name in before or _PART.fullmatch(name) for name in names)

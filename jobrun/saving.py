@@ -222,6 +222,11 @@ class Saver:
         self.on_disk = self.last = self.path = None
         self.due.forget()
 
+    def removed(self) -> None:
+        """Checkpoints were removed by somebody else: nothing is told of one that is gone."""
+        if self.path is not None and not self.path.exists():
+            self.on_disk = self.path = None
+
     def save(
         self, session: Session, scratch: Mapping[str, Sequence[str]], fields: RecordFields
     ) -> None:

@@ -20,7 +20,14 @@ from jobrun import (
 )
 from jobrun.decide import Request
 from jobrun.errors import BindError, DamagedError, NotFoundError, SaveError, TaskError
-from jobrun.events import CheckpointFailed, CheckpointLoaded, Event, RunStarted, Warned
+from jobrun.events import (
+    CheckpointFailed,
+    CheckpointLoaded,
+    CheckpointsRemoved,
+    Event,
+    RunStarted,
+    Warned,
+)
 from jobrun.policy import Keep
 from jobrun.rundir import RunDir
 
@@ -349,3 +356,17 @@ def test_it_may_be_changed_at_any_time(tmp_path: Path) -> None:
     assert runner.outcome is not None
     assert runner.outcome.ran == 1
     assert any("checkpoint.catalogue" in note for note in notes(events))
+
+
+def test_that_all_are_removed_at_the_end_is_told_and_not_asked_after(tmp_path: Path) -> None:
+    found = Notes()
+    runner, events = train(found, tmp_path / "run", 2, on_success="delete")
+    told = [what for call, what in found.calls if call == "report"]
+    assert told[-2:] == ["CheckpointsRemoved", "RunEnded"]
+    assert [e.ids for e in events if isinstance(e, CheckpointsRemoved)] == [(0, 1, 2)]
+    assert runner.outcome is not None
+    assert (runner.outcome.on_disk, runner.outcome.checkpoint) == (None, None)
+    found.epoch = 2  # what it was told of last
+    again, _ = train(found, tmp_path / "run", 2, on_success="delete")
+    assert again.outcome is not None
+    assert (again.outcome.outcome, again.outcome.epoch) == ("nothing", 2)

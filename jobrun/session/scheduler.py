@@ -123,6 +123,8 @@ class Scheduler:
                     self.stop()
                 while not run.over.wait(_LOOK):
                     look()
+                    if cut():  # where all units wait for messages, none asks at its end
+                        self.stop()
             except BaseException as error:  # an interrupt on this thread: nothing new starts
                 with self._lock:
                     self._halt(run, error)

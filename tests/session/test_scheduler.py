@@ -274,6 +274,18 @@ def test_a_cut_before_anything() -> None:
     assert execute.started == []
 
 
+def test_a_cut_ends_a_run_that_only_waits_for_messages() -> None:
+    cut = threading.Event()
+    execute = Recorder()
+    dag = dag_of(3, {(0, 1), (1, 2)})
+    dag.waits[1] += 1  # a message that does not come
+    scheduler = Scheduler(2)
+    look = lambda: cut.set() if execute.log else None  # noqa: E731
+    finished = within(30, lambda: scheduler.run(dag, execute, (), cut.is_set, look))
+    scheduler.close()
+    assert finished == [0]
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 def test_units_bound_to_one_that_has_run_still_run(threads: int) -> None:
     """0 is a gathering, 1 to 4 are its copies; 5 is any other."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from jobrun import CheckpointPolicy, Every, Job, Node, Pipe, Task
+from jobrun.events import CheckpointSaved, Event, RunWentBack
 
-__all__ = ["averaging", "bits"]
+__all__ = ["averaging", "bits", "returns"]
 
 
 def rows(count: int) -> Any:
@@ -68,3 +69,17 @@ def averaging(
 def bits(blobs: Mapping[str, Any]) -> dict[str, bytes]:
     """The blobs of a run, to compare."""
     return {name: np.asarray(value).tobytes() for name, value in blobs.items()}
+
+
+def returns(events: Sequence[Event]) -> list[RunWentBack]:
+    """How often a run went back, each time to the newest checkpoint that it had saved."""
+    found: list[RunWentBack] = []
+    newest: CheckpointSaved | None = None
+    for event in events:
+        if isinstance(event, CheckpointSaved):
+            newest = event
+        elif isinstance(event, RunWentBack):
+            found.append(event)
+            assert event.checkpoint == (newest.id if newest else None)
+            assert event.epoch == (newest.epoch if newest else 0)
+    return found

@@ -20,6 +20,7 @@ BLOCK = re.compile(r"^```(\w+)(?: file=(\S+))?\n(.*?)^```$", re.M | re.S)
 CHANGING = re.compile(
     r"\d+(\.\d+)? (ms|s|h|B|kB|MB)\b|\d+m\d\ds\b|\d+(\.\d+)?%|<1%|\d{4}-\d\d-\d\d[ T][\d:.]+Z?"
 )
+SLOW_SAVES = re.compile(r"^ +#? of this attempt went into checkpoints; .*\n?", re.M)
 REFERENCE = re.compile(r"`((?:specs|jobrun|tests)/[\w./-]+)`|\]\(([\w./-]+)\)")
 
 
@@ -35,8 +36,9 @@ def run(command: str, folder: Path) -> str:
 
 
 def without_changing(text: str) -> list[str]:
-    """The lines of a text without what differs from run to run."""
-    return [re.sub(r"\s+", " ", CHANGING.sub("#", line)).strip() for line in text.splitlines()]
+    """The lines of a text without what differs from run to run, or on a slow disk."""
+    text = SLOW_SAVES.sub("", CHANGING.sub("#", text))
+    return [re.sub(r"\s+", " ", line).strip() for line in text.splitlines()]
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,8 @@ class FakeCluster:
 
     def __exit__(self, *raised: object) -> None:
         self.status = "closed"
+        for worker in self.workers.values():
+            worker.state.actors = {}  # as a scheduler does for a client that is gone
         actor_module.get_worker = self._before  # type: ignore[assignment]
         self.loop.asyncio_loop.call_soon_threadsafe(self.loop.asyncio_loop.stop)
         self._thread.join(10)

@@ -375,6 +375,7 @@ class DaskSession(Session):
 
     def end_epoch(self) -> None:
         """Forget the scratch of the epoch: what is neither persistent nor of ``setup``."""
+        self._scalars = None
         self._forget = set(self.nodes)
 
     def _forget_now(self) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from averaging import averaging, bits
+from averaging import averaging, bits, returns
 from engine import within
 
 from jobrun import CheckpointManager, Every, Job, JobRunner, LocalSession
 from jobrun.errors import ClusterLostError, WorkerLostError
-from jobrun.events import Event, LeftoversCleaned, RunWentBack
+from jobrun.events import Event, LeftoversCleaned
 
 pytest.importorskip("distributed")
 
@@ -56,7 +56,7 @@ def test_a_worker_dies_at_any_call(tmp_path: Path, expected: dict[str, bytes], s
         runner, events = train(client, averaging(every=INSIDE), tmp_path / "run")
         assert bits(runner.blobs) == expected
         assert len(client.lost) <= 1
-        assert len([e for e in events if isinstance(e, RunWentBack)]) <= 1
+        assert len(returns(events)) <= 1
     left = {p.name for p in (tmp_path / "run").glob(".checkpoint*")}
     assert not left, [e for e in events if isinstance(e, LeftoversCleaned)]
 
@@ -67,7 +67,8 @@ def test_the_message_says_what_happened(tmp_path: Path, expected: dict[str, byte
         runner, events = train(client, averaging(every=INSIDE), tmp_path / "run")
         (lost,) = client.lost
         assert bits(runner.blobs) == expected
-    (back,) = [e for e in events if isinstance(e, RunWentBack)]
+    (back,) = returns(events)
+    assert back.checkpoint is not None
     assert f"the worker {lost} of node 't_" in back.message
     assert (back.restart, back.most) == (1, 3)
 
@@ -108,5 +109,5 @@ def test_without_checkpoints_it_begins_again(expected: dict[str, bytes]) -> None
     with FakeCluster(2, die_at=25) as client:
         runner, events = train(client, averaging(every=INSIDE), None)
         assert bits(runner.blobs) == expected
-    (back,) = [e for e in events if isinstance(e, RunWentBack)]
+    (back,) = returns(events)
     assert back.checkpoint is None
