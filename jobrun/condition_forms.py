@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
-from jobrun.duration import TIMES, duration
+from jobrun.duration import TIMES, seconds_of
 from jobrun.errors import Problem, Where, did_you_mean
 from jobrun.expression import Expression, ExpressionError
 from jobrun.job import ConditionSpec
@@ -173,7 +173,7 @@ def _walltime(entry: Entry) -> list[Condition]:
     value = entry.value
     held = entry.known.shared.get(value, value) if isinstance(value, str) else value
     if isinstance(held, str) and value not in entry.known.split:
-        seconds = duration(held)
+        seconds = seconds_of(held)
         if seconds is None:
             via = f" (the var {value!r})" if value in entry.known.shared else ""
             hint = "" if via else did_you_mean(value, list(entry.known.shared))

@@ -1,16 +1,16 @@
-"""Spans of time as people write them: ``90s``, ``15m``, ``2h``, ``1h30m``."""
+"""Spans of time as people write and read them: ``90s``, ``15m``, ``2h``, ``1h30m``."""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["TIMES", "duration", "span"]
+__all__ = ["TIMES", "duration", "seconds_of", "span"]
 
 TIMES = "a time (90s, 15m, 2h, or a number of seconds)"
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 
 
-def duration(text: str) -> float | None:
+def seconds_of(text: str) -> float | None:
     """Seconds of ``90s``, ``15m``, ``2h`` or ``1h30m``; None for another text."""
     match = _DURATION.fullmatch(text.replace(" ", ""))
     if match is None or not any(match.groups()):
@@ -20,7 +20,7 @@ def duration(text: str) -> float | None:
 
 
 def span(seconds: float) -> str:
-    """Whole seconds as ``45s``, ``3m20s``, ``15m`` or ``2h30m``; ``duration`` reads it."""
+    """Whole seconds as ``45s``, ``3m20s``, ``15m`` or ``2h30m``; ``seconds_of`` reads it."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
@@ -28,3 +28,18 @@ def span(seconds: float) -> str:
     if minutes:
         return f"{minutes}m{rest}s" if rest else f"{minutes}m"
     return f"{rest}s"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: ``3.2 ms``, ``0.21 s``, ``12.3 s``, ``4m05s``, ``2h03m``."""
+    if seconds < 0.0995:
+        return f"{seconds * 1000:.1f} ms"
+    if seconds < 0.995:
+        return f"{seconds:.2f} s"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}m{rest:02}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m"

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from jobrun.conditions import build, problems
-from jobrun.duration import duration
 from jobrun.errors import SpecError
 from jobrun.job import Job, Pipe, Task
 from jobrun.stop import BlobTrue, DataFinished, Epochs, NotFinite, Patience, Walltime, When
@@ -214,23 +213,3 @@ def test_known_blobs_may_be_given() -> None:
     job = made({"blob": "else"})
     assert build(job, {"else", "loss"})
     assert "no task writes" in message(job)
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("90s", 90.0),
-        ("15m", 900.0),
-        ("2h", 7200.0),
-        ("1h30m", 5400.0),
-        ("0.5s", 0.5),
-        ("1h 1s", 3601.0),
-        ("", None),
-        ("90", None),
-        ("15 min", None),
-        ("-3s", None),
-        ("30m1h", None),
-    ],
-)
-def test_durations(text: str, seconds: float | None) -> None:
-    assert duration(text) == seconds

@@ -53,7 +53,8 @@ def command(runs: tuple[str, ...], runs_dir: str) -> None:
 
 def _text(views: Sequence[Overview], found: Comparison) -> str:
     from jobrun.cli.table import table
-    from jobrun.report.words import duration, plain
+    from jobrun.duration import duration
+    from jobrun.report.words import plain
 
     rows = [
         ["state", *(view.state for view in views)],

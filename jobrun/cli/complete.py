@@ -212,9 +212,10 @@ def _blobs(checkpoint: Path) -> Iterator[str]:
 
 def _tasks(root: Node) -> Iterator[str]:
     """What tasks and steps are called: their names, else their functions, numbered."""
+    from jobrun.job import GROUPS
     from jobrun.spec.overrides import entry_name
 
-    for group in ("setup", "init", "epoch", "download", "exit"):
+    for group in GROUPS:
         seen: dict[str, int] = {}
         for task in _list(root.get(group)):
             name = entry_name(task)

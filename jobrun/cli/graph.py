@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from jobrun.cli.options import common, completes, option, runs_dir, settings
+from jobrun.cli.options import common, completes, option, runs_dir, sets_option, settings
 
 if TYPE_CHECKING:
     from jobrun.drawing.picture import Picture
@@ -38,14 +38,7 @@ _ENDINGS = {".svg": "svg", ".mmd": "mermaid", ".mermaid": "mermaid", ".dot": "do
     help="text, mermaid, dot or svg (default: by the ending of FILE, else text).",
 )
 @option("-o", "--output", metavar="FILE", type=click.Path(), help="Write to FILE.")
-@option(
-    "--set",
-    "sets",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="Set a var or a key.",
-    shell_complete=completes("set"),
-)
+@sets_option
 @runs_dir
 @common
 def command(

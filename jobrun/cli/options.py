@@ -18,16 +18,21 @@ __all__ = [
     "completes",
     "one_checkpoint",
     "option",
-    "progress_options",
+    "run_options",
     "runs_dir",
     "screen_width",
+    "sets_option",
     "settings",
-    "sweep_options",
+    "specs_argument",
     "uses_color",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
 PROGRESS = ("live", "lines", "json", "none")
+_IN_TASK = "JOBRUN_SPEC_DIR"
+"""The variable that says that this runs in a ``shell`` task."""
+_OF_TASKS = {_IN_TASK, "JOBRUN_RUN_DIR", "JOBRUN_EPOCH", "JOBRUN_NODE"}
+"""What ``jobrun.session.shell`` tells a program: no option there, but where it is."""
 
 
 @dataclass
@@ -53,11 +58,21 @@ def settings() -> Settings:
     return found
 
 
+class _Option(click.Option):
+    """An option; what a ``shell`` task is told under the name of its twin is not meant for it."""
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        """The value in the environment."""
+        if self.envvar in _OF_TASKS and _IN_TASK in os.environ:
+            return None
+        return super().resolve_envvar_value(ctx)
+
+
 def option(*names: str, **attributes: Any) -> Callable[[F], F]:
     """An option with its twin in the environment: ``--runs-dir`` is ``JOBRUN_RUNS_DIR``."""
     long = next(n for n in names if n.startswith("--"))
     twin = "JOBRUN_" + long[2:].replace("-", "_").upper()
-    return click.option(*names, envvar=twin, **attributes)
+    return click.option(*names, cls=_Option, envvar=twin, **attributes)
 
 
 def completes(what: str) -> Callable[..., list[Any]]:
@@ -120,7 +135,51 @@ def runs_dir(command: F) -> F:
     )(command)
 
 
-def sweep_options(command: F) -> F:
+def sets_option(command: F) -> F:
+    """Add ``--set``."""
+    return option(
+        "--set",
+        "sets",
+        metavar="NAME=VALUE",
+        multiple=True,
+        help="Set a var or a key.",
+        shell_complete=completes("set"),
+    )(command)
+
+
+def specs_argument(command: F) -> F:
+    """Add the specs, one or more, of commands that check them."""
+    return click.argument(
+        "specs",
+        metavar="SPEC...",
+        nargs=-1,
+        required=True,
+        type=click.Path(),
+        shell_complete=completes("spec"),
+    )(command)
+
+
+def run_options(command: F) -> F:
+    """Add what ``train`` and ``resume`` have in common: how far, where, how, and what is shown."""
+    number = click.IntRange(min=1)
+    shapes = "With -n: run setup and init for the sizes of the blobs."
+    check = "Find functions that change their inputs silently (slow)."
+    for decorate in (
+        _progress_options,
+        _sweep_options,
+        option("--check", is_flag=True, help=check),
+        option("--shapes", is_flag=True, help=shapes),
+        option("-n", "--dry-run", is_flag=True, help="Show what would be done, and do nothing."),
+        runs_dir,
+        option("--scheduler", metavar="ADDRESS", help="Run on a dask cluster: tcp://host:8786."),
+        option("--threads", type=number, metavar="N", help="Tasks at a time."),
+        option("--epochs", type=number, metavar="N", help="Stop after N epochs in all."),
+    ):
+        command = decorate(command)
+    return command
+
+
+def _sweep_options(command: F) -> F:
     """Add the options of sweeps, which single runs have no use for."""
     jobs = option(
         "--jobs",
@@ -134,7 +193,7 @@ def sweep_options(command: F) -> F:
     return jobs(option("--fail-fast", is_flag=True, help=text)(command))
 
 
-def progress_options(command: F) -> F:
+def _progress_options(command: F) -> F:
     """Add ``--progress`` and ``--reporter``."""
     progress = option(
         "--progress",

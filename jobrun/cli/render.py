@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from jobrun.cli.options import common, completes, option, settings
+from jobrun.cli.options import common, completes, option, sets_option, settings
 
 if TYPE_CHECKING:
     from jobrun.spec.render import Origin
@@ -19,14 +19,7 @@ __all__ = ["command"]
 
 @click.command("render", short_help="Show a spec with its defaults and what is set.")
 @click.argument("spec", type=click.Path(), shell_complete=completes("spec"))
-@option(
-    "--set",
-    "sets",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="Set a var or a key.",
-    shell_complete=completes("set"),
-)
+@sets_option
 @option("--epochs", type=click.IntRange(min=1), metavar="N", help="Stop after N epochs in all.")
 @option("--origin", is_flag=True, help="Say of each value where it comes from.")
 @common

@@ -6,15 +6,7 @@ from typing import Any, Literal
 
 import click
 
-from jobrun.cli.options import (
-    common,
-    completes,
-    option,
-    progress_options,
-    runs_dir,
-    settings,
-    sweep_options,
-)
+from jobrun.cli.options import common, completes, option, run_options, sets_option, settings
 from jobrun.cli.signals import Signals
 from jobrun.program import program
 
@@ -44,14 +36,7 @@ __all__ = ["command"]
     type=click.Choice(["exit"]),
     help="Run no epoch, but download and exit again; the run stays as it is.",
 )
-@option(
-    "--set",
-    "sets",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="Set a var or a key.",
-    shell_complete=completes("set"),
-)
+@sets_option
 @option("--accept-changes", is_flag=True, help="Go on although the job has changed.")
 @option(
     "--map-node",
@@ -61,15 +46,7 @@ __all__ = ["command"]
     help="Give the part of a checkpoint's node to a node of the job.",
 )
 @option("--code", type=click.Path(), metavar="DIR", help="Where the code is now.")
-@option("--epochs", type=click.IntRange(min=1), metavar="N", help="Stop after N epochs in all.")
-@option("--threads", type=click.IntRange(min=1), metavar="N", help="Tasks at a time.")
-@option("--scheduler", metavar="ADDRESS", help="Run on a dask cluster: tcp://host:8786.")
-@runs_dir
-@option("-n", "--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
-@option("--shapes", is_flag=True, help="With -n: run setup and init for the sizes of the blobs.")
-@option("--check", is_flag=True, help="Find functions that change their inputs silently (slow).")
-@sweep_options
-@progress_options
+@run_options
 @common
 def command(
     run: str | None,
@@ -135,9 +112,13 @@ def command(
         )
         options: dict[str, Any] = {"epoch": epoch, "id": id, "only": only, "epochs": epochs}
         options |= {"code": code, "scheduler": scheduler}
-        words = [run if run is not None and run.endswith((".yaml", ".yml")) else found.shown()]
+        elsewhere = None if runs_dir == "runs" else runs_dir
+        by_spec = run is not None and run.endswith((".yaml", ".yml"))
+        options["runs_dir"] = elsewhere if by_spec else None
+        words = [run if run is not None and by_spec else found.shown()]
         mapped = [word for text in maps for word in ("--map-node", text)]
         spec_path = shown(kept.spec_path)
+        anew = {"epochs": epochs, "scheduler": scheduler, "runs_dir": elsewhere}
         request = Request(
             "resume",
             epoch=epoch,
@@ -151,12 +132,11 @@ def command(
             program=program(),
             only=only or "",
             again=command_line("resume", *words, *mapped, sets=sets, **options),
-            afresh=command_line("train", spec_path, sets=sets, epochs=epochs, scheduler=scheduler)
-            + " --fresh",
+            afresh=f"{command_line('train', spec_path, sets=sets, **anew)} --fresh",
         )
         if (sweep is None) is not (kept.spec.matrix is None):
             what = "is no sweep any more" if sweep is not None else "is a sweep now"
-            hint = f"start it: {command_line('train', spec_path, sets=sets, epochs=epochs)}"
+            hint = f"start it: {command_line('train', spec_path, sets=sets, **anew)}"
             raise UsageError(f"{spec_path} {what}, and {found.shown()} is not of it", hint=hint)
         if sweep is not None:
             if reporters:

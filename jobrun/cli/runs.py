@@ -111,7 +111,8 @@ def _text(views: Sequence[Overview]) -> str:
 
 
 def _row(view: Overview, metrics: Sequence[str], directed: set[str]) -> list[str]:
-    from jobrun.report.words import duration, number
+    from jobrun.duration import duration
+    from jobrun.report.words import number
 
     limit = f"/{view.limit}" if view.limit and view.state not in ("finished", "failed") else ""
     row = [_plain(view.name), view.state, f"{view.epoch}{limit}"]

@@ -159,7 +159,8 @@ def _about(shown: _Shown) -> list[tuple[str, str]]:
 
 
 def _time(shown: _Shown) -> str:
-    from jobrun.report.words import duration, plural
+    from jobrun.duration import duration
+    from jobrun.report.words import plural
 
     past = shown.past
     text = duration(shown.view.elapsed)
@@ -197,7 +198,7 @@ def _uploaded(places: Sequence[str]) -> str:
 def _attempts(attempts: Sequence[PastAttempt], *, going: bool) -> str:
     """A table; ``going``: the last one has not ended."""
     from jobrun.cli.table import table
-    from jobrun.report.words import duration
+    from jobrun.duration import duration
 
     header = ("attempt", "started (UTC)", "time", "from", "epochs", "ended")
     rows = [
@@ -226,7 +227,8 @@ def _ending(attempt: PastAttempt) -> str:
 
 def _tasks(past: Attempts) -> str:
     from jobrun.cli.table import table
-    from jobrun.report.words import duration, plain
+    from jobrun.duration import duration
+    from jobrun.report.words import plain
 
     header = ("slowest tasks", "group", "total", "share", "times", "mean", "longest")
     rows = [

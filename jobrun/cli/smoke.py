@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jobrun.cli.options import common, completes, option, settings
+from jobrun.cli.options import common, option, sets_option, settings, specs_argument
 
 if TYPE_CHECKING:
     from jobrun.smoke import Smoke, Step
@@ -22,22 +22,8 @@ __all__ = ["command"]
 
 
 @click.command("smoke", short_help="Check that a job runs, and resumes after kills.")
-@click.argument(
-    "specs",
-    metavar="SPEC...",
-    nargs=-1,
-    required=True,
-    type=click.Path(),
-    shell_complete=completes("spec"),
-)
-@option(
-    "--set",
-    "sets",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="Set a var or a key.",
-    shell_complete=completes("set"),
-)
+@specs_argument
+@sets_option
 @option(
     "--epochs",
     metavar="N",
@@ -113,7 +99,8 @@ def _say(text: str) -> None:
 
 
 def _say_step(step: Step) -> None:
-    from jobrun.report.words import duration, plain
+    from jobrun.duration import duration
+    from jobrun.report.words import plain
 
     mark = {"ok": "ok", "failed": "FAILED", "skipped": "skipped"}[step.status]
     if step.status != "failed":
@@ -128,10 +115,15 @@ def _say_step(step: Step) -> None:
 def _write(results: Sequence[Smoke], junit: str | None) -> None:
     from jobrun.output import write_text
     from jobrun.report import ci
+    from jobrun.report.words import plain
 
     if junit is not None:
         write_text(Path(junit), ci.junit(results))
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if summary:
-        with Path(summary).open("a", encoding="utf-8") as file:
-            file.write(ci.step_summary(results))
+        try:
+            with Path(summary).open("a", encoding="utf-8") as file:
+                file.write(ci.step_summary(results))
+        except OSError as error:  # the results are on stdout, too
+            text = f"warning: the step summary {summary} cannot be written: {error.strerror}"
+            click.echo(plain(text), err=True)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +16,7 @@ import click
 
 from jobrun.cli.fleet import Fleet
 from jobrun.cli.member import Order
-from jobrun.cli.options import Settings
+from jobrun.cli.options import Settings, screen_width
 from jobrun.cli.signals import Signals
 from jobrun.cli.sweep_board import Board, JsonBoard
 from jobrun.cli.sweep_table import SweepEnded, sweep_summary
@@ -192,8 +190,7 @@ class SweepEngine:
         if self._settings.json:
             text = json.dumps(ended.to_json())
         else:
-            width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-            text = "\n".join(sweep_summary(ended, width))
+            text = "\n".join(sweep_summary(ended, screen_width()))
         with suppress(BrokenPipeError):  # nobody reads it; the exit code still tells
             click.echo(text)
         return ended.exit_code

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from jobrun.cli.table import table
+from jobrun.cli.table import table, text_width
+from jobrun.duration import duration
 from jobrun.paths import shown
 from jobrun.program import program
-from jobrun.report.words import duration, json_values, number, plain, plural
+from jobrun.report.words import json_values, number, plain, plural
 from jobrun.sweep_rows import STATES, Row
 from jobrun.sweepdir import value_text
 
@@ -72,11 +73,11 @@ def _finite(value: Any) -> bool:
 def sweep_summary(ended: SweepEnded, width: int | None = None) -> list[str]:
     """The lines of the end of a sweep; the last is what to type next, if there is something.
 
-    Where a table is wider than ``width`` characters, each run has a few lines of its own.
+    Where a table is wider than ``width`` columns, each run has a few lines of its own.
     """
     header, rows = _cells(ended)
     lines = table(header, rows, "l" * len(_vars(ended)) + "lr" + "r" * len(header)).splitlines()
-    if width is not None and max(map(len, lines)) > width:
+    if width is not None and max(map(text_width, lines)) > width:
         lines = _blocks(ended, header, rows)
     told = [_headline(ended), *lines, *_best_lines(ended), *_reasons(ended)]
     command = _next(ended)

@@ -7,15 +7,7 @@ from typing import Any
 
 import click
 
-from jobrun.cli.options import (
-    common,
-    completes,
-    option,
-    progress_options,
-    runs_dir,
-    settings,
-    sweep_options,
-)
+from jobrun.cli.options import common, completes, option, run_options, sets_option, settings
 from jobrun.cli.signals import Signals
 from jobrun.program import program
 
@@ -24,25 +16,10 @@ __all__ = ["command"]
 
 @click.command("train", short_help="Train the job of a spec, or go on with its run.")
 @click.argument("spec", type=click.Path(), shell_complete=completes("spec"))
-@option(
-    "--set",
-    "sets",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="Set a var or a key.",
-    shell_complete=completes("set"),
-)
+@sets_option
 @option("--fresh", is_flag=True, help="Start a new run beside those that are there.")
 @option("--accept-changes", is_flag=True, help="Go on although the job has changed.")
-@option("--epochs", type=click.IntRange(min=1), metavar="N", help="Stop after N epochs in all.")
-@option("--threads", type=click.IntRange(min=1), metavar="N", help="Tasks at a time.")
-@option("--scheduler", metavar="ADDRESS", help="Run on a dask cluster: tcp://host:8786.")
-@runs_dir
-@option("-n", "--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
-@option("--shapes", is_flag=True, help="With -n: run setup and init for the sizes of the blobs.")
-@option("--check", is_flag=True, help="Find functions that change their inputs silently (slow).")
-@sweep_options
-@progress_options
+@run_options
 @common
 def command(
     spec: str,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jobrun.cli.options import common, completes, option, settings
+from jobrun.cli.options import common, option, sets_option, settings, specs_argument
 
 if TYPE_CHECKING:
     from jobrun.errors import JobrunError, Problem
@@ -48,22 +48,8 @@ class _Checked:
 
 
 @click.command("validate", short_help="Check specs; nothing is run.")
-@click.argument(
-    "specs",
-    metavar="SPEC...",
-    nargs=-1,
-    required=True,
-    type=click.Path(),
-    shell_complete=completes("spec"),
-)
-@option(
-    "--set",
-    "sets",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="Set a var or a key.",
-    shell_complete=completes("set"),
-)
+@specs_argument
+@sets_option
 @option(
     "--import",
     "import_",

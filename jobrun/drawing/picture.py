@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from jobrun.access import Key, covers, step_names
+from jobrun.duration import duration
 from jobrun.graph import BlobUse, Plan, Unit, make_plan, persistent
 from jobrun.job import GROUPS, Job, Pipe, Task
 from jobrun.options import Load
 from jobrun.shell import Shell
 
-__all__ = ["WHEN", "Arrow", "Box", "GroupPicture", "Picture", "State", "picture", "took"]
+__all__ = ["WHEN", "Arrow", "Box", "GroupPicture", "Picture", "State", "picture"]
 
 WHEN = {
     "setup": "at every start",
@@ -28,17 +29,12 @@ LANES = 6
 """With more nodes than this, the copies of a task over its nodes are one box."""
 
 
-def took(seconds: float) -> str:
-    """Seconds in three digits."""
-    return f"{seconds * 1000:.3g} ms" if seconds < 0.1 else f"{seconds:.3g} s"
-
-
 @dataclass(frozen=True, slots=True)
 class State:
     """How a task went in a run: ``status`` is done, running, failed, interrupted or waiting.
 
     ``seconds`` is its mean time, None if it was never long enough to be noted; ``share`` that of
-    the group's time.
+    the group's time, 0 where the group was never done.
     """
 
     status: str
@@ -48,7 +44,9 @@ class State:
     @property
     def took(self) -> str:
         """``44.9 ms, 89%``; nothing where no time is known."""
-        return "" if self.seconds is None else f"{took(self.seconds)}, {self.share:.0%}"
+        if self.seconds is None:
+            return ""
+        return duration(self.seconds) + (f", {self.share:.0%}" if self.share else "")
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,6 @@ class Picture:
     boxes: tuple[Box, ...]
     arrows: tuple[Arrow, ...]
     kept: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
 
     def persists(self, node: str, name: str) -> bool:
         """Whether a blob, or a part of it, is in the checkpoints."""

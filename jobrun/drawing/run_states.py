@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobrun.drawing.picture import State, took
+from jobrun.drawing.picture import State
+from jobrun.duration import duration
 
 __all__ = ["KINDS", "RunStates"]
 
@@ -76,7 +77,7 @@ class RunStates:
         group = self._groups.get(name, _Group())
         times = list(group.times.get(key, {}).values())
         mean = sum(times) / len(times) if times else None
-        each = group.seconds / group.runs if group.runs else sum(times)
+        each = group.seconds / group.runs if group.runs else 0.0
         share = min(mean / each, 1.0) if mean and each else 0.0
         return State(self._status(group, key), mean, share)
 
@@ -93,9 +94,9 @@ class RunStates:
         for name in groups:
             group = self._groups.get(name)
             if group is not None and group.runs:
-                each = group.seconds / group.runs
+                time = duration(group.seconds / group.runs)
                 many = group.runs > 1
-                found[name] = f"{group.runs} times, {took(each)} each" if many else took(each)
+                found[name] = f"{group.runs} times, {time} each" if many else time
         return found
 
 

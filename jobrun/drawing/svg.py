@@ -6,7 +6,7 @@ It follows the reader's light or dark setting.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
@@ -161,8 +161,7 @@ class _Sheet:
         yield _words(_PAD, 30, "head", self.picture.job)
         tasks = len({(box.group, box.name) for box in self.picture.boxes})
         nodes = f", {len(self.picture.nodes)} nodes" if self.picture.nodes else ""
-        text = "; ".join([f"{tasks} task{'s' * (tasks != 1)}{nodes}", *self.picture.notes])
-        yield _words(_PAD, 49, "soft", text)
+        yield _words(_PAD, 49, "soft", f"{tasks} task{'s' * (tasks != 1)}{nodes}")
 
     def _panels(self, left: float, right: float) -> Iterator[str]:
         for first, last in self.bands:
@@ -239,9 +238,9 @@ class _Sheet:
         for row, line in enumerate(self.lines[number]):
             style = line.style if line.style == "name" else "soft"
             yield _words(x + 14, y + 20 + _LINE * row, style, line.text)
-        if box.state and box.state.seconds is not None:
+        if box.state and box.state.share:
             bar = "failed-share" if box.state.status == "failed" else "share"
-            wide = max((item.width - 28) * min(box.state.share, 1.0), 1.0)
+            wide = max((item.width - 28) * box.state.share, 1.0)
             yield _rect(bar, x + 14, y + item.height - 9, wide, 3, 1.5)
         yield "</g>"
 
@@ -269,9 +268,8 @@ class _Sheet:
             yield _words(_PAD + 328, y, "soft", "order alone")
 
 
-def _rows(picture: Picture, lane: object) -> tuple[list[int], list[tuple[int, int]]]:
+def _rows(picture: Picture, lane: Callable[[Box], int]) -> tuple[list[int], list[tuple[int, int]]]:
     """The row of every box, and the first and last row of every group; odd rows hold labels."""
-    assert callable(lane)
     row_of = [0] * len(picture.boxes)
     bands = []
     start = 0

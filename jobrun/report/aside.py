@@ -18,7 +18,8 @@ from jobrun.events import (
 
 __all__ = ["Aside"]
 
-_PASSING = (BatchesDone, TaskProgress, TasksRunning)
+_SPARED = (BatchesDone, TaskProgress, TasksRunning)
+"""``events.PASSING`` without ``SaveStarted``: at that, some write what they hold."""
 _BUSY = 100
 """Events that wait, above which those that pass anyway are left out."""
 _TOO_MANY = 100_000
@@ -60,7 +61,7 @@ class Aside:
         waiting = self._events.qsize()
         if waiting > _TOO_MANY:
             self._leave_out("it is too slow")
-        elif waiting < _BUSY or not isinstance(event, _PASSING):
+        elif waiting < _BUSY or not isinstance(event, _SPARED):
             self._events.put(event)
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ __all__ = ["Attempts", "PastAttempt", "TaskTime", "read_attempts"]
 
 _KINDS = (
     "RunStarted",
+    "RunWentBack",
     "EpochFinished",
     "GroupStarted",
     "GroupFinished",
@@ -165,6 +166,8 @@ def _add_times(
 def _warning(kind: str, event: Mapping[str, Any]) -> str:
     if kind == "Warned":
         return str(event["message"])
+    if kind == "RunWentBack":
+        return f"{event['message']}: the run went back to epoch {event['epoch']}"
     if kind == "CheckpointFailed":
         return f"checkpoint_{event['id']} was not saved: {event['message']}"
     if kind == "CheckpointSkipped":

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 from xml.etree import ElementTree
 
-from jobrun.report.words import duration, plain
+from jobrun.duration import duration
+from jobrun.report.words import plain
 
 __all__ = ["Case", "Suite", "junit", "step_summary"]
 

@@ -26,7 +26,7 @@ class JsonLines:
         self._lock = threading.Lock()
         self._tees = [(tee, tee.stream, WholeLines(tee.stream, self._printed)) for tee in tees]
         for tee, _, lines in self._tees:
-            tee.stream = cast("TextIO", lines)
+            tee.show_on(cast("TextIO", lines))
 
     def __call__(self, event: Event) -> None:
         """Write ``event`` at once."""
@@ -41,8 +41,8 @@ class JsonLines:
     def close(self) -> None:
         """Let go of what is printed."""
         for tee, stream, lines in self._tees:
+            tee.show_on(stream)
             lines.end()
-            tee.stream = stream
 
     def _printed(self, lines: list[str]) -> None:
         doing = task_here()

@@ -13,6 +13,7 @@ from functools import singledispatchmethod
 from typing import TextIO
 
 from jobrun.checkpoint.catalog import span
+from jobrun.duration import duration
 from jobrun.events import (
     CheckpointFailed,
     CheckpointLoaded,
@@ -35,7 +36,7 @@ from jobrun.events import (
 )
 from jobrun.paths import shown
 from jobrun.report.screen import Screen
-from jobrun.report.words import duration, metric_texts, plain, plural
+from jobrun.report.words import metric_texts, plain, plural
 from jobrun.size import size
 
 __all__ = ["Describer", "Lines", "heartbeat"]

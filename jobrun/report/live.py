@@ -88,7 +88,7 @@ class LiveView:
         if painting is None:
             return
         for tee, stream in zip(self._tees, self._streams, strict=True):
-            tee.stream = stream
+            tee.show_on(stream)
         for lines in self._lines:
             lines.end()
         self._over.set()
@@ -113,7 +113,7 @@ class LiveView:
         self._streams = [tee.stream for tee in self._tees]
         self._lines = [WholeLines(stream, self._print) for stream in self._streams]
         for tee, lines in zip(self._tees, self._lines, strict=True):
-            tee.stream = cast("TextIO", lines)
+            tee.show_on(cast("TextIO", lines))
         self._painting = threading.Thread(target=self._paint, name="jobrun-view", daemon=True)
         self._painting.start()
 

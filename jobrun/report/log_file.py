@@ -23,6 +23,9 @@ from jobrun.report.words import plain, plural, uncoloured
 
 __all__ = ["LogFile", "Prints", "Tee"]
 
+_LONG = 1 << 16
+"""Characters that a line may have to be passed on as a whole."""
+
 
 class LogFile:
     """Appends the lines of all events to a file, more of them than a terminal shows.
@@ -92,21 +95,24 @@ class LogFile:
 class Tee:
     """Stands in for ``sys.stdout`` or ``sys.stderr``: passes all on, and whole lines to ``keep``.
 
-    ``stream`` may be exchanged.  One whose reader has gone is written to no more, and hurts nobody.
+    Prints come in pieces, from many threads: what a thread has begun is passed on with the end of
+    its line, or when it flushes, so that lines do not mix.  A stream whose reader has gone is
+    written to no more, and hurts nobody.
     """
 
     def __init__(self, stream: TextIO, keep: Callable[[list[str]], None]) -> None:
         self.stream = stream
         self._keep = keep
-        self._begun: dict[int, str] = {}  # per thread, since prints come in pieces
+        self._begun: dict[int, str] = {}  # per thread, what is not yet a line for the log
+        self._held: dict[int, str] = {}  # per thread, what was not yet passed on
         self._gone = False
         self._lock = threading.RLock()
 
     def write(self, text: str) -> int:
         """Pass ``text`` on, and keep the lines that it completes."""
+        thread = threading.get_ident()
         with self._lock:
-            self._pass_on(lambda: self.stream.write(text))
-            thread = threading.get_ident()
+            self._write(thread, self._held.pop(thread, "") + text)
             *lines, begun = (self._begun.pop(thread, "") + text).split("\n")
             if begun:
                 self._begun[thread] = begun.rstrip("\r").rpartition("\r")[2]
@@ -120,14 +126,35 @@ class Tee:
             self.write(line)
 
     def flush(self) -> None:
-        """Flush the stream."""
-        self._pass_on(self.stream.flush)
+        """Flush the stream, with what this thread has begun."""
+        with self._lock:
+            held = self._held.pop(threading.get_ident(), "")
+            if held:
+                self._pass_on(lambda: self.stream.write(held))
+            self._pass_on(self.stream.flush)
+
+    def show_on(self, stream: TextIO) -> None:
+        """Pass on what was begun, and from now on to another stream."""
+        with self._lock:
+            held, self._held = "".join(self._held.values()), {}
+            if held:
+                self._pass_on(lambda: self.stream.write(held))
+            self.stream = stream
 
     def end(self) -> None:
-        """Keep the lines that were begun."""
+        """Pass on what was begun, and keep it as lines."""
+        self.show_on(self.stream)
         with self._lock:
             begun, self._begun = list(self._begun.values()), {}
             self._keep([uncoloured(line) for line in begun])
+
+    def _write(self, thread: int, text: str) -> None:
+        """Pass on what a terminal would show of ``text``: of lines by "\\n" all but the last."""
+        end = len(text) if "\r" in text or len(text) > _LONG else text.rfind("\n") + 1
+        if text[end:]:
+            self._held[thread] = text[end:]
+        if end:
+            self._pass_on(lambda: self.stream.write(text[:end]))
 
     def _pass_on(self, call: Callable[[], object]) -> None:
         try:
@@ -159,6 +186,7 @@ class Prints:
         return self
 
     def __exit__(self, *raised: object) -> None:
+        self.end()
         sys.stdout, sys.stderr = self._before
         _redirect((self.out, self.err), self._before)
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from jobrun.duration import TIMES, duration
+from jobrun.duration import TIMES, seconds_of
 from jobrun.errors import UsageError
 from jobrun.report.log_format import LogLine, parse
 
@@ -84,7 +84,7 @@ def printers(path: Path) -> list[str]:
 
 def since_time(text: str, now: datetime | None = None) -> str:
     """``10m`` (so long ago) or a time, as the log writes it; raises UsageError for neither."""
-    if (seconds := duration(text)) is not None:
+    if (seconds := seconds_of(text)) is not None:
         moment = (now or datetime.now(UTC)) - timedelta(seconds=seconds)
     else:
         try:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 
+from jobrun.duration import duration
 from jobrun.errors import EXIT_NOT_SAVED
 from jobrun.events import RunEnded
 from jobrun.paths import shown
 from jobrun.program import program
-from jobrun.report.words import duration, metric_texts, number, plain, plural
+from jobrun.report.words import metric_texts, number, plain, plural
 
 __all__ = ["OUTCOMES", "command_after", "ending", "next_command", "summary"]
 

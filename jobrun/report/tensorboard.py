@@ -9,7 +9,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from jobrun.events import CheckpointLoaded, EpochFinished, Event, RunStarted, SaveStarted
+from jobrun.events import (
+    CheckpointLoaded,
+    EpochFinished,
+    Event,
+    RunStarted,
+    RunWentBack,
+    SaveStarted,
+)
 
 __all__ = ["TensorBoard"]
 
@@ -33,6 +40,7 @@ class TensorBoard:
         self._logdir = logdir
         self._writer: Any = None
         self._started: RunStarted | None = None
+        self._epoch = 0
         self._opened = 0
         self._flushed = 0.0
         self._events = import_module("tensorboardX.proto.event_pb2")
@@ -43,8 +51,10 @@ class TensorBoard:
         if isinstance(event, RunStarted):
             self._started = event
             self._open(event.epoch, event.attempt > 1)
+        elif isinstance(event, RunWentBack):
+            self._open(event.epoch, True)
         elif isinstance(event, CheckpointLoaded):
-            if self._started is not None and event.epoch < self._started.epoch:  # a fallback
+            if self._started is not None and event.epoch < self._epoch:  # a fallback
                 self._open(event.epoch, True)
         elif isinstance(event, EpochFinished) and self._writer is not None:
             for name, value in {**event.metrics, "epoch_seconds": event.seconds}.items():
@@ -65,6 +75,7 @@ class TensorBoard:
         started = self._started
         assert started is not None
         self.close()
+        self._epoch = epoch
         self._opened += 1
         folder = _folder(self._logdir, started.run_dir)
         folder.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,9 @@ __all__ = ["Painter"]
 _CODES = {"bold": "1", "dim": "2", "good": "32", "bad": "33", "bar": "36"}
 _HIDE, _SHOW = "\x1b[?25l", "\x1b[?25h"
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
-_CLEAR_LINE, _CLEAR_BELOW = "\x1b[K", "\x1b[J"
+_CLEAR_LINE, _CLEAR_BELOW, _UP = "\x1b[K", "\x1b[J", "\x1b[A"
+# From the second line on: cleared from the top left corner, tmux keeps a screen in its history.
+_TAKE_AWAY = f"\r{_CLEAR_LINE}\n{_CLEAR_BELOW}{_UP}"
 
 
 class Painter:
@@ -65,7 +67,7 @@ class Painter:
 
     def end(self, above: Sequence[str]) -> None:
         """Take the lines away, put ``above`` in their place, and show the cursor again."""
-        begin = "" if self._last is None else f"\r{_CLEAR_BELOW}"
+        begin = "" if self._last is None else _TAKE_AWAY
         end = "" if self._last is None else _SHOW
         self._last = None
         self._write("".join([begin, *(f"{text}\n" for text in above), end]))

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from typing import Any, TextIO
 
 __all__ = [
-    "duration",
     "json_line",
     "json_values",
     "metric_texts",
@@ -72,21 +71,6 @@ def number(value: Any) -> str:
 def plural(count: int, what: str) -> str:
     """``1 epoch``, ``2 epochs``."""
     return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def duration(seconds: float) -> str:
-    """Seconds for people: ``3.2 ms``, ``0.21 s``, ``12.3 s``, ``4m05s``, ``2h03m``."""
-    if seconds < 0.0995:
-        return f"{seconds * 1000:.1f} ms"
-    if seconds < 0.995:
-        return f"{seconds:.2f} s"
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes}m{rest:02}s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02}m"
 
 
 def metric_texts(metrics: Mapping[str, Any], best: tuple[str, ...] = ()) -> list[str]:

@@ -96,7 +96,7 @@ class WorkerProcess:
 
     def _say(self, line: str, stream: Any) -> None:
         self._tail.append(line[:_LONGEST_LINE])
-        print(line, file=stream)
+        stream.write(f"{line}\n")  # at once: others print, too
 
     def ask(self, question: Any) -> None:
         """Send a question; raises OSError where memory or descriptors have run out."""

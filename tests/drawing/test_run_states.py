@@ -45,7 +45,7 @@ def test_times_are_means_and_shares_of_the_group() -> None:
     assert state(RUN, "epoch", "quick") == State("done", None, 0.0)
     assert state(RUN, "exit", "report") == State("waiting", None, 0.0)
     notes = RunStates(RUN, False).notes(["init", "epoch", "exit"])
-    assert notes == {"init": "1 s", "epoch": "2 times, 2 s each"}
+    assert notes == {"init": "1.0 s", "epoch": "2 times, 2.0 s each"}
 
 
 def test_what_had_begun_runs_or_was_interrupted() -> None:
@@ -53,6 +53,13 @@ def test_what_had_begun_runs_or_was_interrupted() -> None:
     assert state(events, "epoch", "step", alive=True).status == "running"
     assert state(events, "epoch", "step").status == "interrupted"
     assert state([*events, STARTED], "epoch", "step").status == "done"
+
+
+def test_a_group_that_was_never_done_has_no_time_to_share() -> None:
+    finished = {**failed("epoch", "step"), "event": "TaskFinished", "seconds": 5400.0}
+    found = state([STARTED, began("epoch", 1), finished], "epoch", "step", alive=True)
+    assert found == State("running", 5400.0, 0.0)
+    assert found.took == "1h30m"
 
 
 def test_a_failure_is_forgotten_by_the_next_attempt() -> None:

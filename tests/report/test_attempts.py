@@ -15,6 +15,7 @@ from jobrun.events import (
     Event,
     GroupFinished,
     LeftoversCleaned,
+    RunWentBack,
     Warned,
 )
 from jobrun.report.attempts import Attempts, read_attempts
@@ -94,12 +95,14 @@ def test_warnings_each_once(told: Any, make: Any) -> None:
         CheckpointSkipped(2, "torn"),
         CheckpointLoaded(1, 1, "p", 1, 0.1),
         CheckpointLoaded(1, 4, "p", 1, 0.1, ("numpy: 1 -> 2",)),
+        RunWentBack("worker n1 was killed", 1, 3, 4, 4),
     )
     assert found.warnings == [
         "early",
         "checkpoint_3 was not saved: disk full",
         "checkpoint_2 was passed over: torn",
         "other libraries from epoch 4 on: numpy: 1 -> 2",
+        "worker n1 was killed: the run went back to epoch 4",
     ]
 
 

@@ -7,6 +7,7 @@ import logging
 import re
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -80,11 +81,12 @@ def test_stdout_and_stderr_are_what_they_were(capsys: pytest.CaptureFixture[str]
 
 def test_lines_of_several_threads_stay_whole(tmp_path: Path) -> None:
     log = LogFile(tmp_path / "log.txt")
-    tee = Tee(io.StringIO(), log.write_lines)
+    tee = Tee(shown := io.StringIO(), log.write_lines)
 
     def write(name: str) -> None:
         for number in range(200):
             print(name, number, name, file=tee)
+            time.sleep(0)  # to another one
 
     threads = [threading.Thread(target=write, args=(name,)) for name in ("a", "b", "c")]
     for thread in threads:
@@ -94,6 +96,32 @@ def test_lines_of_several_threads_stay_whole(tmp_path: Path) -> None:
     log.close()
     lines = lines_of(tmp_path / "log.txt")
     assert sorted(lines) == sorted(f"{n} {i} {n}" for n in "abc" for i in range(200))
+    assert sorted(shown.getvalue().splitlines()) == sorted(lines)
+
+
+@pytest.mark.parametrize(
+    ("texts", "at_once"),
+    [
+        (["a", "b\nc"], ["", "ab\n"]),
+        (["a", None, "b"], ["", "a", "a"]),
+        (["10%\r", "20%"], ["10%\r", "10%\r"]),
+        (["x", "\r 20%", "\n"], ["", "x\r 20%", "x\r 20%\n"]),
+        (["y" * 70_000], ["y" * 70_000]),
+    ],
+)
+def test_what_is_shown_at_once_is_what_a_terminal_would_show(
+    texts: list[str | None], at_once: list[str]
+) -> None:
+    """None is a flush."""
+    tee = Tee(shown := io.StringIO(), lambda _: None)
+    for text, expected in zip(texts, at_once, strict=True):
+        if text is None:
+            tee.flush()
+        else:
+            tee.write(text)
+        assert shown.getvalue() == expected
+    tee.end()
+    assert shown.getvalue() == "".join(text or "" for text in texts)
 
 
 class Broken(io.StringIO):

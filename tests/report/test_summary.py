@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from examples import without_changing
 
 from jobrun.report.summary import summary
 
@@ -30,6 +31,15 @@ def test_finished(make: Any) -> None:
 def test_a_resumed_run_says_what_was_done_this_time(make: Any) -> None:
     lines = summary(make.ended(ran=1, seconds=2.5, saved=1, checkpoint_seconds=0.1))
     assert lines[1] == "  time        10.0 s, 1 epoch in 2.5 s this time, 4% in 1 checkpoint"
+
+
+def test_examples_of_the_documentation_are_compared_without_the_advice_on_slow_saves(
+    make: Any,
+) -> None:
+    slow = summary(make.ended(seconds=4.0, checkpoint_seconds=3.0))
+    quick = summary(make.ended(seconds=4.0, checkpoint_seconds=0.5))
+    assert len(slow) == len(quick) + 1
+    assert without_changing("\n".join(slow)) == without_changing("\n".join(quick))
 
 
 @pytest.mark.parametrize("outcome", ["interrupted", "error"])

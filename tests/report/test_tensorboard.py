@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jobrun.events import CheckpointLoaded, RunStarted
+from jobrun.events import CheckpointLoaded, RunStarted, RunWentBack
 from jobrun.report.tensorboard import TensorBoard
 
 pytest.importorskip("tensorboardX")
@@ -76,6 +76,18 @@ def test_a_fallback_to_an_earlier_checkpoint(tmp_path: Path, make: Any) -> None:
     reporter.close()
     points = read(tmp_path / "tensorboard")["loss"]
     assert points == [(1, 1.0), (2, 0.5), (3, 9.0), (4, 9.0)]
+
+
+def test_epochs_that_are_run_again_since_a_worker_was_lost(tmp_path: Path, make: Any) -> None:
+    reporter = TensorBoard()
+    reporter(make.started(run_dir=str(tmp_path)))
+    for epoch in range(1, 6):
+        reporter(make.epoch(epoch, loss=1.0))
+    reporter(RunWentBack("a worker was lost", 1, 3, 4, 4))
+    reporter(CheckpointLoaded(2, 2, "p", 9, 0.1))  # checkpoint_4 and 3 were damaged
+    reporter(make.epoch(3, loss=9.0))
+    reporter.close()
+    assert read(tmp_path / "tensorboard")["loss"] == [(1, 1.0), (2, 1.0), (3, 9.0)]
 
 
 def test_a_folder_of_ones_own(tmp_path: Path, make: Any) -> None:

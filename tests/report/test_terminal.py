@@ -67,3 +67,16 @@ def test_output_past_us_lands_on_the_empty_line_and_stays() -> None:
         terminal.write(f"native {number}\n")  # a C library, or a child process
     painter.end([])
     assert [line for line in terminal.history if line] == [f"native {n}" for n in range(12)]
+
+
+def test_the_end_clears_nothing_below_the_first_line_from_the_corner() -> None:
+    """tmux takes that for a cleared screen, and keeps a copy of it in its history."""
+    terminal = Terminal(40, 8)
+    painter = Painter(terminal, False, terminal.size)
+    painter.paint([], [(), (("one", ""),), (("two", ""),)])
+    before = len(terminal.getvalue())
+    painter.end(["last"])
+    written = terminal.getvalue()[before:]
+    assert "\x1b[J" in written
+    assert written.index("\n") < written.index("\x1b[J")
+    assert [line for line in terminal.screen if line] == ["last"]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrun.report.words import duration, json_values, metric_texts, number, plain, plural
+from jobrun.report.words import json_values, metric_texts, number, plain, plural
 from jobrun.size import size
 
 
@@ -47,25 +47,6 @@ def test_number(value: object, text: str) -> None:
 )
 def test_size(count: int, text: str) -> None:
     assert size(count) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0.0 ms"),
-        (0.00321, "3.2 ms"),
-        (0.0996, "0.10 s"),
-        (0.214, "0.21 s"),
-        (0.999, "1.0 s"),
-        (59.94, "59.9 s"),
-        (59.96, "1m00s"),
-        (245, "4m05s"),
-        (3599.7, "1h00m"),
-        (7380, "2h03m"),
-    ],
-)
-def test_duration(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
 
 
 def test_plural_and_metrics() -> None:

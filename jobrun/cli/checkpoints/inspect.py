@@ -119,7 +119,7 @@ def _about(record: Record, items: Sequence[Item]) -> list[tuple[str, str]]:
 
 
 def _run_time(record: Record) -> str:
-    from jobrun.report.words import duration
+    from jobrun.duration import duration
 
     return f"{duration(record.run_seconds)} of the run"
 

@@ -96,9 +96,10 @@ def _left(run: RunDir, count: int) -> str:
     """Where the checkpoints are that are not shown."""
     import shlex
 
+    from jobrun.program import program
     from jobrun.report.words import plain, plural
 
-    command = f"jobrun checkpoints list {shlex.quote(run.shown())} --attempts"
+    command = f"{program()} checkpoints list {shlex.quote(run.shown())} --attempts"
     return plain(f"{plural(count, 'checkpoint')} of earlier attempts:  {command}")
 
 
