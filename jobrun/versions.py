@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
+from typing import Any
 
 __all__ = ["differences", "versions"]
 
@@ -24,23 +26,26 @@ def _libraries() -> dict[str, str]:
         "numpy": np.__version__,
         "machine": f"{platform.system()} {platform.machine()}",
     }
-    try:
-        config = np.show_config(mode="dicts")
+    config: Any = np.show_config(mode="dicts")
+    with suppress(TypeError, KeyError):  # a numpy built without BLAS, or one that does not say
         blas = config["Build Dependencies"]["blas"]
         found["blas"] = f"{blas['name']} {blas['version']}"
-    except (TypeError, KeyError):
-        pass  # a numpy built without BLAS, or one that does not say
+    with suppress(TypeError, KeyError, IndexError):
+        simd = config["SIMD Extensions"]
+        found["simd"] = [*simd["baseline"], *simd.get("found", ())][-1]
     return found
 
 
 def versions() -> dict[str, str]:
-    """Libraries and their versions, and how many threads the BLAS library may use.
+    """Libraries and their versions, and what else their results depend on.
 
-    The threads matter: sums are split between them, so that other numbers give other bits.
+    Sums are split between the threads that the BLAS library may use, and its kernels and numpy's
+    are those of the processor, or of one that is asked for: others give other bits.
     """
     given = next((os.environ[v] for v in _THREAD_VARIABLES if os.environ.get(v)), None)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {**_libraries(), "blas_threads": given or str(cores)}
+    kernels = os.environ.get("OPENBLAS_CORETYPE") or "of the processor"
+    return {**_libraries(), "blas_threads": given or str(cores), "blas_kernels": kernels}
 
 
 def differences(

@@ -27,6 +27,15 @@ def test_the_threads_of_blas_count(monkeypatch: pytest.MonkeyPatch) -> None:
     assert versions()["blas_threads"] == "5"
 
 
+def test_the_kernels_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that goes on, on another processor, may have other bits."""
+    assert versions()["simd"].isupper()
+    monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)
+    before = versions()
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
+    assert differences(before) == ("blas kernels: of the processor -> Haswell",)
+
+
 def test_differences_are_lines() -> None:
     now = versions()
     assert differences(now) == ()

@@ -20,6 +20,8 @@ from jobrun.spec.build import validate_spec
 from jobrun.spec.schema import schema_text
 from jobrun.templates import TEMPLATES, template_files
 
+from .conftest import environment
+
 SUPPORT = Path(__file__).parents[1] / "support"
 
 
@@ -136,7 +138,7 @@ def test_a_template_runs_to_its_end_and_the_same_when_killed(
     killed = subprocess.run(
         [sys.executable, "-m", "killed_at", "5", "train", spec, "--runs-dir", "killed"],
         cwd=folder,
-        env={"PYTHONPATH": str(SUPPORT), "PATH": "/usr/local/bin:/usr/bin:/bin"},
+        env={**environment(), "PYTHONPATH": str(SUPPORT)},
         capture_output=True,
         check=False,
         timeout=60,
