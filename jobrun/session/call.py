@@ -22,7 +22,7 @@ from jobrun.events import Warned
 from jobrun.job import Argument, Job, Task
 from jobrun.options import Load, Retries
 from jobrun.rng import make_rng
-from jobrun.session.current import TaskStoppedError, current
+from jobrun.session.current import Running, TaskStoppedError, current
 from jobrun.shell import Shell
 from jobrun.template import render
 from jobrun.values import Tree, Value, adopt, adopt_items, checksum, plain
@@ -206,7 +206,7 @@ class Call:
         )
         running.control.report(Warned(f"{self.placed(error, moment).message}; {again}"))
         end = time.monotonic() + seconds
-        while not running.stopping() and (left := end - time.monotonic()) > 0:
+        while not _ends(running) and (left := end - time.monotonic()) > 0:
             time.sleep(min(left, _LOOK))
         if running.stopping() and moment.batch is None:
             raise TaskStoppedError
@@ -351,6 +351,11 @@ class Call:
         ]
         columns = [f"column {name!r}" for name, v in moment.columns.items() if v is value]
         return ", ".join(names + columns)
+
+
+def _ends(running: Running) -> bool:
+    """Whether the run ends, though this call may have to be made for it."""
+    return running.stopping() or running.control.interrupted()
 
 
 def _fresh(gathered: Gathered) -> Gathered:

@@ -1,8 +1,8 @@
 """What feeds the ``do`` steps of a pipe: batches with their ``map`` steps done.
 
 Either in turn, on the thread of the ``do`` steps, or ahead of them on threads; those of a pipe with
-``processes`` wait for a worker process each.  The place in the
-data is that of the batches which were applied: what was read ahead and not used does not count.
+``processes`` wait for a worker process each.  The place in the data is that of the batches which
+were applied: what was read ahead and not used does not count.
 """
 
 from __future__ import annotations
@@ -69,9 +69,12 @@ class InTurn:
         """See Feed."""
         return not self._reader.more(self._number)
 
-    def next(self) -> Prepared:
+    def next(self) -> Prepared | None:
         """See Feed."""
-        return self._prepare(self._number, self._read(self._reader))
+        try:
+            return self._prepare(self._number, self._read(self._reader))
+        except TaskStoppedError:  # the run ends, and so was the program that had the batch
+            return None
 
     def applied(self) -> None:
         """See Feed."""
@@ -112,7 +115,7 @@ class ReadAhead:
         """See Feed."""
         try:
             found = next(self._ahead, None)
-        except TaskStoppedError:  # the run ends, and so was the worker that had the batch
+        except TaskStoppedError:  # the run ends, and so was the program or worker that had it
             return None
         if found is None:
             return None

@@ -87,7 +87,7 @@ class Group:
         )
         self._order = self._dag.order()
         self._calls: dict[int, Call] = {}
-        self._pipes: list[PipeRun] = []
+        self._pipes: dict[int, PipeRun] = {}
         self._runs = [self._runner(i, unit) for i, unit in enumerate(plan.units)]
         self._every = [1 if u.gathers else epochs_between(job, u.task, u.node) for u in plan.units]
         self._readers: dict[Key, list[int]] = {}
@@ -105,8 +105,7 @@ class Group:
             return lambda now: self._gather(unit.gathers, now)
         stores = self._stores_of(number)
         if isinstance(unit.task, Pipe):
-            pipe = self._make_pipe(unit.task, unit, number, stores)
-            self._pipes.append(pipe)
+            pipe = self._pipes[number] = self._make_pipe(unit.task, unit, number, stores)
             return lambda now: self._run_pipe(pipe, number, now)
         call = self._calls[number] = self._make_call(unit.task, unit.node, stores)
         if number in self._plan.gathered_by:
@@ -173,7 +172,7 @@ class Group:
 
     def close(self) -> None:
         """End the worker processes of pipes."""
-        for pipe in self._pipes:
+        for pipe in self._pipes.values():
             pipe.close()
 
     # Running.
@@ -277,15 +276,18 @@ class Group:
         """What is to be known of a unit that runs."""
         now, unit = self._now, self._plan.units[number]
         assert now is not None
-        # Copies of a gathered task that have run cannot run again: they end together.
-        bound = number in self._plan.gathered_by
+        pipe = self._pipes.get(number)
+
+        def bound() -> bool:  # to what has run and cannot run again: other copies, or other steps
+            return number in self._plan.gathered_by or (pipe is not None and pipe.in_batch)
+
         return Running(
             self._plan.group,
             now.moment.epoch,
             unit.task.name,
             unit.node,
             now.control,
-            lambda: now.halted or (not bound and now.control.interrupted()),
+            lambda: now.halted or (now.control.interrupted() and not bound()),
         )
 
     def _say_finished(self, epoch: int, seconds: float, now: Now) -> None:

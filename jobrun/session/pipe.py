@@ -27,7 +27,7 @@ from jobrun.job import Job, Pipe, Task
 from jobrun.position import PipeState, ReaderState
 from jobrun.session.base import Control, Places
 from jobrun.session.call import Call, Moment, Stores, column_of
-from jobrun.session.current import enter, here
+from jobrun.session.current import TaskStoppedError, enter, here
 from jobrun.session.feed import Feed, InTurn, Prepared, ReadAhead
 from jobrun.session.reading import PipeReading
 from jobrun.session.workers import Workers
@@ -81,6 +81,8 @@ class PipeRun:
         self._reading = PipeReading(job, group, pipe, node, stores, make_call, places)
         self._source_columns = self._reading.columns()
         self._workers: Workers | None = None
+        self.in_batch = False
+        """Whether a step was applied to the batch: then the others must be."""
         columns = StepColumns(self._source_columns)
         self._map = []
         for step in pipe.map:
@@ -148,9 +150,8 @@ class PipeRun:
         with self._fed(reader, epoch, number, control) as feed:
             while not feed.ended:
                 prepared = None if control.cut() else feed.next()
-                if prepared is None:
+                if prepared is None or not self._apply(prepared, epoch, number, reductions):
                     return PipeState(number, reductions.state()), feed.state
-                self._apply(prepared, epoch, number, reductions)
                 feed.applied()
                 number += 1
                 rows += prepared[1]
@@ -249,12 +250,24 @@ class PipeRun:
         }
         return lengths.pop() if len(lengths) == 1 else rows
 
-    def _apply(self, prepared: Prepared, epoch: int, number: int, reductions: _Reductions) -> None:
-        """Run the ``do`` steps on a batch, unless nothing is left of it."""
+    def _apply(self, prepared: Prepared, epoch: int, number: int, reductions: _Reductions) -> bool:
+        """Run the ``do`` steps on a batch, unless nothing is left of it; False if it is given up.
+
+        Only its first step can be ended with the run: then nothing of the batch was applied.
+        """
+        self.in_batch = False
+        try:
+            self._do_all(prepared, epoch, number, reductions)
+        except TaskStoppedError:
+            if self.in_batch:  # the run has failed, so that nobody goes on from here
+                raise
+            return False
+        self.in_batch = False
+        return True
+
+    def _do_all(self, prepared: Prepared, epoch: int, number: int, reductions: _Reductions) -> None:
         moment, rows = prepared
-        if not rows:
-            return
-        for step in self._do:
+        for step in self._do if rows else ():
             if not step.due(epoch, number + 1):
                 continue
             for key, value in step.call.run(moment):
@@ -262,6 +275,7 @@ class PipeRun:
                 reduced = how is not None and reductions.add(key, how, value, rows)
                 if not reduced or key in self._used:
                     self._store(key, value)
+            self.in_batch = True
 
 
 def _part(columns: Mapping[str, Value], name: str) -> Value:

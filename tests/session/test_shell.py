@@ -14,7 +14,7 @@ from engine import Driver, same, within
 from jobrun.bind import bind_job
 from jobrun.check import warnings
 from jobrun.errors import BindError, SpecError, TaskError
-from jobrun.job import Job, Node, Task
+from jobrun.job import Job, Node, Pipe, Task
 from jobrun.position import Position
 from jobrun.session.base import Control, Places
 from jobrun.shell import FileForm, Shell
@@ -234,6 +234,35 @@ def test_an_interrupt_ends_the_program_and_the_task_is_not_done(tmp_path: Path) 
     again.position = reached
     assert again.epoch()
     assert again.blob("m") == 6.0
+
+
+BEGINS = "grep -q 2 x.txt && [ ! -e $JOBRUN_SPEC_DIR/up ] && echo up > $JOBRUN_SPEC_DIR/up"
+
+
+@pytest.mark.parametrize(
+    ("place", "seconds", "batches"), [("map", 1000, 2), ("first", 1000, 2), ("second", 0.3, 3)]
+)
+def test_an_interrupt_leaves_a_batch_applied_as_a_whole_or_not_at_all(
+    tmp_path: Path, place: str, seconds: float, batches: int
+) -> None:
+    """A program is ended while nothing of its batch was applied, else the batch ends."""
+    script = f"if {BEGINS}; then sleep {seconds}; fi; echo 1 > y.txt"
+    program = Task(Shell(script=script), {"x.txt": "x"}, out={"y.txt": "y"}, name="program")
+    add = Task(lambda x, w: np.add(w, x, out=w) is None or None, "x", update="w", name="add")
+    do = {"map": [add], "first": [program, add], "second": [add, program]}[place]
+    job = Job("j")
+    with job.init:
+        Task(lambda: np.arange(4.0), out="data", name="load")
+        Task(lambda: np.zeros(1), out="w", name="begin")
+    with job.epoch:
+        Pipe({"x": "data"}, map=[program] if place == "map" else [], do=do)
+    driver = Driver(job, spec_dir=tmp_path).start()
+    control = Control(cut=lambda: up(tmp_path), interrupted=lambda: up(tmp_path))
+    driver.position = within(20, lambda: driver.run("epoch", control))
+    assert driver.position.pipes["pipe"].batches == batches
+    assert driver.blob("w").tolist() == [sum(range(batches))]
+    assert driver.epoch()
+    assert driver.blob("w").tolist() == [6.0]
 
 
 def test_a_cut_for_a_save_lets_the_program_end(tmp_path: Path) -> None:

@@ -298,7 +298,6 @@ def test_columns_of_any_dtype(data: Any) -> None:
     columns_of(lambda: [Task(steps.same, "x", out="z")], ["x", "z"], data=data, batch=4)
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("keep", [False, True])
 def test_large_arrays_are_those_of_their_batch_however_long_they_are_kept(keep: bool) -> None:
     seen: list[Any] = []
@@ -450,7 +449,6 @@ def test_the_time_between_batches_is_none_of_a_step() -> None:
     observed([step], do, processes=1)
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", ["raise", "SIGKILL", "exit", "sleep"])
 def test_a_call_that_fails_in_any_way_is_made_again(how: str, tmp_path: Path) -> None:
     seen: list[float] = []
@@ -474,7 +472,6 @@ def test_a_call_that_fails_in_any_way_is_made_again(how: str, tmp_path: Path) ->
     assert warned[0].endswith("; try 2 of 3 in 0.01 s")
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", ["raise", "SIGKILL"])
 def test_it_is_made_no_more_often_than_retries_say(how: str) -> None:
     literals = {"at": 3, "how": how} if how != "raise" else {"at": 3}
