@@ -6,11 +6,10 @@ import json
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from jobrun.checkpoint.fs import DEFAULT, Fs
 from jobrun.checkpoint.pool import THREADS_FAR
-from jobrun.checkpoint.publish import publish, staged
+from jobrun.checkpoint.publish import clean_leftovers, publish, staged
 from jobrun.checkpoint.verify import check_payload, check_root, read_manifest, read_record
 from jobrun.errors import DamagedError, NotFoundError
 from jobrun.remote.find import Found, names_at
@@ -36,11 +35,15 @@ def fetch(found: Found, runs_dir: str | os.PathLike[str], *, fs: Fs = DEFAULT) -
         hint = "an upload puts it beside the checkpoints; 'load-blobs' reads them without it"
         raise NotFoundError("there is no run.json", where=store.place, hint=hint)
     run = claim(runs_dir, _name(files["run.json"], split(store.place)[1]), fs=fs)
-    files["run.json"] = _above_all(files["run.json"], store)
+    run_json = _above_all(files.pop("run.json"), store)
     try:
-        _copy(found, run, fs)
-        for file, data in reversed(files.items()):  # run.json last: with it, it is a run
-            run.put(file, data)
+        clean_leftovers(run.path, fs)  # of a fetch that was killed
+        with staged(run.path, found.record.id, fs) as partial:
+            _copy(found, partial, fs)
+            for name, data in files.items():
+                run.put(name, data)
+            publish(partial, found.record.id, fs)
+        run.put("run.json", run_json)
     finally:
         run.unlock()
     return run
@@ -73,23 +76,30 @@ def _above_all(run_json: bytes, store: Store) -> bytes:
     return (json.dumps(data, indent=1, ensure_ascii=False) + "\n").encode("utf-8")
 
 
-def _copy(found: Found, run: RunDir, fs: Fs) -> Path:
-    """Copy a checkpoint beside its name, prove it, and give it its name."""
-    store, id = found.store, found.record.id
-    names = sorted(store.sizes(found.name))
-    with staged(str(run.path), id, fs) as partial:
-        for above in sorted({above for name in names for above in _above(name)}):
-            fs.mkdir(f"{partial}/{above}")
+def _copy(found: Found, partial: str, fs: Fs) -> None:
+    """Copy a checkpoint into a new directory, durably, and prove it."""
+    store = found.store
+    names = sorted(filter(_is_ours, store.sizes(found.name)))
+    folders = sorted({above for name in names for above in _above(name)})
+    for folder in folders:
+        fs.mkdir(f"{partial}/{folder}")
 
-        def bring(name: str) -> None:
-            fs.write(f"{partial}/{name}", [store.read(f"{found.name}/{name}")], sync=True)
+    def bring(name: str) -> None:
+        fs.write(f"{partial}/{name}", [store.read(f"{found.name}/{name}")], sync=True)
 
-        with ThreadPoolExecutor(THREADS_FAR) as pool:
-            list(pool.map(bring, names))
-        _prove(partial, found.url, fs)
-        for above in sorted({above for name in names for above in _above(name)}, reverse=True):
-            fs.sync_dir(f"{partial}/{above}")
-        return publish(partial, id, fs)
+    with ThreadPoolExecutor(THREADS_FAR) as pool:
+        list(pool.map(bring, names))
+    _prove(partial, found.url, fs)
+    for folder in reversed(folders):
+        fs.sync_dir(f"{partial}/{folder}")
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a file can be one of a checkpoint.
+
+    Others are what a killed upload left, and names of an object store that lead out of here.
+    """
+    return not any(part.startswith(".") for part in name.split("/"))
 
 
 def _above(name: str) -> list[str]:

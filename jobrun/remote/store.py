@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,8 @@ class _Directory(Store):
             self._fs.replace(str(part), str(path))
             self._fs.sync_dir(str(path.parent))
         except FsError as error:
+            with suppress(FsError):  # a place that is full is not filled further by each attempt
+                self._fs.unlink(str(part))
             raise _failed(error.op, str(path), error.strerror or "") from error
 
     def read(self, name: str) -> bytes:
@@ -135,7 +138,7 @@ class _Directory(Store):
     def sizes(self, folder: str) -> dict[str, int]:
         base = self._root / folder
         found = {}
-        for above, _, names in os.walk(base):
+        for above, _, names in os.walk(base, onerror=_refuse_listing):
             for name in names:
                 path = Path(above) / name
                 if path.is_file():
@@ -145,7 +148,8 @@ class _Directory(Store):
     def folders(self) -> list[str]:
         try:
             return sorted(e.name for e in os.scandir(self._root) if e.is_dir())
-        except (FileNotFoundError, NotADirectoryError):
+        except OSError as error:
+            _refuse_listing(error)
             return []
 
 
@@ -184,14 +188,19 @@ class _Remote(Store):
     def sizes(self, folder: str) -> dict[str, int]:
         base = self._path(folder)
         try:
-            found = self._fs.find(base, detail=True)
+            infos = self._fs.find(base, detail=True)
+            found = {path: info["size"] for path, info in infos.items()}
+            untold = [path for path, size in found.items() if size is None]  # as by HTTP
+            found |= zip(untold, self._fs.sizes(untold), strict=True)
         except FileNotFoundError as error:
             _refuse_bucket("list", join(self.place, folder), error)
             return {}
         except Exception as error:
             raise _failed("list", join(self.place, folder), _why(error)) from error
         cut = len(base.rstrip("/")) + 1
-        return {path[cut:]: int(info["size"]) for path, info in found.items() if len(path) > cut}
+        if unknown := next((path for path, size in found.items() if size is None), None):
+            raise _failed("list", join(self.place, folder), f"the length of {unknown} is not told")
+        return {path[cut:]: int(size) for path, size in found.items() if len(path) > cut}
 
     def folders(self) -> list[str]:
         try:
@@ -209,6 +218,12 @@ class _Remote(Store):
 
 def _failed(op: str, path: str, why: str) -> StoreError:
     return StoreError(f"{op} failed: {why}", where=path)
+
+
+def _refuse_listing(error: OSError) -> None:
+    """Raise StoreError unless there is just no such directory."""
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise _failed("list", str(error.filename), error.strerror or "") from error
 
 
 def _refuse_bucket(op: str, path: str, error: BaseException) -> None:

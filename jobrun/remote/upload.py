@@ -47,7 +47,10 @@ def is_uploaded(checkpoint: Path, store: Store) -> bool:
         there = store.read(f"{name}/{SUCCESS}")
     except NotFoundError:
         return False
-    if there != (checkpoint / SUCCESS).read_bytes():
+    here = (checkpoint / SUCCESS).read_bytes()
+    if there != here and here.startswith(there):
+        return False  # torn by a kill: not every store writes a file as a whole
+    if there != here:
         raise StoreError(
             f"another {name} is there already, and is not overwritten",
             where=join(store.place, name),
@@ -66,13 +69,18 @@ def upload_checkpoint(
     """Copy a whole checkpoint to ``store``, below its own name.
 
     Raises StoreError for what fails, and where the copy is not what was sent; UploadStopped, before
-    a further file is sent, once ``stopped`` gives true.
+    a further file is sent or proven, once ``stopped`` gives true.
     """
 
     def send(name: str) -> None:
         if stopped():
             raise UploadStopped
         store.write(f"{checkpoint.name}/{name}", (checkpoint / name).read_bytes())
+
+    def differs(name: str) -> str:
+        if stopped():
+            raise UploadStopped
+        return _differs(checkpoint, name, store)
 
     sizes = _files(checkpoint)
     place = join(store.place, checkpoint.name)
@@ -84,7 +92,7 @@ def upload_checkpoint(
     missing = [name for name in payload if there.get(name) != sizes[name]]
     with ThreadPoolExecutor(THREADS_FAR) as pool:
         _all(pool, missing, send)
-        wrong = [n for n in _all(pool, payload, lambda n: _differs(checkpoint, n, store)) if n]
+        wrong = [n for n in _all(pool, payload, differs) if n]
         if wrong:  # left by something else, or spoiled on the way: once more
             _all(pool, wrong, send)
             _all(pool, wrong, lambda name: _prove(checkpoint, name, store))

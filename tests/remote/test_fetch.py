@@ -77,3 +77,44 @@ def test_damage_is_found_before_it_has_a_name(uploaded: str, tmp_path: Path) -> 
     assert str(caught.value.where).startswith(join(store.place, "checkpoint_3"))
     assert [p.name for p in (tmp_path / "runs").rglob("*checkpoint*")] == []
     assert fetch(find_at(uploaded, id=2), tmp_path / "runs").path.name == "counted"
+
+
+class Killed(BaseException):
+    """Stands for a kill: nothing is cleaned up."""
+
+
+def test_a_fetch_that_was_killed_leaves_nothing_behind(
+    uploaded: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kill(*_: object) -> None:
+        raise Killed
+
+    monkeypatch.setattr("jobrun.remote.fetch._prove", kill)
+    monkeypatch.setattr("jobrun.checkpoint.publish._remove", lambda *_: None)
+    with pytest.raises(Killed):
+        fetch(find_at(uploaded), tmp_path / "runs")
+    assert len(list((tmp_path / "runs" / "counted").glob(".checkpoint_3.partial-*"))) == 1
+    monkeypatch.undo()
+    run = fetch(find_at(uploaded), tmp_path / "runs")
+    assert run.path == tmp_path / "runs" / "counted"
+    assert not list(run.path.glob(".*"))
+
+
+def test_what_is_no_file_of_a_checkpoint_is_left_there(uploaded: str, tmp_path: Path) -> None:
+    store = open_store(uploaded)
+    store.write("checkpoint_3/main/.zarr.json.partial-0123456789abcdef", b"{")
+    run = fetch(find_at(uploaded), tmp_path / "runs")
+    assert (run.path / "checkpoint_3" / "main" / "zarr.json").is_file()
+    assert [p for p in run.path.rglob("*") if p.name.startswith(".")] == []
+
+
+def test_a_name_that_leads_elsewhere_is_not_followed(tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    count(tmp_path / "here" / "counted", 1)
+    store = open_store(f"memory://{tmp_path.name}")
+    upload_checkpoint(tmp_path / "here" / "counted" / "checkpoint_1", store)
+    upload_files(tmp_path / "here" / "counted", RUN_FILES, store)
+    store.write("checkpoint_1/../../evil", b"x")
+    assert "../../evil" in store.sizes("checkpoint_1")
+    fetch(find_at(store.place), tmp_path / "runs")
+    assert not list(tmp_path.rglob("evil"))

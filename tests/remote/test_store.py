@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
+from jobrun.checkpoint.fs import Fs
 from jobrun.errors import NotFoundError, StoreError, UsageError
-from jobrun.remote.store import join, open_store, split
+from jobrun.remote.store import _Directory, join, open_store, split
 
 
 def test_what_is_written_is_read_back(place: str) -> None:
@@ -128,3 +133,52 @@ def test_an_unknown_kind_of_url() -> None:
 def test_join_and_split() -> None:
     assert join("s3://b/x/", "y", "z") == "s3://b/x/y/z"
     assert split("s3://b/x/checkpoint_3/") == ("s3://b/x", "checkpoint_3")
+
+
+class Full(Fs):
+    """A disk without room."""
+
+    def at(self, op: str, path: str) -> None:
+        if op == "fsync":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_place_is_not_filled_with_parts_of_files(tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(StoreError, match="fsync failed: No space left"):
+            _Directory(tmp_path, Full()).write("f", b"x" * 100)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_place_that_cannot_be_looked_into(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    store = open_store(str(tmp_path / "loop"))
+    looks: list[Callable[[], object]] = [store.folders, lambda: store.sizes("")]
+    for look in looks:
+        with pytest.raises(StoreError, match="list failed: Too many levels") as caught:
+            look()
+        assert caught.value.where == str(tmp_path / "loop")
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[str]:
+    """The URL of a web server that shows ``tmp_path``."""
+    pytest.importorskip("aiohttp")
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=tmp_path)) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_web_server_whose_lists_tell_no_lengths(served: str, tmp_path: Path) -> None:
+    open_store(str(tmp_path)).write("a/b/c.bin", b"second")
+    store = open_store(served)
+    assert store.folders() == ["a"]
+    assert store.read("a/b/c.bin") == b"second"
+    assert store.sizes("a") == {"b/c.bin": 6}

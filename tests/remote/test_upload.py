@@ -11,7 +11,7 @@ import pytest
 from jobrun import CheckpointManager, load_blobs
 from jobrun.errors import NotFoundError, StoreError
 from jobrun.remote.store import Store, open_store
-from jobrun.remote.upload import is_uploaded, upload_checkpoint, upload_files
+from jobrun.remote.upload import UploadStopped, is_uploaded, upload_checkpoint, upload_files
 
 
 @pytest.fixture
@@ -32,6 +32,7 @@ class Recorder(Store):
         self.inner = inner
         self.place = inner.place
         self.written: list[str] = []
+        self.read_names: set[str] = set()
         self.left: int | None = None
         self.spoil: set[str] = set()
 
@@ -47,6 +48,7 @@ class Recorder(Store):
         self.inner.write(name, data)
 
     def read(self, name: str) -> bytes:
+        self.read_names.add(name)
         return self.inner.read(name)
 
     def sizes(self, folder: str) -> dict[str, int]:
@@ -136,3 +138,26 @@ def test_small_files_beside_it(tmp_path: Path) -> None:
     assert store.read("run.json") == b"{}"
     with pytest.raises(NotFoundError):
         store.read("spec.yaml")
+
+
+def test_a_success_that_a_kill_has_torn_is_written_again(checkpoint: Path, place: str) -> None:
+    """Not every store writes a file as a whole."""
+    store = open_store(place)
+    upload_checkpoint(checkpoint, store)
+    whole = store.read("checkpoint_0/_SUCCESS")
+    for length in (0, len(whole) - 1):
+        store.write("checkpoint_0/_SUCCESS", whole[:length])
+        assert not is_uploaded(checkpoint, store)
+        assert upload_checkpoint(checkpoint, store).sent == 1
+        assert store.read("checkpoint_0/_SUCCESS") == whole
+
+
+def test_it_is_stopped_between_proofs_too(checkpoint: Path, tmp_path: Path) -> None:
+    store = Recorder(open_store(str(tmp_path / "there")))
+    store.left = len(names(checkpoint)) - 1
+    with pytest.raises(StoreError):  # all is sent but ``_SUCCESS``
+        upload_checkpoint(checkpoint, store)
+    store.read_names.clear()
+    with pytest.raises(UploadStopped):
+        upload_checkpoint(checkpoint, store, lambda: True)
+    assert store.read_names == {"checkpoint_0/_SUCCESS"}
