@@ -9,10 +9,8 @@ both files.
 from __future__ import annotations
 
 import importlib
-import inspect
 import linecache
 import os
-import shutil
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -20,16 +18,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
-from jobrun.errors import BindError, Problem, UsageError, Where, did_you_mean
+from jobrun.errors import BindError, Problem, Where, did_you_mean
 from jobrun.job import GROUPS, Job, Pipe, Task
+from jobrun.needs import task_needs, upload_needs
 from jobrun.options import Load
-from jobrun.paths import is_url
 from jobrun.reference import nameless
-from jobrun.remote.store import open_store
 from jobrun.shell import Shell
-from jobrun.template import Template, templates_in
+from jobrun.signature import check_call
 
-__all__ = ["bind", "bind_job", "bind_object", "check_call", "forget", "user_trace"]
+__all__ = ["bind", "bind_job", "bind_object", "forget", "user_trace"]
 
 Function = Callable[..., Any]
 
@@ -77,20 +74,16 @@ def bind_object(
 def bind_job(job: Job, folder: str | os.PathLike[str] | None = None) -> dict[str, Function]:
     """Every function that a job names, by ``module:function``, with all calls checked.
 
-    The variables of the environment that texts refer to must be set too.  Raises one BindError
-    with everything that is wrong.
+    What it needs beside them must be there too (``jobrun.needs``).  Raises one BindError with
+    everything that is wrong.
     """
     bound: dict[str, Function | BindError] = {}
     errors: dict[str, BindError] = {}
     problems: list[Problem] = []
     for step in _calls(job):
         fn = step.fn
-        problems += _unset(step)
-        if isinstance(fn, Shell):
-            problems += _program_problems(step, fn, folder)
-            continue
-        if isinstance(fn, Load):
-            problems += _store_problems(fn.run, step.mark("load"))
+        problems += task_needs(step, folder)
+        if isinstance(fn, Shell | Load):
             continue
         if isinstance(fn, str) and fn not in bound:
             try:
@@ -101,12 +94,13 @@ def bind_job(job: Job, folder: str | os.PathLike[str] | None = None) -> dict[str
         if not isinstance(function, BindError):
             problems += check_call(step, function)
     for _, pipe in job.pipes():
-        problems += [*_unset(pipe), *nameless(pipe)]
-    for find in (_upload_problems, _catalogue_problems):
+        problems += [*task_needs(pipe, folder), *nameless(pipe)]
+    for find, name, where in _named_beside_tasks(job):
         try:
-            problems += find(job, folder)
+            find(name, folder, where)
         except BindError as error:
             errors.setdefault(error.message, error)
+    problems += upload_needs(job)
     if errors or problems:
         raise _joined(list(errors.values()), problems)
     return {name: f for name, f in bound.items() if not isinstance(f, BindError)}
@@ -121,74 +115,12 @@ def _calls(job: Job) -> Iterator[Task]:
                 yield task
 
 
-def _unset(task: Task) -> Iterator[Problem]:
-    """Texts that need a variable of the environment that is not set."""
-    texts: list[tuple[str, Any]] = [(f"with:{key}", v) for key, v in task.literals.items()]
-    if isinstance(task.fn, Shell) and task.fn.command:
-        texts.append(("shell", list(task.fn.words)))
-    if isinstance(task.fn, Load):
-        texts.append(("load", task.fn.run))
-    if isinstance(task, Pipe):
-        files = (d.file for d in task.reader.data.leaves())
-        texts += [("file", f.path) for f in files if f is not None]
-    for mark, value in texts:
-        yield from _unset_in(value, task.mark(mark))
-
-
-def _unset_in(value: Any, where: Where | None) -> Iterator[Problem]:
-    for name in (n for t in templates_in(value) for n in t.names if n.startswith("env.")):
-        if name[4:] not in os.environ:
-            text = f"${{{name}}}: the environment variable {name[4:]} is not set"
-            yield Problem(text, where, f"export {name[4:]}=…")
-
-
-def _upload_problems(job: Job, folder: str | os.PathLike[str] | None) -> Iterator[Problem]:
-    """Whether the upload after the loop can be begun: found now, and not after days."""
-    upload, where = job.upload, job.marks.get("upload")
-    if upload is None:
-        return
-    if upload.call is not None:
-        bind(upload.call, folder, where)
-    yield from _unset_in(upload.literals, where)
-    yield from _unset_in(upload.to, where)
-    yield from _store_problems(upload.to, where)
-
-
-def _catalogue_problems(job: Job, folder: str | os.PathLike[str] | None) -> Iterator[Problem]:
-    """Whether the catalogue is there; it is not made."""
-    policy = job.checkpoint
-    if policy is not None and isinstance(policy.catalogue, str):
-        bind_object(policy.catalogue, folder, job.marks.get("checkpoint.catalogue"))
-    yield from ()
-
-
-def _store_problems(place: object, where: Where | None) -> Iterator[Problem]:
-    """Whether what opens a URL is installed."""
-    if is_url(str(place)):
-        try:
-            open_store(str(place))
-        except UsageError as error:
-            yield Problem(error.message, where, error.hint)
-
-
-def _program_problems(
-    task: Task, shell: Shell, folder: str | os.PathLike[str] | None
-) -> Iterator[Problem]:
-    """Whether the program of a shell task is there; one whose name is a template may be."""
-    program = shell.words[0] if shell.command else "bash"
-    if isinstance(program, Template):
-        return
-    root = os.path.abspath(folder if folder is not None else ".")
-    path = os.pathsep.join((root, os.environ.get("PATH", os.defpath)))
-    wanted = os.path.join(root, program) if "/" in program else program
-    if shutil.which(wanted, path=path) is not None:
-        return
-    if os.path.isfile(os.path.join(root, program)):
-        hint = f"make it executable: chmod +x {os.path.join(root, program)}"
-        yield Problem(f"the program {program!r} cannot be executed", task.mark("shell"), hint)
-    else:
-        hint = "it must be on PATH or in the spec's folder"
-        yield Problem(f"there is no program {program!r}", task.mark("shell"), hint)
+def _named_beside_tasks(job: Job) -> Iterator[tuple[Callable[..., Any], Any, Where | None]]:
+    """What a job names outside of its tasks: how it is found, its name and its place."""
+    if job.upload is not None and job.upload.call is not None:
+        yield bind, job.upload.call, job.marks.get("upload")
+    if job.checkpoint is not None and isinstance(job.checkpoint.catalogue, str):
+        yield bind_object, job.checkpoint.catalogue, job.marks.get("checkpoint.catalogue")
 
 
 def _joined(errors: list[BindError], problems: list[Problem]) -> BindError:
@@ -367,84 +299,6 @@ def _attribute(module: ModuleType, path: str, where: Where | None) -> Any:
 def _listed(value: Any, known: list[str]) -> str:
     own = [n for n in known if callable(getattr(value, n, None)) and not n.startswith("_")]
     return f"it has {', '.join(own[:8])}{', …' if len(own) > 8 else ''}" if own else ""
-
-
-# Calls.
-
-
-def check_call(task: Task, fn: Function) -> list[Problem]:
-    """Whether a function can be called as a task says: the parameters that it has and needs.
-
-    Empty where the function has no visible signature.
-    """
-    try:
-        signature = inspect.signature(fn)
-    except (ValueError, TypeError):
-        return []
-    return list(_Signature(task, signature).problems())
-
-
-class _Signature:
-    """A function's parameters against what a task gives."""
-
-    def __init__(self, task: Task, signature: inspect.Signature) -> None:
-        self.task = task
-        self.given = [*task.inputs, *task.updates]
-        self.positional = [a.name for a in self.given if a.parameter is None]
-        parameters = list(signature.parameters.values())
-        kinds = inspect.Parameter
-        by_place = (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
-        by_name = (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)
-        self.places = [p.name for p in parameters if p.kind in by_place]
-        self.names = [p.name for p in parameters if p.kind in by_name]
-        self.only_places = {p.name for p in parameters if p.kind is kinds.POSITIONAL_ONLY}
-        self.any_place = any(p.kind is kinds.VAR_POSITIONAL for p in parameters)
-        self.any_name = any(p.kind is kinds.VAR_KEYWORD for p in parameters)
-        self.needed = [
-            p.name
-            for p in parameters
-            if p.default is kinds.empty and p.kind in (*by_place, *by_name)
-        ]
-        self.text = f"{task.function_name}{signature.replace(return_annotation=kinds.empty)}"
-
-    def problems(self) -> Iterator[Problem]:
-        """What does not fit."""
-        taken = self.places[: len(self.positional)]
-        extra = self.positional[len(self.places) :]
-        if extra and not self.any_place:
-            most = len(self.places)
-            text = (
-                f"takes {most} argument{'s' * (most != 1)} by position, not {len(self.positional)}"
-            )
-            yield self._problem(text, f"in:{extra[0]}", f"update:{extra[0]}")
-        for name, marks in self._keywords():
-            if name in taken:
-                text = f"gets {name!r} twice, by position and by keyword"
-                yield self._problem(text, *marks)
-            elif name in self.only_places and not self.any_name:
-                yield self._problem(f"takes {name!r} by position only", *marks)
-            elif name not in self.names and not self.any_name:
-                hint = did_you_mean(name, [n for n in self.names if n not in taken])
-                yield self._problem(f"has no parameter {name!r}", *marks, hint=hint)
-        given = {*taken, *(name for name, _ in self._keywords())}
-        missing = [n for n in self.needed if n not in given]
-        if missing:
-            listed = ", ".join(repr(n) for n in missing)
-            yield self._problem(
-                f"also needs {listed}", "call", hint="give it under 'in', 'update' or 'with'"
-            )
-
-    def _keywords(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        for argument in self.given:
-            if argument.parameter is not None:
-                yield argument.parameter, (f"in:{argument.name}", f"update:{argument.name}")
-        for name in self.task.literals:
-            yield name, (f"with:{name}",)
-
-    def _problem(self, text: str, *marks: str, hint: str = "") -> Problem:
-        signature = self.text if len(self.text) < 160 else self.task.function_name
-        message = f"{signature} {text}"
-        return Problem(message, self.task.mark(*marks, "call"), hint)
 
 
 # Traces.

@@ -183,10 +183,11 @@ class _MayWrites:
             self._below.setdefault(tree, {})[key] = None
 
     def discard(self, key: Key) -> None:
-        """A blob is written in all epochs after all."""
-        if self._every.pop(key, None) is not None:
-            for tree in trees_of(key):
-                self._below[tree].pop(key)
+        """A blob is written in all epochs after all, and with it all that is below it."""
+        for written in (key, *self._below.get(key, ())):
+            if self._every.pop(written, None) is not None:
+                for tree in trees_of(written):
+                    self._below[tree].pop(written)
 
     def of(self, key: Key) -> object | None:
         """The ``every`` of a blob that overlaps ``key``, or None."""

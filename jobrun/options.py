@@ -23,6 +23,8 @@ class Retries:
 
     def pause(self, number: int) -> float:
         """Seconds to wait before retry ``number``, counted from 1."""
+        if not self.delay:  # and no power that may be more than a float can hold
+            return 0.0
         return self.delay * self.backoff ** (number - 1)
 
     def fault(self) -> str | None:

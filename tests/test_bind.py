@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,9 @@ import numpy as np
 import pytest
 
 from jobrun import bind as module
-from jobrun.bind import bind, bind_job, check_call, user_trace
+from jobrun.bind import bind, bind_job, user_trace
 from jobrun.errors import BindError, Where
 from jobrun.job import Job, Pipe, Task
-from jobrun.template import template
 
 WHERE = Where("spec.yaml", 3, 9, "  - call: job:step", 8)
 
@@ -196,72 +194,10 @@ def test_a_file_written_after_the_first_look_is_found(tmp_path: Path) -> None:
     assert bind("bound_n:f", tmp_path)() == 2
 
 
-# Calls.
+# Jobs.
 
 
 def two(x: Any, y: Any = 1) -> None: ...
-
-
-def keyword_only(x: Any, *, lr: Any) -> None: ...
-
-
-def anything(*args: Any, **kwargs: Any) -> None: ...
-
-
-def positional_only(x: Any, y: Any, /, z: Any = 1) -> None: ...
-
-
-class Model:
-    def __init__(self, size: int) -> None: ...
-
-    def __call__(self, x: Any) -> None: ...
-
-
-@pytest.mark.parametrize(
-    ("fn", "options", "expected"),
-    [
-        (two, {"in_": "a"}, []),
-        (two, {"in_": ["a", "b"]}, []),
-        (two, {"in_": {"x": "a"}, "update": {"y": "b"}}, []),
-        (two, {"in_": "a", "with_": {"y": 1}}, []),
-        (two, {}, ["also needs 'x'"]),
-        (two, {"in_": {"y": "a"}}, ["also needs 'x'"]),
-        (two, {"in_": ["a", "b", "c"]}, ["takes 2 arguments by position, not 3"]),
-        (two, {"in_": ["a", "b"], "update": "c"}, ["takes 2 arguments by position, not 3"]),
-        (two, {"in_": {"x": "a", "z": "b"}}, ["has no parameter 'z'"]),
-        (two, {"in_": "a", "with_": {"x": 1}}, ["gets 'x' twice"]),
-        (two, {"in_": {"xx": "a"}}, ["has no parameter 'xx'", "also needs 'x'"]),
-        (keyword_only, {"in_": "a", "with_": {"lr": 1}}, []),
-        (keyword_only, {"in_": ["a", "b"]}, ["takes 1 argument by position", "also needs 'lr'"]),
-        (anything, {"in_": ["a", "b"], "with_": {"z": 1}}, []),
-        (positional_only, {"in_": ["a", "b"], "with_": {"z": 1}}, []),
-        (positional_only, {"in_": {"x": "a", "y": "b"}}, ["takes 'x' by", "takes 'y' by"]),
-        (Model, {"in_": "a"}, []),
-        (Model, {"in_": {"sise": "a"}}, ["has no parameter 'sise'", "also needs 'size'"]),
-        (Model(1), {"in_": "a"}, []),
-        (functools.partial(two, 3), {}, []),
-        (functools.partial(two, x=3), {"in_": {"y": "a"}}, []),
-        (np.zeros, {"in_": ["a"]}, []),
-        (np.add, {"in_": ["a", "b"]}, []),
-        (dict, {"in_": {"anything": "a"}}, []),
-    ],
-)
-def test_calls_are_checked_against_the_signature(
-    fn: Callable[..., Any], options: dict[str, Any], expected: list[str]
-) -> None:
-    found = check_call(Task(fn, **options), fn)
-    assert len(found) == len(expected), found
-    for problem, part in zip(found, expected, strict=True):
-        assert part in problem.message
-
-
-def test_a_problem_with_a_call_has_its_place_and_the_nearest_name() -> None:
-    mark = Where("s.yaml", 4, 7)
-    task = Task("m:two", in_={"x": "a"}, with_={"yy": 3}, marks={"with:yy": mark})
-    (problem,) = check_call(task, two)
-    assert problem.message == "m:two(x: 'Any', y: 'Any' = 1) has no parameter 'yy'"
-    assert problem.where == mark
-    assert problem.hint == "did you mean 'y'?"
 
 
 def test_a_job_is_bound_as_a_whole(tmp_path: Path) -> None:
@@ -297,19 +233,6 @@ def test_one_problem_is_the_error_itself(tmp_path: Path) -> None:
         bind_job(job, tmp_path)
     assert caught.value.where == WHERE
     assert "bound_r:f(x) also needs 'x'" in caught.value.message
-
-
-def test_variables_of_the_environment_must_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    mark = Where("s.yaml", 4, 7)
-    with Job("test") as job:
-        Task(two, "x", with_={"y": [template("${env.JOBRUN_UNSET}")]}, marks={"with:y": mark})
-        Pipe(file=template("${env.JOBRUN_SET}/x.npz"), do=[Task(two, "x")])
-    monkeypatch.setenv("JOBRUN_SET", "1")
-    with pytest.raises(BindError, match="variable JOBRUN_UNSET is not set") as caught:
-        bind_job(job)
-    assert caught.value.where == mark
-    monkeypatch.setenv("JOBRUN_UNSET", "1")
-    assert bind_job(job) == {}
 
 
 # Traces.

@@ -122,7 +122,6 @@ class _Builder:
         )
         self.made.session = self.model.session.spec()
         self.shared = self.made.shared_vars()
-        self.own = {*self.made.vars, *(v for own in self.made.nodes.values() for v in own)}
 
     def job(self) -> Job:
         """The whole job."""

@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, Field
 
 from jobrun.errors import Problem, did_you_mean
 from jobrun.spec.faults import Fault, refuse, wants
-from jobrun.spec.scalars import Scalar, show
+from jobrun.spec.scalars import Scalar, ScalarError, show, typed
 from jobrun.spec.source import Node, Source
 
 __all__ = ["Matrix", "MatrixField", "Values", "read_matrix", "same"]
@@ -165,11 +165,13 @@ class _Reader:
         was = self.vars[name].value
         found: list[Scalar] = []
         for entry in node.value:
-            value, fault, hint = _typed(was, entry.value)
-            if fault:
-                text = f"the var {name!r} is {fault}, and {show(entry.value)} is not"
-                self._problem(text, entry, hint)
-            elif any(same(value, v) for v in found):
+            try:
+                value = typed(entry.value, was)
+            except ScalarError as error:
+                text = f"the var {name!r} is {error.message}, and {show(entry.value)} is not"
+                self._problem(text, entry, error.hint)
+                continue
+            if any(same(value, v) for v in found):
                 self._problem(f"{show(value)} is in the list of {name!r} already", entry)
             else:
                 found.append(value)
@@ -206,29 +208,3 @@ class _Reader:
 
     def _problem(self, message: str, node: Node, hint: str = "") -> None:
         self.problems.append(Problem(message, self._source.where(node), hint))
-
-
-def _typed(was: Scalar, value: Scalar) -> tuple[Scalar, str, str]:
-    """``value`` with the type of the var; else what the var is, and what to do."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if was is None:
-        return value, "", ""
-    if isinstance(was, bool):
-        return (value, "", "") if isinstance(value, bool) else (None, "true or false", "")
-    if isinstance(was, str):
-        return (value, "", "") if isinstance(value, str) else (None, "a text", "quote it")
-    if isinstance(was, float):
-        return (_float(value), "", "") if number else (None, "a number", "")
-    if isinstance(value, float) and number and value.is_integer():
-        return int(value), "", ""
-    if number and isinstance(value, int):
-        return value, "", ""
-    hint = f"write {was}.0 under 'vars' if any number is meant" if number else ""
-    return None, "a whole number", hint
-
-
-def _float(value: Any) -> float:
-    try:
-        return float(value)
-    except OverflowError:  # more digits than a float has: as the reader of floats has it
-        return math.inf if value > 0 else -math.inf

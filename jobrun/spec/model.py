@@ -25,13 +25,11 @@ from jobrun.spec.fields import (
     Metrics,
     Name,
     NodePattern,
-    Nodes,
     Outs,
     Reductions,
     Seconds,
     TaskInputs,
     Updates,
-    Vars,
     With,
 )
 from jobrun.spec.matrix import MatrixField
@@ -41,6 +39,7 @@ from jobrun.spec.scalars import show
 from jobrun.spec.sessions import Session
 from jobrun.spec.tasks import LoadModel, ShellModel, TaskRetries
 from jobrun.spec.uploads import Upload
+from jobrun.spec.vars import Nodes, Vars
 
 __all__ = ["ConditionsModel", "SpecModel", "TaskModel"]
 

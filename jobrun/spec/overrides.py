@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from typing import Any
 
 from jobrun.errors import UsageError, Where, did_you_mean
 from jobrun.spec.keys import keys_of
-from jobrun.spec.scalars import Scalar, ScalarError, scalar, show
+from jobrun.spec.scalars import Scalar, ScalarError, scalar, show, typed
 from jobrun.spec.source import Node, Source
 
 __all__ = ["apply_set", "entry_name", "set_epochs", "set_scheduler"]
@@ -27,6 +25,7 @@ _TEXTS = (
         "metric",
         "address",
     ),
+    *("shell", "command", "script", "run", "upload", "to"),
     *("when", "blob", "data_finished", "not_finite", "on_error", "on_success"),
 )
 """Keys of the language whose value is a text, also where it looks like a number."""
@@ -217,24 +216,10 @@ def _coerced(value: str, old: Node | None, key: str, free: bool, text: str) -> S
         raise UsageError(f"--set {text}: {error.message}", hint=error.hint) from None
     if isinstance(new, str) and new[:1] in ("[", "{"):
         raise UsageError(f"--set {text}: the value is one number or text", hint="edit the spec")
-    return _like(was, new, text) if free else new
-
-
-def _like(was: Any, new: Scalar, text: str) -> Scalar:
-    """``new`` with the type of ``was``: a var keeps the type that it has in the spec."""
-    if was is None or (isinstance(was, bool) and isinstance(new, bool)):
+    if not free:
         return new
-    number = isinstance(new, int | float) and not isinstance(new, bool)
-    if isinstance(was, float) and isinstance(new, int | float) and number:
-        return float(new)
-    if isinstance(was, int) and not isinstance(was, bool) and number:
-        if isinstance(new, int) or (isinstance(new, float) and _whole(new)):
-            return int(new)
-        hint = f"write {was}.0 in the spec if any number is meant"
-        raise UsageError(f"--set {text}: this is a whole number in the spec", hint=hint)
-    kind = {bool: "true or false", int: "a whole number", float: "a number"}[type(was)]
-    raise UsageError(f"--set {text}: this is {kind} in the spec, not {show(new)}")
-
-
-def _whole(value: float) -> bool:
-    return math.isfinite(value) and value == int(value)
+    try:
+        return typed(new, was)
+    except ScalarError as error:
+        message = f"--set {text}: this is {error.message} in the spec, not {show(new)}"
+        raise UsageError(message, hint=error.hint) from None

@@ -11,19 +11,15 @@ from jobrun.spec.closed import ClosedModel, given, one_of, short_for, without
 from jobrun.spec.faults import Fault, Optional, refuse
 from jobrun.spec.fields import (
     Call,
-    Columns,
     Count,
-    FilePath,
     Inputs,
     Name,
     Outs,
     Seconds,
-    Shard,
-    Shuffle,
-    Types,
     Updates,
     With,
 )
+from jobrun.spec.readers import Columns, FilePath, Shard, Shuffle, Types
 from jobrun.spec.tasks import TaskRetries
 
 __all__ = ["DoStepModel", "MapStepModel", "PipeModel", "SourceModel", "StepEveryModel"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -115,7 +116,7 @@ def _source_with(old: Source, values: Values) -> Source:
         node = Node(value, at.line, at.column, at.width, at.indent)
         node.place = at.place
         own_vars[name] = node
-    source = Source(old.file, old.text)
+    source = copy(old)
     source.root = _like(root, {k: v for k, v in root.value.items() if k != "matrix"})
     source.root.value["vars"] = _like(own, own_vars)
     return source

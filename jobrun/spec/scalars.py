@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 
-__all__ = ["Scalar", "ScalarError", "scalar", "show"]
+__all__ = ["Scalar", "ScalarError", "scalar", "show", "typed"]
 
 Scalar = str | int | float | bool | None
 
@@ -29,7 +29,7 @@ _SHOWN = 40
 
 
 class ScalarError(ValueError):
-    """A plain scalar that is refused; ``hint`` says what to write."""
+    """A scalar that is refused; ``hint`` says what to write."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -72,6 +72,28 @@ def _float(text: str) -> float:
     if math.isinf(value):
         raise ScalarError(f"{text[:_SHOWN]} is more than a float can hold", "infinity is .inf")
     return value
+
+
+def typed(value: Scalar, was: Scalar) -> Scalar:
+    """``value`` with the type of ``was``, the value of a var, which keeps its type.
+
+    A whole number is taken for a float too, and ``3.0`` for a whole one; ``null`` has no type.
+    Raises ScalarError, whose message says what ``was`` is.
+    """
+    if was is None or type(value) is type(was):
+        return value
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(was, float) and isinstance(value, int) and number:
+        try:
+            return float(value)
+        except OverflowError:
+            raise ScalarError("a float", "this is more than a float can hold") from None
+    whole = isinstance(was, int) and not isinstance(was, bool)
+    if whole and isinstance(value, float) and value.is_integer():
+        return int(value)
+    kind = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+    hint = f"write {was}.0 in the spec if any number is meant" if whole and number else ""
+    raise ScalarError(kind[type(was)], hint or ("quote it" if isinstance(was, str) else ""))
 
 
 def show(value: object) -> str:

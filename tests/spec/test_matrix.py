@@ -80,6 +80,11 @@ def test_a_part_of_the_matrix_can_be_set(tmp_path: Path) -> None:
         spec(tmp_path, "{n: [1, 2]}", "matrix.n=5")
 
 
+def test_a_value_that_the_type_of_its_var_cannot_hold_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"'lr' is a float, and 1000.*more than a float can hold"):
+        spec(tmp_path, f"{{lr: [1{'0' * 400}]}}")
+
+
 def test_the_spec_of_a_combination_is_that_of_set(tmp_path: Path) -> None:
     loaded = spec(tmp_path, "{n: [1, 2], lr: [5, 0.2]}")
     one = with_values(loaded, {"n": 2, "lr": 5.0})

@@ -85,6 +85,8 @@ def _walk(tree: Any, path: tuple[Any, ...]) -> Any:
         ("init.start.with.path=7", ("init", 0, "with", "path"), "7"),
         ("init.start.with.size=7", ("init", 0, "with", "size"), 7.0),
         ("metrics.n0:loss=min", ("metrics", "n0:loss"), "min"),
+        ("upload=2026", ("upload",), "2026"),
+        ("upload.to=2026", ("upload", "to"), "2026"),
     ],
 )
 def test_set_replaces_one_scalar(
@@ -109,7 +111,8 @@ def test_set_replaces_one_scalar(
         ("epoch.7.pipe.batch=3", "has no entry '7'"),
         ("epoch.train.pipe.bach=3", "did you mean 'batch'"),
         ("checkpoint.every.epochs=3", "checkpoint.every is 1, which holds no 'epochs'"),
-        ("count=0.5", "this is a whole number in the spec"),
+        ("count=0.5", "a whole number in the spec, not 0.5\n  hint: write 3.0 in the spec"),
+        (f"lr=1{'0' * 400}", "this is a float in the spec, not 1000"),
         ("count=many", "this is a whole number in the spec, not 'many'"),
         ("lr=low", "this is a number in the spec, not 'low'"),
         ("lr=", "this is a number in the spec, not nothing"),

@@ -1,0 +1,91 @@
+"""What a job needs of the machine that it is to run on, beside its functions.
+
+Variables of the environment, programs, and what opens the places that it reads and writes: found
+missing before anything runs, and not after days.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+from jobrun.errors import Problem, UsageError, Where
+from jobrun.job import Job, Pipe, Task
+from jobrun.options import Load
+from jobrun.paths import is_url
+from jobrun.remote.store import open_store
+from jobrun.shell import Shell
+from jobrun.template import Template, templates_in
+
+__all__ = ["task_needs", "upload_needs"]
+
+
+def task_needs(task: Task, folder: str | os.PathLike[str] | None) -> Iterator[Problem]:
+    """What is not there that a task, a step or a pipe needs; ``folder`` is that of the spec."""
+    yield from _unset(task)
+    if isinstance(task.fn, Shell):
+        yield from _program_problems(task, task.fn, folder)
+    elif isinstance(task.fn, Load):
+        yield from _store_problems(task.fn.run, task.mark("load"))
+
+
+def upload_needs(job: Job) -> Iterator[Problem]:
+    """What is not there that the upload after the loop needs."""
+    upload, where = job.upload, job.marks.get("upload")
+    if upload is not None:
+        yield from _unset_in(upload.literals, where)
+        yield from _unset_in(upload.to, where)
+    if upload is not None and upload.to is not None:
+        yield from _store_problems(upload.to, where)
+
+
+def _unset(task: Task) -> Iterator[Problem]:
+    """Texts that need a variable of the environment that is not set."""
+    texts: list[tuple[str, Any]] = [(f"with:{key}", v) for key, v in task.literals.items()]
+    if isinstance(task.fn, Shell) and task.fn.command:
+        texts.append(("shell", list(task.fn.words)))
+    if isinstance(task.fn, Load):
+        texts.append(("load", task.fn.run))
+    if isinstance(task, Pipe):
+        files = (d.file for d in task.reader.data.leaves())
+        texts += [("file", f.path) for f in files if f is not None]
+    for mark, value in texts:
+        yield from _unset_in(value, task.mark(mark))
+
+
+def _unset_in(value: Any, where: Where | None) -> Iterator[Problem]:
+    for name in (n for t in templates_in(value) for n in t.names if n.startswith("env.")):
+        if name[4:] not in os.environ:
+            text = f"${{{name}}}: the environment variable {name[4:]} is not set"
+            yield Problem(text, where, f"export {name[4:]}=…")
+
+
+def _store_problems(place: object, where: Where | None) -> Iterator[Problem]:
+    """Whether what opens a URL is installed."""
+    if is_url(str(place)):
+        try:
+            open_store(str(place))
+        except UsageError as error:
+            yield Problem(error.message, where, error.hint)
+
+
+def _program_problems(
+    task: Task, shell: Shell, folder: str | os.PathLike[str] | None
+) -> Iterator[Problem]:
+    """Whether the program of a shell task is there; one whose name is a template may be."""
+    program = shell.words[0] if shell.command else "bash"
+    if isinstance(program, Template):
+        return
+    root = os.path.abspath(folder if folder is not None else ".")
+    path = os.pathsep.join((root, os.environ.get("PATH", os.defpath)))
+    wanted = os.path.join(root, program) if "/" in program else program
+    if shutil.which(wanted, path=path) is not None:
+        return
+    if os.path.isfile(os.path.join(root, program)):
+        hint = f"make it executable: chmod +x {os.path.join(root, program)}"
+        yield Problem(f"the program {program!r} cannot be executed", task.mark("shell"), hint)
+    else:
+        hint = "it must be on PATH or in the spec's folder"
+        yield Problem(f"there is no program {program!r}", task.mark("shell"), hint)

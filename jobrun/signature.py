@@ -1,0 +1,87 @@
+"""Whether a function can be called as a task says, by its signature."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from jobrun.errors import Problem, did_you_mean
+from jobrun.job import Task
+
+__all__ = ["check_call"]
+
+
+def check_call(task: Task, fn: Callable[..., Any]) -> list[Problem]:
+    """Whether a function can be called as a task says: the parameters that it has and needs.
+
+    Empty where the function has no visible signature.
+    """
+    try:
+        signature = inspect.signature(fn)
+    except (ValueError, TypeError):
+        return []
+    return list(_Signature(task, signature).problems())
+
+
+class _Signature:
+    """A function's parameters against what a task gives."""
+
+    def __init__(self, task: Task, signature: inspect.Signature) -> None:
+        self.task = task
+        self.given = [*task.inputs, *task.updates]
+        self.positional = [a.name for a in self.given if a.parameter is None]
+        parameters = list(signature.parameters.values())
+        kinds = inspect.Parameter
+        by_place = (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
+        by_name = (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)
+        self.places = [p.name for p in parameters if p.kind in by_place]
+        self.names = [p.name for p in parameters if p.kind in by_name]
+        self.only_places = {p.name for p in parameters if p.kind is kinds.POSITIONAL_ONLY}
+        self.any_place = any(p.kind is kinds.VAR_POSITIONAL for p in parameters)
+        self.any_name = any(p.kind is kinds.VAR_KEYWORD for p in parameters)
+        self.needed = [
+            p.name
+            for p in parameters
+            if p.default is kinds.empty and p.kind in (*by_place, *by_name)
+        ]
+        self.text = f"{task.function_name}{signature.replace(return_annotation=kinds.empty)}"
+
+    def problems(self) -> Iterator[Problem]:
+        """What does not fit."""
+        taken = self.places[: len(self.positional)]
+        extra = self.positional[len(self.places) :]
+        if extra and not self.any_place:
+            most = len(self.places)
+            text = (
+                f"takes {most} argument{'s' * (most != 1)} by position, not {len(self.positional)}"
+            )
+            yield self._problem(text, f"in:{extra[0]}", f"update:{extra[0]}")
+        for name, marks in self._keywords():
+            if name in taken:
+                text = f"gets {name!r} twice, by position and by keyword"
+                yield self._problem(text, *marks)
+            elif name in self.only_places and not self.any_name:
+                yield self._problem(f"takes {name!r} by position only", *marks)
+            elif name not in self.names and not self.any_name:
+                hint = did_you_mean(name, [n for n in self.names if n not in taken])
+                yield self._problem(f"has no parameter {name!r}", *marks, hint=hint)
+        given = {*taken, *(name for name, _ in self._keywords())}
+        missing = [n for n in self.needed if n not in given]
+        if missing:
+            listed = ", ".join(repr(n) for n in missing)
+            yield self._problem(
+                f"also needs {listed}", "call", hint="give it under 'in', 'update' or 'with'"
+            )
+
+    def _keywords(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        for argument in self.given:
+            if argument.parameter is not None:
+                yield argument.parameter, (f"in:{argument.name}", f"update:{argument.name}")
+        for name in self.task.literals:
+            yield name, (f"with:{name}",)
+
+    def _problem(self, text: str, *marks: str, hint: str = "") -> Problem:
+        signature = self.text if len(self.text) < 160 else self.task.function_name
+        message = f"{signature} {text}"
+        return Problem(message, self.task.mark(*marks, "call"), hint)

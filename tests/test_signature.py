@@ -1,0 +1,79 @@
+"""Calls against the signatures of their functions."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jobrun.errors import Where
+from jobrun.job import Task
+from jobrun.signature import check_call
+
+
+def two(x: Any, y: Any = 1) -> None: ...
+
+
+def keyword_only(x: Any, *, lr: Any) -> None: ...
+
+
+def anything(*args: Any, **kwargs: Any) -> None: ...
+
+
+def positional_only(x: Any, y: Any, /, z: Any = 1) -> None: ...
+
+
+class Model:
+    def __init__(self, size: int) -> None: ...
+
+    def __call__(self, x: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("fn", "options", "expected"),
+    [
+        (two, {"in_": "a"}, []),
+        (two, {"in_": ["a", "b"]}, []),
+        (two, {"in_": {"x": "a"}, "update": {"y": "b"}}, []),
+        (two, {"in_": "a", "with_": {"y": 1}}, []),
+        (two, {}, ["also needs 'x'"]),
+        (two, {"in_": {"y": "a"}}, ["also needs 'x'"]),
+        (two, {"in_": ["a", "b", "c"]}, ["takes 2 arguments by position, not 3"]),
+        (two, {"in_": ["a", "b"], "update": "c"}, ["takes 2 arguments by position, not 3"]),
+        (two, {"in_": {"x": "a", "z": "b"}}, ["has no parameter 'z'"]),
+        (two, {"in_": "a", "with_": {"x": 1}}, ["gets 'x' twice"]),
+        (two, {"in_": {"xx": "a"}}, ["has no parameter 'xx'", "also needs 'x'"]),
+        (keyword_only, {"in_": "a", "with_": {"lr": 1}}, []),
+        (keyword_only, {"in_": ["a", "b"]}, ["takes 1 argument by position", "also needs 'lr'"]),
+        (anything, {"in_": ["a", "b"], "with_": {"z": 1}}, []),
+        (positional_only, {"in_": ["a", "b"], "with_": {"z": 1}}, []),
+        (positional_only, {"in_": {"x": "a", "y": "b"}}, ["takes 'x' by", "takes 'y' by"]),
+        (Model, {"in_": "a"}, []),
+        (Model, {"in_": {"sise": "a"}}, ["has no parameter 'sise'", "also needs 'size'"]),
+        (Model(1), {"in_": "a"}, []),
+        (functools.partial(two, 3), {}, []),
+        (functools.partial(two, x=3), {"in_": {"y": "a"}}, []),
+        (np.zeros, {"in_": ["a"]}, []),
+        (np.add, {"in_": ["a", "b"]}, []),
+        (dict, {"in_": {"anything": "a"}}, []),
+    ],
+)
+def test_calls_are_checked_against_the_signature(
+    fn: Callable[..., Any], options: dict[str, Any], expected: list[str]
+) -> None:
+    found = check_call(Task(fn, **options), fn)
+    assert len(found) == len(expected), found
+    for problem, part in zip(found, expected, strict=True):
+        assert part in problem.message
+
+
+def test_a_problem_with_a_call_has_its_place_and_the_nearest_name() -> None:
+    mark = Where("s.yaml", 4, 7)
+    task = Task("m:two", in_={"x": "a"}, with_={"yy": 3}, marks={"with:yy": mark})
+    (problem,) = check_call(task, two)
+    assert problem.message == "m:two(x: 'Any', y: 'Any' = 1) has no parameter 'yy'"
+    assert problem.where == mark
+    assert problem.hint == "did you mean 'y'?"
