@@ -90,8 +90,7 @@ def load_best(
 
     ``newest``: the id of the last one that counts, where the run is looked at as it was then.
     Gives its record, or None if nothing is wanted or no checkpoint of these nodes has a finite
-    value.  Raises
-    DamagedError if it is not whole: another is never taken in its place.
+    value.  Raises DamagedError if it is not whole: another is never taken in its place.
     """
     wanted: dict[str, list[str]] = {}
     for group in ("download", "exit"):

@@ -159,7 +159,7 @@ class _Run:
             killed = []
             for when in ("epoch", "inside", ""):
                 process = self._start("killed", threads=4, kill=when)
-                if process.returncode != -signal.SIGKILL:
+                if not when or process.returncode != -signal.SIGKILL:
                     ended = self._ended(process)
                     break
                 killed.append(
@@ -204,7 +204,7 @@ class _Run:
     def _start(
         self, name: str, *, threads: int = 1, check: bool = False, kill: str = ""
     ) -> subprocess.CompletedProcess[str]:
-        """Run a process to its end."""
+        """Run a process to its end; raises _Failed if that does not come."""
         asked = replace(
             self._asked,
             run_dir=str(self._folder / name),
@@ -214,15 +214,18 @@ class _Run:
             kill=kill,
         )
         words = [sys.executable, "-P", "-m", "jobrun.cli.smoke_run", json.dumps(asdict(asked))]
-        return subprocess.run(
-            words,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=_TIMEOUT,
-            env={**os.environ, "PYTHONIOENCODING": "utf-8"},
-            stdin=subprocess.DEVNULL,
-        )
+        try:
+            return subprocess.run(
+                words,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=_TIMEOUT,
+                env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+                stdin=subprocess.DEVNULL,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise _Failed(f"it did not end within {_TIMEOUT:g} s", "", 1) from error
 
     def _ended(self, process: subprocess.CompletedProcess[str]) -> dict[str, Any]:
         """How the run of a process ended; raises _Failed if that was not well."""

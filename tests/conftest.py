@@ -11,6 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 from s3_server import s3_server
+from sampling import sample
 
 pytest.register_assert_rewrite("engine", "examples", "golden", "oracle")
 
@@ -35,17 +36,25 @@ def s3() -> Iterator[str]:
                 os.environ[name] = value
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of a test marked ``sampled(n)`` every n-th case is run; all of them under JOBRUN_LONG."""
-    if os.environ.get("JOBRUN_LONG"):
+    """Of a test marked ``sampled(n)`` an n-th of its cases is run; see ``sampling``.
+
+    All of them are under JOBRUN_LONG, and where cases are named on the command line.
+    """
+    if os.environ.get("JOBRUN_LONG") or any("[" in arg for arg in config.args):
         return
-    seen: dict[str, int] = {}
-    kept, left_out = [], []
+    tests: dict[str, list[pytest.Function]] = {}
     for item in items:
-        marker = item.get_closest_marker("sampled")
-        name = item.nodeid.partition("[")[0]
-        number = seen[name] = seen.get(name, -1) + 1
-        (left_out if marker and number % marker.args[0] else kept).append(item)
+        if isinstance(item, pytest.Function) and item.get_closest_marker("sampled"):
+            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left_out: set[pytest.Item] = set()
+    for cases in tests.values():
+        marker = cases[0].get_closest_marker("sampled")
+        assert marker is not None
+        values = [[(k, id(v)) for k, v in c.callspec.params.items()] for c in cases]
+        chosen = sample(values, marker.args[0])
+        left_out |= set(cases) - {cases[i] for i in chosen}
     if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = kept
+        config.hook.pytest_deselected(items=[i for i in items if i in left_out])
+        items[:] = [i for i in items if i not in left_out]

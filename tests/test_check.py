@@ -359,6 +359,16 @@ def test_a_may_write_is_fine_where_it_is_read_as_rarely_or_has_a_first_value() -
     assert texts(job) == []
 
 
+def test_a_tree_that_is_written_always_has_all_its_leaves() -> None:
+    job = Job("j")
+    with job.epoch:
+        Task(fn, out="t/x", every=2)
+        Task(fn, out="t/y", every=3)
+        Task(fn, out="t")
+        Task(fn, ["t", "t/x", "t/y"])
+    assert texts(job) == []
+
+
 def test_each_node_is_checked() -> None:
     job = Job("j", nodes=["a", "b"])
     with job.init, Node("a"):

@@ -111,6 +111,8 @@ def parts_imported_by(wanted: str) -> set[str]:
         ("reporter", "errors"),
         ("job", "errors pipe policy reporter rows task"),
         ("access", "errors job"),
+        ("signature", "errors job"),
+        ("needs", "errors job options paths remote shell template"),
         ("graph", "errors job access position"),
         ("doing", ""),
         ("duration", ""),

@@ -157,3 +157,22 @@ def test_a_wrong_spec(old: str, new: str, code: int, tmp_path: Path) -> None:
     result = run(tmp_path, (old, new))
     assert [(s.name, s.status) for s in result.steps] == [("spec", "failed")]
     assert result.exit_code == code
+
+
+def test_a_run_that_something_else_kills(tmp_path: Path) -> None:
+    kill = (
+        "import os, pathlib\n    mark = pathlib.Path(__file__).with_name('ended')\n"
+        "    os.kill(os.getpid(), 9) if mark.exists() else mark.touch()"
+    )
+    result = run(tmp_path, ('print("total", total)', kill))
+    failed = result.steps[-1]
+    assert (failed.name, failed.status, result.exit_code) == ("kill and resume", "failed", 1)
+    assert failed.text == "it ended with exit code -9"
+
+
+def test_a_run_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobrun.smoke._TIMEOUT", 0.01)
+    result = run(tmp_path, ("return np.zeros(3)", "import time; time.sleep(3600)"))
+    failed = result.steps[-1]
+    assert (failed.name, failed.status, result.exit_code) == ("train", "failed", 1)
+    assert failed.text == "it did not end within 0.01 s"

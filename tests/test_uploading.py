@@ -230,3 +230,12 @@ def test_when_a_run_was_created_never_changes(tmp_path: Path) -> None:
         look(Uploaded(0, "", 0, 0, 0, 0.0))
     assert len(set(seen)) == 1
     assert seen[0]
+
+
+@pytest.mark.parametrize("text", ["[]", "null", '"x"'])
+def test_a_run_json_of_something_else_is_not_overwritten(text: str, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "run.json").write_text(text)
+    with pytest.raises(StoreError, match="is there already"):
+        train(make(Upload(str(tmp_path / "there"))), tmp_path / "run")
+    assert (tmp_path / "there" / "run.json").read_text() == text

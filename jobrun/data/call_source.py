@@ -139,7 +139,7 @@ class _Stack:
     def _checked(self, cells: Sequence[Any], row: int) -> Iterator[tuple[str, str, Any]]:
         """Each column with its dtype and value; raises DataError where an item is another."""
         for column, cell in zip(self.wanted, cells, strict=True):
-            array = np.asarray(cell)
+            array, why = _as_array(cell)
             dtype = array.dtype.str if array.dtype.kind in "biufcmM" else ""
             if isinstance(cell, str | bytes):
                 dtype = TEXT
@@ -147,7 +147,7 @@ class _Stack:
                 what = with_article(type(cell).__name__)
                 raise DataError(
                     f"{self.name}: row {row + 1}, column {column!r}: {what} is no "
-                    "number, text or array of numbers"
+                    f"number, text or array of numbers{why}"
                 )
             known = self.dtypes.setdefault(column, dtype)
             shape = self.shapes.setdefault(column, array.shape)
@@ -158,6 +158,14 @@ class _Stack:
                     hint="convert every row alike",
                 )
             yield column, dtype, cell if dtype == TEXT else array
+
+
+def _as_array(cell: Any) -> tuple[Any, str]:
+    """A value as an array, of dtype object where it is none; and why, if that was said."""
+    try:
+        return np.asarray(cell), ""
+    except Exception as error:  # a value's own __array__ may raise anything
+        return np.empty((), object), f": {error}"
 
 
 class ItemTable(Table):
@@ -189,8 +197,17 @@ class ItemTable(Table):
 
     def _columns(self, rows: Sequence[int]) -> Columns:
         many = getattr(self._items, "__getitems__", None)
-        items = self._guarded(lambda: iter(many(list(rows)))) if many else self._each(rows)
+        items = iter(self._many(many, rows)) if many else self._each(rows)
         return finished(self._stack.columns(items, len(rows), rows[0] if len(rows) else 0))
+
+    def _many(self, many: Callable[[list[int]], Any], rows: Sequence[int]) -> list[Any]:
+        found: list[Any] = self._guarded(lambda: list(many(list(rows))))
+        if len(found) != len(rows):
+            raise DataError(
+                f"{self.name}: __getitems__ gave {len(found)} items for {len(rows)} rows",
+                hint="it gives one item for each row, in their order",
+            )
+        return found
 
     def _each(self, rows: Sequence[int]) -> Iterator[Any]:
         for row in rows:

@@ -167,22 +167,30 @@ class _ConcatTable(Table):
     def take(self, rows: Permutation) -> Columns:
         """Rows by their numbers: those of each table at once, put back into their order."""
         owners = np.searchsorted(self._ends, rows, side="right")
-        found: Columns = {}
+        parts: list[_Part] = []
         for index in np.unique(owners).tolist():
             places = np.flatnonzero(owners == index)
             start = self._ends[index - 1] if index else 0
-            for column, part in self._tables[index].take(rows[places] - start).items():
-                if column not in found:
-                    found[column] = np.empty((len(rows), *part.shape[1:]), part.dtype)
-                self._fit(found[column], part, column, index)
-                found[column][places] = part
-        for array in found.values():
-            array.setflags(write=False)
-        return {c: found[c] for c in self.columns if c in found}
+            table = self._tables[index]
+            parts.append((table.name, places, table.take(rows[places] - start)))
+        return {c: _put_back(c, parts, len(rows)) for c in self.columns if parts}
 
-    def _fit(self, whole: Any, part: Any, column: str, index: int) -> None:
-        if whole.shape[1:] != part.shape[1:]:
-            raise _other_shape(self._tables[index].name, column, part, whole)
+
+_Part = tuple[str, Permutation, Columns]
+"""The name of a table, the places of its rows in the whole, and these rows."""
+
+
+def _put_back(column: str, parts: Sequence[_Part], rows: int) -> Any:
+    """A column of rows from several tables; texts are as wide as the widest of them."""
+    arrays = [columns[column] for _, _, columns in parts]
+    dtype = max((a.dtype for a in arrays), key=lambda dtype: dtype.itemsize)
+    whole = np.empty((rows, *arrays[0].shape[1:]), dtype)
+    for (name, places, _), array in zip(parts, arrays, strict=True):
+        if array.shape[1:] != whole.shape[1:]:
+            raise _other_shape(name, column, array, whole)
+        whole[places] = array
+    whole.setflags(write=False)
+    return whole
 
 
 def _other_shape(name: str, column: str, part: Any, whole: Any) -> DataError:

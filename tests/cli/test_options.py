@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 
+from jobrun.cli import options
 from jobrun.cli.app import _COMMANDS, app
 from jobrun.cli.group import LazyGroup
 from jobrun.cli.options import Settings, uses_color
 from jobrun.report.words import uses_unicode
+from jobrun.session.base import Places
+from jobrun.session.shell import Program
+from jobrun.shell import Shell
 
 
 class Terminal(io.StringIO):
@@ -127,6 +133,23 @@ def test_every_command_has_the_common_options_and_twins(
         assert option.envvar == "JOBRUN_" + long[2:].replace("-", "_").upper(), long
     before = call("-q", "-v", "--json", "--color", "never", "--traceback", *words, "--no-such")
     assert "No such option" in before.err
+
+
+def test_what_a_task_is_told_is_no_option(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    command = app.get_command(click.Context(app), "load-blobs")
+    assert command is not None
+
+    def epoch(*args: str) -> Any:
+        return command.make_context("load-blobs", [*args], obj=Settings()).params["epoch"]
+
+    monkeypatch.setenv("JOBRUN_EPOCH", "7")
+    assert epoch() == 7
+    told = Program(Shell(script="true"), (), Places(tmp_path, tmp_path), "main")._environment(None)
+    for name in set(told) - set(os.environ):
+        assert name in options._OF_TASKS, name
+        monkeypatch.setenv(name, told[name])
+    assert epoch() is None
+    assert epoch("--epoch", "5") == 5
 
 
 @pytest.mark.parametrize(

@@ -240,6 +240,18 @@ def test_a_damaged_checkpoint_is_passed_over_unless_it_was_named(
     assert sorted(os.listdir(folder / "runs/sum/attempts/1")) == ["checkpoint_2"]
 
 
+def test_the_commands_that_are_named_are_for_the_same_directory_of_runs(
+    call: Call, write: Call
+) -> None:
+    write()
+    assert call("train", "sum.yaml", "--runs-dir", "other").code == 0
+    write(("step: 2", "step: 3"))
+    result = call("resume", "sum.yaml", "--runs-dir", "other")
+    assert result.code == 2
+    assert "jobrun resume sum.yaml --runs-dir other --accept-changes" in result.err
+    assert "jobrun train sum.yaml --runs-dir other --fresh" in result.err
+
+
 def test_a_run_of_a_python_script_asks_for_the_script(call: Call, folder: Path) -> None:
     with Job("py") as job:
         with job.init:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -37,6 +38,15 @@ if [[ $JOBRUN_EPOCH == 2 && ! -e $JOBRUN_SPEC_DIR/go ]]; then
 fi
 [[ $JOBRUN_EPOCH != 3 || ! -e $JOBRUN_SPEC_DIR/fail ]] || exit 1
 echo "$u.5" | sed 's/\\.[0-9]*\\./1./' > "$1"
+"""
+LOOK = """\
+init:
+  - shell:
+      script: |
+        {python} -m jobrun load-blobs "$JOBRUN_SPEC_DIR/runs/relax" > "$JOBRUN_SPEC_DIR/found"
+        echo 1 > n.txt
+    out: {{n.txt: n}}
+stop: {{epochs: 1}}
 """
 
 
@@ -75,6 +85,17 @@ def test_a_run_of_programs(call: Call, folder: Path) -> None:
     assert result.out.startswith("epoch 1\nepoch 2\nepoch 3\n")
     assert "epoch 2" in (folder / "runs/relax/log.txt").read_text()
     assert load_blobs(folder / "runs/relax")["u"] == 111.5
+
+
+def test_a_command_of_ours_in_a_program_is_not_told_the_epoch_of_the_task(
+    call: Call, folder: Path
+) -> None:
+    (folder / "go").touch()
+    assert call("train", "relax.yaml").code == 0
+    (folder / "look.yaml").write_text(LOOK.format(python=sys.executable))
+    result = call("train", "look.yaml")
+    assert result.code == 0, result.err
+    assert (folder / "found").read_text().splitlines()[0].endswith("checkpoint_3: epoch 3")
 
 
 def test_a_failing_program_shows_the_end_of_its_output(call: Call, folder: Path) -> None:

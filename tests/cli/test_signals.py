@@ -18,7 +18,11 @@ Call = Callable[..., Any]
 SLOW = ("return total + step", "import time; time.sleep(0.1); return total + step")
 STUCK = (
     "return total + step",
-    "import time; time.sleep(60 if total > 103 else 0); return total + 2",
+    """import time
+    if total > 103:
+        open("stuck", "w").close()
+        time.sleep(60)
+    return total + 2""",
 )
 MANY = ("epochs: 3", "epochs: 100")
 
@@ -67,9 +71,9 @@ def test_the_second_signal_leaves_at_once(start: Call, write: Call, folder: Path
     write(STUCK, MANY)
     process = start("-v", "train", "sum.yaml")
     wait_for(process, "epoch 2/100")
-    while not (folder / "runs/sum/checkpoint_2").exists():
-        time.sleep(0.01)
-    time.sleep(0.1)  # the third epoch is asleep in a task now
+    for path in (folder / "runs/sum/checkpoint_2", folder / "stuck"):
+        while not path.exists():
+            time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     wait_for(process, "SIGINT: no new work starts")
     process.send_signal(signal.SIGINT)

@@ -49,6 +49,16 @@ def test_several_specs_the_worst_code_and_json(
     assert (folder / "kept" / "2-sum" / "undisturbed" / "checkpoint_0").is_dir()
 
 
+def test_a_step_summary_that_cannot_be_written_fails_nothing(
+    write: Callable[..., None], jobrun: Callable[..., Any]
+) -> None:
+    write()
+    done = jobrun("smoke", "sum.yaml", "-q", GITHUB_STEP_SUMMARY="none/summary.md")
+    assert done.code == 0
+    text = "the step summary none/summary.md cannot be written: No such file or directory"
+    assert done.err == f"warning: {text}\n"
+
+
 def test_what_failed_is_shown(write: Callable[..., None], jobrun: Callable[..., Any]) -> None:
     write(("return 1 / total", "raise SystemError('no loss')"))
     done = jobrun("smoke", "sum.yaml")

@@ -293,13 +293,19 @@ def test_a_signal_is_passed_on_once_and_the_sweep_goes_on(
     assert totals(home) == dict(zip(ALL, (290, 210, 490, 410), strict=True))
 
 
-def test_a_second_signal_ends_all_at_once(start: Call, sweep: Call) -> None:
-    stuck = "time.sleep(60 if total > first_stuck else 0)".replace("first_stuck", "101 * step")
-    home = sweep(TWO, MANY, ("return total + step", f"{stuck}; return total + step"))
+STUCK = """\
+if total > 100 + step:
+        open(f"stuck-{step}", "w").close()
+        time.sleep(60)
+    return total + step"""
+
+
+def test_a_second_signal_ends_all_at_once(start: Call, sweep: Call, folder: Path) -> None:
+    home = sweep(TWO, MANY, ("return total + step", STUCK))
     process = start("train", "sum.yaml", "--jobs", "2")
-    wait_until(lambda: all((home / n / "checkpoint_1").exists() for n in ("step=1", "step=2")))
+    wait_until(lambda: all((folder / f"stuck-{n}").exists() for n in (1, 2)))
     process.send_signal(signal.SIGINT)
-    time.sleep(0.5)
+    assert any("SIGINT: no further run starts" in line for line in process.stderr)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=10)
     assert process.returncode == 130

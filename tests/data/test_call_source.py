@@ -113,6 +113,17 @@ def test_items_are_fetched_at_once_where_that_can_be() -> None:
     assert asked[-1] == [4, 2]
 
 
+def test_items_that_are_fetched_at_once_are_one_for_each_row() -> None:
+    class Short(Dataset):
+        def __getitems__(self, rows: list[int]) -> list[Any]:
+            return [self[r] for r in rows if r != 2]
+
+    found = table(Short(), "v", "i", "t")
+    assert found.take(np.array([1, 4]))["i"].tolist() == [1, 4]
+    with pytest.raises(DataError, match="__getitems__ gave 2 items for 3 rows"):
+        found.take(np.array([1, 2, 4]))
+
+
 def test_items_may_be_dicts_tuples_or_single_values() -> None:
     dicts = [{"x": 1, "y": [1.0, 2.0]}, {"y": [3.0, 4.0], "x": 2}]
     assert lists(table(dicts, "y", "x").slice(0, 2)) == {"y": [[1, 2], [3, 4]], "x": [1, 2]}
@@ -133,6 +144,7 @@ def test_items_may_be_dicts_tuples_or_single_values() -> None:
             "row 2, column 'x' is of dtype <f8 and shape .*, but the rows .* <i8",
         ),
         ([[1], [1, 2]], r"row 2, column 'x' is of dtype <i8 and shape \(2,\)"),
+        ([[[1], [1, 2]]], r"row 1, column 'x': a list is no number, .* inhomogeneous"),
     ],
 )
 def test_items_that_are_no_rows(items: Any, message: str) -> None:
@@ -254,6 +266,13 @@ def test_errors_of_the_user_are_told_as_such() -> None:
 
     with pytest.raises(TaskError, match="failed: 'absent'"):
         table(Bad())
+
+    class Lazy(Dataset):
+        def __getitems__(self, rows: list[int]) -> Iterator[Any]:
+            yield from map(self.__getitem__, rows)
+
+    with pytest.raises(TaskError, match="failed: 9"):
+        table(Lazy(), "v", "i", "t").take(np.array([1, 9]))
 
 
 def test_skipping_that_takes_a_while_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:

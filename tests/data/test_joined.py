@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrun.data.joined import concat, zipped
-from jobrun.data.source import Source, Stream, Table, TableStream, finished
+from jobrun.data.source import TEXT, Columns, Source, Stream, Table, TableStream, finished
 from jobrun.data.tables import ArrayTable
 from jobrun.data.text_files import TextLines
 from jobrun.errors import DataError
@@ -49,6 +49,35 @@ def test_a_concat_has_the_rows_of_all() -> None:
     assert found.rows == 130
     assert everything(found) == {"x": list(range(130))}
     assert everything(concat(streamed(*parts), "c")) == {"x": list(range(130))}
+
+
+class Texts(Table):
+    """As items of a function: the dtype of a column is as wide as its longest text in a batch."""
+
+    def __init__(self, *values: str) -> None:
+        self.name = "texts"
+        self.rows = len(values)
+        self.dtypes = {"t": TEXT}
+        self._values = np.array(values, object)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return ("t",)
+
+    def slice(self, low: int, high: int, step: int = 1) -> Columns:
+        return finished({"t": self._values[low:high:step]})
+
+    def take(self, rows: Any) -> Columns:
+        return finished({"t": self._values[rows]})
+
+
+@pytest.mark.parametrize("texts", [["a", "b", "longer", "c"], ["longer", "a", "b", "c"]])
+def test_texts_of_several_tables_are_kept_whole(texts: list[str]) -> None:
+    found = concat([Texts(*texts[:2]), Texts(*texts[2:])], "c")
+    assert isinstance(found, Table)
+    assert found.slice(1, 3)["t"].tolist() == texts[1:3]
+    assert found.take(np.array([2, 0, 3]))["t"].tolist() == [texts[2], texts[0], texts[3]]
+    assert not found.take(np.array([2, 0]))["t"].flags.writeable
 
 
 def test_columns_of_one_name_cannot_be_zipped() -> None:
