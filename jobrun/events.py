@@ -248,7 +248,7 @@ class CheckpointFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointsRemoved(Event):
-    """Retention removed these checkpoints."""
+    """Retention removed these checkpoints, or the end of a run that keeps none."""
 
     ids: tuple[int, ...]
 

@@ -88,13 +88,16 @@ class MetricsFile:
 def history(events: Path) -> list[Row]:
     """The rows of the epochs that count: what a later start went back behind is left out."""
     rows: dict[int, Row] = {}
+    only = ""
     for event in read_events(events, ("RunStarted", "RunWentBack", "EpochFinished")):
-        if event["event"] != "EpochFinished":
-            if not event.get("only"):
-                rows = {epoch: row for epoch, row in rows.items() if epoch <= event["epoch"]}
-        else:
+        if event["event"] == "EpochFinished":
             row = _row(event["epoch"], event["seconds"], event["elapsed"], event["metrics"])
             rows[event["epoch"]] = row
+            continue
+        if event["event"] == "RunStarted":
+            only = event.get("only", "")
+        if not only:  # else nothing is run again, whatever epoch it looks at
+            rows = {epoch: row for epoch, row in rows.items() if epoch <= event["epoch"]}
     return list(rows.values())
 
 

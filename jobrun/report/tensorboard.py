@@ -49,12 +49,15 @@ class TensorBoard:
     def __call__(self, event: Event) -> None:
         """Write what ``event`` says."""
         if isinstance(event, RunStarted):
-            self._started = event
-            self._open(event.epoch, event.attempt > 1)
+            if not event.only:  # else no epoch is run
+                self._started = event
+                self._open(event.epoch, event.attempt > 1)
+        elif self._started is None:
+            return
         elif isinstance(event, RunWentBack):
             self._open(event.epoch, True)
         elif isinstance(event, CheckpointLoaded):
-            if self._started is not None and event.epoch < self._epoch:  # a fallback
+            if event.epoch < self._epoch:  # a fallback
                 self._open(event.epoch, True)
         elif isinstance(event, EpochFinished) and self._writer is not None:
             for name, value in {**event.metrics, "epoch_seconds": event.seconds}.items():

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobrun.events import Event
+from jobrun.events import Event, RunWentBack
 from jobrun.report.events_file import EventsFile
 from jobrun.report.metrics_file import MetricsFile
 
@@ -60,6 +60,15 @@ def test_a_rewind_takes_rows_away(folder: Path, make: Any) -> None:
 def test_a_start_from_the_beginning_leaves_no_row(folder: Path, make: Any) -> None:
     attempt(folder, make.started(), make.epoch(1, loss=1.0))
     assert attempt(folder, make.started()).count("\n") == 1
+
+
+def test_running_exit_again_leaves_the_rows_alone(folder: Path, make: Any) -> None:
+    """Also if a worker is lost on the way, so that it begins again."""
+    text = attempt(folder, make.started(), *(make.epoch(n, loss=1.0) for n in (1, 2, 3)))
+    back = RunWentBack("a worker was lost", 1, 3, 1, 1)
+    assert attempt(folder, make.started(epoch=1, checkpoint=1, only="exit"), back) == text
+    (folder / "metrics.csv").unlink()
+    assert attempt(folder, make.started(epoch=3, checkpoint=3)) == text
 
 
 def test_a_lost_file_is_derived_again(folder: Path, make: Any) -> None:

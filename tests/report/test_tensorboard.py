@@ -66,6 +66,16 @@ def test_epochs_that_are_run_again_show_once(tmp_path: Path, make: Any) -> None:
     assert [step for step, _ in read(tmp_path / "tensorboard")["loss"]] == [1, 2, 3, 4, 5, 6, 7]
 
 
+def test_running_exit_again_voids_nothing(tmp_path: Path, make: Any) -> None:
+    run(tmp_path, make.started(run_dir=str(tmp_path)), range(1, 6), make)
+    reporter = TensorBoard()
+    reporter(make.started(run_dir=str(tmp_path), attempt=2, epoch=3, checkpoint=3, only="exit"))
+    reporter(CheckpointLoaded(2, 2, "p", 9, 0.1))
+    reporter(RunWentBack("a worker was lost", 1, 3, 2, 2))
+    reporter.close()
+    assert [step for step, _ in read(tmp_path / "tensorboard")["loss"]] == [1, 2, 3, 4, 5]
+
+
 def test_a_fallback_to_an_earlier_checkpoint(tmp_path: Path, make: Any) -> None:
     run(tmp_path, make.started(run_dir=str(tmp_path)), range(1, 6), make)
     reporter = TensorBoard()
