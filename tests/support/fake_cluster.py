@@ -1,7 +1,7 @@
 """A cluster in this process: real actors and sessions, and a network that delays, and fails.
 
 What is sent is serialised as dask does it, so that nothing is shared but what may be.  Workers are
-killed at a given call, or at once.
+killed at given calls, or at once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import random
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,7 +25,8 @@ class FakeCluster:
     """The client of a cluster of ``workers``; as a context.
 
     ``delay`` is the longest time, in seconds, that a message takes.  ``die_at``: the worker of a
-    call dies as that call, counted from 1, reaches it.
+    call dies as that call, counted from 1, reaches it.  ``drop_at``: such a call does not arrive,
+    though all workers live; nor does the first call of a method ``drop_first``.
     """
 
     asynchronous = False
@@ -34,11 +35,20 @@ class FakeCluster:
     cluster = None
 
     def __init__(
-        self, workers: int = 2, *, delay: float = 0.0, seed: int = 0, die_at: int | None = None
+        self,
+        workers: int = 2,
+        *,
+        delay: float = 0.0,
+        seed: int = 0,
+        die_at: Collection[int] = (),
+        drop_at: Collection[int] = (),
+        drop_first: str = "",
     ) -> None:
         self._delay = delay
         self._random = random.Random(seed)
         self._die_at = die_at
+        self._drop_at = drop_at
+        self._drop_first = drop_first
         self.calls = 0
         self.log: list[tuple[str, str, int]] = []
         self.workers: dict[str, _Worker] = {}
@@ -99,9 +109,12 @@ class FakeCluster:
         if function != "news":
             self.calls += 1
             self.log.append((address, function, sum(map(len, data))))
-            if self.calls == self._die_at:
+            if self.calls in self._die_at and address in self.workers:
                 self.kill(address)
+        dropped = self._is_dropped(function)
         await self._travel(address)
+        if dropped:
+            raise OSError("no route to host")
         worker = self.workers[address]
         call = getattr(worker.state.actors[actor], function)(*map(deserialize_bytes, data))
         task = asyncio.ensure_future(call)
@@ -115,6 +128,12 @@ class FakeCluster:
             self.log.append((address, f"{function} answer", len(back)))
         await self._travel(address)
         return {"status": "OK", "result": deserialize_bytes(back)}
+
+    def _is_dropped(self, function: str) -> bool:
+        if function == self._drop_first:
+            self._drop_first = ""
+            return True
+        return function != "news" and self.calls in self._drop_at
 
     async def _travel(self, address: str) -> None:
         if self._delay:

@@ -81,7 +81,7 @@ class NodeActor:
         route_prints()
         job, places = place_code(setup, str(self._worker.local_directory))
         self._outboxes = {
-            node: _Outbox(self._worker, node, address, key, self._fail)
+            node: _Outbox(self._worker, node, address, key, self.news_queue.unreached)
             for node, (address, key) in setup.peers.items()
             if node != setup.node
         }
@@ -178,10 +178,6 @@ class NodeActor:
         if self._group is not None and self._turn == turn:
             self._group.stop(halt=halt)
 
-    def _fail(self, error: BaseException) -> None:
-        """A node cannot be reached: the run cannot go on."""
-        self.holder.abandon(error)
-
     # Other nodes.
 
     def _post(self, node: str, message: Message) -> None:
@@ -230,7 +226,7 @@ class _Outbox:
         node: str,
         address: str,
         key: str,
-        fail: Callable[[BaseException], None],
+        fail: Callable[[WorkerLostError], None],
     ) -> None:
         self._worker = worker
         self._node = node

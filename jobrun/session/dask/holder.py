@@ -62,10 +62,6 @@ class Holder(LocalSession):
             )
         return found
 
-    def abandon(self, error: BaseException) -> None:
-        """End the run that is going on with an error, without waiting for what runs."""
-        self._scheduler.abandon(error)
-
     def own_scalars(self, names: Iterable[str]) -> dict[str, Any]:
         """Those of the named scalars that are of this node; an error in place of one that is none.
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.access import Key
+from jobrun.errors import WorkerLostError
 from jobrun.events import Event
 from jobrun.position import PipeState, Position, ReaderState
 from jobrun.session.base import Places
@@ -24,6 +25,7 @@ __all__ = [
     "Printed",
     "RunRequest",
     "Setup",
+    "Unreached",
     "arrived",
     "has_opaque",
 ]
@@ -101,7 +103,14 @@ class Printed:
     is_error: bool
 
 
-News = Event | Applied | Printed
+@dataclass(frozen=True, slots=True)
+class Unreached:
+    """A message has not arrived at another node, which may wait for it: the run cannot go on."""
+
+    error: WorkerLostError
+
+
+News = Event | Applied | Printed | Unreached
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,10 @@ import sys
 import threading
 from typing import TextIO
 
+from jobrun.errors import WorkerLostError
 from jobrun.events import Event
 from jobrun.session.current import here
-from jobrun.session.dask.messages import Applied, News, Printed
+from jobrun.session.dask.messages import Applied, News, Printed, Unreached
 
 __all__ = ["NewsQueue", "route_prints"]
 
@@ -42,6 +43,10 @@ class NewsQueue:
     def applied(self) -> None:
         """One more batch was applied."""
         self._add(Applied(1))
+
+    def unreached(self, error: WorkerLostError) -> None:
+        """Another node cannot be reached."""
+        self._add(Unreached(error))
 
     def printed(self, text: str, is_error: bool) -> None:
         """A task has printed; lines are kept until they are whole, since they come in pieces."""

@@ -1,8 +1,8 @@
 """The nodes of a job as the client sees them: calls to their actors, their news, and their end.
 
 Everything that comes from a node goes into one queue, ``happened``, for the thread that follows a
-run.  The first node that cannot be reached any more, or gives no sign of life, ends it for all: a
-call that waits then, or is made later, raises WorkerLostError.
+run.  The first node that cannot be reached any more, from here or from another node, or gives no
+sign of life, ends it for all: a call that waits then, or is made later, raises WorkerLostError.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from jobrun.errors import ClusterLostError, JobrunError, WorkerLostError
 from jobrun.session.dask.calling import call_actor, from_client
-from jobrun.session.dask.messages import Answer, News, Outcome
+from jobrun.session.dask.messages import Answer, News, Outcome, Unreached
 
 __all__ = ["Happening", "Nodes", "Placed"]
 
@@ -159,6 +159,8 @@ class Nodes:
         while (items := self._early.pop((node, self._told[node] + 1), None)) is not None:
             self._told[node] += 1
             for item in items:
+                if isinstance(item, Unreached):  # whether or not somebody waits in a run for it
+                    self._end(item.error)
                 self.happened.put(Happening(node, news=item))
 
     def heard(self, node: str, told: int) -> bool:
@@ -192,10 +194,6 @@ class Nodes:
         if not self._ended.done():
             self._ended.set_exception(error)
             self.happened.put(Happening("", answer=Answer(error=error)))
-
-    def lose(self, error: BaseException) -> None:
-        """A node is lost, as somebody else has found out."""
-        self._loop.call_soon_threadsafe(self._end, error)
 
     def close(self) -> None:
         """Hear nothing more; the nodes stay where they are."""

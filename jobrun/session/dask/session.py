@@ -314,9 +314,6 @@ class DaskSession(Session):
                     self._note_lost(answer.error)
                     raise answer.error
                 outcome = outcomes[happened.node] = answer.value
-                if isinstance(outcome.error, WorkerLostError):
-                    nodes.lose(outcome.error)
-                    raise outcome.error
                 if outcome.error is not None and error is None:
                     error = outcome.error
                     self._pause(turn, wanted, interrupted=True, halt=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
 import signal
@@ -44,11 +45,16 @@ ROOT = Path(__file__).parents[3]
 
 
 def two_workers() -> Iterator[Any]:
-    """A client of two worker processes."""
+    """A client of two worker processes; none of its processes is left behind."""
+    before = set(multiprocessing.active_children())
     made = start_cluster(2, 1)
     yield made
     made.close()
     made.cluster.close()
+    own = set(multiprocessing.active_children()) - before
+    for process in own:
+        process.join(30)
+        assert not process.is_alive()
 
 
 client = pytest.fixture(two_workers, scope="module")

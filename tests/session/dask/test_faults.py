@@ -1,9 +1,11 @@
-"""A worker that dies at any call: the run goes on from its last checkpoint, with the same bits."""
+"""A worker that dies at any call, or twice, or a message that does not arrive: the run goes on from
+its last checkpoint, with the same bits, or ends with an error; it never hangs."""
 
 from __future__ import annotations
 
 import os
 import random
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 from averaging import averaging, bits, returns
 from engine import within
 
-from jobrun import CheckpointManager, Every, Job, JobRunner, LocalSession
+from jobrun import CheckpointManager, Every, Job, JobRunner, LocalSession, Task
 from jobrun.errors import ClusterLostError, WorkerLostError
 from jobrun.events import Event, LeftoversCleaned
 
@@ -21,7 +23,7 @@ from fake_cluster import FakeCluster
 
 from jobrun.session.dask.session import DaskSession
 
-MANY = 100 if os.environ.get("JOBRUN_LONG") else 12
+MANY = 100 if os.environ.get("JOBRUN_LONG") else 6
 INSIDE = Every(epochs=1, batches=4)
 
 
@@ -42,17 +44,20 @@ def train(client: Any, job: Job, folder: Path | None, **how: Any) -> tuple[JobRu
     return runner, events
 
 
-def calls_of_a_run(folder: Path) -> int:
+@pytest.fixture(scope="module")
+def calls(tmp_path_factory: pytest.TempPathFactory) -> int:
+    """How many calls a run makes, about: how often it is cut varies."""
     with FakeCluster(2) as client:
-        train(client, averaging(every=INSIDE), folder)
+        train(client, averaging(every=INSIDE), tmp_path_factory.mktemp("whole"))
         return client.calls
 
 
 @pytest.mark.parametrize("seed", range(MANY))
-def test_a_worker_dies_at_any_call(tmp_path: Path, expected: dict[str, bytes], seed: int) -> None:
-    calls = calls_of_a_run(tmp_path / "whole")
-    at = random.Random(seed).randint(1, calls * 3 // 4)  # how often it is cut varies
-    with FakeCluster(2, delay=0.002, seed=seed, die_at=at) as client:
+def test_a_worker_dies_at_any_call(
+    tmp_path: Path, expected: dict[str, bytes], calls: int, seed: int
+) -> None:
+    at = random.Random(seed).randint(1, calls * 3 // 4)
+    with FakeCluster(2, delay=0.002, seed=seed, die_at=[at]) as client:
         runner, events = train(client, averaging(every=INSIDE), tmp_path / "run")
         assert bits(runner.blobs) == expected
         assert len(client.lost) <= 1
@@ -61,9 +66,62 @@ def test_a_worker_dies_at_any_call(tmp_path: Path, expected: dict[str, bytes], s
     assert not left, [e for e in events if isinstance(e, LeftoversCleaned)]
 
 
-def test_the_message_says_what_happened(tmp_path: Path, expected: dict[str, bytes]) -> None:
-    calls = calls_of_a_run(tmp_path / "whole")
-    with FakeCluster(2, die_at=calls * 2 // 3) as client:
+@pytest.mark.parametrize("seed", range(MANY))
+def test_a_message_does_not_arrive(
+    tmp_path: Path, expected: dict[str, bytes], calls: int, seed: int
+) -> None:
+    """From the client or from another node, which may have ended its part of the run by then."""
+    at = random.Random(seed).randint(1, calls * 3 // 4)
+    with FakeCluster(2, delay=0.002, seed=seed, drop_at=[at]) as client:
+        runner, events = train(client, averaging(every=INSIDE), tmp_path / "run")
+        assert bits(runner.blobs) == expected
+        assert not client.lost
+    assert len(returns(events)) <= 1
+
+
+def test_a_message_that_was_the_last_of_its_node_does_not_arrive() -> None:
+    """Nobody runs any more on the node that sends it: the client is told."""
+    with Job("j", nodes=["a", "b"]) as job:
+        with job.init:
+            Task(lambda: 1.0, out="x", name="make", node="a")
+            Task(lambda x: x + 1, "a:x", out="x", name="take", node="b")
+        Task(lambda x: x, "x", out="x", name="keep", node="b")
+        job.stop(epochs=1)
+    events: list[Event] = []
+    runner = JobRunner(job, report=events.append)
+    with FakeCluster(2, delay=0.2, drop_first="deliver") as client:
+        within(30, lambda: runner.train(DaskSession(client)))
+        assert runner.blobs["b:x"] == 2.0
+    (back,) = returns(events)
+    assert "of node 'b' cannot be reached by another node's" in back.message
+
+
+@pytest.mark.parametrize("seed", range(MANY))
+def test_a_second_worker_dies_while_the_run_goes_back(
+    tmp_path: Path, expected: dict[str, bytes], calls: int, seed: int
+) -> None:
+    """With one restart the second loss ends the run, and what was saved is there to go on from."""
+    rng = random.Random(seed)
+    at = rng.randint(1, calls * 3 // 4)
+    second = at + rng.randint(1, 40)  # from the end of the old nodes to the first groups again
+    job, folder = averaging(every=INSIDE), tmp_path / "run"
+    with FakeCluster(2, delay=0.002, seed=seed, die_at=[at, second]) as client:
+        runner = JobRunner(job, CheckpointManager(folder))
+        session = DaskSession(client, threads=2, max_restarts=1)
+        with suppress(WorkerLostError):
+            assert within(60, lambda: runner.train(session)) == 4
+            assert bits(runner.blobs) == expected
+    if runner.outcome is None or runner.outcome.outcome == "error":
+        runner = JobRunner(job, CheckpointManager(folder))
+        assert runner.train(LocalSession(2)) == 4
+        assert bits(runner.blobs) == expected
+    assert not list(folder.glob(".checkpoint*"))
+
+
+def test_the_message_says_what_happened(
+    tmp_path: Path, expected: dict[str, bytes], calls: int
+) -> None:
+    with FakeCluster(2, die_at=[calls * 2 // 3]) as client:
         runner, events = train(client, averaging(every=INSIDE), tmp_path / "run")
         (lost,) = client.lost
         assert bits(runner.blobs) == expected
@@ -76,7 +134,7 @@ def test_the_message_says_what_happened(tmp_path: Path, expected: dict[str, byte
 def test_the_nodes_of_a_lost_worker_go_to_one_that_is_left(
     tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
-    with FakeCluster(2, die_at=60) as client:
+    with FakeCluster(2, die_at=[60]) as client:
         client.nanny = False
         runner, _ = train(client, averaging(every=INSIDE), tmp_path / "run")
         assert len(client.workers) == 1
@@ -84,7 +142,7 @@ def test_the_nodes_of_a_lost_worker_go_to_one_that_is_left(
 
 
 def test_without_a_worker_it_waits_for_one(tmp_path: Path, expected: dict[str, bytes]) -> None:
-    with FakeCluster(1, die_at=60) as client:
+    with FakeCluster(1, die_at=[60]) as client:
         client.nanny = False
         client.loop.asyncio_loop.call_later(1.5, client.start_worker)
         runner, _ = train(client, averaging(every=INSIDE), tmp_path / "run")
@@ -92,21 +150,21 @@ def test_without_a_worker_it_waits_for_one(tmp_path: Path, expected: dict[str, b
 
 
 def test_without_a_worker_it_does_not_wait_for_ever(tmp_path: Path) -> None:
-    with FakeCluster(1, die_at=60) as client:
+    with FakeCluster(1, die_at=[60]) as client:
         client.nanny = False
         with pytest.raises(ClusterLostError, match="no worker"):
             train(client, averaging(), tmp_path / "run", wait=0.3)
 
 
 def test_at_most_so_many_restarts(tmp_path: Path) -> None:
-    with FakeCluster(2, die_at=60) as client, pytest.raises(WorkerLostError):
+    with FakeCluster(2, die_at=[60]) as client, pytest.raises(WorkerLostError):
         train(client, averaging(), tmp_path / "run", max_restarts=0)
     runner = JobRunner(averaging(), CheckpointManager(tmp_path / "run"))
     assert runner.train(LocalSession(1)) == 4
 
 
 def test_without_checkpoints_it_begins_again(expected: dict[str, bytes]) -> None:
-    with FakeCluster(2, die_at=25) as client:
+    with FakeCluster(2, die_at=[25]) as client:
         runner, events = train(client, averaging(every=INSIDE), None)
         assert bits(runner.blobs) == expected
     (back,) = returns(events)
