@@ -40,6 +40,7 @@ from jobrun.graph import Plan, live_scratch, persistent
 from jobrun.history import History, asks_verdict
 from jobrun.job import Job
 from jobrun.metrics import metric_names
+from jobrun.node_times import NodeTimes
 from jobrun.position import Position
 from jobrun.saving import Saver
 from jobrun.session.base import Control, Session
@@ -100,6 +101,7 @@ class Attempt:
         self.standing = Standing(run.job, run.conditions)
         self.saver = Saver(run.job, run.manager, run.report, run.history.saved, run.epochs)
         saver, due = self.saver, self.saver.due
+        self._times = NodeTimes()
         self._control = Control(
             cut=lambda: run.signal is not None,
             report=run.report,
@@ -111,6 +113,7 @@ class Attempt:
             cut=lambda: run.signal is not None or (saver.wanted and due.inside()),
             applied=due.applied,
             batches_left=lambda: due.batches_left() if saver.wanted else None,
+            spent=self._times.add,
             report=run.report,
             every_task=run.every_task,
             interrupted=lambda: run.signal is not None,
@@ -395,6 +398,7 @@ class Attempt:
             place=saver.on_disk.place if saver.on_disk is not None else "",
             only=self._run.request.only,
             uploaded=self._uploaded,
+            slowest=self._times.slowest(),
         )
         self._run.report(ended)
         return ended

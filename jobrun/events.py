@@ -32,6 +32,7 @@ __all__ = [
     "RunWentBack",
     "SaveAsked",
     "SaveStarted",
+    "SlowestNode",
     "Stopping",
     "TaskFailed",
     "TaskFinished",
@@ -335,6 +336,15 @@ class SaveAsked(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class SlowestNode:
+    """The node whose tasks took most ``seconds``, and the median of those of the ``others``."""
+
+    node: str
+    seconds: float
+    others: float
+
+
+@dataclass(frozen=True, slots=True)
 class RunEnded(Event):
     """The run is over, for this attempt.
 
@@ -344,7 +354,8 @@ class RunEnded(Event):
     the epoch of the newest checkpoint (None: none), ``place`` its place, ``checkpoint`` its path.
     ``best`` maps a metric to its best ``(value, epoch)``.  ``checkpoint_seconds`` is what the run
     waited for saves.  ``only`` is as in ``RunStarted``; ``checkpoint`` is then the one it loaded.
-    ``uploaded`` is where the newest of the checkpoints is that this attempt uploaded.
+    ``uploaded`` is where the newest of the checkpoints is that this attempt uploaded.  ``slowest``
+    is the slowest node in the epochs of this attempt (None: there are not several).
     """
 
     outcome: str
@@ -365,6 +376,7 @@ class RunEnded(Event):
     place: str = ""
     only: str = ""
     uploaded: str = ""
+    slowest: SlowestNode | None = None
 
 
 PASSING = (BatchesDone, SaveStarted, TaskProgress, TasksRunning)

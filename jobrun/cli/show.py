@@ -149,6 +149,7 @@ def _about(shown: _Shown) -> list[tuple[str, str]]:
         ("vars", "  ".join(f"{n} {value_text(v)}" for n, v in facts.get("vars", {}).items())),
         ("started", f"{view.created[:19].replace('T', ' ')} (UTC)" if view.created else ""),
         ("time", _time(shown)),
+        ("slowest", _slowest(shown.past.attempts)),
         ("metrics", "  ".join(metric_texts(view.metrics))),
         ("best", "  ".join(best)),
         ("checkpoints", _checkpoints(shown)),
@@ -168,6 +169,14 @@ def _time(shown: _Shown) -> str:
         share = min(1.0, past.checkpoint_seconds / past.seconds)
         text += f", {share:.0%} in {plural(past.saved, 'checkpoint')}"
     return text
+
+
+def _slowest(attempts: Sequence[PastAttempt]) -> str:
+    """The node that held up the last attempt that ran epochs."""
+    from jobrun.report.summary import slowest_text
+
+    told = [a for a in attempts if a.slowest is not None]
+    return slowest_text(told[-1].slowest, told[-1].seconds) if told else ""
 
 
 def _checkpoints(shown: _Shown) -> str:

@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from jobrun.events import SlowestNode
 from jobrun.report.events_file import read_events
 
 __all__ = ["Attempts", "PastAttempt", "TaskTime", "read_attempts"]
@@ -37,7 +38,7 @@ class PastAttempt:
     ``checkpoint`` is the id of the one it went on from (None: from the beginning), ``epoch`` that
     one's, ``last`` the last that it finished.  ``outcome`` is as in ``RunEnded``; empty where the
     process has not said how it ended, ``ended`` then is when it was last heard of.  ``only`` is
-    ``exit`` for one that ran no epochs.
+    ``exit`` for one that ran no epochs.  ``slowest`` is as in ``RunEnded``.
     """
 
     number: int
@@ -55,6 +56,7 @@ class PastAttempt:
     exit_code: int | None = None
     saved: int = 0
     checkpoint_seconds: float = 0.0
+    slowest: SlowestNode | None = None
 
 
 @dataclass(slots=True)
@@ -136,6 +138,8 @@ def _tell(attempt: PastAttempt, kind: str, event: Mapping[str, Any]) -> None:
         for name in ("outcome", "reason", "exit_code", "seconds", "saved", "checkpoint_seconds"):
             setattr(attempt, name, event[name])
         attempt.epochs, attempt.ended = event["ran"], event["time"]
+        if slowest := event.get("slowest"):
+            attempt.slowest = SlowestNode(**slowest)
     elif attempt.outcome or kind not in _WORK:
         return
     else:

@@ -6,18 +6,25 @@ import shlex
 
 from jobrun.duration import duration
 from jobrun.errors import EXIT_NOT_SAVED
-from jobrun.events import RunEnded
+from jobrun.events import RunEnded, SlowestNode
 from jobrun.paths import shown
 from jobrun.program import program
 from jobrun.report.words import metric_texts, number, plain, plural
 
-__all__ = ["OUTCOMES", "command_after", "ending", "next_command", "summary"]
+__all__ = ["OUTCOMES", "command_after", "ending", "next_command", "slowest_text", "summary"]
 
 SHARE = 0.1
 """The share of a run in checkpoints above which ``checkpoint.every`` is named."""
 
 SECONDS = 1.0
-"""Where saving took less than this, that share is nothing to save on."""
+"""Where saving took less than this, that share is nothing to save on; nor is it worth a word that
+one node took so much longer than the others."""
+
+APART = 1.2
+"""So many times the others' time in tasks makes a node worth a line in the summary."""
+
+HELD_UP = 0.05
+"""And what it took longer is at least this share of the attempt."""
 
 OUTCOMES = {
     "finished": "finished",
@@ -65,12 +72,27 @@ def _table(ended: RunEnded) -> list[str]:
     best = [f"{plain(m)} {number(v)} (epoch {e})" for m, (v, e) in ended.best.items()]
     rows = [
         ("time", _time(ended) if ended.outcome != "nothing" else ""),
+        ("slowest", slowest_text(ended.slowest, ended.seconds)),
         ("metrics", "  ".join(metric_texts(ended.metrics))),
         ("best", "  ".join(best)),
         ("checkpoint", _checkpoint(ended)),
         ("uploaded", plain(shown(ended.uploaded)) if ended.uploaded else ""),
     ]
     return [f"  {label:<10}  {text}" for label, text in rows if text]
+
+
+def slowest_text(slowest: SlowestNode | None, seconds: float) -> str:
+    """The slowest node of an attempt of ``seconds``; empty where none stands clearly apart."""
+    if slowest is None:
+        return ""
+    longer = slowest.seconds - slowest.others
+    if slowest.seconds < APART * slowest.others or longer < max(SECONDS, HELD_UP * seconds):
+        return ""
+    others = duration(slowest.others)
+    return (
+        f"node {plain(slowest.node)}: {duration(slowest.seconds)} in tasks, "
+        f"the other nodes {others} (median)"
+    )
 
 
 def _time(ended: RunEnded) -> str:

@@ -39,7 +39,8 @@ class Control:
     any thread.  ``every_task`` asks for an event for each task.  ``look()`` is called a few times a
     second while a group runs, on the thread that called ``run``.  ``batches_left()`` is after how
     many batches a cut will be wanted (None: that is not known), for a session that cannot ask
-    ``cut`` at each.
+    ``cut`` at each.  ``spent()`` is told, where there are several nodes, how many seconds the tasks
+    of each have taken, once they have run.
     """
 
     cut: Callable[[], bool] = lambda: False
@@ -49,6 +50,7 @@ class Control:
     interrupted: Callable[[], bool] = lambda: False
     look: Callable[[], None] = lambda: None
     batches_left: Callable[[], int | None] = lambda: None
+    spent: Callable[[Mapping[str, float]], None] = lambda seconds: None
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,6 +186,8 @@ class Group:
         start = time.perf_counter()
         finished = self._run_units(now, done)
         self._say_finished(now.moment.epoch, time.perf_counter() - start, now)
+        if self._job.multi_node:
+            control.spent(self.spent(now))
         ran = [i for i in finished if i not in now.cut]
         if len(ran) == len(done) and now.pipes == position.pipes:
             return position
@@ -301,6 +303,14 @@ class Group:
                 tuple((self._plan.units[i].key, now.seconds[i]) for i in slowest),
             )
         )
+
+    def spent(self, now: Now) -> dict[str, float]:
+        """The seconds that the tasks of each node have taken in a run."""
+        found: dict[str, float] = {}
+        for unit, seconds in zip(self._plan.units, now.seconds, strict=True):
+            if not unit.gathers:
+                found[unit.node] = found.get(unit.node, 0.0) + seconds
+        return found
 
     def _say_failed(self, number: int, error: BaseException, now: Now) -> None:
         unit = self._plan.units[number]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -300,6 +300,22 @@ class SessionContract:
         assert len(applied) == 3
 
     # Scratch.
+
+    def test_the_time_in_tasks_of_each_node_is_told(self, session: Session) -> None:
+        with Job("j", nodes=["a", "b", "c"]) as job:
+            for node, name in (("a", "one"), ("a", "two"), ("b", "three")):
+                Task(slow_one, with_={"n": 1}, out=name, name=name, node=node)
+        told: list[Mapping[str, float]] = []
+        Driver(job, session=session).start().run("epoch", Control(spent=told.append))
+        (seconds,) = told
+        assert set(seconds) == {"a", "b"}
+        assert seconds["a"] >= 0.02  # two tasks that sleep
+        assert seconds["b"] >= 0.01
+
+    def test_one_node_alone_has_no_time_to_tell(self, session: Session) -> None:
+        told: list[Mapping[str, float]] = []
+        Driver(reference(), session=session).start().run("epoch", Control(spent=told.append))
+        assert told == []
 
     def test_scratch_is_forgotten_at_the_end_of_an_epoch(self, session: Session) -> None:
         driver = Driver(state_job(), session=session).start()

@@ -16,6 +16,7 @@ from jobrun.events import (
     GroupFinished,
     LeftoversCleaned,
     RunWentBack,
+    SlowestNode,
     Warned,
 )
 from jobrun.report.attempts import Attempts, read_attempts
@@ -54,6 +55,12 @@ def test_one_that_ended(told: Any, make: Any) -> None:
     assert (attempt.epochs, attempt.saved, attempt.seconds) == (2, 3, 5.0)
     assert (found.seconds, found.checkpoint_seconds, found.saved) == (5.0, 0.5, 3)
     assert attempt.started <= attempt.ended
+
+
+def test_the_slowest_node(told: Any, make: Any) -> None:
+    slowest = SlowestNode("b", 4.0, 2.0)
+    (attempt,) = told(make.started(), make.ended(slowest=slowest)).attempts
+    assert attempt.slowest == slowest
 
 
 def test_one_that_was_killed_ends_with_its_last_work(told: Any, make: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from examples import without_changing
 
+from jobrun.events import SlowestNode
 from jobrun.report.summary import summary
 
 
@@ -31,6 +32,20 @@ def test_finished(make: Any) -> None:
 def test_a_resumed_run_says_what_was_done_this_time(make: Any) -> None:
     lines = summary(make.ended(ran=1, seconds=2.5, saved=1, checkpoint_seconds=0.1))
     assert lines[1] == "  time        10.0 s, 1 epoch in 2.5 s this time, 4% in 1 checkpoint"
+
+
+def test_the_slowest_node_is_said_where_it_stands_apart(make: Any) -> None:
+    def said(seconds: float, others: float, attempt: float = 10.0) -> list[str]:
+        slowest = SlowestNode("t_2", seconds, others)
+        lines = summary(make.ended(slowest=slowest, seconds=attempt))
+        return [line for line in lines if "slowest" in line]
+
+    line = "  slowest     node t_2: 4.2 s in tasks, the other nodes 3.0 s (median)"
+    assert said(4.2, 3.0) == [line]
+    assert said(4.2, 3.0, attempt=100.0) == []  # less than a twentieth of it
+    assert said(4.2, 3.6) == []  # not even a fifth longer
+    assert said(0.9, 0.1) == []  # not even a second longer
+    assert len(said(4.2, 0.0)) == 1
 
 
 def test_examples_of_the_documentation_are_compared_without_the_advice_on_slow_saves(

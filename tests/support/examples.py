@@ -21,6 +21,7 @@ CHANGING = re.compile(
     r"\d+(\.\d+)? (ms|s|h|B|kB|MB)\b|\d+m\d\ds\b|\d+(\.\d+)?%|<1%|\d{4}-\d\d-\d\d[ T][\d:.]+Z?"
 )
 SLOW_SAVES = re.compile(r"^ +#? of this attempt went into checkpoints; .*\n?", re.M)
+SLOW_NODE = re.compile(r"^ +slowest +node .*\n?", re.M)
 REFERENCE = re.compile(r"`((?:specs|jobrun|tests)/[\w./-]+)`|\]\(([\w./-]+)\)")
 
 
@@ -37,7 +38,7 @@ def run(command: str, folder: Path) -> str:
 
 def without_changing(text: str) -> list[str]:
     """The lines of a text without what differs from run to run, or on a slow disk."""
-    text = SLOW_SAVES.sub("", CHANGING.sub("#", text))
+    text = SLOW_NODE.sub("", SLOW_SAVES.sub("", CHANGING.sub("#", text)))
     return [re.sub(r"\s+", " ", line).strip() for line in text.splitlines()]
 
 

@@ -152,6 +152,7 @@ class NodeActor:
             scalars,
             news,
             told,
+            spent=sum(now.seconds),
         )
 
     def _stops(self, batches: int | None) -> bool:

@@ -120,9 +120,9 @@ class Outcome:
     ``tasks`` are the keys of the node's own units that are finished, ``pipes`` and ``readers``
     those of the node.  ``left`` are the units, also of other nodes, for which it has something
     left to do.  ``owes``: what pipes that were cut have written on other nodes is not there yet.
-    ``seconds`` are of the units that took longest.  ``scalars`` are the watched ones; of one that
-    is none, the error that says so.  ``news`` is what was not yet told, the answer of number
-    ``told``.
+    ``seconds`` are of the units that took longest, ``spent`` of all.  ``scalars`` are the watched
+    ones; of one that is none, the error that says so.  ``news`` is what was not yet told, the
+    answer of number ``told``.
     """
 
     tasks: tuple[str, ...]
@@ -135,6 +135,7 @@ class Outcome:
     news: tuple[News, ...] = ()
     told: int = 0
     error: BaseException | None = None
+    spent: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -332,6 +332,8 @@ class DaskSession(Session):
             raise with_lines(error, self._job)
         if error is not None:
             raise error
+        if self._job.multi_node:
+            control.spent({node: one.spent for node, one in outcomes.items() if one.spent})
         return outcomes
 
     def _tell(self, node: str, news: News, control: Control) -> None:

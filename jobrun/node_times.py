@@ -1,0 +1,30 @@
+"""How long the tasks of each node take in the epochs of an attempt; which node is the slowest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import median
+
+from jobrun.events import SlowestNode
+
+__all__ = ["NodeTimes"]
+
+
+class NodeTimes:
+    """The seconds that the tasks of each node took."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+
+    def add(self, seconds: Mapping[str, float]) -> None:
+        """The tasks of nodes have taken so many seconds more."""
+        for node, more in seconds.items():
+            self._seconds[node] = self._seconds.get(node, 0.0) + more
+
+    def slowest(self) -> SlowestNode | None:
+        """The node whose tasks took longest, beside the others; None where there are no others."""
+        if len(self._seconds) < 2:
+            return None
+        node = max(self._seconds, key=self._seconds.__getitem__)
+        others = median(s for other, s in self._seconds.items() if other != node)
+        return SlowestNode(node, self._seconds[node], others)
