@@ -19,9 +19,10 @@ from jobrun.drawing.tree import glyphs_for, tree
 from jobrun.dry_run import DryRun, Size, dry_run, sizes
 from jobrun.job import Job
 from jobrun.paths import shown
+from jobrun.policy import SessionSpec
 from jobrun.report.words import plain, plural
 from jobrun.session.base import Places
-from jobrun.session.local import LocalSession
+from jobrun.session.local import LocalSession, default_threads
 from jobrun.size import size
 
 __all__ = ["show_dry_run"]
@@ -43,12 +44,13 @@ def show_dry_run(
     planned = dry_run(job, request, runs_dir, run)
     if planned.choice.action == "refuse":
         raise planned.choice.refusal()
-    session = LocalSession(threads)
-    known = sizes(job, session, Places(request.folder, None)) if shapes else None
+    session = _session(job.session, threads)
+    places = Places(request.folder, None)
+    known = sizes(job, LocalSession(threads), places) if shapes else None
     if settings().json:
-        click.echo(json.dumps(_json(job, planned, known)))
+        click.echo(json.dumps(_json(job, planned, known, session)))
         return planned.choice.exit_code
-    for line in _lines(job, planned, known, session.description):
+    for line in _lines(job, planned, known, session):
         click.echo(line)
     return planned.choice.exit_code
 
@@ -63,12 +65,28 @@ def _lines(job: Job, planned: DryRun, known: Sequence[Size] | None, session: str
     yield ""
     yield plain(tree(picture(job), glyphs_for(sys.stdout)))
     yield ""
-    yield f"session      {session}"
+    yield f"session      {plain(session)}"
     yield f"persists     {plain(', '.join(planned.persists)) or 'nothing'}"
     yield f"checkpoints  {_checkpoints(job, planned, known)}"
     if known:
         yield from ("  " + line for line in _table_of(known).splitlines())
     yield "stops        " + "\n             ".join(_conditions(planned))
+
+
+def _session(spec: SessionSpec, threads: int | None = None) -> str:
+    """The session that would run it, in words; nothing is started or asked.
+
+    ``local, 2 threads``, ``dask, 4 workers on this machine, 1 thread each``, or ``dask, the workers
+    of tcp://host:8786``.
+    """
+    threads = threads or spec.threads
+    if spec.kind == "local":
+        return LocalSession(threads).description
+    if spec.address is not None:
+        each = f", {plural(threads, 'thread')} a node" if threads else ""
+        return f"dask, the workers of {spec.address}{each}"
+    workers = plural(spec.workers or default_threads(), "worker")
+    return f"dask, {workers} on this machine, {plural(threads or 1, 'thread')} each"
 
 
 def _last_groups(job: Job) -> Iterator[str]:
@@ -131,7 +149,7 @@ def _conditions(planned: DryRun) -> Iterator[str]:
         yield text
 
 
-def _json(job: Job, planned: DryRun, known: Sequence[Size] | None) -> dict[str, Any]:
+def _json(job: Job, planned: DryRun, known: Sequence[Size] | None, session: str) -> dict[str, Any]:
     choice = planned.choice
     tasks = [
         {"group": b.group, "task": b.name, "node": b.node, "rank": b.rank}
@@ -146,6 +164,7 @@ def _json(job: Job, planned: DryRun, known: Sequence[Size] | None) -> dict[str, 
         "checkpoint": choice.start.id if choice.start is not None else None,
         "epoch": planned.epoch,
         "tasks": tasks,
+        "session": session,
         "persists": list(planned.persists),
         "checkpoints_kept": planned.kept,
         "blobs": [asdict(s) for s in known] if known is not None else None,

@@ -66,6 +66,29 @@ def test_what_would_be_refused_is(write: Callable[..., None], jobrun: Callable[.
     assert "--accept-changes" in done.err
 
 
+def test_the_session_is_the_one_that_would_run_it_and_is_not_started(
+    write: Callable[..., None], call: Callable[..., Any]
+) -> None:
+    """No scheduler is asked: the port is nobody's."""
+
+    def session(*more: str) -> str:
+        done = call("train", "sum.yaml", "-n", *more)
+        assert (done.code, done.err) == (0, "")
+        (line,) = (line for line in done.out.splitlines() if line.startswith("session  "))
+        return line.removeprefix("session      ")
+
+    write(("stop:", "session: {kind: dask, workers: 3}\nstop:"))
+    assert session() == "dask, 3 workers on this machine, 1 thread each"
+    assert session("--threads", "2") == "dask, 3 workers on this machine, 2 threads each"
+    address = "tcp://127.0.0.1:1"
+    assert session("--scheduler", address) == f"dask, the workers of {address}"
+    more = ("--scheduler", address, "--threads", "2")
+    assert session(*more) == f"dask, the workers of {address}, 2 threads a node"
+    assert session("--set", "session.kind=local", "--threads", "1") == "local, 1 thread"
+    planned = json.loads(call("train", "sum.yaml", "-n", "--json", "--scheduler", address).out)
+    assert planned["session"] == f"dask, the workers of {address}"
+
+
 def test_json(write: Callable[..., None], jobrun: Callable[..., Any]) -> None:
     write()
     planned = json.loads(jobrun("train", "sum.yaml", "-n", "--json").out)
