@@ -1,7 +1,8 @@
-"""Makes the helpers of ``tests/support`` importable."""
+"""Makes the helpers of ``tests/support`` importable, and what is compiled lasts."""
 
 from __future__ import annotations
 
+import compileall
 import os
 import sys
 from collections.abc import Iterator
@@ -9,11 +10,29 @@ from pathlib import Path
 
 import pytest
 
+import jobrun
+
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 from s3_server import s3_server
 from sampling import sample
 
 pytest.register_assert_rewrite("engine", "examples", "golden", "oracle")
+
+# Whatever the environment says: what jobrun and its tests consist of is compiled once, and what
+# tests write is never kept compiled.  Code that a test changes within a second, without a change of
+# its length, would be taken for the old.
+sys.dont_write_bytecode = False
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compiles jobrun here: not in each of the many hundred processes that import it."""
+    if not hasattr(config, "workerinput"):
+        compileall.compile_dir(Path(jobrun.__file__).parent, quiet=2)
+
+
+def pytest_collection_finish() -> None:
+    sys.dont_write_bytecode = True
 
 
 @pytest.fixture(scope="session")

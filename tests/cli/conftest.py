@@ -170,11 +170,8 @@ def terminal(folder: Path) -> Callable[..., Screen]:
 
 
 @pytest.fixture
-def call(
-    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Result]:
+def call(folder: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., Result]:
     """Runs a command in this process, which imports the user's code anew."""
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
     def call(*args: str) -> Result:
         sys.modules.pop("steps", None)
