@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -13,13 +14,15 @@ __all__ = ["changed_code", "loaded_code"]
 
 def loaded_code(folder: str | os.PathLike[str]) -> dict[str, str]:
     """The modules below ``folder`` that are imported now: relative path to sha256."""
-    root = Path(folder).resolve()
+    root = os.path.realpath(folder)
+    real = cache(os.path.realpath)  # hundreds of modules are in a few folders
     found: dict[str, str] = {}
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if not isinstance(file, str) or not Path(file).is_absolute():
+        if not isinstance(file, str) or not os.path.isabs(file):
             continue
-        path = Path(file).resolve()
+        place = os.path.join(real(os.path.dirname(file)), os.path.basename(file))
+        path = Path(os.path.realpath(place) if os.path.islink(place) else place)
         if path.is_relative_to(root) and "site-packages" not in path.parts:
             found[path.relative_to(root).as_posix()] = _sha256(path)
     return dict(sorted(found.items()))

@@ -23,6 +23,8 @@ pytest.register_assert_rewrite("engine", "examples", "golden", "oracle")
 # its length, would be taken for the old.
 sys.dont_write_bytecode = False
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+# Threads of OpenBLAS wait for work by spinning: half of what the import of numpy costs a process.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -32,6 +32,27 @@ def test_loaded_modules_below_the_folder(tmp_path: Path, monkeypatch: pytest.Mon
     assert changed_code(code, tmp_path) == tuple(code)
 
 
+def test_a_module_is_where_its_links_lead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "home/inner").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "home/inner/codetest_here.py").write_text("x = 1\n")
+    (tmp_path / "elsewhere/codetest_there.py").write_text("x = 1\n")
+    (tmp_path / "home/codetest_there.py").symlink_to(tmp_path / "elsewhere/codetest_there.py")
+    (tmp_path / "way").symlink_to(tmp_path / "home", target_is_directory=True)
+    monkeypatch.syspath_prepend(str(tmp_path / "way"))
+    monkeypatch.syspath_prepend(str(tmp_path / "way/inner"))
+    names = ("codetest_here", "codetest_there")
+    for name in names:
+        importlib.import_module(name)
+    try:
+        found = {way: list(loaded_code(tmp_path / way)) for way in ("home", "way", "elsewhere")}
+    finally:
+        for name in names:
+            del sys.modules[name]
+    here = ["inner/codetest_here.py"]
+    assert found == {"home": here, "way": here, "elsewhere": ["codetest_there.py"]}
+
+
 def test_installed_packages_are_not_the_users_code() -> None:
     root = Path(pytest.__file__).parents[2]
     assert not any("site-packages" in f or f.startswith("pytest/") for f in loaded_code(root))

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from jobrun import collecting
+
 __all__ = ["main"]
 
 
@@ -14,6 +16,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run a command and end the process with its exit code."""
     if os.name == "nt":
         sys.exit("jobrun needs Linux or macOS (on Windows: the Linux subsystem, WSL)")
+    collecting.rare()
     try:
         from jobrun.cli.app import run
         from jobrun.cli.streams import prepare_streams

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
+from jobrun import collecting
 from jobrun.children import kill_children
 from jobrun.cli.failure import show
 from jobrun.cli.options import Settings
@@ -68,6 +69,7 @@ def main() -> NoReturn:
     order = Order(**json.loads(stdin.readline()))
     louder = {"quiet": order.verbosity < 0, "verbose": order.verbosity > 0}
     settings = Settings(**louder, json=True, color="never", traceback=order.traceback)
+    collecting.rare()
     try:
         with Signals() as signals:
             threading.Thread(target=_obey, args=(stdin,), daemon=True).start()

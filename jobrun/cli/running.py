@@ -14,6 +14,7 @@ from typing import TextIO
 
 import click
 
+from jobrun import collecting
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.source import RunLock
 from jobrun.cli.failure import not_written, say_error
@@ -109,6 +110,7 @@ class Engine:
             _bind(job, request.folder)
             self._reporters = self._watching.reporters(job, request.folder, fan)
             session = make_session(job.session, self._threads)
+        collecting.usual()
         if choice.action == "new_run":
             for line in choice.lines:
                 click.echo(plain(line), err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 from collections.abc import Callable
@@ -418,3 +419,14 @@ def test_check_and_threads_change_no_result(call: Call, write: Call, folder: Pat
     write()
     assert call("train", "sum.yaml", "--check", "--threads", "3").code == 0
     assert load_blobs(folder / "runs/sum")["total"] == 106
+
+
+def test_tasks_find_the_garbage_collector_as_python_has_it(
+    jobrun: Call, write: Call, folder: Path
+) -> None:
+    write(
+        ("def add(total, step):\n", "import gc\n\ndef add(total, step):\n"),
+        ("total + step", "gc.get_threshold()[0]"),
+    )
+    assert jobrun("train", "sum.yaml").code == 0
+    assert load_blobs(folder / "runs/sum")["total"] == gc.get_threshold()[0]
