@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import compileall
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -34,7 +35,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
+    """Tests that search for garbage, and there are many, need not look at all tests for it."""
     sys.dont_write_bytecode = True
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

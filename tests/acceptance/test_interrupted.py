@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,6 +27,7 @@ from jobrun import CheckpointPolicy, Job, Task, load_blobs
 from jobrun.checkpoint.fs import DEFAULT
 
 EPOCHS = 3
+LONG = bool(os.environ.get("JOBRUN_LONG"))
 deaths = st.lists(st.integers(0, EPOCHS), min_size=1, max_size=2, unique=True).map(sorted)
 threads = st.sampled_from([1, 8])
 slow = (HealthCheck.too_slow, HealthCheck.data_too_large)
@@ -48,7 +50,7 @@ def assert_disk_is_memory(ended: Ended, run_dir: Path) -> None:
         assert equal(value, ended.blobs[name]), name
 
 
-@settings(deadline=None, suppress_health_check=slow, max_examples=40)
+@settings(deadline=None, suppress_health_check=slow, max_examples=200 if LONG else 15)
 @given(descriptions, deaths, st.data())
 def test_a_run_killed_at_any_epochs_and_resumed_equals_one_left_alone(
     description: dict[str, Any], deaths: list[int], data: st.DataObject
@@ -65,7 +67,7 @@ def test_a_run_killed_at_any_epochs_and_resumed_equals_one_left_alone(
         assert_disk_is_memory(resumed, killed)
 
 
-@settings(deadline=None, suppress_health_check=slow, max_examples=20)
+@settings(deadline=None, suppress_health_check=slow, max_examples=100 if LONG else 8)
 @given(descriptions, threads)
 def test_three_epochs_are_one_epoch_and_two_more(description: dict[str, Any], count: int) -> None:
     with TemporaryDirectory(dir=MEMORY) as folder:
@@ -89,7 +91,7 @@ def _slow_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_slow_disk")
-@settings(deadline=None, suppress_health_check=[*slow, *fixture], max_examples=6)
+@settings(deadline=None, suppress_health_check=[*slow, *fixture], max_examples=30 if LONG else 3)
 @given(descriptions, threads)
 def test_a_save_in_flight_holds_the_state_of_its_epoch(
     description: dict[str, Any], count: int

@@ -24,8 +24,8 @@ Call = Callable[..., Any]
 SPEC = """\
 name: walk
 seed: 5
-init: [{call: "walk:start", out: at}]
-epoch: [{call: "walk:step", in: {rng}, update: {at}, out: far}]
+init: [{call: "steps:start", out: at}]
+epoch: [{call: "steps:step", in: {rng}, update: {at}, out: far}]
 metrics: {far: max}
 stop: {epochs: 3}
 upload: {to: "%s/${run.name}"}
@@ -64,7 +64,7 @@ def walk(folder: Path, place: str) -> str:
 
 def write_walk(folder: Path, place: str) -> str:
     (folder / "walk.yaml").write_text(SPEC % place)
-    (folder / "walk.py").write_text(CODE)
+    (folder / "steps.py").write_text(CODE)
     return join(place, "walk")
 
 
@@ -93,45 +93,45 @@ def test_a_run_is_lost_and_goes_on_from_its_upload(jobrun: Call, walk: str, fold
     assert at_three.tobytes() == load_blobs(folder / "runs/walk", epoch=3)["at"].tobytes()
 
 
-def test_one_checkpoint_of_a_kept_series(jobrun: Call, here: str, folder: Path) -> None:
+def test_one_checkpoint_of_a_kept_series(call: Call, here: str, folder: Path) -> None:
     walk = write_walk(folder, here)
     (folder / "walk.yaml").write_text(
         (folder / "walk.yaml").read_text().replace('name}"}', 'name}", what: kept}')
     )
-    assert jobrun("train", "walk.yaml").code == 0
+    assert call("train", "walk.yaml").code == 0
     for number, arguments in enumerate(
         [(join(walk, "checkpoint_1"),), (walk, "--epoch", "1"), (walk, "--id", "1")]
     ):
         runs = f"runs-{number}"
         options = ("--epochs", "2", "--set", f"upload.to={folder}/place-{number}")
-        done = jobrun("resume", *arguments, "--runs-dir", runs, *options)
+        done = call("resume", *arguments, "--runs-dir", runs, *options)
         assert done.code == 0, done.err
         assert "goes on after epoch 1 (checkpoint_1)" in done.err
         assert "epoch 2/2" in done.err
         assert f"uploaded checkpoint_4 to place-{number}/checkpoint_4 (" in done.err
-    again = jobrun("resume", walk, "--runs-dir", "runs-0", "--only", "exit")
+    again = call("resume", walk, "--runs-dir", "runs-0", "--only", "exit")
     assert again.code == 0
     assert "into runs-0/walk-2" in again.err
-    assert "no whole checkpoint" in jobrun("resume", join(walk, "checkpoint_9")).err
-    gone = jobrun("resume", walk, "--epoch", "9")
+    assert "no whole checkpoint" in call("resume", join(walk, "checkpoint_9")).err
+    gone = call("resume", walk, "--epoch", "9")
     assert gone.code == 5
     assert "no checkpoint of epoch 9; there are 0..3" in gone.err
-    dry = jobrun("resume", walk, "-n", "--runs-dir", "dry")
+    dry = call("resume", walk, "-n", "--runs-dir", "dry")
     assert dry.code == 2
     assert "is not fetched" in dry.err
     assert not (folder / "dry").exists()
 
 
-def test_the_code_is_elsewhere_too(jobrun: Call, here: str, folder: Path) -> None:
+def test_the_code_is_elsewhere_too(jobrun: Call, call: Call, here: str, folder: Path) -> None:
     walk = write_walk(folder, here)
-    assert jobrun("train", "walk.yaml").code == 0
+    assert call("train", "walk.yaml").code == 0
     (folder / "code").mkdir()
-    for name in ("walk.yaml", "walk.py"):
+    for name in ("walk.yaml", "steps.py"):
         (folder / name).rename(folder / "code" / name)
     shutil.rmtree(folder / "runs")
     lost = jobrun("resume", walk, "--epochs", "4")
     assert lost.code == 4
-    assert "there is no module 'walk'" in lost.err
+    assert "there is no module 'steps'" in lost.err
     done = jobrun("resume", "runs/walk", "--epochs", "4", "--code", "code")
     assert done.code == 0, done.err
     assert "epoch 4/4" in done.err
@@ -222,15 +222,15 @@ def test_inspect_and_verify(call: Call, big: str) -> None:
     assert call("load-blobs", big, "n").code == 0
 
 
-def test_a_task_loads_blobs_of_a_url(jobrun: Call, walk: str, folder: Path) -> None:
-    assert jobrun("train", "walk.yaml").code == 0
+def test_a_task_loads_blobs_of_a_url(call: Call, walk: str, folder: Path) -> None:
+    assert call("train", "walk.yaml").code == 0
     (folder / "next.yaml").write_text(
         "name: next\n"
         f"init: [{{load: {{run: '{walk}', blobs: at}}}}]\n"
-        "epoch: [{call: 'walk:step', in: {rng}, update: {at}, out: far}]\n"
+        "epoch: [{call: 'steps:step', in: {rng}, update: {at}, out: far}]\n"
         "stop: {epochs: 1}\n"
     )
-    done = jobrun("train", "next.yaml")
+    done = call("train", "next.yaml")
     assert done.code == 0, done.err
     begin = load_blobs(folder / "runs/next", "at", epoch=0)["at"]
     assert begin.tobytes() == load_blobs(walk, "at")["at"].tobytes()
@@ -239,17 +239,17 @@ def test_a_task_loads_blobs_of_a_url(jobrun: Call, walk: str, folder: Path) -> N
 # What fails.
 
 
-def test_a_bucket_that_is_not_there(jobrun: Call, s3: str) -> None:
+def test_a_bucket_that_is_not_there(call: Call, s3: str) -> None:
     for command in (("load-blobs",), ("resume",), ("checkpoints", "verify")):
-        result = jobrun(*command, "s3://no-such-bucket-here/run")
+        result = call(*command, "s3://no-such-bucket-here/run")
         assert (result.code, result.out) == (1, "")
         assert "there is no such bucket" in result.err
         assert "s3://no-such-bucket-here/run" in result.err
 
 
-def test_nothing_there(jobrun: Call, place: str) -> None:
+def test_nothing_there(call: Call, place: str) -> None:
     for command in (("load-blobs",), ("resume",), ("checkpoints", "verify")):
-        result = jobrun(*command, join(place, "nothing"))
+        result = call(*command, join(place, "nothing"))
         assert (result.code, result.out) == (5, "")
         assert "there is no run or checkpoint" in result.err
 

@@ -114,9 +114,9 @@ def test_one_run_per_combination_and_a_table(
     assert {p: p.stat().st_mtime_ns for p in home.rglob("*")} == before
 
 
-def test_a_run_of_a_sweep_is_a_run_like_any_other(jobrun: Call, call: Call, sweep: Call) -> None:
+def test_a_run_of_a_sweep_is_a_run_like_any_other(call: Call, sweep: Call) -> None:
     sweep(TWO)
-    assert jobrun("train", "sum.yaml").code == 0
+    assert call("train", "sum.yaml").code == 0
     for name in ("runs/sum/step=2", "sum/step=2"):
         assert "runs/sum/step=2/checkpoint_3: epoch 3\n" in call("load-blobs", name).out
         assert call("checkpoints", "verify", name).code == 0
@@ -131,10 +131,10 @@ def test_a_run_of_a_sweep_is_a_run_like_any_other(jobrun: Call, call: Call, swee
 
 
 def test_a_run_of_a_sweep_equals_the_single_run_bit_for_bit(
-    jobrun: Call, call: Call, sweep: Call, folder: Path
+    call: Call, sweep: Call, folder: Path
 ) -> None:
     home = sweep()
-    assert jobrun("train", "sum.yaml", "-j", "2", "--set", "first=10").code == 0
+    assert call("train", "sum.yaml", "-j", "2", "--set", "first=10").code == 0
     sweep(("matrix: {step: [1, 2], first: [90, 10]}\n", ""))
     for name in ALL[1::2]:
         sets = [part for text in name.split(",") for part in ("--set", text)]
@@ -148,40 +148,40 @@ def test_a_run_of_a_sweep_equals_the_single_run_bit_for_bit(
         assert digests[0].digest == digests[1].digest
 
 
-def test_a_matrix_is_extended_and_cut_down(jobrun: Call, sweep: Call) -> None:
+def test_a_matrix_is_extended_and_cut_down(call: Call, sweep: Call) -> None:
     home = sweep(TWO)
-    assert jobrun("train", "sum.yaml").code == 0
+    assert call("train", "sum.yaml").code == 0
     sweep((TWO[0], "step: [3, 2]"))
-    result = jobrun("train", "sum.yaml")
+    result = call("train", "sum.yaml")
     assert result.code == 0
     assert "sum: 2 runs in runs/sum: 1 finished already, 1 to start" in result.err
     assert "not in the matrix any more, and kept: step=1\n" in result.out
     assert totals(home) == {"step=1": 103, "step=2": 106, "step=3": 109}
     sweep((TWO[0], "first: [90], step: [2]"))
-    assert "first=90,step=2" in jobrun("train", "sum.yaml").out
+    assert "first=90,step=2" in call("train", "sum.yaml").out
     sweep((TWO[0], "step: [2], first: [90]"))
-    result = jobrun("train", "sum.yaml")
+    result = call("train", "sum.yaml")
     assert result.err == ""
     assert result.out.endswith("jobrun load-blobs runs/sum/first=90,step=2\n")
 
 
 @long
-def test_set_picks_a_value_of_the_matrix_or_adds_one(jobrun: Call, call: Call, sweep: Call) -> None:
+def test_set_picks_a_value_of_the_matrix_or_adds_one(call: Call, sweep: Call) -> None:
     home = sweep()
-    assert jobrun("train", "sum.yaml", "--set", "step=2").code == 0
+    assert call("train", "sum.yaml", "--set", "step=2").code == 0
     assert list(states(home)) == ALL[2:]
-    assert jobrun("train", "sum.yaml", "--set", "step=5", "--set", "vars.first=10").code == 0
+    assert call("train", "sum.yaml", "--set", "step=5", "--set", "vars.first=10").code == 0
     assert totals(home) == {ALL[2]: 96, ALL[3]: 16, "step=5,first=10": 25}
-    done = jobrun("resume", "runs/sum")  # the whole: the value that was added is part of it
+    done = call("resume", "runs/sum")  # the whole: the value that was added is part of it
     assert done.code == 0
     assert set(states(home)) == {*ALL, "step=5,first=90", "step=5,first=10"}
     assert call("train", "sum.yaml").out.count("not in the matrix any more") == 1
 
 
-def test_the_failure_of_one_run_stops_no_other(jobrun: Call, call: Call, sweep: Call) -> None:
+def test_the_failure_of_one_run_stops_no_other(call: Call, sweep: Call) -> None:
     failing = ("return total + step", "return total + step if (step, total) != (1, 11) else 1 / 0")
     home = sweep(failing)
-    result = jobrun("train", "sum.yaml")
+    result = call("train", "sum.yaml")
     assert result.code == 1
     assert f"{ALL[1]} | ZeroDivisionError: " in result.err
     assert f"{ALL[1]} | error: " in result.err
@@ -191,35 +191,33 @@ def test_the_failure_of_one_run_stops_no_other(jobrun: Call, call: Call, sweep: 
     assert result.out.endswith("\n\njobrun resume runs/sum\n")
     assert states(home)[ALL[1]] == ("error", 1)
     sweep()
-    again = jobrun("resume")
+    again = call("resume")
     assert again.code == 0
     assert "sum: 4 runs in runs/sum: 3 finished already, 1 to go on" in again.err
     assert f"{ALL[1]} | code that changed" not in again.out
 
 
-def test_fail_fast_starts_no_further_run(jobrun: Call, sweep: Call) -> None:
+def test_fail_fast_starts_no_further_run(call: Call, sweep: Call) -> None:
     home = sweep(("return first", "return first / (first - 10)"))
-    result = jobrun("train", "sum.yaml", "--fail-fast")
+    result = call("train", "sum.yaml", "--fail-fast")
     assert result.code == 1
     assert list(states(home)) == ALL[:2]
     assert result.out.startswith("sum: 4 runs: 1 finished, 1 error, 2 waiting\n")
 
 
-def test_a_run_that_a_condition_fails_is_reported_each_time(
-    jobrun: Call, call: Call, sweep: Call
-) -> None:
+def test_a_run_that_a_condition_fails_is_reported_each_time(call: Call, sweep: Call) -> None:
     sweep(TWO, ("stop: {epochs: 3}", "stop: {epochs: 3}\nfail: {when: total > 104}"))
-    result = jobrun("train", "sum.yaml")
+    result = call("train", "sum.yaml")
     assert result.code == 7
     assert result.out.startswith("sum: 2 runs: 1 finished, 1 FAILED\n")
     again = call("train", "sum.yaml")
     assert (again.code, again.out, again.err) == (7, result.out, "")
 
 
-def test_a_process_that_is_killed_hurts_no_other(jobrun: Call, sweep: Call) -> None:
+def test_a_process_that_is_killed_hurts_no_other(call: Call, sweep: Call) -> None:
     dies = "os.kill(os.getpid(), signal.SIGSEGV) if (step, total) == (1, 91) else 0"
     sweep(("return total + step", f"{dies}; return total + step"))
-    result = jobrun("train", "sum.yaml", "--jobs", "2")
+    result = call("train", "sum.yaml", "--jobs", "2")
     assert result.code == 1
     assert f"{ALL[0]} | the process was ended by SIGSEGV" in result.err
     assert result.out.startswith("sum: 4 runs: 3 finished, 1 error\n")
@@ -227,36 +225,36 @@ def test_a_process_that_is_killed_hurts_no_other(jobrun: Call, sweep: Call) -> N
 
 
 @long
-def test_code_that_cannot_be_imported_ends_the_sweep(jobrun: Call, sweep: Call) -> None:
+def test_code_that_cannot_be_imported_ends_the_sweep(call: Call, sweep: Call) -> None:
     home = sweep(("import os", "import nowhere, os"))
-    result = jobrun("train", "sum.yaml")
+    result = call("train", "sum.yaml")
     assert result.code == 4
     assert result.err.count("nowhere") >= 1
     assert {line.partition(" |")[0] for line in result.err.splitlines()[1:]} == {ALL[0]}
     assert list(states(home)) == []
     sweep()
-    assert jobrun("resume", "sum.yaml").code == 0
+    assert call("resume", "sum.yaml").code == 0
 
 
-def test_a_spec_that_has_changed(jobrun: Call, call: Call, sweep: Call, folder: Path) -> None:
+def test_a_spec_that_has_changed(call: Call, sweep: Call, folder: Path) -> None:
     home = sweep(TWO, ("return 1 / total", "return 1 / (total - 103)"))
-    assert jobrun("train", "sum.yaml").code == 1  # step=1 ends with an error, step=2 is finished
+    assert call("train", "sum.yaml").code == 1  # step=1 ends with an error, step=2 is finished
     sweep(TWO, ("first: 100", "first: 50"))
     refused = call("train", "sum.yaml")
     assert refused.code == 2
     assert "runs/sum/step=1 is not finished (epoch 2)" in refused.err
     assert "vars.first: 100 -> 50" in refused.err
     assert "jobrun train sum.yaml --accept-changes\n" in refused.err
-    assert jobrun("train", "sum.yaml", "--accept-changes").code == 0
+    assert call("train", "sum.yaml", "--accept-changes").code == 0
     assert totals(home) == {"step=1": 103, "step=2": 106}
     sweep(TWO, ("first: 100", "first: 70"))
-    beside = jobrun("train", "sum.yaml")
+    beside = call("train", "sum.yaml")
     assert beside.code == 0
     assert "a new sweep starts beside it\n" in beside.err
     assert totals(folder / "runs/sum-2") == {"step=1": 73, "step=2": 76}
-    assert jobrun("train", "sum.yaml", "--fresh").out.endswith("runs/sum-3/step=2\n")
+    assert call("train", "sum.yaml", "--fresh").out.endswith("runs/sum-3/step=2\n")
     sweep(TWO, ("first: 100", "first: 50"))
-    more = jobrun("train", "sum.yaml", "--accept-changes", "--epochs", "4")
+    more = call("train", "sum.yaml", "--accept-changes", "--epochs", "4")
     assert "sum: 2 runs in runs/sum: 2 to go on" in more.err
     assert totals(home) == {"step=1": 104, "step=2": 108}
 
@@ -273,7 +271,7 @@ def saved(home: Path, *names: str) -> Callable[[], bool]:
 
 
 def test_a_signal_is_passed_on_once_and_the_sweep_goes_on(
-    start: Call, jobrun: Call, sweep: Call
+    start: Call, call: Call, sweep: Call
 ) -> None:
     home = sweep(SLOW, MANY)
     process = start("train", "sum.yaml", "--jobs", "2")
@@ -289,7 +287,7 @@ def test_a_signal_is_passed_on_once_and_the_sweep_goes_on(
     assert out.endswith("\njobrun resume runs/sum\n")
     assert {state for state, _ in states(home).values()} == {"interrupted"}
     sweep()
-    assert jobrun("resume", "sum.yaml", "--epochs", "200", "-j", "2").code == 0
+    assert call("resume", "sum.yaml", "--epochs", "200", "-j", "2").code == 0
     assert totals(home) == dict(zip(ALL, (290, 210, 490, 410), strict=True))
 
 
@@ -313,7 +311,7 @@ def test_a_second_signal_ends_all_at_once(start: Call, sweep: Call, folder: Path
 
 
 def test_a_sweep_that_is_killed_leaves_no_run_behind_and_goes_on(
-    start: Call, jobrun: Call, sweep: Call
+    start: Call, call: Call, sweep: Call
 ) -> None:
     home = sweep(SLOW, MANY)
     process = start("train", "sum.yaml", "--jobs", "2")
@@ -323,7 +321,7 @@ def test_a_sweep_that_is_killed_leaves_no_run_behind_and_goes_on(
     wait_until(lambda: not any(RunDir(home / name).held() for name in ALL))
     assert {state for state, _ in states(home).values()} == {"interrupted"}
     sweep()
-    result = jobrun("train", "sum.yaml", "--jobs", "2", "--epochs", "100")
+    result = call("train", "sum.yaml", "--jobs", "2", "--epochs", "100")
     assert result.code == 0
     assert "sum: 4 runs in runs/sum, 2 at a time: 2 to go on, 2 to start" in result.err
     assert totals(home) == dict(zip(ALL, (190, 110, 290, 210), strict=True))
@@ -358,9 +356,9 @@ def test_json(jobrun: Call, call: Call, sweep: Call, folder: Path) -> None:
     assert again == told
 
 
-def test_ways_to_name_what_is_resumed(jobrun: Call, call: Call, sweep: Call) -> None:
+def test_ways_to_name_what_is_resumed(call: Call, sweep: Call) -> None:
     sweep(TWO)
-    result = jobrun("train", "sum.yaml")
+    result = call("train", "sum.yaml")
     for words in ([], ["sum"], ["runs/sum"], ["runs/sum/"], ["sum.yaml"]):
         again = call("resume", *words)
         assert (again.code, again.err, again.out) == (0, "", result.out), words
@@ -391,12 +389,12 @@ def test_a_narrow_terminal_and_quiet(terminal: Call, call: Call, sweep: Call) ->
     ]
 
 
-def test_values_are_shown_as_they_are(jobrun: Call, sweep: Call, folder: Path) -> None:
+def test_values_are_shown_as_they_are(call: Call, sweep: Call, folder: Path) -> None:
     sweep(
         ("vars: {step: 2, first: 100}", 'vars: {step: 2, first: 100, tag: ""}'),
         ("step: [1, 2], first: [90, 10]", 'tag: ["[bold]x", "../a b", ""]'),
     )
-    result = jobrun("train", "sum.yaml")
+    result = call("train", "sum.yaml")
     assert result.code == 0
     assert re.search(r"^\[bold\]x +finished", result.out, re.M)
     names = sorted(run.path.name for run in SweepDir(folder / "runs/sum").runs())
@@ -427,10 +425,10 @@ def test_threads_are_shared_and_nothing_of_ours_is_left_to_tasks(
 
 
 def test_a_dry_run_says_what_would_be_done_with_each_run(
-    jobrun: Call, call: Call, sweep: Call, folder: Path
+    call: Call, sweep: Call, folder: Path
 ) -> None:
     home = sweep(TWO)
-    assert jobrun("train", "sum.yaml", "--set", "step=1").code == 0
+    assert call("train", "sum.yaml", "--set", "step=1").code == 0
     before = sorted(home.rglob("*"))
     result = call("train", "sum.yaml", "-n", "--epochs", "4")
     assert (result.code, result.err) == (0, "")
@@ -447,9 +445,9 @@ def test_a_dry_run_says_what_would_be_done_with_each_run(
     assert not (folder / "runs/sum-2").exists()
 
 
-def test_a_sweep_without_checkpoints(jobrun: Call, sweep: Call) -> None:
+def test_a_sweep_without_checkpoints(call: Call, sweep: Call) -> None:
     sweep(TWO, ("stop: {epochs: 3}", "checkpoint: false\nstop: {epochs: 3}"))
-    result = jobrun("train", "sum.yaml")
+    result = call("train", "sum.yaml")
     assert result.code == 0
     assert "2     finished       3  0.009434*    106" in result.out
     assert result.out.splitlines()[-1] == "best loss 0.009434 (epoch 3): step=2"
@@ -459,12 +457,12 @@ SAYS = ("return total + step", "print('[bold]', step); return total + step")
 
 
 @long
-def test_progress_none_and_live(jobrun: Call, sweep: Call) -> None:
+def test_progress_none_and_live(call: Call, sweep: Call) -> None:
     sweep(TWO)
-    none = jobrun("train", "sum.yaml", "--progress", "none")
+    none = call("train", "sum.yaml", "--progress", "none")
     assert (none.code, none.err) == (0, "")
     assert none.out.startswith("sum: 2 runs: 2 finished\n")
-    live = jobrun("train", "sum.yaml", "--fresh", "--progress", "live")
+    live = call("train", "sum.yaml", "--fresh", "--progress", "live")
     assert live.err.startswith("warning: a sweep has no live view: progress is shown as lines\n")
     assert "step=2 | epoch 3/3  " in live.err
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import os
 import threading
 import time
 from collections.abc import Sequence
@@ -23,6 +24,8 @@ from jobrun.position import Position
 from jobrun.session.base import Control, Places
 from jobrun.session.local import LocalSession, default_threads
 from jobrun.values import plain
+
+LONG = bool(os.environ.get("JOBRUN_LONG"))
 
 # Random jobs.
 
@@ -56,7 +59,7 @@ def _get(driver: Driver, node: str, name: str, nodes: Sequence[str]) -> Any:
     return driver.blob(f"{node}:{name}" if nodes else name)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=300 if LONG else 40)
 @given(steps(), st.sampled_from([1, 2, 8]), st.lists(st.integers(0, 8), max_size=3))
 def test_any_schedule_gives_the_top_to_bottom_result(
     specs: list[Step], threads: int, cuts: list[int]
@@ -64,7 +67,7 @@ def test_any_schedule_gives_the_top_to_bottom_result(
     check_against_oracle(specs, threads, cuts)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=300 if LONG else 40)
 @given(
     steps(("n0", "n1", "n*", "n*")),
     st.sampled_from([1, 2, 8]),

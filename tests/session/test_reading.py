@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -148,7 +149,7 @@ def test_every_source_gives_its_rows(folder: Path, name: str) -> None:
     assert [len(b) for b in seen[:6]] == [4] * 5 + [min(4, len(wanted) - 20)]
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=500 if os.environ.get("JOBRUN_LONG") else 50)
 @given(
     name=st.sampled_from(list(SOURCES)),
     batch=st.integers(1, 6),

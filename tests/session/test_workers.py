@@ -247,13 +247,13 @@ def observed(map: list[Task], do: Task, data: Any = None, epochs: int = 1, **pip
 
 
 def columns_of(map: Callable[[], list[Task]], names: list[str], **pipe: Any) -> None:
-    """The columns that a ``do`` step sees are those that it sees with one thread."""
-    seen: dict[str, list[Any]] = {"one": [], "two": []}
-    for key, processes in (("one", None), ("two", 2)):
+    """The columns that a ``do`` step sees of a worker are those that it sees of a thread."""
+    seen: dict[str, list[Any]] = {"here": [], "there": []}
+    for key, processes in (("here", None), ("there", 1)):
         see = Task(lambda *c, key=key: seen[key].append(list(c)), names, name="see")
         observed(map(), see, processes=processes, **pipe)
-    assert same(seen["two"], seen["one"])
-    assert len(seen["one"]) > 1
+    assert same(seen["there"], seen["here"])
+    assert len(seen["here"]) > 1
 
 
 def test_trees_scalars_and_texts() -> None:

@@ -6,6 +6,7 @@ not seen by that, so the time of one shape is looked at too, with a bound that o
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from jobrun.spec.build import validate_spec
 
 START = "init:\n  - {call: m:start, out: b0}\nepoch:\n"
 END = "stop: {epochs: 1}\n"
+LONG = bool(os.environ.get("JOBRUN_LONG"))
 
 
 def chain(n: int) -> str:
@@ -126,7 +128,7 @@ def test_many_tasks_and_little_depth(
     shape: Callable[[int], str], check: Callable[..., int]
 ) -> None:
     """No recursion error, though there is room for a few calls in each other only."""
-    many = 10_000 if shape in (chain, star, grid) else 2000
+    many = 10_000 if LONG and shape in (chain, star, grid) else 2000
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(_depth() + 150)
     try:

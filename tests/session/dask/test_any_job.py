@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Sequence
 
@@ -29,6 +30,7 @@ def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 NODES = ("n0", "n1", "n2")
+MANY = 200 if os.environ.get("JOBRUN_LONG") else 10
 
 
 def cut_by_chance(chance: float, seed: int) -> Callable[[], bool]:
@@ -62,7 +64,7 @@ def check(specs: Sequence[Step], nodes: Sequence[str], seed: int, chance: float)
         session.close()
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=MANY)
 @given(steps(("n0", "n1", "n2", "n*", "n*"), across=True), st.integers(0, 1000))
 def test_any_job_gives_the_top_to_bottom_result(specs: list[Step], seed: int) -> None:
     check(specs, NODES, seed, 0.0)
@@ -83,7 +85,7 @@ _GATHERED = [
 ]
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=MANY)
 @given(steps(("n0", "n1", "n2", "n*"), across=True), st.integers(0, 1000))
 @example(_GATHERED, 1)
 def test_any_cut_can_be_gone_on_with(specs: list[Step], seed: int) -> None:
