@@ -30,12 +30,12 @@ def test_a_page_on_a_terminal_is_set_for_reading(terminal: Callable[..., Any]) -
     assert "```" not in screen.plain
 
 
-def test_an_unknown_page_names_the_nearest(jobrun: Callable[..., Any]) -> None:
-    done = jobrun("docs", "checkpoint")
+def test_an_unknown_page_names_the_nearest(call: Callable[..., Any]) -> None:
+    done = call("docs", "checkpoint")
     assert done.code == 2
     assert "did you mean 'checkpoints'" in done.err.replace("`", "'")
 
 
-def test_json(jobrun: Callable[..., Any]) -> None:
-    assert json.loads(jobrun("docs", "--json").out) == {"pages": pages()}
-    assert json.loads(jobrun("docs", "checkpoints", "--json").out) == {"text": page("checkpoints")}
+def test_json(call: Callable[..., Any]) -> None:
+    assert json.loads(call("docs", "--json").out) == {"pages": pages()}
+    assert json.loads(call("docs", "checkpoints", "--json").out) == {"text": page("checkpoints")}

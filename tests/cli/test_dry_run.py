@@ -26,42 +26,42 @@ stops        after epoch 3
 
 
 def test_the_plan_of_a_fresh_run(
-    write: Callable[..., None], jobrun: Callable[..., Any], folder: Path
+    write: Callable[..., None], call: Callable[..., Any], folder: Path
 ) -> None:
     write()
-    done = jobrun("train", "sum.yaml", "-n", "--threads", "2")
+    done = call("train", "sum.yaml", "-n", "--threads", "2")
     assert (done.code, done.out, done.err) == (0, PLAN, "")
     assert not (folder / "runs").exists()
 
 
 def test_sizes_where_they_are_asked_for(
-    write: Callable[..., None], jobrun: Callable[..., Any], folder: Path
+    write: Callable[..., None], call: Callable[..., Any], folder: Path
 ) -> None:
     write(("return 100", "import numpy\n    return numpy.zeros((10, 100))"))
-    done = jobrun("train", "sum.yaml", "-n", "--shapes")
+    done = call("train", "sum.yaml", "-n", "--shapes")
     assert "checkpoints  every epoch, at most 4 kept; each 8 kB in 1 blob\n" in done.out
     assert "  total  float64  (10, 100)   8 kB\n" in done.out
     assert not (folder / "runs").exists()
-    assert jobrun("train", "sum.yaml", "--shapes").code == 2
+    assert call("train", "sum.yaml", "--shapes").code == 2
 
 
-def test_what_would_go_on(write: Callable[..., None], jobrun: Callable[..., Any]) -> None:
+def test_what_would_go_on(write: Callable[..., None], call: Callable[..., Any]) -> None:
     write()
-    assert jobrun("train", "sum.yaml").code == 0
-    done = jobrun("train", "sum.yaml", "-n")
+    assert call("train", "sum.yaml").code == 0
+    done = call("train", "sum.yaml", "-n")
     assert (done.code, done.out.splitlines()[0][:21]) == (0, "runs/sum is finished,")
-    done = jobrun("resume", "-n", "--epochs", "9")
+    done = call("resume", "-n", "--epochs", "9")
     assert done.out.startswith("sum in runs/sum: would go on from checkpoint_3 (epoch 3)\n")
     assert "stops        after epoch 9 (epochs 3/9)\n" in done.out
-    done = jobrun("resume", "-n", "--epoch", "1")
+    done = call("resume", "-n", "--epoch", "1")
     assert "later checkpoints would move to its attempts/" in done.out
-    assert jobrun("checkpoints", "path", "sum").out == "runs/sum/checkpoint_3\n"
+    assert call("checkpoints", "path", "sum").out == "runs/sum/checkpoint_3\n"
 
 
-def test_what_would_be_refused_is(write: Callable[..., None], jobrun: Callable[..., Any]) -> None:
+def test_what_would_be_refused_is(write: Callable[..., None], call: Callable[..., Any]) -> None:
     write(("return 1 / total", "return 1 / (total > 102)"), ("total + step", "total - step"))
-    assert jobrun("train", "sum.yaml").code == 1
-    done = jobrun("train", "sum.yaml", "-n", "--set", "step=3")
+    assert call("train", "sum.yaml").code == 1
+    done = call("train", "sum.yaml", "-n", "--set", "step=3")
     assert done.code == 2
     assert "--accept-changes" in done.err
 
@@ -89,9 +89,9 @@ def test_the_session_is_the_one_that_would_run_it_and_is_not_started(
     assert planned["session"] == f"dask, the workers of {address}"
 
 
-def test_json(write: Callable[..., None], jobrun: Callable[..., Any]) -> None:
+def test_json(write: Callable[..., None], call: Callable[..., Any]) -> None:
     write()
-    planned = json.loads(jobrun("train", "sum.yaml", "-n", "--json").out)
+    planned = json.loads(call("train", "sum.yaml", "-n", "--json").out)
     assert planned["action"] == "fresh"
     assert planned["persists"] == ["total"]
     assert [t["task"] for t in planned["tasks"]] == ["start", "add", "loss_of"]

@@ -41,36 +41,36 @@ def test_json_of_results_and_of_progress_together(jobrun: Call, write: Call) -> 
     assert [line for line in lines if not line.startswith("{")] == []
 
 
-def test_an_error_is_an_object_too(jobrun: Call, write: Call) -> None:
+def test_an_error_is_an_object_too(call: Call, write: Call) -> None:
     write(("return 1 / total", "raise ValueError('no')"))
-    result = jobrun("train", "sum.yaml", "--progress", "json")
+    result = call("train", "sum.yaml", "--progress", "json")
     last = json.loads(result.err.splitlines()[-1])
     assert (result.code, last["event"], last["exit_code"]) == (1, "Error", 1)
     assert last["error"]["type"] == "TaskError"
 
 
-def test_none_and_lines(jobrun: Call, write: Call) -> None:
+def test_none_and_lines(call: Call, write: Call) -> None:
     write()
-    assert jobrun("train", "sum.yaml", "--progress", "none").err == ""
-    result = jobrun("train", "sum.yaml", "--fresh", "--progress", "lines")
+    assert call("train", "sum.yaml", "--progress", "none").err == ""
+    result = call("train", "sum.yaml", "--fresh", "--progress", "lines")
     assert result.err.count("\n") == 4
-    result = jobrun("resume", "sum", "--epochs", "4", "--progress=none")
+    result = call("resume", "sum", "--epochs", "4", "--progress=none")
     assert (result.code, result.err) == (0, "")
 
 
-def test_live_without_a_terminal_is_said_and_is_lines(jobrun: Call, write: Call) -> None:
+def test_live_without_a_terminal_is_said_and_is_lines(call: Call, write: Call) -> None:
     write()
-    result = jobrun("train", "sum.yaml", "--progress", "live")
+    result = call("train", "sum.yaml", "--progress", "live")
     assert result.err.startswith(
         "warning: stderr is no terminal: progress is shown as lines\nsum in"
     )
     assert "\x1b" not in result.err
 
 
-def test_wrong_ones(jobrun: Call, write: Call) -> None:
+def test_wrong_ones(call: Call, write: Call) -> None:
     write()
-    assert jobrun("train", "sum.yaml", "--progress", "bar").code == 2
-    result = jobrun("train", "sum.yaml", "--reporter", "tensorbord")
+    assert call("train", "sum.yaml", "--progress", "bar").code == 2
+    result = call("train", "sum.yaml", "--reporter", "tensorbord")
     assert result.code == 4
     assert "no reporter 'tensorbord'" in result.err
     assert "did you mean 'tensorboard'?" in result.err
@@ -109,23 +109,23 @@ def with_reporter(write: Call, report: str) -> None:
         file.write(REPORTER)
 
 
-def test_a_reporter_of_ones_own(jobrun: Call, write: Call, folder: Path) -> None:
+def test_a_reporter_of_ones_own(call: Call, write: Call, folder: Path) -> None:
     with_reporter(write, '[{call: "steps:Reporter", with: {to: "${run.dir}/told.txt"}}]')
-    assert jobrun("train", "sum.yaml").code == 0
+    assert call("train", "sum.yaml").code == 0
     told = (folder / "runs/sum/told.txt").read_text().splitlines()
     assert [line.split()[0] for line in told] == ["1", "2", "3", "closed"]
     # Another reporter is no other job: the run goes on.
     with_reporter(write, "{lines: said.txt}")
-    result = jobrun("train", "sum.yaml", "--epochs", "4")
+    result = call("train", "sum.yaml", "--epochs", "4")
     assert result.code == 0
     assert "goes on after epoch 3" in result.err
     assert "report" in result.err
     assert (folder / "said.txt").read_text().count("epoch 4/4") == 1
 
 
-def test_one_that_fails_is_said_once_and_hurts_nothing(jobrun: Call, write: Call) -> None:
+def test_one_that_fails_is_said_once_and_hurts_nothing(call: Call, write: Call) -> None:
     with_reporter(write, '{call: "steps:Reporter", with: {to: told.txt, fail_at: 2}}')
-    result = jobrun("train", "sum.yaml")
+    result = call("train", "sum.yaml")
     assert result.code == 0
     text = "warning: the reporter steps:Reporter failed and is left out from now on: "
     assert result.err.count(text + "RuntimeError: cannot [bold]\n") == 1
