@@ -92,7 +92,7 @@ def test_an_endpoint_where_nobody_is(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_endpoint_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is given up; with the usual 15 seconds for an answer this takes a minute and a half."""
     fsspec = pytest.importorskip("fsspec")
-    settings = {"config_kwargs": {"read_timeout": 0.5}}
+    settings = {"config_kwargs": {"read_timeout": 0.1}}
     monkeypatch.setitem(fsspec.config.conf, "s3", settings)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
