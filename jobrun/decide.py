@@ -10,7 +10,7 @@ nothing                               resume                     done
 stop, limits, threads, checkpoint     resume, changes said       verdict: resume, or done
 policy, metrics, reports, session
 tasks, vars, seed, nodes, readers     refuse                     ``train``: a new run beside it,
-                                                                 ``resume``: refuse
+                                                                 ``resume``, Python: refuse
 only code files                       resume, changes said       done, changes said
 ====================================  =========================  =================================
 
@@ -38,6 +38,8 @@ __all__ = ["Changes", "Choice", "Found", "Request", "Start", "decide"]
 
 Action = Literal["fresh", "resume", "exit", "done", "refuse", "new_run"]
 Only = Literal["", "exit"]
+
+_ACCEPTING = "JobRunner(..., request=jobrun.decide.Request(accept_changes=True))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +197,7 @@ def _stays_over(
 def _another_job(request: Request, epoch: int, changes: Changes, run: str, over: bool) -> Choice:
     """The job has changed: an unfinished run is kept for the job that it is of."""
     differences = _indented(changes.job)
-    if over and request.command == "train":
+    if over and request.command == "train" and request.again:
         why = f"{run} is finished, and the job differs from the one that was run:"
         return Choice("new_run", (why, *differences, "a new run starts beside it"))
     how = "finished" if over else f"not finished (epoch {epoch})"
@@ -211,7 +213,7 @@ def _another_job(request: Request, epoch: int, changes: Changes, run: str, over:
         )
     else:
         ways = [
-            ("to go on with the changes", "request=Request(accept_changes=True)"),
+            ("to go on with the changes", _ACCEPTING),
             ("to start a new run", "give the CheckpointManager another directory"),
         ]
     return Choice("refuse", (why, *differences, *_table(ways)), exit_code=2)

@@ -108,7 +108,7 @@ def test_unfinished_run_of_another_job_is_refused_by_resume(state: str) -> None:
 
 def test_a_refusal_in_python_names_no_commands() -> None:
     lines = choose(Request(), "interrupted", JOB).lines
-    assert not any("jobrun" in line for line in lines)
+    assert not any("jobrun train" in line or "jobrun resume" in line for line in lines)
     assert any("Request(accept_changes=True)" in line for line in lines)
 
 
@@ -146,6 +146,17 @@ def test_finished_run_of_another_job_starts_a_new_one_under_train() -> None:
         "runs/sum is finished, and the job differs from the one that was run:",
         "  vars.lr: 0.1 -> 0.05",
         "a new run starts beside it",
+    )
+
+
+@OVER
+def test_a_finished_run_of_another_job_is_refused_where_python_built_the_job(state: str) -> None:
+    choice = choose(Request("train"), state, JOB)  # it was given one directory: no run beside it
+    assert (choice.action, choice.exit_code) == ("refuse", 2)
+    assert choice.lines[2:] == (
+        "to go on with the changes:  "
+        "JobRunner(..., request=jobrun.decide.Request(accept_changes=True))",
+        "to start a new run:         give the CheckpointManager another directory",
     )
 
 

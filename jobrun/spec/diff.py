@@ -42,6 +42,9 @@ _OPTIONS = (("retries",), ("timeout",))
 """How a call is made, which changes nothing of what it gives."""
 _ABSENT = object()
 _LONGEST = 80
+"""How many characters of a value are shown."""
+_BEFORE = 30
+"""How many of them, at most, are the same in both values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +315,7 @@ def _changes(old: Any, new: Any, path: tuple[str, ...]) -> Iterator[Change]:
     elif _named(old) and _named(new):
         yield from _entries(old, new, path)
     elif not _same(old, new):
-        yield Change(".".join(path), _text(old), _text(new), _row(path))
+        yield Change(".".join(path), *_pair(old, new), _row(path))
 
 
 def _named(value: Any) -> bool:
@@ -331,8 +334,8 @@ def _entries(old: list[Any], new: list[Any], path: tuple[str, ...]) -> Iterator[
     common = [n for n in before if n in after]
     order = [n for n in after if n in before]
     if common != order:
-        was, now = _cut(", ".join(common)), _cut(", ".join(order))
-        yield Change(".".join((*path, "order")), was, now, "job")
+        texts = _pair(", ".join(common), ", ".join(order))
+        yield Change(".".join((*path, "order")), *texts, "job")
 
 
 def _same(old: Any, new: Any) -> bool:
@@ -342,22 +345,33 @@ def _same(old: Any, new: Any) -> bool:
     return json.dumps(old, sort_keys=True) == json.dumps(new, sort_keys=True)
 
 
+def _pair(old: Any, new: Any) -> tuple[str, str]:
+    """Both values as one line of text each; of long ones what stands around the first difference."""
+    was, now = _text(old), _text(new)
+    if old is _ABSENT or new is _ABSENT or max(len(was), len(now)) <= _LONGEST:
+        return _cut(was), _cut(now)
+    differ = (n for n, (a, b) in enumerate(zip(was, now, strict=False)) if a != b)
+    at = next(differ, min(len(was), len(now)) - 1)
+    return _cut(was, max(0, at - _BEFORE)), _cut(now, max(0, at - _BEFORE))
+
+
 def _text(value: Any) -> str:
     if value is _ABSENT:
         return ""
     if isinstance(value, str):
-        return _cut(value)
+        return value.replace("\n", "\\n") or '""'
     if isinstance(value, dict) and "call" in value:
         return str(value["call"])
     if isinstance(value, dict) and "shell" in value:
         return _text(value["shell"])
     if isinstance(value, dict) and "pipe" in value:
         return "a pipe"
-    return _cut(json.dumps(value, ensure_ascii=False))
+    return json.dumps(value, ensure_ascii=False)
 
 
-def _cut(text: str) -> str:
-    text = text or '""'
+def _cut(text: str, start: int = 0) -> str:
+    """At most ``_LONGEST`` characters of a text, from ``start`` on."""
+    text = "…" + text[start + 1 :] if start else text
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 

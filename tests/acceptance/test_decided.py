@@ -212,14 +212,16 @@ def test_finished_and_the_job_has_changed_train_starts_another_run_and_resume_re
 ) -> None:
     before = state_of_disk(finished)
     job = edited(OF_THE_JOB[what])
-    choice = start(job, finished, request=Request(command="train")).runner.choose()
+    typed = Request(command="train", again="jobrun train sum.yaml")
+    choice = start(job, finished, request=typed).runner.choose()
     assert choice.action == "new_run"
     assert "is finished, and the job differs" in choice.lines[0]
     choice = start(job, finished, request=Request(command="resume")).runner.choose()
     assert (choice.action, choice.exit_code) == ("refuse", 2)
-    for command in ("train", "resume"):  # one directory is one run: a runner cannot choose another
+    # one directory is one run: a runner cannot choose another
+    for request in (typed, Request(command="train"), Request(command="resume")):
         with pytest.raises(RunRefusedError):
-            train(job, finished, request=Request(command=command))
+            train(job, finished, request=request)
     assert state_of_disk(finished) == before
 
 

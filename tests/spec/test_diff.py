@@ -230,3 +230,19 @@ def test_groups_that_may_change() -> None:
     assert diff.job == ("vars.n: 1 -> 2", "exit.tell.call: a:b -> a:c")
     freed = diff.freed(["download", "exit"])
     assert (freed.job, freed.free) == (("vars.n: 1 -> 2",), ("exit.tell.call: a:b -> a:c",))
+
+
+def test_of_long_texts_what_differs_is_shown(tmp_path: Path) -> None:
+    long = "set of parameters: alpha=1 beta=2 gamma=3 delta=4 epsilon=5 zeta=6 eta=7 theta=8"
+    spec = SPEC.replace("cat b.txt", f"{long}\\ncat b.txt >c.txt\\n")
+    old = facts(tmp_path, spec)
+    (change,) = compare(old, facts(tmp_path, spec.replace(">c", ">d"))).changes
+    assert str(change) == (
+        "epoch.cat.shell.script: …=6 eta=7 theta=8\\ncat b.txt >c.txt\\n"
+        " -> …=6 eta=7 theta=8\\ncat b.txt >d.txt\\n"
+    )
+    (change,) = compare(old, facts(tmp_path, spec.replace(">c.txt\\n", ">c.txt\\nls"))).changes
+    assert (change.old[-8:], change.new[-10:]) == (">c.txt\\n", ">c.txt\\nls")
+    (change,) = compare(old, facts(tmp_path, spec.replace("set of", "a set of"))).changes
+    assert change.old.startswith("set of") and change.new.startswith("a set of")
+    assert len(change.old) == len(change.new) == 80
