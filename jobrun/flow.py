@@ -8,7 +8,7 @@ from functools import cached_property
 from jobrun.access import Access, Key, access, overlaps, resolve, trees_of
 from jobrun.errors import Problem, Where, did_you_mean, did_you_mean_or_all
 from jobrun.graph import reads_across
-from jobrun.job import GROUPS, Job, Pipe, Task
+from jobrun.job import GROUPS, RESERVED, Job, Pipe, Task
 
 __all__ = ["flow_problems", "inner_steps", "source_problems", "units_of", "writes_of", "written"]
 
@@ -270,7 +270,8 @@ def _missing(writes: _EveryWrite, group: str, task: Task, key: Key, have: _Paths
         if isinstance(task, Pipe):
             known += [*task.reader.data.columns, *(n for s in task.map for n in s.outputs.names)]
         text = f"task {task.name!r} {verb} {name!r}, which no task writes"
-        hint = did_you_mean_or_all(key[1], known)
+        meant = did_you_mean(key[1], [*known, *(() if updates else RESERVED)])
+        hint = meant or did_you_mean_or_all(key[1], known)
         return Problem(text, _read_mark(task, key), hint)
     if later == group:
         text = f"task {task.name!r} {verb} {name!r} before it is written"

@@ -49,6 +49,13 @@ def test_a_sound_job_has_no_problems() -> None:
     assert texts(job) == []
 
 
+def _misspelt_epoch() -> Job:
+    job = with_init("weights")
+    with job.epoch:
+        Task(fn, "epochh", name="t")
+    return job
+
+
 def _blob_nobody_writes() -> Job:
     job = with_init("weights")
     with job.epoch:
@@ -289,6 +296,7 @@ def _pipe_reads_across() -> Job:
     ("make", "expected"),
     [
         (_blob_nobody_writes, "task 't' reads 'wieghts', which no task writes; did you mean 'wei"),
+        (_misspelt_epoch, "task 't' reads 'epochh', which no task writes; did you mean 'epoch'?"),
         (
             _update_of_nothing,
             "task 't' updates 'w' before it is written; write its first value in 'init'",

@@ -309,10 +309,12 @@ class Call:
                 got = with_article(type(result).__name__)
                 if isinstance(result, tuple | list):
                     got += f" of {len(result)}"
-                raise TaskError(
-                    f"'out' names {len(outputs.names)} blobs, but it returned {got}",
-                    hint=f"return a tuple of {len(outputs.names)}",
-                )
+                count = len(outputs.names)
+                named = f"names {count} blobs" if count != 1 else "is a list of one name"
+                hint = f"return a tuple of {count}"
+                if count == 1:
+                    hint += f", or write 'out: {outputs.names[0]}' for the value itself"
+                raise TaskError(f"'out' {named}, but it returned {got}", hint=hint)
             return list(range(len(result)))
         if not isinstance(result, dict):
             raise TaskError(

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from jobrun.access import key_of
 from jobrun.bind import bind_job
 from jobrun.checkpoint.part import PartSummary, mark_saved, write_part
 from jobrun.checkpoint.reading import read_part
-from jobrun.errors import TaskError, did_you_mean
+from jobrun.errors import TaskError, did_you_mean, with_article
 from jobrun.flow import inner_steps
 from jobrun.graph import Plan, persistent, ranks, setup_blobs
 from jobrun.job import Job
@@ -24,7 +26,7 @@ from jobrun.session.group import Group
 from jobrun.session.scheduler import Scheduler
 from jobrun.shell import Shell
 from jobrun.storable import is_storable
-from jobrun.values import BUFFERS, Box, Value, leaves, one_element, plain, reclaim
+from jobrun.values import BUFFERS, Box, Tree, Value, leaves, one_element, plain, reclaim
 from jobrun.workspace import Workspace
 
 __all__ = ["LocalSession"]
@@ -129,7 +131,8 @@ class LocalSession(Session):
             if not isinstance(number, bool | int | float):
                 raise TaskError(
                     f"blob {name!r} is wanted as one number, but is {_described(value)}",
-                    hint="use a blob with one element",
+                    where=self._job.marks.get(f"metrics:{name}"),
+                    hint="metrics and conditions take a number, or an array of one",
                 )
             found[name] = number
         return found
@@ -238,9 +241,13 @@ def _minimal(blobs: dict[str, Value]) -> dict[str, Value]:
 
 
 def _described(value: Value) -> str:
-    if isinstance(value, Box) and value.kind == "array":
+    if isinstance(value, Tree):
+        return f"{with_article(value.kind)} of {len(value.items)}"
+    if value.kind == "array" and value.value.size != 1:
         return f"an array of shape {value.value.shape}"
-    return f"of kind {value.kind!r}"
+    if isinstance(value.value, np.generic | np.ndarray):
+        return f"of dtype {value.value.dtype}"
+    return with_article(type(value.value).__name__)
 
 
 def _bytes(box: Box) -> int:

@@ -346,7 +346,7 @@ def _same(old: Any, new: Any) -> bool:
 
 
 def _pair(old: Any, new: Any) -> tuple[str, str]:
-    """Both values as one line of text each; of long ones what stands around the first difference."""
+    """Both values as one line of text each; of long ones where they begin to differ."""
     was, now = _text(old), _text(new)
     if old is _ABSENT or new is _ABSENT or max(len(was), len(now)) <= _LONGEST:
         return _cut(was), _cut(now)

@@ -202,6 +202,7 @@ def test_a_glob_takes_one_value_for_each_node() -> None:
         (3, ["a", "b"], "'out' names 2 blobs, but it returned an int"),
         ((1, 2, 3), ["a", "b"], "'out' names 2 blobs, but it returned a tuple of 3"),
         (np.zeros(2), ["a", "b"], "returned a ndarray"),
+        (3, ["a"], "'out' is a list of one name, but it returned an int"),
         (3, {"x": "a"}, "'out' takes keys of a dict, but it returned an int"),
         ({"xx": 1}, {"x": "a"}, "the returned dict has no key 'x'"),
         ({}, {"x": "a"}, "has no key 'x'"),
@@ -211,6 +212,11 @@ def test_results_that_do_not_fit(result: Any, out: Any, message: str) -> None:
     error = Bench().fails(Task(lambda: result, out=out, name="t"))
     assert message in error.message
     assert error.message.startswith("task 't' of group 'epoch' failed: ")
+
+
+def test_a_list_of_one_name_takes_a_tuple_and_a_name_the_value() -> None:
+    error = Bench().fails(Task(lambda: 3.0, out=["loss"], name="t"))
+    assert error.hint == "return a tuple of 1, or write 'out: loss' for the value itself"
 
 
 @pytest.mark.parametrize("result", [[1], [1, 2, 3], 5, np.zeros(2), {"a": 1, "b": 2}])

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from oracle import Oracle, Step
 from random_steps import FIRST, first_values, job_of, steps
 
-from jobrun.errors import TaskError
+from jobrun.errors import TaskError, Where
 from jobrun.job import Job, Node, Task
 from jobrun.position import Position
 from jobrun.session.base import Control, Places
@@ -264,6 +264,33 @@ def test_a_blob_whose_update_failed_is_not_half_readable() -> None:
     with pytest.raises(TaskError, match="'w' was being updated"):
         driver.blob("w")
     assert driver.blob("n") == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [
+        ({"a": 1}, "a dict of 1"),
+        ((1.0, 2.0), "a list of 2"),
+        ({1, 2}, "a set"),
+        (1j, "a complex"),
+        ("high", "a str"),
+        (np.zeros(3), "an array of shape (3,)"),
+        (np.array(["high"]), "of dtype <U4"),
+        (np.datetime64("2020-01-01"), "of dtype datetime64[D]"),
+    ],
+)
+def test_a_metric_that_is_no_number_is_told_as_what_it_is(value: Any, what: str) -> None:
+    job = Job("j", metrics={"loss": "min"})
+    with job.epoch:
+        Task(lambda: value, out="loss", name="t")
+    job.stop(epochs=1)
+    job.marks["metrics:loss"] = Where("job.yaml", 9, 12)
+    driver = Driver(job).start()
+    assert driver.epoch()
+    with pytest.raises(TaskError) as caught:
+        driver.session.scalars(["loss"])
+    assert caught.value.message == f"blob 'loss' is wanted as one number, but is {what}"
+    assert str(caught.value.where) == "job.yaml:9:12"
 
 
 def test_the_functions_of_a_python_job_need_no_names() -> None:
