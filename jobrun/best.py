@@ -59,7 +59,8 @@ def best_by(run: RunDir, metric: str | None = None) -> tuple[str, str]:
     if not name or given not in ("min", "max"):
         name, given = metric, direction_of(declared, metric) or ""
     if name not in seen:
-        hint = did_you_mean(name, seen) or f"there are {', '.join(seen) or 'none'}"
+        none = "metrics are recorded at the end of an epoch, and none has any"
+        hint = did_you_mean(name, seen) or (f"there are {', '.join(seen)}" if seen else none)
         raise NotFoundError(f"no checkpoint has a metric {name!r}", where=run.shown(), hint=hint)
     if not given:
         hint = f"write {name}:min or {name}:max"

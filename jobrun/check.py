@@ -11,7 +11,14 @@ from fnmatch import fnmatchcase
 
 from jobrun.errors import Problem, SpecError, Where, did_you_mean
 from jobrun.every import every_problems
-from jobrun.flow import flow_problems, inner_steps, source_problems, writes_of, written
+from jobrun.flow import (
+    flow_problems,
+    inner_steps,
+    shuffle_problems,
+    source_problems,
+    writes_of,
+    written,
+)
 from jobrun.graph import make_plan
 from jobrun.job import GROUPS, RESERVED, Job, Pipe, Task
 from jobrun.metrics import best_problems, metric_problems
@@ -39,6 +46,7 @@ def check(job: Job) -> list[Problem]:
         every_problems,
         flow_problems,
         source_problems,
+        shuffle_problems,
         _check_meanings,
         best_problems,
         metric_problems,

@@ -9,8 +9,17 @@ from jobrun.access import Access, Key, access, overlaps, resolve, trees_of
 from jobrun.errors import Problem, Where, did_you_mean, did_you_mean_or_all
 from jobrun.graph import reads_across
 from jobrun.job import GROUPS, RESERVED, Job, Pipe, Task
+from jobrun.rows import STREAMED
 
-__all__ = ["flow_problems", "inner_steps", "source_problems", "units_of", "writes_of", "written"]
+__all__ = [
+    "flow_problems",
+    "inner_steps",
+    "shuffle_problems",
+    "source_problems",
+    "units_of",
+    "writes_of",
+    "written",
+]
 
 # What each group may read, beside what its own earlier tasks wrote.
 _BEFORE = {
@@ -121,6 +130,22 @@ def source_problems(job: Job) -> Iterator[Problem]:
                         step.mark(f"in:{argument.name}"),
                         "a resumed run could not make it again: use a var, or a blob of 'setup'",
                     )
+
+
+def shuffle_problems(job: Job) -> Iterator[Problem]:
+    """What is read from front to back cannot be shuffled as a whole."""
+    for _, pipe in job.pipes():
+        if not pipe.reader.shuffle or pipe.reader.buffer is not None:
+            continue
+        files = [str(d.file.path) for d in pipe.reader.data.leaves() if d.file is not None]
+        streamed = [path for path in files if path.lower().endswith(STREAMED)]
+        if streamed:
+            yield Problem(
+                f"pipe {pipe.name!r}: {streamed[0]} is read from front to back, so a pass over it "
+                "cannot be shuffled as a whole",
+                pipe.mark("shuffle"),
+                "'shuffle: {buffer: 10000}' shuffles within blocks of so many rows",
+            )
 
 
 def _reads_one_of(job: Job, task: Task, name: str, changed: _Paths) -> bool:

@@ -12,10 +12,13 @@ from jobrun.template import Template
 if TYPE_CHECKING:
     from jobrun.job import Task
 
-__all__ = ["SHARD", "CallSource", "Data", "FileSource", "Number", "Reader"]
+__all__ = ["SHARD", "STREAMED", "CallSource", "Data", "FileSource", "Number", "Reader"]
 
 SHARD = re.compile(r"(\w+) */ *(\w+)")
 """``i/n`` of ``shard``: two numbers, or names of vars."""
+
+STREAMED = (".csv", ".tsv", ".jsonl", ".txt")
+"""The endings of files that are read from front to back."""
 
 Number = int | float | str
 """A number, or the name of a var or blob that holds one."""

@@ -34,6 +34,7 @@ __all__ = [
     "is_of",
     "list_runs",
     "list_sweeps",
+    "names_apart",
     "run_of_spec",
     "series",
     "sweep_of_spec",
@@ -307,6 +308,12 @@ def _refuse_path(runs_dir: str | os.PathLike[str], argument: str) -> None:
 
 def _some(names: Sequence[str], most: int = 8) -> str:
     return ", ".join(names[:most]) + (", …" if len(names) > most else "")
+
+
+def names_apart(runs: Sequence[RunDir]) -> list[str]:
+    """What runs beside each other are called: their names, or their paths if two have one name."""
+    alike = len({run.name for run in runs}) < len({run.path for run in runs})
+    return [run.shown() if alike else run.name for run in runs]
 
 
 def _newest(

@@ -69,3 +69,10 @@ def test_values_that_are_not_finite_are_never_the_best(tmp_path: Path) -> None:
     assert best_of(run).name == "checkpoint_1"
     with pytest.raises(NotFoundError, match="no checkpoint has a metric 'lss'"):
         best_of(run, "lss")
+
+
+def test_of_a_run_without_metrics_yet_it_is_said_when_they_come(tmp_path: Path) -> None:
+    run = run_of(tmp_path, {"metrics": {"loss": "min"}}, {})
+    with pytest.raises(NotFoundError, match="no checkpoint has a metric 'loss'") as error:
+        best_by(run, "loss")
+    assert error.value.hint == "metrics are recorded at the end of an epoch, and none has any"

@@ -10,7 +10,7 @@ import pytest
 from jobrun.check import check
 from jobrun.errors import Problem, Where
 from jobrun.flow import written
-from jobrun.job import Job, Node, Pipe, Task
+from jobrun.job import Job, Node, Pipe, Task, data
 from jobrun.metrics import best_metric, metric_names
 from jobrun.policy import Best, CheckpointPolicy, Keep
 
@@ -292,9 +292,22 @@ def _pipe_reads_across() -> Job:
     return job
 
 
+def _a_text_file_shuffled_as_a_whole() -> Job:
+    job = Job("j")
+    with job.epoch:
+        sources = [data(["x"], file="x.npy"), data(["y"], file="y-*.CSV")]
+        Pipe(zip=sources, shuffle=True, do=[Task(fn, ["x", "y"])], name="p")
+    return job
+
+
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
+        (
+            _a_text_file_shuffled_as_a_whole,
+            "pipe 'p': y-*.CSV is read from front to back, so a pass over it cannot be shuffled "
+            "as a whole; 'shuffle: {buffer: 10000}' shuffles",
+        ),
         (_blob_nobody_writes, "task 't' reads 'wieghts', which no task writes; did you mean 'wei"),
         (_misspelt_epoch, "task 't' reads 'epochh', which no task writes; did you mean 'epoch'?"),
         (

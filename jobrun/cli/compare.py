@@ -37,7 +37,8 @@ def command(runs: tuple[str, ...], runs_dir: str) -> None:
     from jobrun.comparison import compare_runs
     from jobrun.errors import DamagedError
     from jobrun.overview import overview
-    from jobrun.runs import find_run
+    from jobrun.report.words import plain
+    from jobrun.runs import find_run, names_apart
 
     if len(runs) < 2:
         raise click.UsageError("name two runs or more")
@@ -48,13 +49,16 @@ def command(runs: tuple[str, ...], runs_dir: str) -> None:
         if state is None:
             raise DamagedError(view.reason, where=str(view.path))
     compared = compare_runs(views, [state for state in states if state is not None])
-    click.echo(json.dumps(_object(views, compared)) if settings().json else _text(views, compared))
+    if settings().json:
+        click.echo(json.dumps(_object(views, compared)))
+    else:
+        names = [plain(name) for name in names_apart(found)]
+        click.echo(_text(names, views, compared))
 
 
-def _text(views: Sequence[Overview], found: Comparison) -> str:
+def _text(names: Sequence[str], views: Sequence[Overview], found: Comparison) -> str:
     from jobrun.cli.table import table
     from jobrun.duration import duration
-    from jobrun.report.words import plain
 
     rows = [
         ["state", *(view.state for view in views)],
@@ -66,7 +70,7 @@ def _text(views: Sequence[Overview], found: Comparison) -> str:
         *_section("code", found.code, _DIGEST),
         *_section("libraries", found.versions),
     ]
-    text = table(["", *(plain(view.name) for view in views)], rows, width=screen_width())
+    text = table(["", *names], rows, width=screen_width())
     same = [
         what
         for what, differences in (
@@ -77,7 +81,7 @@ def _text(views: Sequence[Overview], found: Comparison) -> str:
         if not differences
     ]
     notes = [f"the same: {', '.join(same)}"] if same else []
-    notes += [f"the spec of {plain(views[n].name)} is not known" for n in found.unknown]
+    notes += [f"the spec of {names[n]} is not known" for n in found.unknown]
     return "\n".join([text, *notes])
 
 

@@ -89,7 +89,7 @@ def command(
     RUN is a name or its beginning, a path, a spec (its newest run), @latest, or @best (default:
     the newest unfinished run, else the newest).  Pictures need the extra jobrun[plot].
     """
-    found = [_gather(runs_dir, run, epochs) for run in runs or (None,)]
+    found = _gather(runs_dir, runs or (None,), epochs)
     metrics = _chosen(found, wanted)
     if output is not None:
         _write(output, found, metrics, log=log)
@@ -111,12 +111,15 @@ def _plain(text: str) -> str:
     return plain(text)
 
 
-def _gather(runs_dir: str, argument: str | None, epochs: str | None) -> _Run:
+def _gather(runs_dir: str, arguments: Sequence[str | None], epochs: str | None) -> list[_Run]:
     from jobrun.overview import overview, rows_of
-    from jobrun.runs import find_run
+    from jobrun.runs import find_run, names_apart
 
-    run = find_run(runs_dir, argument)
-    return _Run(run.name, overview(run), _span(rows_of(run), epochs))
+    runs = [find_run(runs_dir, argument) for argument in arguments]
+    return [
+        _Run(name, overview(run), _span(rows_of(run), epochs))
+        for name, run in zip(names_apart(runs), runs, strict=True)
+    ]
 
 
 def _span(rows: Sequence[Row], text: str | None) -> list[Row]:

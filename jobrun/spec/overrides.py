@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jobrun.errors import UsageError, Where, did_you_mean
+from jobrun.job import GROUPS
 from jobrun.spec.keys import keys_of
 from jobrun.spec.scalars import Scalar, ScalarError, scalar, show, typed
 from jobrun.spec.source import Node, Source
@@ -158,6 +159,7 @@ def _check_key(root: Node, node: Node, key: str | int, path: list[str | int], te
     deeper = [
         f"{top}.{key}" for top in ("stop", "checkpoint") if not path and key in keys_of((top,))
     ]
+    deeper += [] if path else [f"{g}.{key}" for g in GROUPS if key in _entry_names(node.get(g))]
     hint = f"did you mean {deeper[0]!r}?" if deeper else did_you_mean(str(key), known)
     hint = hint or f"there are {', '.join(known)}"
     raise UsageError(f"--set {text}: there is no {str(key)!r}{at}", hint=hint)
@@ -191,6 +193,12 @@ def _entry(node: Node, part: str, path: list[str | int], text: str) -> int:
     if names.count(part) > 1:
         hint = f"several have this name; write a number from 0 to {len(names) - 1}"
     raise UsageError(f"--set {text}: {at} has no entry {part!r}", hint=hint)
+
+
+def _entry_names(group: Node | None) -> list[str]:
+    """The names of the tasks of a group."""
+    entries = group.value if group is not None and isinstance(group.value, list) else []
+    return [entry_name(entry) for entry in entries]
 
 
 def entry_name(entry: Node) -> str:

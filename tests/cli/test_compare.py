@@ -134,3 +134,15 @@ def test_a_narrow_terminal_and_a_reader_that_goes_away(terminal: Call, shell: Ca
     text = terminal("compare", "sum", "sum-2", "sum-3", size=(40, 10), LANG="C.UTF-8").text
     assert "\n       epochs\nsum    3\nsum-2  3\nsum-3  2 ↓\n" in text
     assert shell("jobrun compare sum sum-2 | true").err == ""
+
+
+def test_runs_of_one_name_are_called_by_their_paths(call: Call, write: Call) -> None:
+    write()
+    call("train", "sum.yaml")
+    call("train", "sum.yaml", "--runs-dir", "other")
+    head, *_ = call("compare", "runs/sum", "other/sum").out.splitlines()
+    assert head.split() == ["runs/sum", "other/sum"]
+    head, *_ = call("metrics", "runs/sum", "other/sum").out.splitlines()
+    assert head.split() == ["epoch", "runs/sum", "loss", "other/sum", "loss"]
+    head, *_ = call("compare", "sum", "runs/sum").out.splitlines()
+    assert head.split() == ["sum", "sum"]

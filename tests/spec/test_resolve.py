@@ -108,6 +108,7 @@ def test_set_replaces_one_scalar(
         ("checkpoint.evry=1", "did you mean 'every'"),
         ("stop.epoch=1", "did you mean 'epochs'"),
         ("epoch.trian.pipe.batch=3", "has no entry 'trian'\n  hint: did you mean 'train'"),
+        ("train.pipe.batch=3", "there is no 'train'\n  hint: did you mean 'epoch.train'?"),
         ("epoch.7.pipe.batch=3", "has no entry '7'"),
         ("epoch.train.pipe.bach=3", "did you mean 'batch'"),
         ("checkpoint.every.epochs=3", "checkpoint.every is 1, which holds no 'epochs'"),
