@@ -14,6 +14,7 @@ from jobrun.best import load_best
 from jobrun.check import warnings
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import Record
+from jobrun.choosing import asks_verdict
 from jobrun.decide import Choice, Request
 from jobrun.errors import (
     EXIT_DONE,
@@ -37,7 +38,7 @@ from jobrun.events import (
     Warned,
 )
 from jobrun.graph import Plan, live_scratch, persistent
-from jobrun.history import History, asks_verdict
+from jobrun.history import History
 from jobrun.job import Job
 from jobrun.metrics import metric_names
 from jobrun.node_times import NodeTimes

@@ -18,9 +18,10 @@ from jobrun.checkpoint.catalog import span
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.publish import clean_leftovers, discard, find_leftovers
 from jobrun.checkpoint.record import Record
-from jobrun.code import changed_code, loaded_code
-from jobrun.decide import Changes, Choice, Request, decide
-from jobrun.errors import DamagedError, LockedError, NotFoundError, SaveError, UsageError
+from jobrun.choosing import Chooser
+from jobrun.code import loaded_code
+from jobrun.decide import Choice, Request
+from jobrun.errors import DamagedError, LockedError, SaveError, UsageError
 from jobrun.events import (
     CheckpointSkipped,
     CheckpointsMoved,
@@ -31,12 +32,11 @@ from jobrun.events import (
 )
 from jobrun.job import Job
 from jobrun.node_map import NodeMap
-from jobrun.rundir import RunDir, RunState, none_whole, utc_now
-from jobrun.spec.diff import compare, digest, job_facts
-from jobrun.standing import last_seen
-from jobrun.stop import Condition, Decision, decide_stop, match_states
+from jobrun.rundir import RunDir, RunState, utc_now
+from jobrun.spec.diff import digest, job_facts
+from jobrun.stop import Condition
 
-__all__ = ["History", "asks_verdict"]
+__all__ = ["History"]
 
 
 class History:
@@ -56,6 +56,9 @@ class History:
         self._facts = job_facts(job)
         self.digest = digest(self._facts)
         self.run = RunDir(manager.run_dir, lock=manager.lock) if manager is not None else None
+        self._chooser = (
+            Chooser(job, self._facts, request, self.run, self.catalogue) if self.run else None
+        )
         self._state: RunState | None = None
         self._nodes = request.nodes or NodeMap()
         self._own_ids = range(0)
@@ -92,101 +95,17 @@ class History:
         """Which start of the run this is, from 1."""
         return self._state.attempts if self._state is not None else 1
 
-    # Deciding: nothing is written.
-
     def choose(self, conditions: Sequence[tuple[Condition, bool]]) -> Choice:
         """What is to be done; raises NotFoundError if the request names what is not there."""
-        if self.run is None:
+        if self._chooser is None:
             if self._request.names_checkpoint or self._request.only:
                 raise UsageError(
                     "a checkpoint is named, but there is no CheckpointManager to find it",
                     hint='JobRunner(job, CheckpointManager("runs/name"), epoch)',
                 )
             return Choice("fresh")
-        state = self.run.state()
-        head = self.run.head()
-        if head is None and not self._request.fresh:
-            self._refuse_damaged()
-        start = head
-        request, said = self._ask_catalogue(state, head)
-        self._named = request.names_checkpoint
-        if request.names_checkpoint:
-            start = self.run.checkpoint(epoch=request.epoch, id=request.id)
-        if self._request.only and start is None:
-            raise NotFoundError(
-                "the run has no checkpoint on which 'exit' could be run", where=self.run.shown()
-            )
-        choice = decide(
-            request,
-            state,
-            head,
-            self._changes(state),
-            _verdict(self._job, conditions, self._nodes.mapped(start) if start else None),
-            start=start,
-            run=self.run.shown(),
-        )
-        return replace(choice, lines=(*said, *choice.lines))
-
-    def _ask_catalogue(
-        self, state: RunState | None, head: Record | None
-    ) -> tuple[Request, tuple[str, ...]]:
-        """The request, with the epoch that the catalogue names if the user names none; what to say.
-
-        It is not asked of a run that is over and has no checkpoints any more.  Raises NotFoundError
-        or DamagedError if what it names is not there.
-        """
-        request = self._request
-        if self.catalogue is None:
-            return request, ()
-        self.catalogue.open()
-        over = head is None and state is not None and state.over
-        epoch = None if request.fresh or over else self.catalogue.latest()
-        if epoch is None or epoch == request.epoch:
-            return request, ()
-        if request.names_checkpoint:
-            asked = f"epoch {request.epoch}" if request.id is None else f"checkpoint_{request.id}"
-            return request, (f"the catalogue names epoch {epoch}, but {asked} is asked for",)
-        if head is not None and head.epoch == epoch:
-            return request, ()
-        self._find_named(epoch)
-        newest = "there is none" if head is None else f"the newest checkpoint is of {head.place}"
-        return replace(request, epoch=epoch), (f"the catalogue names epoch {epoch}; {newest}",)
-
-    def _find_named(self, epoch: int) -> None:
-        """Raise NotFoundError, or DamagedError, unless the epoch of the catalogue is there."""
-        assert self.run is not None
-        try:
-            self.run.checkpoint(epoch=epoch)
-        except (NotFoundError, DamagedError) as error:
-            text = f"the catalogue names epoch {epoch} of {self.run.shown()}: {error.message}"
-            ways = ["--epoch names another one"]
-            ways += [f"to start anew: {self._request.afresh}"] if self._request.afresh else []
-            raise type(error)(text, where=error.where, hint="; ".join(ways)) from error
-
-    def _refuse_damaged(self) -> None:
-        """There were checkpoints, and none is whole: that is no fresh start, and no end either."""
-        assert self.run is not None
-        if lost := self.run.damaged():
-            afresh = self._request.afresh
-            raise none_whole(lost, self.run.shown(), afresh and f"to start anew: {afresh}")
-
-    def _changes(self, state: RunState | None) -> Changes:
-        """What differs between the job on disk and the job of now."""
-        if state is None:
-            return Changes()
-        code: tuple[str, ...] = ()
-        if self._request.folder is not None:
-            code = changed_code(state.code, self._request.folder)
-        if not state.facts:
-            if state.digest in ("", self.digest):
-                return Changes(code=code)
-            return Changes(
-                ("the job (run.json was lost, so that details are not known)",), (), code
-            )
-        diff = compare(state.facts, self._facts)
-        if self._request.only:  # that they have changed is why they are run again
-            diff = diff.freed(("download", "exit"))
-        return Changes(diff.job, diff.free, code)
+        choice, self._named = self._chooser.choose(conditions)
+        return choice
 
     # Holding the run, and what is written into it.
 
@@ -409,13 +328,18 @@ class History:
 
     def _deletion_is_due(self) -> bool:
         policy = self._job.checkpoint
-        if self.run is None or policy is None or policy.on_success != "delete":
+        if (
+            self.run is None
+            or self._chooser is None
+            or policy is None
+            or policy.on_success != "delete"
+        ):
             return False
         state = self.run.state()
         # A run.json that was rebuilt does not know whether ``exit`` has ended.
         if state is None or state.state != "finished" or state.rebuilt:
             return False
-        changes = self._changes(state)
+        changes = self._chooser.changes(state)
         if changes.job or changes.free or self._request.names_checkpoint:
             return False
         return self.head() is not None or bool(find_leftovers(self.run.path))
@@ -451,23 +375,6 @@ def _catalogue(
         return None
     where = job.marks.get("checkpoint.catalogue")
     return RunCatalogue(policy.catalogue, manager.run_dir, request.folder, where, report)
-
-
-def asks_verdict(record: Record) -> bool:
-    """Whether the stop conditions are asked when a run is resumed from a checkpoint.
-
-    Only where an uninterrupted run asks: after an epoch; and at the cut at which one has stopped.
-    """
-    return (record.epoch >= 1 and record.at_boundary) or record.decision is not None
-
-
-def _verdict(
-    job: Job, conditions: Sequence[tuple[Condition, bool]], start: Record | None
-) -> Decision | None:
-    """What the stop conditions of now say of a checkpoint, where they are to be asked."""
-    if start is None or not asks_verdict(start):
-        return None
-    return decide_stop(match_states(conditions, list(start.stops), last_seen(job, start)))
 
 
 def _relative(folder: Path | None, run_dir: Path) -> str | None:

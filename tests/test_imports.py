@@ -131,6 +131,7 @@ def test_the_lower_floors_know_nothing_of_those_above(name: str, allowed: str) -
 
 _ABOVE_SESSION = [
     "runner",
+    "choosing",
     "history",
     "standing",
     "saving",
@@ -148,7 +149,17 @@ _ABOVE_SESSION = [
         ("session", [*_ABOVE_SESSION, "cli", "report"]),
         (
             "spec",
-            ["session", "checkpoint", "runner", "rundir", "runs", "history", "values", "data"],
+            [
+                "session",
+                "checkpoint",
+                "runner",
+                "rundir",
+                "runs",
+                "choosing",
+                "history",
+                "values",
+                "data",
+            ],
         ),
         ("report", ["session", "runner", "spec", "job", "graph", "workspace", "values", "data"]),
         ("runner", ["spec", "cli", "report", "workspace", "values", "data"]),

@@ -1,0 +1,148 @@
+"""What ``decide`` is to look at, read from the run directory, the catalogue, and the user's code.
+
+Nothing is written, and nothing loaded but records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from jobrun.catalogue import RunCatalogue
+from jobrun.checkpoint.record import Record
+from jobrun.code import changed_code
+from jobrun.decide import Changes, Choice, Request, decide
+from jobrun.errors import DamagedError, NotFoundError
+from jobrun.job import Job
+from jobrun.node_map import NodeMap
+from jobrun.rundir import RunDir, RunState, none_whole
+from jobrun.spec.diff import compare, digest
+from jobrun.standing import last_seen
+from jobrun.stop import Condition, Decision, decide_stop, match_states
+
+__all__ = ["Chooser", "asks_verdict"]
+
+
+class Chooser:
+    """Finds out what a request means for the run in a directory; ``facts`` are the job's."""
+
+    def __init__(
+        self,
+        job: Job,
+        facts: Mapping[str, Any],
+        request: Request,
+        run: RunDir,
+        catalogue: RunCatalogue | None,
+    ) -> None:
+        self._job = job
+        self._facts = facts
+        self._request = request
+        self._run = run
+        self._catalogue = catalogue
+        self._nodes = request.nodes or NodeMap()
+
+    def choose(self, conditions: Sequence[tuple[Condition, bool]]) -> tuple[Choice, bool]:
+        """What is to be done, and whether the user, or the catalogue, names a checkpoint for it.
+
+        Raises NotFoundError or DamagedError if that is not there, and DamagedError if there are
+        checkpoints, but none that is whole.
+        """
+        state = self._run.state()
+        head = self._run.head()
+        if head is None and not self._request.fresh:
+            self._refuse_damaged()
+        start = head
+        request, said = self._ask_catalogue(state, head)
+        if request.names_checkpoint:
+            start = self._run.checkpoint(epoch=request.epoch, id=request.id)
+        if self._request.only and start is None:
+            raise NotFoundError(
+                "the run has no checkpoint on which 'exit' could be run", where=self._run.shown()
+            )
+        choice = decide(
+            request,
+            state,
+            head,
+            self.changes(state),
+            _verdict(self._job, conditions, self._nodes.mapped(start) if start else None),
+            start=start,
+            run=self._run.shown(),
+        )
+        return replace(choice, lines=(*said, *choice.lines)), request.names_checkpoint
+
+    def _ask_catalogue(
+        self, state: RunState | None, head: Record | None
+    ) -> tuple[Request, tuple[str, ...]]:
+        """The request, with the epoch that the catalogue names if the user names none; what to say.
+
+        It is not asked of a run that is over and has no checkpoints any more.  Raises NotFoundError
+        or DamagedError if what it names is not there.
+        """
+        request = self._request
+        if self._catalogue is None:
+            return request, ()
+        self._catalogue.open()
+        over = head is None and state is not None and state.over
+        epoch = None if request.fresh or over else self._catalogue.latest()
+        if epoch is None or epoch == request.epoch:
+            return request, ()
+        if request.names_checkpoint:
+            asked = f"epoch {request.epoch}" if request.id is None else f"checkpoint_{request.id}"
+            return request, (f"the catalogue names epoch {epoch}, but {asked} is asked for",)
+        if head is not None and head.epoch == epoch:
+            return request, ()
+        self._find_named(epoch)
+        newest = "there is none" if head is None else f"the newest checkpoint is of {head.place}"
+        return replace(request, epoch=epoch), (f"the catalogue names epoch {epoch}; {newest}",)
+
+    def _find_named(self, epoch: int) -> None:
+        """Raise NotFoundError, or DamagedError, unless the epoch of the catalogue is there."""
+        try:
+            self._run.checkpoint(epoch=epoch)
+        except (NotFoundError, DamagedError) as error:
+            text = f"the catalogue names epoch {epoch} of {self._run.shown()}: {error.message}"
+            ways = ["--epoch names another one"]
+            ways += [f"to start anew: {self._request.afresh}"] if self._request.afresh else []
+            raise type(error)(text, where=error.where, hint="; ".join(ways)) from error
+
+    def _refuse_damaged(self) -> None:
+        """There were checkpoints, and none is whole: that is no fresh start, and no end either."""
+        if lost := self._run.damaged():
+            afresh = self._request.afresh
+            raise none_whole(lost, self._run.shown(), afresh and f"to start anew: {afresh}")
+
+    def changes(self, state: RunState | None) -> Changes:
+        """What differs between the job on disk and the job of now."""
+        if state is None:
+            return Changes()
+        code: tuple[str, ...] = ()
+        if self._request.folder is not None:
+            code = changed_code(state.code, self._request.folder)
+        if not state.facts:
+            if state.digest in ("", digest(self._facts)):
+                return Changes(code=code)
+            return Changes(
+                ("the job (run.json was lost, so that details are not known)",), (), code
+            )
+        diff = compare(state.facts, self._facts)
+        if self._request.only:  # that they have changed is why they are run again
+            diff = diff.freed(("download", "exit"))
+        return Changes(diff.job, diff.free, code)
+
+
+def asks_verdict(record: Record) -> bool:
+    """Whether the stop conditions are asked when a run is resumed from a checkpoint.
+
+    Only where an uninterrupted run asks: after an epoch; and at the cut at which one has stopped.
+    """
+    return (record.epoch >= 1 and record.at_boundary) or record.decision is not None
+
+
+def _verdict(
+    job: Job, conditions: Sequence[tuple[Condition, bool]], start: Record | None
+) -> Decision | None:
+    """What the stop conditions of now say of a checkpoint, where they are to be asked."""
+    if start is None or not asks_verdict(start):
+        return None
+    return decide_stop(match_states(conditions, list(start.stops), last_seen(job, start)))
