@@ -79,7 +79,7 @@ def test_help_imports_click_and_nothing_heavy() -> None:
     assert done.stderr.splitlines() == [
         "[]",
         "['jobrun', 'jobrun.children', 'jobrun.cli', 'jobrun.cli.app', 'jobrun.cli.group', "
-        "'jobrun.cli.options', 'jobrun.cli.signals', 'jobrun.cli.streams']",
+        "'jobrun.cli.options', 'jobrun.cli.signals', 'jobrun.cli.streams', 'jobrun.collecting']",
     ]
 
 
