@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterable
@@ -13,6 +14,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
+from weakref import WeakSet
 
 from jobrun.doing import task_here
 from jobrun.events import Event, RunEnded
@@ -25,6 +27,17 @@ __all__ = ["LogFile", "Prints", "Tee"]
 
 _LONG = 1 << 16
 """Characters that a line may have to be passed on as a whole."""
+
+_forked: WeakSet[LogFile | Tee] = WeakSet()
+
+
+def _after_fork() -> None:
+    """Let tasks print in processes that they fork, as data loaders do."""
+    for each in list(_forked):
+        each.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class LogFile:
@@ -40,6 +53,11 @@ class LogFile:
         self._file = Appender(path)
         self._describe = Describer(verbosity=1)
         self._missing = 0
+        self._lock = threading.Lock()
+        _forked.add(self)
+
+    def after_fork(self) -> None:
+        """In a child, no other thread will let go of the lock."""
         self._lock = threading.Lock()
 
     def __call__(self, event: Event) -> None:
@@ -107,6 +125,12 @@ class Tee:
         self._held: dict[int, str] = {}  # per thread, what was not yet passed on
         self._gone = False
         self._lock = threading.RLock()
+        _forked.add(self)
+
+    def after_fork(self) -> None:
+        """In a child, no other thread will let go of the lock, or end its line."""
+        self._lock = threading.RLock()
+        self._begun, self._held = {}, {}
 
     def write(self, text: str) -> int:
         """Pass ``text`` on, and keep the lines that it completes."""

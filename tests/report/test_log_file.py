@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import re
+import signal
 import sys
 import threading
 import time
@@ -122,6 +124,36 @@ def test_what_is_shown_at_once_is_what_a_terminal_would_show(
         assert shown.getvalue() == expected
     tee.end()
     assert shown.getvalue() == "".join(text or "" for text in texts)
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_prints_whatever_other_threads_held(tmp_path: Path) -> None:
+    log = LogFile(tmp_path / "log.txt")
+    with (tmp_path / "out").open("w") as out, (tmp_path / "out").open() as shown:
+        tee = Tee(out, log.write_lines)
+        print("begun by the parent", end="", file=tee)
+        held, done = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with tee._lock, log._lock:
+                held.set()
+                done.wait(30)
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        held.wait(30)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            print("by the child", file=tee, flush=True)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        done.set()
+        thread.join()
+        print(file=tee, flush=True)
+        assert shown.read() == "by the child\nbegun by the parent\n"
+    log.close()
+    assert lines_of(tmp_path / "log.txt") == ["by the child", "begun by the parent"]
 
 
 class Broken(io.StringIO):
