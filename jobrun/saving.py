@@ -119,23 +119,12 @@ class _Source:
 
     session: Session
     token: Snapshot
-    nodes: Sequence[str]
-
-    @property
-    def at_once(self) -> int:
-        """How many parts can be written at a time."""
-        return self.session.parts_at_once
 
     def write(
-        self,
-        node: str,
-        directory: str,
-        id: int,
-        share_with: Sequence[str],
-        compress: Sequence[Compress],
-    ) -> PartSummary:
-        """Let the session write a node's part."""
-        return self.session.save_part(self.token, node, Path(directory), id, share_with, compress)
+        self, directory: str, id: int, share_with: Sequence[str], compress: Sequence[Compress]
+    ) -> list[PartSummary]:
+        """Let the session write the parts."""
+        return self.session.save_parts(self.token, Path(directory), id, share_with, compress)
 
     def saved(self, id: int) -> None:
         """The values of the snapshot are in checkpoint ``id``."""
@@ -181,7 +170,6 @@ class Saver:
         on_saved: Callable[[], None] = lambda: None,
         epochs: int | None = None,
     ) -> None:
-        self._nodes = tuple(job.nodes)
         self._report = report
         self._on_saved = on_saved
         self._epochs = epochs
@@ -248,7 +236,7 @@ class Saver:
         self.last = fields.position
         asked = self.due.asked
         self.due.saved(fields.position.epochs)
-        source = _Source(session, token, self._nodes)
+        source = _Source(session, token)
         place = fields.position
         self._report(SaveStarted(self._manager.first_id, place.epochs, place.place))
         result = self._manager.submit(source, fields, self._protected)

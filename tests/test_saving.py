@@ -148,10 +148,10 @@ def fail_saves(monkeypatch: pytest.MonkeyPatch) -> Any:
         fs = Failing(*ids)
         from jobrun.checkpoint import part
 
-        def write(directory: Any, node: str, blobs: Any, **more: Any) -> Any:
-            return part.write_part(directory, node, blobs, **more, fs=fs)
+        def write(directory: Any, parts: Any, **more: Any) -> Any:
+            return part.write_parts(directory, parts, **more, fs=fs)
 
-        monkeypatch.setattr("jobrun.session.local.write_part", write)
+        monkeypatch.setattr("jobrun.session.local.write_parts", write)
 
     return make
 
@@ -215,12 +215,12 @@ def test_the_run_goes_on_while_a_save_is_written(
 
     second = threading.Event()
 
-    def write(directory: Any, node: str, blobs: Any, **more: Any) -> Any:
+    def write(directory: Any, parts: Any, **more: Any) -> Any:
         if more["id"] == 1:
             assert second.wait(30)
-        return part.write_part(directory, node, blobs, **more)
+        return part.write_parts(directory, parts, **more)
 
-    monkeypatch.setattr("jobrun.session.local.write_part", write)
+    monkeypatch.setattr("jobrun.session.local.write_parts", write)
 
     def report(event: Event) -> None:
         if isinstance(event, EpochFinished) and event.epoch == 2:

@@ -58,10 +58,6 @@ __all__ = [
 ]
 
 
-_MOST_AT_ONCE = 64
-"""Parts that are waited for at a time, where others write them."""
-
-
 @dataclass(frozen=True, slots=True)
 class Saved:
     """A checkpoint that is whole and durable.
@@ -231,7 +227,7 @@ class CheckpointManager:
         start = time.perf_counter()
         with staged(self.run_dir, id, self._fs) as partial:
             shared = self._share_with()
-            parts = self._write_parts(source, partial, id, shared)
+            parts = source.write(partial, id, shared, self.compress)
             written = time.perf_counter()
             record = self._finish(partial, id, parts, fields)
             path = publish(partial, id, self._fs)
@@ -241,8 +237,7 @@ class CheckpointManager:
             self.watch.published(record, path)
         self._removal.saved(record)
         removed, warnings = self.apply_retention({id, *protected})
-        syncs = [part.sync for part in parts]
-        sync = sum(syncs) if source.at_once == 1 else max(syncs)
+        sync = max(part.sync for part in parts)
         seconds = {
             "write": written - start - sync,
             "sync": sync,
@@ -250,19 +245,6 @@ class CheckpointManager:
             "retain": time.perf_counter() - committed,
         }
         return Saved(record, path, seconds, parts, removed, warnings)
-
-    def _write_parts(
-        self, source: PartSource, partial: str, id: int, shared: Sequence[str]
-    ) -> list[PartSummary]:
-        """Write the parts of all nodes, as many at a time as the source can."""
-
-        def write(node: str) -> PartSummary:
-            return source.write(node, partial, id, shared, self.compress)
-
-        if source.at_once == 1 or len(source.nodes) == 1:
-            return [write(node) for node in source.nodes]
-        with ThreadPoolExecutor(min(source.at_once, _MOST_AT_ONCE), "jobrun-part") as pool:
-            return list(pool.map(write, source.nodes))
 
     def _new_id(self) -> int:
         """An id that is not given again, also when this save fails."""

@@ -1,4 +1,4 @@
-"""One node's part of a checkpoint: blobs to files and a manifest.  ``reading.py`` is the way back.
+"""Nodes' parts of a checkpoint: blobs to files and manifests.  ``reading.py`` is the way back.
 
 Writing makes everything durable before it returns: what is left for the publisher is ``_SUCCESS``
 and the rename.
@@ -16,10 +16,10 @@ from functools import partial
 
 import crc32c
 
-from jobrun.checkpoint.fs import DEFAULT, Fs
+from jobrun.checkpoint.fs import DEFAULT, Fs, SyncAll
 from jobrun.checkpoint.links import Sources, remember
-from jobrun.checkpoint.manifest import Manifest, encode_manifest, manifest_name
-from jobrun.checkpoint.pool import THREADS, run_calls
+from jobrun.checkpoint.manifest import Entry, Manifest, encode_manifest, manifest_name
+from jobrun.checkpoint.pool import THREADS, ended_by_errors, run_calls
 from jobrun.checkpoint.record import SUCCESS
 from jobrun.checkpoint.writing import Item, Writer
 from jobrun.errors import ValueRefusedError
@@ -28,7 +28,7 @@ from jobrun.policy import Compress
 from jobrun.storable import check_storable
 from jobrun.values import Box, Tree, Value, leaves
 
-__all__ = ["PartSummary", "check_part", "mark_saved", "write_part"]
+__all__ = ["PartSummary", "check_part", "mark_saved", "write_part", "write_parts"]
 
 Blobs = Mapping[str, Value]
 
@@ -47,7 +47,7 @@ class PartSummary:
 
     ``bytes`` and ``files`` count all files of the part, ``linked`` the bytes of those that are
     shared with an earlier checkpoint.  ``sync`` is what of ``seconds`` was waited at the end, until
-    all of it was durable.
+    all of it was durable, and all parts that were written with it.
     """
 
     node: str
@@ -138,6 +138,31 @@ def _walk(path: str, item: _Level | Value) -> Iterator[Item]:
 # Writing.
 
 
+@dataclass(slots=True)
+class _Part:
+    """A part on its way: what writes it, and the seconds that this thread was at it."""
+
+    node: str
+    writer: Writer
+    seconds: float = 0.0
+    entries: Sequence[Entry] = ()
+    manifest: bytes = b""
+
+    def summary(self, sync: float) -> PartSummary:
+        """What was written; ``sync`` is what the end of all parts took."""
+        digest = f"{crc32c.crc32c(self.manifest):08x}"
+        remember(self.node, digest, self.entries)
+        return PartSummary(
+            self.node,
+            digest,
+            len(self.manifest) + sum(file.size for entry in self.entries for file in entry.files),
+            1 + sum(len(entry.files) for entry in self.entries),
+            self.seconds + sync,
+            self.writer.linked,
+            sync,
+        )
+
+
 def write_part(
     directory: str | os.PathLike[str],
     node: str,
@@ -148,39 +173,59 @@ def write_part(
     compress: Sequence[Compress] = (),
     fs: Fs = DEFAULT,
 ) -> PartSummary:
-    """Write a node's blobs and their manifest into a checkpoint's (partial) directory, durably.
+    """Write one node's part: see ``write_parts``."""
+    parts = {node: blobs}
+    return write_parts(directory, parts, id=id, share_with=share_with, compress=compress, fs=fs)[0]
 
-    ``blobs`` maps a path (``"model/w1"``) to a value; ``id`` is the checkpoint's, which becomes the
-    version of boxes that have none.  The boxes are not changed: see ``mark_saved``.  What has not
-    changed is hard-linked from the checkpoints ``share_with``, the preferred one first; of what is
-    written, that which ``compress`` names is compressed.
+
+def write_parts(
+    directory: str | os.PathLike[str],
+    parts: Mapping[str, Blobs],
+    *,
+    id: int,
+    share_with: Sequence[str | os.PathLike[str]] = (),
+    compress: Sequence[Compress] = (),
+    fs: Fs = DEFAULT,
+) -> list[PartSummary]:
+    """Write nodes' blobs and their manifests into a checkpoint's (partial) directory, durably.
+
+    All nodes are made durable together, once all is written.  ``parts`` has the blobs of each node:
+    a path (``"model/w1"``) and a value.  ``id`` is the checkpoint's, which becomes the version of
+    boxes that have none.  The boxes are not changed: see ``mark_saved``.  What has not changed is
+    hard-linked from the checkpoints ``share_with``, the preferred one first; of what is written,
+    that which ``compress`` names is compressed.
     Raises ValueRefusedError before anything is written, FsError when an operation fails.
     """
-    start = time.perf_counter()
     root = os.fspath(directory)
-    items = check_part(node, blobs)
-    sources = Sources(fs, share_with, node)
-    whole = fs.sync_all(root) if len(items) > SYNC_EACH // 2 else None
-    with whole or nullcontext(), ThreadPoolExecutor(THREADS) as pool:
-        writer = Writer(fs, root, node, id, sources, compress, sync=whole is None)
-        entries = writer.write(pool, items)
-        data = encode_manifest(Manifest(id, node, entries))
-        fs.write(f"{root}/{manifest_name(node)}", [data], sync=whole is None)
+    items = {node: check_part(node, blobs) for node, blobs in parts.items()}
+    many = sum(map(len, items.values())) > SYNC_EACH // 2
+    whole = fs.sync_all(root) if many else None
+    with whole or nullcontext(), ThreadPoolExecutor(THREADS) as pool, ended_by_errors(pool):
+        begun = []
+        for node, own in items.items():
+            start = time.perf_counter()
+            sources = Sources(fs, share_with, node)
+            writer = Writer(fs, root, node, id, sources, compress, sync=whole is None)
+            writer.begin(pool, own)
+            begun.append(_Part(node, writer, time.perf_counter() - start))
+        for part in begun:
+            start = time.perf_counter()
+            part.entries = part.writer.end()
+            part.manifest = encode_manifest(Manifest(id, part.node, part.entries))
+            fs.write(f"{root}/{manifest_name(part.node)}", [part.manifest], sync=whole is None)
+            part.seconds += time.perf_counter() - start
         written = time.perf_counter()
-        if whole is not None:
-            whole()
-        else:
-            folders = [root, *(writer.folder(entry.path) for entry in entries)]
-            run_calls(pool, [(True, partial(fs.sync_dir, folder)) for folder in folders])
+        _sync(fs, root, whole, pool, begun)
         synced = time.perf_counter()
-    digest = f"{crc32c.crc32c(data):08x}"
-    remember(node, digest, entries)
-    return PartSummary(
-        node,
-        digest,
-        len(data) + sum(file.size for entry in entries for file in entry.files),
-        1 + sum(len(entry.files) for entry in entries),
-        time.perf_counter() - start,
-        writer.linked,
-        synced - written,
-    )
+    return [part.summary(synced - written) for part in begun]
+
+
+def _sync(
+    fs: Fs, root: str, whole: SyncAll | None, pool: ThreadPoolExecutor, parts: Sequence[_Part]
+) -> None:
+    """Make durable what is not yet: all, or the names in the directories."""
+    if whole is not None:
+        whole()
+        return
+    folders = [part.writer.folder(entry.path) for part in parts for entry in part.entries]
+    run_calls(pool, [(True, partial(fs.sync_dir, folder)) for folder in (root, *folders)])

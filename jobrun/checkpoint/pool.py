@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
-__all__ = ["LARGE", "THREADS", "THREADS_FAR", "run_calls"]
+__all__ = ["LARGE", "THREADS", "THREADS_FAR", "ended_by_errors", "run_calls"]
 
 T = TypeVar("T")
 
@@ -32,9 +33,16 @@ def run_calls(pool: ThreadPoolExecutor, calls: Sequence[tuple[bool, Callable[[],
     if len(calls) == 1:
         return [calls[0][1]()]
     futures = {i: pool.submit(call) for i, (pooled, call) in enumerate(calls) if pooled}
-    try:
+    with ended_by_errors(pool):
         here = {i: call() for i, (pooled, call) in enumerate(calls) if not pooled}
         return [futures[i].result() if i in futures else here[i] for i in range(len(calls))]
+
+
+@contextmanager
+def ended_by_errors(pool: ThreadPoolExecutor) -> Iterator[None]:
+    """An error inside ends all that the pool was given and has not begun."""
+    try:
+        yield
     except BaseException:
         pool.shutdown(wait=True, cancel_futures=True)
         raise

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from jobrun.checkpoint.fs import DEFAULT, Fs
-from jobrun.checkpoint.part import PartSummary, check_part, mark_saved, write_part
+from jobrun.checkpoint.part import PartSummary, check_part, mark_saved, write_parts
 from jobrun.checkpoint.record import Record
 from jobrun.errors import UsageError
 from jobrun.names import is_name
@@ -36,25 +36,12 @@ class RunLock(Protocol):
 
 
 class PartSource(Protocol):
-    """Who holds the blobs of a snapshot and writes them, node by node."""
-
-    @property
-    def nodes(self) -> Sequence[str]:
-        """The nodes, in the order of the job."""
-
-    @property
-    def at_once(self) -> int:
-        """How many parts can be written at a time."""
+    """Who holds the blobs of a snapshot and writes them."""
 
     def write(
-        self,
-        node: str,
-        directory: str,
-        id: int,
-        share_with: Sequence[str],
-        compress: Sequence[Compress],
-    ) -> PartSummary:
-        """Write a node's part of checkpoint ``id``, durably: see ``part.write_part``."""
+        self, directory: str, id: int, share_with: Sequence[str], compress: Sequence[Compress]
+    ) -> list[PartSummary]:
+        """Write the parts of all nodes of checkpoint ``id``, durably: see ``part.write_parts``."""
 
     def saved(self, id: int) -> None:
         """The checkpoint is durable: values that had no version now have this one."""
@@ -103,33 +90,12 @@ class BlobSource:
             check_part(node, values)
         return cls(nodes, fs)
 
-    @property
-    def nodes(self) -> Sequence[str]:
-        """The nodes, in the order they were given."""
-        return tuple(self.blobs)
-
-    @property
-    def at_once(self) -> int:
-        """One part after another: each is written by several threads."""
-        return 1
-
     def write(
-        self,
-        node: str,
-        directory: str,
-        id: int,
-        share_with: Sequence[str],
-        compress: Sequence[Compress],
-    ) -> PartSummary:
-        """Write a node's part."""
-        return write_part(
-            directory,
-            node,
-            self.blobs[node],
-            id=id,
-            share_with=share_with,
-            compress=compress,
-            fs=self.fs,
+        self, directory: str, id: int, share_with: Sequence[str], compress: Sequence[Compress]
+    ) -> list[PartSummary]:
+        """Write the parts, in the order in which the nodes were given."""
+        return write_parts(
+            directory, self.blobs, id=id, share_with=share_with, compress=compress, fs=self.fs
         )
 
     def saved(self, id: int) -> None:

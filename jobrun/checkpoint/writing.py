@@ -90,20 +90,20 @@ class Writer:
         self._sources = sources
         self._compress = compress
         self._sync = sync
+        self._begun: list[Entry | _Leaf] = []
         self.linked = 0
 
     def folder(self, path: str) -> str:
         """The directory of an entry."""
         return f"{self._base}/{path}" if path else self._base
 
-    def write(self, pool: ThreadPoolExecutor, items: Sequence[Item]) -> list[Entry]:
-        """Write all that is to be written; the entries in order.  An error ends the rest."""
-        try:
-            begun = [self._begin(pool, *item) for item in items]
-            return [self._ended(entry) for entry in begun]
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
+    def begin(self, pool: ThreadPoolExecutor, items: Sequence[Item]) -> None:
+        """Begin to write all that is to be written."""
+        self._begun = [self._begin(pool, *item) for item in items]
+
+    def end(self) -> list[Entry]:
+        """The entries in order, once all is written."""
+        return [self._ended(entry) for entry in self._begun]
 
     def _begin(
         self, pool: ThreadPoolExecutor, path: str, kind: str, box: Box | None

@@ -130,16 +130,15 @@ class Session(ABC):
         """
 
     @abstractmethod
-    def save_part(
+    def save_parts(
         self,
         token: Snapshot,
-        node: str,
         directory: Path,
         id: int,
         share_with: Sequence[str] = (),
         compress: Sequence[Compress] = (),
-    ) -> PartSummary:
-        """Write a node's part of a snapshot into a directory; durable on return.
+    ) -> list[PartSummary]:
+        """Write the parts of all nodes of a snapshot into a directory; durable on return.
 
         What has not changed is hard-linked from the checkpoints ``share_with``, if it can be; of
         what is written, that which ``compress`` names is compressed.
@@ -152,11 +151,6 @@ class Session(ABC):
     @abstractmethod
     def release(self, token: Snapshot) -> None:
         """The snapshot is not needed any more."""
-
-    @property
-    def parts_at_once(self) -> int:
-        """How many parts of a checkpoint can be written at a time."""
-        return 1
 
     @abstractmethod
     def load_part(self, node: str, directory: Path, part: str | None = None) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 
 from jobrun.access import key_of
 from jobrun.bind import bind_job
-from jobrun.checkpoint.part import PartSummary, mark_saved, write_part
+from jobrun.checkpoint.part import PartSummary, mark_saved, write_parts
 from jobrun.checkpoint.reading import read_part
 from jobrun.errors import TaskError, did_you_mean, with_article
 from jobrun.flow import inner_steps
@@ -173,18 +173,16 @@ class LocalSession(Session):
             }
         )
 
-    def save_part(
+    def save_parts(
         self,
         token: Snapshot,
-        node: str,
         directory: Path,
         id: int,
         share_with: Sequence[str] = (),
         compress: Sequence[Compress] = (),
-    ) -> PartSummary:
-        """Write a node's part of a snapshot into a directory; durable on return."""
-        blobs = token.parts[node]
-        return write_part(directory, node, blobs, id=id, share_with=share_with, compress=compress)
+    ) -> list[PartSummary]:
+        """Write the parts of all nodes of a snapshot into a directory; durable on return."""
+        return write_parts(directory, token.parts, id=id, share_with=share_with, compress=compress)
 
     def saved(self, token: Snapshot, id: int) -> None:
         """The checkpoint ``id`` of this snapshot is durable: its new values have that version."""

@@ -219,7 +219,7 @@ def save_of(nodes: int, size: int) -> Run:
             def save() -> None:
                 token = session.snapshot()
                 assert token is not None
-                source = _Source(session, token, tuple(job.nodes))
+                source = _Source(session, token)
                 manager.save_snapshot(source, RecordFields())
 
             seconds = timed(save)

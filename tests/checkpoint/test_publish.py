@@ -3,11 +3,13 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
+import numpy as np
 import pytest
 from checkpoint_helpers import CountingFs, FailingFs, save
 
 from jobrun.checkpoint.catalog import listed
 from jobrun.checkpoint.fs import FsError
+from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.publish import clean_leftovers, discard, publish, staged
 from jobrun.errors import SaveError
 
@@ -77,6 +79,25 @@ def test_everything_is_durable_before_the_rename_and_the_rename_after(tmp_path: 
     assert made <= synced
     success = next(i for i, (op, path) in enumerate(ops) if op == "open" and "_SUCCESS" in path)
     assert all("/main/" not in path for _, path in ops[success:])
+
+
+@pytest.mark.parametrize("nodes", [3, 30])
+def test_the_parts_of_all_nodes_are_durable_before_the_record(tmp_path: Path, nodes: int) -> None:
+    """Few files each by itself; the many of many nodes by one syncfs, where that can be."""
+    fs = CountingFs()
+    blobs = {f"n{i}": {"x": np.arange(3.0), "n": i} for i in range(nodes)}
+    with CheckpointManager(tmp_path / "run", fs=fs) as manager:
+        manager.save(1, blobs)
+        assert manager.load().record.manifests.keys() == blobs.keys()
+    record = fs.done.index(next(d for d in fs.done if d[0] == "open" and "_SUCCESS" in d[1]))
+    before = [(op, path) for op, path in fs.done[:record] if "/n" in path or "manifest" in path]
+    made = {path for op, path in before if op in ("open", "mkdir")}
+    assert len(made) == nodes * 8  # three folders with four files, and the manifest
+    if nodes == 30 and fs.sync_all(str(tmp_path)):
+        whole = [i for i, (op, _) in enumerate(fs.done) if op == "syncfs"]
+        assert [fs.done.index(before[-1]) + 1] == whole
+    else:
+        assert made <= {path for op, path in before if op == "fsync"}
 
 
 def test_discard_takes_the_name_away_first(tmp_path: Path) -> None:

@@ -152,22 +152,20 @@ def save(driver: Driver, path: Path) -> Path:
     session = driver.session
     token = session.snapshot()
     assert token is not None
-    source = _Source(session, token, tuple(driver.job.nodes))
+    source = _Source(session, token)
     return manager.save_snapshot(source, RecordFields(job="j", position=driver.position)).path
 
 
 class _Source:
     """A snapshot as the manager asks for it."""
 
-    def __init__(self, session: Session, token: Snapshot, nodes: tuple[str, ...]) -> None:
-        self.session, self.token, self.nodes = session, token, nodes
-        self.at_once = session.parts_at_once
+    def __init__(self, session: Session, token: Snapshot) -> None:
+        self.session, self.token = session, token
 
     def write(
-        self, node: str, directory: str, id: int, share_with: Sequence[str],
-        compress: Sequence[Compress],
-    ) -> PartSummary:  # fmt: skip
-        return self.session.save_part(self.token, node, Path(directory), id, share_with, compress)
+        self, directory: str, id: int, share_with: Sequence[str], compress: Sequence[Compress]
+    ) -> list[PartSummary]:
+        return self.session.save_parts(self.token, Path(directory), id, share_with, compress)
 
     def saved(self, id: int) -> None:
         self.session.saved(self.token, id)
@@ -366,7 +364,7 @@ class SessionContract:
         expected = driver.blob("tree")
         driver.epochs(2)
         os.mkdir(tmp_path / "part")
-        session.save_part(token, "main", tmp_path / "part", 0)
+        session.save_parts(token, tmp_path / "part", 0)
         session.release(token)
         assert driver.blob("n") == 3
         assert driver.blob("tree")["seen"] == 3
@@ -462,7 +460,7 @@ class SessionContract:
         os.mkdir(tmp_path / "part")
         token = session.snapshot({"main": ["scratch", "missing"]})
         assert token is not None
-        session.save_part(token, "main", tmp_path / "part", 0)
+        session.save_parts(token, tmp_path / "part", 0)
         assert (tmp_path / "part/main/scratch/zarr.json").exists()
 
     def test_scratch_may_lie_around_what_persists(self, session: Session, tmp_path: Path) -> None:
@@ -479,7 +477,7 @@ class SessionContract:
         os.mkdir(tmp_path / "part")
         token = session.snapshot({"main": ["tree", "tree/n"]})
         assert token is not None
-        session.save_part(token, "main", tmp_path / "part", 0)
+        session.save_parts(token, tmp_path / "part", 0)
         assert (tmp_path / "part/main/tree/w/zarr.json").exists()
         assert tree["n"] == 2.5
 

@@ -113,7 +113,7 @@ class Holder(LocalSession):
     ) -> PartSummary:
         """Write a snapshot into a directory; durable on return."""
         token = self._snapshots[number]
-        return self.save_part(token, self.node, directory, id, share_with, compress)
+        return self.save_parts(token, directory, id, share_with, compress)[0]
 
     def end_snapshot(self, number: int, id: int | None) -> None:
         """A snapshot is not needed any more; it is in checkpoint ``id``, if it was saved."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from heapq import nlargest
 from itertools import count
@@ -67,6 +68,9 @@ _SHOWN = 8
 
 _LOOK_AT_REST = 0.2
 """Seconds after which ``look`` is called again while a group runs."""
+
+_PARTS = 64
+"""Parts of a checkpoint that are waited for at a time."""
 
 _FAREWELL = 2.0
 """Seconds that actors which are not needed any more are given to end."""
@@ -443,26 +447,27 @@ class DaskSession(Session):
         self._end_snapshot(number, None)
         return None
 
-    @property
-    def parts_at_once(self) -> int:
-        """How many parts of a checkpoint can be written at a time: that of each node."""
-        return len(self._job.nodes)
-
-    def save_part(
+    def save_parts(
         self,
         token: Snapshot,
-        node: str,
         directory: Path,
         id: int,
         share_with: Sequence[str] = (),
         compress: Sequence[Compress] = (),
-    ) -> PartSummary:
-        """Let a node write its part of a snapshot, and see that it is there; durable on return.
+    ) -> list[PartSummary]:
+        """Let each node write its part of a snapshot, and see that they are there; durable then.
 
-        Raises SaveError where the directory is not one that the node's worker sees too.
+        Raises SaveError where the directory is not one that the nodes' workers see too.
         """
         assert isinstance(token, _Token)
         call = ("save_snapshot", token.number, directory, id, tuple(share_with), tuple(compress))
+        with ThreadPoolExecutor(min(len(self._job.nodes), _PARTS), "jobrun-part") as pool:
+            return list(
+                pool.map(lambda n: self._save_part(n, call, directory, id), self._job.nodes)
+            )
+
+    def _save_part(self, node: str, call: tuple[Any, ...], directory: Path, id: int) -> PartSummary:
+        """Let a node write its part, and see that it is there."""
         try:
             summary: PartSummary = self._do({node: call})[node]
         except FileNotFoundError as error:
