@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import warm
 
 from jobrun import CheckpointManager
 from jobrun.checkpoint.record import RecordFields
@@ -71,9 +72,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def jobrun(folder: Path) -> Callable[..., Result]:
-    """Runs the installed command in ``folder``, its output in pipes."""
+    """Runs the command in ``folder``, in a process of its own: see ``warm``.
+
+    With ``more`` in its environment it is the installed one, its output in pipes.
+    """
 
     def call(*args: str, **more: str) -> Result:
+        if not more:
+            return Result(*warm.jobrun(args, folder, environment()))
         done = subprocess.run(
             [*COMMAND, *args], capture_output=True, cwd=folder, env=environment(**more), timeout=60
         )
