@@ -112,7 +112,7 @@ def test_ascii_where_the_locale_has_no_more(terminal: Call, write: Call) -> None
 def test_what_the_environment_says_of_the_terminal(
     more: dict[str, str], escapes: bool, terminal: Call, write: Call
 ) -> None:
-    write(PRINTS)
+    write(SLOW)
     screen = terminal("train", "sum.yaml", **more)
     assert screen.code == 0
     assert ("\x1b" in screen.text) is escapes
