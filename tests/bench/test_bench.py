@@ -37,10 +37,10 @@ def case(*contestants: Contestant, rounds: int = 3, **more: Any) -> Case:
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Quick:
     """The text and the JSON of benches in their quick sizes, and the directory they used.
 
-    Some of them; all under JOBRUN_LONG, since those that start processes take most of a minute.
+    Some of them; all under JOBRUN_LONG, since those that start processes or wait take a minute.
     """
     folder = tmp_path_factory.mktemp("bench")
-    benches = [] if os.environ.get("JOBRUN_LONG") else ["tasks", "plans", "pipes", "save"]
+    benches = [] if os.environ.get("JOBRUN_LONG") else ["plans", "pipes", "save"]
     command = [sys.executable, "-m", "tests.bench", *benches, "--quick", "--rounds", "1"]
     done = subprocess.run(
         [*command, "--dir", str(folder / "disk"), "--json", str(folder / "out.json")],

@@ -44,7 +44,7 @@ def test_every_operation_may_fail(
     failures = 0
     for number in range(10_000):
         if number > 12:  # all are alike; the last ones are met in the other case
-            number = 12 + (number - 12) * (9 if blobs is MANY else 1) * (1 if long else 2)
+            number = 12 + (number - 12) * (9 if blobs is MANY else 1) * (1 if long else 3)
         run = tmp_path / str(number)
         old = [save(run, FEW, epoch=epoch).name for epoch in range(2)]
         code = CODES[number % len(CODES)]
