@@ -107,7 +107,8 @@ def _text(views: Sequence[Overview]) -> str:
     rows = [_row(view, metrics, directed) for view in views]
     right = "llr" + "r" * (len(header) - 6) + "rlr"
     broken = [f"{_plain(v.name)}: {_plain(v.reason)}" for v in views if v.state == "broken"]
-    return "\n".join([table(header, rows, right, width=screen_width()), *broken])
+    spare = (len(header) - 3, len(header) - 2)  # 'show' tells of checkpoints and times as well
+    return "\n".join([table(header, rows, right, width=screen_width(), spare=spare), *broken])
 
 
 def _row(view: Overview, metrics: Sequence[str], directed: set[str]) -> list[str]:

@@ -111,10 +111,11 @@ def _gather(run: RunDir) -> _Shown:
 
 
 def _text(shown: _Shown) -> str:
+    from jobrun.cli.table import labelled
     from jobrun.report.words import plain
 
-    lines = [_headline(shown)]
-    lines += [f"  {label:<11} {plain(text)}" for label, text in _about(shown) if text]
+    about = ((label, plain(text)) for label, text in _about(shown))
+    lines = [_headline(shown), *labelled(about, 11, width=screen_width())]
     if shown.past.attempts:
         lines += ["", _attempts(shown.past.attempts, going=shown.run.held())]
     if shown.past.tasks:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-__all__ = ["table", "text_width"]
+__all__ = ["labelled", "table", "text_width"]
 
 
 def table(
@@ -14,13 +15,55 @@ def table(
     right: str = "",
     *,
     width: int | None = None,
+    spare: Sequence[int] = (),
 ) -> str:
     """``header`` and ``rows`` as lines; ``right`` holds an ``r`` for each column set to the right.
 
     ``right="lr"``: the first column to the left, the second to the right, the others to the left.
-    Where a line would be longer than ``width``, each row becomes a block of its own, one line a
-    column, without those that are empty.
+    Where a line would be longer than ``width``, columns of the numbers ``spare`` are left out, one
+    after another; where that is not enough, each row becomes a block of its own, one line a column,
+    without those that are empty.
     """
+    lines = _lines(header, rows, right)
+    out: set[int] = set()
+    for column in spare:
+        if width is None or max(map(text_width, lines)) <= width:
+            break
+        out.add(column)
+        right = right.ljust(len(header), "l")
+        kept = [n for n in range(len(header)) if n not in out]
+        lines = _lines(
+            [header[n] for n in kept],
+            [[row[n] for n in kept] for row in rows],
+            "".join(right[n] for n in kept),
+        )
+    if width is not None and rows and max(map(text_width, lines)) > width:
+        return _blocks(header, rows)
+    return "\n".join(lines)
+
+
+def labelled(
+    facts: Iterable[tuple[str, str]], label_width: int, *, width: int | None = None
+) -> list[str]:
+    """``  label  text`` lines of those facts that have a text.
+
+    A text that goes beyond ``width`` is broken at its spaces; what follows stands below its
+    beginning.
+    """
+    indent = label_width + 3
+    lines = []
+    for label, text in facts:
+        parts = [text] if width is None else _broken(text, max(20, width - indent)) or [text]
+        heads = [f"  {label:<{label_width}} ", *[" " * indent] * (len(parts) - 1)]
+        lines += [head + part for head, part in zip(heads, parts, strict=True) if text]
+    return lines
+
+
+def _broken(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+
+
+def _lines(header: Sequence[str], rows: Sequence[Sequence[str]], right: str) -> list[str]:
     widths = [max(map(text_width, column)) for column in zip(header, *rows, strict=True)]
     lines = []
     for row in (header, *rows):
@@ -29,9 +72,7 @@ def table(
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  ".join(cells).rstrip())
-    if width is not None and rows and max(map(text_width, lines)) > width:
-        return _blocks(header, rows)
-    return "\n".join(lines)
+    return lines
 
 
 def _blocks(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

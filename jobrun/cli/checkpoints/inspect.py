@@ -75,12 +75,12 @@ def _facts(path: str | Path, item: Item, fs: Fs) -> Facts:
 def _text(
     path: str | Path, record: Record, items: Sequence[Item], facts: Sequence[Facts] | None
 ) -> str:
-    from jobrun.cli.table import table
+    from jobrun.cli.table import labelled, table
     from jobrun.paths import shown
     from jobrun.report.words import plain, statistics
 
     head = f"{plain(shown(path))}: id {record.id}, {plain(record.place)}"
-    about = [f"  {label:<9} {text}" for label, text in _about(record, items) if text]
+    about = labelled(_about(record, items), 9, width=screen_width())
     header = ["name", "kind", "shape", "on disk", "since", "stored"]
     rows = [_row(record, item) for item in items]
     if facts is not None:
