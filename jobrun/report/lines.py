@@ -257,8 +257,7 @@ class Describer:
     @_lines.register
     def _(self, event: Stopping) -> list[str]:
         return [
-            f"{event.signal}: no new work starts, the state is saved, then the run ends "
-            "(a second signal ends it at once)"
+            f"{event.signal}: no new work starts, the state is saved (a second one ends it at once)"
         ]
 
 

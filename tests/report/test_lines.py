@@ -124,8 +124,7 @@ LOUD = [
     (Warned("nothing persists"), "warning: nothing persists"),
     (
         Stopping("SIGINT"),
-        "SIGINT: no new work starts, the state is saved, then the run ends "
-        "(a second signal ends it at once)",
+        "SIGINT: no new work starts, the state is saved (a second one ends it at once)",
     ),
 ]
 
