@@ -98,7 +98,9 @@ def command(
     elif as_csv:
         click.echo(_csv(found, metrics), nl=False)
     elif not metrics:
-        click.echo(f"{_plain(', '.join(run.name for run in found))}: no metric has a value yet")
+        names = _plain(", ".join(run.name for run in found))
+        when = "yet" if epochs is None else f"in the epochs {epochs}"
+        click.echo(f"{names}: no metric has a value {when}")
     elif plot:
         click.echo(_charts(found, metrics, log=log), color=True)  # where it is wanted
     else:

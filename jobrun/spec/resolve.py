@@ -139,6 +139,9 @@ def _vars(own: dict[str, Any], nodes: Any) -> tuple[dict[str, Any], set[str]]:
 
 def _read(path: str | os.PathLike[str]) -> bytes:
     """The bytes of a spec; raises UsageError with what else is there."""
+    if Path(path).suffix == ".py" and os.path.isfile(path):
+        hint = _near(Path(path)) or "a job that is built in Python runs as any script"
+        raise UsageError(f"{os.fspath(path)} is Python, and a spec is YAML", hint=hint)
     try:
         with open(path, "rb") as file:
             return file.read(MAX_BYTES + 1)
@@ -151,6 +154,8 @@ def _read(path: str | os.PathLike[str]) -> bytes:
 
 def _near(path: Path) -> str:
     """The specs that a file that is not there may have meant: their endings say nothing."""
+    if str(path) == "-":
+        return "write the spec to a file; 'validate' alone reads it from stdin"
     stems = {p.stem: p.name for p in sorted(path.parent.glob("*.y*ml"))}
     near = [stems[stem] for stem in nearest(path.stem, list(stems))]
     if near:

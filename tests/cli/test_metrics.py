@@ -167,6 +167,12 @@ def test_no_value_yet(call: Call, write: Call) -> None:
 
 
 @pytest.mark.usefixtures("two")
+def test_epochs_that_a_run_does_not_have(call: Call) -> None:
+    result = call("metrics", "sum", "--range", "50:60")
+    assert (result.code, result.out) == (0, "sum: no metric has a value in the epochs 50:60\n")
+
+
+@pytest.mark.usefixtures("two")
 def test_a_narrow_terminal_and_a_reader_that_goes_away(terminal: Call, shell: Call) -> None:
     text = terminal("metrics", "sum", "sum-2", size=(40, 10)).text
     assert text.startswith("epoch        1\nsum loss     2\nsum-2 loss   1*\nsum total    102\n")

@@ -191,6 +191,20 @@ def test_a_spec_knows_its_folder(spec: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert load("sum.yaml", folder="/elsewhere").folder == "/elsewhere"
 
 
+def test_python_and_stdin_are_no_specs(spec: Path) -> None:
+    code = spec.with_suffix(".py")
+    code.write_text("def f():\n    pass\n")
+    with pytest.raises(UsageError, match=r"sum\.py is Python(.|\n)*did you mean 'sum\.yaml'"):
+        load(code)
+    spec.unlink()
+    with pytest.raises(UsageError, match="is Python") as caught:
+        load(code)
+    assert caught.value.hint == "a job that is built in Python runs as any script"
+    with pytest.raises(UsageError, match="no spec -") as caught:
+        load("-")
+    assert "'validate' alone reads it from stdin" in caught.value.hint
+
+
 def test_a_file_that_is_not_there(spec: Path) -> None:
     with pytest.raises(UsageError, match=r"no spec .*smu\.yaml(.|\n)*did you mean 'sum\.yaml'"):
         load(spec.with_name("smu.yaml"))
