@@ -15,6 +15,7 @@ from jobrun.code import changed_code
 from jobrun.decide import Changes, Choice, Request, decide
 from jobrun.errors import DamagedError, NotFoundError
 from jobrun.job import Job
+from jobrun.lacking import refuse_lacking
 from jobrun.node_map import NodeMap
 from jobrun.rundir import RunDir, RunState, none_whole
 from jobrun.spec.diff import compare, digest
@@ -60,15 +61,18 @@ class Chooser:
             raise NotFoundError(
                 "the run has no checkpoint on which 'exit' could be run", where=self._run.shown()
             )
+        changes = self.changes(state)
         choice = decide(
             request,
             state,
             head,
-            self.changes(state),
+            changes,
             _verdict(self._job, conditions, self._nodes.mapped(start) if start else None),
             start=start,
             run=self._run.shown(),
         )
+        if changes.job and start is not None and choice.action in ("resume", "exit"):
+            self._refuse_lacking(start)
         return replace(choice, lines=(*said, *choice.lines)), request.names_checkpoint
 
     def _ask_catalogue(
@@ -111,6 +115,12 @@ class Chooser:
         if lost := self._run.damaged():
             afresh = self._request.afresh
             raise none_whole(lost, self._run.shown(), afresh and f"to start anew: {afresh}")
+
+    def _refuse_lacking(self, start: Record) -> None:
+        """The changes are accepted: the checkpoint must have what the job of now needs of it."""
+        path = self._run.catalog.path(start.id)
+        parts = self._nodes.parts(start, tuple(self._job.nodes))
+        refuse_lacking(self._job, path, start, parts, self._request.afresh)
 
     def changes(self, state: RunState | None) -> Changes:
         """What differs between the job on disk and the job of now."""

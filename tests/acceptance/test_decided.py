@@ -187,6 +187,23 @@ def test_unfinished_and_the_changes_are_accepted_resumes(unfinished: Path, what:
     assert again.outcome.outcome == "nothing", "the accepted job is the run's job now"
 
 
+def test_accepted_changes_of_what_init_writes_are_refused_before_anything_is_written(
+    unfinished: Path,
+) -> None:
+    job = made()
+    with job.init:
+        Task(lambda: np.zeros(1), out="speed", name="rest")
+    before = state_of_disk(unfinished)
+    with pytest.raises(RunRefusedError) as caught:
+        train(job, unfinished, request=Request(accept_changes=True, afresh="afresh"))
+    assert "'init' writes 'speed' now, which" in caught.value.message
+    assert caught.value.hint == (
+        "'init' is not run again, and there are 'total'; to start a new run: afresh"
+    )
+    assert state_of_disk(unfinished) == before
+    assert train(made(), unfinished).epochs == EPOCHS, "the run is still that of the job before"
+
+
 @pytest.mark.parametrize("command", ["train", "resume"])
 @pytest.mark.parametrize("what", [w for w in FREE if w != "stop"])
 def test_finished_and_the_verdict_stays_is_done_and_writes_nothing(

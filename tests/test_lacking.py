@@ -1,0 +1,51 @@
+"""Whether a checkpoint holds what ``init`` of a job that has changed writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from jobrun import CheckpointManager, Job, Node, Task
+from jobrun.errors import RunRefusedError
+from jobrun.lacking import refuse_lacking
+
+
+def refuse(
+    path: Path, blobs: Mapping[str, Mapping[str, object]], outs: Mapping[str, Sequence[str]]
+) -> None:
+    """Ask of a checkpoint with ``blobs``, and of a job whose ``init`` writes ``outs``, per node."""
+    manager = CheckpointManager(path)
+    with manager:
+        manager.save(1, blobs)
+    job = Job("j", nodes=list(outs) if len(outs) > 1 else None)
+    with job.init:
+        for node, names in outs.items():
+            for name in names:
+                if len(outs) > 1:
+                    with Node(node):
+                        Task(dict, out=name, name=f"make-{name}")
+                else:
+                    Task(dict, out=name, name=f"make-{name.replace('/', '-')}")
+    record = manager.find()
+    refuse_lacking(job, manager.path(1), record, {n: n for n in outs})
+
+
+@pytest.mark.parametrize("out", ["n", "tree", "tree/w", "empty", "none"])
+def test_what_is_held(tmp_path: Path, out: str) -> None:
+    blobs = {"n": 1, "tree": {"w": 1.0}, "empty": {}, "none": None}
+    refuse(tmp_path, {"main": blobs}, {"main": [out]})
+
+
+@pytest.mark.parametrize("out", ["m", "tree/v", "t"])
+def test_what_is_not(tmp_path: Path, out: str) -> None:
+    with pytest.raises(RunRefusedError, match=f"'init' writes '{out}' now") as caught:
+        refuse(tmp_path, {"main": {"n": 1, "tree": {"w": 1.0}}}, {"main": ["n", out]})
+    assert caught.value.hint == "'init' is not run again, and there are 'n', 'tree'"
+
+
+def test_of_nodes(tmp_path: Path) -> None:
+    blobs = {"a": {"w": 1}, "b": {"v": 1}}
+    with pytest.raises(RunRefusedError, match="'init' writes 'b:w' now"):
+        refuse(tmp_path, blobs, {"a": ["w"], "b": ["w", "v"]})
