@@ -41,9 +41,10 @@ class Lock:
     def acquire(self) -> None:
         """Hold the lock until ``release`` or the end of the process; nothing if it is held here.
 
-        Raises LockedError, naming who holds it, and SaveError where a lock cannot be had at all.
+        One whose file was removed or moved keeps nobody out, and is taken again.  Raises
+        LockedError, naming who holds it, and SaveError where a lock cannot be had at all.
         """
-        if self._fd >= 0:
+        if self._fd >= 0 and self._in_place():
             return
         try:
             fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -56,8 +57,16 @@ class Lock:
         except BaseException:
             os.close(fd)
             raise
+        self.release()
         self._fd = fd
         _HELD.add(self)
+
+    def _in_place(self) -> bool:
+        """Whether the file that is locked is the one that others would lock."""
+        try:
+            return os.path.samestat(os.fstat(self._fd), os.stat(self.path))
+        except OSError:
+            return False
 
     def _lock(self, fd: int) -> None:
         try:

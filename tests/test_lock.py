@@ -32,6 +32,28 @@ def hold(run: Path, code: str = HOLD) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.parametrize("how", ["removed", "moved", "in another directory"])
+def test_a_lock_whose_file_is_gone_is_taken_again(tmp_path: Path, how: str) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    lock = Lock(run)
+    lock.acquire()
+    if how == "removed":
+        lock.path.unlink()
+    elif how == "moved":
+        lock.path.rename(tmp_path / "elsewhere")
+    else:
+        run.rename(tmp_path / "moved")
+        run.mkdir()
+    assert not Lock(run).held()
+    lock.acquire()
+    assert Lock(run).held()
+    with pytest.raises(LockedError, match="this process already"):
+        Lock(run).acquire()
+    lock.release()
+    assert not Lock(run).held()
+
+
 def test_a_second_holder_is_refused_naming_the_first(tmp_path: Path) -> None:
     process = hold(tmp_path)
     try:

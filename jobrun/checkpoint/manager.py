@@ -133,6 +133,7 @@ class CheckpointManager:
         self.catalog = Catalog(self.run_dir, fs)
         self._fs = fs
         self._started = time.monotonic()
+        self._made = False
         self._removal = Removal(self.catalog, fs)
         self._writer: ThreadPoolExecutor | None = None
         self._flying: Future[Saved] | None = None
@@ -220,6 +221,7 @@ class CheckpointManager:
             source.release()
 
     def _save(self, source: PartSource, fields: RecordFields, protected: Collection[int]) -> Saved:
+        gone = self._made and not self.run_dir.is_dir()
         self.acquire()
         id = self._new_id()
         if self.watch is not None:
@@ -237,6 +239,9 @@ class CheckpointManager:
             self.watch.published(record, path)
         self._removal.saved(record)
         removed, warnings = self.apply_retention({id, *protected})
+        if gone:
+            text = f"{self.run_dir} was removed or moved, with all it held; it is made again"
+            warnings = (text, *warnings)
         sync = max(part.sync for part in parts)
         seconds = {
             "write": written - start - sync,
@@ -329,6 +334,7 @@ class CheckpointManager:
         except FsError as error:
             raise save_error(self.first_id, error) from error
         self.lock.acquire()
+        self._made = True
 
     def close(self) -> None:
         """Wait for what is being saved or deleted and let go of the directory.

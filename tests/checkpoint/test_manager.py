@@ -163,6 +163,26 @@ def test_a_failed_save_leaves_nothing_and_the_next_one_succeeds(tmp_path: Path) 
     assert ids(tmp_path) == [saved.id]
 
 
+def test_a_directory_that_is_gone_is_made_again_and_that_is_said(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with CheckpointManager(run) as manager:
+
+        def save_one() -> tuple[str, ...]:
+            source = BlobSource.taken({"main": {"w": np.ones(3)}}, copy=True)
+            fields = RecordFields(position=Position(epochs=1))
+            return manager.save_snapshot(source, fields).warnings
+
+        assert save_one() == ()
+        run.rename(tmp_path / "moved")
+        (warning,) = save_one()
+        assert warning == f"{run} was removed or moved, with all it held; it is made again"
+        assert save_one() == ()
+        with pytest.raises(LockedError):
+            CheckpointManager(run).acquire()
+    assert ids(run) == [1, 2]
+    assert ids(tmp_path / "moved") == [0]
+
+
 def test_a_directory_that_cannot_be_made_is_a_save_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SaveError, match="mkdir"):
