@@ -323,7 +323,7 @@ class Attempt:
 
     def _run_last_groups(self, newest: int | None = None) -> bool:
         run = self._run
-        load_best(run.job, self.session, run.history.run, run.plans, newest)
+        load_best(run.job, self.session, run.history, run.plans, newest)
         return self.run_group("download") and self.run_group("exit")
 
     def _end_interrupted(self) -> RunEnded:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobrun.checkpoint.record import Record
-from jobrun.errors import NotFoundError, UsageError, did_you_mean
+from jobrun.errors import DamagedError, NotFoundError, UsageError, did_you_mean
 from jobrun.metrics import best_metric
+from jobrun.node_map import NodeMaps
 from jobrun.overview import direction_of, kept_best
-from jobrun.rundir import RunDir
+from jobrun.rundir import RunDir, RunState
 
 if TYPE_CHECKING:
     from jobrun.graph import Plan
+    from jobrun.history import History
     from jobrun.job import Job
     from jobrun.session.base import Session
 
-__all__ = ["best_by", "best_of", "best_record", "load_best"]
+__all__ = ["best_by", "best_of", "best_record", "load_best", "named_now"]
 
 
 def best_record(records: Iterable[Record], metric: str, direction: str) -> Record | None:
@@ -35,6 +38,12 @@ def best_record(records: Iterable[Record], metric: str, direction: str) -> Recor
     return found
 
 
+def named_now(records: Iterable[Record], state: RunState | None) -> list[Record]:
+    """Checkpoints of a run; what they say has the names that their nodes have by now."""
+    maps = NodeMaps.from_json(state.node_maps if state is not None else ())
+    return [maps.mapped(record) for record in records]
+
+
 def best_by(run: RunDir, metric: str | None = None) -> tuple[str, str]:
     """A metric of a run that checkpoints can be the best by, and its direction, min or max.
 
@@ -44,7 +53,9 @@ def best_by(run: RunDir, metric: str | None = None) -> tuple[str, str]:
     """
     state = run.state()
     facts = state.facts if state is not None else {}
-    seen = list(dict.fromkeys(name for record in run.records() for name in record.metrics))
+    seen = list(
+        dict.fromkeys(name for record in named_now(run.records(), state) for name in record.metrics)
+    )
     declared = facts.get("metrics") or {}
 
     if metric is None:
@@ -74,7 +85,7 @@ def best_of(run: RunDir, metric: str | None = None) -> Path:
     Raises NotFoundError if no checkpoint has a finite value.
     """
     name, direction = best_by(run, metric)
-    record = best_record(run.records(), name, direction)
+    record = best_record(named_now(run.records(), run.state()), name, direction)
     if record is None:
         raise NotFoundError(f"no checkpoint has a finite value of {name!r}", where=run.shown())
     return run.catalog.path(record.id)
@@ -83,26 +94,32 @@ def best_of(run: RunDir, metric: str | None = None) -> Path:
 def load_best(
     job: Job,
     session: Session,
-    run: RunDir | None,
+    history: History,
     plans: Mapping[str, Plan],
     newest: int | None = None,
 ) -> Record | None:
     """Let the session read what ``download`` and ``exit`` want of the best checkpoint.
 
     ``newest``: the id of the last one that counts, where the run is looked at as it was then.
-    Gives its record, or None if nothing is wanted or no checkpoint of these nodes has a finite
-    value.  Raises DamagedError if it is not whole: another is never taken in its place.
+    Gives its record, or None if nothing is wanted or no checkpoint of these nodes, under the names
+    that they have by now, has a finite value.  Raises DamagedError if it is not whole: another is
+    never taken in its place.
     """
     wanted: dict[str, list[str]] = {}
     for group in ("download", "exit"):
         for unit in plans[group].units:
             for node, path in unit.access.best:
                 wanted.setdefault(node, []).append(path)
-    metric = best_metric(job)
+    metric, run = best_metric(job), history.run
     if not wanted or metric is None or run is None:
         return None
-    own = [r for r in run.records() if set(r.nodes) == set(job.nodes)]
-    record = best_record([r for r in own if newest is None or r.id <= newest], *metric)
-    if record is not None:
-        session.load_best(run.catalog.path(record.id), wanted)
-    return record
+    own, parts = [], {}
+    for record in run.records():
+        if newest is None or record.id <= newest:
+            with suppress(DamagedError, UsageError):  # of other nodes
+                parts[record.id] = history.parts(record)
+                own.append(history.mapped(record))
+    best = best_record(own, *metric)
+    if best is not None:
+        session.load_best(run.catalog.path(best.id), wanted, parts[best.id])
+    return best

@@ -31,7 +31,7 @@ from jobrun.events import (
     Warned,
 )
 from jobrun.job import Job
-from jobrun.node_map import NodeMap
+from jobrun.node_map import NodeMap, NodeMaps
 from jobrun.rundir import RunDir, RunState, utc_now
 from jobrun.spec.diff import digest, job_facts
 from jobrun.stop import Condition
@@ -61,7 +61,7 @@ class History:
         )
         self._state: RunState | None = None
         self._nodes = request.nodes or NodeMap()
-        self._own_ids = range(0)
+        self._maps = NodeMaps().after(None, sys.maxsize, self._nodes)
         self._skipped: tuple[int, ...] = ()
         self._exit: Mapping[str, Any] | None = None  # the attempt, if it runs only ``exit``
         self._resumed = False
@@ -119,7 +119,7 @@ class History:
         if self.run is not None:
             self.run.unlock()
         if self._manager is not None:
-            self._manager.watch = None  # another job may use it after this one
+            self._manager.watch = self._manager.named_now = None  # another job may use it later
 
     def begin(self, choice: Choice) -> None:
         """Clean up what a crash left, and write down that an attempt has started."""
@@ -137,11 +137,11 @@ class History:
             ours = [id for id in self.run.catalog.ids() if self.run.catalog.was_whole(id)]
             self._set_aside(ours, before.attempts)
         self._manager.first_id = self.run.next_id()
-        self._own_ids = range(self._manager.first_id, sys.maxsize)
         if self._request.spec_text:
             self.run.store_spec(self._request.spec_text, self._request.resolved_text)
         folder = self._request.folder
         base = before or RunState(name=self.run.name, job=self._job.name, attempts=0)
+        self._map_from(base, choice, self._manager.first_id)
         self._state = replace(
             base,
             job=self._job.name,
@@ -156,16 +156,25 @@ class History:
             reason="",
             attempts=base.attempts + 1,
             next_id=self._manager.first_id,
+            node_maps=self._maps.to_json(),
             created=base.created or utc_now(),
             rebuilt=False,
         )
         self._state = self.run.write(self._state)
         self._resumed = choice.action == "fresh"
 
+    def _map_from(self, before: RunState, choice: Choice, below: int) -> None:
+        """Take up the maps of nodes that hold from here on."""
+        start = choice.start.id if choice.start is not None else None
+        self._maps = NodeMaps.from_json(before.node_maps).after(start, below, self._nodes)
+        assert self._manager is not None
+        self._manager.named_now = self.mapped
+
     def _begin_exit(self, before: RunState, choice: Choice) -> None:
         """Note the attempt; the run itself stays in the state it is in."""
         assert self.run is not None
         assert choice.start is not None
+        self._map_from(before, choice, sys.maxsize)
         begun = {
             "attempt": before.attempts + 1,
             "epoch": choice.start.epoch,
@@ -232,16 +241,11 @@ class History:
 
         Raises DamagedError or UsageError where nodes differ, and it is not said which.
         """
-        nodes = tuple(self._job.nodes)
-        return self._map(record).parts(record, nodes)
+        return self._maps.parts(record, tuple(self._job.nodes))
 
     def mapped(self, record: Record) -> Record:
         """What a checkpoint says, with the names of the job's nodes."""
-        return self._map(record).mapped(record)
-
-    def _map(self, record: Record) -> NodeMap:
-        """The map is for checkpoints that were written before this attempt."""
-        return NodeMap() if record.id in self._own_ids else self._nodes
+        return self._maps.mapped(record)
 
     def skip(self, id: int, reason: str) -> None:
         """A checkpoint did not prove whole; it is set aside once the next save is durable."""

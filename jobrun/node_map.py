@@ -1,7 +1,8 @@
 """``--map-node OLD=NEW``: a checkpoint of nodes of other names than the job's.
 
 The parts of the checkpoint go to other nodes, and with them what it says of those: readers, pipes,
-metrics, and what the stop conditions have seen.
+metrics, and what the stop conditions have seen.  The maps of a run are kept, since its checkpoints
+from before them are still asked for: the best one may be among them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from jobrun.checkpoint.record import Record
 from jobrun.errors import DamagedError, UsageError, did_you_mean
 from jobrun.position import PipeState, Position
 
-__all__ = ["NodeMap", "parse_maps"]
+__all__ = ["NodeMap", "NodeMaps", "parse_maps"]
 
 
 def parse_maps(texts: Iterable[str]) -> NodeMap:
@@ -41,23 +42,22 @@ class NodeMap:
     def __bool__(self) -> bool:
         return bool(self.pairs)
 
-    def parts(self, record: Record, nodes: Sequence[str]) -> dict[str, str]:
+    def parts(
+        self, record: Record, nodes: Sequence[str], earlier: Sequence[NodeMap] = ()
+    ) -> dict[str, str]:
         """For each node of the job the node of the checkpoint whose part it gets.
 
-        Raises DamagedError, naming them, where nodes differ and no pair says what is meant, and
-        UsageError for a pair that cannot be.
+        ``earlier`` are maps that come before this one.  Raises DamagedError, naming them, where
+        nodes differ and no pair says what is meant, and UsageError for a pair that cannot be.
         """
+        current = {node: node for node in record.nodes}
+        for one in earlier:
+            current = one._moved(current)
         for old, new in self.pairs:
-            _known(old, record.nodes, f"checkpoint_{record.id} has no node {old!r}")
+            _known(old, tuple(current), f"checkpoint_{record.id} has no node {old!r}")
             if new:
                 _known(new, nodes, f"the job has no node {new!r}")
-        found: dict[str, str] = {}
-        for old in record.nodes:
-            for new in self.targets(old):
-                if new in found:
-                    text = f"--map-node: both {found[new]!r} and {old!r} would go to {new!r}"
-                    raise UsageError(text)
-                found[new] = old
+        found = self._moved(current)
         if set(found) != set(nodes):
             raise DamagedError(
                 f"checkpoint_{record.id} is of the nodes {', '.join(record.nodes)}, "
@@ -65,6 +65,17 @@ class NodeMap:
                 hint="--map-node OLD=NEW says which part goes to which node, OLD= drops one",
             )
         return {new: found[new] for new in nodes}
+
+    def _moved(self, parts: Mapping[str, str]) -> dict[str, str]:
+        """``{node: part}`` with the nodes' new names."""
+        found: dict[str, str] = {}
+        for old, part in parts.items():
+            for new in self.targets(old):
+                if new in found:
+                    text = f"--map-node: both {found[new]!r} and {part!r} would go to {new!r}"
+                    raise UsageError(text)
+                found[new] = part
+        return found
 
     def targets(self, old: str) -> list[str]:
         """The nodes that get the part of a checkpoint's node."""
@@ -113,6 +124,45 @@ class NodeMap:
         if isinstance(value, list | tuple):
             return [self._anywhere(v) for v in value]
         return value
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMaps:
+    """The maps of a run, the first one first; each is for checkpoints of ids ``below`` one."""
+
+    maps: tuple[tuple[int, NodeMap], ...] = ()
+
+    @classmethod
+    def from_json(cls, data: Iterable[Mapping[str, Any]]) -> NodeMaps:
+        """The inverse of ``to_json``."""
+        return cls(tuple((m["below"], NodeMap(tuple((o, n) for o, n in m["pairs"]))) for m in data))
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """The maps as JSON values."""
+        return [{"below": b, "pairs": [list(pair) for pair in m.pairs]} for b, m in self.maps]
+
+    def after(self, start: int | None, below: int, nodes: NodeMap) -> NodeMaps:
+        """The maps once a run goes on from the checkpoint ``start`` (None: from the beginning).
+
+        ``nodes`` is for what was saved before now, which has ids ``below``.  Maps that were made
+        after ``start`` was saved belong to what is left behind.
+        """
+        kept = [one for one in self.maps if start is not None and one[0] <= start]
+        return NodeMaps((*kept, (below, nodes)) if nodes else tuple(kept))
+
+    def _of(self, record: Record) -> list[NodeMap]:
+        return [nodes for below, nodes in self.maps if record.id < below]
+
+    def parts(self, record: Record, nodes: Sequence[str]) -> dict[str, str]:
+        """As of ``NodeMap``, by all maps that came after the checkpoint."""
+        *earlier, last = self._of(record) or [NodeMap()]
+        return last.parts(record, nodes, earlier)
+
+    def mapped(self, record: Record) -> Record:
+        """What the checkpoint says, with the names that its nodes have now."""
+        for one in self._of(record):
+            record = one.mapped(record)
+        return record
 
 
 def _known(name: str, known: Sequence[str], message: str) -> None:

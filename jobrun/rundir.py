@@ -83,6 +83,7 @@ class RunState:
     ``attempts`` starts.  No checkpoint was ever made with an id of ``next_id`` or above.
     ``exits`` are the attempts among them that ran only ``download`` and ``exit`` again: attempt,
     epoch and checkpoint (its id), started; and where they came to an end, ended, outcome, reason.
+    ``node_maps`` are the nodes that have other names than in checkpoints of ids ``below`` one.
     ``rebuilt``: run.json was lost, and this is what the checkpoints say.
     """
 
@@ -105,6 +106,7 @@ class RunState:
     updated: str = ""
     rewind: Rewind | None = None
     exits: Sequence[Mapping[str, Any]] = ()
+    node_maps: Sequence[Mapping[str, Any]] = ()
     rebuilt: bool = False
 
     @property
@@ -123,8 +125,8 @@ class RunState:
         """The inverse of ``to_json``; ValueError, TypeError or KeyError where it is no state."""
         values = {k: v for k, v in data.items() if k != "format"}
         rewind = values.pop("rewind")
-        exits = tuple(values.pop("exits", ()))
-        state = cls(**values, exits=exits, rewind=Rewind(**rewind) if rewind else None)
+        values |= {key: tuple(values.get(key, ())) for key in ("exits", "node_maps")}
+        state = cls(**values, rewind=Rewind(**rewind) if rewind else None)
         if state.state not in STATES or not isinstance(state.name, str):
             raise ValueError(f"not a state: {state.state!r}")
         for number in (state.epoch, state.attempts, state.next_id):

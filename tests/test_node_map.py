@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,12 +11,15 @@ import pytest
 from reference_job import TRAINERS, reference
 from whole_runs import train, train_and_die
 
-from jobrun import Job, Node, Task, load_blobs
+from jobrun import CheckpointPolicy, Job, Keep, Node, Task, load_blobs
+from jobrun.best import best_of
 from jobrun.checkpoint.record import Record
 from jobrun.decide import Request
 from jobrun.errors import DamagedError, UsageError
-from jobrun.node_map import NodeMap, parse_maps
+from jobrun.node_map import NodeMap, NodeMaps, parse_maps
+from jobrun.policy import Best
 from jobrun.position import PipeState, Position, ReaderState
+from jobrun.rundir import RunDir
 
 
 def record(*nodes: str, position: Position | None = None) -> Record:
@@ -89,6 +94,61 @@ def test_all_that_a_checkpoint_says_of_a_node_goes_along() -> None:
     assert found.metrics == {"b:loss": 0, "a:loss": 1, "plain": 7}
     assert found.stops == ({"kind": "patience", "metric": "b:loss"},)
     assert found.extra == {"best": {"b:loss": [1, 2]}}
+
+
+def test_the_maps_of_a_run_follow_each_other() -> None:
+    """``record`` is checkpoint_3: of nodes a and b, then x and b, then x and y."""
+    maps = NodeMaps().after(3, 4, parse_maps(["a=x"])).after(5, 6, parse_maps(["b=y"]))
+    assert NodeMaps.from_json(json.loads(json.dumps(maps.to_json()))) == maps
+    assert maps.parts(record("a", "b"), ("x", "y")) == {"x": "a", "y": "b"}
+    assert set(maps.mapped(record("a", "b")).metrics) == {"x:loss", "y:loss", "plain"}
+    between, last = replace(record("x", "b"), id=5), replace(record("x", "y"), id=6)
+    assert maps.parts(between, ("x", "y")) == {"x": "x", "y": "b"}
+    assert set(maps.mapped(between).metrics) == {"x:loss", "y:loss", "plain"}
+    assert maps.mapped(last) == last
+    with pytest.raises(UsageError, match="the job has no node 'y'"):
+        maps.parts(record("a", "b"), ("a", "b"))
+
+
+def test_a_map_belongs_to_the_history_in_which_it_was_made() -> None:
+    swap = parse_maps(["a=b", "b=a"])
+    maps = NodeMaps().after(3, 4, swap)
+    assert maps.after(5, 6, NodeMap()) == maps
+    assert maps.after(3, 7, swap) == NodeMaps(((7, swap),))  # not there and back again
+    assert maps.after(3, 7, NodeMap()) == maps.after(None, 0, NodeMap()) == NodeMaps()
+
+
+@pytest.mark.parametrize("names", [("x", "y"), ("b", "a")], ids=["others", "swapped"])
+def test_the_best_checkpoint_may_be_from_before_a_map(
+    tmp_path: Path, names: tuple[str, str]
+) -> None:
+    """It is kept, and read where its nodes are by now, also by a start that is told no map."""
+    new, other = names
+
+    def job(nodes: tuple[str, str], best: str, epochs: int) -> Job:
+        keep = Keep(last=1, best=Best(f"{best}:loss"))
+        policy = CheckpointPolicy(keep=keep)
+        with Job("best", nodes=list(nodes), checkpoint=policy) as made:
+            with made.init, Node("*"):
+                Task(lambda node: f"made on {node}", "node", out="w", name="start")
+            with Node("*"):
+                Task(lambda epoch: abs(epoch - 2.0), "epoch", out="loss", name="loss")
+            with made.exit, Node("*"):
+                Task(lambda w: w, "best:w", out="result", name="read")
+        made.metrics = {"loss": "min"}
+        made.stop(epochs=epochs)
+        return made
+
+    train(job(("a", "b"), "a", 3), tmp_path)
+    maps = parse_maps([f"a={new}", f"b={other}"])
+    request = Request(nodes=maps, accept_changes=True)
+    for epochs, asked in ((5, request), (6, Request())):
+        ended = train(job(names, new, epochs), tmp_path, request=asked)
+        assert ended.epochs == epochs
+        assert [r.epoch for r in RunDir(tmp_path).records()] == [2, epochs]
+        assert ended.blobs[f"{new}:result"] == "made on a"
+        assert ended.blobs[f"{other}:result"] == "made on b"
+    assert best_of(RunDir(tmp_path), f"{new}:loss") == tmp_path / "checkpoint_2"
 
 
 def test_a_run_goes_on_with_nodes_of_other_names(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import errno
 import os
 import platform
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -106,6 +106,8 @@ class CheckpointManager:
     ``keep`` says which checkpoints stay (``Keep()``: all).  ``job`` and ``digest`` name the job in
     each record.  No id below ``first_id`` is given to a checkpoint.  ``link`` and ``compress`` are
     as in ``CheckpointPolicy``.  ``watch``, if it is set, is asked before each save and told of it.
+    ``named_now``, if it is set, gives a record with the names that its nodes have by now, for
+    ``keep``.
     """
 
     def __init__(
@@ -130,6 +132,7 @@ class CheckpointManager:
         self.compress = tuple(compress)
         self.lock: RunLock = Lock(self.run_dir) if lock is None else lock
         self.watch: SaveWatch | None = None
+        self.named_now: Callable[[Record], Record] | None = None
         self.catalog = Catalog(self.run_dir, fs)
         self._fs = fs
         self._started = time.monotonic()
@@ -315,7 +318,7 @@ class CheckpointManager:
         What could not be removed is tried again after the next save.  Files are deleted in the
         background: see ``settle``.
         """
-        return self._removal.apply(self.keep, protected)
+        return self._removal.apply(self.keep, protected, self.named_now)
 
     def settle(self) -> tuple[str, ...]:
         """Return once the files of all that retention removed are deleted; what went wrong."""

@@ -8,7 +8,7 @@ before it is done leaves it to the cleaning of the next start.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from jobrun.checkpoint.catalog import Catalog
@@ -45,17 +45,24 @@ class Removal:
         self._whole[record.id] = record
 
     def apply(
-        self, keep: Keep, protected: Collection[int] = ()
+        self,
+        keep: Keep,
+        protected: Collection[int] = (),
+        named_now: Callable[[Record], Record] | None = None,
     ) -> tuple[tuple[int, ...], tuple[str, ...]]:
         """Remove what ``keep`` drops; the ids that are gone, and warnings.
 
+        ``keep`` is asked of the records as ``named_now`` gives them.
         What could not be renamed is tried again at the next call.  The files follow in the
         background; what goes wrong there is among the warnings of a later call.
         """
         if keep.all:
             return (), self.warnings()
         try:
-            dropped = retain(self._records(), keep, protected)[1]
+            records = self._records()
+            if named_now is not None:
+                records = list(map(named_now, records))
+            dropped = retain(records, keep, protected)[1]
         except NotFoundError as error:
             return (), (*self.warnings(), f"no checkpoint was removed: {error}")
         removed, warnings = [], []

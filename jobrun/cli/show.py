@@ -42,11 +42,13 @@ class _Shown:
     @property
     def best(self) -> Record | None:
         """The best checkpoint that is kept."""
-        from jobrun.best import best_record
+        from jobrun.best import best_record, named_now
 
         name = self.view.best_by
         direction = self.view.directions.get(name) if name else None
-        return best_record(self.records, name, direction) if name and direction else None
+        if not name or not direction:
+            return None
+        return best_record(named_now(self.records, self.run.state()), name, direction)
 
     @property
     def versions(self) -> Mapping[str, str]:

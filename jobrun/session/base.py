@@ -173,8 +173,10 @@ class Session(ABC):
         """Replace all blobs by what ``load_part`` staged, on every node."""
 
     @abstractmethod
-    def load_best(self, directory: Path, names: Mapping[str, Iterable[str]]) -> None:
-        """Read ``names`` (per node) of the best checkpoint, for ``best:…``."""
+    def load_best(
+        self, directory: Path, names: Mapping[str, Iterable[str]], parts: Mapping[str, str]
+    ) -> None:
+        """Read ``names`` (per node) of the best checkpoint, for ``best:…``; ``{node: part}``."""
 
     @abstractmethod
     def blob(self, name: str) -> Any:

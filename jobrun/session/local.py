@@ -213,10 +213,12 @@ class LocalSession(Session):
                 self._stores.nodes[node].put(path, value)
         self._staged = {}
 
-    def load_best(self, directory: Path, names: Mapping[str, Iterable[str]]) -> None:
-        """Read ``names`` (per node) of the best checkpoint, for ``best:…``."""
+    def load_best(
+        self, directory: Path, names: Mapping[str, Iterable[str]], parts: Mapping[str, str]
+    ) -> None:
+        """Read ``names`` (per node) of the best checkpoint, for ``best:…``; ``{node: part}``."""
         for node, wanted in names.items():
-            for name, value in read_part(directory, node, list(wanted)).items():
+            for name, value in read_part(directory, parts[node], list(wanted)).items():
                 self._stores.best[node, name] = value
 
     def close(self) -> None:

@@ -499,7 +499,7 @@ class SessionContract:
         driver = Driver(job, session=session).start().epochs(1)
         checkpoint = save(driver, tmp_path)
         driver.epochs(1)
-        session.load_best(checkpoint, {"main": ["total"]})
+        session.load_best(checkpoint, {"main": ["total"]}, {"main": "main"})
         driver.run("exit")
         assert driver.blob("result") == 104
         assert driver.blob("total") == 115

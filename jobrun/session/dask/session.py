@@ -515,10 +515,12 @@ class DaskSession(Session):
         self._forget = set()
         self._do(dict.fromkeys(self.nodes, ("take_over",)))
 
-    def load_best(self, directory: Path, names: Mapping[str, Iterable[str]]) -> None:
-        """Let the nodes read ``names`` of the best checkpoint, for ``best:…``."""
+    def load_best(
+        self, directory: Path, names: Mapping[str, Iterable[str]], parts: Mapping[str, str]
+    ) -> None:
+        """Let the nodes read ``names`` of the best checkpoint, for ``best:…``; ``{node: part}``."""
         own = {node: {node: tuple(wanted)} for node, wanted in names.items()}
-        self._do({node: ("load_best", directory, wanted) for node, wanted in own.items()})
+        self._do({n: ("load_best", directory, w, {n: parts[n]}) for n, w in own.items()})
 
     # The end.
 
