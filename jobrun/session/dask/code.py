@@ -14,6 +14,7 @@ import re
 import threading
 import zipfile
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import replace
 from hashlib import sha256
 from importlib import import_module
@@ -45,8 +46,16 @@ class CodeMissingError(Exception):
 
 
 def packed_job(job: Job) -> bytes:
-    """A job as dask sends it; functions that no module has go along."""
-    data: bytes = import_module("distributed.protocol").serialize_bytes(job)
+    """A job as dask sends it; functions that no module has go along.
+
+    What is done here stays here, and may be what cannot travel: the catalogue, uploads, reporters.
+    """
+    sent = copy(job)
+    if job.checkpoint is not None:
+        sent.checkpoint = replace(job.checkpoint, catalogue=None)
+    sent.upload = None
+    sent.reporters = []
+    data: bytes = import_module("distributed.protocol").serialize_bytes(sent)
     return data
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
-from engine import Driver
+from engine import Driver, within
 
-from jobrun import Job, Node, Task
+from jobrun import Catalogue, CheckpointManager, CheckpointPolicy, Job, JobRunner, Node, Task
 from jobrun.errors import WorkerLostError
+from jobrun.policy import Upload
 
 pytest.importorskip("distributed")
 
@@ -36,6 +38,58 @@ def test_scalars_of_scratch_are_forgotten_with_it(client: Any) -> None:
         assert driver.session.scalars(["a:scratch"]) == {"a:scratch": 1.0}
         driver.session.end_epoch()
         assert driver.session.scalars(["a:scratch"]) == {}
+
+
+class Record(Catalogue):
+    """A site's own record: a connection, which cannot be sent, stands for all that it may hold."""
+
+    def __init__(self) -> None:
+        self.connection = threading.Lock()
+        self.told: list[tuple[str, Any]] = []
+
+    def accessible(self, run: str, id: int) -> bool:
+        with self.connection:
+            self.told.append(("accessible", id))
+        return id != 2
+
+    def written(self, run: str, checkpoint: Mapping[str, Any]) -> None:
+        self.told.append(("written", checkpoint["id"]))
+
+    def report(self, run: str, event: Mapping[str, Any]) -> None:
+        self.told.append((event["event"], event.get("id")))
+
+
+def test_what_is_of_the_client_stays_there(client: Any, tmp_path: Path) -> None:
+    """The catalogue and the function that uploads need not be such that they can be sent."""
+    record, uploaded = Record(), []
+    lock = threading.Lock()
+
+    def upload(path: Path) -> None:
+        with lock:
+            uploaded.append(Path(path).name)
+
+    policy = CheckpointPolicy(catalogue=record, background=False)
+    with Job("j", nodes=["a", "b"], checkpoint=policy, upload=Upload(call=upload)) as job:
+        with job.init, Node("*"):
+            Task(lambda: 0, out="n", name="start")
+        with Node("*"):
+            Task(lambda n: n + 1, "n", out="n", name="count")
+        job.stop(epochs=3)
+    runner = JobRunner(job, CheckpointManager(tmp_path / "run"))
+    assert within(60, lambda: runner.train(DaskSession(client))) == 3
+    assert runner.blobs["b:n"] == 3
+    assert record.told == [
+        *[
+            call
+            for id in (0, 1)
+            for call in (("accessible", id), ("written", id), ("CheckpointSaved", id))
+        ],
+        ("accessible", 2),
+        ("CheckpointFailed", 2),
+        *[("accessible", 3), ("written", 3), ("CheckpointSaved", 3)],
+        ("RunEnded", None),
+    ]
+    assert uploaded == ["checkpoint_3"]
 
 
 _begun, _killed = threading.Event(), threading.Event()
