@@ -12,6 +12,7 @@ from typing import Any
 
 from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
 from jobrun.errors import NotFoundError, StoreError, UsageError
+from jobrun.remote.limit import within
 
 __all__ = ["Store", "join", "open_store", "split"]
 
@@ -77,6 +78,13 @@ def _s3_patience() -> dict[str, Any]:
 
     own = {**conf.get("s3a", {}), **conf.get("s3", {})}.get("config_kwargs", {})
     return {"config_kwargs": {"retries": {"max_attempts": _S3_RETRIES}, **own}}
+
+
+_LIMIT = 600.0
+"""Seconds that anything a store is asked for may take, beside what its bytes do."""
+
+_SLOWEST = 50_000
+"""Bytes a second of the slowest network on which writing a file is waited for."""
 
 
 class Store(ABC):
@@ -163,6 +171,14 @@ class _Remote(Store):
         # In an object store there are no directories, and making one may make a bucket.
         self._flat = place.partition("://")[0].lower() in {*_EXTRAS, "memory"}
 
+    def _ask(self, method: str, *args: Any, size: int = 0, **options: Any) -> Any:
+        """Call a method of the file system; TimeoutError where it never ends.
+
+        S3 gives up by itself, and earlier; others may wait for ever for an answer.
+        """
+        limit = _LIMIT + size / _SLOWEST
+        return within(limit, lambda: getattr(self._fs, method)(*args, **options))
+
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}" if name else self._root
 
@@ -170,14 +186,14 @@ class _Remote(Store):
         path = self._path(name)
         try:
             if not self._flat:
-                self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
-            self._fs.pipe_file(path, bytes(data))
+                self._ask("makedirs", path.rpartition("/")[0], exist_ok=True)
+            self._ask("pipe_file", path, bytes(data), size=len(data))
         except Exception as error:  # what a store raises is not known beforehand
             raise _failed("write", join(self.place, name), _why(error)) from error
 
     def read(self, name: str) -> bytes:
         try:
-            data: bytes = self._fs.cat_file(self._path(name))
+            data: bytes = self._ask("cat_file", self._path(name))
         except FileNotFoundError as error:
             _refuse_bucket("read", join(self.place, name), error)
             raise NotFoundError("there is no such file", where=join(self.place, name)) from error
@@ -188,10 +204,11 @@ class _Remote(Store):
     def sizes(self, folder: str) -> dict[str, int]:
         base = self._path(folder)
         try:
-            infos = self._fs.find(base, detail=True)
+            infos = self._ask("find", base, detail=True)
             found = {path: info["size"] for path, info in infos.items()}
             untold = [path for path, size in found.items() if size is None]  # as by HTTP
-            found |= zip(untold, self._fs.sizes(untold), strict=True)
+            if untold:
+                found |= zip(untold, self._ask("sizes", untold), strict=True)
         except FileNotFoundError as error:
             _refuse_bucket("list", join(self.place, folder), error)
             return {}
@@ -204,7 +221,7 @@ class _Remote(Store):
 
     def folders(self) -> list[str]:
         try:
-            found = self._fs.ls(self._root, detail=True)
+            found = self._ask("ls", self._root, detail=True)
         except FileNotFoundError as error:
             _refuse_bucket("list", self.place, error)
             return []

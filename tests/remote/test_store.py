@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 
@@ -102,6 +102,39 @@ def test_an_endpoint_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None
         silent.setblocking(False)
         assert connections(silent) == 6
     fsspec.get_filesystem_class("s3").clear_instance_cache()
+
+
+def test_a_store_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any other than S3, which has limits of its own: each call ends after a time."""
+    fsspec = pytest.importorskip("fsspec")
+    enough, asked = Event(), []
+
+    class Silent(fsspec.AbstractFileSystem):  # type: ignore[misc]
+        protocol = "silent"
+
+        def _never(self, *args: object, **options: object) -> None:
+            asked.append(args[0])
+            enough.wait(30)
+
+        makedirs = pipe_file = cat_file = find = ls = _never
+
+    fsspec.register_implementation("silent", Silent, clobber=True)
+    monkeypatch.setattr("jobrun.remote.store._LIMIT", 0.05)
+    store = open_store("silent://there/run")
+    calls: list[tuple[str, Callable[[], object]]] = [
+        ("write", lambda: store.write("f", b"12")),
+        ("read", lambda: store.read("f")),
+        ("list", lambda: store.sizes("")),
+        ("list", store.folders),
+    ]
+    try:
+        for op, call in calls:
+            with pytest.raises(StoreError, match=f"{op} failed: TimeoutError: no answer") as caught:
+                call()
+            assert str(caught.value.where).startswith("silent://there/run")
+    finally:
+        enough.set()
+    assert len(asked) == len(calls)
 
 
 def connections(server: socket.socket) -> int:
