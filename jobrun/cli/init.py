@@ -39,6 +39,8 @@ def command(directory: str, template: str, list_: bool, force: bool) -> None:
     from jobrun.templates import template_files
 
     folder = Path(directory)
+    if directory != template:
+        _refuse_template(folder, directory)
     job = template_files(template)
     if not force:
         _refuse_others(folder, job)
@@ -52,7 +54,23 @@ def command(directory: str, template: str, list_: bool, force: bool) -> None:
 def _listed() -> str:
     if settings().json:
         return json.dumps([{"name": name, "text": text} for name, text in TEMPLATES.items()])
-    return "\n".join(f"{name:<7} {text}" for name, text in TEMPLATES.items())
+    from jobrun.program import program
+
+    lines = (f"{name:<7} {text}" for name, text in TEMPLATES.items())
+    return "\n".join([*lines, "", f"{program()} init --template NAME"])
+
+
+def _refuse_template(folder: Path, directory: str) -> None:
+    """Raise UsageError for the name of a template, in whose place a new directory would be made."""
+    from jobrun.errors import UsageError
+    from jobrun.program import program
+
+    if directory in TEMPLATES and not folder.exists():
+        here = f"{program()} init --template {directory}"
+        raise UsageError(
+            f"{directory} is a template, and no directory is called so",
+            hint=f"{here}, or for a new directory: {program()} init ./{directory}",
+        )
 
 
 def _refuse_others(folder: Path, job: Mapping[str, bytes]) -> None:

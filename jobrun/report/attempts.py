@@ -10,6 +10,7 @@ from typing import Any
 
 from jobrun.events import SlowestNode
 from jobrun.report.events_file import read_events
+from jobrun.report.words import why_not_saved
 
 __all__ = ["Attempts", "PastAttempt", "TaskTime", "read_attempts"]
 
@@ -173,7 +174,8 @@ def _warning(kind: str, event: Mapping[str, Any]) -> str:
     if kind == "RunWentBack":
         return f"{event['message']}: the run went back to epoch {event['epoch']}"
     if kind == "CheckpointFailed":
-        return f"checkpoint_{event['id']} was not saved: {event['message']}"
+        why = why_not_saved(event["id"], event["message"])
+        return f"checkpoint_{event['id']} was not saved: {why}"
     if kind == "CheckpointSkipped":
         return f"checkpoint_{event['id']} was passed over: {event['reason']}"
     if kind == "CheckpointLoaded" and event["differences"]:

@@ -36,7 +36,7 @@ from jobrun.events import (
 )
 from jobrun.paths import shown
 from jobrun.report.screen import Screen
-from jobrun.report.words import metric_texts, plain, plural
+from jobrun.report.words import metric_texts, plain, plural, why_not_saved
 from jobrun.size import size
 
 __all__ = ["Describer", "Lines", "heartbeat"]
@@ -215,7 +215,8 @@ class Describer:
     @_lines.register
     def _(self, event: CheckpointFailed) -> list[str]:
         where = f"checkpoint_{event.id} ({_place(event.place, event.epoch)})"
-        return [f"warning: {where} is not saved, the run goes on: {plain(event.message)}"]
+        why = plain(why_not_saved(event.id, event.message))
+        return [f"warning: {where} is not saved, the run goes on: {why}"]
 
     @_lines.register
     def _(self, event: CheckpointsMoved) -> list[str]:

@@ -22,6 +22,7 @@ __all__ = [
     "uses_unicode",
     "value_text",
     "visible",
+    "why_not_saved",
 ]
 
 _ESCAPES = {c: f"\\x{c:02x}" for c in [*range(0x20), *range(0x7F, 0xA0)] if c not in (0x09, 0x0A)}
@@ -71,6 +72,11 @@ def number(value: Any) -> str:
 def plural(count: int, what: str) -> str:
     """``1 epoch``, ``2 epochs``."""
     return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def why_not_saved(id: int, message: str) -> str:
+    """A message of a failed save for a line that names the checkpoint already."""
+    return message.removeprefix(f"checkpoint {id} was not saved: ")
 
 
 def metric_texts(metrics: Mapping[str, Any], best: tuple[str, ...] = ()) -> list[str]:

@@ -25,6 +25,21 @@ from .conftest import environment
 SUPPORT = Path(__file__).parents[1] / "support"
 
 
+def test_the_name_of_a_template_is_no_new_directory(call: Callable[..., Any], folder: Path) -> None:
+    result = call("init", "kmeans")
+    assert result.code == 2
+    assert result.err == (
+        "error: kmeans is a template, and no directory is called so\n"
+        "  hint: jobrun init --template kmeans, or for a new directory: jobrun init ./kmeans\n"
+    )
+    assert list(folder.iterdir()) == []
+    assert call("init", "./kmeans").code == 0
+    assert (folder / "kmeans/mlp.yaml").is_file()
+    assert call("init", "kmeans").code == 0, "the directory is there"
+    assert call("init", "heat", "--template", "heat").code == 0, "both are said"
+    assert call("init", "--list").out.endswith("\njobrun init --template NAME\n")
+
+
 def test_what_it_writes_and_says(call: Callable[..., Any], folder: Path) -> None:
     result = call("init", "--template", "kmeans")
     assert (result.code, result.err) == (0, "")
@@ -84,7 +99,7 @@ def test_a_directory_that_cannot_be_made(call: Callable[..., Any], folder: Path)
 def test_the_list(call: Callable[..., Any], folder: Path) -> None:
     result = call("init", "--list")
     assert (result.code, result.err) == (0, "")
-    assert [line.split()[0] for line in result.out.splitlines()] == list(TEMPLATES)
+    assert [line.split()[0] for line in result.out.splitlines()[:-2]] == list(TEMPLATES)
     assert max(len(line) for line in result.out.splitlines()) <= 100
     assert [t["name"] for t in json.loads(call("init", "--list", "--json").out)] == list(TEMPLATES)
     assert not list(folder.iterdir())

@@ -98,7 +98,7 @@ def test_warnings_each_once(told: Any, make: Any) -> None:
         Warned("early"),
         make.started(),
         Warned("early"),
-        CheckpointFailed(3, 3, "disk full"),
+        CheckpointFailed(3, 3, "checkpoint 3 was not saved: disk full"),
         CheckpointSkipped(2, "torn"),
         CheckpointLoaded(1, 1, "p", 1, 0.1),
         CheckpointLoaded(1, 4, "p", 1, 0.1, ("numpy: 1 -> 2",)),

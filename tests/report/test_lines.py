@@ -110,7 +110,7 @@ def test_a_resumed_run_without_a_limit(make: Any) -> None:
 
 LOUD = [
     (
-        CheckpointFailed(3, 2, "No space left on device"),
+        CheckpointFailed(3, 2, "checkpoint 3 was not saved: No space left on device"),
         "warning: checkpoint_3 (epoch 2) is not saved, the run goes on: No space left on device",
     ),
     (
