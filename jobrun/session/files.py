@@ -175,14 +175,28 @@ def _read_csv(path: Path, form: FileForm) -> Any:
                 raise ValueError(text)
             rows += [row] if row else []
     cells = zip(*rows, strict=True) if rows else ([] for _ in header)
-    return {name: _column(c, form) for name, c in zip(header, cells, strict=True)}
+    return {name: _column(name, c, form) for name, c in zip(header, cells, strict=True)}
 
 
-def _column(cells: Sequence[str], form: FileForm) -> Array:
+def _column(name: str, cells: Sequence[str], form: FileForm) -> Array:
     """Numbers if all are, else texts."""
-    if form.dtype is not None or all(map(_is_number, cells)):
-        return np.array(list(cells), np.str_).astype(form.dtype or np.float64)
-    return np.array(cells)
+    if form.dtype is None and not all(map(_is_number, cells)):
+        return np.array(cells)
+    array: Array = np.array(list(cells), np.str_)
+    try:
+        return array.astype(form.dtype or np.float64)
+    except ValueError:
+        wrong = next(cell for cell in array if not _is_of(cell, form))
+        text = f"column {name!r} holds {str(wrong)!r}, which is no {form.dtype}"
+        raise ValueError(text) from None
+
+
+def _is_of(cell: np.str_, form: FileForm) -> bool:
+    try:
+        np.array(cell).astype(form.dtype)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_number(text: str) -> bool:

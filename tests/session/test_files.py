@@ -174,3 +174,14 @@ def test_nothing_is_unpickled(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.array([{}], object), allow_pickle=True)
     with pytest.raises(TaskError, match="cannot be read"):
         read_file(tmp_path / "a.npy", NO_FORM)
+
+
+@pytest.mark.parametrize(("dtype", "cell"), [("float64", "x4.5"), ("int64", "1.5")])
+def test_a_cell_that_is_not_of_the_dtype_is_named(tmp_path: Path, dtype: str, cell: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f"day,cases\n1,2\n3,{cell}\n")
+    with pytest.raises(TaskError) as caught:
+        read_file(path, FileForm(dtype))
+    assert caught.value.message == (
+        f"t.csv, which it left, cannot be read: column 'cases' holds {cell!r}, which is no {dtype}"
+    )
