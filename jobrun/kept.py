@@ -24,6 +24,14 @@ class Kept:
     spec_path: Path
     text: str
 
+    @property
+    def edited(self) -> bool:
+        """Whether the file is there and holds another text by now."""
+        try:
+            return self.spec_path.read_text("utf-8-sig") != self.text
+        except (OSError, UnicodeError):
+            return False
+
 
 def kept_spec(
     run: RunDir,

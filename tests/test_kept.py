@@ -33,6 +33,18 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDir:
     return run
 
 
+def test_a_file_that_was_edited_since(run: RunDir, tmp_path: Path) -> None:
+    file = tmp_path / "code/sum.yaml"
+    assert not kept_spec(run).edited
+    file.write_bytes(b"\xef\xbb\xbf" + SPEC.replace("\n", "\r\n").encode())
+    assert not kept_spec(run).edited, "the same text"
+    file.write_text(SPEC.replace("epochs: 3", "epochs: 4"))
+    assert kept_spec(run).edited
+    assert not kept_spec(run, "code/sum.yaml").edited
+    file.write_bytes(b"\xff")
+    assert not kept_spec(run).edited
+
+
 def test_the_spec_that_was_run(run: RunDir, tmp_path: Path) -> None:
     kept = kept_spec(run)
     assert kept.spec.tree["stop"] == {"epochs": 5}

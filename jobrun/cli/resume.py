@@ -12,6 +12,8 @@ from jobrun.program import program
 
 __all__ = ["command"]
 
+_EDITED = "{spec} has changed since; {run} goes on as it was (with the changes: {now})"
+
 
 @click.command("resume", short_help="Go on with a run, from its end or an earlier checkpoint.")
 @click.argument(
@@ -93,6 +95,7 @@ def command(
         from jobrun.kept import kept_spec
         from jobrun.node_map import parse_maps
         from jobrun.paths import is_url, shown
+        from jobrun.report.words import plain
         from jobrun.runs import find_run, find_sweep
         from jobrun.spec.build import job_of
         from jobrun.spec.resolve import dump_resolved
@@ -148,6 +151,11 @@ def command(
             how = How(jobs, threads, check, fail_fast, sets, epochs, runs_dir, progress)
             whole = SweepEngine(settings(), signals, Sweep(kept.spec, kept.text, request), how)
             return whole.dry_run(sweep) if dry_run else whole.run(sweep)
+        if kept.edited and not by_spec and not settings().quiet:
+            now = command_line("train", spec_path, runs_dir=elsewhere)
+            click.echo(
+                _EDITED.format(spec=plain(spec_path), run=plain(found.shown()), now=now), err=True
+            )
         job = job_of(kept.spec)
         if dry_run:
             from jobrun.cli.dry_run import show_dry_run

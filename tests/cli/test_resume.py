@@ -43,6 +43,18 @@ def test_the_newest_unfinished_run_is_taken_and_named_first(
     assert total(folder / "runs/sum") == 106
 
 
+def test_a_spec_that_was_edited_since_is_told_of(call: Call, write: Call, folder: Path) -> None:
+    write(FAILS)
+    call("train", "sum.yaml")
+    spec = folder / "sum.yaml"
+    spec.write_text(spec.read_text("utf-8").replace("step: 2", "step: 3"), "utf-8")
+    told = "sum.yaml has changed since; runs/sum goes on as it was"
+    result = call("resume", "sum")
+    assert result.err.splitlines()[0] == f"{told} (with the changes: jobrun train sum.yaml)"
+    assert told not in call("resume", "sum", "-q").err
+    assert told not in call("resume", "sum.yaml").err
+
+
 def test_a_finished_run_has_nothing_to_do(call: Call, write: Call) -> None:
     write()
     call("train", "sum.yaml")
