@@ -32,7 +32,7 @@ from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
 from jobrun.checkpoint.loading import Loaded, Reader, Skipped, find, load
 from jobrun.checkpoint.manifest import META, group_meta
 from jobrun.checkpoint.part import PartSummary
-from jobrun.checkpoint.publish import publish, save_error, staged
+from jobrun.checkpoint.publish import publish, save_error, staged, write_together
 from jobrun.checkpoint.reading import read_part
 from jobrun.checkpoint.record import (
     FORMAT,
@@ -285,11 +285,10 @@ class CheckpointManager:
     def _finish(
         self, partial: str, id: int, parts: Sequence[PartSummary], fields: RecordFields
     ) -> Record:
-        """Write what is left beside the parts, ``_SUCCESS`` last."""
+        """Write what is left beside the parts, which are durable."""
         root = group_meta(
             {"format": FORMAT, "job": fields.job, "id": id, "epoch": fields.position.epochs}
         )
-        self._fs.write(f"{partial}/{META}", [root], sync=True)
         record = Record(
             id=id,
             time=datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
@@ -307,7 +306,7 @@ class CheckpointManager:
             files=1 + sum(part.files for part in parts),
             extra=fields.extra,
         )
-        self._fs.write(f"{partial}/{SUCCESS}", [encode_record(record)], sync=True)
+        write_together(partial, {META: root, SUCCESS: encode_record(record)}, self._fs)
         return record
 
     def apply_retention(

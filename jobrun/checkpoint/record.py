@@ -1,4 +1,4 @@
-"""What a checkpoint says of itself: the file ``_SUCCESS``, written last.
+"""What a checkpoint says of itself: the file ``_SUCCESS``, written once the parts are durable.
 
 The file is text: one ``name: JSON`` a line (which is YAML too), and a last line ``crc32c: …`` with
 the checksum of the bytes before it.  This module knows neither numpy nor zarr.
