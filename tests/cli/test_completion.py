@@ -331,9 +331,11 @@ class Terminal:
     def read_until(self, pattern: str, seconds: float = 30.0) -> str:
         """What came on the screen since the last call, up to the pattern; escapes are left out."""
         until = time.monotonic() + seconds
+        written = select.poll()
+        written.register(self.leader, select.POLLIN)
         while not (found := re.search(pattern, self.seen)):
             assert time.monotonic() < until, f"no {pattern!r} in {self.seen!r}"
-            if select.select([self.leader], [], [], 0.1)[0]:
+            if written.poll(100):
                 self.seen += os.read(self.leader, 1 << 16).decode(errors="replace")
                 self.seen = re.sub(
                     r"\x1b\[[0-9;?<>=]*[A-Za-z]|\x1b[()][A-Z0-9]|\x1b[=>]", "", self.seen
