@@ -13,7 +13,7 @@ from .fuzz import ROOT, Slow, case, check, limited
 
 def test_mutated_specs_are_jobs_or_errors_with_places() -> None:
     """In a process of its own, whose memory is that of the specs; time is for hangs alone."""
-    words = [sys.executable, "-m", "tests.spec.fuzz", "200", "--seed", "20", "--seconds", "10"]
+    words = [sys.executable, "-m", "tests.spec.fuzz", "500", "--seed", "20", "--seconds", "10"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     found = re.search(r"(\d+) job, (\d+) spec, (\d+) refused, 0 failed; at most", done.stdout)
