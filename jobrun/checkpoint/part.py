@@ -201,19 +201,24 @@ def write_parts(
     many = sum(map(len, items.values())) > SYNC_EACH // 2
     whole = fs.sync_all(root) if many else None
     with whole or nullcontext(), ThreadPoolExecutor(THREADS) as pool, ended_by_errors(pool):
-        begun = []
-        for node, own in items.items():
+
+        def begin(node: str) -> _Part:
             start = time.perf_counter()
             sources = Sources(fs, share_with, node)
             writer = Writer(fs, root, node, id, sources, compress, sync=whole is None)
-            writer.begin(pool, own)
-            begun.append(_Part(node, writer, time.perf_counter() - start))
-        for part in begun:
+            writer.begin(pool, items[node])
+            return _Part(node, writer, time.perf_counter() - start)
+
+        def end(part: _Part) -> None:
             start = time.perf_counter()
             part.entries = part.writer.end()
             part.manifest = encode_manifest(Manifest(id, part.node, part.entries))
             fs.write(f"{root}/{manifest_name(part.node)}", [part.manifest], sync=whole is None)
             part.seconds += time.perf_counter() - start
+
+        # What ends a part waits for files that the pool was given before, never for a later one.
+        begun = run_calls(pool, [(many, partial(begin, node)) for node in items])
+        run_calls(pool, [(many, partial(end, part)) for part in begun])
         written = time.perf_counter()
         _sync(fs, root, whole, pool, begun)
         synced = time.perf_counter()
