@@ -1,6 +1,6 @@
 """How saving, publishing, listing and loading grow with nodes, blobs, bytes and checkpoints.
 
-Nodes are simulated: their parts are written one after the other by this process, as a LocalSession
+Nodes are simulated: their parts are written together by this process, as a LocalSession
 writes them.  On a cluster they are written where the nodes are, at the same time; what is left for
 the process that runs the job is ``publish`` here, besides the messages, which are not measured.
 """
