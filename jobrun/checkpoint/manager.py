@@ -45,6 +45,7 @@ from jobrun.checkpoint.record import (
 )
 from jobrun.checkpoint.removal import Removal
 from jobrun.checkpoint.source import BlobSource, PartSource, RunLock, SaveWatch
+from jobrun.checkpoint.spread import spread
 from jobrun.errors import NotFoundError, SaveError, UsageError
 from jobrun.lock import Lock
 from jobrun.policy import KEEP_ALL, Compress, Keep
@@ -335,6 +336,7 @@ class CheckpointManager:
             self._fs.make_dirs(str(self.run_dir))
         except FsError as error:
             raise save_error(self.first_id, error) from error
+        spread(str(self.run_dir))
         self.lock.acquire()
         self._made = True
 
