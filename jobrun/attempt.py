@@ -275,8 +275,17 @@ class Attempt:
                 gauges=standing.gauges,
             )
         )
+        if self._ran == 1:
+            self._warn_of_none()
         if self.over or self.saver.due.after(standing.position.epochs):
             self.save()
+
+    def _warn_of_none(self) -> None:
+        """Once: a metric without a value may be meant, or a ``return`` that was forgotten."""
+        for name in self.standing.without_value:
+            epoch = self.standing.position.epochs
+            text = f"metric {name!r} has no value in epoch {epoch}: what writes it gave None"
+            self._run.report(Warned(text))
 
     def save(self) -> None:
         """Save the state of now, between two epochs or within one."""

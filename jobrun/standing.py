@@ -72,6 +72,13 @@ class Standing:
         return {n: self.scalars[n] for n in self._metrics if n in self.scalars}
 
     @property
+    def without_value(self) -> tuple[str, ...]:
+        """The metrics that were due in the epoch that was finished last, and have no value."""
+        epoch = self.position.epochs
+        missing = (n for n in self._metrics if n not in self.scalars)
+        return tuple(n for n in missing if self._frequency.has_value(n, epoch))
+
+    @property
     def gauges(self) -> tuple[str, ...]:
         """How near each stop condition is."""
         texts = (w.condition.gauge(w.state) for w in self._watched)

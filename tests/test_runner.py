@@ -17,7 +17,7 @@ from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Pipe, Task
 from jobrun.checkpoint.catalog import Catalog
 from jobrun.decide import Request
 from jobrun.errors import LockedError, SpecError, TaskError
-from jobrun.events import CheckpointSaved, Event, RunEnded
+from jobrun.events import CheckpointSaved, Event, RunEnded, Warned
 from jobrun.policy import CheckpointPolicy, Every
 
 ROWS = 100
@@ -297,6 +297,24 @@ def test_a_failing_task_ends_the_run_and_leaves_what_is_saved(tmp_path: Path) ->
     assert isinstance(ended, RunEnded)
     assert (ended.outcome, ended.exit_code, ended.on_disk) == ("error", 1, 0)
     assert places(tmp_path / "run") == [(0, 0)]
+
+
+def test_a_metric_that_is_none_is_said_once() -> None:
+    """Not one that is not due, nor one that is None in a later epoch."""
+    with Job("j") as job:
+        with job.init:
+            Task(lambda: 0, out="n", name="zero")
+        Task(lambda n: n + 1, "n", out="n", name="count")
+        Task(lambda: None, out="forgotten", name="forgets")
+        Task(lambda: 1.0, out="seldom", name="seldom", every=2)
+        Task(lambda n: None if n == 2 else 1.0, "n", out="later", name="later")
+        job.metrics.update(forgotten="min", seldom="min", later="min")
+        job.stop(epochs=3)
+    events: list[Event] = []
+    JobRunner(job, report=events.append).train(LocalSession(1))
+    assert [e.message for e in events if isinstance(e, Warned)] == [
+        "metric 'forgotten' has no value in epoch 1: what writes it gave None"
+    ]
 
 
 def test_a_job_that_cannot_be_is_refused_with_all_problems() -> None:
