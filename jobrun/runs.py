@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from jobrun.checkpoint.fs import DEFAULT, Fs
@@ -156,7 +156,7 @@ def _state(sweep: SweepDir) -> SweepState | None:
 
 
 def find_sweep(runs_dir: str | os.PathLike[str], argument: str | None = None) -> SweepDir | None:
-    """The sweep that a user means, or None where it is a run, if it is anything.
+    """The sweep that a user means to go on with, or None where it is a run, if it is anything.
 
     Without an argument: the current directory if it is a sweep, else that of the run that
     ``find_run`` gives.  A ``.yaml`` file: the newest sweep of that spec, if no run of its own is
@@ -168,7 +168,7 @@ def find_sweep(runs_dir: str | os.PathLike[str], argument: str | None = None) ->
             return here if here.is_sweep() else None
         if not list_runs(runs_dir):  # a sweep of which no run has begun
             return next(iter(list_sweeps(runs_dir)), None)
-        return sweep_of(find_run(runs_dir))
+        return sweep_of(find_run(runs_dir, unfinished=True))
     if argument.endswith((".yaml", ".yml")):
         return _sweep_of_file(runs_dir, Path(argument).resolve())
     paths = [Path(argument)]
@@ -188,18 +188,24 @@ def _sweep_of_file(runs_dir: str | os.PathLike[str], spec: Path) -> SweepDir | N
     return None if newer else newest
 
 
-def find_run(runs_dir: str | os.PathLike[str], argument: str | None = None) -> RunDir:
+def find_run(
+    runs_dir: str | os.PathLike[str], argument: str | None = None, *, unfinished: bool = False
+) -> RunDir:
     """The run that a user means.
 
-    Without an argument: the current directory if it is a run, else the newest unfinished run (one
-    that no process holds, if there is such), else the newest.  A ``.yaml`` file: the newest run of
+    Without an argument: the current directory if it is a run, else the newest of those that are
+    running, else the newest.  To go on with, it is the newest ``unfinished`` one first, which no
+    process holds, if there is such.  A ``.yaml`` file: the newest run of
     that spec.  ``@latest``: the one that was worked on last.  ``@best``, ``@best:loss``: see
     ``_best``.  Else the name of a run in ``runs_dir``, a path, or what only one name begins with.
     Raises NotFoundError, with the runs that may be meant, and UsageError for a sweep.
     """
     if argument is None:
         here = RunDir(Path.cwd())
-        return here if here.is_run() else _newest(list_runs(runs_dir), f"no run in {runs_dir}")
+        if here.is_run():
+            return here
+        first = _to_go_on_with if unfinished else _running
+        return _newest(list_runs(runs_dir), f"no run in {runs_dir}", first)
     if argument.endswith((".yaml", ".yml")):
         spec = Path(argument)
         every = list_runs(runs_dir)
@@ -207,7 +213,7 @@ def find_run(runs_dir: str | os.PathLike[str], argument: str | None = None) -> R
         known = [s.spec for run in every if (s := _state_of(run)) is not None and s.spec]
         hint = did_you_mean(spec.name, known) if not runs and not spec.exists() else ""
         missing = f"no run of {argument} in {runs_dir}"
-        return _newest(runs, missing, by_state=False, hint=hint)
+        return _newest(runs, missing, hint=hint)
     if argument.startswith("@"):
         return _by_word(runs_dir, argument)
     named, path = RunDir(Path(runs_dir) / argument), RunDir(argument)
@@ -238,7 +244,7 @@ def _by_word(runs_dir: str | os.PathLike[str], word: str) -> RunDir:
         raise NotFoundError(f"no run {word!r}", hint="there are @latest, @best and @best:METRIC")
     runs = list_runs(runs_dir)
     if name == "latest":
-        return _newest(runs, f"no run in {runs_dir}", by_state=False)
+        return _newest(runs, f"no run in {runs_dir}")
     return _best(runs, metric, f"no run in {runs_dir}")
 
 
@@ -317,19 +323,24 @@ def names_apart(runs: Sequence[RunDir]) -> list[str]:
 
 
 def _newest(
-    runs: Sequence[RunDir], missing: str, *, by_state: bool = True, hint: str = ""
+    runs: Sequence[RunDir],
+    missing: str,
+    first: Callable[[RunState], int] = lambda state: 0,
+    hint: str = "",
 ) -> RunDir:
-    """The newest run, unfinished ones first, and of these such that nobody holds."""
+    """The run that was worked on last, of those that come ``first``: those with most of it."""
     states = [(state, run) for run in runs if (state := _state_of(run)) is not None]
     if not states:
         raise NotFoundError(missing, hint=hint or _START)
+    return max(states, key=lambda pair: (first(pair[0]), pair[0].updated))[1]
 
-    def rank(pair: tuple[RunState, RunDir]) -> tuple[int, str]:
-        state = pair[0]
-        rank = 0 if state.over else 1 if state.state == "running" else 2
-        return (rank if by_state else 0, state.updated)
 
-    return max(states, key=rank)[1]
+def _to_go_on_with(state: RunState) -> int:
+    return 0 if state.over else 1 if state.state == "running" else 2
+
+
+def _running(state: RunState) -> int:
+    return int(state.state == "running")
 
 
 def _state_of(run: RunDir) -> RunState | None:

@@ -96,25 +96,33 @@ def test_the_run_of_a_spec_is_the_newest_of_the_same_job(runs: Path) -> None:
     assert [run.name for run in found if run] == ["sum-3", "sum-2", "sum-4", "sum-4"]
 
 
-def test_without_an_argument_the_newest_unfinished_run(runs: Path) -> None:
+def test_without_an_argument_the_newest_run_and_to_go_on_the_newest_unfinished(
+    runs: Path,
+) -> None:
     make(runs, "one", "interrupted")
     make(runs, "two", "error")
     make(runs, "three", "finished")
-    assert find_run(runs).name == "two"
+    assert find_run(runs).name == "three"
+    assert find_run(runs, unfinished=True).name == "two"
     make(runs, "two", "failed")
-    assert find_run(runs).name == "one"
+    assert find_run(runs).name == "two"
+    assert find_run(runs, unfinished=True).name == "one"
     make(runs, "one", "finished")
-    assert find_run(runs).name == "one"
+    assert find_run(runs, unfinished=True).name == "one"
 
 
-def test_a_run_that_someone_holds_is_taken_last_of_the_unfinished(runs: Path) -> None:
-    make(runs, "one", "interrupted")
+def test_a_run_that_someone_holds_is_looked_at_first_and_gone_on_with_last(runs: Path) -> None:
     held = make(runs, "two", "running")
     held.lock()
-    assert find_run(runs).name == "one"
+    make(runs, "one", "interrupted")
+    assert find_run(runs).name == "two"
+    assert find_run(runs, unfinished=True).name == "one"
     make(runs, "one", "finished")
     assert find_run(runs).name == "two"
+    assert find_run(runs, unfinished=True).name == "two"
     held.unlock()
+    make(runs, "one", "finished")
+    assert find_run(runs).name == "one"
 
 
 def test_in_a_run_directory_it_is_that_run(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +195,7 @@ def test_the_runs_of_a_sweep_are_listed_where_it_stands(runs: Path) -> None:
     make(runs, "c")
     assert [run.name for run in list_runs(runs)] == ["a", "b/x=2", "b/x=1", "c"]
     assert [s.name for s in list_sweeps(runs)] == ["b"]
-    assert find_run(runs).name == "b/x=1"
+    assert find_run(runs, unfinished=True).name == "b/x=1"
     for argument in ("b/x=2", "runs/b/x=2"):
         assert find_run("runs", argument).name == "b/x=2"
     with pytest.raises(UsageError, match="b is a sweep of 2 runs") as caught:

@@ -31,7 +31,7 @@ def command(
     since: str | None,
     runs_dir: str,
 ) -> int:
-    """Show the log of RUN (default: the newest unfinished one), or what TASK printed in it.
+    """Show the log of RUN (default: a running one, else the newest), or what TASK printed in it.
 
     TASK may be a pattern. Each line has its time (UTC), and the task and epoch it is of.
     """

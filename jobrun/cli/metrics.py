@@ -87,7 +87,7 @@ def command(
     """Show the metrics of RUN for each epoch, of several runs side by side; * marks the best.
 
     RUN is a name or its beginning, a path, a spec (its newest run), @latest, or @best (default:
-    the newest unfinished run, else the newest).  Pictures need the extra jobrun[plot].
+    a running one, else the newest).  Pictures need the extra jobrun[plot].
     """
     found = _gather(runs_dir, runs or (None,), epochs)
     metrics = _chosen(found, wanted)

@@ -108,7 +108,7 @@ def command(
         sweep = find_sweep(runs_dir, run)
         if sweep is not None and (epoch is not None or id is not None or only is not None):
             raise click.UsageError(f"a checkpoint is one of a run, and {sweep.shown()} is a sweep")
-        found = sweep.home if sweep is not None else find_run(runs_dir, run)
+        found = sweep.home if sweep is not None else find_run(runs_dir, run, unfinished=True)
         state = sweep.state() if sweep is not None else None
         kept = kept_spec(
             found, run, sets, epochs=epochs, code=code, sweep=state, scheduler=scheduler

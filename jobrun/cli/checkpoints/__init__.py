@@ -30,5 +30,5 @@ def command() -> None:
     """Look at the checkpoints of a run; only prune changes anything.
 
     A checkpoint has an id, counted up at each save, and lies at the end of an epoch or inside one.
-    RUN is a name, a path or a spec; without it the newest unfinished run is meant, else the newest.
+    RUN is a name, a path or a spec; without it a running one is meant, else the newest.
     """
