@@ -207,9 +207,9 @@ def _be_child(function: str, arguments: Sequence[Any], log: str, folder: str) ->
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         module, _, name = function.partition(":")
         call = getattr(import_module(module), name)
-        if not signal.sigpending():
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        # Until the call has begun, a signal ends the process, as it would one that is starting.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _DEADLY)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         code = call(*arguments) or 0
         signal.pthread_sigmask(signal.SIG_BLOCK, _DEADLY)
     except BaseException:
