@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from jobrun.values import Box
 from tests.bench.durable import Array, Store, fsync_directory, write_file
 from tests.bench.harness import Case, Contestant, Measured, Scale, Wanted, faster, timed
 from tests.bench.peers import PEERS
-from tests.bench.stores import OURS, warm_up
+from tests.bench.stores import OURS, ready
 
 RAW, PARENT = "raw, what changed", "jobrun, link: parent"
 
@@ -113,14 +112,10 @@ def _jobrun(state: _State, link: str, wander: bool) -> Callable[[Path], float]:
 
 
 def _peer(peer: Store, state: _State) -> Callable[[Path], float]:
-    @cache
-    def prepared() -> Any:
-        return peer.prepare(state.blobs)
+    blobs_for = ready(peer, lambda: state.blobs)
 
     def run(directory: Path) -> float:
-        if not prepared.cache_info().currsize:
-            warm_up(peer, directory.with_name(f"{directory.name}-warm"))
-        blobs = prepared()
+        blobs = blobs_for(directory)
         return timed(lambda: peer.save(directory, blobs))
 
     return run

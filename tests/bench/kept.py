@@ -9,9 +9,7 @@ from __future__ import annotations
 import shutil
 import statistics
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import RecordFields
@@ -21,7 +19,7 @@ from jobrun.position import Position
 from jobrun.values import Box
 from tests.bench.durable import Store
 from tests.bench.harness import Case, Contestant, Scale, faster, timed
-from tests.bench.stores import OURS, RAW, STORES, Load, loads, warm_up
+from tests.bench.stores import OURS, RAW, STORES, Load, loads, ready
 
 _LEFT_OUT = ("raw, one file", "np.savez", "safetensors", "torch.save")
 """They write one file, however many blobs there are."""
@@ -68,14 +66,10 @@ def _jobrun(load: Load, saves: int) -> Callable[[Path], float]:
 
 
 def _peer(store: Store, load: Load, saves: int) -> Callable[[Path], float]:
-    @cache
-    def prepared() -> Any:
-        return store.prepare(load.blobs)
+    blobs_for = ready(store, lambda: load.blobs)
 
     def run(directory: Path) -> float:
-        if not prepared.cache_info().currsize:
-            warm_up(store, directory.with_name(f"{directory.name}-warm"))
-        blobs, seconds = prepared(), []
+        blobs, seconds = blobs_for(directory), []
         for number in range(saves):
             place = directory / str(number)
             place.mkdir(parents=True)

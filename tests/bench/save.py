@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 from tests.bench.durable import Store
 from tests.bench.harness import Case, Contestant, Scale, Wanted, faster, timed
 from tests.bench.peers import PEERS
-from tests.bench.stores import FLOOR, OURS, RAW, STORES, Load, loads, warm_up
+from tests.bench.stores import FLOOR, OURS, RAW, STORES, Load, loads, ready
 
 _ARCHIVES = ("np.savez", "safetensors", "torch.save")
 """They write all arrays one after another into one file: to them many small ones are few."""
@@ -37,14 +35,10 @@ def cases(scale: Scale) -> Iterator[Case]:
 
 
 def _save(store: Store, load: Load) -> Callable[[Path], float]:
-    @cache
-    def prepared() -> Any:
-        return store.prepare(load.blobs)
+    blobs_for = ready(store, lambda: load.blobs)
 
     def run(directory: Path) -> float:
-        if not prepared.cache_info().currsize:
-            warm_up(store, directory.with_name(f"{directory.name}-warm"))
-        blobs = prepared()
+        blobs = blobs_for(directory)
         return timed(lambda: store.save(directory, blobs))
 
     return run

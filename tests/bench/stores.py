@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +116,24 @@ def warm_up(store: Store, directory: Path) -> None:
     directory.mkdir(parents=True)
     store.save(directory, store.prepare(blobs))
     store.load(directory, blobs)
+
+
+def ready(store: Store, blobs: Callable[[], Blobs]) -> Callable[[Path], Any]:
+    """What gives blobs in the form of a store; before the first time, the store is warmed up.
+
+    That is done beside the directory which is given.
+    """
+
+    @cache
+    def prepared() -> Any:
+        return store.prepare(blobs())
+
+    def give(directory: Path) -> Any:
+        if not prepared.cache_info().currsize:
+            warm_up(store, directory.with_name(f"{directory.name}-warm"))
+        return prepared()
+
+    return give
 
 
 # What is kept.
