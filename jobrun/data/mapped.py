@@ -103,7 +103,7 @@ class FileRows:
         """Rows by their numbers, read from the file; raises DataError."""
         width = self._width
         found = np.empty(len(rows) * width, np.uint8)
-        memory = memoryview(found)  # type: ignore[arg-type]
+        memory = found.data
         for index, place in enumerate((rows * width + self._offset).tolist()):
             self._read(memory[index * width : (index + 1) * width], place)
         return found.view(self.array.dtype).reshape(len(rows), *self.array.shape[1:])
