@@ -131,10 +131,10 @@ def _like(old: Node, value: dict[Any, Node]) -> Node:
 
 
 def _vars(own: dict[str, Any], nodes: Any) -> tuple[dict[str, Any], set[str]]:
-    """The vars that no node has its own value of, and the others."""
+    """The vars that no node has its own value of, and the others; of what may be no spec at all."""
     maps = nodes.values() if isinstance(nodes, dict) else ()
-    split = {name for mapping in maps if isinstance(mapping, dict) for name in mapping}
-    return {k: v for k, v in own.items() if k not in split}, split
+    split = {k for m in maps if isinstance(m, dict) for k in m if isinstance(k, str)}
+    return {k: v for k, v in own.items() if isinstance(k, str) and k not in split}, split
 
 
 def _read(path: str | os.PathLike[str]) -> bytes:

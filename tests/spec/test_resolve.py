@@ -257,3 +257,13 @@ def _same(a: Any, b: Any) -> bool:
     if isinstance(a, list) and isinstance(b, list):
         return len(a) == len(b) and all(map(_same, a, b))
     return type(a) is type(b) and repr(a) == repr(b)
+
+
+def test_vars_that_are_called_by_numbers_are_one_problem_among_others(tmp_path: Path) -> None:
+    text = "vars: {7: 1, n: 2}\nnodes: {a: {8: 1}}\ninit: []\nepoch: []\nstop: {epochs: m}\n"
+    (tmp_path / "job.yaml").write_text(text)
+    with pytest.raises(SpecError) as error:
+        load(tmp_path / "job.yaml")
+    found = [problem.message for problem in error.value.problems]
+    assert any("7" in message for message in found)
+    assert any("'m'" in message for message in found)
