@@ -113,14 +113,15 @@ def test_an_error_in_the_background_is_a_warning_of_a_later_save(
     fs = Failing()
     manager = CheckpointManager(tmp_path, keep=Keep(last=1), fs=fs)
     save_again(manager, fs)
-    assert save_again(manager, fs).warnings == ()
+    told = list(save_again(manager, fs).warnings)  # its own removal may be as quick
     manager._removal.wait()
-    told = save_again(manager, fs).warnings  # its own removal may be as quick
+    told += save_again(manager, fs).warnings
     assert told
-    warning, last = *told, *manager.settle()
-    assert warning.startswith("removal of .checkpoint_0.trash-")
-    assert f"{op} of {tmp_path}" in warning
-    assert "Input/output error (EIO)" in warning
+    told += manager.settle()
+    first, last = told
+    assert first.startswith("removal of .checkpoint_0.trash-")
+    assert f"{op} of {tmp_path}" in first
+    assert "Input/output error (EIO)" in first
     assert last.startswith("removal of .checkpoint_1.trash-")
     manager.close()
     assert manager.catalog.ids() == [2]
