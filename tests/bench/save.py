@@ -10,8 +10,8 @@ from tests.bench.harness import Case, Contestant, Scale, Wanted, faster, timed
 from tests.bench.peers import PEERS
 from tests.bench.stores import FLOOR, OURS, RAW, STORES, Load, loads, ready
 
-_ONE_FILE = ("np.savez", "safetensors", "torch.save", "h5py")
-"""They keep all arrays in one file, each as an entry in it: to the disk many small ones are few."""
+_ARCHIVES = ("np.savez", "safetensors", "torch.save")
+"""They write all arrays one after another into one file: to them many small ones are few."""
 
 
 def cases(scale: Scale) -> Iterator[Case]:
@@ -47,5 +47,5 @@ def _save(store: Store, load: Load) -> Callable[[Path], float]:
 def _wanted(load: Load) -> Iterator[Wanted]:
     yield faster(f"durable save, {load.name}", OURS, RAW, 0.5 if load.many else 0.9)
     for peer in PEERS:
-        if not (load.many and peer.name in _ONE_FILE):
+        if not (load.many and peer.name in _ARCHIVES):
             yield faster(f"durable save, {load.name}", OURS, peer.name)
