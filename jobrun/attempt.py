@@ -284,7 +284,7 @@ class Attempt:
         """Once: a metric without a value may be meant, or a ``return`` that was forgotten."""
         for name in self.standing.without_value:
             epoch = self.standing.position.epochs
-            text = f"metric {name!r} has no value in epoch {epoch}: what writes it gave None"
+            text = f"metric {name!r} has no value in epoch {epoch}: it was None, or not written"
             self._run.report(Warned(text))
 
     def save(self) -> None:

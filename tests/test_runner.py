@@ -313,7 +313,7 @@ def test_a_metric_that_is_none_is_said_once() -> None:
     events: list[Event] = []
     JobRunner(job, report=events.append).train(LocalSession(1))
     assert [e.message for e in events if isinstance(e, Warned)] == [
-        "metric 'forgotten' has no value in epoch 1: what writes it gave None"
+        "metric 'forgotten' has no value in epoch 1: it was None, or not written"
     ]
 
 

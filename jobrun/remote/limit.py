@@ -28,7 +28,7 @@ def within(seconds: float, call: Callable[[], T]) -> T:
     def run() -> None:
         try:
             result.set_result(call())
-        except BaseException as error:
+        except BaseException as error:  # it is raised where the result is waited for
             result.set_exception(error)
 
     Thread(target=run, name="jobrun-store", daemon=True).start()

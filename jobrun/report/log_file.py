@@ -152,17 +152,14 @@ class Tee:
     def flush(self) -> None:
         """Flush the stream, with what this thread has begun."""
         with self._lock:
-            held = self._held.pop(threading.get_ident(), "")
-            if held:
-                self._pass_on(lambda: self.stream.write(held))
+            self._put(self._held.pop(threading.get_ident(), ""))
             self._pass_on(self.stream.flush)
 
     def show_on(self, stream: TextIO) -> None:
         """Pass on what was begun, and from now on to another stream."""
         with self._lock:
             held, self._held = "".join(self._held.values()), {}
-            if held:
-                self._pass_on(lambda: self.stream.write(held))
+            self._put(held)
             self.stream = stream
 
     def end(self) -> None:
@@ -177,8 +174,11 @@ class Tee:
         end = len(text) if "\r" in text or len(text) > _LONG else text.rfind("\n") + 1
         if text[end:]:
             self._held[thread] = text[end:]
-        if end:
-            self._pass_on(lambda: self.stream.write(text[:end]))
+        self._put(text[:end])
+
+    def _put(self, text: str) -> None:
+        if text:
+            self._pass_on(lambda: self.stream.write(text))
 
     def _pass_on(self, call: Callable[[], object]) -> None:
         try:
