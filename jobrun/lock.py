@@ -18,6 +18,7 @@ import random
 import socket
 import time
 import weakref
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -87,8 +88,8 @@ class Lock:
     def release(self) -> None:
         """Let go; nothing if it is not held."""
         fd, self._fd = self._fd, -1
-        _HELD.discard(self)
         if fd >= 0:
+            _HELD.discard(self)
             os.close(fd)
 
     def held(self) -> bool:
@@ -107,8 +108,9 @@ class Lock:
         finally:
             os.close(fd)
 
-    def __del__(self) -> None:
-        self.release()
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        if self._fd >= 0:  # at the end of the interpreter, names of modules are gone
+            close(self._fd)
 
 
 def _exclusive(fd: int) -> None:

@@ -104,6 +104,19 @@ def test_a_lock_that_is_forgotten_is_released(tmp_path: Path) -> None:
     other.release()
 
 
+@pytest.mark.parametrize("ending", ["", "lock.release()"])
+def test_one_that_lives_to_the_end_of_the_interpreter_says_nothing(
+    tmp_path: Path, ending: str
+) -> None:
+    """As the manager of somebody's own loop does, which is a global of the script."""
+    script = tmp_path / "script.py"
+    script.write_text(f"from jobrun.lock import Lock\nlock = Lock('.')\nlock.acquire()\n{ending}\n")
+    done = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+
+
 def test_a_forked_child_does_not_keep_the_lock_of_a_killed_parent(tmp_path: Path) -> None:
     code = """
 import os, sys, time
