@@ -21,32 +21,30 @@ _NAN = {size: np.array(np.nan, f"<f{size}").tobytes() for size in (2, 4, 8)}
 
 def to_fill(array: Array) -> Any:
     """A 0-d array as JSON, or None where readers would not get its bits back from that."""
-    dtype, bits = array.dtype, array.tobytes()
+    dtype, kind = array.dtype, array.dtype.kind
+    if dtype.isbuiltin != 2 and kind in "biuf":
+        return _float_to_json(array) if kind == "f" else array.item()
+    bits = array.tobytes()
     if dtype.isbuiltin == 2:
         return int.from_bytes(bits, "little")
-    if dtype.kind in "biu":
-        return array.item()
-    if dtype.kind == "f":
-        return _float_to_json(bits)
-    if dtype.kind == "c":
-        half = len(bits) // 2
-        fill = [_float_to_json(bits[:half]), _float_to_json(bits[half:])]
+    if kind == "c":
+        fill = [_float_to_json(array.real), _float_to_json(array.imag)]
         return None if None in fill else fill
-    if dtype.kind in "mM":
+    if kind in "mM":
         return int.from_bytes(bits, "little", signed=True)
-    if dtype.kind == "U":
+    if kind == "U":
         return _text_to_json(bits)
     return base64.b64encode(bits).decode("ascii")
 
 
-def _float_to_json(bits: bytes) -> Any:
+def _float_to_json(array: Array) -> Any:
     """A float; None for a NaN that is not the usual one, since no reader keeps all its bits."""
-    number = float(np.frombuffer(bits, f"<f{len(bits)}")[0])
-    if math.isnan(number):
-        return "NaN" if bits == _NAN[len(bits)] else None
+    number = array.item()
+    if math.isfinite(number):
+        return number
     if math.isinf(number):
         return "Infinity" if number > 0 else "-Infinity"
-    return number
+    return "NaN" if array.tobytes() == _NAN[array.itemsize] else None
 
 
 def _text_to_json(bits: bytes) -> str | None:

@@ -72,7 +72,11 @@ class Fs:
 
     def mkdir(self, path: str) -> None:
         """Make one directory, which must not exist."""
-        self._do("mkdir", path, lambda: os.mkdir(path))
+        try:  # not by _do: a checkpoint of small blobs makes thousands
+            self.at("mkdir", path)
+            os.mkdir(path)
+        except OSError as error:
+            raise FsError("mkdir", path, error) from error
 
     def make_dirs(self, path: str) -> None:
         """Make a directory and what is missing above it, durably; it may exist."""
@@ -88,7 +92,7 @@ class Fs:
         self.sync_dir(parent)
 
     def write(self, path: str, buffers: Sequence[Buffer], *, sync: bool) -> None:
-        """Write a new file from ``buffers``; ``sync`` makes its bytes durable (not its name)."""
+        """Write a new file from buffers of bytes; ``sync`` makes them durable (not its name)."""
         op = "open"
         try:
             self.at(op, path)
@@ -108,20 +112,20 @@ class Fs:
             raise FsError(op, path, error) from error
 
     def _write_all(self, fd: int, buffers: Sequence[Buffer]) -> None:
-        left = [memoryview(b).cast("B") for b in buffers if len(b)]
+        left: Sequence[Buffer] = buffers
         if left and len(left[0]) >= SMALLEST:
-            done = write_direct(fd, left[0], self.writev)
-            left = [b for b in (left[0][done:], *left[1:]) if len(b)]
-        while left:
+            first = memoryview(left[0])
+            left = _after(write_direct(fd, first, self.writev), buffers)
+        missing = sum(map(len, left))
+        while missing:
             done = self.writev(fd, left)
             if done == 0:
                 raise OSError(errno.EIO, "nothing was written")
-            while left and done >= len(left[0]):
-                done -= len(left.pop(0))
-            if done:
-                left[0] = left[0][done:]
+            missing -= done
+            if missing:
+                left = _after(done, left)
 
-    def writev(self, fd: int, buffers: Sequence[memoryview]) -> int:
+    def writev(self, fd: int, buffers: Sequence[Buffer]) -> int:
         """One ``writev``, which may write less than it was given."""
         return os.writev(fd, buffers)
 
@@ -165,7 +169,11 @@ class Fs:
 
     def link(self, source: str, target: str) -> None:
         """Give a file a second name, which must not exist; a symbolic link is not followed."""
-        self._do("link", target, lambda: os.link(source, target, follow_symlinks=False))
+        try:
+            self.at("link", target)
+            os.link(source, target, follow_symlinks=False)
+        except OSError as error:
+            raise FsError("link", target, error) from error
 
     def is_file(self, path: str, size: int) -> bool:
         """Whether there is a regular file of this length."""
@@ -287,6 +295,16 @@ class SyncAll:
                 raise OSError(code, os.strerror(code))
 
         self._fs._do("syncfs", self._path, call)
+
+
+def _after(done: int, buffers: Sequence[Buffer]) -> list[Buffer]:
+    """What is left of buffers once ``done`` bytes of them are written."""
+    left = list(buffers)
+    while left and done >= len(left[0]):
+        done -= len(left.pop(0))
+    if done:
+        left[0] = memoryview(left[0])[done:]
+    return left
 
 
 def _regular(status: os.stat_result) -> int:

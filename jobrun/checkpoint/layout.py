@@ -6,24 +6,26 @@ A blob's leaf is one zarr array.  Its kind and true dtype stand in the attribute
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import NoneType
-from typing import Any
+from typing import Any, NamedTuple
 
+import crc32c
 import numpy as np
 import numpy.typing as npt
 
 from jobrun.checkpoint.compression import Codec, codecs, parse_codecs
 from jobrun.checkpoint.dtypes import BYTES, DType, describe, dtype_of, storage_of, swapped
 from jobrun.checkpoint.fill import from_fill, to_fill
-from jobrun.checkpoint.grid import Grid
+from jobrun.checkpoint.grid import Chunk, Grid
+from jobrun.checkpoint.manifest import META, File, group_meta
 from jobrun.errors import DamagedError, ValueRefusedError
 from jobrun.policy import Compress
 from jobrun.values import Box
 
-__all__ = ["Layout", "Stored", "array_meta", "store"]
+__all__ = ["Form", "Layout", "Stored", "array_meta", "store", "tree_form"]
 
 Array = npt.NDArray[Any]
 
@@ -34,22 +36,38 @@ _POINT = Grid.of((), 0)
 _KEYS = {"name": "v2", "configuration": {"separator": "."}}
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A leaf as it is stored.
+class Form(NamedTuple):
+    """How a leaf, or a tree, is stored: all but the bytes of its chunks.
 
-    ``kind``, ``dtype`` (described) and ``shape`` go into the manifest, ``meta`` into ``zarr.json``;
-    ``array`` holds the bytes of the chunks of ``grid``, or is None if the metadata hold the value;
-    ``codec`` compresses them.
+    ``kind``, ``dtype`` (described) and ``shape`` go into the manifest, ``meta`` into the file
+    ``file``, a ``zarr.json``; ``codec`` compresses the chunks, which hold elements as ``memory``.
     """
 
     kind: str
     dtype: Any
-    shape: tuple[int, ...]
+    shape: tuple[int, ...] | None
     meta: bytes
-    grid: Grid
-    array: Array | None = None
+    file: File
+    chunks: Sequence[Chunk] = ()
+    memory: DType | None = None
     codec: Codec | None = None
+
+    @property
+    def chunk_size(self) -> int:
+        """Bytes of a chunk before it is compressed: all are padded to one length."""
+        return self.chunks[0].payload if self.chunks else 0
+
+    @classmethod
+    def of(cls, kind: str, dtype: Any, shape: tuple[int, ...] | None, meta: bytes) -> Form:
+        """The form of what has no chunks."""
+        return cls(kind, dtype, shape, meta, _file(meta))
+
+
+class Stored(NamedTuple):
+    """A leaf as it is stored: ``array`` holds the bytes of the chunks; None if there are none."""
+
+    form: Form
+    array: Array | None = None
 
 
 def store(box: Box, rule: Compress | None = None) -> Stored:
@@ -94,16 +112,18 @@ def _store_bytes(kind: str, data: bytes, dtype: str | None) -> Stored:
     array = np.frombuffer(data, np.uint8)
     grid = Grid.of(array.shape, 1)
     meta = array_meta(kind, dtype, grid, BYTES, 0)
-    return Stored(kind, dtype, array.shape, meta, grid, array if data else None)
+    form = Form(kind, dtype, array.shape, meta, _file(meta), tuple(grid), array.dtype)
+    return Stored(form, array if data else None)
 
 
 def _store_filled(kind: str, dtype: Any, data_type: Any, fill: Any) -> Stored:
     if isinstance(dtype, (str, NoneType)) and isinstance(data_type, str):
         before, after = _filled_meta(kind, dtype, data_type)
-        meta = b"%s%s%s" % (before, _encode(fill).encode("ascii"), after)
+        text = repr(fill) if type(fill) is float or type(fill) is int else _encode(fill)
+        meta = b"%s%s%s" % (before, text.encode("ascii"), after)
     else:
         meta = array_meta(kind, dtype, _POINT, data_type, fill)
-    return Stored(kind, dtype, (), meta, _POINT)
+    return Stored(Form.of(kind, dtype, (), meta))
 
 
 @lru_cache(maxsize=1024)
@@ -117,32 +137,51 @@ def _filled_meta(kind: str, dtype: str | None, data_type: str) -> tuple[bytes, b
 def _store_array(
     kind: str, array: Array, dtype: DType | None, rule: Compress | None = None
 ) -> Stored:
-    storage = storage_of(array.dtype)
-    described = None if dtype is None else _described(dtype)
-    if array.shape == () and not storage.extra:
-        same = array.dtype == storage.memory
-        fill = to_fill(array if same else swapped(array, storage.memory))
-        if fill is not None:
-            return _store_filled(kind, described, storage.data_type, fill)
-    grid = Grid.of(array.shape + storage.extra, storage.itemsize)
-    codec = Codec.of(rule, storage.itemsize) if rule is not None and grid.count else None
-    meta = _chunked_meta(kind, dtype, grid, array.dtype, codec)
-    return Stored(kind, described, array.shape, meta, grid, array if grid.count else None, codec)
+    if array.shape == ():
+        data_type, swap, described = _point(dtype, array.dtype)
+        if data_type is not None:
+            fill = to_fill(array if swap is None else swapped(array, swap))
+            if fill is not None:
+                return _store_filled(kind, described, data_type, fill)
+    form = _chunked(kind, dtype, array.shape, array.dtype, rule)
+    return Stored(form, array if form.chunks else None)
 
 
 @lru_cache(maxsize=1024)
-def _described(dtype: DType) -> Any:
-    return describe(dtype)
+def _point(dtype: DType | None, stored: DType) -> tuple[Any, DType | None, Any]:
+    """What of an array without dimensions follows from its dtype.
+
+    zarr's data type (None: the metadata cannot hold the value), the dtype it must be swapped to, or
+    None, and the described dtype.
+    """
+    storage = storage_of(stored)
+    swap = None if stored == storage.memory else storage.memory
+    described = None if dtype is None else describe(dtype)
+    return None if storage.extra else storage.data_type, swap, described
 
 
 @lru_cache(maxsize=4096)
-def _chunked_meta(
-    kind: str, dtype: DType | None, grid: Grid, stored: DType, codec: Codec | None
-) -> bytes:
-    """Many blobs of one dtype and shape have the same metadata."""
+def _chunked(
+    kind: str, dtype: DType | None, shape: tuple[int, ...], stored: DType, rule: Compress | None
+) -> Form:
+    """Many blobs of one dtype and shape have the same form."""
     storage = storage_of(stored)
-    described = None if dtype is None else _described(dtype)
-    return array_meta(kind, described, grid, storage.data_type, storage.zero, codec)
+    described = None if dtype is None else describe(dtype)
+    grid = Grid.of(shape + storage.extra, storage.itemsize)
+    codec = Codec.of(rule, storage.itemsize) if rule is not None and grid.count else None
+    meta = array_meta(kind, described, grid, storage.data_type, storage.zero, codec)
+    chunks = tuple(grid)
+    return Form(kind, described, shape, meta, _file(meta), chunks, storage.memory, codec)
+
+
+@lru_cache(maxsize=16)
+def tree_form(kind: str) -> Form:
+    """The form of a tree."""
+    return Form.of(kind, None, None, group_meta({"kind": kind}))
+
+
+def _file(meta: bytes) -> File:
+    return File(META, len(meta), crc32c.crc32c(meta))
 
 
 def array_meta(

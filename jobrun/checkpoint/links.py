@@ -13,27 +13,37 @@ from collections.abc import Mapping, Sequence
 from threading import Lock
 
 from jobrun.checkpoint.fs import Fs
-from jobrun.checkpoint.manifest import Entry
+from jobrun.checkpoint.layout import Form
+from jobrun.checkpoint.manifest import META, Entry
 from jobrun.checkpoint.verify import read_manifest, read_record
 from jobrun.errors import JobrunError
 
 __all__ = ["Sources", "remember"]
 
 _Entries = Mapping[str, Entry]
-_MOST_REMEMBERED = 64
+_MOST_PARTS = 4096
+_MOST_OF_A_RUN = 3
+"""A save links from the checkpoint before the last or from one before; it is then the last."""
 
 # Manifests of checkpoints of this process, so that a save does not read back what an earlier one
-# wrote; by digest, since a checkpoint's path could have been used before.
-_remembered: OrderedDict[tuple[str, str], _Entries] = OrderedDict()
+# wrote: of each node of each run directory the last few, by digest, since a checkpoint's path could
+# have been used before.
+_remembered: OrderedDict[tuple[str, str], OrderedDict[str, _Entries]] = OrderedDict()
 _lock = Lock()
 
 
-def remember(node: str, digest: str, entries: Sequence[Entry]) -> None:
-    """Keep the entries of a manifest that was just written."""
+def remember(run_dir: str, node: str, digest: str, entries: Sequence[Entry]) -> _Entries:
+    """Keep the entries of a manifest that was just written or read; they by their paths."""
+    by_path = {entry.path: entry for entry in entries}
     with _lock:
-        _remembered[node, digest] = {entry.path: entry for entry in entries}
-        while len(_remembered) > _MOST_REMEMBERED:
+        own = _remembered.setdefault((run_dir, node), OrderedDict())
+        own[digest] = by_path
+        _remembered.move_to_end((run_dir, node))
+        if len(own) > _MOST_OF_A_RUN:
+            own.popitem(last=False)
+        if len(_remembered) > _MOST_PARTS:
             _remembered.popitem(last=False)
+    return by_path
 
 
 class Sources:
@@ -52,11 +62,6 @@ class Sources:
                 continue
             self._found.append((f"{path}/{node}", entries))
 
-    @property
-    def any(self) -> bool:
-        """Whether there is a checkpoint to share files with."""
-        return bool(self._found)
-
     def unchanged(self, path: str, kind: str, version: int) -> tuple[str, Entry] | None:
         """The folder and entry of a leaf that holds this very value, or None."""
         if version < 0:
@@ -67,36 +72,34 @@ class Sources:
                 return folder, entry
         return None
 
-    def same_meta(self, entry: Entry) -> str | None:
-        """The folder of an entry whose ``zarr.json`` has the same bytes, or None.
+    def same_meta(self, path: str, form: Form) -> str | None:
+        """The ``zarr.json`` of a leaf with chunks that has the same bytes, or None.
 
         Only where the bytes follow from kind, dtype and shape: a value in it could have another
         value's checksum.
         """
-        if not entry.is_tree and len(entry.files) < 2:
-            return None
         for folder, entries in self._found:
-            other = entries.get(entry.path)
-            if other is not None and _alike(entry, other):
-                return folder
+            other = entries.get(path)
+            if other is not None and _alike(form, other):
+                return f"{folder}/{path}/{META}"
         return None
 
 
-def _alike(entry: Entry, other: Entry) -> bool:
+def _alike(form: Form, other: Entry) -> bool:
     return (
-        (entry.kind, entry.dtype, entry.shape) == (other.kind, other.dtype, other.shape)
-        and [f.name for f in entry.files] == [f.name for f in other.files]
-        and entry.files[0] == other.files[0]
+        (form.kind, form.dtype, form.shape) == (other.kind, other.dtype, other.shape)
+        and [chunk.key for chunk in form.chunks] == [file.name for file in other.files[1:]]
+        and form.file == other.files[0]
     )
 
 
 def _entries(fs: Fs, checkpoint: str, node: str) -> _Entries:
     record = read_record(fs, checkpoint)
-    key = (node, record.manifests.get(node, ""))
+    run_dir, digest = os.path.dirname(checkpoint), record.manifests.get(node, "")
     with _lock:
-        known = _remembered.get(key)
-    if known is None:
-        manifest = read_manifest(fs, checkpoint, record, node)
-        remember(node, key[1], manifest.entries)
-        known = {entry.path: entry for entry in manifest.entries}
-    return known
+        own = _remembered.get((run_dir, node))
+        known = None if own is None else own.get(digest)
+    if known is not None:
+        return known
+    manifest = read_manifest(fs, checkpoint, record, node)
+    return remember(run_dir, node, digest, manifest.entries)

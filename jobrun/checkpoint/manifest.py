@@ -35,6 +35,9 @@ CHUNK_TAIL = 4
 TREES = frozenset({"group", "dict", "list"})
 """Kinds of entries that hold others; ``group`` is a level that only the names of blobs make."""
 
+_text = json.encoder.encode_basestring_ascii
+"""A text as JSON: what ``json.dumps`` calls for it, without the way there."""
+
 _OUTSIDE = re.compile(r"(?:^|/)\.{0,2}(?:/|$)|\0", re.MULTILINE)
 """Found in lines of paths of which one does not stay within its directory, or is none."""
 
@@ -109,10 +112,20 @@ def group_meta(attributes: Mapping[str, Any]) -> bytes:
 def encode_manifest(manifest: Manifest) -> bytes:
     """The bytes of the file: JSON, one entry a line."""
     head = {"format": FORMAT, "id": manifest.id, "node": manifest.node}
-    # All in one call, which takes a tenth of the time; within a text, quotes have a backslash.
-    text = json.dumps([_to_json(entry) for entry in manifest.entries])
-    lines = text[1:-1].replace(', {"path": ', ',\n{"path": ')
+    lines = ",\n".join([_line(entry) for entry in manifest.entries])
     return f'{json.dumps(head)[:-1]}, "entries": [\n{lines}\n]}}\n'.encode("ascii")
+
+
+def _line(entry: Entry) -> str:
+    """The JSON of an entry, put together by hand: in a third of the time of an encoder's."""
+    files = ", ".join([f'[{_text(name)}, {size}, "{crc:08x}"]' for name, size, crc in entry.files])
+    line = f'{{"path": {_text(entry.path)}, "kind": {_text(entry.kind)}, '
+    if entry.shape is not None:
+        dtype = entry.dtype
+        described = _text(dtype) if isinstance(dtype, str) else json.dumps(dtype)
+        version = "null" if entry.version is None else entry.version
+        line += f'"dtype": {described}, "shape": {[*entry.shape]}, "version": {version}, '
+    return f'{line}"files": [{files}]}}'
 
 
 def decode_manifest(data: bytes, where: str, names: Iterable[str] | None = None) -> Manifest:
@@ -158,14 +171,6 @@ def _lines_of(data: bytes, names: Iterable[str]) -> bytes | None:
             start = end + 1
     head = data[: data.index(b"\n")]
     return head + b",".join(lines[start] for start in sorted(lines)) + b"]}"
-
-
-def _to_json(entry: Entry) -> dict[str, Any]:
-    fields: dict[str, Any] = {"path": entry.path, "kind": entry.kind}
-    if not entry.is_tree:
-        fields |= {"dtype": entry.dtype, "shape": entry.shape, "version": entry.version}
-    fields["files"] = [(f.name, f.length, f"{f.crc:08x}") for f in entry.files]
-    return fields
 
 
 def _entry(fields: dict[str, Any]) -> Entry:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from threading import Lock
 
 import crc32c
 
@@ -40,6 +41,13 @@ blobs 130 : 62 ms, 2,000 blobs 630 : 190 ms.  For a few files fsync is the bette
 also waits for other programs' unwritten data.
 """
 
+FLUSH_EACH = 1000
+"""After so many entries more, the disk begins with what is written so far.
+
+Measured, a save of 10,000 scalars and one of 2,000 x 4 KiB, with one syncfs at the end : with this:
+375 : 328 ms, 90 : 81 ms.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class PartSummary:
@@ -62,11 +70,16 @@ class PartSummary:
 # What may be written.
 
 
-def check_part(node: str, blobs: Blobs) -> list[Item]:
-    """The entries of a node's part, each tree before what it holds.
+def check_part(node: str, blobs: Blobs) -> None:
+    """Raise ValueRefusedError if a name or a value cannot be in a checkpoint."""
+    for _ in _flatten(node, blobs):
+        pass
+    for name, value in blobs.items():
+        check_storable(value, name)
 
-    Raises ValueRefusedError if a name or a value cannot be in a checkpoint.
-    """
+
+def _items(node: str, blobs: Blobs) -> list[Item]:
+    """The entries of a node's part, each tree before what it holds; raises as ``check_part``."""
     items = list(_flatten(node, blobs))
     for name, value in blobs.items():
         check_storable(value, name)
@@ -98,7 +111,8 @@ def _flatten(node: str, blobs: Blobs) -> Iterator[Item]:
         if wrong:
             raise ValueRefusedError(wrong)
         _place(top, path, value)
-    return _walk("", top)
+    yield "", "group", None
+    yield from _below("", top.items)
 
 
 def _place(top: _Level, path: str, value: Value) -> None:
@@ -115,24 +129,25 @@ def _place(top: _Level, path: str, value: Value) -> None:
     level.items[name] = value
 
 
-def _walk(path: str, item: _Level | Value) -> Iterator[Item]:
-    if isinstance(item, Box):
-        yield path, item.kind, item
-        return
-    yield path, item.kind if isinstance(item, Tree) else "group", None
+def _below(path: str, items: Mapping[str, _Level | Value]) -> Iterator[Item]:
+    """What the tree or level at a path holds."""
     folded: dict[str, str] = {}
-    for name, below in item.items.items():
+    for name, item in items.items():
         inner = f"{path}/{name}" if path else name
         wrong = check_name(name)
         if wrong or "/" in name:
             raise ValueRefusedError(wrong or f"a key of {path!r} holds a slash: {name!r}")
-        twin = folded.setdefault(inner.casefold(), inner)
+        twin = folded.setdefault(name.casefold(), inner)
         if twin != inner:
             raise ValueRefusedError(
                 f"blobs {inner!r} and {twin!r} differ only in case",
                 hint="some file systems cannot tell them apart; rename one",
             )
-        yield from _walk(inner, below)
+        if isinstance(item, Box):
+            yield inner, item.kind, item
+        else:
+            yield inner, item.kind if isinstance(item, Tree) else "group", None
+            yield from _below(inner, item.items)
 
 
 # Writing.
@@ -142,6 +157,7 @@ def _walk(path: str, item: _Level | Value) -> Iterator[Item]:
 class _Part:
     """A part on its way: what writes it, and the seconds that this thread was at it."""
 
+    run_dir: str
     node: str
     writer: Writer
     seconds: float = 0.0
@@ -151,7 +167,7 @@ class _Part:
     def summary(self, sync: float) -> PartSummary:
         """What was written; ``sync`` is what the end of all parts took."""
         digest = f"{crc32c.crc32c(self.manifest):08x}"
-        remember(self.node, digest, self.entries)
+        remember(self.run_dir, self.node, digest, self.entries)
         return PartSummary(
             self.node,
             digest,
@@ -197,17 +213,22 @@ def write_parts(
     Raises ValueRefusedError before anything is written, FsError when an operation fails.
     """
     root = os.fspath(directory)
-    items = {node: check_part(node, blobs) for node, blobs in parts.items()}
+    items = {node: _items(node, blobs) for node, blobs in parts.items()}
     many = sum(map(len, items.values())) > SYNC_EACH // 2
     whole = fs.sync_all(root) if many else None
     with whole or nullcontext(), ThreadPoolExecutor(THREADS) as pool, ended_by_errors(pool):
+        flushes = None if whole is None else _Flushes(whole, pool)
 
         def begin(node: str) -> _Part:
             start = time.perf_counter()
             sources = Sources(fs, share_with, node)
             writer = Writer(fs, root, node, id, sources, compress, sync=whole is None)
-            writer.begin(pool, items[node])
-            return _Part(node, writer, time.perf_counter() - start)
+            for first in range(0, len(items[node]), FLUSH_EACH):
+                some = items[node][first : first + FLUSH_EACH]
+                writer.begin(pool, some)
+                if flushes is not None:
+                    flushes.written(len(some))
+            return _Part(os.path.dirname(root), node, writer, time.perf_counter() - start)
 
         def end(part: _Part) -> None:
             start = time.perf_counter()
@@ -220,17 +241,43 @@ def write_parts(
         begun = run_calls(pool, [(many, partial(begin, node)) for node in items])
         run_calls(pool, [(many, partial(end, part)) for part in begun])
         written = time.perf_counter()
-        _sync(fs, root, whole, pool, begun)
+        if flushes is not None:
+            flushes.end()
+        else:
+            _sync_names(fs, root, pool, begun)
         synced = time.perf_counter()
     return [part.summary(synced - written) for part in begun]
 
 
-def _sync(
-    fs: Fs, root: str, whole: SyncAll | None, pool: ThreadPoolExecutor, parts: Sequence[_Part]
-) -> None:
-    """Make durable what is not yet: all, or the names in the directories."""
-    if whole is not None:
-        whole()
-        return
+class _Flushes:
+    """``syncfs``, at the end and, one at a time, while files are still being written.
+
+    So the disk works meanwhile, and there is little left to wait for.
+    """
+
+    def __init__(self, whole: SyncAll, pool: ThreadPoolExecutor) -> None:
+        self._whole = whole
+        self._pool = pool
+        self._mutex = Lock()
+        self._entries = 0
+        self._begun: list[Future[None]] = []
+
+    def written(self, entries: int) -> None:
+        """So many more entries are written, but for what other threads were given of them."""
+        with self._mutex:
+            self._entries += entries
+            if self._entries >= FLUSH_EACH and all(flush.done() for flush in self._begun[-1:]):
+                self._begun.append(self._pool.submit(self._whole))
+                self._entries = 0
+
+    def end(self) -> None:
+        """Make durable all that is written; raises FsError, also what was met before."""
+        for flush in self._begun:
+            flush.result()
+        self._whole()
+
+
+def _sync_names(fs: Fs, root: str, pool: ThreadPoolExecutor, parts: Sequence[_Part]) -> None:
+    """Make the names in the directories durable, where the files are."""
     folders = [part.writer.folder(entry.path) for part in parts for entry in part.entries]
     run_calls(pool, [(True, partial(fs.sync_dir, folder)) for folder in (root, *folders)])

@@ -82,6 +82,11 @@ class _Part:
     inode: Inode | None
     size: int
 
+    @property
+    def key(self) -> tuple[Inode | str, File]:
+        """What is read once: the same bytes are to be the same payload."""
+        return self.inode or self.path, self.file
+
 
 class Survey:
     """Verifies checkpoints one by one, as ``fs`` reads them.
@@ -93,7 +98,7 @@ class Survey:
 
     def __init__(self, fs: Fs = DEFAULT) -> None:
         self._fs = fs
-        self._read: dict[tuple[Inode, int, int], str] = {}
+        self._reasons: dict[tuple[Inode | str, File], str] = {}
         self.files = 0
         self.bytes = 0
 
@@ -124,11 +129,11 @@ class Survey:
                 parts += self._parts(path, record, node, faults)
             except _OF_A_FILE as error:
                 faults.append(_fault(path, error))
-        reasons = pool.map(self._proven, parts)
+        self._prove(parts, pool)
         faults += [
             Fault(os.path.relpath(part.path, path), reason, part.blob, part.inode)
-            for part, reason in zip(parts, reasons, strict=True)
-            if reason
+            for part in parts
+            if (reason := self._reasons[part.key])
         ]
         return Verdict(path, record, tuple(faults))
 
@@ -155,22 +160,20 @@ class Survey:
                 found.append(_Part(place, file, blob, inode, status.st_size))
         return found
 
-    def _proven(self, part: _Part) -> str:
+    def _prove(self, parts: Iterable[_Part], pool: ThreadPoolExecutor) -> None:
+        """Read the files that were not read before."""
+        new = {part.key: part for part in parts if part.key not in self._reasons}
+        self._reasons.update(zip(new, pool.map(self._why_not, new.values()), strict=True))
+        self.files += len(new)
+        self.bytes += sum(part.size for part in new.values())
+
+    def _why_not(self, part: _Part) -> str:
         """Why a file is not what was written; empty if it is."""
-        key = part.inode and (part.inode, part.file.length, part.file.crc)
-        known = self._read.get(key) if key else None
-        if known is not None:
-            return known
-        reason = ""
         try:
             check_payload(self._fs, part.path, part.file)
         except _OF_A_FILE as error:
-            reason = error.message
-        if key:
-            self._read[key] = reason
-        self.files += 1
-        self.bytes += part.size
-        return reason
+            return error.message
+        return ""
 
 
 def sharing(verdicts: Sequence[Verdict]) -> dict[Inode, list[str]]:

@@ -6,23 +6,22 @@ directories and links of the entries after it are made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import crc32c
 import numpy as np
 import numpy.typing as npt
 
 from jobrun.checkpoint.compression import choose
-from jobrun.checkpoint.dtypes import storage_of, swapped
+from jobrun.checkpoint.dtypes import DType, swapped
 from jobrun.checkpoint.fs import Buffer, Fs, FsError
 from jobrun.checkpoint.grid import Chunk
-from jobrun.checkpoint.layout import Stored, store
+from jobrun.checkpoint.layout import Form, store, tree_form
 from jobrun.checkpoint.links import Sources
-from jobrun.checkpoint.manifest import CHUNK_TAIL, META, Entry, File, group_meta
+from jobrun.checkpoint.manifest import CHUNK_TAIL, META, Entry, File
 from jobrun.checkpoint.pool import LARGE
 from jobrun.policy import Compress
 from jobrun.values import Box
@@ -34,36 +33,19 @@ Item = tuple[str, str, Box | None]
 """Path, kind, and value (None: a tree) of an entry."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """A file of a part, and whether it is shared with an earlier checkpoint."""
-
-    file: File
-    linked: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Leaf:
-    """An entry to be written: its directory, its metadata, and what its chunks hold.
-
-    ``files`` are those begun, ``zarr.json`` first; what a thread does is in the future.
-    """
+class _Begun(NamedTuple):
+    """An entry on its way: ``files`` are written, or the futures of threads that write them."""
 
     path: str
-    folder: str
-    kind: str
-    meta: bytes
-    stored: Stored | None = None
-    version: int | None = None
-    chunks: Sequence[Chunk] = ()
-    files: list[_Written | Future[_Written]] = field(default_factory=list)
+    form: Form
+    version: int | None
+    files: list[File | Future[File]]
 
-    def entry(self, files: Sequence[File]) -> Entry:
-        """What the manifest says of it."""
-        if self.stored is None:
-            return Entry(self.path, self.kind, tuple(files))
-        stored = self.stored
-        return Entry(self.path, self.kind, tuple(files), stored.dtype, stored.shape, self.version)
+    def entry(self) -> Entry:
+        """What the manifest says of it, once all its files are written."""
+        files = [file if isinstance(file, File) else file.result() for file in self.files]
+        form = self.form
+        return Entry(self.path, form.kind, tuple(files), form.dtype, form.shape, self.version)
 
 
 class Writer:
@@ -90,7 +72,8 @@ class Writer:
         self._sources = sources
         self._compress = compress
         self._sync = sync
-        self._begun: list[Entry | _Leaf] = []
+        self._begun: list[Entry | _Begun] = []
+        self._metas: dict[bytes, str] = {}
         self.linked = 0
 
     def folder(self, path: str) -> str:
@@ -98,41 +81,33 @@ class Writer:
         return f"{self._base}/{path}" if path else self._base
 
     def begin(self, pool: ThreadPoolExecutor, items: Sequence[Item]) -> None:
-        """Begin to write all that is to be written."""
-        self._begun = [self._begin(pool, *item) for item in items]
+        """Begin to write what comes next."""
+        self._begun += [self._begin(pool, *item) for item in items]
 
     def end(self) -> list[Entry]:
         """The entries in order, once all is written."""
-        return [self._ended(entry) for entry in self._begun]
+        return [begun if isinstance(begun, Entry) else begun.entry() for begun in self._begun]
 
     def _begin(
         self, pool: ThreadPoolExecutor, path: str, kind: str, box: Box | None
-    ) -> Entry | _Leaf:
+    ) -> Entry | _Begun:
         """Link an entry, or begin to write it."""
-        self._fs.mkdir(self.folder(path))
+        folder = self.folder(path)
+        self._fs.mkdir(folder)
+        if box is None:
+            form = tree_form(kind)
+            return _Begun(path, form, None, [self._meta(pool, path, folder, form)])
         entry = self._link(path, kind, box)
         if entry is not None:
             return entry
-        leaf = self._leaf(path, kind, box)
-        self._start(pool, leaf, self._sync, partial(self._write_meta, leaf))
-        for chunk in leaf.chunks:
-            work = chunk.payload >= LARGE or (leaf.stored is not None and bool(leaf.stored.codec))
-            self._start(pool, leaf, self._sync or work, partial(self._write_chunk, leaf, chunk))
-        return leaf
-
-    def _start(
-        self, pool: ThreadPoolExecutor, leaf: _Leaf, pooled: bool, call: Callable[[], _Written]
-    ) -> None:
-        """Write a file, on a thread if that is worth it."""
-        leaf.files.append(pool.submit(call) if pooled else call())
-
-    def _ended(self, begun: Entry | _Leaf) -> Entry:
-        """The entry, once all its files are written."""
-        if isinstance(begun, Entry):
-            return begun
-        files = [f.result() if isinstance(f, Future) else f for f in begun.files]
-        self.linked += sum(written.file.size for written in files if written.linked)
-        return begun.entry([written.file for written in files])
+        form, array = store(box, choose(self._compress, self._node, path))
+        files = [self._meta(pool, path, folder, form)]
+        pooled = self._sync or form.codec is not None or form.chunk_size >= LARGE
+        if array is not None:
+            write = partial(self._write_chunk, folder, form, array)
+            files += [pool.submit(write, c) if pooled else write(c) for c in form.chunks]
+        begun = _Begun(path, form, self._id if box.version < 0 else box.version, files)
+        return begun if pooled else begun.entry()
 
     # Links.
 
@@ -141,75 +116,90 @@ class Writer:
         found = self._sources.unchanged(path, kind, box.version) if box is not None else None
         if found is None:
             return None
-        source, entry = found
-        made = [f for f in entry.files if self._try_link(f"{source}/{path}", path, f)]
+        (source, entry), folder = found, self.folder(path)
+        made = [
+            file
+            for file in entry.files
+            if self._share(f"{source}/{path}/{file.name}", f"{folder}/{file.name}", file)
+        ]
         if len(made) == len(entry.files):
-            self.linked += sum(f.size for f in made)
+            self.linked += sum(file.size for file in made)
             return entry
         for file in made:
-            self._fs.unlink(f"{self.folder(path)}/{file.name}")
+            self._fs.unlink(f"{folder}/{file.name}")
         return None
 
-    def _try_link(self, source: str, path: str, file: File) -> bool:
-        """Link one file, unless it cannot be, or is visibly not what its manifest says.
-
-        Whatever the system's reason (another file system, too many links, no room in the directory,
-        a disk that fails), the file is written then: a disk that cannot do that either says so.
-        """
-        target = f"{self.folder(path)}/{file.name}"
-        try:
-            self._fs.link(f"{source}/{file.name}", target)
-        except FsError:
+    def _share(self, source: str, target: str, file: File) -> bool:
+        """Link a file of an earlier checkpoint, unless it is visibly not what its manifest says."""
+        if not self._try_link(source, target):
             return False
         if self._fs.is_file(target, file.size):
             return True
         self._fs.unlink(target)
         return False
 
+    def _try_link(self, source: str, target: str) -> bool:
+        """Link one file, unless it cannot be.
+
+        Whatever the system's reason (another file system, too many links, no room in the directory,
+        a disk that fails), the file is written then: a disk that cannot do that either says so.
+        """
+        try:
+            self._fs.link(source, target)
+        except FsError:
+            return False
+        return True
+
     # Files.
 
-    def _leaf(self, path: str, kind: str, box: Box | None) -> _Leaf:
-        folder = self.folder(path)
-        if box is None:
-            return _Leaf(path, folder, kind, group_meta({"kind": kind}))
-        stored = store(box, choose(self._compress, self._node, path))
-        version = self._id if box.version < 0 else box.version
-        chunks = tuple(stored.grid) if stored.array is not None else ()
-        return _Leaf(path, folder, kind, stored.meta, stored, version, chunks)
+    def _meta(
+        self, pool: ThreadPoolExecutor, path: str, folder: str, form: Form
+    ) -> File | Future[File]:
+        """Share a ``zarr.json`` that holds no value with another that has the same bytes, or write
+        it: making an inode costs more than giving it a second name.
+        """
+        target, file = f"{folder}/{META}", form.file
+        if form.chunks or form.shape is None:
+            here = self._metas.get(form.meta)
+            if here is not None and self._try_link(here, target):
+                return file
+            there = self._sources.same_meta(path, form)
+            if there is not None and self._share(there, target, file):
+                self.linked += file.size
+                self._metas[form.meta] = target
+                return file
+        if self._sync:
+            return pool.submit(self._write_meta, target, form)
+        self._metas[form.meta] = target
+        return self._write_meta(target, form)
 
-    def _write_meta(self, leaf: _Leaf) -> _Written:
-        file = File(META, len(leaf.meta), crc32c.crc32c(leaf.meta))
-        source = None
-        if self._sources.any:
-            chunks = [File(chunk.key, chunk.payload, 0) for chunk in leaf.chunks]
-            source = self._sources.same_meta(leaf.entry([file, *chunks]))
-        if source is not None and self._try_link(f"{source}/{leaf.path}", leaf.path, file):
-            return _Written(file, linked=True)
-        self._fs.write(f"{leaf.folder}/{META}", [leaf.meta], sync=self._sync)
-        return _Written(file)
+    def _write_meta(self, target: str, form: Form) -> File:
+        self._fs.write(target, [form.meta], sync=self._sync)
+        return form.file
 
-    def _write_chunk(self, leaf: _Leaf, chunk: Chunk) -> _Written:
-        assert leaf.stored is not None
-        assert leaf.stored.array is not None
-        payload: list[Buffer] = [_bytes_of(leaf.stored.array, chunk), bytes(chunk.padding)]
-        if leaf.stored.codec is not None:
+    def _write_chunk(self, folder: str, form: Form, array: Array, chunk: Chunk) -> File:
+        payload: list[Buffer] = [_bytes_of(array, form.memory, chunk)]
+        if chunk.padding:
+            payload.append(bytes(chunk.padding))
+        if form.codec is not None:
             whole = b"".join(payload) if chunk.padding else payload[0]
-            payload = [leaf.stored.codec.compress(whole)]
+            payload = [form.codec.compress(whole)]
         crc = 0
         for data in payload:
             crc = crc32c.crc32c(data, crc)
-        tail = crc.to_bytes(CHUNK_TAIL, "little")
-        self._fs.write(f"{leaf.folder}/{chunk.key}", [*payload, tail], sync=self._sync)
-        return _Written(File(chunk.key, sum(map(len, payload)), crc))
+        length = sum(map(len, payload))
+        payload.append(crc.to_bytes(CHUNK_TAIL, "little"))
+        self._fs.write(f"{folder}/{chunk.key}", payload, sync=self._sync)
+        return File(chunk.key, length, crc)
 
 
-def _bytes_of(array: Array, chunk: Chunk) -> memoryview:
+def _bytes_of(array: Array, memory: DType | None, chunk: Chunk) -> memoryview:
     """The bytes of a chunk as they go to disk: a view, copied only to swap them."""
-    memory = storage_of(array.dtype).memory
     first, last = chunk.start, chunk.start + chunk.length
     flat = array.reshape(-1)
-    if memory != array.dtype:
+    if memory is not None and memory != array.dtype:
         size = array.dtype.itemsize
         flat = swapped(flat[first // size : last // size], memory)
         first, last = 0, chunk.length
-    return flat.view(np.uint8).data[first:last]
+    data = flat.view(np.uint8).data
+    return data if chunk.length == len(data) else data[first:last]

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.chunks import cut_into
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrays of a few elements are cut into several chunks."""
-    monkeypatch.setattr("jobrun.checkpoint.grid.CHUNK_BYTES", 64)
+    cut_into(monkeypatch, 64)

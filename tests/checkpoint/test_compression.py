@@ -29,6 +29,7 @@ from jobrun.checkpoint.source import BlobSource
 from jobrun.errors import DamagedError, NotFoundError
 from jobrun.policy import Compress
 from jobrun.values import Box, Tree, Value
+from tests.support.chunks import cut_into
 
 pytestmark = pytest.mark.usefixtures("small_chunks")
 quick = settings(
@@ -104,7 +105,7 @@ def test_a_slice_reads_only_the_chunks_it_touches(tmp_path: Path) -> None:
 def test_it_is_smaller_and_sizes_are_those_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: Compress
 ) -> None:
-    monkeypatch.setattr("jobrun.checkpoint.grid.CHUNK_BYTES", 1 << 20)
+    cut_into(monkeypatch, 1 << 20)
     zeros: dict[str, Value] = {"x": Box(frozen(np.zeros(1 << 18)), "array")}
     plain, packed = save(tmp_path, zeros), save(tmp_path / "2", zeros, rule)
     assert packed.bytes < plain.bytes / 20
@@ -279,4 +280,4 @@ def test_nothing_is_imported_where_nothing_is_compressed(
     monkeypatch.setattr(compression, "import_module", refuse)
     path = save(tmp_path, {"x": Box(RAMP, "array")}, Compress("zstd", blobs="y")).path
     read_part(path, "main")
-    assert store(Box(1, "int"), ZSTD).codec is None
+    assert store(Box(1, "int"), ZSTD).form.codec is None

@@ -13,6 +13,7 @@ import pytest
 from jobrun.checkpoint.catalog import prove
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.reading import read_slice
+from tests.support.chunks import cut_into
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("JOBRUN_LONG"), reason="needs 7 GiB of memory and a minute: JOBRUN_LONG=1"
@@ -29,7 +30,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("chunk", [16 << 20, 4 * GIB], ids=["usual chunks", "one file"])
 def test_it_comes_back(place: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
-    monkeypatch.setattr("jobrun.checkpoint.grid.CHUNK_BYTES", chunk)
+    cut_into(monkeypatch, chunk)
     whole = np.arange((2 * GIB + GIB // 8) // 8, dtype=np.int64)
     with CheckpointManager(place) as manager:
         manager.save(0, {"main": {"x": whole}})

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobrun.checkpoint.fs import Fs
+from jobrun.checkpoint import links
+from jobrun.checkpoint.fs import Fs, FsError
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.source import BlobSource
 from jobrun.policy import KEEP_ALL, Keep
 from jobrun.position import Position
-from jobrun.values import Box, Value, adopt
+from jobrun.values import Box, Value, adopt, checksum
 
 CONSTANT = np.arange(1000.0)
 
@@ -115,6 +116,43 @@ def test_versions_survive_a_new_process_and_still_link(tmp_path: Path) -> None:
     again.check(2, 2)
 
 
+class Listening(Fs):
+    """Notes the manifests that are opened."""
+
+    def __init__(self) -> None:
+        self.manifests: list[str] = []
+
+    def at(self, op: str, path: str) -> None:
+        if op == "open" and "/checkpoint_" in path and "manifest." in path:
+            self.manifests.append(Path(path).parent.name)
+
+
+@pytest.mark.parametrize("link", ["alternate", "parent"])
+def test_what_a_process_has_saved_it_does_not_read_again(tmp_path: Path, link: str) -> None:
+    fs = Listening()
+    loop = Loop(tmp_path / "run", fs=fs, link=link)
+    other = Loop(tmp_path / "other", fs=fs, link=link)
+    for epoch in range(5):
+        loop.save(epoch)
+        other.save(epoch)
+    assert fs.manifests == []
+    loop.manager.close()
+    links._remembered.clear()
+    for epoch in range(5, 9):
+        loop.save(epoch)
+    assert fs.manifests == (
+        ["checkpoint_3", "checkpoint_4"] if link == "alternate" else ["checkpoint_4"]
+    )
+
+
+def test_few_of_the_manifests_of_a_run_are_kept_in_memory(tmp_path: Path) -> None:
+    links._remembered.clear()
+    loop = Loop(tmp_path / "run")
+    for epoch in range(6):
+        loop.save(epoch)
+    assert [len(own) for own in links._remembered.values()] == [3]
+
+
 class NoLinks(Fs):
     """A file system on which links fail."""
 
@@ -174,3 +212,65 @@ def test_retention_of_a_linked_checkpoint_leaves_the_others_whole(tmp_path: Path
     assert loop.manager.catalog.ids() == [6, 7]
     loop.check(6, 6)
     loop.check(7, 7)
+
+
+# Metadata of one dtype and shape, within a checkpoint.
+
+
+def many(epoch: int) -> dict[str, Value]:
+    """Enough blobs to be synced at once: 40 of one form, 10 of another, 10 numbers and dicts."""
+    blobs: dict[str, Value] = {f"x{i}": adopt([np.full(3, i + epoch)]) for i in range(40)}
+    blobs |= {f"y{i}": adopt([np.full(4, i + epoch)]) for i in range(10)}
+    blobs |= {f"n{i}": adopt([float(epoch)]) for i in range(10)}
+    return blobs | {f"d{i}": adopt([{"z": np.full(3, epoch)}]) for i in range(10)}
+
+
+def save_many(manager: CheckpointManager, epoch: int, fs: Fs | None = None) -> Any:
+    source = BlobSource({"main": many(epoch)}, fs or Fs())
+    return manager.save_snapshot(source, RecordFields(Position(epochs=epoch)))
+
+
+def metas(manager: CheckpointManager, id: int, prefix: str) -> list[int]:
+    """The inodes of the metadata of blobs (the dicts' arrays lie one level deeper)."""
+    below = "/z" if prefix == "x" else ""
+    folder = manager.catalog.path(id) / "main"
+    names = [f"{prefix}{i}" for i in range(10)] + [f"d{i}{below}" for i in range(10) if below]
+    return [os.stat(folder / name / "zarr.json").st_ino for name in names]
+
+
+def check_many(manager: CheckpointManager, id: int, epoch: int) -> None:
+    found = manager.load(id=id).parts["main"]
+    wanted = many(epoch)
+    assert list(found) == list(wanted)
+    assert all(checksum(found[name]) == checksum(wanted[name]) for name in wanted)
+
+
+@pytest.mark.parametrize("link", ["alternate", "never"])
+def test_metadata_that_say_the_same_are_one_file_of_a_checkpoint(tmp_path: Path, link: str) -> None:
+    with CheckpointManager(tmp_path / "run", link=link) as manager:
+        for epoch in range(3):
+            saved = save_many(manager, epoch)
+            assert (saved.linked > 0) == (link == "alternate" and epoch == 2)
+            check_many(manager, epoch, epoch)
+            assert len(set(metas(manager, epoch, "x"))) == 1
+            assert len(set(metas(manager, epoch, "y"))) == 1
+            assert len(set(metas(manager, epoch, "d"))) == 1
+            assert len(set(metas(manager, epoch, "n"))) == 10  # they hold the value
+        assert not {*metas(manager, 0, "x")} & {*metas(manager, 1, "x"), *metas(manager, 1, "y")}
+
+
+def test_where_an_inode_can_have_few_names_there_are_more_of_them(tmp_path: Path) -> None:
+    class FewNames(Fs):
+        """As a file system has it that allows an inode four names."""
+
+        def link(self, source: str, target: str) -> None:
+            if os.stat(source).st_nlink == 4:
+                raise FsError("link", target, OSError(errno.EMLINK, os.strerror(errno.EMLINK)))
+            super().link(source, target)
+
+    fs = FewNames()
+    with CheckpointManager(tmp_path / "run", fs=fs) as manager:
+        for epoch in range(4):
+            save_many(manager, epoch, fs)
+            check_many(manager, epoch, epoch)
+        assert len(set(metas(manager, 0, "y"))) == 3

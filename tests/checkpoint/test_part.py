@@ -146,6 +146,23 @@ def test_many_files_are_synced_at_once_and_few_one_by_one(tmp_path: Path) -> Non
     )
 
 
+def test_of_very_many_files_some_are_synced_while_others_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobrun.checkpoint.part.FLUSH_EACH", 10)
+    fs = CountingFs()
+    if not fs.sync_all(str(tmp_path)):
+        pytest.skip("this file system cannot sync all at once")
+    path = save(tmp_path, {f"x{i}": array(i) for i in range(40)}, fs=fs)
+    ops = [op for op, _ in fs.done]
+    syncs = [i for i, op in enumerate(ops) if op == "syncfs"]
+    assert 2 <= len(syncs) <= 5
+    success = next(i for i, (_, name) in enumerate(fs.done) if "_SUCCESS" in name)
+    written = max(i for i, (op, name) in enumerate(fs.done) if op == "close" and "/main" in name)
+    assert written < syncs[-1] < success
+    assert len(read_part(path, "main")) == 40
+
+
 def test_sample_is_what_it_says() -> None:
     model = SAMPLE["model"]
     assert isinstance(model, Tree)

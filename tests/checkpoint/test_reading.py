@@ -29,6 +29,7 @@ from jobrun.checkpoint.dtypes import storage_of, swapped
 from jobrun.checkpoint.reading import read_part, read_slice
 from jobrun.errors import DamagedError, NotFoundError
 from jobrun.values import Box, Tree, Value, leaves
+from tests.support.chunks import cut_into
 
 pytestmark = pytest.mark.usefixtures("small_chunks")
 quick = settings(
@@ -197,7 +198,7 @@ def test_swapped_chunk_files_of_equal_shape_are_found(tmp_path: Path) -> None:
 def test_a_large_array_has_chunks_of_at_most_16_mib_and_little_padding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobrun.checkpoint.grid.CHUNK_BYTES", 16 << 20)
+    cut_into(monkeypatch, 16 << 20)
     whole = frozen(np.arange(9 << 20, dtype="f4").reshape(9 << 10, 1 << 10))
     path = save(tmp_path, {"x": Box(whole, "array")})
     sizes = [p.stat().st_size - 4 for p in (path / "main/x").iterdir() if p.name != "zarr.json"]

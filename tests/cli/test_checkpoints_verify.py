@@ -9,7 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+from jobrun.checkpoint.manager import CheckpointManager
 
 Call = Callable[..., Any]
 
@@ -68,6 +71,23 @@ def test_damage_is_named_with_the_blob_and_who_shares_it(
     assert quiet.code == 5
     assert "whole" not in quiet.out
     assert "main/model/w/0" in quiet.out
+
+
+def test_a_file_that_many_blobs_share_is_named_once(call: Call, folder: Path) -> None:
+    with CheckpointManager(folder / "runs/many") as manager:
+        manager.save(0, {"main": {f"x{i}": np.arange(3.0) + i for i in range(40)}})
+    flip(folder / "runs/many/checkpoint_0/main/x7/zarr.json")
+    result = call("checkpoints", "verify", "runs/many/checkpoint_0")
+    assert result.code == 5
+    assert re.sub(r"[0-9a-f]{8}|[0-9.]+ kB", "*", result.out) == (
+        "runs/many/checkpoint_0 (epoch 0): DAMAGED\n"
+        "  main/x0/zarr.json (blob x0): its checksum is *, but * was written; "
+        "it is also that of 39 other blobs\n"
+        "1 of 1 checkpoint damaged: checkpoint_0 (42 files read, *)\n"
+    )
+    found = json.loads(call("checkpoints", "verify", "runs/many/checkpoint_0", "--json").out)
+    assert len(found["checkpoints"][0]["faults"]) == 40
+    assert found["files_read"] == 42
 
 
 def test_as_json(call: Call, saved: Path) -> None:

@@ -15,6 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from children import Nursery, Places
 
+from jobrun.checkpoint import part
+
 
 @pytest.fixture(scope="module")
 def nursery() -> Iterator[Nursery]:
@@ -37,6 +39,12 @@ places = pytest.fixture(_places)
 def place(places: Places) -> Path:
     """An empty directory, in memory where that can be: a kill and a fault are the same there."""
     return places()
+
+
+@pytest.fixture
+def flushed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many blobs, some are synced before all are written."""
+    monkeypatch.setattr(part, "FLUSH_EACH", 16)
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,8 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pytest
 
-from jobrun.checkpoint import grid
 from jobrun.checkpoint.fs import DEFAULT
 from jobrun.checkpoint.manifest import META, group_meta
 from jobrun.checkpoint.part import write_part
@@ -23,6 +23,7 @@ from jobrun.checkpoint.record import FORMAT, SUCCESS, Record, encode_record
 from jobrun.policy import Compress
 from jobrun.position import PipeState, Position, ReaderState
 from jobrun.values import Box, Tree, Value
+from tests.support.chunks import cut_into
 
 HERE = Path(__file__).parent
 ID = 7
@@ -195,14 +196,12 @@ def _make(folder: Path, blobs_of: Any, compress: tuple[Compress, ...]) -> Path:
 
     path = folder / f"checkpoint_{ID}"
     path.mkdir(parents=True)
-    normal, grid.CHUNK_BYTES = grid.CHUNK_BYTES, CHUNK_BYTES
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        cut_into(patch, CHUNK_BYTES)
         parts = [
             write_part(path, node, blobs(), id=ID, compress=compress)
             for node, blobs in blobs_of.items()
         ]
-    finally:
-        grid.CHUNK_BYTES = normal
     root = group_meta({"format": FORMAT, "job": "g\u00f6lden", "id": ID, "epoch": 3})
     DEFAULT.write(os.fspath(path / META), [root], sync=False)
     said = record(

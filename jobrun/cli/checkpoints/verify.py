@@ -110,14 +110,22 @@ def _lines(verdict: Verdict) -> list[str]:
     if verdict.whole and verdict.record is not None:
         record = verdict.record
         return [f"{where}: whole, {plural(record.files, 'file')}, {size(record.bytes)}"]
-    return [f"{where}: DAMAGED", *(f"  {_fault(fault)}" for fault in verdict.faults)]
+    return [f"{where}: DAMAGED", *(f"  {line}" for line in _faults(verdict))]
 
 
-def _fault(fault: Fault) -> str:
-    from jobrun.report.words import plain
+def _faults(verdict: Verdict) -> list[str]:
+    """A line for each damaged file, however many blobs have their metadata in it."""
+    from jobrun.report.words import plain, plural
 
-    blob = f" (blob {fault.blob})" if fault.blob else ""
-    return plain(f"{fault.file}{blob}: {fault.reason}")
+    files: dict[object, list[Fault]] = {}
+    for fault in verdict.faults:
+        files.setdefault(fault.inode or fault.file, []).append(fault)
+    lines = []
+    for first, *others in files.values():
+        blob = f" (blob {first.blob})" if first.blob else ""
+        more = f"; it is also that of {plural(len(others), 'other blob')}" if others else ""
+        lines.append(plain(f"{first.file}{blob}: {first.reason}{more}"))
+    return lines
 
 
 def _shared(verdicts: Sequence[Verdict]) -> list[str]:
