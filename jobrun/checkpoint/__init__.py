@@ -10,7 +10,7 @@
     verify.py     is a file what was written?       catalog.py  which checkpoints are there?
     publish.py    whole and durable, or not at all  loading.py  find one, read it proven
     retention.py  which of them stay?               removal.py  and away with the others
-    manager.py    CheckpointManager                 blobs.py    load_blobs
+    manager.py  saved.py  unasked.py  CheckpointManager         blobs.py    load_blobs
     survey.py  compare.py  contents.py              what is damaged, what differs, what is there
     oracle.py     open_checkpoint, by zarr-python
 
@@ -25,11 +25,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jobrun.checkpoint.blobs import load_blobs
     from jobrun.checkpoint.catalog import Catalog
-    from jobrun.checkpoint.manager import CheckpointManager, Loaded, Saved
+    from jobrun.checkpoint.manager import CheckpointManager, Loaded
     from jobrun.checkpoint.oracle import open_checkpoint
     from jobrun.checkpoint.part import PartSummary, write_part
     from jobrun.checkpoint.reading import read_part, read_slice
     from jobrun.checkpoint.record import Record, RecordFields
+    from jobrun.checkpoint.saved import Saved
 
 _HOMES = {
     "Catalog": "catalog",
@@ -38,7 +39,7 @@ _HOMES = {
     "PartSummary": "part",
     "Record": "record",
     "RecordFields": "record",
-    "Saved": "manager",
+    "Saved": "saved",
     "load_blobs": "blobs",
     "open_checkpoint": "oracle",
     "read_part": "reading",

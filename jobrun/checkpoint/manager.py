@@ -19,7 +19,7 @@ import platform
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -44,8 +44,10 @@ from jobrun.checkpoint.record import (
     encode_record,
 )
 from jobrun.checkpoint.removal import Removal
+from jobrun.checkpoint.saved import Saved
 from jobrun.checkpoint.source import BlobSource, PartSource, RunLock, SaveWatch
 from jobrun.checkpoint.spread import spread
+from jobrun.checkpoint.unasked import asked, begun
 from jobrun.errors import NotFoundError, SaveError, UsageError
 from jobrun.lock import Lock
 from jobrun.policy import KEEP_ALL, Compress, Keep
@@ -57,48 +59,6 @@ __all__ = [
     "Saved",
     "Skipped",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """A checkpoint that is whole and durable.
-
-    ``bytes`` and ``files`` are those of the parts; ``seconds`` has the phases ``write`` (parts,
-    durable), ``commit`` (record, rename) and ``retain``; ``parts`` tells of each node.  ``removed``
-    are the ids that retention removed, ``warnings`` what it could not.
-    """
-
-    record: Record
-    path: Path
-    seconds: Mapping[str, float]
-    parts: Sequence[PartSummary]
-    removed: tuple[int, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def id(self) -> int:
-        """The checkpoint's id."""
-        return self.record.id
-
-    @property
-    def epoch(self) -> int:
-        """Epochs completed."""
-        return self.record.epoch
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of all files."""
-        return self.record.bytes
-
-    @property
-    def files(self) -> int:
-        """Files in the checkpoint."""
-        return self.record.files
-
-    @property
-    def linked(self) -> int:
-        """Bytes of files that are shared with an earlier checkpoint."""
-        return sum(part.linked for part in self.parts)
 
 
 class CheckpointManager:
@@ -159,7 +119,8 @@ class CheckpointManager:
         """Save ``{node: {blob: value}}`` as of ``epoch`` epochs completed; durable on return.
 
         With ``wait=False`` the values are copied and written in the background: the save is durable
-        once ``wait`` returns, or the next ``save``, which also raise what went wrong with it.
+        once ``wait``, ``close`` or the next ``save`` returns, which also raise what went wrong with
+        it.  If none of them is called, stderr says so at the end of the process.
 
         A single node is called ``main`` in jobs without nodes.  Values are arrays, numbers,
         strings, None, and dicts and lists of those.  ``metrics`` are kept in the record, where
@@ -187,6 +148,7 @@ class CheckpointManager:
         self.acquire()
         id = self.catalog.next_id(self.first_id)
         self._flying = self.submit(source, fields)
+        begun(self._flying)
         return id
 
     def submit(
@@ -201,6 +163,7 @@ class CheckpointManager:
         """Return once a ``save(…, wait=False)`` is durable; raises what went wrong with it."""
         flying, self._flying = self._flying, None
         if flying is not None:
+            asked(flying)
             flying.result()
 
     def save_snapshot(

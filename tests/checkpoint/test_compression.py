@@ -22,9 +22,10 @@ from jobrun.checkpoint import compression
 from jobrun.checkpoint.catalog import prove
 from jobrun.checkpoint.compression import Codec, choose
 from jobrun.checkpoint.layout import store
-from jobrun.checkpoint.manager import CheckpointManager, Saved
+from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.reading import read_part, read_slice
 from jobrun.checkpoint.record import RecordFields
+from jobrun.checkpoint.saved import Saved
 from jobrun.checkpoint.source import BlobSource
 from jobrun.errors import DamagedError, NotFoundError
 from jobrun.policy import Compress

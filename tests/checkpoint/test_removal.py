@@ -12,9 +12,10 @@ from checkpoint_helpers import SAMPLE, CountingFs, FailingFs, save
 
 from jobrun.checkpoint import removal
 from jobrun.checkpoint.fs import Fs
-from jobrun.checkpoint.manager import CheckpointManager, Saved
+from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.publish import clean_leftovers
 from jobrun.checkpoint.record import RecordFields
+from jobrun.checkpoint.saved import Saved
 from jobrun.checkpoint.source import BlobSource
 from jobrun.errors import SaveError
 from jobrun.policy import Keep
