@@ -7,6 +7,7 @@ sizes are bytes.  ``place`` is a place in the run in words (``Position.place``).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -24,6 +25,7 @@ __all__ = [
     "Event",
     "GroupFinished",
     "GroupStarted",
+    "JobrunWarning",
     "LeftoversCleaned",
     "Printed",
     "Report",
@@ -41,6 +43,7 @@ __all__ = [
     "Uploaded",
     "Warned",
     "ignore",
+    "warn",
 ]
 
 
@@ -383,6 +386,16 @@ PASSING = (BatchesDone, SaveStarted, TaskProgress, TasksRunning)
 """Events that say how far things are, which nobody keeps."""
 
 Report = Callable[[Event], None]
+
+
+class JobrunWarning(UserWarning):
+    """What a run says that has no reporter."""
+
+
+def warn(event: Event) -> None:
+    """The report of a run in Python that asks for no other: warnings are warnings of Python's."""
+    if isinstance(event, (CheckpointFailed, Warned)):
+        warnings.warn(event.message, JobrunWarning, stacklevel=2)
 
 
 def ignore(event: Event) -> None:

@@ -27,7 +27,7 @@ from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.conditions import build
 from jobrun.decide import Choice, Request
 from jobrun.errors import EXIT_SIGINT, JobrunError, SpecError, WorkerLostError
-from jobrun.events import Report, RunEnded, SaveAsked, Stopping, Warned, ignore
+from jobrun.events import Report, RunEnded, SaveAsked, Stopping, Warned, warn
 from jobrun.graph import make_plan
 from jobrun.history import History
 from jobrun.job import GROUPS, Job
@@ -43,6 +43,7 @@ class JobRunner:
     """Runs ``job``, saving it with ``manager`` (None: nothing is written anywhere).
 
     ``resume_from_epoch`` starts from the checkpoint of that epoch, whatever came after it.
+    Without a ``report``, what should be known, as of a save that failed, is a Python warning.
     ``check_inputs`` looks for tasks that change their inputs behind our back.  How the last
     ``train`` ended is in ``outcome``.  Raises SpecError, with all problems, if the job cannot be.
     """
@@ -53,7 +54,7 @@ class JobRunner:
         manager: CheckpointManager | None = None,
         resume_from_epoch: int | None = None,
         *,
-        report: Report = ignore,
+        report: Report = warn,
         request: Request | None = None,
         check_inputs: bool = False,
         every_task: bool = False,

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import disk_usage
 
-from jobrun.checkpoint.manager import CheckpointManager, Saved
+from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.part import PartSummary
 from jobrun.checkpoint.record import RecordFields
+from jobrun.checkpoint.saved import Saved
 from jobrun.errors import SaveError
 from jobrun.events import (
     CheckpointFailed,

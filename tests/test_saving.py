@@ -13,7 +13,15 @@ import pytest
 from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Pipe, Task
 from jobrun.checkpoint.fs import Fs
 from jobrun.errors import SaveError
-from jobrun.events import CheckpointFailed, CheckpointSaved, EpochFinished, Event, RunEnded, Warned
+from jobrun.events import (
+    CheckpointFailed,
+    CheckpointSaved,
+    EpochFinished,
+    Event,
+    JobrunWarning,
+    RunEnded,
+    Warned,
+)
 from jobrun.policy import CheckpointPolicy, Compress, Every, Keep
 from jobrun.saving import Due
 
@@ -180,7 +188,8 @@ class TestFailures:
     ) -> None:
         fail_saves(4)
         runner = JobRunner(job_of(background=background), CheckpointManager(tmp_path / "run"))
-        assert runner.train(LocalSession(1)) == 4
+        with pytest.warns(JobrunWarning, match=r"checkpoint 4 was not saved: .*No space left"):
+            assert runner.train(LocalSession(1)) == 4
         assert runner.outcome is not None
         assert (runner.outcome.exit_code, runner.outcome.on_disk) == (6, 3)
 
