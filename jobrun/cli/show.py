@@ -164,13 +164,13 @@ def _about(shown: _Shown) -> list[tuple[str, str]]:
 
 def _time(shown: _Shown) -> str:
     from jobrun.duration import duration
-    from jobrun.report.words import plural
+    from jobrun.report.words import percent, plural
 
     past = shown.past
     text = duration(shown.view.elapsed)
     if past.saved and past.seconds > 0:
         share = min(1.0, past.checkpoint_seconds / past.seconds)
-        text += f", {share:.0%} in {plural(past.saved, 'checkpoint')}"
+        text += f", {percent(share)} in {plural(past.saved, 'checkpoint')}"
     return text
 
 

@@ -44,6 +44,8 @@ __all__ = ["Describer", "Lines", "heartbeat"]
 SLOW = 1.0
 """Seconds from which on a group beside ``epoch`` is worth a line."""
 
+WAITED = 0.1
+"""Seconds from which on it is said that the run waited for a save."""
 
 HEARTBEAT = 60.0
 """Seconds without a line after which one says that the run goes on, and what it does."""
@@ -210,7 +212,8 @@ class Describer:
         if not (self.verbose or event.asked):
             return []
         what = f"{size(event.bytes)}, {duration(event.seconds)}"
-        return [f"saved checkpoint_{event.id} ({_place(event.place, event.epoch)}, {what})"]
+        waited = f"; the run waited {duration(event.stall)}" if event.stall >= WAITED else ""
+        return [f"saved checkpoint_{event.id} ({_place(event.place, event.epoch)}, {what}){waited}"]
 
     @_lines.register
     def _(self, event: CheckpointFailed) -> list[str]:

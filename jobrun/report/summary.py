@@ -9,7 +9,7 @@ from jobrun.errors import EXIT_NOT_SAVED
 from jobrun.events import RunEnded, SlowestNode
 from jobrun.paths import shown
 from jobrun.program import program
-from jobrun.report.words import metric_texts, number, plain, plural
+from jobrun.report.words import metric_texts, number, percent, plain, plural
 
 __all__ = ["OUTCOMES", "command_after", "ending", "next_command", "slowest_text", "summary"]
 
@@ -72,6 +72,7 @@ def _table(ended: RunEnded) -> list[str]:
     best = [f"{plain(m)} {number(v)} (epoch {e})" for m, (v, e) in ended.best.items()]
     rows = [
         ("time", _time(ended) if ended.outcome != "nothing" else ""),
+        ("saved", _saved(ended) if ended.outcome != "nothing" else ""),
         ("slowest", slowest_text(ended.slowest, ended.seconds)),
         ("metrics", "  ".join(metric_texts(ended.metrics))),
         ("best", "  ".join(best)),
@@ -101,10 +102,14 @@ def _time(ended: RunEnded) -> str:
     parts = [duration(ended.elapsed)]
     if ended.ran < ended.epoch:
         parts.append(f"{plural(ended.ran, 'epoch')} in {duration(ended.seconds)} this time")
-    share = _share(ended)
-    if share is not None:
-        parts.append(f"{share:.0%} in {plural(ended.saved, 'checkpoint')}")
     return ", ".join(parts)
+
+
+def _saved(ended: RunEnded) -> str:
+    share = _share(ended)
+    if share is None or ended.only:
+        return ""
+    return f"{plural(ended.saved, 'checkpoint')}, {percent(share)} of the time"
 
 
 def _share(ended: RunEnded) -> float | None:

@@ -15,6 +15,7 @@ __all__ = [
     "json_values",
     "metric_texts",
     "number",
+    "percent",
     "plain",
     "plural",
     "statistics",
@@ -67,6 +68,13 @@ def number(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.5g}"
     return plain(value)
+
+
+def percent(share: float) -> str:
+    """``12%``, ``0.3%``: one decimal below ten percent; ``<0.1%`` for what is not nothing."""
+    if 0 < share < 0.0005:
+        return "<0.1%"
+    return f"{share:.0%}" if share >= 0.0995 or not share else f"{share:.1%}"
 
 
 def plural(count: int, what: str) -> str:

@@ -83,7 +83,7 @@ def test_a_place_inside_an_epoch(make: Any) -> None:
     assert text == (
         f"digits: goes on after {INSIDE} (checkpoint_4)\n"
         f"loaded checkpoint_4 ({INSIDE}, 999 B, 0.10 s)\n"
-        f"saved checkpoint_5 ({INSIDE}, 1.23 MB, 0.30 s)\n"
+        f"saved checkpoint_5 ({INSIDE}, 1.23 MB, 0.30 s); the run waited 0.30 s\n"
         f"warning: checkpoint_6 ({INSIDE}) is not saved, the run goes on: no room\n"
     )
 
@@ -92,7 +92,7 @@ def test_a_save_that_was_asked_for_is_said(make: Any) -> None:
     text = written(SaveAsked("SIGUSR1"), replace(make.saved(5, 2), asked=True))
     assert text == (
         "SIGUSR1: the state is saved at the next place where that can be done\n"
-        "saved checkpoint_5 (epoch 2, 1.23 MB, 0.30 s)\n"
+        "saved checkpoint_5 (epoch 2, 1.23 MB, 0.30 s); the run waited 0.30 s\n"
     )
 
 
@@ -146,8 +146,12 @@ VERBOSE = [
     (TaskFinished("epoch", 1, "[bold]", "main", 0.5), "epoch: [bold] (main) 0.50 s\n"),
     (CheckpointsRemoved((0, 1)), "removed checkpoint_0, checkpoint_1\n"),
     (
-        CheckpointSaved(2, 2, "p", 999, 9, 0.1, 0.1),
+        CheckpointSaved(2, 2, "p", 999, 9, 0.1, 0.09),
         "saved checkpoint_2 (epoch 2, 999 B, 0.10 s)\n",
+    ),
+    (
+        CheckpointSaved(2, 2, "p", 999, 9, 0.6, 0.4),
+        "saved checkpoint_2 (epoch 2, 999 B, 0.60 s); the run waited 0.40 s\n",
     ),
 ]
 

@@ -20,7 +20,8 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_finished(make: Any) -> None:
     assert summary(make.ended()) == [
         "digits: finished after 3 epochs: 3 epochs done",
-        "  time        10.0 s, 5% in 4 checkpoints",
+        "  time        10.0 s",
+        "  saved       4 checkpoints, 5.0% of the time",
         "  metrics     loss 0.25  acc[val] 0.5",
         "  best        loss 0.25 (epoch 3)",
         "  checkpoint  runs/digits/checkpoint_3 (epoch 3)",
@@ -31,7 +32,10 @@ def test_finished(make: Any) -> None:
 
 def test_a_resumed_run_says_what_was_done_this_time(make: Any) -> None:
     lines = summary(make.ended(ran=1, seconds=2.5, saved=1, checkpoint_seconds=0.1))
-    assert lines[1] == "  time        10.0 s, 1 epoch in 2.5 s this time, 4% in 1 checkpoint"
+    assert lines[1:3] == [
+        "  time        10.0 s, 1 epoch in 2.5 s this time",
+        "  saved       1 checkpoint, 4.0% of the time",
+    ]
 
 
 def test_the_slowest_node_is_said_where_it_stands_apart(make: Any) -> None:
@@ -89,7 +93,7 @@ def test_a_place_inside_an_epoch_is_named(make: Any) -> None:
 
 def test_a_large_share_in_checkpoints_names_the_remedy(make: Any) -> None:
     lines = summary(make.ended(checkpoint_seconds=3.0))
-    assert lines[5] == (
+    assert lines[6] == (
         "  30% of this attempt went into checkpoints; a larger checkpoint.every saves less often"
     )
     assert not any("checkpoint.every" in line for line in summary(make.ended()))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrun.report.words import json_values, metric_texts, number, plain, plural
+from jobrun.report.words import json_values, metric_texts, number, percent, plain, plural
 from jobrun.size import size
 
 
@@ -82,3 +82,14 @@ def test_json_values_of_what_is_not_finite() -> None:
 
 def test_bytes_that_are_no_text() -> None:
     assert plain("x\udcff/é") == "x\\xff/é"
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0, "0%"), (0.0004, "<0.1%"), (0.0005, "0.1%"), (0.003, "0.3%"), (0.0994, "9.9%"),
+        (0.0996, "10%"), (0.106, "11%"), (1.0, "100%"),
+    ],
+)  # fmt: skip
+def test_percent(share: float, text: str) -> None:
+    assert percent(share) == text
