@@ -3,6 +3,7 @@
 ::
 
     session.py   DaskSession: the contract, as the runner sees it
+    group_run.py a run of a group on the nodes: begun, followed, and cut
     nodes.py     calls to the nodes, what they have to say, and that one is lost
     cluster.py   a cluster of one's own, or one that runs; which node goes on which worker
     code.py      how the user's code comes to a worker that does not see the spec's folder

@@ -1,23 +1,17 @@
 """DaskSession: a job on a dask.distributed cluster, each node an actor on one of its workers.
 
-A run of a group is one request to each node; they meet only where they exchange blobs (see
-``portion``).  The cut of a run over several nodes: all are told to start nothing new, and say what
-they have finished.  What has run may have overtaken what should have run before it on another node,
-since nobody waits for a reader that has been sent its values; so the nodes then run what is missing
-until what is finished is closed: with each unit, all that come before it in the plan.
+A run of a group is one request to each node: see ``group_run``.
 """
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from heapq import nlargest
 from itertools import count
 from pathlib import Path
-from queue import Empty
 from typing import Any
 
 import jobrun
@@ -35,39 +29,22 @@ from jobrun.errors import (
     UsageError,
     WorkerLostError,
 )
-from jobrun.events import Event, GroupFinished, GroupStarted, TasksRunning, Warned
+from jobrun.events import GroupFinished, GroupStarted, Warned
 from jobrun.graph import Plan
 from jobrun.job import Job
 from jobrun.policy import Compress
 from jobrun.position import Position
 from jobrun.session.base import NO_SCRATCH, Control, Places, Session, Snapshot
-from jobrun.session.dask.closure import closure
 from jobrun.session.dask.cluster import place_nodes
-from jobrun.session.dask.code import CodeMissingError, archive, packed_job, with_lines
-from jobrun.session.dask.messages import (
-    Applied,
-    News,
-    Outcome,
-    Printed,
-    RunRequest,
-    Setup,
-    arrived,
-)
+from jobrun.session.dask.code import CodeMissingError, archive, packed_job
+from jobrun.session.dask.group_run import GroupRun, keys_by_node, reached
+from jobrun.session.dask.messages import Outcome, Setup, arrived
 from jobrun.session.dask.nodes import Nodes
 from jobrun.session.group import SLOWEST, epoch_of
 from jobrun.values import plain
 from jobrun.versions import differences
 
 __all__ = ["DaskSession"]
-
-_LOOK = 0.02
-"""Seconds between two looks whether a cut is wanted."""
-
-_SHOWN = 8
-"""How many of the tasks that run are said."""
-
-_LOOK_AT_REST = 0.2
-"""Seconds after which ``look`` is called again while a group runs."""
 
 _PARTS = 64
 """Parts of a checkpoint that are waited for at a time."""
@@ -113,15 +90,13 @@ class DaskSession(Session):
         self._owned = owned
         self._nodes: Nodes | None = None
         self._lost: set[str] = set()
-        self._runs, self._snapshots = count(1), count(1)
+        self._turns, self._snapshots = count(1), count(1)
         self._watched: tuple[str, ...] = ()
         self._scalars: dict[str, Any] | None = None
         self._forget: set[str] = set()
         self._units: dict[str, dict[str, set[str]]] = {}
         self._versions: dict[str, dict[str, str]] = {}
         self._said_odd = False
-        self._next_look = 0.0
-        self._tasks_running: dict[str, TasksRunning] = {}
 
     @property
     def description(self) -> str:
@@ -224,7 +199,7 @@ class DaskSession(Session):
         """Run a group from ``position`` on; see ``Session.run``."""
         units = self._units.get(plan.group)
         if units is None:
-            units = self._units[plan.group] = _keys_by_node(plan)
+            units = self._units[plan.group] = keys_by_node(plan)
         control.report(GroupStarted(plan.group, epoch_of(plan.group, position), len(plan.units)))
         self._say_odd(control)
         start = time.perf_counter()
@@ -242,134 +217,22 @@ class DaskSession(Session):
                 tuple(slowest),
             )
         )
-        return _reached(plan, position, outcomes)
+        return reached(plan, position, outcomes)
 
     def _run(
         self, plan: Plan, position: Position, control: Control, units: Mapping[str, set[str]]
     ) -> dict[str, Outcome]:
-        nodes = self.nodes
         self._scalars = None
-        self._tasks_running = {}
-        run, left = next(self._runs), control.batches_left()
-        for node, own in units.items():
-            request = RunRequest(
-                run,
-                plan.group,
-                _part_of(position, own),
-                left,
-                control.every_task,
-                self._watched,
-                node in self._forget,
-            )
-            self._forget.discard(node)
-            nodes.follow(node, "run", request)
-        outcomes = self._follow(run, units, control)
-        if not any(one.left for one in outcomes.values()):
+        asked, self._forget = self._forget & set(units), self._forget - set(units)
+        run = GroupRun(self.nodes, self._job, plan, control, self._turns)
+        try:
+            outcomes = run.outcomes(position, units, self._watched, asked)
+        except WorkerLostError as error:
+            self._note_lost(error)
+            raise
+        if not run.was_cut:
             self._remember(outcomes)
-            return outcomes
-        return self._close_cut(plan, position, control, outcomes)
-
-    def _close_cut(
-        self,
-        plan: Plan,
-        position: Position,
-        control: Control,
-        outcomes: dict[str, Outcome],
-    ) -> dict[str, Outcome]:
-        """Let the nodes run what must have run beside what has."""
-        done = {*position.tasks, *(key for one in outcomes.values() for key in one.tasks)}
-        begun = {key for one in outcomes.values() for key in one.pipes}
-        wanted = closure(plan, done, begun)
-        open_nodes = {node for node, one in outcomes.items() if one.left & wanted}
-        turn = next(self._runs)
-        for node in open_nodes:
-            one = outcomes[node]
-            place = Position(position.epochs, one.tasks, one.pipes, one.readers)
-            self.nodes.follow(node, "go_on", turn, place, wanted)
-        outcomes.update(self._follow(turn, open_nodes, control, may_cut=False))
-        owing = [node for node, one in outcomes.items() if one.owes]
-        self.nodes.ask(dict.fromkeys(owing, ("flush",)))
         return outcomes
-
-    def _follow(
-        self, turn: int, wanted: Collection[str], control: Control, *, may_cut: bool = True
-    ) -> dict[str, Outcome]:
-        """Wait for the outcomes of nodes; tell of what happens, and pause them if a cut is wanted.
-
-        Raises the first error, once all have ended.
-        """
-        nodes = self.nodes
-        outcomes: dict[str, Outcome] = {}
-        error: BaseException | None = None
-        paused, interrupted = not may_cut, not may_cut
-        while len(outcomes) < len(wanted):
-            try:
-                happened = nodes.happened.get(timeout=_LOOK)
-            except Empty:
-                happened = None
-            if time.monotonic() >= self._next_look:
-                self._next_look = time.monotonic() + _LOOK_AT_REST
-                control.look()
-            if happened is not None and happened.news is not None:
-                self._tell(happened.node, happened.news, control)
-            elif happened is not None and happened.answer is not None:
-                answer = happened.answer
-                if answer.error is not None:
-                    self._note_lost(answer.error)
-                    raise answer.error
-                outcome = outcomes[happened.node] = answer.value
-                if outcome.error is not None and error is None:
-                    error = outcome.error
-                    self._pause(turn, wanted, interrupted=True, halt=True)
-                elif outcome.left and not paused:  # it has cut itself
-                    paused = True
-                    self._pause(turn, wanted)
-            if not paused and control.cut():
-                paused = True
-                interrupted = control.interrupted()
-                self._pause(turn, wanted, interrupted=interrupted)
-            elif paused and not interrupted and control.interrupted():
-                interrupted = True
-                self._pause(turn, wanted, interrupted=True)
-        self._hear_all(outcomes, control)
-        if isinstance(error, TaskError):
-            raise with_lines(error, self._job)
-        if error is not None:
-            raise error
-        if self._job.multi_node:
-            control.spent({node: one.spent for node, one in outcomes.items() if one.spent})
-        return outcomes
-
-    def _tell(self, node: str, news: News, control: Control) -> None:
-        """Pass on what a node has said; what runs on all nodes together."""
-        if isinstance(news, TasksRunning):
-            self._tasks_running[node] = news
-            control.report(_joined(self._tasks_running, news))
-        else:
-            _tell(news, control)
-
-    def _pause(
-        self, turn: int, wanted: Iterable[str], *, interrupted: bool = False, halt: bool = False
-    ) -> None:
-        for node in wanted:
-            self.nodes.call(node, "pause", turn, interrupted, halt)
-
-    def _hear_all(self, outcomes: Mapping[str, Outcome], control: Control) -> None:
-        """Tell of all that was said until the outcomes."""
-        nodes = self.nodes
-        while True:
-            waiting = not all(nodes.heard(node, one.told) for node, one in outcomes.items())
-            try:
-                happened = nodes.happened.get(timeout=_LOOK if waiting else 0)
-            except Empty:
-                if not waiting:
-                    return
-                continue
-            if happened.news is not None:
-                self._tell(happened.node, happened.news, control)
-            elif happened.answer is not None and happened.answer.error is not None:
-                self._note_lost(happened.answer.error)
-                raise happened.answer.error
 
     def _remember(self, outcomes: Mapping[str, Outcome]) -> None:
         """Keep the scalars that were told of at the end of a group."""
@@ -548,56 +411,3 @@ class DaskSession(Session):
             self.client.close()
             if cluster is not None:
                 cluster.close()
-
-
-def _joined(running: Mapping[str, TasksRunning], news: TasksRunning) -> TasksRunning:
-    """What runs on several nodes, the longest first."""
-    tasks = [task for one in running.values() for task in one.tasks]
-    longest = tuple(sorted(tasks, key=lambda task: -task[1])[:_SHOWN])
-    return replace(news, tasks=longest, count=sum(one.count for one in running.values()))
-
-
-def _tell(news: News, control: Control) -> None:
-    """Pass on what a node has said."""
-    if isinstance(news, Event):
-        control.report(news)
-    elif isinstance(news, Applied):
-        for _ in range(news.batches):
-            control.applied()
-    elif isinstance(news, Printed):
-        print(news.text, end="", file=sys.stderr if news.is_error else sys.stdout)
-
-
-def _keys_by_node(plan: Plan) -> dict[str, set[str]]:
-    """The units of each node that has a part in a group: units, or blobs that others touch."""
-    found: dict[str, set[str]] = {}
-    for unit in plan.units:
-        if not unit.gathers:
-            found.setdefault(unit.node, set()).add(unit.key)
-            for node, _ in (*unit.access.reads, *unit.access.writes):
-                found.setdefault(node, set())
-    return found
-
-
-def _part_of(position: Position, own: Collection[str]) -> Position:
-    """A position as one node is told of it: all finished tasks, and its own pipes and readers."""
-    return Position(
-        position.epochs,
-        position.tasks,
-        {key: pipe for key, pipe in position.pipes.items() if key in own},
-        {key: reader for key, reader in position.readers.items() if key in own},
-    )
-
-
-def _reached(plan: Plan, position: Position, outcomes: Mapping[str, Outcome]) -> Position:
-    """Where the run of a group has come to."""
-    done = {*position.tasks, *(key for one in outcomes.values() for key in one.tasks)}
-    pipes = {key: pipe for one in outcomes.values() for key, pipe in one.pipes.items()}
-    if not outcomes or (len(done) == len(position.tasks) and pipes == position.pipes):
-        return position
-    readers = dict(position.readers)
-    if plan.group == "epoch":
-        for one in outcomes.values():
-            readers.update(one.readers)
-    tasks = tuple(u.key for u in plan.units if not u.gathers and u.key in done)
-    return Position(position.epochs, tasks, pipes, readers)

@@ -19,14 +19,14 @@ pytest.importorskip("distributed")
 
 from fake_cluster import FakeCluster
 
-import jobrun.session.dask.session as session_module
+from jobrun.session.dask import group_run
 from jobrun.session.dask.session import DaskSession
 
 
 @pytest.fixture(autouse=True)
 def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that cuts fall everywhere, also into short runs."""
-    monkeypatch.setattr(session_module, "_LOOK", 0.0005)
+    monkeypatch.setattr(group_run, "_LOOK", 0.0005)
 
 
 NODES = ("n0", "n1", "n2")

@@ -1,0 +1,230 @@
+"""A run of a group on several nodes, as the client sees it: begun, followed, and cut.
+
+A run is one request to each node; they meet only where they exchange blobs (see ``portion``).  The
+cut of a run over several nodes: all are told to start nothing new, and say what they have finished.
+What has run may have overtaken what should have run before it on another node, since nobody waits
+for a reader that has been sent its values; so the nodes then run what is missing until what is
+finished is closed: with each unit, all that come before it in the plan.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from queue import Empty
+
+from jobrun.errors import TaskError
+from jobrun.events import Event, TasksRunning
+from jobrun.graph import Plan
+from jobrun.job import Job
+from jobrun.position import Position
+from jobrun.session.base import Control
+from jobrun.session.dask.closure import closure
+from jobrun.session.dask.code import with_lines
+from jobrun.session.dask.messages import Applied, News, Outcome, Printed, RunRequest
+from jobrun.session.dask.nodes import Happening, Nodes
+
+__all__ = ["GroupRun", "keys_by_node", "reached"]
+
+_LOOK = 0.02
+"""Seconds between two looks whether a cut is wanted."""
+
+_SHOWN = 8
+"""How many of the tasks that run are said."""
+
+_LOOK_AT_REST = 0.2
+"""Seconds after which ``look`` is called again while a group runs."""
+
+
+class GroupRun:
+    """One run of the group of ``plan``.  ``turns`` numbers what the nodes are asked to run.
+
+    ``was_cut``: not all of it has run.
+    """
+
+    def __init__(
+        self, nodes: Nodes, job: Job, plan: Plan, control: Control, turns: Iterator[int]
+    ) -> None:
+        self.was_cut = False
+        self._nodes = nodes
+        self._job = job
+        self._plan = plan
+        self._control = control
+        self._turns = turns
+        self._running: dict[str, TasksRunning] = {}
+        self._next_look = 0.0
+
+    def outcomes(
+        self,
+        position: Position,
+        units: Mapping[str, set[str]],
+        watched: tuple[str, ...],
+        forget: Collection[str],
+    ) -> dict[str, Outcome]:
+        """Run it from ``position`` on; what has become of the ``units`` of each node.
+
+        The nodes tell the scalars ``watched`` at its end; those of ``forget`` forget the scratch of
+        the epoch before.  Raises the first error of a task, and WorkerLostError.
+        """
+        turn, left = next(self._turns), self._control.batches_left()
+        for node, own in units.items():
+            part = _part_of(position, own)
+            every = self._control.every_task
+            request = RunRequest(turn, self._plan.group, part, left, every, watched, node in forget)
+            self._nodes.follow(node, "run", request)
+        outcomes = self._follow(turn, units)
+        self.was_cut = any(one.left for one in outcomes.values())
+        if self.was_cut:
+            self._close_cut(position, outcomes)
+        return outcomes
+
+    def _close_cut(self, position: Position, outcomes: dict[str, Outcome]) -> None:
+        """Let the nodes run what must have run beside what has."""
+        done = {*position.tasks, *(key for one in outcomes.values() for key in one.tasks)}
+        begun = {key for one in outcomes.values() for key in one.pipes}
+        wanted = closure(self._plan, done, begun)
+        open_nodes = {node for node, one in outcomes.items() if one.left & wanted}
+        turn = next(self._turns)
+        for node in open_nodes:
+            one = outcomes[node]
+            place = Position(position.epochs, one.tasks, one.pipes, one.readers)
+            self._nodes.follow(node, "go_on", turn, place, wanted)
+        outcomes.update(self._follow(turn, open_nodes, may_cut=False))
+        owing = [node for node, one in outcomes.items() if one.owes]
+        self._nodes.ask(dict.fromkeys(owing, ("flush",)))
+
+    # Following.
+
+    def _follow(
+        self, turn: int, wanted: Collection[str], *, may_cut: bool = True
+    ) -> dict[str, Outcome]:
+        """Wait for the outcomes of nodes; tell of what happens, and pause them if a cut is wanted.
+
+        Raises the first error, once all have ended.
+        """
+        outcomes: dict[str, Outcome] = {}
+        error: BaseException | None = None
+        paused, interrupted = not may_cut, not may_cut
+        while len(outcomes) < len(wanted):
+            happened = self._next(_LOOK)
+            if happened is not None and (outcome := self._heard(happened)) is not None:
+                outcomes[happened.node] = outcome
+                if outcome.error is not None and error is None:
+                    error = outcome.error
+                    self._pause(turn, wanted, interrupted=True, halt=True)
+                elif outcome.left and not paused:  # it has cut itself
+                    paused = True
+                    self._pause(turn, wanted)
+            if not paused and self._control.cut():
+                paused = True
+                interrupted = self._control.interrupted()
+                self._pause(turn, wanted, interrupted=interrupted)
+            elif paused and not interrupted and self._control.interrupted():
+                interrupted = True
+                self._pause(turn, wanted, interrupted=True)
+        self._hear_all(outcomes)
+        if isinstance(error, TaskError):
+            raise with_lines(error, self._job)
+        if error is not None:
+            raise error
+        if self._job.multi_node:
+            self._control.spent({node: one.spent for node, one in outcomes.items() if one.spent})
+        return outcomes
+
+    def _next(self, seconds: float) -> Happening | None:
+        """What happens next, or None; ``look`` is called now and then."""
+        try:
+            happened = self._nodes.happened.get(timeout=seconds)
+        except Empty:
+            happened = None
+        if time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + _LOOK_AT_REST
+            self._control.look()
+        return happened
+
+    def _heard(self, happened: Happening) -> Outcome | None:
+        """Pass on what a node has said; its outcome, if it was that."""
+        if happened.news is not None:
+            self._tell(happened.node, happened.news)
+        elif happened.answer is not None:
+            if happened.answer.error is not None:
+                raise happened.answer.error
+            outcome: Outcome = happened.answer.value
+            return outcome
+        return None
+
+    def _hear_all(self, outcomes: Mapping[str, Outcome]) -> None:
+        """Tell of all that was said until the outcomes."""
+        waiting = True
+        while waiting:
+            waiting = not all(self._nodes.heard(node, one.told) for node, one in outcomes.items())
+            happened = self._next(_LOOK if waiting else 0)
+            if happened is not None:
+                self._heard(happened)
+                waiting = True
+
+    def _pause(
+        self, turn: int, wanted: Iterable[str], *, interrupted: bool = False, halt: bool = False
+    ) -> None:
+        for node in wanted:
+            self._nodes.call(node, "pause", turn, interrupted, halt)
+
+    def _tell(self, node: str, news: News) -> None:
+        """Pass on what a node has said; what runs on all nodes together."""
+        if isinstance(news, TasksRunning):
+            self._running[node] = news
+            self._control.report(_joined(self._running, news))
+        elif isinstance(news, Event):
+            self._control.report(news)
+        elif isinstance(news, Applied):
+            for _ in range(news.batches):
+                self._control.applied()
+        elif isinstance(news, Printed):
+            print(news.text, end="", file=sys.stderr if news.is_error else sys.stdout)
+
+
+def _joined(running: Mapping[str, TasksRunning], news: TasksRunning) -> TasksRunning:
+    """What runs on several nodes, the longest first."""
+    tasks = [task for one in running.values() for task in one.tasks]
+    longest = tuple(sorted(tasks, key=lambda task: -task[1])[:_SHOWN])
+    return replace(news, tasks=longest, count=sum(one.count for one in running.values()))
+
+
+# Positions.
+
+
+def keys_by_node(plan: Plan) -> dict[str, set[str]]:
+    """The units of each node that has a part in a group: units, or blobs that others touch."""
+    found: dict[str, set[str]] = {}
+    for unit in plan.units:
+        if not unit.gathers:
+            found.setdefault(unit.node, set()).add(unit.key)
+            for node, _ in (*unit.access.reads, *unit.access.writes):
+                found.setdefault(node, set())
+    return found
+
+
+def reached(plan: Plan, position: Position, outcomes: Mapping[str, Outcome]) -> Position:
+    """Where the run of a group has come to."""
+    done = {*position.tasks, *(key for one in outcomes.values() for key in one.tasks)}
+    pipes = {key: pipe for one in outcomes.values() for key, pipe in one.pipes.items()}
+    if not outcomes or (len(done) == len(position.tasks) and pipes == position.pipes):
+        return position
+    readers = dict(position.readers)
+    if plan.group == "epoch":
+        for one in outcomes.values():
+            readers.update(one.readers)
+    tasks = tuple(u.key for u in plan.units if not u.gathers and u.key in done)
+    return Position(position.epochs, tasks, pipes, readers)
+
+
+def _part_of(position: Position, own: Collection[str]) -> Position:
+    """A position as one node is told of it: all finished tasks, and its own pipes and readers."""
+    return Position(
+        position.epochs,
+        position.tasks,
+        {key: pipe for key, pipe in position.pipes.items() if key in own},
+        {key: reader for key, reader in position.readers.items() if key in own},
+    )
