@@ -6,6 +6,7 @@ directories and links of the entries after it are made.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -74,6 +75,7 @@ class Writer:
         self._sync = sync
         self._begun: list[Entry | _Begun] = []
         self._metas: dict[bytes, str] = {}
+        self._can_link = True
         self.linked = 0
 
     def folder(self, path: str) -> str:
@@ -146,7 +148,9 @@ class Writer:
         """
         try:
             self._fs.link(source, target)
-        except FsError:
+        except FsError as error:
+            # Of thousands, only the first is tried where no file can have two names.
+            self._can_link = error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
             return False
         return True
 
@@ -160,7 +164,7 @@ class Writer:
         """
         target, file = f"{folder}/{META}", form.file
         if form.chunks or form.shape is None:
-            here = self._metas.get(form.meta)
+            here = self._metas.get(form.meta) if self._can_link else None
             if here is not None and self._try_link(here, target):
                 return file
             there = self._sources.same_meta(path, form)

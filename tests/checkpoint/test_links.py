@@ -274,3 +274,21 @@ def test_where_an_inode_can_have_few_names_there_are_more_of_them(tmp_path: Path
             save_many(manager, epoch, fs)
             check_many(manager, epoch, epoch)
         assert len(set(metas(manager, 0, "y"))) == 3
+
+
+@pytest.mark.parametrize(("code", "tries"), [(errno.EPERM, 1), (errno.EMLINK, 49 + 9 + 9)])
+def test_where_files_have_one_name_only_that_is_tried_once(
+    tmp_path: Path, code: int, tries: int
+) -> None:
+    class Noting(NoLinks):
+        tried = 0
+
+        def at(self, op: str, path: str) -> None:
+            self.tried += op == "link"
+            super().at(op, path)
+
+    fs = Noting(code)
+    with CheckpointManager(tmp_path / "run", fs=fs) as manager:
+        save_many(manager, 0, fs)
+        assert fs.tried == tries
+        check_many(manager, 0, 0)
