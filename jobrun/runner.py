@@ -161,7 +161,10 @@ class JobRunner:
         except BaseException as error:  # Ctrl-C without a handler of ours, or a bug
             interrupted = isinstance(error, KeyboardInterrupt)
             outcome, code = ("interrupted", EXIT_SIGINT) if interrupted else ("error", 1)
-            self.outcome = attempt.say_ended(outcome, type(error).__name__, code)
+            try:
+                attempt.wait_for_save()
+            finally:  # also if that is interrupted
+                self.outcome = attempt.say_ended(outcome, type(error).__name__, code)
             raise
         finally:
             attempt.session.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Pipe, Task
+from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Pipe, Task, saving
 from jobrun.checkpoint.fs import Fs
-from jobrun.errors import SaveError
+from jobrun.errors import SaveError, TaskError
 from jobrun.events import (
     CheckpointFailed,
     CheckpointSaved,
@@ -239,6 +240,85 @@ def test_the_run_goes_on_while_a_save_is_written(
     JobRunner(job_of(epochs=3), manager, report=report).train(LocalSession(1))
     values = [manager.load(epoch=e).blobs["main"]["total"][0] for e in range(4)]
     assert values == [0, 1, 2, 3]
+
+
+class Ending(LocalSession):
+    """In epoch 2 the run ends with ``error``, as the session tells; ``over`` is set then."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(1)
+        self.error = error
+        self.over = threading.Event()
+
+    def run(self, plan: Any, position: Any, control: Any) -> Any:
+        if plan.group == "epoch" and position.epochs == 1:
+            self.over.set()
+            raise self.error
+        return super().run(plan, position, control)
+
+
+class SlowRename(Fs):
+    """Checkpoint 1 gets its name only once ``over`` is set, if it does at all."""
+
+    def __init__(self, over: threading.Event, code: int) -> None:
+        self.over, self.code = over, code
+
+    def at(self, op: str, path: str) -> None:
+        if op == "rename" and path.endswith("checkpoint_1"):
+            assert self.over.wait(30)
+            if self.code:
+                raise OSError(self.code, os.strerror(self.code))
+
+
+ENDINGS = [(TaskError("task 'add' failed"), 1), (KeyboardInterrupt(), 130), (RuntimeError("?"), 1)]
+
+
+@pytest.mark.parametrize(("error", "exit_code"), ENDINGS, ids=["task", "Ctrl-C", "bug"])
+@pytest.mark.parametrize("how", ["well", "warn", "fail"])
+def test_a_run_that_fails_waits_for_the_save_and_says_how_it_ended(
+    tmp_path: Path, error: BaseException, exit_code: int, how: str
+) -> None:
+    """The save of epoch 1 ends, well or not, after epoch 2 has failed."""
+    session, events = Ending(error), list[Event]()
+    fs = SlowRename(session.over, 0 if how == "well" else errno.ENOSPC)
+    job = job_of(on_error="fail" if how == "fail" else "warn")
+    runner = JobRunner(job, CheckpointManager(tmp_path / "run", fs=fs), report=events.append)
+    with pytest.raises(type(error)) as caught:
+        runner.train(session)
+    assert caught.value is error
+    saved = [0, 1] if how == "well" else [0]
+    assert [e.id for e in events if isinstance(e, CheckpointSaved)] == saved
+    said = [e.message for e in events if isinstance(e, CheckpointFailed | Warned)]
+    assert len(said) == (how != "well")
+    assert all("checkpoint 1 was not saved: rename of " in text for text in said)
+    on_disk = [r.id for r in CheckpointManager(tmp_path / "run").catalog.listed()]
+    assert on_disk == saved
+    outcome = events[-1]
+    assert outcome is runner.outcome
+    assert isinstance(outcome, RunEnded)
+    assert (outcome.exit_code, outcome.on_disk) == (exit_code, saved[-1])
+    assert outcome.checkpoint == str(tmp_path / f"run/checkpoint_{saved[-1]}")
+
+
+def test_who_does_not_wait_for_the_save_is_told_of_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C, and again while the save is waited for."""
+    session, events = Ending(KeyboardInterrupt()), list[Event]()
+    wait = saving.wait_for
+
+    def interrupted(*how: Any) -> Any:
+        if session.over.is_set():
+            raise KeyboardInterrupt
+        return wait(*how)
+
+    monkeypatch.setattr(saving, "wait_for", interrupted)
+    manager = CheckpointManager(tmp_path / "run", fs=SlowRename(session.over, 0))
+    with pytest.raises(KeyboardInterrupt):
+        JobRunner(job_of(), manager, report=events.append).train(session)
+    assert isinstance(events[-1], RunEnded)
+    assert (events[-1].outcome, events[-1].on_disk) == ("interrupted", 0)
+    assert [r.id for r in manager.catalog.listed()] == [0, 1]
 
 
 def test_saves_are_said_once_each_and_none_is_left_when_train_returns(tmp_path: Path) -> None:
