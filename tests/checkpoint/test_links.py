@@ -8,8 +8,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import crc32c
 import numpy as np
 import pytest
+from checkpoint_helpers import CountingFs
 
 from jobrun.checkpoint import links
 from jobrun.checkpoint.fs import Fs, FsError
@@ -63,6 +65,30 @@ def test_alternate_links_from_the_checkpoint_before_the_parent(tmp_path: Path) -
     assert len(changing) == 6
     for id in range(6):
         loop.check(id, id)
+
+
+def test_what_is_linked_is_neither_read_nor_hashed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed: list[bytes] = []
+    crc = crc32c.crc32c
+
+    def noting(data: Any, *more: Any) -> int:
+        hashed.append(bytes(data))
+        return crc(data, *more)
+
+    monkeypatch.setattr(crc32c, "crc32c", noting)
+    fs = CountingFs()
+    loop = Loop(tmp_path / "run", fs=fs)
+    for epoch in range(4):
+        hashed.clear()
+        fs.done.clear()
+        loop.save(epoch)
+        unchanged = [CONSTANT.tobytes(), CONSTANT[:10].tobytes()]
+        assert [data in hashed for data in unchanged] == [epoch < 2] * 2
+        assert np.full(1000, float(epoch)).tobytes() in hashed
+        ops = {op for op, path in fs.done if "/same/" in path}
+        assert ops == ({"open", "write", "fsync", "close"} if epoch < 2 else {"link", "stat"})
 
 
 def test_parent_links_from_the_parent(tmp_path: Path) -> None:
