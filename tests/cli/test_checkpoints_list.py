@@ -16,6 +16,7 @@ from jobrun import CheckpointManager
 from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.source import BlobSource
 from jobrun.position import PipeState, Position
+from jobrun.size import size
 from jobrun.values import Box
 
 Call = Callable[..., Any]
@@ -63,6 +64,16 @@ def test_as_json(call: Call) -> None:
     assert found["checkpoints"][1]["metrics"] == {"loss": 0.5, "acc": "NaN"}
     assert found["checkpoints"][1]["epoch"] == 10
     assert found["ignored"] == []
+
+
+def test_bytes_on_disk_count_an_inode_once(call: Call, saved: Path) -> None:
+    files = [p.stat() for p in saved.glob("checkpoint_*/**/*") if p.is_file()]
+    on_disk = sum({status.st_ino: status.st_size for status in files}.values())
+    assert on_disk < sum(status.st_size for status in files)
+    found = json.loads(call("checkpoints", "list", "--json").out)
+    assert found["bytes_on_disk"] == on_disk
+    first = call("checkpoints", "list").out.splitlines()[0]
+    assert first == f"runs/m: 4 checkpoints, {size(on_disk)} on disk"
 
 
 def save_inside(run: Path, *positions: Position) -> None:
