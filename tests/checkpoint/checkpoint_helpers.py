@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 from jobrun.checkpoint.fs import Fs
 from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.checkpoint.manifest import META
+from jobrun.checkpoint.pool import THREADS
 from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.source import BlobSource
 from jobrun.position import Position
@@ -278,6 +280,22 @@ class FailingFs(CountingFs):
         if hit:
             self.failures.append((op, path))
             raise OSError(self.code, os.strerror(self.code))
+
+
+class MeetingFs(CountingFs):
+    """Each ``op`` on a chunk of ``x`` waits until as many are under way as there are threads."""
+
+    def __init__(self, op: str) -> None:
+        super().__init__()
+        self.op = op
+        self.met: set[int] = set()
+        self._barrier = threading.Barrier(THREADS, timeout=20)
+
+    def at(self, op: str, path: str) -> None:
+        super().at(op, path)
+        if op == self.op and "/x/" in path and not path.endswith(META):
+            self.met.add(threading.get_ident())
+            self._barrier.wait()
 
 
 class KillingFs(CountingFs):

@@ -1,16 +1,30 @@
 from __future__ import annotations
 
 import json
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import crc32c
 import numpy as np
 import pytest
-from checkpoint_helpers import SAMPLE, CountingFs, array, frozen, save
+from checkpoint_helpers import (
+    SAMPLE,
+    CountingFs,
+    MeetingFs,
+    array,
+    frozen,
+    same_blobs,
+    save,
+)
 
+from jobrun.checkpoint import verify
+from jobrun.checkpoint.fs import Fs
 from jobrun.checkpoint.manifest import decode_manifest
 from jobrun.checkpoint.part import check_part, mark_saved, write_part
+from jobrun.checkpoint.pool import THREADS
 from jobrun.checkpoint.reading import read_part
 from jobrun.errors import ValueRefusedError
 from jobrun.values import Box, Tree, Value
@@ -161,6 +175,89 @@ def test_of_very_many_files_some_are_synced_while_others_are_written(
     written = max(i for i, (op, name) in enumerate(fs.done) if op == "close" and "/main" in name)
     assert written < syncs[-1] < success
     assert len(read_part(path, "main")) == 40
+
+
+# Threads.
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("others", [0, 40])
+def test_large_chunks_are_written_by_all_threads_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: int
+) -> None:
+    """And synced by them, where there are few files."""
+    monkeypatch.setattr("jobrun.checkpoint.writing.LARGE", 64)
+    blobs: dict[str, Value] = {"x": Box(frozen(np.arange(16.0 * THREADS)), "array")}
+    blobs |= {f"y{i}": array(i) for i in range(others)}
+    fs = MeetingFs("write" if others else "fsync")
+    if others and not fs.sync_all(str(tmp_path)):
+        fs = MeetingFs("fsync")
+    found = read_part(save(tmp_path, blobs, fs=fs), "main")
+    assert len(fs.met) == THREADS
+    assert threading.get_ident() not in fs.met
+    assert same_blobs(found, blobs)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_large_chunks_are_read_by_all_threads_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each proves what it has read."""
+    monkeypatch.setattr("jobrun.checkpoint.reading.LARGE", 64)
+    blobs: dict[str, Value] = {"x": Box(frozen(np.arange(16.0 * THREADS)), "array"), "y": array(1)}
+    path, fs = save(tmp_path, blobs), MeetingFs("open")
+    proofs: set[int] = set()
+    prove = verify._prove
+
+    def proving(*how: Any) -> None:
+        prove(*how)
+        proofs.add(threading.get_ident())
+
+    monkeypatch.setattr(verify, "_prove", proving)
+    assert same_blobs(read_part(path, "main", fs=fs), blobs)
+    assert len(fs.met) == THREADS
+    assert proofs - {threading.get_ident()} == fs.met
+
+
+@pytest.fixture
+def never_switching() -> Iterator[None]:
+    """A thread that runs goes on until it lets go of the interpreter's lock by itself."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(100)
+    yield
+    sys.setswitchinterval(before)
+
+
+def lets_others_run(call: Callable[[], object], most: int) -> bool:
+    """Whether a thread that wants to run comes to it while ``call`` is made, ``most`` times.
+
+    Once is enough where it is let: only on a busy machine the thread takes longer to wake up.
+    """
+    go, ran = threading.Event(), list[bool]()
+
+    def run() -> None:
+        go.wait(60)
+        ran.append(True)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    go.set()
+    for _ in range(most):
+        call()
+        if ran:
+            break
+    found = bool(ran)
+    thread.join(60)
+    return found
+
+
+@pytest.mark.usefixtures("never_switching")
+def test_checksums_and_writes_let_other_threads_run(tmp_path: Path) -> None:
+    data = memoryview(bytes(8 << 20))
+    assert lets_others_run(lambda: crc32c.crc32c(data), 1000)
+    with (tmp_path / "file").open("wb") as file:
+        assert lets_others_run(lambda: Fs().writev(file.fileno(), [data]), 60)
+    assert not lets_others_run(lambda: bytes(data).count(1), 3), "what does not is told apart"
 
 
 def test_sample_is_what_it_says() -> None:
