@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from children import Nursery
+from crash_job import prove_all
 from pausing import SPEC
 from watching import BLOBS, make_job
+from whole_runs import state_of_disk
 
 from jobrun import CheckpointManager, JobRunner, LocalSession, open_checkpoint
 from jobrun.checkpoint.catalog import listed
@@ -17,16 +19,25 @@ from jobrun.errors import JobrunError
 
 
 @pytest.mark.parametrize("words", [("train", "pausing.yaml"), ("resume", "runs/pausing")])
-def test_a_second_trainer_is_refused(nursery: Nursery, place: Path, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("phase", ["epoch", "save"])
+def test_a_second_trainer_is_refused(
+    nursery: Nursery, place: Path, phase: str, words: tuple[str, ...]
+) -> None:
+    """And leaves alone what the first one is saving: it is no leftover while that lives."""
     (place / "pausing.yaml").write_text(SPEC)
-    first = nursery.start("pausing:command", "epoch", "train", "pausing.yaml", folder=place)
-    first.wait_for(place / "at-epoch")
+    first = nursery.start("pausing:command", phase, "train", "pausing.yaml", folder=place)
+    first.wait_for(place / f"at-{phase}")
+    saving = list(place.glob("runs/pausing/.checkpoint_2.partial-*"))
+    assert len(saving) == (phase == "save")
+    before = [state_of_disk(partial) for partial in saving]
     second = nursery.start("pausing:command", "", *words, folder=place)
     assert second.wait() == 8, second.text
     assert f"the run is held by process {first.pid} on " in second.text
     assert "Traceback" not in second.text
+    assert [state_of_disk(partial) for partial in saving] == before
     (place / "go").touch()
     assert first.wait() == 0, first.text
+    prove_all(place / "runs/pausing")
     again = nursery.start("pausing:command", "", *words, folder=place)
     assert again.wait() == 0, again.text
     assert "nothing is left to do" in again.text
