@@ -74,7 +74,8 @@ class Writer:
         self._compress = compress
         self._sync = sync
         self._begun: list[Entry | _Begun] = []
-        self._metas: dict[bytes, str] = {}
+        # Where a ``zarr.json`` lies, and how much of it is linked: all of it, or nothing.
+        self._metas: dict[bytes, tuple[str, int]] = {}
         self._can_link = True
         self.linked = 0
 
@@ -164,17 +165,18 @@ class Writer:
         """
         target, file = f"{folder}/{META}", form.file
         if form.chunks or form.shape is None:
-            here = self._metas.get(form.meta) if self._can_link else None
-            if here is not None and self._try_link(here, target):
+            here, linked = self._metas.get(form.meta, ("", 0))
+            if here and self._can_link and self._try_link(here, target):
+                self.linked += linked
                 return file
             there = self._sources.same_meta(path, form)
             if there is not None and self._share(there, target, file):
                 self.linked += file.size
-                self._metas[form.meta] = target
+                self._metas[form.meta] = target, file.size
                 return file
         if self._sync:
             return pool.submit(self._write_meta, target, form)
-        self._metas[form.meta] = target
+        self._metas[form.meta] = target, 0
         return self._write_meta(target, form)
 
     def _write_meta(self, target: str, form: Form) -> File:

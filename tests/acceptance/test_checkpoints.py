@@ -53,6 +53,8 @@ from jobrun.events import (
     LeftoversCleaned,
 )
 from jobrun.lock import Lock
+from jobrun.report import Fan, RunFiles
+from jobrun.report.events_file import read_events
 from jobrun.rundir import RunDir
 
 
@@ -623,6 +625,36 @@ def test_saves_and_loads_are_events_with_bytes_files_seconds_and_stall(run_dir: 
         assert {"wait", "snapshot", "write", "sync", "commit", "retain"} == set(saved.phases)
     (loaded,) = ended.said(CheckpointLoaded)
     assert (loaded.bytes, loaded.path) == (8, str(run_dir / "checkpoint_2"))
+
+
+def test_the_events_file_says_of_each_save_what_is_on_disk(run_dir: Path) -> None:
+    """Bytes and files, those shared with an earlier checkpoint, and the phases."""
+    with Job("phases", checkpoint=CheckpointPolicy()) as job:
+        with job.init:
+            Task(lambda: np.arange(1000.0), out="still", name="still")
+            Task(lambda: list(np.zeros((2, 9))), out=["x", "y"], name="start")
+        Task(lambda x, y: (x + 1, y + 2), ["x", "y"], out=["x", "y"], name="step")
+        job.stop(epochs=4)
+    fan = Fan()
+    fan.add("files", lambda: RunFiles(fan))
+    train(job, run_dir, watch=fan)
+    fan.close()
+    said = list(read_events(run_dir / "events.jsonl", ("CheckpointSaved",)))
+    assert [event["id"] for event in said] == [0, 1, 2, 3, 4]
+    earlier: set[int] = set()
+    for event in said:
+        files = [p.stat() for p in Path(event["path"]).rglob("*") if p.is_file()]
+        success = (Path(event["path"]) / "_SUCCESS").stat().st_size
+        assert event["files"] == len(files) - 1
+        assert event["bytes"] == sum(status.st_size for status in files) - success
+        assert event["linked"] == sum(s.st_size for s in files if s.st_ino in earlier)
+        assert (event["linked"] > 8000) == (event["id"] >= 2)  # from the one before the parent
+        phases = event["phases"]
+        assert set(phases) == {"wait", "snapshot", "write", "sync", "commit", "retain"}
+        assert min(phases.values()) >= 0
+        save = sum(phases[name] for name in ("write", "sync", "commit", "retain"))
+        assert event["seconds"] == pytest.approx(save)
+        earlier |= {status.st_ino for status in files}
 
 
 def test_a_lost_run_json_is_rebuilt_from_the_checkpoints(run_dir: Path) -> None:

@@ -264,6 +264,14 @@ def metas(manager: CheckpointManager, id: int, prefix: str) -> list[int]:
     return [os.stat(folder / name / "zarr.json").st_ino for name in names]
 
 
+def bytes_of_earlier(path: Path) -> int:
+    """The bytes of a checkpoint that are also in the one two before."""
+    before = path.with_name(f"checkpoint_{int(path.name[11:]) - 2}").rglob("*")
+    inodes = {p.stat().st_ino for p in before if p.is_file()}
+    files = [p.stat() for p in path.rglob("*") if p.is_file()]
+    return sum(status.st_size for status in files if status.st_ino in inodes)
+
+
 def check_many(manager: CheckpointManager, id: int, epoch: int) -> None:
     found = manager.load(id=id).parts["main"]
     wanted = many(epoch)
@@ -277,6 +285,7 @@ def test_metadata_that_say_the_same_are_one_file_of_a_checkpoint(tmp_path: Path,
         for epoch in range(3):
             saved = save_many(manager, epoch)
             assert (saved.linked > 0) == (link == "alternate" and epoch == 2)
+            assert saved.linked == bytes_of_earlier(saved.path)
             check_many(manager, epoch, epoch)
             assert len(set(metas(manager, epoch, "x"))) == 1
             assert len(set(metas(manager, epoch, "y"))) == 1
