@@ -21,6 +21,7 @@ from jobrun.events import (
     Event,
     JobrunWarning,
     RunEnded,
+    SaveStarted,
     Warned,
 )
 from jobrun.policy import CheckpointPolicy, Compress, Every, Keep
@@ -240,6 +241,40 @@ def test_the_run_goes_on_while_a_save_is_written(
     JobRunner(job_of(epochs=3), manager, report=report).train(LocalSession(1))
     values = [manager.load(epoch=e).blobs["main"]["total"][0] for e in range(4)]
     assert values == [0, 1, 2, 3]
+
+
+def test_the_wait_for_the_save_before_and_the_snapshot_are_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Save 1 ends only once save 2 waits for it, for 100 seconds; a snapshot takes 10."""
+    now, waited = [0.0], threading.Event()
+    wait = saving.wait_for
+
+    class Slow(LocalSession):
+        def snapshot(self, *how: Any) -> Any:
+            now[0] += 10
+            return super().snapshot(*how)
+
+    def waiting(*how: Any) -> Any:
+        if started == [0, 1] and not waited.is_set():
+            now[0] += 100
+            waited.set()
+        return wait(*how)
+
+    def report(event: Event) -> None:
+        if isinstance(event, SaveStarted):
+            started.append(event.id)
+        if isinstance(event, CheckpointSaved):
+            saved.append(event)
+
+    started, saved = list[int](), list[CheckpointSaved]()
+    monkeypatch.setattr(saving, "wait_for", waiting)
+    monkeypatch.setattr(saving.time, "perf_counter", lambda: now[0])
+    manager = CheckpointManager(tmp_path / "run", fs=SlowRename(waited, 0))
+    JobRunner(job_of(), manager, report=report).train(Slow(1))
+    assert [e.phases["wait"] for e in saved] == [0, 0, 100, 0, 0]
+    assert [e.phases["snapshot"] for e in saved] == [10] * 5
+    assert [e.stall for e in saved] == [10, 110, 10, 10, 10]
 
 
 class Ending(LocalSession):

@@ -6,14 +6,16 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from checkpoint_helpers import SAMPLE, FailingFs, array, same_blobs, save
+from checkpoint_helpers import MANY, SAMPLE, FailingFs, array, fresh, same_blobs, save
 
 from jobrun.checkpoint.catalog import listed
+from jobrun.checkpoint.fs import Fs
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.source import BlobSource
@@ -231,6 +233,45 @@ def test_what_was_saved_is_told(tmp_path: Path) -> None:
     for name in RecordFields.__dataclass_fields__:
         assert getattr(record, name) == getattr(fields, name)
     assert record.time.endswith("Z")
+
+
+class Ticking(Fs):
+    """A clock on which only file operations take time."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.monotonic = time.monotonic
+        self._mutex = threading.Lock()
+
+    def at(self, op: str, path: str) -> None:
+        kind = ".trash" if ".trash" in path else ""
+        seconds = {"write": 1, "syncfs": 100, "rename": 1000, "rename.trash": 10_000}
+        with self._mutex:
+            self.now += seconds.get(op + kind, 0)
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+def test_the_phases_of_a_save_are_what_its_operations_took(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = Ticking()
+    if not fs.sync_all(str(tmp_path)):
+        pytest.skip("this file system cannot sync all at once")
+    monkeypatch.setattr("jobrun.checkpoint.manager.time", fs)
+    monkeypatch.setattr("jobrun.checkpoint.part.time", fs)
+    with CheckpointManager(tmp_path, fs=fs, keep=Keep(last=1), link="never") as manager:
+        for epoch in range(3):
+            source = BlobSource({"main": fresh(MANY)}, fs)
+            seconds = manager.save_snapshot(source, RecordFields(Position(epoch))).seconds
+            written = {p.stat().st_ino for p in manager.path(epoch).rglob("*") if p.is_file()}
+            assert seconds == {
+                "write": len(written) - 2,
+                "sync": 100,
+                "commit": 2 + 1000,  # _SUCCESS, and the group that the checkpoint is
+                "retain": 10_000 if epoch else 0,
+            }
 
 
 # Retention.
