@@ -685,16 +685,55 @@ def test_no_error_of_a_checkpoint_is_a_bare_one(run_dir: Path) -> None:
             shutil.rmtree(copy)
 
 
-@pytest.mark.parametrize("link", ["parent", "alternate"])
-def test_blobs_that_change_places_are_saved_where_they_are(run_dir: Path, link: str) -> None:
-    """Values that are handed on as they are have versions, which hold for their old names alone."""
+def turn(tree: dict[str, np.ndarray], epoch: int) -> dict[str, np.ndarray]:
+    """Two leaves change places; one is there in odd epochs only."""
+    turned = {"p": tree["q"], "q": tree["p"], "same": tree["same"]}
+    return turned | ({"odd": np.full(3, epoch)} if epoch % 2 else {})
+
+
+def turn_in_place(kept: dict[str, np.ndarray], epoch: int) -> None:
+    """As ``turn``, in the dict itself."""
+    turned = turn(kept, epoch)
+    kept.clear()
+    kept.update(turned)
+
+
+def turning(link: str) -> Job:
+    """Blobs and leaves of dicts that change places, come and go, or are changed now and then."""
+    leaves = {"p": 0, "q": 1, "same": 9}
     with Job("turn", checkpoint=CheckpointPolicy(link=link)) as job:
         with job.init:
             Task(lambda: [np.full(3, i) for i in range(3)], out=["a", "b", "c"], name="start")
+            for tree in ("new", "kept", "parts"):
+                Task(lambda: {k: np.full(3, n) for k, n in leaves.items()}, out=tree, name=tree)
+            Task(lambda: np.zeros(3, int), out="parts/rare", name="first")
         Task(lambda a, b, c: (b, c, a), ["a", "b", "c"], out=["a", "b", "c"], name="turn")
+        Task(turn, ["new", "epoch"], out="new", name="turn_new")
+        Task(turn_in_place, {"epoch": None}, update={"kept": None}, name="turn_kept")
+        parts = ["parts/p", "parts/q"]
+        Task(lambda p, q: (q, p), parts, out=parts, name="turn_parts")
+        Task(lambda epoch: np.full(3, epoch), "epoch", out="parts/rare", name="rare", every=2)
         job.stop(epochs=6)
-    train(job, run_dir)
+    return job
+
+
+def turned(epoch: int) -> dict[str, list[int]]:
+    """What the blobs of ``turning`` are after an epoch."""
+    found = {name: (number + epoch) % 3 for number, name in enumerate("abc")}
+    for tree in ("new", "kept", "parts"):
+        found |= {f"{tree}/p": epoch % 2, f"{tree}/q": 1 - epoch % 2, f"{tree}/same": 9}
+        if epoch % 2 and tree != "parts":
+            found[f"{tree}/odd"] = epoch
+    found["parts/rare"] = epoch - epoch % 2
+    return {name: [number] * 3 for name, number in found.items()}
+
+
+@pytest.mark.parametrize("link", ["parent", "alternate"])
+def test_blobs_that_change_places_are_saved_where_they_are(run_dir: Path, link: str) -> None:
+    """Values that are handed on as they are have versions, which hold for their old names alone."""
+    train(turning(link), run_dir)
     for epoch in range(7):
         found = load_blobs(run_dir, epoch=epoch)
-        expected = {name: (number + epoch) % 3 for number, name in enumerate("abc")}
-        assert {name: int(value[0]) for name, value in found.items()} == expected
+        assert {name: value.tolist() for name, value in found.items()} == turned(epoch)
+    still = [(run_dir / f"checkpoint_{id}/main/parts/same/0").stat().st_ino for id in range(7)]
+    assert len(set(still)) == (1 if link == "parent" else 2), "what stays in its place is linked"
