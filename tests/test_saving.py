@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Pipe, Task, saving
+from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Pipe, Task, load_blobs, saving
 from jobrun.checkpoint.fs import Fs
 from jobrun.errors import SaveError, TaskError
 from jobrun.events import (
@@ -275,6 +275,80 @@ def test_the_wait_for_the_save_before_and_the_snapshot_are_measured(
     assert [e.phases["wait"] for e in saved] == [0, 0, 100, 0, 0]
     assert [e.phases["snapshot"] for e in saved] == [10] * 5
     assert [e.stall for e in saved] == [10, 110, 10, 10, 10]
+
+
+class Late(Fs):
+    """Nothing of a save is written before something was done in the epoch after it."""
+
+    def __init__(self, epochs: int) -> None:
+        self.done = [threading.Event() for _ in range(epochs)]
+
+    def at(self, op: str, path: str) -> None:
+        epoch = int(path.partition(".checkpoint_")[2].partition(".")[0] or len(self.done))
+        if op == "mkdir" and epoch < len(self.done):
+            assert self.done[epoch].wait(30)
+
+
+kept: list[np.ndarray] = []
+"""What tasks keep to change by it what they returned."""
+
+
+def make(epoch: int) -> dict[str, Any]:
+    plain, base, row = np.full(9, epoch), np.full(9, epoch), np.full(1, epoch, [("n", "i8")])
+    frozen, raw = base[:4], bytearray([epoch] * 8)
+    frozen.setflags(write=False)
+    value = {
+        "plain": plain,
+        "fortran": np.full((2, 3), epoch, order="F"),
+        "frozen": frozen,
+        "view": base[4:],
+        "point": np.array(epoch),
+        "buffer": np.frombuffer(raw, np.uint8),
+        "scalar": row[0],
+        "list": [np.full(3, epoch), {"leaf": np.full(3, epoch)}],
+    }
+    kept.extend([plain, base, row, value["fortran"], value["point"], value["list"][0]])
+    kept.extend([np.frombuffer(raw, np.uint8), value["list"][1]["leaf"][1:]])
+    return value
+
+
+def add_and_keep(total: np.ndarray) -> None:
+    total += 1
+    kept.append(total)
+
+
+def numbers(value: Any) -> set[int]:
+    """All numbers in an array or scalar."""
+    array = np.asarray(value).reshape(-1)
+    return set((array["n"] if array.dtype.names else array).tolist())
+
+
+def test_what_a_task_keeps_of_what_it_returned_does_not_reach_a_checkpoint(tmp_path: Path) -> None:
+    """It is written into before the save has begun."""
+    epochs = 3
+    fs = Late(epochs)
+
+    def spoil(epoch: int) -> None:
+        try:
+            for array in kept:
+                array[...] = 100
+        finally:
+            kept.clear()
+            fs.done[epoch - 1].set()
+
+    with Job("kept", checkpoint=CheckpointPolicy()) as job:
+        with job.init:
+            Task(make, with_={"epoch": 0}, out="made")
+            Task(start, out="total")
+        Task(spoil, ["epoch"], name="spoil")
+        Task(make, ["epoch"], out="made", after=["spoil"])
+        Task(add_and_keep, update="total", after=["spoil"])
+        job.stop(epochs=epochs)
+    JobRunner(job, CheckpointManager(tmp_path / "run", fs=fs)).train(LocalSession(1))
+    kept.clear()
+    for epoch in range(epochs + 1):
+        found = load_blobs(tmp_path / "run", epoch=epoch)
+        assert [numbers(value) for value in found.values()] == [{epoch}] * 10, epoch
 
 
 class Ending(LocalSession):
