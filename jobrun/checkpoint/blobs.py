@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from jobrun.checkpoint.catalog import Catalog
+from jobrun.checkpoint.catalog import Catalog, removal_is_said
 from jobrun.checkpoint.fs import DEFAULT, Fs
 from jobrun.checkpoint.loading import find
 from jobrun.checkpoint.reading import read_part
@@ -53,11 +53,13 @@ def load_blobs(
             return load_from(catalog.path(record.id), record, wanted, fs)
     for _ in range(_TRIES):
         path, record = find_checkpoint(run_or_checkpoint, epoch, id, fs=fs)
+        named = epoch is not None or id is not None or path == Path(run_or_checkpoint)
         try:
-            return load_from(path, record, wanted, fs)
+            with removal_is_said(path) if named else nullcontext():
+                return load_from(path, record, wanted, fs)
         except DamagedError:
             # A writer's retention may have removed it while we read: there is a newer one then.
-            if path.exists() or epoch is not None or id is not None:
+            if path.exists():
                 raise
     raise NotFoundError("checkpoints vanish faster than they can be read", where=str(path))
 

@@ -12,6 +12,7 @@ import errno
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from jobrun.checkpoint.verify import (
 )
 from jobrun.errors import DamagedError, JobrunError, NotFoundError
 
-__all__ = ["Catalog", "Ignored", "listed", "prove", "span"]
+__all__ = ["Catalog", "Ignored", "listed", "prove", "removal_is_said", "span"]
 
 _LOOKS_LIKE = "checkpoint_"
 _NAME = re.compile(r"checkpoint_(0|[1-9][0-9]*)")
@@ -163,7 +164,7 @@ class Catalog:
                 f"no checkpoint of id {id}; there are {span(r.id for r in self.listed())}",
                 where=str(self.run_dir),
             )
-        return self.check(id)
+        return self._check_named(id)
 
     def by_epoch(self, epoch: int) -> Record:
         """The checkpoint at the end of an epoch (0: after ``init``), the newest if several are.
@@ -177,7 +178,7 @@ class Catalog:
             except JobrunError:
                 continue
             if record.epoch == epoch and record.at_boundary and record.id == id:
-                return self.check(id)
+                return self._check_named(id)
             if record.at_boundary and record.id == id:
                 known.append(record.epoch)
         odd = "; ".join(f"{i.name} is ignored: {i.reason}" for i in self.ignored())
@@ -186,6 +187,10 @@ class Catalog:
             where=str(self.run_dir),
             hint=odd,
         )
+
+    def _check_named(self, id: int) -> Record:
+        with removal_is_said(self.path(id)):
+            return self.check(id)
 
     def next_id(self, floor: int = 0) -> int:
         """An id that no checkpoint has or had here: above every ``checkpoint_<integer>``, whole or
@@ -232,6 +237,21 @@ def prove(run_dir: str | os.PathLike[str], record: Record, fs: Fs = DEFAULT) -> 
     for node in record.nodes:
         for name, file, _ in read_manifest(fs, path, record, node).files():
             check_payload(fs, f"{path}/{name}", file)
+
+
+@contextmanager
+def removal_is_said(checkpoint: str | os.PathLike[str]) -> Iterator[None]:
+    """While a checkpoint is read that somebody named: NotFoundError if all of it is gone since.
+
+    A writer's retention takes it from under a reader's hands, which is no damage.
+    """
+    try:
+        yield
+    except DamagedError as error:
+        if os.path.lexists(checkpoint):
+            raise
+        where = os.fspath(checkpoint)
+        raise NotFoundError("it was removed while it was read", where=where) from error
 
 
 def span(numbers: Iterable[int]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobrun.checkpoint.catalog import Catalog
+from jobrun.checkpoint.catalog import Catalog, removal_is_said
 from jobrun.checkpoint.record import Record
 from jobrun.errors import DamagedError, JobrunError, NotFoundError, UsageError
 from jobrun.values import plain
@@ -73,7 +73,9 @@ def load(catalog: Catalog, read: Reader, epoch: int | None = None, id: int | Non
     why.  Raises NotFoundError if there is none, DamagedError if it is not what was written.
     """
     if epoch is not None or id is not None:
-        return _load(catalog, find(catalog, epoch, id), read, ())
+        record = find(catalog, epoch, id)
+        with removal_is_said(catalog.path(record.id)):
+            return _load(catalog, record, read, ())
     skipped: list[Skipped] = []
     for newest in catalog.newest_first():
         try:

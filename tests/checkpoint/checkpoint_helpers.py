@@ -18,6 +18,7 @@ from jobrun.checkpoint.fs import Fs
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.manifest import META
 from jobrun.checkpoint.pool import THREADS
+from jobrun.checkpoint.publish import discard
 from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.source import BlobSource
 from jobrun.position import Position
@@ -296,6 +297,25 @@ class MeetingFs(CountingFs):
         if op == self.op and "/x/" in path and not path.endswith(META):
             self.met.add(threading.get_ident())
             self._barrier.wait()
+
+
+class VanishingFs(Fs):
+    """Checkpoint 1 is removed by its run while it is read, before its second chunk is.
+
+    ``newer``: the run has saved another one meanwhile.
+    """
+
+    def __init__(self, run: Path, newer: bool) -> None:
+        self.run, self.newer = run, newer
+        self.chunks = 0
+
+    def at(self, op: str, path: str) -> None:
+        if op == "open" and "checkpoint_1/main/" in path and not path.endswith(META):
+            self.chunks += 1
+            if self.chunks == 2:
+                if self.newer:
+                    save(self.run, epoch=2)
+                discard(self.run, 1)
 
 
 class KillingFs(CountingFs):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from checkpoint_helpers import CountingFs, save
+from checkpoint_helpers import CountingFs, VanishingFs, save
 
 from jobrun.checkpoint.blobs import find_checkpoint, load_blobs, match_names
 from jobrun.checkpoint.manager import CheckpointManager
@@ -107,6 +107,31 @@ def test_match_names() -> None:
     assert match_names(["b", "a/*", "b"], entries) == ["b", "a/x", "a/y"]
     assert match_names(["w[0]"], entries) == ["w[0]"]
     assert match_names(["a"], entries) == ["a"]
+
+
+@pytest.mark.parametrize("names", [None, ["model"]])
+@pytest.mark.parametrize("newer", [False, True])
+def test_a_checkpoint_may_be_removed_while_it_is_read(
+    run: Path, names: list[str] | None, newer: bool
+) -> None:
+    fs = VanishingFs(run, newer)
+    assert find_checkpoint(run)[1].id == 1
+    assert load_blobs(run, names, fs=fs)
+    assert fs.chunks == 2
+    assert find_checkpoint(run)[1].id == (2 if newer else 0)
+
+
+@pytest.mark.parametrize("names", [None, ["model"]])
+@pytest.mark.parametrize("how", ["epoch", "id", "path"])
+def test_one_that_is_named_is_not_replaced_by_another(
+    run: Path, names: list[str] | None, how: str
+) -> None:
+    choice = {} if how == "path" else {how: 1}
+    where = run / "checkpoint_1" if how == "path" else run
+    with pytest.raises(NotFoundError) as error:
+        load_blobs(where, names, **choice, fs=VanishingFs(run, True))
+    said = str(error.value)
+    assert "checkpoint_1: it was removed while" in said or "no checkpoint of " in said
 
 
 @pytest.mark.parametrize("choice", [{"epoch": 0}, {"id": 0}], ids=str)

@@ -7,16 +7,28 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from checkpoint_helpers import MANY, SAMPLE, FailingFs, array, fresh, same_blobs, save
+from checkpoint_helpers import (
+    MANY,
+    SAMPLE,
+    FailingFs,
+    VanishingFs,
+    array,
+    fresh,
+    same_blobs,
+    save,
+)
 
 from jobrun.checkpoint.catalog import listed
 from jobrun.checkpoint.fs import Fs
 from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.checkpoint.publish import discard
+from jobrun.checkpoint.reading import read_part
 from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.source import BlobSource
 from jobrun.errors import (
@@ -429,6 +441,47 @@ def test_loading_is_of_one_epoch_while_a_writer_removes(tmp_path: Path) -> None:
     finally:
         stop.set()
         writer.join()
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    """A run of two checkpoints."""
+    save(tmp_path)
+    save(tmp_path, epoch=1)
+    return tmp_path
+
+
+@pytest.mark.parametrize("newer", [False, True])
+def test_one_that_is_removed_while_it_is_read_is_passed_over(two: Path, newer: bool) -> None:
+    fs = VanishingFs(two, newer)
+    loaded = CheckpointManager(two).load(read=partial(read_part, fs=fs))
+    assert (loaded.record.epoch, loaded.skipped) == (2 if newer else 0, ())
+    assert same_blobs(loaded.parts["main"], SAMPLE)
+    assert fs.chunks == 2
+
+
+@pytest.mark.parametrize("choice", [{"epoch": 1}, {"id": 1}], ids=str)
+@pytest.mark.parametrize("newer", [False, True])
+def test_one_that_was_named_and_is_removed_while_it_is_read_is_said(
+    two: Path, choice: dict[str, int], newer: bool
+) -> None:
+    fs = VanishingFs(two, newer)
+    with pytest.raises(NotFoundError) as error:
+        CheckpointManager(two).load(**choice, read=partial(read_part, fs=fs))
+    assert str(error.value) == f"{two}/checkpoint_1: it was removed while it was read"
+    assert fs.chunks == 2
+
+
+def test_one_that_was_named_and_is_removed_while_it_is_looked_at_is_said(tmp_path: Path) -> None:
+    class Removing(Fs):
+        def at(self, op: str, path: str) -> None:
+            if op == "stat" and path.endswith("b/0.0"):
+                discard(tmp_path, 0)
+
+    for choice in ({"epoch": 0}, {"id": 0}):
+        save(tmp_path)
+        with pytest.raises(NotFoundError, match="checkpoint_0: it was removed while it was read"):
+            CheckpointManager(tmp_path, fs=Removing()).load(**choice)
 
 
 def test_a_copy_of_the_run_goes_on_elsewhere(tmp_path: Path) -> None:
