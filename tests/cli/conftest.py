@@ -210,7 +210,7 @@ def saved(folder: Path) -> Path:
 _NORMAL = [
     (re.compile(r"\d+(\.\d+)? m?s\b|\d+m\d\ds"), "TIME"),
     (re.compile(r"\d+(\.\d+)? [kMG]?B\b"), "SIZE"),
-    (re.compile(r"\d+% (in|of)"), r"SHARE \1"),
+    (re.compile(r"<?\d+(?:\.\d)?% (in|of)"), r"SHARE \1"),
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?Z?"), "WHEN"),
 ]
 

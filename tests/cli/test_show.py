@@ -36,7 +36,9 @@ def run(call: Call, write: Call, folder: Path) -> Path:
 def test_a_finished_run(call: Call, run: Path, normalised: Call) -> None:
     result = call("show", "s")
     assert (result.code, result.err) == (0, "")
-    text = re.sub(r"\d+%", "SHARE", re.sub(r"versions .*", "versions …", normalised(result.out)))
+    text = re.sub(
+        r"<?\d+(?:\.\d)?%", "SHARE", re.sub(r"versions .*", "versions …", normalised(result.out))
+    )
     lines = [re.sub(" +", " ", line) for line in text.splitlines()]
     tasks = lines[lines.index("slowest tasks group total share times mean longest") + 1 : -2]
     assert sorted(tasks) == [  # in order of their times

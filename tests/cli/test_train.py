@@ -32,7 +32,8 @@ epoch 3/3  loss 0.009434*  TIME
 """
 FRESH_OUT = """\
 sum: finished after 3 epochs: 3 epochs done
-  time        TIME, SHARE in 4 checkpoints
+  time        TIME
+  saved       4 checkpoints, SHARE of the time
   metrics     loss 0.009434
   best        loss 0.009434 (epoch 3)
   checkpoint  runs/sum/checkpoint_3 (epoch 3)
