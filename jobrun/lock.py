@@ -5,7 +5,8 @@ would otherwise lock two files of one name.  The kernel lets go of it when the p
 it ends.  Its text names the holder, for the message to others.
 
 Who asks whether it is held takes a shared lock for an instant.  That never refuses a writer: one
-that meets only shared locks tries again until they are gone.
+that meets only shared locks tries again until they are gone.  So does one that meets the lock of a
+process that is no more: what that has forked just before it was killed lets go as soon as it runs.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import weakref
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from jobrun.errors import LockedError, SaveError
 
@@ -28,8 +30,18 @@ __all__ = ["Lock"]
 
 _NAME = "lock"
 _PATIENCE = 5.0
-"""Seconds after which shared locks that stay are taken for a holder: nobody of ours keeps one."""
+"""Seconds after which shared locks that stay, or those of a dead process, are taken for a holder:
+nobody of ours keeps one.
+"""
 _HELD: weakref.WeakSet[Lock] = weakref.WeakSet()
+
+
+class _Holder(NamedTuple):
+    """Who holds a lock, and since when."""
+
+    pid: int
+    host: str
+    time: str
 
 
 class Lock:
@@ -121,11 +133,33 @@ def _exclusive(fd: int) -> None:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # fails too if a writer is in the way
-            fcntl.flock(fd, fcntl.LOCK_UN)
-            if time.monotonic() > give_up:
+            if time.monotonic() > give_up or (_has_writer(fd) and not _is_orphaned(fd)):
                 raise
             time.sleep(random.uniform(0.0005, 0.002))
+
+
+def _has_writer(fd: int) -> bool:
+    """Whether a lock is more than shared."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    return False
+
+
+def _is_orphaned(fd: int) -> bool:
+    """Whether the process that a locked file names is no more: a child of it has the lock."""
+    holder = _holder_of(fd)
+    if holder is None or holder.host != socket.gethostname():
+        return False
+    try:
+        os.kill(holder.pid, 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):  # it is another user's, or no number of a process
+        pass
+    return False
 
 
 def _holder() -> bytes:
@@ -137,15 +171,22 @@ def _holder() -> bytes:
     return json.dumps(text).encode() + b"\n"
 
 
-def _describe(fd: int) -> str:
+def _holder_of(fd: int) -> _Holder | None:
+    """What a locked file says of its holder; None if it says nothing."""
     try:
-        holder = json.loads(os.pread(fd, 4096, 0))
-        pid, host = holder["pid"], holder["host"]
+        told = json.loads(os.pread(fd, 4096, 0))
+        return _Holder(int(told["pid"]), str(told["host"]), str(told.get("time", "?")))
     except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _describe(fd: int) -> str:
+    holder = _holder_of(fd)
+    if holder is None:
         return "another process"
-    if (pid, host) == (os.getpid(), socket.gethostname()):
-        return f"this process already (pid {pid})"
-    return f"process {pid} on {host} since {holder.get('time', '?')}"
+    if (holder.pid, holder.host) == (os.getpid(), socket.gethostname()):
+        return f"this process already (pid {holder.pid})"
+    return f"process {holder.pid} on {holder.host} since {holder.time}"
 
 
 def _close_in_child() -> None:

@@ -144,13 +144,50 @@ time.sleep(60)
         os.kill(child, signal.SIGKILL)
 
 
+def test_a_forked_child_that_has_yet_to_let_go_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The parent was killed just after the fork, and the child has not run since."""
+    code = """
+import os, sys, time
+from pathlib import Path
+
+def wait() -> None:
+    give_up = time.monotonic() + 20
+    while not Path(sys.argv[1], "go").exists() and time.monotonic() < give_up:
+        time.sleep(0.005)
+
+os.register_at_fork(after_in_child=wait)  # before that of the lock
+from jobrun.lock import Lock
+lock = Lock(sys.argv[1]); lock.acquire(); print("held", flush=True)
+if os.fork():
+    os.kill(os.getpid(), 9)
+os._exit(0)
+"""
+    process = hold(tmp_path, code)
+    assert process.wait() == -signal.SIGKILL
+    assert Lock(tmp_path).held()
+    with monkeypatch.context() as patch:
+        patch.setattr("jobrun.lock._PATIENCE", 0.02)
+        with pytest.raises(LockedError, match=f"process {process.pid} on"):
+            Lock(tmp_path).acquire()
+    timer = threading.Timer(0.1, (tmp_path / "go").touch)
+    timer.start()
+    lock = Lock(tmp_path)
+    lock.acquire()
+    assert json.loads((tmp_path / "lock").read_text())["pid"] == os.getpid()
+    lock.release()
+
+
 def test_where_there_is_no_directory_nothing_is_held(tmp_path: Path) -> None:
     assert not Lock(tmp_path / "none").held()
     with pytest.raises(SaveError, match="cannot be locked"):
         Lock(tmp_path / "none").acquire()
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", "nonsense", '{"pid": 1}'])
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[1]", "nonsense", '{"pid": 1}', '{"pid": "x", "host": ""}']
+)
 def test_a_lock_file_of_other_content_is_no_obstacle(tmp_path: Path, text: str) -> None:
     process = hold(tmp_path)
     try:
