@@ -39,7 +39,7 @@ from jobrun.errors import JobrunError
 from jobrun.events import CheckpointSaved, Event
 from jobrun.report import Fan, RunFiles
 
-BATCH_SECONDS = 0.0005
+BATCH_SECONDS = float(os.environ.get("BATCH_SECONDS", "0.0005"))
 
 POLICIES = {
     "one": CheckpointPolicy(Every(epochs=1, batches=4), Keep(last=1)),
@@ -178,7 +178,7 @@ def train(
     """Train the job to its end; every id that is said to be saved goes to ``<run_dir>.said``.
 
     ``kill_at`` is the file operation that is not survived, as for a ``Bomb``.  ``orphan`` names a
-    file for the number of a child process that is left behind.
+    file for the number of a child process that is left behind, and lives as long as the file.
     """
     if kill_at is not None:
         DEFAULT.at = Bomb(*kill_at)  # type: ignore[method-assign]
@@ -190,7 +190,8 @@ def train(
 
     def leave_orphan(event: Event) -> None:
         if orphan and isinstance(event, CheckpointSaved) and not Path(orphan).exists():
-            Path(orphan).write_text(str(_fork_sleeper()))
+            Path(orphan).touch()
+            Path(orphan).write_text(str(_fork_sleeper(Path(orphan))))
 
     fan = Fan(say, leave_orphan)
     fan.add("files", lambda: RunFiles(fan))
@@ -206,11 +207,13 @@ def train(
     return runner.outcome.exit_code
 
 
-def _fork_sleeper() -> int:
-    """A copy of this process that does nothing, for a while."""
+def _fork_sleeper(file: Path) -> int:
+    """A copy of this process that does nothing while a file is there, for two minutes at most."""
     pid = os.fork()
     if pid == 0:
-        time.sleep(120)
+        give_up = time.monotonic() + 120
+        while file.exists() and time.monotonic() < give_up:
+            time.sleep(0.05)
         os._exit(0)
     return pid
 
