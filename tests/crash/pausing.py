@@ -40,7 +40,8 @@ exit:
   - {call: "pausing:after_exit", in: [told, total], with: {path: "${run.dir}/report.txt"}}
 """
 
-PHASES = ("setup", "init", "epoch", "batch", "save", "download", "exit")
+PHASES = ("setup", "init", "epoch", "batch", "save", "load", "download", "exit")
+"""``load`` is that of a run that goes on: a chunk of its checkpoint is about to be read."""
 
 
 def pause(phase: str) -> None:
@@ -129,18 +130,26 @@ def signal_in_a_callback(number: signal.Signals) -> None:
     resolve.load = loading
 
 
+def pause_at_operations(phase: str) -> None:
+    """Wait before a file operation, in a phase of which no task is part."""
+
+    def at(op: str, path: str) -> None:
+        if op == "rename" and path.endswith("checkpoint_2"):
+            pause("save")
+            pause("struck save")
+        elif op == "open" and path.endswith("checkpoint_1/main/model/0"):
+            pause("load")
+
+    if phase in ("save", "struck save", "load"):
+        DEFAULT.at = at  # type: ignore[method-assign]
+
+
 def command(phase: str, *words: str) -> int:
     """``jobrun`` with some arguments, which waits in a phase."""
     os.environ["PAUSE"] = phase
     if phase.startswith("lost "):
         signal_in_a_callback(signal.Signals[phase.removeprefix("lost ")])
-    if phase in ("save", "struck save"):
-
-        def at(op: str, path: str) -> None:
-            if op == "rename" and path.endswith("checkpoint_2"):
-                pause(phase)
-
-        DEFAULT.at = at  # type: ignore[method-assign]
+    pause_at_operations(phase)
     try:
         main(words)
     except SystemExit as leave:

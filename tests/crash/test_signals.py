@@ -27,6 +27,7 @@ ON_DISK = {
     "epoch": "checkpoint_2 (epoch 2, after 1 task)",
     "batch": "checkpoint_2 (epoch 2, batch 1 of pipe 'train')",
     "save": "epoch",
+    "load": "checkpoint_1 (epoch 1)",
     "download": "checkpoint_3 (epoch 3)",
     "exit": "checkpoint_3 (epoch 3)",
 }
@@ -57,6 +58,9 @@ def folder(place: Path) -> Path:
 def start_until(nursery: Nursery, folder: Path, phase: str, *words: str) -> Child:
     """The command, which has come to a phase and waits there."""
     words = words or ("train", "pausing.yaml")
+    if phase == "load":
+        first = nursery.start("pausing:command", "", *words, "--epochs", "1", folder=folder)
+        assert first.wait() == 0, first.text
     child = nursery.start("pausing:command", phase, *words, folder=folder)
     child.wait_for(folder / f"at-{phase}")
     return child
