@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from damages import DAMAGES, changed_by, exchange_with_another_epoch
+from damages import DAMAGES, Damage, cases, changed_by, exchange_with_another_epoch
 
 from jobrun.checkpoint.blobs import load_blobs
 from jobrun.checkpoint.catalog import listed
@@ -30,10 +30,11 @@ CODE = """\
 import numpy as np
 
 def start():
-    return {"w": np.arange(3.0), "parts": [1, "a"]}, 100
+    return {"w": np.arange(3.0), "b": np.arange(3), "parts": [FIRST, "a"]}, FIRST
 
 def add(model, total):
-    return {**model, "w": model["w"] + 1}, total + 1 if total < LAST else 1 / 0
+    grown = {name: model[name] + 1 for name in "wb"}
+    return {**model, **grown}, total + 1 if total < LAST else 1 / 0
 """
 FILES = [
     "_SUCCESS",
@@ -44,6 +45,8 @@ FILES = [
     "main/model/parts/zarr.json",
     "main/model/parts/0/zarr.json",
     "main/model/parts/1/zarr.json",
+    "main/model/b/0",
+    "main/model/b/zarr.json",
     "main/model/w/0",
     "main/model/w/zarr.json",
     "main/total/zarr.json",
@@ -52,21 +55,26 @@ GROUPS = {*FILES[2:6]}
 """Levels, of which no value is read."""
 
 
+def begin(folder: Path, first: int) -> Path:
+    """A run, in a folder with its spec, that failed after epoch 2, and would not do so again."""
+    code = CODE.replace("FIRST", str(first))
+    (folder / "sum.yaml").write_text(SPEC)
+    (folder / "steps.py").write_text(code.replace("LAST", str(first + 2)))
+    assert run(["-q", "train", str(folder / "sum.yaml"), "--runs-dir", str(folder / "runs")]) == 1
+    (folder / "steps.py").write_text(code.replace("LAST", str(first + 100)))
+    return folder / "runs/sum"
+
+
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a spec, and its run that failed after epoch 2."""
+    """A folder with a spec, its run that failed after epoch 2, and another one."""
     folder = tmp_path_factory.mktemp("begun")
-    (folder / "sum.yaml").write_text(SPEC)
-    (folder / "steps.py").write_text(CODE.replace("LAST", "102"))
-    assert run(["-q", "train", str(folder / "sum.yaml"), "--runs-dir", str(folder / "runs")]) == 1
-    (folder / "steps.py").write_text(CODE.replace("LAST", "200"))
-    (folder / "runs/sum/notes.txt").write_text("mine")
-    found = sorted(
-        str(p.relative_to(folder / "runs/sum/checkpoint_2"))
-        for p in (folder / "runs/sum/checkpoint_2").rglob("*")
-        if p.is_file()
-    )
-    assert found == sorted(FILES)
+    failed = begin(folder, 100)
+    begin(tmp_path_factory.mktemp("another"), 300).rename(folder / "runs/another")
+    (failed / "notes.txt").write_text("mine")
+    checkpoint = failed / "checkpoint_2"
+    found = (str(p.relative_to(checkpoint)) for p in checkpoint.rglob("*") if p.is_file())
+    assert sorted(found) == sorted(FILES)
     return folder
 
 
@@ -93,17 +101,18 @@ def check_result(result: Any, *codes: int) -> None:
         assert "bug" not in text
 
 
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda d: d.__name__)
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize(
+    ("name", "damage"), cases(FILES, GROUPS), ids=lambda value: getattr(value, "__name__", None)
+)
 def test_no_command_is_silent_about_damage(
-    call: Call, damaged: Path, name: str, damage: Callable[[Path], None]
+    call: Call, damaged: Path, name: str, damage: Damage
 ) -> None:
     target = damaged / "checkpoint_2" / name
     before, kept = target.read_bytes(), contents(damaged)
     damage(target)
     if not changed_by(before, target):
-        pytest.skip("the file is the same in both epochs")
+        pytest.skip("the file is the same there")
     if name == "_SUCCESS" and damage is exchange_with_another_epoch:
         pytest.skip("that makes it a copy: see below")
     seen = sorted(str(path) for path in damaged.rglob("*"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,14 @@ import crc32c
 import numpy as np
 import pytest
 from checkpoint_helpers import SAMPLE, frozen, save
-from damages import DAMAGES, changed_by
+from damages import Damage, cases, changed_by
 
 from jobrun.checkpoint.blobs import load_blobs
 from jobrun.checkpoint.catalog import Catalog, listed, prove
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import decode_record, encode_record
 from jobrun.errors import DamagedError, JobrunError, NotFoundError
-from jobrun.values import Box, Value
+from jobrun.values import Box, Tree, Value
 
 FILES = [
     "_SUCCESS",
@@ -46,28 +45,42 @@ def blobs(epoch: int) -> dict[str, Value]:
     return {**SAMPLE, "step": Box("x" * epoch, "str"), "weights": weights}
 
 
+def other_blobs(epoch: int) -> dict[str, Value]:
+    """The same blobs of another run, of other values."""
+    items: dict[str, Value] = {
+        "w": Box(frozen(np.full((12, 4), 7 + epoch, "f4")), "array"),
+        "b": Box(frozen(np.full((12, 4), 9 + epoch, "f4")), "array"),
+        "steps": Tree("list", {"0": Box(8, "int"), "1": Box("six", "str")}),
+    }
+    return {**blobs(epoch), "model": Tree("dict", items), "step": Box("y", "str")}
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run = tmp_path_factory.mktemp("whole")
+    """A folder with a run, and ``another``."""
+    folder = tmp_path_factory.mktemp("whole")
     for epoch in range(3):
-        save(run, blobs(epoch), epoch=epoch)
-    return run
+        save(folder / "run", blobs(epoch), epoch=epoch)
+        save(folder / "another", other_blobs(epoch), epoch=epoch)
+    return folder
 
 
 @pytest.fixture
 def run(whole: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(whole, tmp_path / "run")
+    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "run"
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda d: d.__name__)
-@pytest.mark.parametrize("name", FILES)
-def test_damage_is_found(run: Path, name: str, damage: Callable[[Path], None]) -> None:
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(
+    ("name", "damage"), cases(FILES, GROUPS), ids=lambda value: getattr(value, "__name__", None)
+)
+def test_damage_is_found(run: Path, name: str, damage: Damage) -> None:
     target = run / "checkpoint_2" / name
     before = target.read_bytes()
     damage(target)
     if not changed_by(before, target):
-        pytest.skip("the file is the same in both epochs")
+        pytest.skip("the file is the same there")
     seen = sorted(str(p) for p in run.rglob("*"))
     file = name.rpartition("/")[2]
 
@@ -128,6 +141,9 @@ def test_metadata_of_another_dtype_or_shape(run: Path) -> None:
         meta.write_bytes(before.replace(old, new))
         with pytest.raises(DamagedError, match=r"w/zarr\.json"):
             load_blobs(run / "checkpoint_2", "model")
+        loaded = CheckpointManager(run).load()
+        assert loaded.record.id == 1
+        assert "w/zarr.json" in loaded.skipped[0].reason
         meta.write_bytes(before)
     assert CheckpointManager(run).load().record.id == 2
 
