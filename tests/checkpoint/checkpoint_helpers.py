@@ -6,7 +6,7 @@ import errno
 import os
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 from hypothesis import strategies as st
 
-from jobrun.checkpoint.fs import Fs
+from jobrun.checkpoint.fs import Buffer, Fs
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.manifest import META
 from jobrun.checkpoint.pool import THREADS
@@ -236,6 +236,9 @@ FEW: dict[str, Value] = {"model": Tree("dict", {"w": array(1, 2)}), "n": Box(1, 
 MANY: dict[str, Value] = {**FEW, **{f"x{i}": array(i) for i in range(40)}}
 """Enough files to be synced at once."""
 
+LARGE: dict[str, Value] = {**FEW, "large": Box(frozen(np.arange(3 << 17, dtype="f8")), "array")}
+"""One blob of 3 MiB, which is written past the page cache."""
+
 
 # File operations that fail, kill, or are counted.
 
@@ -316,6 +319,42 @@ class VanishingFs(Fs):
                 if self.newer:
                     save(self.run, epoch=2)
                 discard(self.run, 1)
+
+
+class ShortWrites:
+    """A ``writev`` whose ``number``-th call writes half of what it is given.
+
+    The next ones write all again, or, with ``lasting``, find the disk full.
+    """
+
+    def __init__(self, number: int, lasting: bool) -> None:
+        self.number, self.lasting = number, lasting
+        self.met = 0
+        self._mutex = threading.Lock()
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether a write was short."""
+        return self.met > self.number
+
+    def __call__(self, fd: int, buffers: Sequence[Buffer]) -> int:
+        with self._mutex:
+            number, self.met = self.met, self.met + 1
+        if number == self.number:
+            return os.writev(fd, _half(buffers))
+        if number > self.number and self.lasting:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return os.writev(fd, buffers)
+
+
+def _half(buffers: Sequence[Buffer]) -> list[Buffer]:
+    """The first half of all bytes, where they lie: past the cache only what is aligned is taken."""
+    left = max(1, sum(map(len, buffers)) // 2)
+    half: list[Buffer] = []
+    for buffer in buffers:
+        half.append(memoryview(buffer)[:left])
+        left -= len(half[-1])
+    return half
 
 
 class KillingFs(CountingFs):

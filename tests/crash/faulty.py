@@ -36,20 +36,27 @@ def make_model() -> dict[str, Any]:
     return {"w": np.zeros(4), "fixed": np.ones(3), "n": 0}
 
 
+def make_large_model() -> dict[str, Any]:
+    """Of so many files that they are synced at once."""
+    return {**make_model(), "layers": [np.full(2, float(i)) for i in range(40)]}
+
+
 def step(x: np.ndarray, model: dict[str, Any]) -> float:
     model["w"] += x.mean()
     model["n"] += 1
+    for layer in model.get("layers", ()):
+        layer += x.mean()
     return float(x.sum())
 
 
-def make_job(epochs: int, background: bool) -> Job:
+def make_job(epochs: int, background: bool, large: bool) -> Job:
     """Saves within epochs, links, and removes."""
     policy = CheckpointPolicy(Every(epochs=1, batches=2), Keep(last=2), background=background)
     with Job("faulty", seed=1, metrics={"loss": "min"}, checkpoint=policy) as job:
         with job.setup:
             Task(make_rows, out="rows")
         with job.init:
-            Task(make_model, out="model")
+            Task(make_large_model if large else make_model, out="model")
         Pipe(
             {"x": "rows"},
             batch=4,
@@ -66,11 +73,14 @@ def make_job(epochs: int, background: bool) -> Job:
 class Attempt:
     """One start of the run: its exit code, and all that was said."""
 
-    def __init__(self, run: Path, epochs: int = EPOCHS, background: bool = False) -> None:
+    def __init__(
+        self, run: Path, epochs: int = EPOCHS, background: bool = False, large: bool = False
+    ) -> None:
         events: list[Event] = []
         fan = Fan(events.append)
         fan.add("files", lambda: RunFiles(fan))
-        runner = JobRunner(make_job(epochs, background), CheckpointManager(run), report=fan)
+        job = make_job(epochs, background, large)
+        runner = JobRunner(job, CheckpointManager(run), report=fan)
         error = ""
         try:
             runner.train(LocalSession(1))

@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checkpoint_helpers import ShortWrites
 from children import Nursery, Places
 from crash_job import bits, leftovers, prove_all
 from faulty import EPOCHS, Attempt
 
 from jobrun import load_blobs
-from jobrun.checkpoint.fs import DEFAULT
+from jobrun.checkpoint.fs import DEFAULT, Fs
 from jobrun.errors import SaveError
 from jobrun.rundir import RunDir
 
@@ -37,16 +38,24 @@ SILENT = {"list", "rmtree", "link", *LOOKING}
 file with an earlier checkpoint, which is written then."""
 
 
-class Fault:
-    """The ``number``-th operation fails, once or from then on."""
+HONEST = {0, 5, 6}
+"""How a run on a disk that fails may end: all is saved, what is there cannot be read, or the last
+state is not on disk.
+"""
 
-    def __init__(self, number: int, code: int, lasting: bool) -> None:
-        self.number, self.code, self.lasting = number, code, lasting
+
+class Fault:
+    """The ``number``-th operation, of those named ``op`` if given, fails, once or from then on."""
+
+    def __init__(self, number: int, code: int, lasting: bool, op: str = "") -> None:
+        self.number, self.code, self.lasting, self.op = number, code, lasting, op
         self.met = 0
         self.failures: list[tuple[str, str]] = []
         self._lock = threading.Lock()
 
     def __call__(self, op: str, path: str) -> None:
+        if self.op not in ("", op):
+            return
         with self._lock:
             hit = self.met == self.number or (self.lasting and self.met > self.number)
             self.met += 1
@@ -83,9 +92,18 @@ def patch(monkeypatch: pytest.MonkeyPatch) -> Patch:
     return lambda name, method: monkeypatch.setattr(DEFAULT, name, method)
 
 
-def numbers(long: bool, seed: int) -> Sequence[int]:
-    """The operations that fail: all of them, or a sample."""
-    return range(100_000) if long else sorted(random.Random(seed).sample(range(300), 14))
+def numbers(long: bool, seed: int, count: int, most: int = 14) -> Sequence[int]:
+    """The operations that fail, of so many in an undisturbed run: all of them, or a sample."""
+    return range(100_000) if long else sorted(random.Random(seed).sample(range(count), most))
+
+
+def count_operations(run: Path, patch: Patch, op: str = "", large: bool = False) -> int:
+    """How many there are in a run that nothing disturbs."""
+    none_fails = Fault(-1, 0, lasting=False, op=op)
+    patch("at", none_fails)
+    assert Attempt(run, large=large).code == 0
+    patch("at", no_operation)
+    return none_fails.met
 
 
 @pytest.mark.parametrize("background", [False, True], ids=["inline", "background"])
@@ -96,33 +114,45 @@ def test_any_operation_fails(
     fresh: bool, lasting: bool, background: bool,
 ) -> None:  # fmt: skip
     seed = 4 * fresh + 2 * lasting + background
-    for number in numbers(long, seed):
-        code = CODES[(number + seed) % len(CODES)]
-        run = place / str(number)
-        if not fresh:
-            shutil.copytree(begun, run)
-        fault = Fault(number, code, lasting)
-        patch("at", fault)
-        attempt = Attempt(run, background=background)
-        patch("at", lambda op, path: None)
-        what = f"operation {number}: {fault.failures[:1]}, {errno.errorcode[code]}\n{attempt.said}"
-        check_attempt(run, attempt, fault, fresh, undisturbed, what)
-        again = Attempt(run, background=background)
-        assert again.code == 0, f"{what}\n\nand then\n{again.said}"
-        assert bits(load_blobs(run)) == undisturbed, what
-        passed_over = any(op in LOOKING for op, _ in fault.failures) and not fresh
-        assert set(leftovers(run)) <= ({"attempts"} if passed_over else set()), what
-        prove_all(run)
-        shutil.rmtree(run)
-        if not fault.failures:
+    whole = place / "whole" if fresh else shutil.copytree(begun, place / "whole")
+    for number in numbers(long, seed, count_operations(whole, patch)):
+        met = False
+        for shift in range(len(CODES) if long else 1):
+            fault = Fault(number, CODES[(number + seed + shift) % len(CODES)], lasting)
+            run = place / f"{number}-{shift}"
+            if not fresh:
+                shutil.copytree(begun, run)
+            check_run(run, fault, patch, undisturbed, fresh, background)
+            met = met or bool(fault.failures)
+        if not met:
             return
     assert not long
 
 
-def check_attempt(
-    run: Path, attempt: Attempt, fault: Fault, fresh: bool, undisturbed: Any, what: str
+def check_run(
+    run: Path, fault: Fault, patch: Patch, undisturbed: Any, fresh: bool, background: bool
 ) -> None:
+    """An attempt that meets a fault is honest, and the next one, without it, ends the run."""
+    patch("at", fault)
+    attempt = Attempt(run, background=background)
+    patch("at", no_operation)
+    code = errno.errorcode[fault.code]
+    what = f"operation {fault.number}: {fault.failures[:1]}, {code}\n{attempt.said}"
+    check_attempt(run, attempt, fresh, undisturbed, what)
+    check_said(attempt, fault, what)
+    again = Attempt(run, background=background)
+    assert again.code == 0, f"{what}\n\nand then\n{again.said}"
+    assert bits(load_blobs(run)) == undisturbed, what
+    passed_over = any(op in LOOKING for op, _ in fault.failures) and not fresh
+    assert set(leftovers(run)) <= ({"attempts"} if passed_over else set()), what
+    prove_all(run)
+    shutil.rmtree(run)
+
+
+def check_attempt(run: Path, attempt: Attempt, fresh: bool, undisturbed: Any, what: str) -> None:
     """An attempt that met a fault was honest, and spoilt nothing."""
+    assert attempt.code in HONEST, what
+    assert "Traceback" not in attempt.said, what
     records = prove_all(run) if run.exists() else []
     if not fresh:
         assert records, what
@@ -130,9 +160,12 @@ def check_attempt(
         assert records[-1].epoch == EPOCHS, what
         assert records[-1].at_boundary, what
         assert bits(load_blobs(run)) == undisturbed, what
-    loud = [(op, path) for op, path in fault.failures if op not in SILENT]
+
+
+def check_said(attempt: Attempt, fault: Fault, what: str) -> None:
+    """An attempt says what failed, where and why, unless nobody loses anything by it."""
     why = f"{os.strerror(fault.code)} ({errno.errorcode[fault.code]})"
-    if loud:
+    if any(op not in SILENT for op, _ in fault.failures):
         said = [f"{op} of {path}: {why}" for op, path in fault.failures]
         assert any(text in attempt.said for text in said), what
 
@@ -194,6 +227,63 @@ def test_the_machine_has_no_more_to_give(
     assert Attempt(run).code == 0
     assert bits(load_blobs(run)) == undisturbed
     assert leftovers(run) == []
+
+
+@pytest.mark.parametrize("lasting", [False, True], ids=["once", "for good"])
+def test_all_is_synced_at_once_and_that_fails(
+    place: Path, patch: Patch, long: bool, lasting: bool, flushed: None
+) -> None:
+    """Of a job with more files than are synced one by one."""
+    if Fs().sync_all(str(place)) is None:
+        pytest.skip("all files of this disk are synced one by one")
+    calls = count_operations(place / "whole", patch, "syncfs", large=True)
+    undisturbed = bits(load_blobs(place / "whole"))
+    for number in numbers(long, lasting, calls, most=4):
+        run = place / str(number)
+        fault = Fault(number, errno.EIO, lasting, op="syncfs")
+        patch("at", fault)
+        attempt = Attempt(run, background=number % 2 == 1, large=True)
+        patch("at", no_operation)
+        what = f"syncfs {number}\n{attempt.said}"
+        check_attempt(run, attempt, True, undisturbed, what)
+        check_said(attempt, fault, what)
+        if not fault.failures:
+            return
+        assert attempt.code == 6 or not lasting, what
+        assert Attempt(run, large=True).code == 0, what
+        assert bits(load_blobs(run)) == undisturbed, what
+        assert leftovers(run) == [], what
+        prove_all(run)
+    assert not long
+
+
+@pytest.mark.parametrize("lasting", [False, True], ids=["once", "for good"])
+def test_any_write_is_short(
+    begun: Path, undisturbed: Any, place: Path, patch: Patch, long: bool, lasting: bool
+) -> None:
+    """What one write leaves out is written by the next one, unless the disk is full."""
+    writes = count_operations(shutil.copytree(begun, place / "whole"), patch, "write")
+    for number in numbers(long, lasting, writes, most=8):
+        run = shutil.copytree(begun, place / str(number))
+        short = ShortWrites(number, lasting)
+        patch("writev", short)
+        attempt = Attempt(run, background=number % 2 == 1)
+        patch("writev", os.writev)
+        what = f"write {number}\n{attempt.said}"
+        check_attempt(run, attempt, False, undisturbed, what)
+        if not lasting or not short.is_reached:
+            assert attempt.code == 0, what
+            assert "ENOSPC" not in attempt.said, what
+        else:
+            assert f"write of {run}/" in attempt.said, what
+            assert "No space left on device (ENOSPC)" in attempt.said, what
+        assert Attempt(run).code == 0, what
+        assert bits(load_blobs(run)) == undisturbed, what
+        assert leftovers(run) == [], what
+        prove_all(run)
+        if not short.is_reached:
+            return
+    assert not long
 
 
 @pytest.mark.parametrize("most", [1, 7])
