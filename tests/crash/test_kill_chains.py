@@ -182,7 +182,7 @@ def test_chains_of_kills_of_the_command(undisturbed: Undisturbed, place: Path, l
     for seed in range(20 if long else 1):
         choice = random.Random(seed)
         run = place / f"runs-{seed}/chain"
-        for number in range(choice.randint(2, 3)):
+        for number in range(choice.randint(1, 3)):
             process = start_command(run, batch_seconds="0.02")  # slow: it is not done before
             if number and choice.random() < 0.3:
                 time.sleep(choice.uniform(0.0, 0.8))  # while it starts, cleans up and loads
