@@ -132,7 +132,7 @@ def load_from(
     for node in record.nodes:
         below = [places[name][1] for name in chosen if places[name][0] == node]
         if below:
-            for blob, value in read_part(path, node, below, fs=fs).items():
+            for blob, value in read_part(path, node, below, fs=fs, record=record).items():
                 loaded[node, blob] = plain(value)
     return {name: loaded[places[name]] for name in chosen}
 
@@ -143,7 +143,7 @@ def _load_named(path: str, record: Record, names: Sequence[str], fs: Fs) -> dict
     found: dict[tuple[str, str], Any] = {}
     for node in dict.fromkeys(node for node, _ in places.values()):
         below = [blob for place, blob in places.values() if place == node]
-        for blob, value in read_part(path, node, below, fs=fs).items():
+        for blob, value in read_part(path, node, below, fs=fs, record=record).items():
             found[node, blob] = plain(value)
     return {name: found[place] for name, place in places.items()}
 

@@ -23,6 +23,7 @@ from jobrun.checkpoint.grid import Chunk
 from jobrun.checkpoint.layout import Layout
 from jobrun.checkpoint.manifest import META, Entry, File
 from jobrun.checkpoint.pool import LARGE, THREADS, THREADS_FAR, run_calls
+from jobrun.checkpoint.record import Record
 from jobrun.checkpoint.verify import check_root, read_manifest, read_meta, read_payload, read_record
 from jobrun.errors import DamagedError, NotFoundError, did_you_mean
 from jobrun.values import Box, Tree, Value
@@ -39,15 +40,16 @@ def read_part(
     names: Iterable[str] | None = None,
     *,
     fs: Fs = DEFAULT,
+    record: Record | None = None,
 ) -> dict[str, Value]:
     """A node's blobs as they were given to ``write_part``, or only those of some names.
 
-    A name is that of a blob, of a leaf or tree within one, or of a level of names (then a tree).
+    ``record`` is that of the checkpoint, if it was read before.  A name is that of a blob, of a leaf or tree within one, or of a level of names (then a tree).
     Every byte that is read is proven; files of other blobs are not touched.
     Raises NotFoundError for names that are not there, DamagedError for what is not as written.
     """
     root = os.fspath(checkpoint)
-    record = read_record(fs, root)
+    record = record or read_record(fs, root)
     if names is None:
         check_root(fs, root, record)
     names = None if names is None else list(names)
