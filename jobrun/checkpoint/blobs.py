@@ -40,13 +40,14 @@ def load_blobs(
     in front: ``trainer_1:total``.  ``run_or_checkpoint`` is a run directory, of which the newest
     checkpoint is read or that of ``epoch`` or ``id``, or one checkpoint's directory.
 
-    Every byte read is proven.  Of a checkpoint that is named, by its path, epoch or id, nothing is
-    read but the blobs that are named; the newest is the newest of which all files are there.
+    Every byte read is proven.  Where blobs are named, nothing else is looked at, so that one costs
+    the same among thousands; without ``epoch`` and ``id`` they are then of the newest checkpoint,
+    or, if they are not whole there, of the newest of which all files are there, as ``list`` has it.
     Raises NotFoundError for names or checkpoints that are not there and DamagedError for what is
     not as written; then nothing is loaded.
     """
     wanted = [names] if isinstance(names, str) else None if names is None else list(names)
-    if wanted is not None and (epoch is None) != (id is None):
+    if wanted is not None and (epoch is None or id is None):
         catalog = Catalog(run_or_checkpoint, fs)
         with suppress(JobrunError):  # what is wrong is said below
             record = catalog.glance(epoch, id)

@@ -91,7 +91,7 @@ class Catalog:
         return record
 
     def glance(self, epoch: int | None = None, id: int | None = None) -> Record:
-        """The record of the checkpoint of an epoch or id, whether it is listed or not.
+        """The record of the checkpoint of an epoch or id, or of the newest, listed or not.
 
         For who proves what is read of it: nothing but ``_SUCCESS`` is looked at, which costs the
         same for thousands of blobs as for one.  Raises DamagedError where that is not what was
@@ -99,9 +99,9 @@ class Catalog:
         """
         for found in [id] if id is not None else self.newest_first():
             record = self._record(found)
-            if id is not None or (record.epoch == epoch and record.at_boundary):
+            if epoch is None or (record.epoch == epoch and record.at_boundary):
                 return record
-        raise NotFoundError(f"no checkpoint of epoch {epoch}", where=str(self.run_dir))
+        raise NotFoundError("no such checkpoint", where=str(self.run_dir))
 
     def was_whole(self, id: int) -> bool:
         """Whether what is named like a checkpoint was one here, damaged by now or not.

@@ -143,6 +143,26 @@ def test_a_named_checkpoint_costs_the_named_blobs_alone(run: Path, choice: dict[
     assert read - others == {"_SUCCESS", "manifest.main.json", "main/total/zarr.json"}
 
 
+def test_a_blob_of_the_newest_checkpoint_costs_that_blob_alone(run: Path) -> None:
+    fs = CountingFs()
+    assert load_blobs(run, "total", fs=fs) == {"total": 100}
+    read = {p.removeprefix(f"{run}/checkpoint_1/") for op, p in fs.done if op in ("open", "stat")}
+    assert read == {"_SUCCESS", "manifest.main.json", "main/total/zarr.json"}
+
+
+def test_blobs_that_are_named_are_of_the_newest_checkpoint_where_all_of_them_are_whole(
+    nodes: Path,
+) -> None:
+    (nodes / "checkpoint_2/trainer_0/total/zarr.json").unlink()
+    assert load_blobs(nodes, "trainer_1:total") == {"trainer_1:total": 116}
+    assert load_blobs(nodes, "trainer_0:total") == {"trainer_0:total": 103}
+    both = ["trainer_1:total", "trainer_0:total"]
+    assert load_blobs(nodes, both) == {"trainer_1:total": 104, "trainer_0:total": 103}
+    assert load_blobs(nodes)["trainer_1:total"] == 104
+    (nodes / "checkpoint_1/_SUCCESS").write_text("")
+    assert load_blobs(nodes, both) == {"trainer_1:total": 101, "trainer_0:total": 100}
+
+
 def test_of_several_nodes_only_those_that_are_named_are_looked_at(nodes: Path) -> None:
     fs = CountingFs()
     assert load_blobs(nodes, "trainer_1:total", id=1, fs=fs) == {"trainer_1:total": 104}
