@@ -44,7 +44,8 @@ def read_part(
 ) -> dict[str, Value]:
     """A node's blobs as they were given to ``write_part``, or only those of some names.
 
-    ``record`` is that of the checkpoint, if it was read before.  A name is that of a blob, of a leaf or tree within one, or of a level of names (then a tree).
+    A name is that of a blob, of a leaf or tree within one, or of a level of names (then a tree).
+    ``record`` is that of the checkpoint, if it was read before.
     Every byte that is read is proven; files of other blobs are not touched.
     Raises NotFoundError for names that are not there, DamagedError for what is not as written.
     """
