@@ -160,7 +160,7 @@ def _point(dtype: DType | None, stored: DType) -> tuple[Any, DType | None, Any]:
     return None if storage.extra else storage.data_type, swap, described
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _chunked(
     kind: str, dtype: DType | None, shape: tuple[int, ...], stored: DType, rule: Compress | None
 ) -> Form:

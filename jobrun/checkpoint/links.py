@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from threading import Lock
 
-from jobrun.checkpoint.fs import Fs
+from jobrun.checkpoint.fs import Fs, FsError
 from jobrun.checkpoint.layout import Form
 from jobrun.checkpoint.manifest import META, Entry
 from jobrun.checkpoint.verify import read_manifest, read_record
@@ -21,27 +22,28 @@ from jobrun.errors import JobrunError
 __all__ = ["Sources", "remember"]
 
 _Entries = Mapping[str, Entry]
-_MOST_PARTS = 4096
-_MOST_OF_A_RUN = 3
+_MOST_RUNS = 8
+_MOST_OF_A_NODE = 3
 """A save links from the checkpoint before the last or from one before; it is then the last."""
 
 # Manifests of checkpoints of this process, so that a save does not read back what an earlier one
-# wrote: of each node of each run directory the last few, by digest, since a checkpoint's path could
-# have been used before.
-_remembered: OrderedDict[tuple[str, str], OrderedDict[str, _Entries]] = OrderedDict()
+# wrote: of the last few run directories, of each node the last few, by digest, since a checkpoint's
+# path could have been used before.
+_remembered: OrderedDict[str, dict[str, OrderedDict[str, _Entries]]] = OrderedDict()
 _lock = Lock()
+_NONE: Mapping[str, _Entries] = {}
 
 
 def remember(run_dir: str, node: str, digest: str, entries: Sequence[Entry]) -> _Entries:
     """Keep the entries of a manifest that was just written or read; they by their paths."""
     by_path = {entry.path: entry for entry in entries}
     with _lock:
-        own = _remembered.setdefault((run_dir, node), OrderedDict())
+        own = _remembered.setdefault(run_dir, {}).setdefault(node, OrderedDict())
         own[digest] = by_path
-        _remembered.move_to_end((run_dir, node))
-        if len(own) > _MOST_OF_A_RUN:
+        if len(own) > _MOST_OF_A_NODE:
             own.popitem(last=False)
-        if len(_remembered) > _MOST_PARTS:
+        _remembered.move_to_end(run_dir)
+        if len(_remembered) > _MOST_RUNS:
             _remembered.popitem(last=False)
     return by_path
 
@@ -53,6 +55,7 @@ class Sources:
     """
 
     def __init__(self, fs: Fs, checkpoints: Sequence[str | os.PathLike[str]], node: str) -> None:
+        self._fs = fs
         self._found: list[tuple[str, _Entries]] = []
         for checkpoint in checkpoints:
             path = os.fspath(checkpoint)
@@ -73,15 +76,18 @@ class Sources:
         return None
 
     def same_meta(self, path: str, form: Form) -> str | None:
-        """The ``zarr.json`` of a leaf with chunks that has the same bytes, or None.
+        """The ``zarr.json`` of a leaf with chunks, or of a tree, that has the same bytes, or None.
 
         Only where the bytes follow from kind, dtype and shape: a value in it could have another
-        value's checksum.
+        value's checksum.  They are compared, since many leaves may come to share the file.
         """
         for folder, entries in self._found:
             other = entries.get(path)
             if other is not None and _alike(form, other):
-                return f"{folder}/{path}/{META}"
+                source = f"{folder}/{path}/{META}"
+                with suppress(FsError):
+                    if self._fs.read(source) == form.meta:
+                        return source
         return None
 
 
@@ -97,8 +103,7 @@ def _entries(fs: Fs, checkpoint: str, node: str) -> _Entries:
     record = read_record(fs, checkpoint)
     run_dir, digest = os.path.dirname(checkpoint), record.manifests.get(node, "")
     with _lock:
-        own = _remembered.get((run_dir, node))
-        known = None if own is None else own.get(digest)
+        known = _remembered.get(run_dir, {}).get(node, _NONE).get(digest)
     if known is not None:
         return known
     manifest = read_manifest(fs, checkpoint, record, node)

@@ -120,7 +120,8 @@ class CheckpointManager:
 
         With ``wait=False`` the values are copied and written in the background: the save is durable
         once ``wait``, ``close`` or the next ``save`` returns, which also raise what went wrong with
-        it.  If none of them is called, stderr says so at the end of the process.
+        it.  If none of them is called, the process waits for the save at its end, and an error
+        is printed on stderr.
 
         A single node is called ``main`` in jobs without nodes.  Values are arrays, numbers,
         strings, None, and dicts and lists of those.  ``metrics`` are kept in the record, where
@@ -161,10 +162,15 @@ class CheckpointManager:
 
     def wait(self) -> None:
         """Return once a ``save(…, wait=False)`` is durable; raises what went wrong with it."""
-        flying, self._flying = self._flying, None
-        if flying is not None:
-            asked(flying)
+        flying = self._flying
+        if flying is None:
+            return
+        try:
             flying.result()
+        finally:  # but for Ctrl-C: it is waited for again then, or at the end of the process
+            if flying.done():
+                self._flying = None
+                asked(flying)
 
     def save_snapshot(
         self, source: PartSource, fields: RecordFields, protected: Collection[int] = ()

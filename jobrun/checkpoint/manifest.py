@@ -118,7 +118,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 def _line(entry: Entry) -> str:
     """The JSON of an entry, put together by hand: in a third of the time of an encoder's."""
-    files = ", ".join([f'[{_text(name)}, {size}, "{crc:08x}"]' for name, size, crc in entry.files])
+    files = ", ".join([f'[{_text(f.name)}, {f.length}, "{f.crc:08x}"]' for f in entry.files])
     line = f'{{"path": {_text(entry.path)}, "kind": {_text(entry.kind)}, '
     if entry.shape is not None:
         dtype = entry.dtype

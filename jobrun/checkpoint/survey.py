@@ -148,16 +148,13 @@ class Survey:
             if self._fs.far:  # it is fetched whole, whatever is asked of it
                 found.append(_Part(place, file, blob, None, file.size))
                 continue
+            inode = _inode(place)
             try:
                 check_sizes(self._fs, [(place, file)])
-                status = os.lstat(place)
             except _OF_A_FILE as error:
-                faults.append(_fault(path, error, blob))
-            except OSError as error:
-                faults.append(Fault(name, f"it cannot be read: {error.strerror}", blob))
+                faults.append(_fault(path, error, blob, inode))
             else:
-                inode = (status.st_dev, status.st_ino)
-                found.append(_Part(place, file, blob, inode, status.st_size))
+                found.append(_Part(place, file, blob, inode, file.size))
         return found
 
     def _prove(self, parts: Iterable[_Part], pool: ThreadPoolExecutor) -> None:
@@ -185,6 +182,19 @@ def sharing(verdicts: Sequence[Verdict]) -> dict[Inode, list[str]]:
     return {inode: paths for inode, paths in owners.items() if len(paths) > 1}
 
 
-def _fault(path: str | Path, error: DamagedError | NotFoundError, blob: str = "") -> Fault:
+def _inode(path: str) -> Inode | None:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _fault(
+    path: str | Path,
+    error: DamagedError | NotFoundError,
+    blob: str = "",
+    inode: Inode | None = None,
+) -> Fault:
     where = os.path.relpath(str(error.where), path) if error.where else "."
-    return Fault(where, error.message, blob, None)
+    return Fault(where, error.message, blob, inode)

@@ -29,7 +29,7 @@ def asked(save: concurrent.futures.Future[Any]) -> None:
 
 def _wait() -> None:
     """Let saves end, and say what went wrong with them."""
-    for save in _unasked:
+    for save in list(_unasked):
         error = save.exception()
         if error is not None:
             print(f"error: {error}", file=sys.stderr)

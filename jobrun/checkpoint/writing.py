@@ -147,11 +147,14 @@ class Writer:
         Whatever the system's reason (another file system, too many links, no room in the directory,
         a disk that fails), the file is written then: a disk that cannot do that either says so.
         """
+        if not self._can_link:
+            return False
         try:
             self._fs.link(source, target)
         except FsError as error:
             # Of thousands, only the first is tried where no file can have two names.
-            self._can_link = error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
+            if error.errno in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS):
+                self._can_link = False
             return False
         return True
 
@@ -166,11 +169,11 @@ class Writer:
         target, file = f"{folder}/{META}", form.file
         if form.chunks or form.shape is None:
             here, linked = self._metas.get(form.meta, ("", 0))
-            if here and self._can_link and self._try_link(here, target):
+            if here and self._try_link(here, target):
                 self.linked += linked
                 return file
             there = self._sources.same_meta(path, form)
-            if there is not None and self._share(there, target, file):
+            if there is not None and self._try_link(there, target):
                 self.linked += file.size
                 self._metas[form.meta] = target, file.size
                 return file

@@ -176,7 +176,24 @@ def test_few_of_the_manifests_of_a_run_are_kept_in_memory(tmp_path: Path) -> Non
     loop = Loop(tmp_path / "run")
     for epoch in range(6):
         loop.save(epoch)
-    assert [len(own) for own in links._remembered.values()] == [3]
+    assert [len(own) for nodes in links._remembered.values() for own in nodes.values()] == [3]
+    for number in range(10):
+        Loop(tmp_path / str(number)).save(0)
+    assert len(links._remembered) == 8
+
+
+def test_metadata_that_are_damaged_are_not_passed_on(tmp_path: Path) -> None:
+    """By their length they look whole, and many blobs would share them."""
+    with CheckpointManager(tmp_path / "run") as manager:
+        for epoch in range(2):
+            save_many(manager, epoch)
+        for name in ("x0", "y0", "d0"):
+            meta = manager.catalog.path(0) / "main" / name / "zarr.json"
+            data = bytearray(meta.read_bytes())
+            data[20] ^= 1
+            meta.write_bytes(data)
+        save_many(manager, 2)
+        check_many(manager, 2, 2)
 
 
 class NoLinks(Fs):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from jobrun.checkpoint import unasked
 from jobrun.checkpoint.fs import Fs
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.errors import SaveError
@@ -49,6 +51,37 @@ def test_whoever_asks_is_told_once(tmp_path: Path, ask: str) -> None:
     manager.save(2, {"main": {"w": np.arange(4.0)}})
     manager.close()
     assert [manager.load().record.epoch] == [2]
+
+
+def test_ctrl_c_while_it_is_waited_for_is_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with CheckpointManager(tmp_path / "run", fs=Held()) as manager:
+        manager.save(1, {"main": {"w": np.arange(4.0)}}, wait=False)
+        flying = manager._flying
+        assert flying is not None
+        with monkeypatch.context() as patch:
+            patch.setattr(flying, "result", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                manager.wait()
+        assert flying in unasked._unasked
+        Held.go.set()
+        manager.wait()
+        assert flying not in unasked._unasked
+        assert manager.load().record.epoch == 1
+
+
+class Held(Fs):
+    """Nothing is written before ``go``."""
+
+    go = threading.Event()
+
+    def at(self, op: str, path: str) -> None:
+        assert op != "write" or self.go.wait(30)
+
+
+def interrupted() -> None:
+    raise KeyboardInterrupt
 
 
 SCRIPT = """

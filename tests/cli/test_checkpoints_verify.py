@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -88,6 +89,19 @@ def test_a_file_that_many_blobs_share_is_named_once(call: Call, folder: Path) ->
     found = json.loads(call("checkpoints", "verify", "runs/many/checkpoint_0", "--json").out)
     assert len(found["checkpoints"][0]["faults"]) == 40
     assert found["files_read"] == 42
+
+
+def test_a_file_that_many_blobs_share_and_that_is_cut_is_named_once(
+    call: Call, folder: Path
+) -> None:
+    with CheckpointManager(folder / "runs/many") as manager:
+        manager.save(0, {"main": {f"x{i}": np.arange(3.0) + i for i in range(40)}})
+    os.truncate(folder / "runs/many/checkpoint_0/main/x7/zarr.json", 9)
+    result = call("checkpoints", "verify", "runs/many/checkpoint_0")
+    assert re.sub(r"\d{3}", "*", result.out.splitlines()[1]) == (
+        "  main/x0/zarr.json (blob x0): it is 9 bytes long, but * were written; "
+        "it is also that of 39 other blobs"
+    )
 
 
 def test_as_json(call: Call, saved: Path) -> None:
