@@ -394,8 +394,13 @@ class JobrunWarning(UserWarning):
 
 def warn(event: Event) -> None:
     """The report of a run in Python that asks for no other: warnings are warnings of Python's."""
-    if isinstance(event, (CheckpointFailed, Warned)):
-        warnings.warn(event.message, JobrunWarning, stacklevel=2)
+    text = ""
+    if isinstance(event, (CheckpointFailed, RunWentBack, Warned)):
+        text = event.message
+    elif isinstance(event, CheckpointSkipped):
+        text = f"checkpoint_{event.id} is passed over: {event.reason}"
+    if text:
+        warnings.warn(text, JobrunWarning, stacklevel=2)
 
 
 def ignore(event: Event) -> None:

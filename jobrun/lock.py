@@ -176,7 +176,7 @@ def _holder_of(fd: int) -> _Holder | None:
     try:
         told = json.loads(os.pread(fd, 4096, 0))
         return _Holder(int(told["pid"]), str(told["host"]), str(told.get("time", "?")))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return None
 
 

@@ -255,11 +255,11 @@ class Saver:
         flying = self._flying
         if flying is None or not (wait or flying.result.done()):
             return
-        self._flying = None
         start = time.perf_counter()
         try:
             while not wait_for([flying.result], _LOOK).done:
                 pass
+            self._flying = None  # not before: Ctrl-C may end the waiting
             saved = flying.result.result()
         except SaveError as error:
             if self._policy.on_error == "fail" or self.on_disk is None:

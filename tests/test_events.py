@@ -80,3 +80,19 @@ def test_every_event_and_field_is_documented() -> None:
     for kind in _all_events():
         fields = [f"`{field.name}`" for field in dataclasses.fields(kind)]
         assert rows[kind.__name__] == ", ".join(fields)
+
+
+def test_without_a_report_what_should_be_known_is_a_warning(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    known = {
+        events.Warned("the disk is slow"): "the disk is slow",
+        events.CheckpointFailed(3, 3, "checkpoint 3 was not saved: full"): "3 was not saved: full",
+        events.CheckpointSkipped(3, "torn"): "checkpoint_3 is passed over: torn",
+        events.RunWentBack("worker a is lost", 1, 3, 2, 2): "worker a is lost",
+    }
+    for event, text in known.items():
+        with pytest.warns(events.JobrunWarning, match=text):
+            events.warn(event)
+    events.warn(events.CheckpointLoaded(2, 2, "p", 999, 0.1))
+    assert not recwarn.list

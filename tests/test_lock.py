@@ -186,7 +186,16 @@ def test_where_there_is_no_directory_nothing_is_held(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", "[1]", "nonsense", '{"pid": 1}', '{"pid": "x", "host": ""}']
+    "text",
+    [
+        "",
+        "{}",
+        "[1]",
+        "nonsense",
+        '{"pid": 1}',
+        '{"pid": "x", "host": ""}',
+        '{"pid": 1e999, "host": ""}',
+    ],
 )
 def test_a_lock_file_of_other_content_is_no_obstacle(tmp_path: Path, text: str) -> None:
     process = hold(tmp_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -428,6 +429,27 @@ def test_who_does_not_wait_for_the_save_is_told_of_the_one_before(
     assert isinstance(events[-1], RunEnded)
     assert (events[-1].outcome, events[-1].on_disk) == ("interrupted", 0)
     assert [r.id for r in manager.catalog.listed()] == [0, 1]
+
+
+def test_a_save_whose_waiting_ctrl_c_has_ended_is_waited_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events, wait, looks = list[Event](), saving.wait_for, count()
+    started: list[int] = []
+
+    def interrupted(*how: Any) -> Any:
+        started[:] = [e.id for e in events if isinstance(e, SaveStarted)]
+        if started[-1] == 1 and next(looks) == 0:
+            raise KeyboardInterrupt
+        return wait(*how)
+
+    monkeypatch.setattr(saving, "wait_for", interrupted)
+    manager = CheckpointManager(tmp_path / "run")
+    with pytest.raises(KeyboardInterrupt):
+        JobRunner(job_of(background=False), manager, report=events.append).train(LocalSession(1))
+    assert [e.id for e in events if isinstance(e, CheckpointSaved)] == [0, 1]
+    assert isinstance(events[-1], RunEnded)
+    assert (events[-1].outcome, events[-1].on_disk) == ("interrupted", 1)
 
 
 def test_saves_are_said_once_each_and_none_is_left_when_train_returns(tmp_path: Path) -> None:
