@@ -187,7 +187,7 @@ def survey(run: Run, place: Path, log: Sequence[Operation] | None = None, every:
 def test_whatever_is_left_is_whole_and_what_was_announced_is_left(
     place: Path, name: str, long: bool
 ) -> None:
-    every = (7 if long else 301) if name.startswith("many") else 1
+    every = (2 if long else 301) if name.startswith("many") else 1
     assert survey(made(place, name), place, every=every) > 30
 
 
