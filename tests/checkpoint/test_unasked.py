@@ -122,7 +122,11 @@ def test_a_forked_child_waits_for_nothing(tmp_path: Path) -> None:
         + "child = os.fork()\n"
         + "if child:\n    print(os.waitpid(child, 0)[1], flush=True)\n"
     )
-    done = subprocess.run(
-        [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    done = subprocess.run(  # newer Pythons warn of a fork beside threads
+        [sys.executable, "-W", "ignore", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
