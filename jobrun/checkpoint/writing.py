@@ -167,7 +167,8 @@ class Writer:
         it: making an inode costs more than giving it a second name.
         """
         target, file = f"{folder}/{META}", form.file
-        if form.chunks or form.shape is None:
+        alike = bool(form.chunks) or form.shape is None
+        if alike:
             here, linked = self._metas.get(form.meta, ("", 0))
             if here and self._try_link(here, target):
                 self.linked += linked
@@ -179,7 +180,8 @@ class Writer:
                 return file
         if self._sync:
             return pool.submit(self._write_meta, target, form)
-        self._metas[form.meta] = target, 0
+        if alike:
+            self._metas[form.meta] = target, 0
         return self._write_meta(target, form)
 
     def _write_meta(self, target: str, form: Form) -> File:
