@@ -64,6 +64,15 @@ class Plan:
         """Whether ``tasks``, keys of units, are all that there are."""
         return all(u.gathers or u.key in tasks for u in self.units)
 
+    def entry(self, unit: int, before: int) -> int:
+        """Return the unit that must wait if ``unit`` is to come after ``before``.
+
+        The copies of a step read before any of them writes: what comes before one of them comes
+        before their gathering, unless it is another copy of the same step, or the gathering itself.
+        """
+        gather = self.gathered_by.get(unit, unit)
+        return unit if self.gathered_by.get(before, before) == gather else gather
+
 
 def unit_key(job: Job, task: Task, node: str) -> str:
     """The key of a task's unit on a node."""

@@ -5,12 +5,10 @@ Compiled once: the functions are bound to the blobs, the plan's counters are cop
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nlargest
-from itertools import pairwise
 from typing import Any
 
 from jobrun.access import Key, overlaps
@@ -26,12 +24,13 @@ from jobrun.session.call import Call, Moment, Stores
 from jobrun.session.current import Running, TaskStoppedError, enter
 from jobrun.session.deadline import Deadline
 from jobrun.session.loader import Loader
+from jobrun.session.objects import ObjectOrder
 from jobrun.session.pipe import PipeRun
 from jobrun.session.scheduler import Dag, Scheduler
 from jobrun.session.shell import Program
 from jobrun.shell import Shell
 from jobrun.storable import check_storable
-from jobrun.values import Box, Value, leaves
+from jobrun.values import Value
 
 __all__ = ["SLOWEST", "Group", "Now", "epoch_of"]
 
@@ -80,22 +79,16 @@ class Group:
         self._persistent = persistent
         self._scheduler = scheduler
         self._persists: dict[Key, bool] = {}
-        self._serial: dict[Key, int] = {}
-        self._serial_lock = threading.Lock()
         self._dag = Dag(
             list(plan.waits), [list(s) for s in plan.successors], frozenset(plan.gathered_by)
         )
-        self._order = self._dag.order()
+        self._objects = ObjectOrder(plan, self._dag, stores.nodes)
         self._calls: dict[int, Call] = {}
         self._pipes: dict[int, PipeRun] = {}
         self._runs = [self._runner(i, unit) for i, unit in enumerate(plan.units)]
         self._every = [1 if u.gathers else epochs_between(job, u.task, u.node) for u in plan.units]
-        self._readers: dict[Key, list[int]] = {}
-        for number, unit in enumerate(plan.units):
-            for key in dict.fromkeys(unit.access.reads):
-                self._readers.setdefault(key, []).append(number)
         self._now: Now | None = None
-        self._serialise_present()
+        self._objects.present()
 
     # Compiling.
 
@@ -352,9 +345,9 @@ class Group:
             self._persists[key] = persists
         if persists:
             self._check(key, value, number)
-        elif _has_opaque(value):
-            self._serialise(key, number)
         self._stores_of(number).nodes[key[0]].put(key[1], value)
+        if not persists:
+            self._objects.stored(key, value, number, self._scheduler.add_edge)
 
     def _check(self, key: Key, value: Value, number: int) -> None:
         try:
@@ -366,41 +359,6 @@ class Group:
                 where=task.mark(f"out:{key[1]}", "out"),
                 hint=error.hint,
             ) from None
-
-    # Opaque values: reading one counts as updating it, so its readers run one after another.
-
-    def _serialise_present(self) -> None:
-        for node, workspace in self._stores.nodes.items():
-            for name, value in workspace.root.items():
-                for path, box in leaves(value, name):
-                    if box.kind == "opaque":
-                        self._serialise((node, path), -1, running=False)
-
-    def _serialise(self, key: Key, writer: int, *, running: bool = True) -> None:
-        """Order all readers of an opaque blob behind ``writer``, which nobody has read yet."""
-        with self._serial_lock:
-            if self._serial.get(key, writer + 1) <= writer:
-                return
-            self._serial[key] = writer
-            readers = {
-                number
-                for (node, path), numbers in self._readers.items()
-                if node == key[0] and overlaps(path, key[1])
-                for number in numbers
-                if number > writer
-            }
-            for before, after in pairwise(sorted(readers, key=self._order.__getitem__)):
-                if running:
-                    self._scheduler.add_edge(before, after)
-                else:
-                    self._dag.successors[before].append(after)
-                    self._dag.waits[after] += 1
-
-
-def _has_opaque(value: Value) -> bool:
-    if isinstance(value, Box):
-        return value.kind == "opaque"
-    return any(box.kind == "opaque" for _, box in leaves(value))
 
 
 def epoch_of(group: str, position: Position) -> int:
