@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from jobrun.blob_paths import Key, covers
 from jobrun.errors import Problem, did_you_mean
 from jobrun.job import RESERVED, SHARD, Job, Pipe, Task, match_nodes
 
@@ -20,16 +21,11 @@ __all__ = [
     "Source",
     "StepColumns",
     "access",
-    "covers",
     "key_of",
-    "overlaps",
     "resolve",
     "step_names",
     "trees_of",
 ]
-
-Key = tuple[str, str]
-"""A blob of a node: ``(node, path)``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +53,6 @@ class Access:
     best: list[Key] = field(default_factory=list)
     begun: set[Key] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
-
-
-def covers(path: str, other: str) -> bool:
-    """Whether ``other`` is ``path`` or lies below it."""
-    return other == path or other.startswith(path + "/")
-
-
-def overlaps(a: str, b: str) -> bool:
-    """Whether two paths share leaves: a tree overlaps its leaves."""
-    return covers(a, b) or covers(b, a)
 
 
 def resolve(job: Job, node: str, name: str, columns: Collection[str] | None = None) -> Source:

@@ -7,20 +7,22 @@ slice: ``model/w1[0:10]``.  With several nodes names begin with the node: ``trai
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from jobrun.checkpoint.blobs import blobs_of
 from jobrun.checkpoint.fs import DEFAULT, Fs
 from jobrun.checkpoint.reading import read_part, read_slice
 from jobrun.checkpoint.record import Record
-from jobrun.checkpoint.verify import read_manifest, read_record
-from jobrun.errors import DamagedError, NotFoundError, UsageError, did_you_mean
+from jobrun.checkpoint.verify import read_record
+from jobrun.errors import DamagedError, NotFoundError, UsageError
+from jobrun.patterns import Blob, leaves_of, select
 from jobrun.values import Box, leaves
 
 __all__ = ["Leaf", "describe", "is_foreign", "pick", "pick_and_read", "read"]
@@ -31,7 +33,6 @@ Place = str | Path
 """The path of a checkpoint, or its URL with an ``fs`` that reads it."""
 
 _SLICE = re.compile(r"(?P<name>.+)\[(?P<index>[-0-9:, ]+)\]")
-_GLOB = re.compile(r"[*?\[]")
 SMALL = 4
 """Arrays of at most so many elements are shown by their values."""
 
@@ -54,12 +55,12 @@ def pick(
     Raises NotFoundError, with the nearest names, if one means nothing.
     """
     record = read_record(fs, str(checkpoint))
-    known = list(_leaves(checkpoint, record, fs))
+    blobs = blobs_of(checkpoint, record, fs)
     if not names:
-        return record, known
+        return record, [Leaf(x.name, x.node, x.path) for x in blobs if x.is_leaf]
     found: dict[str, Leaf] = {}
     for name in names:
-        for leaf in _meant(name, known, checkpoint):
+        for leaf in _meant(name, blobs, checkpoint):
             found.setdefault(leaf.name, leaf)
     return record, list(found.values())
 
@@ -81,42 +82,19 @@ def pick_and_read(
                 raise
 
 
-def _leaves(checkpoint: Place, record: Record, fs: Fs) -> Iterator[Leaf]:
-    several = len(record.nodes) > 1
-    for node in record.nodes:
-        for entry in read_manifest(fs, str(checkpoint), record, node).entries:
-            if entry.path and not entry.is_tree:
-                name = f"{node}:{entry.path}" if several else entry.path
-                yield Leaf(name, node, entry.path)
-
-
-def _meant(name: str, known: Sequence[Leaf], checkpoint: Place) -> list[Leaf]:
+def _meant(name: str, blobs: Sequence[Blob], checkpoint: Place) -> list[Leaf]:
     """The leaves that one name means."""
     sliced = _SLICE.fullmatch(name)
-    if sliced and (leaves := _matching(sliced["name"], known)):
-        index = _index(sliced["index"], name)
-        shown = sliced["index"].replace(" ", "")
-        return [Leaf(f"{x.name}[{shown}]", x.node, x.path, index) for x in leaves]
-    if leaves := _matching(name, known):
-        return leaves
-    hint = did_you_mean(name, [x.name for x in known])
-    if not hint:
-        names = [x.name for x in known]
-        hint = f"there are {', '.join(names[:8])}{', …' if len(names) > 8 else ''}"
-    raise NotFoundError(f"no blob {name!r}", where=str(checkpoint), hint=hint)
-
-
-def _matching(pattern: str, known: Sequence[Leaf]) -> list[Leaf]:
-    """The leaf of a name, those of a tree, or those that a glob matches."""
-    same = [x for x in known if x.name == pattern or x.name.startswith(f"{pattern.rstrip('/')}/")]
-    if same or not _GLOB.search(pattern):
-        return same
-    return [x for x in known if fnmatchcase(x.name, pattern) or _in_tree(x.name, pattern)]
-
-
-def _in_tree(name: str, pattern: str) -> bool:
-    """Whether a tree that holds the leaf matches."""
-    return any(fnmatchcase(name[:i], pattern) for i, c in enumerate(name) if c == "/")
+    if sliced:
+        with suppress(NotFoundError):  # of the whole text, below
+            found = select(sliced["name"], blobs)
+            index = _index(sliced["index"], name)
+            shown = sliced["index"].replace(" ", "")
+            return [
+                Leaf(f"{x.name}[{shown}]", x.node, x.path, index) for x in leaves_of(found, blobs)
+            ]
+    found = select(name, blobs, where=str(checkpoint))
+    return [Leaf(x.name, x.node, x.path) for x in leaves_of(found, blobs)]
 
 
 def _index(text: str, name: str) -> Index:

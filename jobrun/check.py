@@ -7,7 +7,6 @@ are written, protected blobs of ``setup``, may-writes, cycles, metrics of blobs 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from fnmatch import fnmatchcase
 
 from jobrun.errors import Problem, SpecError, Where, did_you_mean
 from jobrun.every import every_problems
@@ -23,6 +22,7 @@ from jobrun.graph import make_plan
 from jobrun.job import GROUPS, RESERVED, Job, Pipe, Task
 from jobrun.metrics import best_problems, metric_problems
 from jobrun.names import check_name
+from jobrun.patterns import may_mean, touches
 from jobrun.shell import Shell
 
 __all__ = ["check", "warnings"]
@@ -70,31 +70,29 @@ def warnings(job: Job) -> Iterator[Problem]:
 
 
 def _patterns_of_nothing(job: Job) -> Iterator[Problem]:
-    """Names and patterns under ``checkpoint`` that no blob of the job has."""
+    """Names and patterns under ``checkpoint`` that mean no blob that can be saved."""
     if job.checkpoint is None:
         return
-    blobs = {key for group in GROUPS for key in writes_of(job, group)}
+    blobs = {key for group in ("init", "epoch") for key in writes_of(job, group)}
     known = sorted({path for _, path in blobs})
-    for key, patterns in (
-        ("include", job.checkpoint.include),
-        ("compress", [rule.blobs for rule in job.checkpoint.compress]),
+    for key, patterns, may in (
+        ("include", job.checkpoint.include, touches),
+        ("compress", [rule.blobs for rule in job.checkpoint.compress], may_mean),
     ):
         for pattern in patterns:
-            if pattern != "*" and not any(_matches(pattern, *blob) for blob in blobs):
+            if pattern != "*" and not any(may(pattern, *blob) for blob in blobs):
+                others = [
+                    group
+                    for group in ("setup", "download", "exit")
+                    if any(may(pattern, *blob) for blob in writes_of(job, group))
+                ]
+                text = f"checkpoint.{key}: no blob is called {pattern!r}"
                 hint = did_you_mean(pattern.rpartition(":")[2], known)
                 hint = hint or f"the tasks write {', '.join(known[:8])}"
-                text = f"checkpoint.{key}: no blob is called {pattern!r}"
+                if others:
+                    text = f"checkpoint.{key}: {pattern!r} is never saved"
+                    hint = f"it is written by {others[0]!r}; what 'init' and 'epoch' write can be"
                 yield Problem(text, job.marks.get(f"checkpoint.{key}:{pattern}"), hint)
-
-
-def _matches(pattern: str, node: str, path: str) -> bool:
-    """Whether a pattern may mean a blob, a tree that it is in, or a leaf of it, known or not."""
-    parts, of_pattern = path.split("/"), pattern.split("/")
-    names = ["/".join(parts[: n + 1]) for n in range(len(parts))]
-    patterns = ["/".join(of_pattern[: n + 1]) for n in range(len(of_pattern))]
-    return any(
-        fnmatchcase(name, p) or fnmatchcase(f"{node}:{name}", p) for name in names for p in patterns
-    )
 
 
 def _check_names(job: Job) -> Iterator[Problem]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
-from jobrun.access import Access, Key, access, overlaps, resolve, trees_of
+from jobrun.access import Access, Key, access, resolve, trees_of
+from jobrun.blob_paths import overlaps
 from jobrun.errors import Problem, Where, did_you_mean, did_you_mean_or_all
 from jobrun.graph import reads_across
 from jobrun.job import GROUPS, RESERVED, Job, Pipe, Task

@@ -7,7 +7,8 @@ not count the epoch.
 
 from __future__ import annotations
 
-from jobrun.access import Key, access, key_of, overlaps
+from jobrun.access import Key, access, key_of
+from jobrun.blob_paths import overlaps
 from jobrun.every import epochs_between
 from jobrun.job import Job, Pipe
 

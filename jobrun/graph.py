@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 
-from jobrun.access import Access, Key, access, overlaps
+from jobrun.access import Access, Key, access
+from jobrun.blob_paths import overlaps
 from jobrun.errors import Problem, SpecError
 from jobrun.job import Job, Task, TaskGroup
+from jobrun.patterns import touches
 from jobrun.position import Position
 
 __all__ = [
@@ -375,9 +376,8 @@ def persistent(job: Job) -> dict[str, tuple[str, ...]]:
 
     def wanted(key: Key) -> bool:
         node, path = key
-        names = (path, f"{node}:{path}")
         return any(overlaps(path, p) for p in read_by_node.get(node, ())) or any(
-            fnmatchcase(n, g) for n in names for g in include
+            touches(pattern, node, path) for pattern in include
         )
 
     kept = [*_written(job, "init"), *(k for k in _written(job, "epoch") if wanted(k))]

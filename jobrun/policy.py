@@ -98,9 +98,9 @@ _LEVELS = {"zstd": (3, 22), "lz4": (5, 9), "none": (0, 0)}
 class Compress:
     """That blobs are compressed: with ``zstd``, ``lz4``, or (``none``) not.
 
-    ``blobs`` is a pattern of names; one that matches a tree holds for all in it.  Level 0 stands
-    for the usual one; from 1 to 22 (zstd) or 9 (lz4) it becomes slower and smaller.  Raises
-    UsageError for what there is not.
+    ``blobs`` is a name or pattern (see ``jobrun.patterns``); that of a tree holds for all in it.
+    Level 0 stands for the usual one; from 1 to 22 (zstd) or 9 (lz4) it becomes slower and smaller.
+    Raises UsageError for what there is not.
     """
 
     codec: str
@@ -125,7 +125,8 @@ class Compress:
 class CheckpointPolicy:
     """The ``checkpoint`` section of a spec.
 
-    ``include`` are globs of blobs that are saved beside those that persist by themselves.
+    ``include`` are names and patterns (see ``jobrun.patterns``) of blobs that are saved beside
+    those that persist by themselves.
     ``on_error`` is ``warn`` or ``fail``; ``on_success`` is ``keep`` or ``delete``.
     ``background`` (``async`` in a spec): a save is written while the next epoch runs.  ``link``
     says from which earlier checkpoint an unchanged blob is hard-linked: ``alternate``, the one

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from jobrun.access import StepColumns, access, covers, overlaps, resolve, step_names
+from jobrun.access import StepColumns, access, resolve, step_names
 from jobrun.job import Job, Node, Pipe, Task
 
 MAIN = "main"
@@ -28,29 +26,6 @@ def nodes() -> Job:
 
 def messages(job: Job, task: Task, node: str = MAIN) -> str:
     return "; ".join(f"{p.message}; {p.hint}" for p in access(job, task, node).problems)
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "above"),
-    [("m", "m", True), ("m", "m/w", True), ("m/w", "m/w/x", True), ("m", "mx", False)],
-)
-def test_a_tree_covers_its_leaves(a: str, b: str, above: bool) -> None:
-    assert covers(a, b) is above
-    assert overlaps(a, b) is above
-    assert overlaps(b, a) is above
-    assert not covers("m/w", "m")
-    assert not overlaps("m/w", "m/w2")
-
-
-_paths = st.lists(st.sampled_from(["a", "b", "aa"]), min_size=1, max_size=3).map("/".join)
-
-
-@settings(deadline=None, max_examples=100)
-@given(_paths, _paths)
-def test_paths_overlap_if_one_leads_to_the_other(a: str, b: str) -> None:
-    one, other = a.split("/"), b.split("/")
-    shared = min(len(one), len(other))
-    assert overlaps(a, b) == (one[:shared] == other[:shared])
 
 
 def test_what_names_mean() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from jobrun.check import check
+from jobrun.check import check, warnings
 from jobrun.errors import Problem, Where
 from jobrun.flow import written
 from jobrun.job import Job, Node, Pipe, Task, data
 from jobrun.metrics import best_metric, metric_names
-from jobrun.policy import Best, CheckpointPolicy, Keep
+from jobrun.policy import Best, CheckpointPolicy, Compress, Keep
 
 
 def fn(*args: Any, **kwargs: Any) -> None:
@@ -437,3 +437,37 @@ def test_the_metric_to_be_best_by(metrics: dict[str, Any], keep: Keep, expected:
 
 def test_problems_are_plain_values() -> None:
     assert all(isinstance(p, Problem) for p in check(_cycle()))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "include", "compress"),
+    [
+        ("aux", "", ""),
+        ("au?", "", ""),
+        ("aux/y", "", ""),
+        ("aux/*", "", ""),
+        ("whole/part", "", ""),
+        ("aux/zz", "is called", "is called"),  # the tree is there, that leaf is not
+        ("*part", "is called", ""),  # it may be a leaf of what is written whole
+        ("m*", "is called", "is called"),  # of node main
+        ("data", "is never saved", "is never saved"),
+        ("last", "is never saved", "is never saved"),
+    ],
+)
+def test_patterns_that_mean_nothing_are_warned_of(
+    pattern: str, include: str, compress: str
+) -> None:
+    for policy, said in (
+        (CheckpointPolicy(include=(pattern,)), include),
+        (CheckpointPolicy(compress=(Compress("zstd", blobs=pattern),)), compress),
+    ):
+        job = Job("j", checkpoint=policy)
+        with job.setup:
+            Task(fn, out="data")
+        with job.epoch:
+            Task(fn, out=["aux/x", "aux/y", "whole"])
+        with job.exit:
+            Task(fn, out="last")
+        problems = list(warnings(job))
+        assert len(problems) == bool(said)
+        assert all(said in p.message for p in problems)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrun.access import Key, access, overlaps
+from jobrun.access import Key, access
+from jobrun.blob_paths import overlaps
 from jobrun.errors import SpecError
 from jobrun.graph import (
     Plan,
@@ -274,6 +275,26 @@ def test_the_best_of_a_blob_persists_and_so_does_what_is_included() -> None:
     with job.exit:
         Task(fn, {"m": "best:m"})
     assert persists(job) == {"main": ("m", "h1", "h2", "q")}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "kept"),
+    [
+        ("aux", ("aux/x", "aux/y")),
+        ("au?", ("aux/x", "aux/y")),
+        ("*:aux", ("aux/x", "aux/y")),
+        ("aux/y", ("aux/y",)),
+        ("whole/part", ("whole",)),  # whose leaves nobody knows yet
+        ("m*", ()),  # the node is called main
+    ],
+)
+def test_what_is_included_by_the_name_of_a_tree_or_of_a_part(
+    pattern: str, kept: tuple[str, ...]
+) -> None:
+    job = Job("j", checkpoint=CheckpointPolicy(include=(pattern,)))
+    with job.epoch:
+        Task(fn, out=["aux/x", "aux/y", "whole", "loss"])
+    assert persists(job) == {"main": kept}
 
 
 def test_a_leaf_under_a_blob_that_persists_is_not_listed_twice() -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext, suppress
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,12 @@ from jobrun.checkpoint.loading import find
 from jobrun.checkpoint.reading import read_part
 from jobrun.checkpoint.record import SUCCESS, Record
 from jobrun.checkpoint.verify import read_manifest, read_record
-from jobrun.errors import DamagedError, JobrunError, NotFoundError, UsageError, did_you_mean
+from jobrun.errors import DamagedError, JobrunError, NotFoundError, UsageError
+from jobrun.patterns import Blob, full_name, is_pattern, select
 from jobrun.values import plain
 
-__all__ = ["find_checkpoint", "load_blobs", "load_from", "match_names"]
+__all__ = ["blobs_of", "find_checkpoint", "load_blobs", "load_from"]
 
-_GLOB = frozenset("*?[")
 _TRIES = 100
 """How often a checkpoint is looked for again that a writer removed while it was read."""
 
@@ -35,10 +34,13 @@ def load_blobs(
 ) -> dict[str, Any]:
     """The values of blobs by name: read-only arrays, numbers, strings; a tree gives a dict or list.
 
-    ``names`` are those of blobs, of leaves (``model/w1``) or trees (``model``), or globs over the
-    leaves; without them all leaves are loaded.  If there are several nodes, the names have the node
-    in front: ``trainer_1:total``.  ``run_or_checkpoint`` is a run directory, of which the newest
-    checkpoint is read or that of ``epoch`` or ``id``, or one checkpoint's directory.
+    ``names`` are those of leaves (``model/w1``) or trees (``model``), or patterns, which give the
+    leaves that they match, or that a tree holds which they match; without names all leaves are
+    loaded.  If there are several nodes, the names in the result have the node in front,
+    ``trainer_1:total``; ``total`` means that of every node.
+
+    ``run_or_checkpoint`` is a run directory, of which the newest checkpoint is read or that of
+    ``epoch`` or ``id``, or one checkpoint's directory.
 
     Every byte read is proven.  Where blobs are named, nothing else is looked at, so that one costs
     the same among thousands; without ``epoch`` and ``id`` they are then of the newest checkpoint,
@@ -88,27 +90,6 @@ def find_checkpoint(
     return catalog.path(record.id), record
 
 
-def match_names(wanted: Iterable[str] | None, entries: Mapping[str, bool]) -> list[str]:
-    """The names that are wanted, in order and once.
-
-    ``entries`` maps every name to whether it is a leaf.  A glob gives the leaves it matches.
-    Raises NotFoundError, with the nearest names, for one that matches nothing.
-    """
-    leaves = [name for name, leaf in entries.items() if leaf]
-    if wanted is None:
-        return leaves
-    found: dict[str, None] = {}
-    for name in wanted:
-        matches = [name] if name in entries else []
-        if not matches and _GLOB & set(name):
-            matches = [leaf for leaf in leaves if fnmatchcase(leaf, name)]
-        if not matches:
-            hint = did_you_mean(name, list(entries)) or f"there are {_some(leaves)}"
-            raise NotFoundError(f"there is no blob {name!r}", hint=hint)
-        found |= dict.fromkeys(matches)
-    return list(found)
-
-
 def load_from(
     checkpoint: str | os.PathLike[str],
     record: Record,
@@ -117,25 +98,32 @@ def load_from(
 ) -> dict[str, Any]:
     """What ``load_blobs`` gives, of a checkpoint that is known with its record."""
     path = os.fspath(checkpoint)
-    if names is not None and not _GLOB & set("".join(names)):
+    if names is not None and not any(map(is_pattern, names)):
         with suppress(NotFoundError):  # said below, with the nearest names
             return _load_named(path, record, names, fs)
-    places: dict[str, tuple[str, str]] = {}
-    entries: dict[str, bool] = {}
-    for node in record.nodes:
-        for entry in read_manifest(fs, path, record, node).entries:
-            if entry.path:
-                name = f"{node}:{entry.path}" if len(record.nodes) > 1 else entry.path
-                places[name] = (node, entry.path)
-                entries[name] = not entry.is_tree
-    chosen = match_names(names, entries)
+    blobs = blobs_of(path, record, fs)
+    chosen: dict[Blob, None] = {}
+    for name in [] if names is None else names:
+        chosen.update((blob, None) for blob in select(name, blobs, where=path))
+    if names is None:
+        chosen = {blob: None for blob in blobs if blob.is_leaf}
     loaded: dict[tuple[str, str], Any] = {}
     for node in record.nodes:
-        below = [places[name][1] for name in chosen if places[name][0] == node]
-        if below:
-            for blob, value in read_part(path, node, below, fs=fs, record=record).items():
-                loaded[node, blob] = plain(value)
-    return {name: loaded[places[name]] for name in chosen}
+        if below := [blob.path for blob in chosen if blob.node == node]:
+            for name, value in read_part(path, node, below, fs=fs, record=record).items():
+                loaded[node, name] = plain(value)
+    return {blob.name: loaded[blob.node, blob.path] for blob in chosen}
+
+
+def blobs_of(checkpoint: str | os.PathLike[str], record: Record, fs: Fs = DEFAULT) -> list[Blob]:
+    """Return the leaves and trees of a checkpoint, in its order; no value is read."""
+    several = len(record.nodes) > 1
+    return [
+        Blob(full_name(node, entry.path, several), node, entry.path, not entry.is_tree)
+        for node in record.nodes
+        for entry in read_manifest(fs, os.fspath(checkpoint), record, node).entries
+        if entry.path
+    ]
 
 
 def _load_named(path: str, record: Record, names: Sequence[str], fs: Fs) -> dict[str, Any]:
@@ -157,8 +145,3 @@ def _place(name: str, record: Record) -> tuple[str, str]:
     if node not in record.manifests:
         raise NotFoundError(f"there is no node {node!r}")
     return node, path
-
-
-def _some(names: Sequence[str], most: int = 8) -> str:
-    shown = ", ".join(names[:most]) or "none"
-    return f"{shown}, …" if len(names) > most else shown

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.errors import DamagedError, NotFoundError
+from jobrun.patterns import means
 from jobrun.policy import Compress
 
 __all__ = ["Codec", "choose", "codecs", "parse_codecs"]
@@ -30,19 +30,12 @@ _MOST_SHUFFLED = 255
 
 
 def choose(rules: Sequence[Compress], node: str, path: str) -> Compress | None:
-    """The first rule whose pattern matches a leaf or what holds it; None if it says none, or is.
+    """Return the first rule whose pattern means a leaf; None if that says none, or there is none.
 
-    A pattern matches names with and without ``node:`` in front.
+    Patterns are those of ``jobrun.patterns``.
     """
-    if not rules:
-        return None
-    parts = path.split("/")
-    names = ["/".join(parts[:n]) for n in range(len(parts), 0, -1)]
-    names += [f"{node}:{name}" for name in names]
-    for rule in rules:
-        if any(fnmatchcase(name, rule.blobs) for name in names):
-            return None if rule.codec == "none" else rule
-    return None
+    rule = next((rule for rule in rules if means(rule.blobs, node, path)), None)
+    return None if rule is None or rule.codec == "none" else rule
 
 
 @dataclass(frozen=True, slots=True)

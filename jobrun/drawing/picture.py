@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from jobrun.access import Key, covers, step_names
+from jobrun.access import Key, step_names
+from jobrun.blob_paths import overlaps
 from jobrun.duration import duration
 from jobrun.graph import BlobUse, Plan, Unit, make_plan, persistent
 from jobrun.job import GROUPS, Job, Pipe, Task
@@ -112,7 +113,7 @@ class Picture:
         """Whether a blob, or a part of it, is in the checkpoints."""
         own, colon, path = name.rpartition(":")
         kept = self.kept.get(own if colon else node, ())
-        return any(covers(k, path) or covers(path, k) for k in kept)
+        return any(overlaps(k, path) for k in kept)
 
 
 def picture(
@@ -196,7 +197,7 @@ class _Drawer:
             for writer in self.use.writers(key):
                 if writer != box:
                     label = key[1] if key[0] == unit.node else f"{key[0]}:{key[1]}"
-                    kept = any(covers(k, key[1]) or covers(key[1], k) for k in self.kept[key[0]])
+                    kept = any(overlaps(k, key[1]) for k in self.kept[key[0]])
                     self.flow.setdefault((writer, box), {})[label] = kept
         for node, path in unit.access.best:
             for writer in self.use.writers((node, path)):

@@ -22,10 +22,13 @@ def load_blobs(
 ) -> dict[str, Any]:
     """The values of blobs by name: read-only arrays, numbers, strings; a tree gives a dict or list.
 
-    ``names`` are those of blobs, of leaves (``model/w1``) or trees (``model``), or globs over the
-    leaves; without them all leaves are loaded.  If there are several nodes, the names have the node
-    in front: ``trainer_1:total``.  ``run_or_checkpoint`` is a run, of which the newest checkpoint
-    is read or that of ``epoch`` or ``id``, or one checkpoint: a directory, or a URL such as
+    ``names`` are those of leaves (``model/w1``) or trees (``model``), or patterns, which give the
+    leaves that they match, or that a tree holds which they match; without names all leaves are
+    loaded.  If there are several nodes, the names in the result have the node in front,
+    ``trainer_1:total``; ``total`` means that of every node.
+
+    ``run_or_checkpoint`` is a run, of which the newest checkpoint is read or that of ``epoch`` or
+    ``id``, or one checkpoint: a directory, or a URL such as
     ``s3://bucket/run``, of which only the files of the blobs that are named are fetched.
 
     Every byte read is proven.  Of a checkpoint that is named, by its path, epoch or id, nothing is

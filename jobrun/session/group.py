@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from heapq import nlargest
 from typing import Any
 
-from jobrun.access import Key, overlaps
+from jobrun.access import Key
+from jobrun.blob_paths import overlaps
 from jobrun.errors import JobrunError, ValueRefusedError
 from jobrun.events import GroupFinished, GroupStarted, TaskFailed, TaskFinished, TasksRunning
 from jobrun.every import epochs_between

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from jobrun.errors import JobrunError, TaskError
+from jobrun.errors import JobrunError, NotFoundError, TaskError
 from jobrun.options import Load
 from jobrun.paths import is_url
 from jobrun.remote.blobs import load_blobs
@@ -32,6 +32,16 @@ class Loader:
         text = str(render(self._load.run, self._texts))
         path = text if is_url(text) else self._folder / text
         try:
-            return load_blobs(path, self._wanted, self._load.epoch, self._load.id)
+            found = load_blobs(path, self._wanted, self._load.epoch, self._load.id)
+            self._check_single(found)
+            return found
         except JobrunError as error:
             raise TaskError(f"{error.where or path}: {error.message}", hint=error.hint) from None
+
+    def _check_single(self, found: dict[str, Any]) -> None:
+        """Raise NotFoundError for a name that means more than one blob."""
+        for name in self._wanted:
+            if name not in found:
+                raise NotFoundError(
+                    f"{name!r} means more than one blob", hint=f"name one of {', '.join(found)}"
+                )

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from jobrun.access import Key, StepColumns, overlaps, resolve, step_names
+from jobrun.access import Key, StepColumns, resolve, step_names
+from jobrun.blob_paths import overlaps
 from jobrun.data.reader import Batch, RowReader
 from jobrun.errors import DataError, TaskError
 from jobrun.events import BatchesDone, Report, ignore

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jobrun.access import covers
+from jobrun.blob_paths import covers
 from jobrun.errors import BindError, TaskError, ValueRefusedError, Where
 from jobrun.events import Warned
 from jobrun.job import Job, Pipe, Task

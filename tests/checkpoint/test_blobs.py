@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from checkpoint_helpers import CountingFs, VanishingFs, save
 
-from jobrun.checkpoint.blobs import find_checkpoint, load_blobs, match_names
+from jobrun.checkpoint.blobs import find_checkpoint, load_blobs
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.errors import DamagedError, NotFoundError, UsageError
 
@@ -71,6 +71,23 @@ def test_several_nodes_have_their_names_in_front(nodes: Path) -> None:
         load_blobs(nodes, "x")
 
 
+def test_a_name_without_a_node_means_the_blob_of_each(nodes: Path) -> None:
+    found = load_blobs(nodes, ["trainer_2:total", "total"], epoch=0)
+    assert found == {"trainer_2:total": 102, "trainer_0:total": 100, "trainer_1:total": 101}
+    assert load_blobs(nodes, "t*", epoch=0) == load_blobs(nodes, epoch=0)
+
+
+def test_of_one_node_its_name_may_stand_in_front(run: Path) -> None:
+    assert load_blobs(run, "main:total") == {"total": 100}
+    assert list(load_blobs(run, "*:model/?")) == ["model/w", "model/b"]
+
+
+def test_a_pattern_of_a_tree_gives_its_leaves(run: Path) -> None:
+    leaves = ["model/w", "model/b", "model/steps/0", "model/steps/1"]
+    assert list(load_blobs(run, "mode?")) == leaves
+    assert list(load_blobs(run, "model/")) == ["model"]
+
+
 def test_a_missing_epoch_says_which_there_are(nodes: Path) -> None:
     with pytest.raises(NotFoundError, match=r"no checkpoint of epoch 5; there are 0\.\.2") as error:
         load_blobs(nodes, epoch=5)
@@ -99,14 +116,6 @@ def test_damage_is_found_only_where_it_is_read(run: Path) -> None:
     with pytest.raises(DamagedError, match=r"model/w/0\.0: it is 1 bytes long, but 196"):
         load_blobs(run / "checkpoint_1", "model")
     assert find_checkpoint(run)[1].id == 0  # it is not listed any more
-
-
-def test_match_names() -> None:
-    entries = {"a": False, "a/x": True, "a/y": True, "b": True, "w[0]": True}
-    assert match_names(None, entries) == ["a/x", "a/y", "b", "w[0]"]
-    assert match_names(["b", "a/*", "b"], entries) == ["b", "a/x", "a/y"]
-    assert match_names(["w[0]"], entries) == ["w[0]"]
-    assert match_names(["a"], entries) == ["a"]
 
 
 @pytest.mark.parametrize("names", [None, ["model"]])
@@ -168,7 +177,7 @@ def test_of_several_nodes_only_those_that_are_named_are_looked_at(nodes: Path) -
     assert load_blobs(nodes, "trainer_1:total", id=1, fs=fs) == {"trainer_1:total": 104}
     read = {p.removeprefix(f"{nodes}/checkpoint_1/") for op, p in fs.done if op == "open"}
     assert read == {"_SUCCESS", "manifest.trainer_1.json", "trainer_1/total/zarr.json"}
-    for name in ("trainer_9:total", "total", "trainer_1:totl"):
+    for name in ("trainer_9:total", "trainer_1:totl"):
         with pytest.raises(NotFoundError, match=f"no blob '{name}'"):
             load_blobs(nodes, ["trainer_1:total", name], id=1)
 

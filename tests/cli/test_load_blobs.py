@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
-from jobrun import CheckpointManager
+from jobrun import CheckpointManager, load_blobs
 
 Call = Callable[..., Any]
 
@@ -55,6 +55,14 @@ def test_an_epoch_and_names(call: Call) -> None:
         "n                int                    0\n"
         "model/w1[1:3,0]  float64  (2,)      16  [3, 6]\n"
     )
+
+
+@pytest.mark.parametrize("pattern", ["mode?", "model/", "*1", "main:model", "*:m*"])
+def test_patterns_mean_what_they_mean_in_python(call: Call, run: Path, pattern: str) -> None:
+    shown = json.loads(call("load-blobs", "m", pattern, "--json").out)["blobs"]
+    assert list(shown) == ["model/w1", "model/b1"]
+    loaded = load_blobs(run, pattern)
+    assert [*loaded.get("model", {})] == ["w1", "b1"] or list(loaded) == list(shown)
 
 
 @pytest.mark.usefixtures("run")
