@@ -80,7 +80,8 @@ class Pipe(Task):
     given ``in_`` and ``with_``.  ``zip`` and ``concat`` join sources made by ``data``.  ``shuffle``
     may be ``{"buffer": n}``.  ``map`` and ``do`` are lists of Tasks; they belong to the pipe alone.
     With ``processes``, the ``map`` steps run in so many worker processes, which find their
-    functions by module and name.
+    functions by module and name.  ``rows`` names the column whose length is the number of rows that
+    the ``map`` steps leave of a batch, where these do not put out all columns that they filter.
     ``reduce`` says how a number that the ``do`` steps only put out is joined over the epoch:
     ``mean`` (weighted by rows, the default), ``last``, ``sum``, ``min`` or ``max``.
     """
@@ -105,6 +106,7 @@ class Pipe(Task):
         shard: str | None = None,
         ahead: Number | None = None,
         processes: Number | None = None,
+        rows: str | None = None,
         map: Sequence[Task] = (),
         do: Sequence[Task] = (),
         reduce: Mapping[str, str] | None = None,
@@ -140,6 +142,7 @@ class Pipe(Task):
             shard,
             ahead,
             processes,
+            rows,
         )
         self.map = tuple(map)
         self.do = tuple(do)
@@ -154,6 +157,7 @@ class Pipe(Task):
             self._refuse("a pipe without 'do' steps does nothing", "pipe")
         self._check_reduce()
         self._check_processes()
+        self._check_rows()
         self._join()
 
     def _check_reduce(self) -> None:
@@ -178,6 +182,20 @@ class Pipe(Task):
         if self.reader.threads != 1:
             text = "'map' steps run on 'threads' or in 'processes', not both"
             self._refuse(text, "processes", "leave one of them out")
+
+    def _check_rows(self) -> None:
+        """``rows`` is a column, and for ``map`` steps, since nothing else drops rows."""
+        rows = self.reader.rows
+        if rows is None:
+            return
+        if not self.map:
+            text = "'rows' says which rows the 'map' steps leave, and there are none"
+            self._refuse(text, "rows", "leave it out")
+        known = [*self.reader.data.columns, *(n for s in self.map for n in s.outputs.names)]
+        found = any(f"{rows}/".startswith(f"{column}/") for column in known)
+        if not found and not self.reader.data.is_open:
+            hint = did_you_mean(rows, known) or f"there are {', '.join(known)}"
+            self._refuse(f"'rows' names {rows!r}, which is not a column", "rows", hint)
 
     @property
     def default_name(self) -> str:

@@ -113,7 +113,8 @@ class Reader:
     without ``passes`` the data never ends.  Reading and ``map`` steps run on ``threads`` threads,
     up to ``ahead`` batches before the ``do`` steps (default: twice the threads); with one thread
     and no ``ahead``, in turn with them.  With ``processes``, the ``map`` steps run in so many
-    worker processes instead, likewise ahead.
+    worker processes instead, likewise ahead.  ``rows`` names the column whose length is the number
+    of rows that the ``map`` steps leave of a batch; None: see ``jobrun.session.row_columns``.
     """
 
     data: Data = Data()
@@ -127,6 +128,7 @@ class Reader:
     shard: str | None = None
     ahead: Number | None = None
     processes: Number | None = None
+    rows: str | None = None
 
     NUMBERS: ClassVar[tuple[str, ...]] = (
         "batch",

@@ -27,12 +27,13 @@ from jobrun.every import batches_between, epochs_between
 from jobrun.job import Job, Pipe, Task
 from jobrun.position import PipeState, ReaderState
 from jobrun.session.base import Control, Places
-from jobrun.session.call import Call, Moment, Stores, column_of
+from jobrun.session.call import Call, Moment, Stores
 from jobrun.session.current import TaskStoppedError, enter, here
 from jobrun.session.feed import Feed, InTurn, Prepared, ReadAhead
 from jobrun.session.reading import PipeReading
+from jobrun.session.row_columns import row_columns
 from jobrun.session.workers import Workers
-from jobrun.values import Box, Tree, Value, adopt, leaves, one_element
+from jobrun.values import Box, Value, adopt, one_element
 
 __all__ = ["PipeRun"]
 
@@ -100,6 +101,7 @@ class PipeRun:
             for step in pipe.do
         ]
         self._read_columns = [n for n in dict.fromkeys(self._read_names()) if n in columns]
+        self._row_columns = row_columns(pipe, self._source_columns)
         self._reduced = self._reduced_keys()
         self._used = {key for key in self._reduced if self._is_used(key)}
 
@@ -202,7 +204,7 @@ class PipeRun:
                 self._pipe,
                 self._map,
                 self._source_columns,
-                self._read_columns,
+                (*self._read_columns, *self._row_columns.names),
                 self._places,
             )
         self._workers.begin()
@@ -229,7 +231,10 @@ class PipeRun:
         if not self._map:
             return moment, batch.rows
         run_map(moment)
-        return moment, self._rows_left(moment.columns, batch.rows)
+        try:
+            return moment, self._row_columns.left(moment.columns, batch.rows)
+        except TaskError as error:
+            raise self._placed(error, number) from error
 
     def _run_map(self, moment: Moment) -> None:
         """Run the ``map`` steps here."""
@@ -237,19 +242,12 @@ class PipeRun:
             for (_, column), value in call.run(moment):
                 moment.columns[column] = value
 
-    def _rows_left(self, columns: Mapping[str, Value], rows: int) -> int:
-        """The rows after the ``map`` steps, which may drop some.
-
-        That is the length that all arrays have in common which the ``do`` steps read; where they
-        differ, no rows were dropped.
-        """
-        lengths = {
-            len(box.value)
-            for name in self._read_columns
-            for _, box in leaves(columns[name] if name in columns else _part(columns, name))
-            if box.kind == "array" and box.value.ndim
-        }
-        return lengths.pop() if len(lengths) == 1 else rows
+    def _placed(self, error: TaskError, number: int) -> TaskError:
+        """The error of a batch as a whole, with pipe, node, batch and place."""
+        at = f" on node {self._node!r}" if self._job.multi_node else ""
+        text = f"pipe {self._pipe.name!r} of group {self._group!r}{at} in batch {number + 1}: "
+        where = self._pipe.mark("rows", "map", "pipe")
+        return type(error)(text + error.message, where=where, hint=error.hint)
 
     def _apply(self, prepared: Prepared, epoch: int, number: int, reductions: _Reductions) -> bool:
         """Run the ``do`` steps on a batch, unless nothing is left of it; False if it is given up.
@@ -277,14 +275,6 @@ class PipeRun:
                 if not reduced or key in self._used:
                     self._store(key, value)
             self.in_batch = True
-
-
-def _part(columns: Mapping[str, Value], name: str) -> Value:
-    """A part of a column, or nothing: the step that reads what is not there will say so."""
-    try:
-        return column_of(columns, name)
-    except TaskError:
-        return Tree("dict", {})
 
 
 class _Reductions:

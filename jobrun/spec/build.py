@@ -192,6 +192,7 @@ class _Builder:
             **numbers,
             shuffle=shuffle,
             shard=pipe.shard,
+            rows=pipe.rows,
             drop_last=pipe.drop_last,
             map=self._steps(model.map or [], node.get("map")),
             do=self._steps(model.do or [], node.get("do")),

@@ -37,7 +37,7 @@ Row = Literal["free", "accept", "job"]
 _FREE = ("name", "stop", "fail", "metrics", "upload", "report", "session")
 _FREE_OF_PIPE = ("batches_per_epoch", "passes", "threads", "ahead", "processes")
 _ACCEPTED_OF_PIPE = ("batch", "shard")
-_HOW = ("batch", "shuffle", "drop_last", "batches_per_epoch", "passes", "shard")
+_HOW = ("batch", "shuffle", "drop_last", "batches_per_epoch", "passes", "shard", "rows")
 _OPTIONS = (("retries",), ("timeout",))
 """How a call is made, which changes nothing of what it gives."""
 _ABSENT = object()

@@ -19,6 +19,7 @@ from jobrun.job import REDUCTIONS
 from jobrun.shell import dtype_fault, split
 from jobrun.spec.faults import Fault, refuse, wants
 from jobrun.spec.names import (
+    blob_fault,
     node_fault,
     output_fault,
     plain_fault,
@@ -32,6 +33,7 @@ __all__ = [
     "After",
     "BlobName",
     "Call",
+    "ColumnName",
     "Command",
     "Count",
     "Dtype",
@@ -339,6 +341,7 @@ Name = Annotated[
     str, annotated(_checked(plain_fault, "a name"), like("^[A-Za-z0-9_-][A-Za-z0-9_.-]*$"))
 ]
 NodePattern = Annotated[str, BeforeValidator(_checked(node_fault, "a node or pattern of nodes"))]
+ColumnName = Annotated[str, BeforeValidator(_checked(blob_fault, "the name of a column"))]
 BlobName = Annotated[str, BeforeValidator(_checked(reference_fault, "the name of a blob"))]
 Call = Annotated[str, annotated(_call, like(r"^[^:\s]+:[^:\s]+$"))]
 Command = Annotated[str, BeforeValidator(_command)]

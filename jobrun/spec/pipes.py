@@ -11,6 +11,7 @@ from jobrun.spec.closed import ClosedModel, given, one_of, short_for, without
 from jobrun.spec.faults import Fault, Optional, refuse
 from jobrun.spec.fields import (
     Call,
+    ColumnName,
     Count,
     Inputs,
     Name,
@@ -211,6 +212,11 @@ class PipeModel(SourceModel):
         "in Python that threads cannot run at the same time.",
     )
 
+    rows: Optional[ColumnName] = Field(
+        None,
+        description="The column whose length is the number of rows that the 'map' steps leave of a "
+        "batch; default: the columns of the reader that they put out anew.",
+    )
     shard: Optional[Shard] = Field(
         None,
         description="Which rows this pipe reads: i/n, every n-th from the i-th on, counted from 0, "

@@ -278,9 +278,8 @@ def test_a_part_that_is_not_there_is_an_error_of_the_step_that_reads_it(
 
 def test_the_rows_of_a_part_are_the_rows_that_are_left() -> None:
     put = Task(lambda x: float(x.mean()), "parts/x", out="loss", name="put")
-    found = mean_of(
-        [Task(lambda x: {"x": x[x % 2 == 1]}, "x", out="parts", name="odd")], put, 10, 3
-    )
+    step = Task(lambda x: {"x": x[x % 2 == 1]}, "x", out="parts", name="odd")
+    found = mean_of([step], put, 10, 3, rows="parts/x")
     assert found == (1 * 1 + 4 * 2 + 7 * 1 + 9 * 1) / 5
 
 
@@ -289,12 +288,12 @@ def odd(x: Any, y: Any) -> Any:
     return x[keep], y[keep]
 
 
-def mean_of(map: list[Task], do: Task, rows: int, batch: int, threads: int = 1) -> float:
+def mean_of(map: list[Task], do: Task, count: int, batch: int, **pipe: Any) -> float:
     job = Job("j", seed=1)
     with job.setup:
-        Task(lambda: (np.arange(rows), np.arange(rows) * 10), out=["a", "b"], name="load")
+        Task(lambda: (np.arange(count), np.arange(count) * 10), out=["a", "b"], name="load")
     with job.epoch:
-        Pipe({"x": "a", "y": "b"}, map=map, do=[do], batch=batch, threads=threads)
+        Pipe({"x": "a", "y": "b"}, map=map, do=[do], batch=batch, **pipe)
     driver = Driver(job).start()
     assert driver.epoch()
     return float(driver.blob("loss"))
@@ -303,14 +302,8 @@ def mean_of(map: list[Task], do: Task, rows: int, batch: int, threads: int = 1) 
 @pytest.mark.parametrize("threads", [1, 4])
 def test_weights_follow_the_rows_that_are_left(threads: int) -> None:
     put = Task(lambda x, y: float(x.mean()), ["x", "y"], out="loss", name="put")
-    found = mean_of([Task(odd, ["x", "y"], out=["x", "y"])], put, 10, 3, threads)
+    found = mean_of([Task(odd, ["x", "y"], out=["x", "y"])], put, 10, 3, threads=threads)
     assert found == (1 * 1 + 4 * 2 + 7 * 1 + 9 * 1) / 5
-
-
-def test_columns_that_differ_in_length_mean_that_no_rows_were_dropped() -> None:
-    put = Task(lambda x, y: float(y.mean()), ["x", "y"], out="loss", name="put")
-    found = mean_of([Task(lambda x: np.repeat(x, 3), "x", out="x", name="more")], put, 5, 2)
-    assert found == (5 * 2 + 25 * 2 + 40 * 1) / 5
 
 
 def test_a_batch_of_which_nothing_is_left_is_not_applied_and_counts_as_read() -> None:

@@ -278,6 +278,12 @@ def test_steps_that_drop_rows() -> None:
     columns_of(lambda: [Task(steps.odd, ["x", "y"], out=["x", "y"])], ["x", "y"], batch=3)
 
 
+def test_rows_of_a_column_that_no_do_step_reads() -> None:
+    """It leaves the worker for its length alone."""
+    steps_of = lambda: [Task(steps.odd, ["x", "y"], out=["x", "kept"])]  # noqa: E731
+    columns_of(steps_of, ["x"], batch=1, rows="kept")
+
+
 def test_a_batch_of_which_nothing_is_left_is_not_applied() -> None:
     columns_of(lambda: [Task(steps.odd, ["x", "y"], out=["x", "y"])], ["x", "y"], batch=1)
 

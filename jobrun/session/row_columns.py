@@ -1,0 +1,76 @@
+"""How many rows a batch has once the ``map`` steps have run: the one place that decides.
+
+A batch weighs as many rows in a mean, and is not applied where none are left.  Rows are those of
+the reader's columns.  A ``map`` step drops rows by putting out reader's columns anew; what it puts
+out under other names (indices, a histogram) says nothing of rows, whatever its length.  So rows
+follow from the reader's columns that the last such step puts out, and from those that a step after
+it reads, which must agree; or from the column that ``rows`` names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from jobrun.access import covers
+from jobrun.errors import DataError
+from jobrun.job import Pipe
+from jobrun.session.call import column_of
+from jobrun.values import Value, leaves
+
+__all__ = ["RowColumns", "row_columns"]
+
+
+@dataclass(frozen=True, slots=True)
+class RowColumns:
+    """The columns whose length is the number of rows; none: the ``map`` steps drop no rows.
+
+    ``said`` is whether the pipe's ``rows`` names the column.
+    """
+
+    names: tuple[str, ...] = ()
+    said: bool = False
+
+    def left(self, columns: Mapping[str, Value], rows: int) -> int:
+        """Return how many of ``rows`` rows are left in the columns of a batch.
+
+        Raise DataError if the columns differ in length, or if ``rows`` names what has none, and
+        TaskError if there is no such column.
+        """
+        lengths = {
+            (f"{name}/{path}" if path else name): len(box.value)
+            for name in self.names
+            for path, box in leaves(column_of(columns, name))
+            if box.kind == "array" and box.value.ndim
+        }
+        if self.said and list(lengths) != list(self.names):
+            raise DataError(
+                f"'rows' names {self.names[0]!r}, which is not an array of rows",
+                hint="name a column that is an array with a row for each row of the batch",
+            )
+        found = set(lengths.values())
+        if len(found) > 1:
+            raise _differ(lengths)
+        return found.pop() if found else rows
+
+
+def row_columns(pipe: Pipe, columns: Sequence[str]) -> RowColumns:
+    """Return which columns say how many rows are left; ``columns`` are those of the reader."""
+    if pipe.reader.rows is not None:
+        return RowColumns((pipe.reader.rows,), said=True)
+    given = set(columns)
+    last = max((n for n, s in enumerate(pipe.map) if given & {*s.outputs.names}), default=None)
+    if last is None:
+        return RowColumns()
+    later = [a.name for step in (*pipe.map[last + 1 :], *pipe.do) for a in step.inputs]
+    put = pipe.map[last].outputs.names
+    return RowColumns(tuple(c for c in columns if c in put or any(covers(c, n) for n in later)))
+
+
+def _differ(lengths: Mapping[str, int]) -> DataError:
+    told = ", ".join(f"{name!r} has {length}" for name, length in lengths.items())
+    return DataError(
+        f"after the 'map' steps its columns differ in rows: {told}",
+        hint="a step that drops rows puts out every column of the reader that is used after it; "
+        f"or say which column has a row for each row: 'rows: {next(iter(lengths))}'",
+    )
