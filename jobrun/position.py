@@ -52,7 +52,7 @@ class PipeState:
     """A pipe within an unfinished epoch: batches applied, and the reductions so far.
 
     ``reduced`` maps an output to ``(how, value, rows)``: the running reduction, and over how many
-    rows.
+    rows.  ``last`` stands for an output that is not a number so far, and keeps its last value.
     """
 
     batches: int = 0

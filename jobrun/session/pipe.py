@@ -9,19 +9,15 @@ so that a run can be cut there and go on with the very next batch.
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from jobrun.access import Key, StepColumns, resolve, step_names
 from jobrun.blob_paths import overlaps
 from jobrun.data.reader import Batch, RowReader
-from jobrun.errors import DataError, TaskError
+from jobrun.errors import DataError, TaskError, Where
 from jobrun.events import BatchesDone, Report, ignore
 from jobrun.every import batches_between, epochs_between
 from jobrun.job import Job, Pipe, Task
@@ -31,9 +27,10 @@ from jobrun.session.call import Call, Moment, Stores
 from jobrun.session.current import TaskStoppedError, enter, here
 from jobrun.session.feed import Feed, InTurn, Prepared, ReadAhead
 from jobrun.session.reading import PipeReading
+from jobrun.session.reductions import Reductions
 from jobrun.session.row_columns import row_columns
 from jobrun.session.workers import Workers
-from jobrun.values import Box, Value, adopt, one_element
+from jobrun.values import Box, Value
 
 __all__ = ["PipeRun"]
 
@@ -102,6 +99,7 @@ class PipeRun:
         ]
         self._read_columns = [n for n in dict.fromkeys(self._read_names()) if n in columns]
         self._row_columns = row_columns(pipe, self._source_columns)
+        self._asked = {key for name in pipe.reduce for key in self._keys(name)}
         self._reduced = self._reduced_keys()
         self._used = {key for key in self._reduced if self._is_used(key)}
 
@@ -118,8 +116,11 @@ class PipeRun:
             for name in step.outputs.names:
                 for key in self._keys(name):
                     put[key] = self._pipe.reduce.get(name, "mean")
-        explicit = {k for n in self._pipe.reduce for k in self._keys(n)}
-        return {k: how for k, how in put.items() if k in explicit or not self._is_used(k)}
+        return {k: how for k, how in put.items() if k in self._asked or not self._is_used(k)}
+
+    def _written(self, step: Task) -> set[Key]:
+        """The blobs that a ``do`` step puts out."""
+        return {key for name in step.outputs.names for key in self._keys(name)}
 
     def _is_used(self, key: Key) -> bool:
         """Whether a ``do`` step reads or updates the blob, so that it needs each batch's value."""
@@ -148,7 +149,7 @@ class PipeRun:
         reader = self.open(reader_state, control.report)
         total = reader.total(state.batches)
         number, rows = state.batches, 0
-        reductions = _Reductions(state.reduced)
+        reductions = Reductions(state.reduced)
         progress = _Progress(self._pipe.name, self._node, epoch, total, control)
         with self._fed(reader, epoch, number, control) as feed:
             while not feed.ended:
@@ -160,9 +161,17 @@ class PipeRun:
                 rows += prepared[1]
                 control.applied()
                 progress.done(number, rows)
-        for (node, path), value in reductions.values():
-            self._store((node, path), value)
+        self._store_reduced(reductions, epoch)
         return None, feed.state
+
+    def _store_reduced(self, reductions: Reductions, epoch: int) -> None:
+        """Store what the numbers of the epoch come to; raises TaskError for what cannot be."""
+        for key, value in reductions.values():
+            if isinstance(value, TaskError):
+                puts = [s.call for s in self._do if key in self._written(s.call.task)]
+                where = self._pipe.mark(f"reduce:{key[1]}", "reduce")
+                raise self._of(puts[-1], value, Moment(epoch), where)
+            self._store(key, value)
 
     @contextmanager
     def _fed(self, reader: RowReader, epoch: int, first: int, control: Control) -> Iterator[Feed]:
@@ -249,7 +258,7 @@ class PipeRun:
         where = self._pipe.mark("rows", "map", "pipe")
         return type(error)(text + error.message, where=where, hint=error.hint)
 
-    def _apply(self, prepared: Prepared, epoch: int, number: int, reductions: _Reductions) -> bool:
+    def _apply(self, prepared: Prepared, epoch: int, number: int, reductions: Reductions) -> bool:
         """Run the ``do`` steps on a batch, unless nothing is left of it; False if it is given up.
 
         Only its first step can be ended with the run: then nothing of the batch was applied.
@@ -264,75 +273,40 @@ class PipeRun:
         self.in_batch = False
         return True
 
-    def _do_all(self, prepared: Prepared, epoch: int, number: int, reductions: _Reductions) -> None:
+    def _do_all(self, prepared: Prepared, epoch: int, number: int, reductions: Reductions) -> None:
         moment, rows = prepared
         for step in self._do if rows else ():
             if not step.due(epoch, number + 1):
                 continue
             for key, value in step.call.run(moment):
-                how = self._reduced.get(key)
-                reduced = how is not None and reductions.add(key, how, value, rows)
+                reduced = self._reduce(step.call, moment, key, value, rows, reductions)
                 if not reduced or key in self._used:
                     self._store(key, value)
             self.in_batch = True
 
-
-class _Reductions:
-    """Numbers joined over the batches of an epoch, in batch order.
-
-    A mean is kept as the float64 sum of value times rows, and the rows.
-    """
-
-    def __init__(self, state: Mapping[str, tuple[str, float, int]]) -> None:
-        self._kept: dict[Key, tuple[str, Any, int]] = {}
-        for name, (how, value, rows) in state.items():
-            node, _, path = name.partition(":")
-            self._kept[node, path] = (how, value, int(rows))
-
-    def add(self, key: Key, how: str, value: Value, rows: int) -> bool:
-        """Join a value; False if it is no number, or is to be kept as the last one."""
-        if how == "last" or not _is_number(value):
-            self._kept.pop(key, None)
+    def _reduce(
+        self,
+        call: Call,
+        moment: Moment,
+        key: Key,
+        value: Value,
+        rows: int,
+        reductions: Reductions,
+    ) -> bool:
+        """Join the value of a batch to those before; False if it is to be stored as it is."""
+        how = self._reduced.get(key)
+        if how is None:
             return False
-        number = one_element(value)
-        kept = self._kept.get(key)
-        if how == "mean":
-            number = float(number) * rows
-        if kept is not None:
-            number = _join(how, kept[1], number)
-            rows += kept[2]
-        self._kept[key] = (how, number, rows)
-        return True
+        try:
+            return reductions.add(key, how, value, rows, asked=key in self._asked)
+        except TaskError as error:
+            where = call.task.mark(f"out:{key[1]}", "out")
+            raise self._of(call, error, moment, where) from None
 
-    def state(self) -> dict[str, tuple[str, float, int]]:
-        """What a position keeps of them."""
-        return {f"{n}:{p}": (how, v, r) for (n, p), (how, v, r) in self._kept.items()}
-
-    def values(self) -> list[tuple[Key, Value]]:
-        """The reductions of the whole epoch."""
-        found: list[tuple[Key, Value]] = []
-        for key, (how, value, rows) in self._kept.items():
-            number = value / rows if how == "mean" else value
-            found.append((key, adopt([number])))
-        return found
-
-
-def _join(how: str, kept: Any, number: Any) -> Any:
-    if how in ("mean", "sum"):
-        return kept + number
-    if math.isnan(kept) or math.isnan(number):
-        return math.nan
-    return min(kept, number) if how == "min" else max(kept, number)
-
-
-def _is_number(value: Value) -> bool:
-    if not isinstance(value, Box):
-        return False
-    if value.kind in ("bool", "int", "float"):
-        return True
-    if value.kind not in ("scalar", "array"):
-        return False
-    return value.value.ndim == 0 and np.dtype(value.value.dtype).kind in "biuf"
+    @staticmethod
+    def _of(call: Call, error: TaskError, moment: Moment, where: Where | None) -> TaskError:
+        """The error of what a step put out, which stands in the spec at ``where``."""
+        return call.placed(TaskError(error.message, where=where, hint=error.hint), moment)
 
 
 class _Progress:

@@ -321,7 +321,64 @@ def test_what_is_no_number_keeps_its_last_value() -> None:
     assert reduced(["a", "b"]) == "b"
     assert reduced([np.zeros(2), np.ones(2)]).tolist() == [1, 1]
     assert reduced([{"a": 1}, {"a": 2}]) == {"a": 2}
-    assert reduced([1.0, None]) is None
+    assert reduced([None, None]) is None
+    assert reduced(["a", None]) is None
+    assert reduced([None, None], reduce={"out": "sum"}) is None
+    assert reduced([1.0, None], reduce={"out": "last"}) is None
+
+
+@pytest.mark.parametrize("how", ["mean", "sum", "min", "max"])
+@pytest.mark.parametrize(
+    ("values", "batch", "message"),
+    [
+        ([0.0, None, 8.0], 2, "'out' is None in this batch, but was a number in the batches"),
+        ([None, 8.0], 2, "'out' is a number in this batch, but was not a number in the batches"),
+        ([1.0, 2.0, "a"], 3, "'out' is a str in this batch, but was a number"),
+        ([1, np.zeros(3)], 2, r"'out' is an array of shape \(3,\) in this batch, but was"),
+        ([1, {"a": 1}], 2, "'out' is a dict in this batch, but was a number"),
+    ],
+)
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_number_in_some_batches_only_is_an_error(
+    how: str, values: list[Any], batch: int, message: str, asked: bool
+) -> None:
+    """Whichever comes first: nothing of an epoch is left out of its reduction without a word."""
+    if how != "mean" and not asked:
+        return
+    task = f"task 'pipe/put' of group 'epoch' in batch {batch} failed: "
+    with pytest.raises(TaskError, match=task + message) as caught:
+        reduced(values, reduce={"out": how} if asked else None)
+    assert "'every: {batches: n}'" in caught.value.hint
+
+
+@pytest.mark.parametrize("value", ["a", np.zeros(2), np.zeros(1), {"a": 1.0}, [1.0]])
+def test_what_reduce_names_must_be_a_number(value: Any) -> None:
+    with pytest.raises(TaskError, match=r"batch 1 failed: 'out' is an? .* 'reduce: \{out: sum\}'"):
+        reduced([value, value], reduce={"out": "sum"})
+
+
+@pytest.mark.parametrize("values", [[None, None, 1.0], [1.0, 2.0, None]])
+@pytest.mark.parametrize("cut", [1, 2])
+def test_a_cut_forgets_nothing_of_what_was_no_number(values: list[Any], cut: int) -> None:
+    job = Job("j")
+    with job.setup:
+        Task(lambda: np.arange(3), out="data", name="load")
+    with job.epoch:
+        Pipe({"x": "data"}, do=[Task(lambda x: values[int(x[0])], "x", out="out", name="put")])
+    driver = Driver(job, 1).start()
+    assert not driver.epoch(cut_after(cut))
+    driver.position = type(driver.position).from_json(driver.position.to_json())
+    with pytest.raises(TaskError, match="in batch 3 failed: 'out' is"):
+        driver.epoch()
+
+
+def test_a_sum_beyond_64_bits_names_its_task_blob_and_line() -> None:
+    where, line = Where("job.yaml", 4, 5), Where("job.yaml", 9, 14)
+    assert reduced([2**62, 2**62], reduce={"out": "sum"}) == 2**63
+    message = "task 'pipe/put' of group 'epoch' failed: the sum of 'out' over the epoch is too"
+    with pytest.raises(TaskError, match=f"{message} large: an integer of 65 bits") as caught:
+        reduced([2**63, 2**63], reduce={"out": "sum"}, where=where, marks={"reduce:out": line})
+    assert caught.value.where == line
 
 
 def test_a_mean_is_of_the_batches_on_which_the_step_ran() -> None:

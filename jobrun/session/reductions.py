@@ -1,0 +1,130 @@
+"""Numbers that the ``do`` steps of a pipe put out, joined over the batches of an epoch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from jobrun.access import Key
+from jobrun.errors import TaskError, ValueRefusedError, with_article
+from jobrun.values import Box, Tree, Value, adopt, one_element
+
+__all__ = ["Reductions"]
+
+
+class Reductions:
+    """Numbers joined over the batches of an epoch, in batch order.
+
+    A mean is kept as the float64 sum of value times rows, and the rows.  A blob is a number in all
+    batches of an epoch, or in none: then it keeps the value of the last, and ``last`` is kept here,
+    so that a number in a later batch is told, after a resume too.
+    """
+
+    def __init__(self, state: Mapping[str, tuple[str, float, int]]) -> None:
+        self._kept: dict[Key, tuple[str, Any, int]] = {}
+        for name, (how, value, rows) in state.items():
+            node, _, path = name.partition(":")
+            self._kept[node, path] = (how, value, int(rows))
+
+    def add(self, key: Key, how: str, value: Value, rows: int, *, asked: bool) -> bool:
+        """Join a value; False if the blob keeps the value of the last batch.
+
+        ``asked`` is whether ``reduce`` names the blob.  Raises TaskError for a blob that is a
+        number in some batches only, and for what ``reduce`` cannot join.
+        """
+        if how == "last":
+            self._kept.pop(key, None)
+            return False
+        kept = self._kept.get(key)
+        is_number, was_number = _is_number(value), kept is not None and kept[0] != "last"
+        if kept is not None and is_number != was_number:
+            raise _not_in_all(key[1], how, value)
+        if not is_number:
+            if asked and not _is_none(value):
+                raise _no_number(key[1], how, value)
+            self._kept[key] = ("last", 0, rows)
+            return False
+        number = one_element(value)
+        if how == "mean":
+            number = float(number) * rows
+        if kept is not None:
+            number = _join(how, kept[1], number)
+            rows += kept[2]
+        self._kept[key] = (how, number, rows)
+        return True
+
+    def state(self) -> dict[str, tuple[str, float, int]]:
+        """What a position keeps of them."""
+        return {f"{n}:{p}": (how, v, r) for (n, p), (how, v, r) in self._kept.items()}
+
+    def values(self) -> Iterator[tuple[Key, Value | TaskError]]:
+        """The reductions of the whole epoch; an error for one that cannot be a blob."""
+        for key, (how, value, rows) in self._kept.items():
+            if how == "last":
+                continue
+            try:
+                yield key, adopt([value / rows if how == "mean" else value])
+            except ValueRefusedError as error:
+                yield key, _too_large(key[1], how, error)
+
+
+def _join(how: str, kept: Any, number: Any) -> Any:
+    if how in ("mean", "sum"):
+        return kept + number
+    if math.isnan(kept) or math.isnan(number):
+        return math.nan
+    return min(kept, number) if how == "min" else max(kept, number)
+
+
+def _not_in_all(name: str, how: str, value: Value) -> TaskError:
+    """The error of a blob that is a number in some batches only."""
+    now, before = _what(value), "a number"
+    if _is_number(value):
+        now, before = before, "not a number"
+    return TaskError(
+        f"{name!r} is {now} in this batch, but was {before} in the batches before, so its {how} "
+        "over the epoch has no value",
+        hint="return a number for every batch, NaN where there is none; or call the step on some "
+        f"batches only ('every: {{batches: n}}'), or keep the last ('reduce: {{{name}: last}}')",
+    )
+
+
+def _no_number(name: str, how: str, value: Value) -> TaskError:
+    """The error of a value that ``reduce`` names and that cannot be joined."""
+    return TaskError(
+        f"{name!r} is {_what(value)}, but 'reduce: {{{name}: {how}}}' joins single numbers",
+        hint=f"return a number, keep the last value ('reduce: {{{name}: last}}'), or add it up in "
+        "a blob under 'update'",
+    )
+
+
+def _too_large(name: str, how: str, error: ValueRefusedError) -> TaskError:
+    return TaskError(
+        f"the {how} of {name!r} over the epoch is too large: {error.message}",
+        hint="return a float: its sum has no such limit",
+    )
+
+
+def _what(value: Value) -> str:
+    if isinstance(value, Tree):
+        return with_article(value.kind)
+    if value.kind == "array":
+        return f"an array of shape {value.value.shape}"
+    return "None" if value.kind == "none" else with_article(type(value.value).__name__)
+
+
+def _is_none(value: Value) -> bool:
+    return isinstance(value, Box) and value.kind == "none"
+
+
+def _is_number(value: Value) -> bool:
+    if not isinstance(value, Box):
+        return False
+    if value.kind in ("bool", "int", "float"):
+        return True
+    if value.kind not in ("scalar", "array"):
+        return False
+    return value.value.ndim == 0 and np.dtype(value.value.dtype).kind in "biuf"
