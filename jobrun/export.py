@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from jobrun.blobs import is_foreign
 from jobrun.errors import UsageError
+from jobrun.late_imports import importing
 from jobrun.output import whole_file
 from jobrun.values import Box
 
@@ -100,8 +101,9 @@ def _portable(box: Box) -> Array:
 def _write_safetensors(target: Path, values: Mapping[str, Box], about: Mapping[str, str]) -> None:
     arrays = {name: _tensor(name, box, target) for name, box in values.items()}
     try:
-        from safetensors import SafetensorError
-        from safetensors.numpy import save_file
+        with importing():
+            from safetensors import SafetensorError
+            from safetensors.numpy import save_file
     except ImportError as error:
         hint = "pip install 'jobrun[safetensors]'"
         text = "a .safetensors file needs the library safetensors"

@@ -23,6 +23,7 @@ from typing import Any
 
 from jobrun.attempt import Attempt, Run
 from jobrun.check import check
+from jobrun.checkpoint.compression import import_codecs
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.conditions import build
 from jobrun.decide import Choice, Request
@@ -116,6 +117,8 @@ class JobRunner:
         choice = _checked(self.choose())
         if choice.action == "done":
             return self._nothing_to_do(self._run.history.finish_deletion(choice), attempt)
+        if self.job.checkpoint is not None and self._run.manager is not None:
+            import_codecs(self.job.checkpoint.compress)  # before tasks import what they may
         session.open(self.job, self._places())
         with self._holding(attempt) as choice:
             if choice.action == "done":

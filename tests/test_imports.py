@@ -88,6 +88,7 @@ def parts_imported_by(wanted: str) -> set[str]:
         ("events", ""),
         ("position", ""),
         ("names", ""),
+        ("late_imports", ""),
         ("paths", ""),
         ("rng", ""),
         ("buffers", ""),
@@ -99,7 +100,7 @@ def parts_imported_by(wanted: str) -> set[str]:
         ("values", "errors names buffers plain_dtype"),
         ("storable", "errors values"),
         ("workspace", "errors values"),
-        ("data", "errors position values"),
+        ("data", "errors late_imports position values"),
         ("children", ""),
         ("lines", ""),
         ("process", "children lines"),
@@ -208,6 +209,39 @@ def test_zarr_is_the_oracle_and_a_source_of_data_only() -> None:
     users = users_of("zarr")
     assert "jobrun.checkpoint.oracle" in users
     assert {n for n in users if part(n) != "data"} == {"jobrun.checkpoint.oracle"}
+
+
+_THREADED = {"checkpoint", "data", "export", "remote", "report"}
+_WITH_JOBRUN = {"numpy", "jobrun", "rich", *sys.stdlib_module_names}
+
+
+def late_imports(name: str) -> Iterator[tuple[ast.AST, bool]]:
+    """The imports of other packages that a module makes in functions; whether no other does."""
+
+    def walk(node: ast.AST, lazy: bool, alone: bool) -> Iterator[tuple[ast.AST, bool]]:
+        lazy = lazy or isinstance(node, ast.FunctionDef)
+        if isinstance(node, ast.With):
+            alone = alone or any(ast.unparse(i) == "importing()" for i in node.items)
+        wanted: list[str] = []
+        if isinstance(node, ast.Import):
+            wanted = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            wanted = [str(node.module)]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "import_module":
+            wanted = [ast.unparse(node.args[0]).lstrip("f'\"")]
+        if lazy and any(w.split(".")[0] not in _WITH_JOBRUN for w in wanted):
+            yield node, alone
+        for below in ast.iter_child_nodes(node):
+            yield from walk(below, lazy, alone)
+
+    yield from walk(tree(name), False, False)
+
+
+def test_packages_that_threads_import_late_are_imported_by_one_at_a_time() -> None:
+    """Two threads in a circle of imports fail, though each alone would not."""
+    found = [(n, *i) for n in modules() if part(n) in _THREADED for i in late_imports(n)]
+    assert {"jobrun.checkpoint.compression", "jobrun.data.zarr_source"} <= {n for n, _, _ in found}
+    assert [f"{n}: {ast.unparse(node)}" for n, node, alone in found if not alone] == []
 
 
 def test_nothing_unpickles_or_evaluates() -> None:

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from jobrun.errors import DamagedError, NotFoundError
+from jobrun.late_imports import importing
 from jobrun.patterns import means
 from jobrun.policy import Compress
 
-__all__ = ["Codec", "choose", "codecs", "parse_codecs"]
+__all__ = ["Codec", "choose", "codecs", "import_codecs", "parse_codecs"]
 
 _BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 _TEXT = {"name": "vlen-utf8"}
@@ -52,8 +53,7 @@ class Codec:
     @classmethod
     def of(cls, rule: Compress, itemsize: int) -> Codec:
         """The codec that a rule asks for, for elements of ``itemsize`` bytes."""
-        name = "blosc" if rule.codec == "lz4" else rule.codec
-        return cls(name, rule.level, itemsize if itemsize <= _MOST_SHUFFLED else 1)
+        return cls(_zarr_name(rule), rule.level, itemsize if itemsize <= _MOST_SHUFFLED else 1)
 
     def to_json(self) -> dict[str, Any]:
         """The codec in the words of zarr."""
@@ -86,6 +86,16 @@ class Codec:
             raise DamagedError(f"it cannot be decompressed: {error}") from error
 
 
+def import_codecs(rules: Sequence[Compress]) -> None:
+    """Import what ``rules`` need: before there are threads, of which some may import too.
+
+    Raises NotFoundError, with the command that installs it, where a package is missing.
+    """
+    for rule in rules:
+        if rule.codec != "none":
+            _module(_zarr_name(rule))
+
+
 def codecs(codec: Codec | None, *, text: bool) -> list[dict[str, Any]]:
     """The codecs of an array, for its ``zarr.json``."""
     compressor = [] if codec is None else [codec.to_json()]
@@ -108,12 +118,23 @@ def parse_codecs(found: Sequence[Mapping[str, Any]], *, text: bool) -> Codec | N
     return Codec(names[0])
 
 
+def _zarr_name(rule: Compress) -> str:
+    """The name of the codec in zarr's words."""
+    return "blosc" if rule.codec == "lz4" else rule.codec
+
+
 def _module(name: str) -> ModuleType:
     """The module that does the work: of a package that is needed for compressed blobs alone."""
     try:
-        return import_module(f"numcodecs.{name}")
-    except ImportError as error:
+        with importing():
+            return import_module(f"numcodecs.{name}")
+    except ModuleNotFoundError as error:
         raise NotFoundError(
             f"what is compressed with {name} needs the package numcodecs",
             hint="pip install numcodecs",
+        ) from error
+    except ImportError as error:  # it is there, and cannot be used
+        raise NotFoundError(
+            f"the package numcodecs, which {name} needs, cannot be imported: {error}",
+            hint="pip install --force-reinstall numcodecs",
         ) from error

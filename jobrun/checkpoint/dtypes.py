@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from jobrun.checkpoint.fill import to_fill
 from jobrun.errors import DamagedError, ValueRefusedError
+from jobrun.late_imports import importing
 
 __all__ = [
     "BYTES",
@@ -80,7 +81,8 @@ def _dtype_of(description: Any) -> DType:
     if description[0] in "<>|=":
         return np.dtype(description)
     try:
-        import ml_dtypes
+        with importing():
+            import ml_dtypes
     except ImportError:
         raise DamagedError(
             f"the dtype {description} needs the package ml_dtypes",

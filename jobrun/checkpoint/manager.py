@@ -28,6 +28,7 @@ import crc32c
 import numpy as np
 
 from jobrun.checkpoint.catalog import Catalog
+from jobrun.checkpoint.compression import import_codecs
 from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
 from jobrun.checkpoint.loading import Loaded, Reader, Skipped, find, load
 from jobrun.checkpoint.manifest import META, group_meta
@@ -132,6 +133,7 @@ class CheckpointManager:
         """
         if not isinstance(epoch, int) or isinstance(epoch, bool) or epoch < 0:
             raise UsageError(f"epoch must be an integer of at least 0, not {epoch!r}")
+        import_codecs(self.compress)
         self.wait()
         source = BlobSource.taken(blobs, copy=not wait, fs=self._fs)
         fields = RecordFields(

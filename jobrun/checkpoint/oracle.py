@@ -11,6 +11,7 @@ from jobrun.checkpoint.fs import DEFAULT
 from jobrun.checkpoint.manifest import META
 from jobrun.checkpoint.verify import read_manifest, read_record
 from jobrun.errors import NotFoundError
+from jobrun.late_imports import importing
 
 if TYPE_CHECKING:
     import zarr
@@ -29,7 +30,7 @@ def open_checkpoint(path: str | os.PathLike[str]) -> zarr.Group:
     """
     if not os.path.isfile(os.path.join(path, META)):
         raise NotFoundError("there is no checkpoint", where=os.fspath(path))
-    with warnings.catch_warnings():
+    with importing(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # packages that zarr imports have their own
         import zarr
         from zarr.storage import LocalStore

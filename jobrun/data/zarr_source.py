@@ -16,6 +16,7 @@ from jobrun.data.select import Matrices, expand, names_in, refuse_types
 from jobrun.data.source import Columns, Permutation, Table
 from jobrun.data.tables import check_lengths
 from jobrun.errors import DataError
+from jobrun.late_imports import importing
 
 __all__ = ["zarr_table"]
 
@@ -25,7 +26,8 @@ def zarr_table(
 ) -> Table:
     """An array, under any name, or the arrays of a group; raises DataError."""
     refuse_types(path, types)
-    import zarr
+    with importing():
+        import zarr
 
     try:
         node = zarr.open(store=str(path), mode="r")

@@ -12,6 +12,7 @@ from typing import Any
 
 from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
 from jobrun.errors import NotFoundError, StoreError, UsageError
+from jobrun.late_imports import importing
 from jobrun.remote.limit import within
 
 __all__ = ["Store", "join", "open_store", "split"]
@@ -48,12 +49,14 @@ def _file_system(scheme: str, place: str) -> Any:
     extra = _EXTRAS.get(scheme, "remote")
     hint = f"pip install 'jobrun[{extra}]'"
     try:
-        import fsspec
+        with importing():
+            import fsspec
     except ImportError:
         raise UsageError(f"{scheme}:// needs fsspec, which is not installed", hint=hint) from None
     patience = _s3_patience() if extra == "s3" else {}
     try:
-        fs = fsspec.url_to_fs(place, use_listings_cache=False, **patience)[0]
+        with importing():  # it imports what opens the scheme
+            fs = fsspec.url_to_fs(place, use_listings_cache=False, **patience)[0]
     except ImportError as error:
         raise UsageError(f"{scheme}:// cannot be opened: {error}", hint=hint) from None
     except ValueError as error:
@@ -74,7 +77,8 @@ after 90 seconds.  Left to themselves botocore and s3fs wait for more than six m
 
 def _s3_patience() -> dict[str, Any]:
     """Settings under which a request ends; the user's own for fsspec count before them."""
-    from fsspec.config import conf
+    with importing():
+        from fsspec.config import conf
 
     own = {**conf.get("s3a", {}), **conf.get("s3", {})}.get("config_kwargs", {})
     return {"config_kwargs": {"retries": {"max_attempts": _S3_RETRIES}, **own}}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from jobrun.events import EpochFinished, Event, RunEnded, RunStarted
+from jobrun.late_imports import importing
 from jobrun.report.events_file import read_events
 
 __all__ = ["MLflow"]
@@ -39,7 +40,8 @@ class MLflow:
         self._experiment = experiment
         self._uri = tracking_uri
         self._name = run_name
-        self._mlflow = import_module("mlflow")
+        with importing():
+            self._mlflow = import_module("mlflow")
         self._client: Any = None
         self._run = ""
         self._logged: dict[str, dict[int, float]] = {}

@@ -18,6 +18,7 @@ from typing import Any
 
 from jobrun.errors import BindError, UsageError, did_you_mean
 from jobrun.events import Report, RunStarted
+from jobrun.late_imports import importing
 from jobrun.program import program
 from jobrun.report.aside import Aside
 from jobrun.reporter import Reporter
@@ -110,7 +111,8 @@ def _named(reporter: Reporter) -> Make:
         if name in _NEEDS:
             _import(_NEEDS[name], reporter)
         module, _, attribute = _OWN[name].partition(":")
-        make: Make = getattr(import_module(module), attribute)
+        with importing():
+            make: Make = getattr(import_module(module), attribute)
         return make
     installed = {point.name: point for point in entry_points(group=GROUP)}
     if name not in installed:
@@ -128,7 +130,8 @@ def _named(reporter: Reporter) -> Make:
 def _import(package: str, reporter: Reporter) -> None:
     """Import what a reporter needs now, so that it lags behind no epoch later."""
     try:
-        import_module(package)
+        with importing():
+            import_module(package)
     except ImportError as error:
         raise BindError(
             f"the reporter {reporter.name!r} needs the package {package}: {error}",

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 from uuid import uuid4
 
+from jobrun.late_imports import importing
 from jobrun.report.layout import UNICODE, Line
 
 __all__ = ["Cell", "in_notebook"]
@@ -37,7 +38,8 @@ class Cell:
     size = (100, 30)
 
     def __init__(self) -> None:
-        self._display = import_module("IPython.display")
+        with importing():
+            self._display = import_module("IPython.display")
         self._id: str | None = None
         self._above: list[str] = []
         self._last: list[Line] | None = None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobrun.errors import UsageError
+from jobrun.late_imports import importing
 from jobrun.report.chart import Series
 
 if TYPE_CHECKING:
@@ -44,8 +45,9 @@ def draw(panels: Sequence[Panel], path: Path, ending: str, *, log: bool = False)
     Raises UsageError, naming the extra, where matplotlib is not installed.
     """
     try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
+        with importing():
+            from matplotlib import rc_context
+            from matplotlib.figure import Figure
     except ImportError as error:
         hint = "pip install 'jobrun[plot]'; --plot draws in the terminal without it"
         raise UsageError("pictures need the library matplotlib", hint=hint) from error
@@ -66,7 +68,8 @@ def draw(panels: Sequence[Panel], path: Path, ending: str, *, log: bool = False)
 
 
 def _fill(figure: Figure, panels: Sequence[Panel], log: bool) -> None:
-    from matplotlib.ticker import MaxNLocator
+    with importing():
+        from matplotlib.ticker import MaxNLocator
 
     grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False)
     for axes, panel in zip(grid[:, 0], panels, strict=True):
@@ -94,7 +97,8 @@ def _fill(figure: Figure, panels: Sequence[Panel], log: bool) -> None:
 
 def _make_log(axes: Axes) -> None:
     """A logarithmic scale with plain numbers, 2 and 5 too where there is room for them."""
-    from matplotlib.ticker import FuncFormatter, LogLocator
+    with importing():
+        from matplotlib.ticker import FuncFormatter, LogLocator
 
     axes.set_yscale("log", nonpositive="mask")
     low, high = axes.get_ylim()

@@ -17,6 +17,7 @@ from jobrun.events import (
     RunWentBack,
     SaveStarted,
 )
+from jobrun.late_imports import importing
 
 __all__ = ["TensorBoard"]
 
@@ -43,8 +44,9 @@ class TensorBoard:
         self._epoch = 0
         self._opened = 0
         self._flushed = 0.0
-        self._events = import_module("tensorboardX.proto.event_pb2")
-        self._summary = import_module("tensorboardX.summary")
+        with importing():
+            self._events = import_module("tensorboardX.proto.event_pb2")
+            self._summary = import_module("tensorboardX.summary")
 
     def __call__(self, event: Event) -> None:
         """Write what ``event`` says."""
@@ -84,7 +86,8 @@ class TensorBoard:
         folder.mkdir(parents=True, exist_ok=True)
         # Names are by the second; files of one second must not be one.
         suffix = f".{started.attempt}.{self._opened}"
-        writer = import_module("tensorboardX.event_file_writer").EventsWriter
+        with importing():
+            writer = import_module("tensorboardX.event_file_writer").EventsWriter
         self._writer = writer(str(folder / "events"), suffix)
         if again:
             restart = self._events.SessionLog(status=self._events.SessionLog.START)

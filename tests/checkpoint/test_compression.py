@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import threading
 import warnings
@@ -282,3 +283,41 @@ def test_nothing_is_imported_where_nothing_is_compressed(
     path = save(tmp_path, {"x": Box(RAMP, "array")}, Compress("zstd", blobs="y")).path
     read_part(path, "main")
     assert store(Box(1, "int"), ZSTD).form.codec is None
+
+
+_TWO_CODECS = """
+import sys
+import numpy as np
+from jobrun import CheckpointManager, load_blobs
+from jobrun.policy import Compress
+rules = [Compress("lz4", blobs="b*"), Compress("zstd")]
+blobs = {f"{n}{i}": np.arange(1000.0) for i in range(4) for n in "ab"}
+assert "numcodecs" not in sys.modules
+if sys.argv[2] == "write":
+    manager = CheckpointManager(sys.argv[1], compress=rules)
+    manager.save(0, {"main": blobs}, wait=False)
+    manager.close()
+assert load_blobs(sys.argv[1]).keys() == blobs.keys()
+"""
+
+
+@pytest.mark.parametrize("what", ["write", "read"])
+def test_threads_of_a_new_process_need_several_codecs_at_once(tmp_path: Path, what: str) -> None:
+    """The modules of numcodecs import each other in a circle, in which two threads fail."""
+    for each in range(3):
+        run = tmp_path / (str(each) if what == "write" else "run")
+        for kind in dict.fromkeys(["write" if not run.exists() else what, what]):
+            command = [sys.executable, "-c", _TWO_CODECS, str(run), kind]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+            assert done.returncode == 0, done.stderr
+
+
+def test_a_package_that_is_there_and_broken_is_not_called_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(name: str) -> None:
+        raise ImportError("libzstd.so.1: cannot open shared object file")
+
+    monkeypatch.setattr(compression, "import_module", broken)
+    with pytest.raises(NotFoundError, match=r"cannot be imported: libzstd\.so\.1"):
+        save(tmp_path, {"x": Box(RAMP, "array")}, ZSTD)
