@@ -19,9 +19,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,6 +38,7 @@ if TYPE_CHECKING:
     from jobrun.checkpoint.source import RunLock
 
 __all__ = [
+    "COVERED",
     "STATES",
     "SWEEP",
     "Rewind",
@@ -54,8 +53,11 @@ STATES = ("running", "interrupted", "error", "finished", "failed")
 _NUMBER = re.compile(r"[1-9][0-9]*")
 SWEEP = "sweep.json"
 """The file that makes a directory one of a sweep, whose runs are directories in it."""
+COVERED = ("events.jsonl", "metrics.csv")
+"""The files of which a checkpoint covers rows: they are durable before it is."""
 _PART = re.compile(
-    r"\.(run\.json|sweep\.json|upload\.json|spec\.yaml|spec\.resolved\.yaml)\.[0-9a-f]{8}"
+    r"\.(run\.json|sweep\.json|upload\.json|spec\.yaml|spec\.resolved\.yaml|metrics\.csv"
+    r"|mlflow\.json)\.[0-9a-f]{8}"
 )
 
 
@@ -344,17 +346,17 @@ class RunDir:
 
     def put(self, name: str, data: bytes) -> None:
         """Replace a small file as a whole, durably."""
-        target = self.path / name
-        part = self.path / f".{name}.{secrets.token_hex(4)}"
         try:
             self._fs.make_dirs(str(self.path))
-            self._fs.write(str(part), [data], sync=True)
-            self._fs.replace(str(part), str(target))
-            self._fs.sync_dir(str(self.path))
+            self._fs.put(str(self.path / name), data)
         except OSError as error:
-            with suppress(OSError):  # a disk that refuses all does not hide why
-                part.unlink(missing_ok=True)
             raise SaveError(f"{name} cannot be written: {error}", where=str(self.path)) from error
+
+    def sync_covered(self) -> None:
+        """Make durable what the files beside the checkpoints hold by now.  Raises FsError."""
+        for name in COVERED:
+            if (self.path / name).exists():
+                self._fs.sync_file(str(self.path / name))
 
     def store_spec(self, text: str, resolved: str) -> None:
         """Keep the spec that was asked for, and the one that is run."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -29,6 +29,7 @@ from jobrun.metrics import metric_names
 from jobrun.policy import CheckpointPolicy, Compress, Keep
 from jobrun.position import Position
 from jobrun.room import room_warning
+from jobrun.rundir import RunDir
 from jobrun.session.base import Session, Snapshot
 
 __all__ = ["Due", "Saver"]
@@ -116,16 +117,22 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The blobs of a session at an instant, as the manager asks for them."""
+    """The blobs of a session at an instant, as the manager asks for them.
+
+    ``beside`` makes durable what the checkpoint covers and does not hold.
+    """
 
     session: Session
     token: Snapshot
+    beside: Callable[[], None]
 
     def write(
         self, directory: str, id: int, share_with: Sequence[str], compress: Sequence[Compress]
     ) -> list[PartSummary]:
-        """Let the session write the parts."""
-        return self.session.save_parts(self.token, Path(directory), id, share_with, compress)
+        """Let the session write the parts; meanwhile, what is beside them becomes durable."""
+        with ThreadPoolExecutor(1, "jobrun-sync") as pool:
+            pool.submit(self.beside)
+            return self.session.save_parts(self.token, Path(directory), id, share_with, compress)
 
     def saved(self, id: int) -> None:
         """The values of the snapshot are in checkpoint ``id``."""
@@ -237,7 +244,7 @@ class Saver:
         self.last = fields.position
         asked = self.due.asked
         self.due.saved(fields.position.epochs)
-        source = _Source(session, token)
+        source = _Source(session, token, self._sync_beside)
         place = fields.position
         self._report(SaveStarted(self._manager.first_id, place.epochs, place.place))
         result = self._manager.submit(source, fields, self._protected)
@@ -287,6 +294,14 @@ class Saver:
         flying = self._flying
         if flying is not None and flying.result.done() and flying.result.exception() is None:
             self.collect(wait=False)
+
+    def _sync_beside(self) -> None:
+        """Make the rows of the epochs that a save covers durable; that it fails is only said."""
+        assert self._manager is not None
+        try:
+            RunDir(self._manager.run_dir, lock=self._manager.lock).sync_covered()
+        except OSError as error:
+            self._report(Warned(f"a power cut may take rows of metrics.csv: {error}"))
 
     def retain(self) -> None:
         """At the end of an attempt that had nothing to save: remove what is not to be kept.

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import io
 import os
+import secrets
 import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -128,6 +131,39 @@ class Fs:
     def writev(self, fd: int, buffers: Sequence[Buffer]) -> int:
         """One ``writev``, which may write less than it was given."""
         return os.writev(fd, buffers)
+
+    def put(self, path: str, data: Buffer) -> None:
+        """Replace a small file as a whole, durably: a reader sees what was there, or what is.
+
+        A crash may leave a file called ``.<name>.<8 hexadecimal digits>`` beside it.
+        """
+        folder, name = os.path.split(os.path.abspath(path))
+        part = os.path.join(folder, f".{name}.{secrets.token_hex(4)}")
+        try:
+            self.write(part, [data], sync=True)
+            self.replace(part, path)
+        except OSError:
+            with suppress(OSError):  # a disk that refuses all does not hide why
+                os.unlink(part)
+            raise
+        self.sync_dir(folder)
+
+    def open_append(self, path: str) -> io.FileIO:
+        """A file, made if there is none, of which all that is written goes to the end."""
+        return self._do("open", path, lambda: io.FileIO(path, "ab+"))
+
+    def append(self, file: io.FileIO, path: str, data: bytes) -> None:
+        """One write to the end of a file; one that is short is an error, and not undone here."""
+
+        def call() -> None:
+            if file.write(data) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        self._do("write", path, call)
+
+    def cut(self, file: io.FileIO, path: str, size: int) -> None:
+        """Keep the first ``size`` bytes of a file that is appended to."""
+        self._do("truncate", path, lambda: file.truncate(size))
 
     def sync_file(self, path: str) -> None:
         """Make the bytes of a file durable, however they came there."""

@@ -45,14 +45,11 @@ def command(write: str | None) -> None:
 
 def _written(folder: Path, text: str) -> Path:
     """Write the schema into a folder; raises UsageError where that cannot be."""
-    from jobrun.errors import UsageError
+    from jobrun.output import write_text
     from jobrun.spec.schema import FILE
 
     path = folder / FILE
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+    write_text(path, text)
     return path
 
 

@@ -5,60 +5,68 @@ So a disk that is full for a while leaves nothing torn behind, and the file goes
 
 from __future__ import annotations
 
-import errno
 import os
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["Appender", "cut_torn_line"]
+from jobrun.checkpoint.fs import DEFAULT, Fs
+
+__all__ = ["Appender"]
+
+_BLOCK = 1 << 16
 
 
 class Appender:
-    """Appends to a file; what follows its last line feed, the rest of a crash, is cut first."""
+    """Appends to a file; what follows its last line feed, the rest of a crash, is cut first.
 
-    def __init__(self, path: Path) -> None:
-        cut_torn_line(path)
-        self._file = path.open("ab", buffering=0)
-        self._end = self._file.seek(0, os.SEEK_END)
+    Its methods raise FsError where the system refuses.
+    """
+
+    def __init__(self, path: Path, *, fs: Fs = DEFAULT, block: int = _BLOCK) -> None:
+        self._fs = fs
+        self._path = str(path)
+        self._file = fs.open_append(self._path)
         self._torn = False
+        try:
+            self._end = self._cut_torn_line(block)
+        except BaseException:
+            self._file.close()
+            raise
 
     def append(self, data: bytes) -> None:
-        """Append whole lines by one write; raises OSError, and then nothing of them is kept."""
+        """Append whole lines by one write; raises FsError, and then nothing of them is kept."""
         if self._torn:
-            self._file.truncate(self._end)
+            self._fs.cut(self._file, self._path, self._end)
             self._torn = False
         try:
-            done = self._file.write(data)
-            if done != len(data):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            self._fs.append(self._file, self._path, data)
         except OSError:
             self._torn = True
             with suppress(OSError):
-                self._file.truncate(self._end)
+                self._fs.cut(self._file, self._path, self._end)
                 self._torn = False
             raise
         self._end += len(data)
+
+    def sync(self) -> None:
+        """Make durable what was appended."""
+        self._fs.sync_file(self._path)
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
-
-def cut_torn_line(path: Path, block: int = 1 << 16) -> None:
-    """Cut what follows the last line feed of a file; nothing is done where there is no file."""
-    try:
-        end = path.stat().st_size
-    except FileNotFoundError:
-        return
-    with path.open("rb") as file:
-        keep = end
+    def _cut_torn_line(self, block: int) -> int:
+        """Cut what follows the last line feed; the bytes that are left."""
+        keep = end = self._file.seek(0, os.SEEK_END)
         while keep > 0:
             start = max(0, keep - block)
-            file.seek(start)
-            found = file.read(keep - start).rfind(b"\n")
+            self._file.seek(start)
+            found = self._file.read(keep - start).rfind(b"\n")
             if found >= 0:
                 keep = start + found + 1
                 break
             keep = start
-    if keep < end:
-        os.truncate(path, keep)
+        if keep < end:
+            self._fs.cut(self._file, self._path, keep)
+        return keep

@@ -47,10 +47,13 @@ class EventsFile:
         return _line(Warned(f"{plural(self._missing, 'event')} could not be written here"))
 
     def close(self) -> None:
-        """Close the file."""
+        """Make all durable, and close the file; raises OSError if that is refused."""
         with suppress(OSError):
             self._file.append(self._said_missing())
-        self._file.close()
+        try:
+            self._file.sync()
+        finally:
+            self._file.close()
 
 
 def _line(event: Event) -> bytes:

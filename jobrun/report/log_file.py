@@ -103,11 +103,14 @@ class LogFile:
             self._first = ""
 
     def close(self) -> None:
-        """Close the file."""
+        """Make all durable, and close the file; raises OSError if that is refused."""
         with self._lock:
             with suppress(OSError):
                 self._append(self._said_missing())
-            self._file.close()
+            try:
+                self._file.sync()
+            finally:
+                self._file.close()
 
 
 class Tee:

@@ -1,8 +1,9 @@
 """``metrics.csv``: one row per epoch of this history, derived from ``events.jsonl``.
 
-It is written anew at each start, without the epochs that a rewind or a crash has undone, and gets
-a row after each epoch; rows that a full disk refuses are written with the next one.  An attempt
-that runs only ``exit`` again changes nothing of it.
+It is replaced at each start, without the epochs that a rewind or a crash has undone, and gets a row
+after each epoch; rows that a full disk refuses are written with the next one.  An attempt that runs
+only ``exit`` again changes nothing of it.  Each save makes both files durable before a checkpoint
+is, so that a power cut takes no row of an epoch that a checkpoint holds.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from jobrun.checkpoint.fs import DEFAULT
 from jobrun.events import CheckpointLoaded, EpochFinished, Event, RunStarted, RunWentBack
 from jobrun.metric_rows import FIXED, column
 from jobrun.report.append import Appender
@@ -58,16 +60,19 @@ class MetricsFile:
             self._write()
 
     def _write(self) -> None:
-        """Append what is waiting; raises OSError, and then it waits for the next row."""
+        """Write what is waiting; raises OSError, and then it waits for the next row.
+
+        What is written anew replaces the file as a whole: a crash leaves the old rows or the new.
+        """
         if self._anew:
-            self._path.write_bytes(b"")
-            self._anew = False
-        file = Appender(self._path)
-        try:
-            file.append(self._waiting.encode())
-        finally:
-            file.close()
-        self._waiting = ""
+            DEFAULT.put(str(self._path), self._waiting.encode())
+        else:
+            file = Appender(self._path)
+            try:
+                file.append(self._waiting.encode())
+            finally:
+                file.close()
+        self._waiting, self._anew = "", False
 
     def _start(self, event: RunStarted) -> None:
         rows = [row for row in history(self._events) if row["epoch"] <= event.epoch]
@@ -79,10 +84,12 @@ class MetricsFile:
         self._write()
 
     def close(self) -> None:
-        """Write what is still waiting."""
+        """Write what is still waiting, and make all durable; raises OSError for the latter."""
         if self._waiting:
             with suppress(OSError):
                 self._write()
+        if self._started is not None:
+            DEFAULT.sync_file(str(self._path))
 
 
 def history(events: Path) -> list[Row]:

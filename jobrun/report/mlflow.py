@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from jobrun.checkpoint.fs import DEFAULT
 from jobrun.events import EpochFinished, Event, RunEnded, RunStarted
 from jobrun.late_imports import importing
 from jobrun.report.events_file import read_events
@@ -72,7 +73,7 @@ class MLflow:
         for first in range(0, len(params), 100):
             self._client.log_batch(self._run, params=params[first : first + 100])
         if kept is not None:
-            kept.write_text(json.dumps({"run_id": self._run}) + "\n", encoding="utf-8")
+            DEFAULT.put(str(kept), json.dumps({"run_id": self._run}).encode("ascii") + b"\n")
 
     def _resume(self, kept: Path, experiment: str) -> bool:
         """Go on with the run whose id was kept, if it is still there."""

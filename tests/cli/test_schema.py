@@ -47,5 +47,5 @@ def test_a_folder_that_is_not_there(call: Callable[..., Any]) -> None:
     result = call("schema", "--write", "none")
     assert (result.code, result.out) == (2, "")
     assert result.err == (
-        "error: none/jobrun.schema.json cannot be written: No such file or directory\n"
+        "error: none/jobrun.schema.json: it cannot be written: No such file or directory\n"
     )

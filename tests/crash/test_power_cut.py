@@ -12,13 +12,18 @@ import pytest
 from checkpoint_helpers import frozen, same_blobs
 from weak_disk import Changed, Node, Operation, Recorder, State, Synced, states
 
+from jobrun import CheckpointPolicy, Every, Job, JobRunner, LocalSession, Task
 from jobrun.checkpoint.catalog import Catalog, listed, prove
+from jobrun.checkpoint.fs import DEFAULT
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.publish import clean_leftovers
 from jobrun.checkpoint.record import Record, RecordFields
 from jobrun.checkpoint.source import BlobSource
+from jobrun.events import CheckpointSaved, Event
+from jobrun.metric_rows import read_rows
 from jobrun.policy import KEEP_ALL, Keep
 from jobrun.position import Position
+from jobrun.report import Fan, RunFiles
 from jobrun.rundir import RunDir, RunState
 from jobrun.values import Box, Tree, Value
 
@@ -223,6 +228,101 @@ def test_a_sync_that_is_left_out_is_found(place: Path, name: str, mistake: str) 
     log = [Synced(0, op.node) if op in syncs else op for op in recorder.log]
     with pytest.raises(AssertionError, match="assert"):
         survey(run, place, log, 7 if name == "many" else 1)
+
+
+# The files beside the checkpoints.
+
+EPOCHS = 4
+
+
+def add_one(n: int) -> int:
+    return n + 1
+
+
+def counting(epochs: int) -> Job:
+    """Its metric is the number of epochs; every second one is saved."""
+    policy = CheckpointPolicy(Every(epochs=2), Keep(last=1))
+    with Job("counting", metrics={"n": "max"}, checkpoint=policy) as job:
+        with job.init:
+            Task(int, out="n")
+        Task(add_one, ["n"], out="n")
+        job.stop(epochs=epochs)
+    return job
+
+
+class Saves:
+    """After how many operations it was said of how many epochs that they are on disk."""
+
+    def __init__(self, recorder: Recorder | None = None) -> None:
+        self._recorder = recorder
+        self.said: list[tuple[int, int]] = [(0, 0)]
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, CheckpointSaved) and self._recorder is not None:
+            self.said.append((len(self._recorder.log), event.epoch))
+
+
+def count(run: Path, epochs: int, saves: Saves) -> None:
+    """One start of the run, with all of its files."""
+    fan = Fan(saves)
+    fan.add("files", lambda: RunFiles(fan))
+    try:
+        JobRunner(counting(epochs), CheckpointManager(run), report=fan).train(LocalSession(1))
+    finally:
+        fan.close()
+
+
+def numbered(run: Path) -> list[tuple[int, object]]:
+    return [(row.epoch, row.metrics["n"]) for row in read_rows(run / "metrics.csv")]
+
+
+@pytest.mark.parametrize("before", [0, 2], ids=["from the start", "resumed"])
+def test_every_epoch_that_a_checkpoint_covers_has_its_row(
+    place: Path, monkeypatch: pytest.MonkeyPatch, long: bool, before: int
+) -> None:
+    """Also in a run that is finished, whose files nobody writes anew; and run.json is whole."""
+    run, disk = place / "run", place / "disk"
+    run.mkdir()
+    if before:
+        count(run, before, Saves())
+        with (run / "metrics.csv").open("a") as torn, (run / "events.jsonl").open("a") as events:
+            torn.write("9,0.1")  # what an earlier crash has left
+            events.write('{"event": "EpochFin')
+    recorder = Recorder(run)
+    saves = Saves(recorder)
+    with monkeypatch.context() as patch:
+        for name in [n for n in vars(Recorder) if not n.startswith("_")]:
+            patch.setattr(DEFAULT, name, getattr(recorder, name))
+        count(run, EPOCHS, saves)
+    assert numbered(run) == [(n, n) for n in range(1, EPOCHS + 1)]
+    seen = set()
+    for state in states(recorder, [at for at, _ in saves.said], every=1 if long else 13):
+        state.lay(disk)
+        seen.add(check_beside(disk, before))
+        assert max(e for at, e in saves.said if at <= state.done) <= head_epoch(disk)
+        shutil.rmtree(disk)
+    assert seen == {None, 0, 2, 4} if not before else {2, 4}
+
+
+def head_epoch(disk: Path) -> int:
+    head = RunDir(disk).head()
+    return head.epoch if head is not None else 0
+
+
+def check_beside(disk: Path, before: int) -> int | None:
+    """What stands beside the checkpoints of a state; the epochs that the newest covers."""
+    run = RunDir(disk)
+    state, head = run.state(), run.head()
+    assert state is None or not state.rebuilt
+    if head is None:
+        return None
+    covered = [(n, n) for n in range(1, head.epoch + 1)]
+    assert numbered(disk)[: head.epoch] == covered
+    if state is not None and state.over:
+        assert numbered(disk) == covered
+    count(disk, max(head.epoch, before) + 1, Saves())
+    assert numbered(disk) == [(n, n) for n in range(1, max(head.epoch, before) + 2)]
+    return head.epoch
 
 
 def test_a_rewind_is_done_or_not_begun(place: Path) -> None:

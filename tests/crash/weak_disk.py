@@ -4,7 +4,8 @@ The operations of a save are recorded; then every state is built that a weakly o
 could have on its disk after each of them.  Of what no sync has covered,
 
 * the names in directories are there up to any one change, or all but any one;
-* the bytes of files are kept, missing, zeros, or there by half: of all files, or of any one.
+* the bytes of files are kept, missing, zeros, or there by half: of all files, or of any one; so are
+  those that one write has appended, and a file that was cut is cut or as long as it was.
 
 What a sync of a file, a directory or the whole file system has covered is there.  A change is one
 name given, moved or taken away; a name is found only where its directories are.
@@ -14,6 +15,7 @@ The method is that of ALICE (Pillai et al., "All File Systems Are Not Created Eq
 
 from __future__ import annotations
 
+import io
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +25,18 @@ from threading import RLock
 
 from jobrun.checkpoint.fs import Buffer, Fs, SyncAll
 
-__all__ = ["Changed", "Node", "Operation", "Recorder", "State", "Synced", "Written", "states"]
+__all__ = [
+    "Appended",
+    "Changed",
+    "Cut",
+    "Node",
+    "Operation",
+    "Recorder",
+    "State",
+    "Synced",
+    "Written",
+    "states",
+]
 
 
 @dataclass(eq=False)
@@ -68,6 +81,23 @@ class Written:
 
 
 @dataclass(frozen=True)
+class Appended:
+    """Bytes of a file from ``start`` on, which was its end."""
+
+    node: Node
+    start: int
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A file ends after ``size`` bytes."""
+
+    node: Node
+    size: int
+
+
+@dataclass(frozen=True)
 class Synced:
     """The first ``covers`` operations are durable: those of a node, or (None) all."""
 
@@ -75,7 +105,7 @@ class Synced:
     node: Node | None
 
 
-Operation = Changed | Written | Synced
+Operation = Changed | Written | Appended | Cut | Synced
 
 
 class Recorder(Fs):
@@ -106,6 +136,25 @@ class Recorder(Fs):
             self.log.append(Written(node, b"".join(buffers)))
             if sync:
                 self.log.append(Synced(len(self.log), node))
+
+    def open_append(self, path: str) -> io.FileIO:
+        with self._mutex:
+            new = not os.path.exists(path)
+            file = super().open_append(path)
+            if new:
+                self._name(path, Node())
+        return file
+
+    def append(self, file: io.FileIO, path: str, data: bytes) -> None:
+        with self._mutex:
+            start = os.fstat(file.fileno()).st_size
+            super().append(file, path, data)
+            self.log.append(Appended(self._at(path), start, data))
+
+    def cut(self, file: io.FileIO, path: str, size: int) -> None:
+        with self._mutex:
+            super().cut(file, path, size)
+            self.log.append(Cut(self._at(path), size))
 
     def sync_file(self, path: str) -> None:
         self._sync(path, super().sync_file)
@@ -282,7 +331,7 @@ def _loose(log: Sequence[Operation]) -> tuple[list[int], list[int]]:
         if isinstance(operation, Changed):
             if not all(durable(number, folder) for folder, _, _ in operation.names):
                 names.append(number)
-        elif isinstance(operation, Written) and not durable(number, operation.node):
+        elif not isinstance(operation, Synced) and not durable(number, operation.node):
             data.append(number)
     return names, data
 
@@ -321,6 +370,15 @@ def _files(
         elif isinstance(operation, Written):
             harm = harms.get(number)
             written[operation.node] = harm(operation.data) if harm else operation.data
+        elif isinstance(operation, Appended):
+            harm = harms.get(number)
+            data = harm(operation.data) if harm else operation.data
+            before = written.get(operation.node, operation.node.data)
+            head = before[: operation.start].ljust(operation.start, b"\0") if data else before
+            written[operation.node] = head + data + before[operation.start + len(data) :]
+        elif isinstance(operation, Cut) and number not in harms:
+            before = written.get(operation.node, operation.node.data)
+            written[operation.node] = before[: operation.size]
 
     def walk(folder: Node, path: str) -> Iterator[tuple[str, bytes | None]]:
         for name, node in sorted(entries.get(folder, {}).items()):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jobrun.events import BatchesDone, TaskProgress, Warned
-from jobrun.report.append import cut_torn_line
+from jobrun.report.append import Appender
 from jobrun.report.events_file import EventsFile, read_events
 
 
@@ -53,12 +53,11 @@ def test_a_second_attempt_appends(tmp_path: Path) -> None:
 def test_a_torn_line_is_cut(tmp_path: Path, before: bytes, after: bytes) -> None:
     path = tmp_path / "file"
     path.write_bytes(before)
-    cut_torn_line(path, block=8)
+    Appender(path, block=8).close()
     assert path.read_bytes() == after
 
 
 def test_no_file_is_no_error(tmp_path: Path) -> None:
-    cut_torn_line(tmp_path / "none")
     assert list(read_events(tmp_path / "none", ("Warned",))) == []
     assert not (tmp_path / "none").exists()
 

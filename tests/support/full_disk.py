@@ -5,12 +5,11 @@ from __future__ import annotations
 import errno
 import io
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jobrun.report import append
+from jobrun.checkpoint.fs import Fs
 
 
 class FullDisk:
@@ -30,11 +29,7 @@ class FullDisk:
                 disk.room -= done
                 return done
 
-        def opened(path: Path, mode: str = "r", **how: Any) -> Any:
-            return File(path, mode) if mode == "ab" else open(path, mode, **how)
+        def opened(fs: Fs, path: str) -> io.FileIO:
+            return File(path, "ab+")
 
-        class Opening(type(Path())):  # type: ignore[misc]
-            open = opened
-
-        real = append.Appender.__init__
-        monkeypatch.setattr(append.Appender, "__init__", lambda a, path: real(a, Opening(path)))
+        monkeypatch.setattr(Fs, "open_append", opened)
