@@ -42,6 +42,7 @@ __all__ = [
     "copy_array",
     "held_alone",
     "leaves",
+    "lend",
     "one_element",
     "plain",
     "reclaim",
@@ -333,14 +334,26 @@ def _numpy_scalar(value: np.generic) -> Box:
 
 def plain(value: Value) -> Any:
     """What a task is given to read: read-only views of arrays, dicts and lists of those."""
+    return lend(value, [])
+
+
+def lend(value: Value, lent: list[Any]) -> Any:
+    """Return what ``plain`` returns, and add each dict and list that was made for it to ``lent``.
+
+    Not those that are opaque values: they are the user's own objects.
+    """
     if type(value) is Box:
         if value.kind == "array":
             return value.value.view()
         return value.value
     assert isinstance(value, Tree)
+    made: Any
     if value.kind == "dict":
-        return {k: plain(v) for k, v in value.items.items()}
-    return [plain(v) for v in value.items.values()]
+        made = {k: lend(v, lent) for k, v in value.items.items()}
+    else:
+        made = [lend(v, lent) for v in value.items.values()]
+    lent.append(made)
+    return made
 
 
 def take(items: dict[str, Value], key: str, sole: bool = True) -> Any:

@@ -23,17 +23,18 @@ from jobrun.job import Argument, Job, Task
 from jobrun.options import Load, Retries
 from jobrun.rng import make_rng
 from jobrun.session.current import Running, TaskStoppedError, current
+from jobrun.session.given import Change, Given, Held, Input
 from jobrun.shell import Shell
 from jobrun.template import render
-from jobrun.values import Tree, Value, adopt, adopt_items, checksum, plain
+from jobrun.values import Tree, Value, adopt, adopt_items, checksum
 from jobrun.workspace import Workspace
 
 __all__ = ["Call", "Moment", "Stores", "Write", "column_of", "refuse_writable_views"]
 
 Write = tuple[Key, Value]
-Gathered = tuple[list[Any], dict[str, Any], list[Value]]
-"""Positional and keyword arguments, and the values whose views they are."""
-Fetch = Callable[["Moment", list[Value]], Any]
+Gathered = list[Held]
+"""The inputs as they were read, in the order of the task's arguments."""
+Fetch = Callable[["Moment"], Held]
 _SCALARS = (bool, int, float, str, type(None), np.generic)
 _CHANGEABLE = (list, dict, tuple, set, bytearray, np.ndarray)
 """Literals of which each call gets a copy, so that none can leave something for the next."""
@@ -101,8 +102,8 @@ class Call:
         self._columns = columns
         self._keep_maps = group == "setup"
         self._check = check
-        self._positional = [self._fetch(a) for a in task.inputs if a.parameter is None]
-        self._keywords = [(a.parameter, self._fetch(a)) for a in task.inputs if a.parameter]
+        self._inputs = [self._input(a) for a in task.inputs]
+        self._fetches = [self._fetch(a) for a in task.inputs]
         self._updates = [(a.parameter, self._one_key(a.name)) for a in task.updates]
         literals = render(task.literals, texts or {})
         self._literals = {k: v for k, v in literals.items() if not isinstance(v, _CHANGEABLE)}
@@ -112,55 +113,53 @@ class Call:
             for n in task.outputs.names
         ]
 
+    def _input(self, argument: Argument) -> Input:
+        source = resolve(self._job, self.node, argument.name, self._columns)
+        column: tuple[Key, ...] = (("", argument.name),)
+        return Input(argument, source.form, column if source.form == "column" else source.keys)
+
     def _fetch(self, argument: Argument) -> Fetch:
-        """How an argument is got at a moment; values whose views it hands out go into ``given``."""
+        """How an input is read at a moment."""
         source = resolve(self._job, self.node, argument.name, self._columns)
         stores = self._stores
         match source.form:
             case "blob":
                 key = source.keys[0]
-                return lambda moment, given: _hand_out(stores.get(key), given)
+                return lambda moment: stores.get(key)
             case "blobs":
                 keys = source.keys
-                return lambda moment, given: [_hand_out(stores.get(k), given) for k in keys]
+                return lambda moment: tuple([stores.get(k) for k in keys])
             case "column":
                 name = argument.name
-                return lambda moment, given: _hand_out(column_of(moment.columns, name), given)
+                return lambda moment: column_of(moment.columns, name)
             case "best":
                 key = (self.node, source.keys[0][1])
-                return lambda moment, given: _hand_out(_best(stores, key), given)
+                return lambda moment: _best(stores, key)
             case "epoch":
-                return lambda moment, given: moment.epoch
+                return lambda moment: lambda: moment.epoch
             case "rng":
-                return lambda moment, given: make_rng(
-                    self._job.seed, self.group, self.name, self.node, moment.epoch, moment.batch
+                return lambda moment: (
+                    lambda: make_rng(
+                        self._job.seed, self.group, self.name, self.node, moment.epoch, moment.batch
+                    )
                 )
         value = source.value  # a var, or the node's name
-        if isinstance(value, list | dict):
-            return lambda moment, given: copy.deepcopy(value)
-        return lambda moment, given: value
+        if isinstance(value, _CHANGEABLE):
+            return lambda moment: lambda: copy.deepcopy(value)
+        return lambda moment: lambda: value
 
     def _one_key(self, name: str) -> Key:
         return resolve(self._job, self.node, name, self._columns).keys[0]
 
     def gather(self, moment: Moment) -> Gathered:
-        """The arguments of ``in``, and the values whose views they are."""
-        given: list[Value] = []
-        positional: list[Any] = []
-        keywords: dict[str, Any] = {}
-        for fetch in self._positional:
-            positional.append(fetch(moment, given))
-        for parameter, fetch in self._keywords:
-            keywords[parameter] = fetch(moment, given)
-        return positional, keywords, given
+        """The inputs, read now: a call gets arguments of its own that are made of them."""
+        return [fetch(moment) for fetch in self._fetches]
 
     def value(self, moment: Moment) -> Any:
         """What the function returns, as it is; raises TaskError with the user's own lines."""
         try:
-            positional, keywords, _ = self.gather(moment)
-            keywords.update(self._literals)
-            keywords.update(copy.deepcopy(self._containers))
-            return self._call(positional, keywords)
+            given = Given(self._inputs, self.gather(moment))
+            return self._call_with(given, moment)[0]
         except TaskError as error:
             raise self.placed(error, moment) from error.__cause__
 
@@ -186,9 +185,8 @@ class Call:
     ) -> list[Write]:
         """Call the function until it does not fail, each time with what it was first given."""
         for number in range(tried + 1, retries.times + 1):
-            given = _fresh(gathered) if gathered else self.gather(moment)
             try:
-                return self._run(moment, given, spare=True)
+                return self._run(moment, gathered or self.gather(moment), spare=True)
             except _CallError as error:
                 self.pause(error, number, retries, moment)
         return self._run(moment, gathered or self.gather(moment))
@@ -212,28 +210,70 @@ class Call:
             raise TaskStoppedError
 
     def _run(self, moment: Moment, gathered: Gathered, spare: bool = False) -> list[Write]:
-        positional, keywords, given = gathered
-        if self._literals:
-            keywords.update(self._literals)
-        if self._containers:
-            keywords.update(copy.deepcopy(self._containers))
-        before = [checksum(v) for v in given] if self._check else []
-        cells = self._take_updates(positional, keywords, spare) if self._updates else []
-        result = [self._call(positional, keywords)]
-        # The arguments are let go first: what holds an array decides whether it is copied.
-        positional.clear()
-        keywords.clear()
-        if before:
-            self._check_inputs(given, before, moment)
-        writes = self._results(result, given) if self._outputs else self._nothing(result)
+        given = Given(self._inputs, gathered)
+        cells = self._take_updates(given, spare) if self._updates else []
+        result = self._call_with(given, moment)
+        values = given.values
+        writes = self._results(result, values) if self._outputs else self._nothing(result)
         if cells:
             for cell, (_, key) in zip(cells, self._updates, strict=True):
-                writes.append((key, adopt(cell, given, self._keep_maps)))
+                writes.append((key, adopt(cell, values, self._keep_maps)))
         return writes
 
-    def _take_updates(
-        self, positional: list[Any], keywords: dict[str, Any], spare: bool
-    ) -> list[list[Any]]:
+    def _call_with(self, given: Given, moment: Moment) -> list[Any]:
+        """Call the function, and raise TaskError if it changed what it was given to read.
+
+        Every call of a user's function comes by here.  What it returned is in a list, so that its
+        holders can be counted; the arguments are let go.
+        """
+        positional, keywords = given.positional, given.keywords
+        keywords.update(self._literals)
+        if self._containers:
+            keywords.update(copy.deepcopy(self._containers))
+        before = [checksum(v) for v in given.values] if self._check else []
+        result = [self._call(positional, keywords)]
+        change = given.change(lambda: self._returned(result))
+        if change is not None:
+            raise self._changed(change)
+        given.release()
+        if before:
+            self._check_inputs(given.values, before, moment)
+        return result
+
+    def _returned(self, result: list[Any]) -> dict[tuple[Key, ...], Any]:
+        """What was returned for each blob under ``out``."""
+        if not self._outputs:
+            return {}
+        if self.task.outputs.form == "one":
+            parts = [result[0]]
+        else:
+            keys = self._keys_of(result[0], self.task.outputs.form)
+            parts = [result[0][key] for key in keys]
+        found = dict(zip(self._outputs, parts, strict=True))
+        for place, part in zip(self._outputs, parts, strict=True):
+            if len(place) > 1 and isinstance(part, list | tuple):
+                found.update({(key,): item for key, item in zip(place, part, strict=False)})
+        return found
+
+    def _changed(self, change: Change) -> TaskError:
+        """The error of a call that changed a dict or list that it was given to read."""
+        hint = {
+            "blob": "name the blob under 'update' to change it in place, return it for the same "
+            "blob under 'out', or work on a copy (copy.deepcopy)",
+            "column": "return it for the same column under 'out', or work on a copy "
+            "(copy.deepcopy)",
+            "var": "a var keeps its value: work on a copy (copy.deepcopy), or let a task of 'init' "
+            "make a blob of it",
+        }.get(change.input.form, "work on a copy (copy.deepcopy)")
+        name = change.input.argument.name
+        return TaskError(
+            f"it changed what it was given under 'in' in place: in the {change.kind} "
+            f"{change.name!r}, {change.how}",
+            where=self.task.mark(f"in:{name}", "in"),
+            hint=hint,
+        )
+
+    def _take_updates(self, given: Given, spare: bool) -> list[list[Any]]:
         """Add the writable arguments of ``update``; the cells hold them for adoption."""
         cells = []
         for parameter, (node, path) in self._updates:
@@ -244,9 +284,9 @@ class Call:
                     hint=f"name {path!r} under both 'in' and 'out', and return the new value",
                 )
             if parameter is None:
-                positional.append(cell[0])
+                given.positional.append(cell[0])
             else:
-                keywords[parameter] = cell[0]
+                given.keywords[parameter] = cell[0]
             cells.append(cell)
         return cells
 
@@ -358,25 +398,6 @@ class Call:
 def _ends(running: Running) -> bool:
     """Whether the run ends, though this call may have to be made for it."""
     return running.stopping() or running.control.interrupted()
-
-
-def _fresh(gathered: Gathered) -> Gathered:
-    """Gathered arguments as they were, whatever a call does to what it is given."""
-    positional, keywords, given = gathered
-    return [*map(_unused, positional)], {k: _unused(v) for k, v in keywords.items()}, [*given]
-
-
-def _unused(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _unused(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_unused(v) for v in value]
-    return copy.deepcopy(value) if isinstance(value, np.random.Generator) else value
-
-
-def _hand_out(value: Value, given: list[Value]) -> Any:
-    given.append(value)
-    return plain(value)
 
 
 def column_of(columns: Mapping[str, Value], name: str) -> Value:

@@ -107,6 +107,16 @@ def twice(x: Any, rng: Any) -> Any:
     return x + rng.integers(0, 9, len(x))
 
 
+def table_of(x: Any) -> Any:
+    return {"rows": [len(x)]}
+
+
+def spoil(table: Any) -> int:
+    """Changes what it was given to read."""
+    table["rows"].append(0)
+    return len(table["rows"])
+
+
 # Jobs.
 
 
@@ -522,6 +532,32 @@ class SessionContract:
         assert driver.blob("beside") == 0
         with pytest.raises(TaskError, match="no blob 'behind'"):
             driver.blob("behind")
+
+    @pytest.mark.parametrize(
+        ("group", "how"),
+        [("task", {}), ("do", {}), ("map", {}), ("map", {"threads": 2}), ("map", {"processes": 1})],
+    )
+    def test_a_container_changed_in_place_is_an_error_wherever_a_function_is_called(
+        self, session: Session, group: str, how: dict[str, int]
+    ) -> None:
+        job = reference()
+        with job.init:
+            Task(table_of, {"x": "data"}, out="table")
+        where = Where("job.yaml", 8, 5)
+        with job.epoch:
+            if group == "task":
+                Task(spoil, "table", out="n", where=where)
+            elif group == "do":
+                step = Task(spoil, "table", out="n", where=where)
+                Pipe({"x": "data"}, batch=5, name="p", do=[step])
+            else:
+                make = Task(table_of, "x", out="column")
+                step = Task(spoil, "column", out="n", where=where)
+                use = Task(nothing, "n")
+                Pipe({"x": "data"}, batch=5, name="p", map=[make, step], do=[use], **how)
+        with pytest.raises(TaskError, match=r"the list '\w+/rows', it has 2 items, and") as caught:
+            Driver(job, session=session).start().epoch()
+        assert caught.value.where == where
 
     def test_errors_have_their_place(self, session: Session) -> None:
         where = Where("job.yaml", 3, 5, "  - call: m:fail")

@@ -107,6 +107,8 @@ def test_each_try_draws_the_same_random_numbers() -> None:
         drawn.append(rng.random())
         table.append(1)
         assert len(table) == 2
+        if len(drawn) == 3:  # the try that counts
+            table.pop()
         return drawn[-1]
 
     job = Job("j", vars={"table": [0]})
@@ -128,7 +130,8 @@ def test_copies_over_nodes_try_again_with_what_was_gathered() -> None:
         values.append(0.0)
         if node == "b" and tries[node] < 3:
             raise ValueError("no")
-        return sum(values) / (len(values) - 1)
+        values.pop()  # a try that counts leaves what it was given as it was
+        return sum(values) / len(values)
 
     job = Job("j", nodes={"a": {}, "b": {}})
     with job.init:
