@@ -157,7 +157,7 @@ class Attempt:
                 walltime=run.walltime,
                 may_end_earlier=run.may_end_earlier,
                 elapsed=start.run_seconds if isinstance(start, Record) else 0.0,
-                best=best_of(start) if isinstance(start, Record) else {},
+                best=best_of(run.job, history.mapped(start)) if isinstance(start, Record) else {},
                 vars={k: v for k, v in run.job.vars.items() if isinstance(v, _PLAIN)},
             )
         )

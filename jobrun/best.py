@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +12,7 @@ from jobrun.errors import DamagedError, NotFoundError, UsageError, did_you_mean
 from jobrun.metrics import best_metric
 from jobrun.node_map import NodeMaps
 from jobrun.overview import direction_of, kept_best
+from jobrun.ranking import best_record
 from jobrun.rundir import RunDir, RunState
 
 if TYPE_CHECKING:
@@ -21,21 +21,7 @@ if TYPE_CHECKING:
     from jobrun.job import Job
     from jobrun.session.base import Session
 
-__all__ = ["best_by", "best_of", "best_record", "load_best", "named_now"]
-
-
-def best_record(records: Iterable[Record], metric: str, direction: str) -> Record | None:
-    """The checkpoint with the best finite value of a metric; of equals the newer."""
-    best: tuple[float, int] | None = None
-    found: Record | None = None
-    for record in records:
-        value = record.metrics.get(metric)
-        if value is None or not math.isfinite(value):
-            continue
-        rank = (float(value) if direction == "max" else -float(value), record.id)
-        if best is None or rank > best:
-            best, found = rank, record
-    return found
+__all__ = ["best_by", "best_of", "load_best", "named_now"]
 
 
 def named_now(records: Iterable[Record], state: RunState | None) -> list[Record]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobrun.overview import Best, Overview
+from jobrun.overview import Overview
+from jobrun.ranking import Best, finite, first_best
 from jobrun.rundir import RunState
 from jobrun.spec.diff import compare
 
@@ -46,7 +46,7 @@ class Comparison:
 
 def compare_runs(views: Sequence[Overview], states: Sequence[RunState]) -> Comparison:
     """Compare two runs or more."""
-    names = dict.fromkeys(name for view in views for name in view.metrics)
+    names = dict.fromkeys(name for view in views for name in (*view.metrics, *view.best))
     return Comparison(
         spec=_spec([state.facts for state in states]),
         metrics=tuple(_metric(name, views) for name in names),
@@ -76,10 +76,10 @@ def _metric(name: str, views: Sequence[Overview]) -> MetricRow:
     direction = next((d for v in views if (d := v.directions.get(name))), None)
     best = tuple(view.best.get(name) for view in views)
     last = tuple(view.metrics.get(name) for view in views)
-    known = [pair[0] for pair in best if pair is not None and math.isfinite(pair[0])]
+    known = [pair[0] for pair in best if pair is not None]
     winners: tuple[int, ...] = ()
-    if len(known) > 1 and len(set(known)) > 1:
-        top = max(known) if direction == "max" else min(known)
+    if direction is not None and len(set(known)) > 1:
+        top = first_best(known, finite, direction)
         winners = tuple(n for n, pair in enumerate(best) if pair is not None and pair[0] == top)
     return MetricRow(name, direction, last, best, winners)
 

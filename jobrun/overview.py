@@ -7,7 +7,6 @@ Nothing is proven here, and numpy is not imported.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,15 +16,13 @@ from typing import Any
 from jobrun.checkpoint.record import Record
 from jobrun.errors import JobrunError
 from jobrun.metric_rows import Row, read_rows, tail
+from jobrun.ranking import Best, Extremes, best_values, extremes_of, last_scalars, with_epoch
 from jobrun.rundir import RunDir, RunState
 
-__all__ = ["BROKEN", "Best", "Overview", "direction_of", "kept_best", "overview", "rows_of"]
+__all__ = ["BROKEN", "Overview", "direction_of", "kept_best", "overview", "rows_of"]
 
 BROKEN = "broken"
 """What stands for the state of a run whose run.json cannot be read."""
-
-Best = tuple[Any, int]
-"""The best value of a metric, and its epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,28 +59,38 @@ class Overview:
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
-def overview(run: RunDir) -> Overview:
-    """The overview of a run; whatever is wrong with it is told in it, never raised."""
+def overview(run: RunDir, declared: Mapping[str, str | None] | None = None) -> Overview:
+    """The overview of a run; whatever is wrong with it is told in it, never raised.
+
+    ``declared`` are the metrics of the job as it is now, with their directions, where that is not
+    the one that was run last.
+    """
     name = run.name
     try:
         state = run.state()
         if state is None:
             reason = "run.json cannot be read, and there is no checkpoint"
             return Overview(name, run.path, BROKEN, reason)
-        return _overview(run, state, name)
+        if declared is None:
+            declared = state.facts.get("metrics") or {}
+        return _overview(run, state, name, declared)
     except (JobrunError, OSError) as error:
         message = error.message if isinstance(error, JobrunError) else str(error)
         return Overview(name, run.path, BROKEN, message)
 
 
-def _overview(run: RunDir, state: RunState, name: str) -> Overview:
+def _overview(
+    run: RunDir, state: RunState, name: str, declared: Mapping[str, str | None]
+) -> Overview:
     ids = [id for id in run.catalog.ids() if state.rewind is None or not state.rewind.leaves(id)]
     head = _newest(run, ids)
     rows = tail(run.path / "metrics.csv", head.epoch if head else -1)
     last = rows[-1] if rows else None
-    metrics, declared = _last_metrics(state, head, last)
-    directions = {n: direction_of(declared, n) for n in metrics} if declared else {}
-    best = _best(directions, head, rows)
+    metrics = _last_metrics(declared, head, last)
+    extremes = _extremes(head, rows)
+    names = [*metrics, *(n for n in extremes if n not in metrics and _is_declared(declared, n))]
+    directions = {n: direction_of(declared, n) for n in names} if declared else {}
+    best = best_values(extremes, directions)
     return Overview(
         name=name,
         path=run.path,
@@ -117,29 +124,33 @@ def _newest(run: RunDir, ids: Iterable[int]) -> Record | None:
 
 
 def _last_metrics(
-    state: RunState, head: Record | None, last: Row | None
-) -> tuple[dict[str, Any], Mapping[str, str | None]]:
-    """The metrics of the last epoch, and the directions that the job declares.
+    declared: Mapping[str, str | None], head: Record | None, last: Row | None
+) -> dict[str, Any]:
+    """The metrics of the last epoch.
 
     A record holds other scalars too, those of the stop conditions.
     """
-    declared: Mapping[str, str | None] = state.facts.get("metrics") or {}
     if last is not None and (head is None or last.epoch >= head.epoch):
-        return dict(last.metrics), declared
-    seen = dict(head.metrics) if head else {}
+        return dict(last.metrics)
+    seen = last_scalars(head) if head else {}
     if not declared:
-        return seen, declared
+        return seen
     order = list(declared)
     return {
         n: seen[n]
         for n in sorted(seen, key=lambda n: _place(order, n))
-        if n in declared or n.partition(":")[2] in declared
-    }, declared
+        if _is_declared(declared, n)
+    }
 
 
 def _place(order: list[str], name: str) -> int:
     bare = name.partition(":")[2]
     return order.index(name) if name in order else order.index(bare) if bare in order else 0
+
+
+def _is_declared(declared: Mapping[str, str | None], name: str) -> bool:
+    """Whether a scalar is a metric, by its own name or by that without the node."""
+    return name in declared or name.partition(":")[2] in declared
 
 
 def direction_of(declared: Mapping[str, str | None], name: str) -> str | None:
@@ -155,30 +166,13 @@ def kept_best(facts: Mapping[str, Any]) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _best(
-    directions: Mapping[str, str | None], head: Record | None, rows: Iterable[Row]
-) -> dict[str, Best]:
-    """The best of each metric that has a direction; of equal ones the newer epoch."""
-    known = head.extra.get("best", {}) if head else {}
-    best: dict[str, Best] = {}
-    for name, direction in directions.items():
-        if direction is None:
-            continue
-        if name in known:
-            best[name] = (known[name][0], known[name][1])
-        for row in rows:
-            if head is None or row.epoch > head.epoch:
-                _improve(best, name, direction, row)
-    return best
-
-
-def _improve(best: dict[str, Best], name: str, direction: str, row: Row) -> None:
-    value = row.metrics.get(name)
-    if value is None or not math.isfinite(value):
-        return
-    old = best[name][0] if name in best else None
-    if old is None or (value <= old if direction == "min" else value >= old):
-        best[name] = (value, row.epoch)
+def _extremes(head: Record | None, rows: Iterable[Row]) -> Extremes:
+    """The extremes of all epochs: of those up to the head it knows itself."""
+    extremes = extremes_of(head) if head else {}
+    for row in rows:
+        if head is None or row.epoch > head.epoch:
+            extremes = with_epoch(extremes, row.epoch, row.metrics)
+    return extremes
 
 
 def _limit(facts: Mapping[str, Any]) -> int:

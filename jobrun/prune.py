@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from jobrun.best import named_now
 from jobrun.checkpoint.contents import freed_by
 from jobrun.checkpoint.fs import FsError
 from jobrun.checkpoint.publish import discard
@@ -41,7 +42,7 @@ def prune(run: RunDir, keep: Keep, *, dry_run: bool = False) -> Pruned:
 
 
 def _prune(run: RunDir, keep: Keep, *, dry_run: bool) -> Pruned:
-    kept, dropped = retain(run.records(), keep)
+    kept, dropped = retain(named_now(run.records(), run.state()), keep)
     freed = freed_by(run.catalog.path(record.id) for record in dropped)
     for record in dropped if not dry_run else ():
         try:

@@ -22,6 +22,7 @@ from jobrun.errors import (
     did_you_mean,
 )
 from jobrun.overview import overview
+from jobrun.ranking import first_best
 from jobrun.rundir import RunDir, RunState, none_whole
 from jobrun.sweepdir import SweepDir, SweepState, sweep_of
 
@@ -249,7 +250,7 @@ def _by_word(runs_dir: str | os.PathLike[str], word: str) -> RunDir:
 
 
 def _best(runs: Sequence[RunDir], metric: str, missing: str) -> RunDir:
-    """The run with the best value of a metric in any epoch; of equals the newer.
+    """The run with the best value of a metric in any epoch; of equals the one begun first.
 
     The newest run that has the metric says which job's runs are compared, and which direction is
     better.  Without ``metric`` it is the one of that run's ``checkpoint.keep.best``, else its first
@@ -266,8 +267,11 @@ def _best(runs: Sequence[RunDir], metric: str, missing: str) -> RunDir:
         raise NotFoundError(f"no run has {what}", hint=hint)
     name = metric or first.best_by or ""
     same = [(v, run) for v, run in views if v.job == first.job and name in v.best]
-    sign = 1 if first.directions[name] == "max" else -1
-    return max(reversed(same), key=lambda pair: sign * pair[0].best[name][0])[1]
+    same.sort(key=lambda pair: pair[0].created)
+    direction = first.directions[name] or ""
+    best = first_best(same, lambda pair: pair[0].best[name][0], direction)
+    assert best is not None  # what an overview calls the best is finite
+    return best[1]
 
 
 def find_checkpoint(

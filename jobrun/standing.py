@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +14,16 @@ from jobrun.graph import unit_key
 from jobrun.job import Job
 from jobrun.metrics import metric_names
 from jobrun.position import Position
+from jobrun.ranking import (
+    EXTREMES,
+    LAST_SCALARS,
+    Best,
+    Extremes,
+    best_values,
+    extremes_of,
+    last_scalars,
+    with_epoch,
+)
 from jobrun.stop import (
     Condition,
     Decision,
@@ -36,7 +45,7 @@ class Standing:
         self._job = job
         self.position = Position()
         self.scalars: dict[str, Any] = {}
-        self.best: dict[str, tuple[Any, int]] = {}
+        self._extremes: Extremes = {}
         self.decision: Decision | None = None
         self._conditions = conditions
         self._watched = match_states(conditions, [])
@@ -79,6 +88,11 @@ class Standing:
         return tuple(n for n in missing if self._frequency.has_value(n, epoch))
 
     @property
+    def best(self) -> dict[str, Best]:
+        """The best ``(value, epoch)`` so far of each metric that has a direction."""
+        return best_values(self._extremes, self._directions)
+
+    @property
     def gauges(self) -> tuple[str, ...]:
         """How near each stop condition is."""
         texts = (w.condition.gauge(w.state) for w in self._watched)
@@ -87,8 +101,7 @@ class Standing:
     def finish_epoch(self, position: Position, scalars: Mapping[str, Any]) -> tuple[str, ...]:
         """The epoch is done at ``position``: let every condition observe, and decide.
 
-        Gives the metrics whose value is now better than any before; of equal ones the newer epoch
-        is the best, as it is for ``best:…`` and for retention.
+        Gives the metrics whose value is now better than any before.
         """
         self.position = position.next_epoch(position.readers)
         epoch = self.position.epochs
@@ -96,10 +109,8 @@ class Standing:
         seen = Seen(epoch, self.elapsed, self.scalars, _passes(self._job, self.position))
         self._watched = observe_all(self._watched, seen)
         self.decision = decide_stop(self._watched)
-        improved = tuple(n for n in self._directions if self._improves(n))
-        equal = [n for n, (best, _) in self.best.items() if self.scalars.get(n) == best]
-        self.best.update({n: (self.scalars[n], epoch) for n in (*improved, *equal)})
-        return improved
+        self._extremes = with_epoch(self._extremes, epoch, self.scalars)
+        return tuple(n for n, (_, of) in self.best.items() if of == epoch)
 
     def cut(self, position: Position) -> None:
         """The epoch was cut at ``position``: of the conditions, only the walltime looks."""
@@ -110,47 +121,41 @@ class Standing:
         )
         self.decision = decide_stop(w for w in self._watched if isinstance(w.condition, Walltime))
 
-    def _improves(self, name: str) -> bool:
-        value = self.scalars.get(name)
-        if value is None or not math.isfinite(value):
-            return False
-        if name not in self.best:
-            return True
-        best = self.best[name][0]
-        return bool(value < best if self._directions[name] == "min" else value > best)
-
     def verdict(self) -> Decision | None:
         """What the conditions of now say of what was seen so far."""
         return decide_stop(self._watched)
 
     def fields(self, job: str, digest: str, versions: Mapping[str, str]) -> RecordFields:
         """What a checkpoint of now says about it."""
+        extra: dict[str, Any] = {EXTREMES: self._extremes}
+        if not self.position.at_boundary:
+            extra[LAST_SCALARS] = dict(self.scalars)
         return RecordFields(
             position=self.position,
             run_seconds=self.elapsed,
-            metrics=dict(self.scalars),
+            metrics=dict(self.scalars) if self.position.at_boundary else {},
             stops=saved_states(self._watched),
             decision=self.decision.to_json() if self.decision else None,
             versions=versions,
             job=job,
             digest=digest,
-            extra={"best": {n: list(b) for n, b in self.best.items()}},
+            extra=extra,
         )
 
     def restore(self, record: Record) -> None:
         """Stand where the checkpoint stands."""
         self.position = record.position
-        self.scalars = dict(record.metrics)
-        self.best = {n: best for n, best in best_of(record).items() if n in self._directions}
+        self.scalars = last_scalars(record)
+        self._extremes = extremes_of(record)
         seen = last_seen(self._job, record)
         self._watched = match_states(self._conditions, list(record.stops), seen)
         self._elapsed_before = record.run_seconds
         self._started = time.monotonic()
 
 
-def best_of(record: Record) -> dict[str, tuple[Any, int]]:
-    """The best ``(value, epoch)`` of each metric, as a checkpoint has them."""
-    return {n: (value, epoch) for n, (value, epoch) in record.extra.get("best", {}).items()}
+def best_of(job: Job, record: Record) -> dict[str, Best]:
+    """The best ``(value, epoch)`` of each metric up to a checkpoint, as the job ranks them now."""
+    return best_values(extremes_of(record), metric_names(job))
 
 
 def last_seen(job: Job, record: Record) -> Seen | None:

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 from jobrun.duration import span
 from jobrun.errors import TaskError
 from jobrun.expression import Expression, MissingName
+from jobrun.ranking import better
 
 __all__ = [
     "BlobTrue",
@@ -201,9 +202,9 @@ class DataFinished(Condition):
 class Patience(_OfBlob):
     """Stop when a metric has not improved for ``epochs`` epochs.
 
-    Improvement is strict: for ``min``, value < best - min_delta.  NaN is no improvement and never
-    the best.  The first ``start`` epochs are not looked at; an epoch without a value does not
-    count.
+    Improvement is strict: for ``min``, value < best - min_delta.  NaN and the infinities are no
+    improvement and never the best.  The first ``start`` epochs are not looked at; an epoch without
+    a value does not count.
     """
 
     epochs: int
@@ -219,7 +220,7 @@ class Patience(_OfBlob):
         value = _number(self, seen)
         if value is None or seen.epoch <= self.start:
             return dict(state)
-        if self._improves(value, state.get("best")):
+        if better(value, state.get("best"), self.direction, self.min_delta):
             return {
                 "direction": self.direction,
                 "best": value,
@@ -232,15 +233,6 @@ class Patience(_OfBlob):
             "best_epoch": state.get("best_epoch"),
             "wait": state.get("wait", 0) + 1,
         }
-
-    def _improves(self, value: float, best: float | None) -> bool:
-        if math.isnan(value):
-            return False
-        if best is None:
-            return True
-        if self.direction == "min":
-            return value < best - self.min_delta
-        return value > best + self.min_delta
 
     def verdict(self, state: State) -> str | None:
         """True once the counter has reached ``epochs``."""

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from jobrun.conditions import build
 from jobrun.errors import EXIT_FAILED_BY_CONDITION
 from jobrun.job import Job
+from jobrun.overview import overview
 from jobrun.process import Ended
 from jobrun.rundir import RunDir
-from jobrun.standing import Standing
 
 __all__ = ["STATES", "Row", "row_on_disk", "row_told", "row_without_a_word"]
 
@@ -43,7 +42,7 @@ class Row:
 
 
 def row_on_disk(row: Row, job: Job, run: RunDir) -> Row:
-    """The row of a run as run.json and its newest checkpoint have it."""
+    """The row of a run as run.json, its newest checkpoint and ``metrics.csv`` have it."""
     state = run.state()
     if state is None:
         return row
@@ -58,14 +57,13 @@ def row_on_disk(row: Row, job: Job, run: RunDir) -> Row:
     record = run.head()
     if record is None:
         return row
-    standing = Standing(job, build(job))
-    standing.restore(record)
+    view = overview(run, job.metrics)
     return replace(
         row,
-        epoch=standing.position.epochs,
-        elapsed=max(state.elapsed, record.run_seconds),  # run.json does not know of a kill
-        metrics=standing.metrics,
-        best=dict(standing.best),
+        epoch=view.epoch,
+        elapsed=max(state.elapsed, view.elapsed),  # run.json does not know of a kill
+        metrics=view.metrics,
+        best=view.best,
         checkpoint=str(run.catalog.path(record.id).absolute()),
     )
 

@@ -19,6 +19,7 @@ from jobrun.errors import DamagedError, UsageError
 from jobrun.node_map import NodeMap, NodeMaps, parse_maps
 from jobrun.policy import Best
 from jobrun.position import PipeState, Position, ReaderState
+from jobrun.prune import prune
 from jobrun.rundir import RunDir
 
 
@@ -91,9 +92,10 @@ def test_all_that_a_checkpoint_says_of_a_node_goes_along() -> None:
     assert found.position.tasks == ("b:first", "a:first")
     assert found.position.pipes == {"b:pipe": PipeState(3, {"b:loss": ("mean", 1.5, 3)})}
     assert found.position.readers == {"a:pipe": ReaderState(1, 2)}
-    assert found.metrics == {"b:loss": 0, "a:loss": 1, "plain": 7}
     assert found.stops == ({"kind": "patience", "metric": "b:loss"},)
     assert found.extra == {"best": {"b:loss": [1, 2]}}
+    ended = parse_maps(["a=b", "b=a"]).mapped(record("a", "b"))
+    assert ended.metrics == {"b:loss": 0, "a:loss": 1, "plain": 7}
 
 
 def test_the_maps_of_a_run_follow_each_other() -> None:
@@ -149,6 +151,7 @@ def test_the_best_checkpoint_may_be_from_before_a_map(
         assert ended.blobs[f"{new}:result"] == "made on a"
         assert ended.blobs[f"{other}:result"] == "made on b"
     assert best_of(RunDir(tmp_path), f"{new}:loss") == tmp_path / "checkpoint_2"
+    assert prune(RunDir(tmp_path), Keep(best=Best(f"{new}:loss"))).kept == (2, 6)
 
 
 def test_a_run_goes_on_with_nodes_of_other_names(tmp_path: Path) -> None:

@@ -284,7 +284,9 @@ def test_the_best_of_the_job_that_was_run_last(runs: Path) -> None:
     assert find_run("runs", "@best").name == "other"
     assert find_run("runs", "@best:loss").name == "b"
     scored(runs, "d", 0.25)
-    assert find_run("runs", "@best").name == "d"
+    assert find_run("runs", "@best").name == "b", "of equals the one begun first"
+    scored(runs, "e", 0.125)
+    assert find_run("runs", "@best").name == "e"
 
 
 def test_the_best_goes_by_the_metric_of_the_checkpoints(runs: Path) -> None:

@@ -77,7 +77,7 @@ def test_best_moves_strictly_and_never_to_what_is_not_finite() -> None:
     assert found.finish_epoch(at(1), {"loss": 2.0, "acc": 0.5}) == ("loss",)
     assert found.finish_epoch(at(2), {"loss": 2.0, "acc": math.inf}) == ()
     assert found.finish_epoch(at(3), {"loss": 1.5}) == ("loss",)
-    assert found.best == {"acc": (0.5, 2), "loss": (1.5, 4)}  # of equal ones the newer
+    assert found.best == {"acc": (0.5, 1), "loss": (1.5, 4)}  # of equal ones the earlier
     assert found.metrics == {"loss": 1.5}
 
 

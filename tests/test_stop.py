@@ -88,8 +88,11 @@ def test_patience_stops_in_the_same_epoch_when_it_was_interrupted(resumes: bool)
         # an epoch without a value does not count
         (Patience("loss", 2), [1.0, MISSING, 1.0, MISSING, 1.0], 5),
         (Patience("loss", 2), [MISSING, MISSING, MISSING], None),
-        # an infinite value can be improved upon
+        # an infinite value is never the best, of either sign, and can be improved upon
         (Patience("loss", 2), [math.inf, 1.0, 2.0, 3.0], 4),
+        (Patience("loss", 2, "max"), [math.inf, 0.1, 0.2, 0.3, 0.2, 0.2], 6),
+        (Patience("loss", 2), [3.0, -math.inf, 2.0, 1.0, 1.0, 1.0], 6),
+        (Patience("loss", 2, "max"), [1.0, math.inf, math.inf], 3),
     ],
 )
 def test_patience(condition: Patience, series: list[Any], stop: int | None) -> None:
@@ -115,6 +118,12 @@ def test_patience_never_stops_on_an_improving_epoch(
         )
         assert not better
         assert stop >= epochs
+
+
+def test_an_infinite_best_of_an_older_checkpoint_is_improved_upon() -> None:
+    state = {"direction": "max", "best": math.inf, "best_epoch": 1, "wait": 2}
+    found = Patience("loss", 3, "max").observe(state, Seen(4, 0.0, {"loss": 0.5}))
+    assert (found["best"], found["best_epoch"], found["wait"]) == (0.5, 4, 0)
 
 
 def test_patience_with_changed_parameters_obeys_the_new_ones() -> None:

@@ -63,7 +63,9 @@ class Record:
 
     ``epoch`` is the number of epochs completed, ``time`` UTC in ISO 8601, ``bytes`` and ``files``
     count everything in the checkpoint but ``_SUCCESS``, ``manifests`` maps a node to the crc32c of
-    its manifest, ``root`` is that of the checkpoint's own ``zarr.json``.
+    its manifest, ``root`` is that of the checkpoint's own ``zarr.json``.  ``metrics`` are those of
+    the epoch that ends here: a checkpoint inside an epoch has none, whatever it is given, so that
+    nobody takes those of the epoch before for its own.
     """
 
     id: int
@@ -81,6 +83,10 @@ class Record:
     bytes: int
     files: int
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.position.at_boundary:
+            object.__setattr__(self, "metrics", {})
 
     @property
     def epoch(self) -> int:

@@ -5,11 +5,11 @@ A checkpoint stays if any rule keeps it.  The head is never dropped.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 
 from jobrun.checkpoint.record import Record
 from jobrun.policy import Best, Keep
+from jobrun.ranking import ranked_records
 
 __all__ = ["retain"]
 
@@ -41,23 +41,8 @@ def _every(records: Sequence[Record], epochs: int | None) -> set[int]:
 
 
 def _best(records: Sequence[Record], best: Best | None) -> set[int]:
-    """The best, finite values first; of equals the newer.
-
-    A value that is not finite is never the best, but may fill a place that no finite one takes.
-    """
+    """Return the ids of the best so many, fewer where fewer values are finite."""
     if best is None:
         return set()
-    ranked = [(value, r.id) for r in records if (value := _value(r, best.metric)) is not None]
-    sign = 1.0 if best.smaller else -1.0
-
-    def rank(item: tuple[float, int]) -> tuple[bool, float, int]:
-        value, id = item
-        finite = math.isfinite(value)
-        return (not finite, sign * value if finite else 0.0, -id)
-
-    return {id for _, id in sorted(ranked, key=rank)[: best.count]}
-
-
-def _value(record: Record, metric: str) -> float | None:
-    value = record.metrics.get(metric)
-    return None if value is None else float(value)
+    direction = "min" if best.smaller else "max"
+    return {r.id for r in ranked_records(records, best.metric, direction)[: best.count]}

@@ -86,8 +86,10 @@ def complete_epoch(ctx: click.Context, parameter: click.Parameter, incomplete: s
 
 def complete_metric(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
     """The metrics that the run's newest checkpoint has."""
+    from jobrun.ranking import last_scalars
+
     record = _run(ctx).head()
-    return _starting(incomplete, record.metrics if record is not None else ())
+    return _starting(incomplete, last_scalars(record) if record is not None else ())
 
 
 def complete_page(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:

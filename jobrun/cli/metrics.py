@@ -46,15 +46,13 @@ class _Run:
 
     def best(self, metric: str) -> tuple[int, Any] | None:
         """The epoch and the value of the best one among the rows, if it has a direction."""
-        from math import isfinite
+        from jobrun.ranking import first_best
 
         direction = self.view.directions.get(metric)
-        known = [(r.epoch, v) for r in self.rows if (v := r.metrics.get(metric)) is not None]
-        known = [(epoch, v) for epoch, v in known if isfinite(v)]
-        if direction is None or not known:
+        if direction is None:
             return None
-        sign = 1 if direction == "max" else -1
-        return max(known, key=lambda pair: (sign * pair[1], pair[0]))
+        row = first_best(self.rows, lambda row: row.metrics.get(metric), direction)
+        return None if row is None else (row.epoch, row.metrics[metric])
 
 
 @click.command("metrics", short_help="Show, draw or export metrics, epoch by epoch.")
@@ -240,13 +238,15 @@ def _series(runs: Sequence[_Run], metric: str) -> list[Series]:
 
 def _remark(runs: Sequence[_Run], metric: str) -> str:
     """``best 0.21 (epoch 7)``, of several runs with its name."""
+    from jobrun.ranking import first_best
     from jobrun.report.words import number
 
     known = [(best, run) for run in runs if (best := run.best(metric)) is not None]
-    if not known:
+    direction = next((d for _, run in known if (d := run.view.directions[metric])), "")
+    found = first_best(known, lambda pair: pair[0][1], direction)
+    if found is None:
         return ""
-    sign = 1 if known[0][1].view.directions[metric] == "max" else -1
-    (epoch, value), run = max(known, key=lambda pair: sign * pair[0][1])
+    (epoch, value), run = found
     whose = f"{_plain(run.name)}, " if len(runs) > 1 else ""
     return f"best {number(value)} ({whose}epoch {epoch})"
 

@@ -72,7 +72,7 @@ def _sorted(views: Sequence[Overview], by: str) -> list[Overview]:
     if views and not any(by in v.metrics or by in v.best for v in views):
         from jobrun.errors import NotFoundError, did_you_mean
 
-        known = sorted({name for v in views for name in v.metrics})
+        known = sorted({name for v in views for name in (*v.metrics, *v.best)})
         hint = did_you_mean(by, ["name", "time", *known]) or f"there are {', '.join(known)}"
         raise NotFoundError(f"no run has a metric {by!r}", hint=hint)
     return sorted(newest, key=_rank(by))
@@ -98,7 +98,7 @@ def _rank(metric: str) -> Callable[[Overview], tuple[bool, float]]:
 def _text(views: Sequence[Overview]) -> str:
     from jobrun.cli.table import table
 
-    metrics = list(dict.fromkeys(name for v in views for name in v.metrics))
+    metrics = list(dict.fromkeys(name for v in views for name in (*v.metrics, *v.best)))
     directed = {name for v in views for name in v.best}
     header = ["name", "state", "epochs"]
     for name in metrics:

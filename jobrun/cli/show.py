@@ -42,7 +42,8 @@ class _Shown:
     @property
     def best(self) -> Record | None:
         """The best checkpoint that is kept."""
-        from jobrun.best import best_record, named_now
+        from jobrun.best import named_now
+        from jobrun.ranking import best_record
 
         name = self.view.best_by
         direction = self.view.directions.get(name) if name else None

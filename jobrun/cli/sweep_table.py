@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from jobrun.cli.table import table, text_width
 from jobrun.duration import duration
 from jobrun.paths import shown
 from jobrun.program import program
+from jobrun.ranking import Best, first_best
 from jobrun.report.words import json_values, number, plain, plural
 from jobrun.sweep_rows import STATES, Row
 from jobrun.sweepdir import value_text
@@ -54,20 +54,15 @@ class SweepEnded:
     def best(self, metric: str) -> Row | None:
         """The run with the best value of a metric in any of its epochs; the first of equal ones."""
         direction = self.metrics[metric]
-        rows = [r for r in self.rows if metric in r.best and _finite(r.best[metric][0])]
-        if direction is None or not rows:
+        if direction is None:
             return None
-        better = min if direction == "min" else max
-        return better(rows, key=lambda row: row.best[metric][0])
+        nothing: Best = (None, 0)
+        return first_best(self.rows, lambda row: row.best.get(metric, nothing)[0], direction)
 
 
 def _json(row: Row) -> dict[str, Any]:
     found: dict[str, Any] = json_values(asdict(row))
     return found
-
-
-def _finite(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def sweep_summary(ended: SweepEnded, width: int | None = None) -> list[str]:
@@ -118,11 +113,9 @@ def _cells(ended: SweepEnded) -> tuple[list[str], list[list[str]]]:
 def _starred(ended: SweepEnded, metric: str) -> Row | None:
     """The run whose last value of a metric is the best."""
     direction = ended.metrics[metric]
-    rows = [r for r in ended.rows if _finite(r.metrics.get(metric))]
-    if direction is None or not rows:
+    if direction is None:
         return None
-    better = min if direction == "min" else max
-    return better(rows, key=lambda row: row.metrics[metric])
+    return first_best(ended.rows, lambda row: row.metrics.get(metric), direction)
 
 
 def _blocks(ended: SweepEnded, header: list[str], rows: list[list[str]]) -> list[str]:

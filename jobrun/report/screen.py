@@ -29,6 +29,7 @@ from jobrun.events import (
     TaskProgress,
     TasksRunning,
 )
+from jobrun.ranking import better, finite
 
 __all__ = ["Metric", "PipeProgress", "Screen"]
 
@@ -207,10 +208,10 @@ class Screen:
             sign = (value > best) - (value < best)
         except TypeError:
             return Metric(name, value)
-        if isinstance(value, float) and math.isnan(value):
+        if finite(value) is None:
             return Metric(name, value, best, epoch, "worse")
-        better = sign == (-1 if direction == "min" else 1)
-        change = "better" if better else "worse" if sign else "equal"
+        improves = better(value, best, direction)
+        change = "better" if improves else "worse" if sign else "equal"
         return Metric(name, value, best, epoch, change, sign)
 
     @take.register

@@ -57,6 +57,20 @@ def test_a_record_comes_back() -> None:
     assert (found.epoch, found.at_boundary, found.nodes) == (4, False, ("main", "b"))
 
 
+def test_inside_an_epoch_it_has_no_metrics_whatever_it_was_given_or_written_with() -> None:
+    assert record().metrics == {}
+    ended = record(position=Position(4))
+    assert decode_record(encode_record(ended), "").metrics == ended.metrics != {}
+    inside = json.dumps(POSITION.to_json(), allow_nan=True).replace(
+        "Infinity", '{"float": "Infinity"}'
+    )
+    lines = encode_record(ended).decode().splitlines(keepends=True)[:-1]
+    body = "".join(f"position: {inside}\n" if x.startswith("position:") else x for x in lines)
+    written = body.encode() + f"crc32c: {crc32c.crc32c(body.encode()):08x}\n".encode()
+    found = decode_record(written, "")
+    assert (found.position, found.metrics) == (POSITION, {})
+
+
 def test_it_is_text_and_yaml_with_a_checksum_at_the_end() -> None:
     data = encode_record(record())
     lines = data.decode("ascii").splitlines()
@@ -72,7 +86,8 @@ def test_it_is_text_and_yaml_with_a_checksum_at_the_end() -> None:
 @given(st.integers(0, 2**64 - 1))
 def test_every_float_keeps_its_bits(bits: int) -> None:
     value = struct.unpack(">d", bits.to_bytes(8, "big"))[0]
-    given_record = record(metrics={"x": value}, extra={"x": [value]}, stops=[value])
+    boundary = {"position": Position(4), "metrics": {"x": value}}
+    given_record = record(**boundary, extra={"x": [value]}, stops=[value])
     found = decode_record(encode_record(given_record), "")
     for seen in (found.metrics["x"], found.extra["x"][0], found.stops[0]):
         assert struct.pack(">d", seen) == bits.to_bytes(8, "big")
@@ -80,7 +95,8 @@ def test_every_float_keeps_its_bits(bits: int) -> None:
 
 def test_numpy_scalars_are_kept_as_numbers() -> None:
     given_record = record(
-        metrics={"x": np.float32(0.1), "n": np.int64(3), "nan": np.float64("nan")}
+        position=Position(4),
+        metrics={"x": np.float32(0.1), "n": np.int64(3), "nan": np.float64("nan")},
     )
     found = decode_record(encode_record(given_record), "")
     assert found.metrics["x"] == float(np.float32(0.1))

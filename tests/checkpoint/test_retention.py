@@ -71,15 +71,22 @@ def test_best_in_both_directions() -> None:
     assert kept(records, Keep(best=Best("loss", 2, smaller=False))) == [0, 2, 4]
 
 
-def test_of_equals_the_newer_is_the_best() -> None:
-    assert kept(losses(1, 2, 1, 2), Keep(best=Best("loss"))) == [2, 3]
+def test_of_equals_the_earlier_epoch_is_the_best() -> None:
+    assert kept(losses(1, 2, 1, 2), Keep(best=Best("loss"))) == [0, 3]
+    twice = [record(0, epoch=1, loss=1), record(1, epoch=1, loss=1), record(2, epoch=2, loss=1)]
+    assert kept([*twice, record(3, epoch=3)], Keep(best=Best("loss"))) == [1, 3]
+
+
+def test_one_inside_an_epoch_is_never_the_best() -> None:
+    records = [record(0, loss=2), record(1, epoch=0, tasks=("a",), loss=1), record(2, loss=3)]
+    assert kept(records, Keep(best=Best("loss"))) == [0, 2]
 
 
 @pytest.mark.parametrize("smaller", [True, False])
-def test_what_is_not_finite_ranks_last(smaller: bool) -> None:
+def test_what_is_not_finite_is_never_among_the_best(smaller: bool) -> None:
     records = losses(math.nan, math.inf, 3, -math.inf, math.nan, None)
     assert kept(records, Keep(best=Best("loss", 1, smaller))) == [2, 5]
-    assert kept(records, Keep(best=Best("loss", 2, smaller))) == [2, 4, 5]
+    assert kept(records, Keep(best=Best("loss", 2, smaller))) == [2, 5]
 
 
 def test_protected_stay() -> None:
@@ -104,7 +111,7 @@ def test_the_head_and_the_best_finite_one_always_stay(
         assert records[-1].id in stay
     finite = [v for v in values if v is not None and math.isfinite(v)]
     if best and finite:
-        assert max(i for i, v in enumerate(values) if v == min(finite)) in stay
+        assert min(i for i, v in enumerate(values) if v == min(finite)) in stay
     if last:
         assert set(range(len(values))[-last:]) <= set(stay)
     if keep.all:

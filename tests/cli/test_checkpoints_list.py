@@ -80,7 +80,7 @@ def save_inside(run: Path, *positions: Position) -> None:
     with CheckpointManager(run) as manager:
         for position in positions:
             source = BlobSource({"main": {"n": Box(1, "int")}})
-            manager.save_snapshot(source, RecordFields(position=position))
+            manager.save_snapshot(source, RecordFields(position, metrics={"loss": 0.5}))
 
 
 def test_places_inside_an_epoch(call: Call, folder: Path) -> None:
@@ -97,6 +97,8 @@ def test_places_inside_an_epoch(call: Call, folder: Path) -> None:
     ]
     found = json.loads(call("checkpoints", "list", "--json").out)["checkpoints"][0]
     assert (found["epoch"], found["inside_epoch"]) == (2, True)
+    assert found["metrics"] == {}, "it has none of its own"
+    assert "0.5" not in "".join(lines)
     assert found["place"] == "epoch 3, batch 10 of pipe 'train'"
     assert (found["batches"], found["tasks"]) == ({"train": 10}, ["prepare"])
 

@@ -155,19 +155,26 @@ def compressed_blobs() -> dict[str, Value]:
 COMPRESS = (Compress("zstd", 9, "zstd"), Compress("lz4", 3, "lz4/*"))
 
 
-def record(manifests: dict[str, str], root: str, size: int, files: int) -> Record:
-    """What ``_SUCCESS`` says; the time is fixed, so that the bytes are."""
+INSIDE = Position(
+    epochs=3,
+    tasks=("main/load",),
+    pipes={"main/train": PipeState(2, {"loss": ("mean", math.inf, 12)})},
+    readers={"main/train": ReaderState(1, 12, 100, {"x": "<f4"})},
+)
+METRICS = {"loss": math.nan, "best": 0.1, "n": 3, "ok": True, "none": None}
+
+
+def record(
+    manifests: dict[str, str], root: str, size: int, files: int, *, inside: bool = True
+) -> Record:
+    """What ``_SUCCESS`` says, inside an epoch (then without metrics) or at its end; the time is
+    fixed, so that the bytes are."""
     return Record(
         id=ID,
         time="2026-01-02T03:04:05.678901Z",
-        position=Position(
-            epochs=3,
-            tasks=("main/load",),
-            pipes={"main/train": PipeState(2, {"loss": ("mean", math.inf, 12)})},
-            readers={"main/train": ReaderState(1, 12, 100, {"x": "<f4"})},
-        ),
+        position=INSIDE if inside else Position(INSIDE.epochs, readers=INSIDE.readers),
         run_seconds=12.5,
-        metrics={"loss": math.nan, "best": 0.1, "n": 3, "ok": True, "none": None},
+        metrics={} if inside else METRICS,
         stops=({"kind": "patience", "state": {"best": -math.inf, "wait": 1}},),
         decision={"outcome": "stop", "reason": "patience"},
         versions={"numpy": "2.0.0"},
@@ -209,6 +216,7 @@ def _make(folder: Path, blobs_of: Any, compress: tuple[Compress, ...]) -> Path:
         f"{crc32c.crc32c(root):08x}",
         len(root) + sum(part.bytes for part in parts),
         1 + sum(part.files for part in parts),
+        inside=not compress,
     )
     DEFAULT.write(os.fspath(path / SUCCESS), [encode_record(said)], sync=False)
     return path

@@ -94,6 +94,8 @@ def test_the_first_epoch_is_guessed_from_its_batches(make: Any) -> None:
         ("max", 0.4, "worse", -1),
         ("max", 0.5, "equal", 0),
         ("max", float("nan"), "worse", 0),
+        ("max", float("inf"), "worse", 0),
+        ("min", float("-inf"), "worse", 0),
         (None, 0.6, "", 0),
     ],
 )
