@@ -13,6 +13,7 @@ from jobrun.job import GROUPS, RESERVED, Job, Pipe, Task
 from jobrun.rows import STREAMED
 
 __all__ = [
+    "KEEP_CHANGES",
     "flow_problems",
     "inner_steps",
     "shuffle_problems",
@@ -21,6 +22,12 @@ __all__ = [
     "writes_of",
     "written",
 ]
+
+KEEP_CHANGES = (
+    "what changes belongs in arrays, numbers and dicts of those: write them in 'init' and 'update' "
+    "them in 'epoch'"
+)
+"""What to do about something of ``setup`` that epochs would change."""
 
 # What each group may read, beside what its own earlier tasks wrote.
 _BEFORE = {
@@ -313,9 +320,20 @@ def _shown(job: Job, key: Key) -> str:
 
 
 def _protected(job: Job, task: Task, key: Key) -> Problem:
+    """A blob of ``setup`` is written: as one that changes, or as another one of that name."""
+    named = (key[1], _shown(job, key))
+    updates = any(a.name in named for s in inner_steps(task) for a in s.updates)
+    name = _shown(job, key)
+    if updates:
+        return Problem(
+            f"task {task.name!r} updates {name!r}, which belongs to 'setup': the change would be "
+            "lost on a resume",
+            _read_mark(task, key),
+            f"'setup' makes it anew at every start; {KEEP_CHANGES}",
+        )
     return Problem(
-        f"task {task.name!r} writes {_shown(job, key)!r}, which belongs to 'setup'",
-        task.mark(f"out:{key[1]}", f"update:{key[1]}", "out", "update"),
+        f"task {task.name!r} writes {name!r}, which belongs to 'setup'",
+        task.mark(f"out:{key[1]}", "out"),
         "blobs of 'setup' are rebuilt at every start and no other group may write them",
     )
 

@@ -318,7 +318,11 @@ def _a_text_file_shuffled_as_a_whole() -> Job:
         (_read_before_written_in_init, "reads 'x' before it is written; move the task down"),
         (_written_in_a_later_group, "task 't' of 'epoch' reads 'x', which only 'exit' writes"),
         (_setup_blob_written, "task 't' writes 'data/x', which belongs to 'setup'"),
-        (_setup_blob_updated, "task 't' writes 'data', which belongs to 'setup'"),
+        (
+            _setup_blob_updated,
+            "task 't' updates 'data', which belongs to 'setup': the change would be lost on a "
+            "resume; 'setup' makes it anew at every start; what changes belongs in arrays",
+        ),
         (_may_write_read_always, "'x' is written every 2 epochs only, but task 't' reads it"),
         (_written_twice, "task 't' writes 'x/y' twice"),
         (_blob_and_var, "'lr' is a blob and a var at once"),

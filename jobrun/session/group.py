@@ -6,7 +6,7 @@ Compiled once: the functions are bound to the blobs, the plan's counters are cop
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nlargest
 from typing import Any
@@ -14,7 +14,14 @@ from typing import Any
 from jobrun.access import Key
 from jobrun.blob_paths import overlaps
 from jobrun.errors import JobrunError, ValueRefusedError
-from jobrun.events import GroupFinished, GroupStarted, TaskFailed, TaskFinished, TasksRunning
+from jobrun.events import (
+    GroupFinished,
+    GroupStarted,
+    TaskFailed,
+    TaskFinished,
+    TasksRunning,
+    Warned,
+)
 from jobrun.every import epochs_between
 from jobrun.graph import Plan, Unit
 from jobrun.job import Job, Pipe, Task
@@ -25,6 +32,7 @@ from jobrun.session.call import Call, Moment, Stores
 from jobrun.session.current import Running, TaskStoppedError, enter
 from jobrun.session.deadline import Deadline
 from jobrun.session.loader import Loader
+from jobrun.session.object_rules import ObjectRules
 from jobrun.session.objects import ObjectOrder
 from jobrun.session.pipe import PipeRun
 from jobrun.session.scheduler import Dag, Scheduler
@@ -90,6 +98,8 @@ class Group:
         self._every = [1 if u.gathers else epochs_between(job, u.task, u.node) for u in plan.units]
         self._now: Now | None = None
         self._objects.present()
+        self._rules = ObjectRules(job, plan, self._objects, stores.nodes)
+        self._to_say = self._rules.at_start()
 
     # Compiling.
 
@@ -202,6 +212,8 @@ class Group:
             [0.0] * len(self._plan.units),
             [0.0] * len(self._plan.units),
         )
+        said, self._to_say = self._to_say, []
+        self._warn(said)
         # Once one pipe is cut, all is; and a failure ends the pipes beside it at the next batch.
         now.control = replace(control, cut=lambda: now.halted or bool(now.cut) or control.cut())
         return now
@@ -347,8 +359,13 @@ class Group:
         if persists:
             self._check(key, value, number)
         self._stores_of(number).nodes[key[0]].put(key[1], value)
-        if not persists:
-            self._objects.stored(key, value, number, self._scheduler.add_edge)
+        if not persists and self._objects.stored(key, value, number, self._scheduler.add_edge):
+            self._warn(self._rules.stored(key))
+
+    def _warn(self, lines: Iterable[str]) -> None:
+        assert self._now is not None
+        for line in lines:
+            self._now.control.report(Warned(line))
 
     def _check(self, key: Key, value: Value, number: int) -> None:
         try:

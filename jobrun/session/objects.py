@@ -65,24 +65,30 @@ class ObjectOrder:
         for names in {id(n): n for n in self.names.values()}.values():
             self._chain(names, self._add_at_rest)
 
-    def stored(self, key: Key, value: Value, writer: int, add_edge: AddEdge) -> None:
+    def stored(self, key: Key, value: Value, writer: int, add_edge: AddEdge) -> bool:
         """Order the readers of the objects in ``value``, which unit ``writer`` has just stored.
 
+        Return whether that is new: ``key`` held no object before, or is now a name of others.
         Raises TaskError if another blob holds one of them, which the writer was not given, and
         tasks that use it under the two names have no order: they may run already.
         """
         if (type(value) is Box and value.kind != "opaque") or key[0] not in self._nodes:
-            return
+            return False
         with self._lock:
             names = self._note(key, value, writer)
             if names is None:
-                return
+                return False
             given = self._plan.units[writer].access.reads
             others = [name for name in names if name != key]
             if not others or any(_overlap(a, b) for a in others for b in given):
                 self._chain(names, add_edge)  # the other users have ended, or wait for the writer
             else:
                 self._chain(names, lambda before, after: self._prove(key, writer, before, after))
+            return True
+
+    def is_older(self, key: Key) -> bool:
+        """Return whether an object was under ``key`` before the group ran."""
+        return self._since.get(key) == -1
 
     def readers(self, key: Key) -> list[int]:
         """The units that read what is stored under ``key``, in the order in which they may run."""
