@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from jobrun.blob_paths import Key, levels
 from jobrun.errors import Problem, SpecError, Where, did_you_mean
 from jobrun.every import every_problems
 from jobrun.flow import (
@@ -15,13 +16,15 @@ from jobrun.flow import (
     inner_steps,
     shuffle_problems,
     source_problems,
+    units_of,
+    write_mark,
     writes_of,
     written,
 )
 from jobrun.graph import make_plan
 from jobrun.job import GROUPS, RESERVED, Job, Pipe, Task
 from jobrun.metrics import best_problems, metric_problems
-from jobrun.names import check_name
+from jobrun.names import CASE_HINT, case_twins, check_name
 from jobrun.patterns import may_mean, touches
 from jobrun.shell import Shell
 
@@ -105,6 +108,9 @@ def _check_names(job: Job) -> Iterator[Problem]:
         elif check_name(name) or "/" in name:
             text = f"{name!r} cannot name a node: letters, digits, '_', '.', '-'"
             yield Problem(text, _mark(job, name))
+    if twins := case_twins(job.nodes):
+        text = f"nodes {twins[0]!r} and {twins[1]!r} differ in case only"
+        yield Problem(text, _mark(job, twins[1]), CASE_HINT)
     for own in ({}, *job.nodes.values()):
         for name in (*job.vars, *own):
             if name in RESERVED:
@@ -188,15 +194,21 @@ def _check_meanings(job: Job) -> Iterator[Problem]:
                         )
             if isinstance(task, Pipe):
                 yield from _column_meanings(task, bare)
-    folded: dict[str, str] = {}
-    for name in sorted(bare):
-        other = folded.setdefault(name.casefold(), name)
-        if other != name:
-            yield Problem(
-                f"blobs {other!r} and {name!r} differ in case only",
-                None,
-                "some file systems would keep one of them: rename one",
-            )
+    yield from _case_twins(job)
+
+
+def _case_twins(job: Job) -> Iterator[Problem]:
+    """Blobs, or trees that they are in, that differ in case only on one node."""
+    seen: dict[Key, str] = {}
+    for group in GROUPS:
+        for task, copies in units_of(job, group):
+            for key in (key for _, found in copies for key in found.writes):
+                for name in reversed([*levels(key[1])]):
+                    other = seen.setdefault((key[0], name.casefold()), name)
+                    if other != name:
+                        text = f"blobs {other!r} and {name!r} differ in case only"
+                        yield Problem(text, write_mark(task, key), CASE_HINT)
+                        break
 
 
 def _column_meanings(pipe: Pipe, blobs: set[str]) -> Iterator[Problem]:

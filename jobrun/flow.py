@@ -19,6 +19,7 @@ __all__ = [
     "shuffle_problems",
     "source_problems",
     "units_of",
+    "write_mark",
     "writes_of",
     "written",
 ]
@@ -291,6 +292,16 @@ def _read_mark(task: Task, key: Key) -> Where | None:
     return task.where
 
 
+def write_mark(task: Task, key: Key) -> Where | None:
+    """The place in the spec where a task, or a step of a pipe, writes a blob."""
+    for step in (*inner_steps(task), task):
+        names = [*step.outputs.names, *(a.name for a in step.updates)]
+        own = [n for n in names if n in (key[1], f"{key[0]}:{key[1]}")]
+        for name in own or [n for n in names if n.rpartition(":")[2] == key[1]]:
+            return step.mark(f"out:{name}", f"update:{name}", "out", "update")
+    return task.where
+
+
 def _missing(writes: _EveryWrite, group: str, task: Task, key: Key, have: _Paths) -> Problem:
     """A blob is read that has no value at this place of the spec."""
     job = writes.job
@@ -333,7 +344,7 @@ def _protected(job: Job, task: Task, key: Key) -> Problem:
         )
     return Problem(
         f"task {task.name!r} writes {name!r}, which belongs to 'setup'",
-        task.mark(f"out:{key[1]}", "out"),
+        write_mark(task, key),
         "blobs of 'setup' are rebuilt at every start and no other group may write them",
     )
 
@@ -347,7 +358,7 @@ def _twice(
             if any(_overlap(key, k) for k in other.writes):
                 yield Problem(
                     f"the copies of task {task.name!r} all write {_shown(job, key)!r}",
-                    task.mark(f"out:{key[1]}", "out"),
+                    write_mark(task, key),
                     "each copy needs a blob of its own",
                 )
                 return
@@ -357,5 +368,5 @@ def _twice(
         if any(_overlap(key, k) for k in found.writes[:i]):
             yield Problem(
                 f"task {task.name!r} writes {_shown(job, key)!r} twice",
-                task.mark(f"out:{key[1]}", "out"),
+                write_mark(task, key),
             )

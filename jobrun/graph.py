@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jobrun.access import Access, Key, access
-from jobrun.blob_paths import overlaps
+from jobrun.blob_paths import overlaps, trees_of
 from jobrun.errors import Problem, SpecError
 from jobrun.job import Job, Task, TaskGroup
 from jobrun.patterns import touches
@@ -358,8 +358,10 @@ def setup_blobs(job: Job) -> dict[str, tuple[str, ...]]:
 def persistent(job: Job) -> dict[str, tuple[str, ...]]:
     """The paths whose values are saved, per node, in the order of the spec.
 
-    Every blob that ``init`` writes, every blob of ``epoch`` that a later group reads, and what
-    ``checkpoint.include`` adds.  The rule is data flow, never a name.
+    Every blob that ``init`` writes itself or a part of it, every blob of ``epoch`` that a later
+    group reads, and what ``checkpoint.include`` adds.  A name that ``epoch`` writes whole replaces
+    the tree whose parts persist, so it persists in their place.  The rule is data flow, never a
+    name.
     """
     later = [
         k
@@ -380,9 +382,12 @@ def persistent(job: Job) -> dict[str, tuple[str, ...]]:
             touches(pattern, node, path) for pattern in include
         )
 
-    kept = [*_written(job, "init"), *(k for k in _written(job, "epoch") if wanted(k))]
+    epoch = dict.fromkeys(_written(job, "epoch"))
+    kept = dict.fromkeys((*_written(job, "init"), *filter(wanted, epoch)))
+    replaced = {(node, tree) for node, path in kept for tree in trees_of(path)}
     setup = set(_written(job, "setup"))
-    return _minimal(job, (k for k in kept if k not in setup))
+    whole = (key for key in epoch if key in replaced)
+    return _minimal(job, (k for k in (*kept, *whole) if k not in setup))
 
 
 def ranks(job: Job) -> dict[str, dict[str, int]]:

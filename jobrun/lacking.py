@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from jobrun.blob_paths import trees_of
 from jobrun.checkpoint.fs import DEFAULT
 from jobrun.checkpoint.record import Record
 from jobrun.checkpoint.verify import read_manifest
@@ -34,10 +35,13 @@ def refuse_lacking(
         for node, part in parts.items()
     }
     written = dict.fromkeys(writes_of(job, "init"))
+    replaced = set(writes_of(job, "epoch"))
     missing = [
         f"{node}:{path}" if job.multi_node else path
         for node, path in written
         if path not in held.get(node, ())
+        # A tree that an epoch has written whole is there in place of what 'init' made of it.
+        and not any((node, t) in replaced and t in held.get(node, ()) for t in trees_of(path))
     ]
     if missing:
         names = ", ".join(map(repr, missing))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["check_name", "is_name"]
+__all__ = ["CASE_HINT", "case_twins", "check_name", "is_name"]
+
+CASE_HINT: Final = "some file systems cannot tell them apart; rename one"
 
 _LEVEL = r"[A-Za-z0-9_-][A-Za-z0-9_.-]*"
 _NAME: Final = re.compile(_LEVEL)
@@ -15,6 +18,20 @@ _PATH: Final = re.compile(rf"{_LEVEL}(?:/{_LEVEL})*")
 def is_name(name: str) -> bool:
     """Whether ``name`` can be one level of a blob's name."""
     return _NAME.fullmatch(name) is not None and name != "zarr.json"
+
+
+def case_twins(names: Iterable[str]) -> tuple[str, str] | None:
+    """Return the first two names of one folder that differ in case only, or None."""
+    names = list(names)
+    text = "".join(names)
+    if text == text.casefold():  # as with most; one look at all is quicker than one at each
+        return None
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(name.casefold(), name)
+        if other != name:
+            return other, name
+    return None
 
 
 def check_name(name: str) -> str | None:

@@ -7,7 +7,8 @@ from typing import Any, Final
 import numpy as np
 
 from jobrun.errors import ValueRefusedError, with_article
-from jobrun.values import Box, Value, leaves
+from jobrun.names import CASE_HINT, case_twins
+from jobrun.values import Box, Tree, Value, leaves
 
 __all__ = ["check_storable", "is_storable"]
 
@@ -17,6 +18,13 @@ _STORABLE: Final[set[np.dtype[Any]]] = set()
 
 def check_storable(value: Value, name: str) -> None:
     """Raise ValueRefusedError, naming the leaf and the remedy, if ``value`` cannot be saved."""
+    if found := _twin_keys(value, name):
+        path, (one, other) = found
+        raise ValueRefusedError(
+            f"blob {path!r} persists, but cannot be saved: its keys {one!r} and {other!r} differ "
+            "in case only",
+            hint=CASE_HINT,
+        )
     for path, box in leaves(value, name):
         reason = _why_not(box)
         if reason:
@@ -27,7 +35,17 @@ def check_storable(value: Value, name: str) -> None:
 
 def is_storable(value: Value) -> bool:
     """Whether ``value`` can be saved."""
-    return all(_why_not(box) is None for _, box in leaves(value))
+    return not _twin_keys(value, "") and all(_why_not(box) is None for _, box in leaves(value))
+
+
+def _twin_keys(value: Value, path: str) -> tuple[str, tuple[str, str]] | None:
+    """The first tree in a value with two keys that differ in case only, and these."""
+    if not isinstance(value, Tree):
+        return None
+    if value.kind != "list" and (twins := case_twins(value.items)):
+        return path, twins
+    below = (_twin_keys(item, f"{path}/{key}") for key, item in value.items.items())
+    return next(filter(None, below), None)
 
 
 def _why_not(box: Box) -> tuple[str, str] | None:

@@ -101,6 +101,20 @@ class Workspace:
                 items[key] = items.pop(key)
         return Tree(parent.kind, items)
 
+    def case_twin(self, path: str) -> str | None:
+        """The name that a new one, on its way to ``path``, differs from in case only, or None."""
+        items, above = self.root, ""
+        for level in path.split("/"):
+            if level not in items:
+                folded = level.casefold()
+                now = list(items)  # the root may grow meanwhile
+                return next((above + key for key in now if key.casefold() == folded), None)
+            value = items[level]
+            if not isinstance(value, Tree):
+                return None
+            items, above = value.items, f"{above}{level}/"
+        return None
+
     def _rank(self, path: str) -> int:
         return self._ranks.get(path, -1)
 

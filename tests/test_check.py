@@ -160,6 +160,14 @@ def _case() -> Job:
     return with_init("w", "W")
 
 
+def _case_of_a_tree() -> Job:
+    return with_init("M/w", "m/v")
+
+
+def _case_of_nodes() -> Job:
+    return Job("j", nodes=["A", "b", "a"])
+
+
 def _best_in_epoch() -> Job:
     job = with_init("m", metrics={"loss": "min"})
     with job.epoch:
@@ -332,7 +340,9 @@ def _a_text_file_shuffled_as_a_whole() -> Job:
             _part_of_a_map_column_and_blob,
             "'y/low' is a part of column 'y' of pipe 'p' and a blob at once",
         ),
-        (_case, "blobs 'W' and 'w' differ in case only"),
+        (_case, "blobs 'w' and 'W' differ in case only"),
+        (_case_of_a_tree, "blobs 'M' and 'm' differ in case only"),
+        (_case_of_nodes, "nodes 'A' and 'a' differ in case only"),
         (_best_in_epoch, "'best:m' can be read in 'download' and 'exit' only"),
         (_best_without_checkpoints, "'best:m' needs checkpoints"),
         (_best_by_what, "'best:m': best by which metric?"),

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrun.access import Key, access
-from jobrun.blob_paths import overlaps
+from jobrun.blob_paths import covers, overlaps
 from jobrun.errors import SpecError
 from jobrun.graph import (
     Plan,
@@ -245,6 +245,8 @@ def test_long_chains_are_planned_without_recursion() -> None:
 
 # What persists.
 
+_paths = st.lists(st.sampled_from(["a", "b", "r"]), min_size=1, max_size=3).map("/".join)
+
 
 def persists(job: Job) -> dict[str, tuple[str, ...]]:
     for group in job.groups.values():
@@ -266,6 +268,50 @@ def test_what_init_writes_and_what_is_read_later_persists() -> None:
         Task(fn, ["result", "t/b", "data"])
     assert persists(job) == {"main": ("w", "m", "loss", "t/b")}
     assert setup_blobs(job) == {"main": ("data",)}
+
+
+@pytest.mark.parametrize(
+    ("init", "epoch", "kept"),
+    [
+        (["a/b"], ["a"], ("a",)),  # written whole, it replaces the tree
+        (["a/b", "w"], ["a"], ("w", "a")),
+        (["a/b/c"], ["a/b", "a/d"], ("a/b",)),
+        (["a/b/c"], ["a/x", "a"], ("a",)),
+        (["a/b"], ["a/c", "ab", "b"], ("a/b",)),
+        (["a"], ["a/b"], ("a",)),
+        ([], ["r/x", "r", "s"], ("r",)),  # 'exit' reads r/x
+    ],
+)
+def test_what_an_epoch_writes_over_what_persists_persists(
+    init: list[str], epoch: list[str], kept: tuple[str, ...]
+) -> None:
+    assert persists(_flow(init, [[name] for name in epoch])) == {"main": kept}
+
+
+def _flow(init: list[str], epoch: list[list[str]]) -> Job:
+    job = Job("j")
+    with job.init:
+        for name in init:
+            Task(fn, out=name)
+    with job.epoch:
+        for names in epoch:
+            Task(fn, out=names)
+    with job.exit:
+        Task(fn, "r/x")
+    return job
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(_paths, max_size=3), st.lists(_paths, max_size=4))
+def test_a_blob_persists_whole_or_not_at_all(init: list[str], epoch: list[str]) -> None:
+    """No write leaves a part of it in the checkpoint and a part of it out."""
+    found = persists(_flow(init, [[name] for name in epoch]))["main"]
+    for path in init:
+        assert any(covers(p, path) for p in found)
+    for path in epoch:
+        assert any(covers(p, path) for p in found) == any(overlaps(p, path) for p in found)
+    assert not any(overlaps(p, q) for p in found for q in found if p != q)
+    assert {*found} <= {*init, *epoch}
 
 
 def test_the_best_of_a_blob_persists_and_so_does_what_is_included() -> None:

@@ -98,7 +98,7 @@ def parts_imported_by(wanted: str) -> set[str]:
         ("lock", "errors"),
         ("plain_dtype", "buffers"),
         ("values", "errors names buffers plain_dtype"),
-        ("storable", "errors values"),
+        ("storable", "errors names values"),
         ("workspace", "errors values"),
         ("data", "errors late_imports position values"),
         ("children", ""),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,21 @@ def refuse(
 def test_what_is_held(tmp_path: Path, out: str) -> None:
     blobs = {"n": 1, "tree": {"w": 1.0}, "empty": {}, "none": None}
     refuse(tmp_path, {"main": blobs}, {"main": [out]})
+
+
+@pytest.mark.parametrize(("name", "refused"), [("tree", False), ("tree/w", True), ("n", True)])
+def test_what_an_epoch_has_replaced_is_not_missing(
+    tmp_path: Path, name: str, refused: bool
+) -> None:
+    with CheckpointManager(tmp_path) as manager:
+        manager.save(1, {"main": {"n": 1, "tree": {"w": 1.0}}})
+    job = Job("j")
+    with job.init:
+        Task(dict, out="tree/v")
+    with job.epoch:
+        Task(dict, out=name)
+    with pytest.raises(RunRefusedError) if refused else nullcontext():
+        refuse_lacking(job, manager.path(1), manager.find(), {"main": "main"})
 
 
 @pytest.mark.parametrize("out", ["m", "tree/v", "t"])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrun.names import check_name, is_name
+from jobrun.names import case_twins, check_name, is_name
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,20 @@ def test_names(name: str) -> None:
 )
 def test_no_names(name: str) -> None:
     assert not is_name(name)
+
+
+@pytest.mark.parametrize(
+    ("names", "twins"),
+    [
+        (["w", "W"], ("w", "W")),
+        (["a", "Bc", "b", "bC", "A"], ("Bc", "bC")),
+        (["a", "b", "a"], None),
+        (["Aa", "B"], None),
+        ([], None),
+    ],
+)
+def test_names_that_differ_in_case_only(names: list[str], twins: tuple[str, str] | None) -> None:
+    assert case_twins(iter(names)) == twins
 
 
 @pytest.mark.parametrize(

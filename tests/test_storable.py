@@ -45,6 +45,7 @@ def test_what_can_be_saved(obj: Any) -> None:
         (np.zeros(2, [("x", np.longdouble, (2,))]), "dtype", "astype"),
         (np.array([1, "a"], object), "Python objects", "numbers or fixed strings"),
         (np.zeros(2).view(Subclass), "Subclass", "numbers or fixed strings"),
+        ({"W": 1, "v": 2, "w": 3}, "its keys 'W' and 'w' differ in case only", "rename one"),
         ({1: 2}, "keys are not all names", "letters, digits"),
         (Odd(), "Odd", "setup"),
         (1j, "complex", "setup"),

@@ -167,6 +167,23 @@ def test_leaves_written_by_many_threads_are_all_there_in_order() -> None:
     assert keys(workspace, "m") == names
 
 
+@pytest.mark.parametrize(
+    ("path", "twin"),
+    [
+        ("m/X", "m/x"),
+        ("m/x", None),
+        ("m/y/P", "m/y/p"),
+        ("m/Y/p", "m/y"),
+        ("m/z/x", None),
+        ("m/x/deep", None),
+        ("M", "m"),
+        ("new", None),
+    ],
+)
+def test_a_name_that_differs_in_case_only(path: str, twin: str | None) -> None:
+    assert filled(m={"x": 1, "y": {"p": 2}}).case_twin(path) == twin
+
+
 def test_scratch_is_dropped() -> None:
     workspace = filled(a=1, m={"x": 1, "y": {"p": 2, "q": 3}}, s={"t": 1}, b=2)
     kept = workspace.get("a")

@@ -24,7 +24,7 @@ from jobrun.checkpoint.pool import THREADS, ended_by_errors, run_calls
 from jobrun.checkpoint.record import SUCCESS
 from jobrun.checkpoint.writing import Item, Writer
 from jobrun.errors import ValueRefusedError
-from jobrun.names import check_name
+from jobrun.names import CASE_HINT, case_twins, check_name
 from jobrun.policy import Compress
 from jobrun.storable import check_storable
 from jobrun.values import Box, Tree, Value, leaves
@@ -131,18 +131,14 @@ def _place(top: _Level, path: str, value: Value) -> None:
 
 def _below(path: str, items: Mapping[str, _Level | Value]) -> Iterator[Item]:
     """What the tree or level at a path holds."""
-    folded: dict[str, str] = {}
+    if twins := case_twins(items):
+        one, other = (f"{path}/{name}" if path else name for name in twins)
+        raise ValueRefusedError(f"blobs {one!r} and {other!r} differ in case only", hint=CASE_HINT)
     for name, item in items.items():
         inner = f"{path}/{name}" if path else name
         wrong = check_name(name)
         if wrong or "/" in name:
             raise ValueRefusedError(wrong or f"a key of {path!r} holds a slash: {name!r}")
-        twin = folded.setdefault(name.casefold(), inner)
-        if twin != inner:
-            raise ValueRefusedError(
-                f"blobs {inner!r} and {twin!r} differ only in case",
-                hint="some file systems cannot tell them apart; rename one",
-            )
         if isinstance(item, Box):
             yield inner, item.kind, item
         else:

@@ -12,8 +12,8 @@ import numpy as np
 from jobrun.checkpoint.fs import DEFAULT, Fs
 from jobrun.checkpoint.part import PartSummary, check_part, mark_saved, write_parts
 from jobrun.checkpoint.record import Record
-from jobrun.errors import UsageError
-from jobrun.names import is_name
+from jobrun.errors import UsageError, ValueRefusedError
+from jobrun.names import CASE_HINT, case_twins, is_name
 from jobrun.policy import Compress
 from jobrun.values import Box, Tree, Value, adopt
 
@@ -80,6 +80,11 @@ class BlobSource:
             raise UsageError(
                 "blobs must be {node: {name: value}}",
                 hint='with one node: {"main": {"w": w, "b": b}}',
+            )
+        if twins := case_twins(blobs):
+            one, other = twins
+            raise ValueRefusedError(
+                f"nodes {one!r} and {other!r} differ in case only", hint=CASE_HINT
             )
         value = _copied if copy else _value
         nodes = {

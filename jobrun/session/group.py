@@ -13,7 +13,7 @@ from typing import Any
 
 from jobrun.access import Key
 from jobrun.blob_paths import overlaps
-from jobrun.errors import JobrunError, ValueRefusedError
+from jobrun.errors import JobrunError, TaskError, ValueRefusedError
 from jobrun.events import (
     GroupFinished,
     GroupStarted,
@@ -23,8 +23,10 @@ from jobrun.events import (
     Warned,
 )
 from jobrun.every import epochs_between
+from jobrun.flow import write_mark
 from jobrun.graph import Plan, Unit
 from jobrun.job import Job, Pipe, Task
+from jobrun.names import CASE_HINT
 from jobrun.options import Load
 from jobrun.position import PipeState, Position, ReaderState
 from jobrun.session.base import Control, Places
@@ -40,6 +42,7 @@ from jobrun.session.shell import Program
 from jobrun.shell import Shell
 from jobrun.storable import check_storable
 from jobrun.values import Value
+from jobrun.workspace import Workspace
 
 __all__ = ["SLOWEST", "Group", "Now", "epoch_of"]
 
@@ -356,9 +359,7 @@ class Group:
             node, path = key
             persists = any(overlaps(path, p) for p in self._persistent.get(node, ()))
             self._persists[key] = persists
-        if persists:
-            self._check(key, value, number)
-        self._stores_of(number).nodes[key[0]].put(key[1], value)
+        self._put(key, value, number, persists)
         if not persists and self._objects.stored(key, value, number, self._scheduler.add_edge):
             self._warn(self._rules.stored(key))
 
@@ -367,16 +368,29 @@ class Group:
         for line in lines:
             self._now.control.report(Warned(line))
 
-    def _check(self, key: Key, value: Value, number: int) -> None:
+    def _put(self, key: Key, value: Value, number: int, persists: bool) -> None:
+        workspace = self._stores_of(number).nodes[key[0]]
         try:
-            check_storable(value, key[1])
-        except ValueRefusedError as error:
+            if persists:
+                check_storable(value, key[1])
+                _check_siblings(workspace, key[1])
+            workspace.put(key[1], value)
+        except TaskError as error:
             task = self._plan.units[number].task
-            raise ValueRefusedError(
+            raise type(error)(
                 f"task {task.name!r} of group {self._plan.group!r}: {error.message}",
-                where=task.mark(f"out:{key[1]}", "out"),
+                where=write_mark(task, key),
                 hint=error.hint,
             ) from None
+
+
+def _check_siblings(workspace: Workspace, path: str) -> None:
+    """Raise ValueRefusedError if the tree that a blob comes into has its name in another case."""
+    if "/" in path and (twin := workspace.case_twin(path)):
+        raise ValueRefusedError(
+            f"blob {path!r} persists, but cannot be saved: it and {twin!r} differ in case only",
+            hint=CASE_HINT,
+        )
 
 
 def epoch_of(group: str, position: Position) -> int:

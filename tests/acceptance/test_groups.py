@@ -160,6 +160,31 @@ def test_what_init_writes_and_what_a_later_group_reads_persists_and_nothing_else
     assert lists == [tree, [*tree, "main:read_later"], [*tree, "main:read_later"]]
 
 
+def growing(epochs: int) -> Job:
+    """``init`` makes a/b, and each epoch writes the whole of ``a`` anew."""
+    with Job("growing") as job:
+        with job.init:
+            Task(lambda: np.zeros(2), out="a/b")
+            Task(lambda: {"b": np.ones(2)}, out="first")
+        Task(lambda a: {"b": a["b"] + 1, "c": a["b"].sum()}, "a", out="a", name="whole")
+        job.stop(epochs=epochs)
+    return job
+
+
+def test_a_tree_that_an_epoch_writes_whole_persists_for_a_part_that_init_made(
+    run_dir: Path,
+) -> None:
+    train(growing(2), run_dir)
+    found = [load_blobs(run_dir, epoch=epoch) for epoch in range(3)]
+    assert [sorted(blobs) for blobs in found] == [
+        ["a/b", "first/b"],
+        ["a/b", "a/c", "first/b"],
+        ["a/b", "a/c", "first/b"],
+    ]
+    ended = train(growing(4), run_dir)
+    assert (ended.blobs["a"]["b"].tolist(), ended.blobs["a/c"]) == ([4.0, 4.0], 6.0)
+
+
 def test_include_adds_globs(run_dir: Path) -> None:
     train(persisting(include=("scr*", "big.*")), run_dir)
     assert {"scratch", "big.block-GRAD", "read_later"} < set(load_blobs(run_dir))

@@ -517,3 +517,10 @@ def test_opaque_boxes_in_a_snapshot_are_refused_by_name(tmp_path: Path) -> None:
     with CheckpointManager(tmp_path) as manager, pytest.raises(ValueRefusedError, match="handle"):
         manager.save_snapshot(source, RecordFields())
     assert sorted(p.name for p in tmp_path.iterdir()) == ["lock"]
+
+
+def test_nodes_whose_names_differ_in_case_only_are_refused(tmp_path: Path) -> None:
+    with CheckpointManager(tmp_path) as manager:
+        with pytest.raises(ValueRefusedError, match="nodes 'A' and 'a' differ in case only"):
+            manager.save(0, {"A": {"w": 1}, "a": {"w": 2}})
+        assert manager.latest() is None

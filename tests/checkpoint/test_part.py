@@ -44,8 +44,11 @@ def manifest(path: Path) -> Any:
         ({"zarr.json": array(1)}, "zarr.json"),
         ({"t": Tree("dict", {"a b": array(1)})}, "cannot name a blob"),
         ({"t": Tree("dict", {"a/b": array(1)})}, "holds a slash"),
-        ({"a": array(1), "A": array(2)}, "differ only in case"),
-        ({"t": Tree("dict", {"x": array(1), "X": array(2)})}, "'t/X' and 't/x' differ only"),
+        ({"a": array(1), "A": array(2)}, "differ in case only"),
+        (
+            {"t": Tree("dict", {"x": array(1), "X": array(2)})},
+            "'t/x' and 't/X' differ in case only",
+        ),
         ({"a": array(1), "a/b": array(2)}, "'a/b' lies under the blob 'a'"),
         ({"a/b": array(1), "a": array(2)}, "under 'a', which is a blob itself"),
         ({"a": Tree("dict", {}), "a/b": array(2)}, "lies under"),

@@ -221,7 +221,7 @@ def _check_problems(error: SpecError) -> None:
     assert error.problems
     for problem in error.problems:
         assert problem.message
-        assert problem.where is not None or "differ in case" in problem.message, problem
+        assert problem.where is not None, problem
     assert str(error)
 
 
