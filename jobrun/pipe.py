@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from jobrun.errors import Problem, SpecError, Where, did_you_mean
-from jobrun.rows import CallSource, Data, FileSource, Number, Reader
+from jobrun.rows import RESUMES, CallSource, Data, FileSource, Number, Reader
 from jobrun.task import Outputs, Task, arguments, current_tasks
 from jobrun.template import Template
 
@@ -23,6 +24,7 @@ def data(
     call: Callable[..., Any] | str | None = None,
     in_: str | Sequence[str] | Mapping[str, str | None] | None = None,
     with_: Mapping[str, Any] | None = None,
+    resume: str | None = None,
     zip: Sequence[Data] = (),
     concat: Sequence[Data] = (),
     where: Where | None = None,
@@ -41,7 +43,19 @@ def data(
     if problem:
         place = (marks or {}).get("pipe", where)
         raise SpecError([Problem(problem, place)])
+    if resume is not None:
+        return _resumed(made, resume, (marks or {}).get("resume", where))
     return made
+
+
+def _resumed(made: Data, resume: str, where: Where | None) -> Data:
+    """The source of a ``call`` with the way by which it is brought back to a place."""
+    if made.call is None:
+        raise SpecError([Problem("'resume' is for a 'call'", where)])
+    if resume not in RESUMES:
+        hint = did_you_mean(resume, RESUMES) or f"there are {', '.join(RESUMES)}"
+        raise SpecError([Problem(f"a source cannot be resumed by {resume!r}", where, hint)])
+    return replace(made, call=replace(made.call, resume=resume))
 
 
 def _call_source(
@@ -77,8 +91,10 @@ class Pipe(Task):
 
     ``from_`` maps columns to blobs (a list: columns of the same names), to the columns of ``file``
     (without ``from_``: all of them), or to the keys of the items that ``call`` gives, which is
-    given ``in_`` and ``with_``.  ``zip`` and ``concat`` join sources made by ``data``.  ``shuffle``
-    may be ``{"buffer": n}``.  ``map`` and ``do`` are lists of Tasks; they belong to the pipe alone.
+    given ``in_`` and ``with_``.  An iterable is read again up to the place where a run resumes;
+    with ``resume="state"`` it goes there by its own ``load_state_dict``.  ``zip`` and ``concat``
+    join sources made by ``data``.  ``shuffle`` may be ``{"buffer": n}``.  ``map`` and ``do`` are
+    lists of Tasks; they belong to the pipe alone.
     With ``processes``, the ``map`` steps run in so many worker processes, which find their
     functions by module and name.  ``rows`` names the column whose length is the number of rows that
     the ``map`` steps leave of a batch, where these do not put out all columns that they filter.
@@ -96,6 +112,7 @@ class Pipe(Task):
         call: Callable[..., Any] | str | None = None,
         in_: str | Sequence[str] | Mapping[str, str | None] | None = None,
         with_: Mapping[str, Any] | None = None,
+        resume: str | None = None,
         zip: Sequence[Data] = (),
         concat: Sequence[Data] = (),
         shuffle: bool | Mapping[str, Number] = False,
@@ -127,6 +144,7 @@ class Pipe(Task):
                 call=call,
                 in_=in_,
                 with_=with_,
+                resume=resume,
                 zip=zip,
                 concat=concat,
                 where=where,

@@ -12,13 +12,16 @@ from jobrun.template import Template
 if TYPE_CHECKING:
     from jobrun.job import Task
 
-__all__ = ["SHARD", "STREAMED", "CallSource", "Data", "FileSource", "Number", "Reader"]
+__all__ = ["RESUMES", "SHARD", "STREAMED", "CallSource", "Data", "FileSource", "Number", "Reader"]
 
 SHARD = re.compile(r"(\w+) */ *(\w+)")
 """``i/n`` of ``shard``: two numbers, or names of vars."""
 
 STREAMED = (".csv", ".tsv", ".jsonl", ".txt")
 """The endings of files that are read from front to back."""
+
+RESUMES = ("replay", "state")
+"""How an iterable is brought back to a place: read again up to it, or by its own state."""
 
 Number = int | float | str
 """A number, or the name of a var or blob that holds one."""
@@ -39,10 +42,14 @@ class FileSource:
 
 @dataclass(frozen=True, slots=True)
 class CallSource:
-    """What a function gives: ``columns`` maps a column to its key in an item."""
+    """What a function gives: ``columns`` maps a column to its key in an item.
+
+    ``resume`` is one of ``RESUMES``.
+    """
 
     step: Task
     columns: Mapping[str, str]
+    resume: str = "replay"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,13 @@
 """Sources that a user's function makes: an object of items, an iterable, or columns.
 
 An object with ``__len__`` and ``__getitem__`` (a PyTorch dataset of that style) is a table.  What
-can only be iterated is a stream, made anew for each pass; it is restored by its own ``state_dict``
-and ``load_state_dict``, else by skipping.  A dict of arrays, or an array, is columns as it is.
+can only be iterated is a stream, made anew for each pass.  A dict of arrays, or an array, is
+columns as it is.
+
+A stream is brought back to a place by reading it again up to there, whatever it can do itself: a
+``state_dict`` may leave out what the iteration holds (the buffer of a shuffled data set of Hugging
+Face, the batches that workers have fetched ahead), and rows would be lost or come twice.  Only who
+asks for it goes there by ``state_dict`` and ``load_state_dict``.
 
 An item is a dict of columns, a tuple of them in the order of ``from``, or the value of the one.
 """
@@ -43,13 +48,25 @@ _STATE = ("state_dict", "load_state_dict")
 
 
 def called_source(
-    make: Callable[[], Any], wanted: Mapping[str, str], name: str, fail: Fail
+    make: Callable[[], Any],
+    wanted: Mapping[str, str],
+    name: str,
+    fail: Fail,
+    *,
+    by_state: bool = False,
 ) -> Source:
     """The source that ``make`` gives; ``wanted`` maps columns to keys of an item.
 
-    Raises DataError for what is none of the kinds above, and what ``make`` and ``fail`` raise.
+    ``by_state``: a stream is brought back to a place by its own state, which is exact.  Raises
+    DataError for what is none of the kinds above, or has no such state, and what ``make`` and
+    ``fail`` raise.
     """
     made = make()
+    if by_state and _is_table(made):
+        raise DataError(
+            f"{name}: any row of it can be had, so that 'resume: state' is for nothing",
+            hint="leave 'resume' out",
+        )
     if isinstance(made, np.ndarray):
         made = {next(iter(wanted.values())): made}
     if isinstance(made, Mapping):
@@ -57,11 +74,15 @@ def called_source(
     if _is_map_style(made):
         return ItemTable(made, wanted, name, fail)
     if hasattr(made, "__iter__"):
-        return ItemStream(make, made, wanted, name, fail)
+        return ItemStream(make, made, wanted, name, fail, by_state=by_state)
     raise DataError(
         f"{name} returned {with_article(type(made).__name__)}, which cannot be read row by row",
         hint="return something with __len__ and __getitem__, an iterable, or a dict of arrays",
     )
+
+
+def _is_table(made: Any) -> bool:
+    return isinstance(made, Mapping | np.ndarray) or _is_map_style(made)
 
 
 def _is_map_style(made: Any) -> bool:
@@ -230,9 +251,12 @@ class ItemStream(Stream):
         wanted: Mapping[str, str],
         name: str,
         fail: Fail,
+        *,
+        by_state: bool = False,
     ) -> None:
         self.name = name
         self.fail = fail
+        self.by_state = by_state
         self.stack = _Stack(wanted, name)
         self._make = make
         self._made = [made]
@@ -248,12 +272,22 @@ class ItemStream(Stream):
         return self.stack.dtypes
 
     def open(self, row: int = 0, mark: Any = None, slow: Slow = ignore_slow) -> Cursor:
-        """A cursor: by the state that ``mark`` holds, else by skipping."""
+        """A cursor: by the state that ``mark`` holds, if that is asked for, else by skipping.
+
+        Raises DataError where there is no state though it is asked for.
+        """
         made = self._made.pop() if self._made else self._make()
+        if not self.by_state:
+            mark = None  # of a run before, which went by it
         try:
-            holder, items = _begun(made, mark)
+            holder, items = _begun(made, mark) if self.by_state else (None, iter(made))
         except BaseException as error:
             raise self.fail(error) from error
+        if self.by_state and holder is None:
+            raise DataError(
+                f"{self.name} has no state_dict() and load_state_dict() for 'resume: state'",
+                hint="leave 'resume' out: then it is read again up to the place",
+            )
         cursor = _ItemCursor(self, holder, items, row if mark is not None else 0, slow)
         if row and mark is None:
             cursor.skip(row)
@@ -329,7 +363,8 @@ class _ItemCursor(Cursor):
                 said = True
                 self._slow(
                     f"{self._source.name} is read again up to row {wanted}, where the run goes on; "
-                    "state_dict() and load_state_dict(), or __getitem__ and __len__, would spare it"
+                    "__getitem__ and __len__ would spare it, or 'resume: state' where its "
+                    "state_dict() is exact"
                 )
         raise DataError(
             f"{self._source.name} ended after {self.row} rows, but {wanted} of them "

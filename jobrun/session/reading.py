@@ -127,7 +127,13 @@ class PipeReading:
             where = step.where or self._pipe.where
             return TaskError(message, where=where, trace=user_trace(error))
 
-        return called_source(lambda: call.value(Moment()), source.columns, step.function_name, fail)
+        return called_source(
+            lambda: call.value(Moment()),
+            source.columns,
+            step.function_name,
+            fail,
+            by_state=source.resume == "state",
+        )
 
     def _blob(self, name: str) -> Value:
         return self._stores.get(resolve(self._job, self._node, name).keys[0])

@@ -214,6 +214,7 @@ class _Builder:
             "call": model.call,
             "in_": model.in_,
             "with_": _literals(model.with_),
+            "resume": model.resume,
             "zip": self._sources(model.zip, node.get("zip")),
             "concat": self._sources(model.concat, node.get("concat")),
         }

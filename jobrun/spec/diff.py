@@ -35,7 +35,7 @@ Facts = dict[str, Any]
 Row = Literal["free", "accept", "job"]
 
 _FREE = ("name", "stop", "fail", "metrics", "upload", "report", "session")
-_FREE_OF_PIPE = ("batches_per_epoch", "passes", "threads", "ahead", "processes")
+_FREE_OF_PIPE = ("batches_per_epoch", "passes", "threads", "ahead", "processes", "resume")
 _ACCEPTED_OF_PIPE = ("batch", "shard")
 _HOW = ("batch", "shuffle", "drop_last", "batches_per_epoch", "passes", "shard", "rows")
 _OPTIONS = (("retries",), ("timeout",))
@@ -229,6 +229,8 @@ def _program_facts(task: Task) -> Facts:
 
 def _reader_facts(reader: Reader) -> Facts:
     facts: Facts = _data_facts(reader.data)
+    if reader.data.call is not None and reader.data.call.resume != "replay":
+        facts["resume"] = reader.data.call.resume
     for key in (*_HOW, "threads", "ahead", "processes"):
         value = getattr(reader, key)
         if value != getattr(Reader(), key) or type(value) is not type(getattr(Reader(), key)):

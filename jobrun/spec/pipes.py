@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from jobrun.spec.closed import ClosedModel, given, one_of, short_for, without
-from jobrun.spec.faults import Fault, Optional, refuse
+from jobrun.spec.faults import Fault, Optional, choice, refuse
 from jobrun.spec.fields import (
     Call,
     ColumnName,
@@ -96,7 +96,13 @@ _SOURCE_RULES: dict[str, Any] = {
         {**given("from"), **without(*_SOURCES)},
         *({**given(k), **without(*(s for s in _SOURCES if s != k))} for k in _SOURCES),
     ],
-    "dependentRequired": {"call": ["from"], "types": ["file"], "in": ["call"], "with": ["call"]},
+    "dependentRequired": {
+        "call": ["from"],
+        "types": ["file"],
+        "in": ["call"],
+        "with": ["call"],
+        "resume": ["call"],
+    },
     "dependentSchemas": {"zip": without("from"), "concat": without("from")},
 }
 
@@ -132,6 +138,17 @@ class SourceModel(ClosedModel):
     )
     with_: Optional[With] = Field(
         None, alias="with", description="Literal keyword arguments of the function under 'call'."
+    )
+    resume: Annotated[
+        Optional[str],
+        BeforeValidator(
+            choice("replay", "state"), json_schema_input_type=Literal["replay", "state"]
+        ),
+    ] = Field(
+        None,
+        description="How an iterable of 'call' is brought back to the place where a run goes on: "
+        "'replay', the default, reads it again up to there; 'state' calls its load_state_dict(), "
+        "whose state must then be exact.",
     )
     zip: Optional[list[SourceModel]] = Field(
         None,
@@ -175,6 +192,7 @@ class SourceModel(ClosedModel):
             ("types", self.types, "file"),
             ("in", self.in_, "call"),
             ("with", self.with_, "call"),
+            ("resume", self.resume, "call"),
         ):
             if value is not None and getattr(self, owner) is None:
                 yield Fault(f"|{key!r} belongs to a {owner!r}", path=(key,), key=True)

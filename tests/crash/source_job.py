@@ -50,7 +50,7 @@ SOURCES: dict[str, Form] = {
     **{f"{e} files": {"file": f"part-*.{e}", "from": ["x"]} for e in ENDINGS},
     "iterator": _call("generated", n=ROWS),
     "iterable": _call("Restarting", n=ROWS),
-    "stateful iterator": _call("Stateful", n=ROWS),
+    "stateful iterator": {**_call("Stateful", n=ROWS), "resume": "state"},
     "items": _call("Items", n=ROWS),
     "items at once": _call("ItemsAtOnce", n=ROWS),
     "arrays": _call("arrays", n=ROWS),

@@ -22,8 +22,9 @@ def source(make: Callable[[], Any], *columns: str) -> Source:
     return called_source(make, {c: c for c in columns or ("x",)}, "job:rows", fail)
 
 
-def stream(make: Callable[[], Any], *columns: str) -> Stream:
-    found = source(make, *columns)
+def stream(make: Callable[[], Any], *columns: str, by_state: bool = False) -> Stream:
+    wanted = {c: c for c in columns or ("x",)}
+    found = called_source(make, wanted, "job:rows", fail, by_state=by_state)
     assert isinstance(found, Stream)
     return found
 
@@ -197,13 +198,13 @@ def test_an_iterable_dataset_is_a_stream_though_it_inherits_getitem() -> None:
 
 
 def test_a_state_of_its_own_restores_an_iterator_without_skipping() -> None:
-    found = stream(lambda: Stateful(6))
+    found = stream(lambda: Stateful(6), by_state=True)
     cursor = found.open()
     cursor.read(4)
     mark = cursor.mark()
     assert mark == {"state": {"at": 4}}
     cursor.read(1)
-    again = stream(lambda: Stateful(6)).open(4, mark)
+    again = stream(lambda: Stateful(6), by_state=True).open(4, mark)
     assert again.row == 4
     assert lists(again.read(5)) == {"x": [50, 60]}
 
@@ -226,9 +227,42 @@ def test_an_iterable_that_keeps_the_state_of_its_iteration() -> None:
         def load_state_dict(self, state: dict[str, int]) -> None:
             self.at = state["at"]
 
-    cursor = stream(Loader).open()
+    cursor = stream(Loader, by_state=True).open()
     cursor.read(1)
-    assert lists(stream(Loader).open(1, cursor.mark()).read(9)) == {"x": [2, 3, 4]}
+    again = stream(Loader, by_state=True).open(1, cursor.mark())
+    assert lists(again.read(9)) == {"x": [2, 3, 4]}
+
+
+def test_a_state_that_nobody_asked_for_is_neither_saved_nor_used() -> None:
+    class Fetching(Stateful):
+        """As a loader with workers: its state is that of what was fetched, not of what was read."""
+
+        def state_dict(self) -> dict[str, Any]:
+            return {"at": self.at + 2}
+
+    cursor = stream(lambda: Fetching(6)).open()
+    cursor.read(3)
+    assert cursor.mark() is None
+    # A run that was saved before, by its state, is brought back by reading it again.
+    again = stream(lambda: Fetching(6)).open(3, {"state": {"at": 5}})
+    assert again.row == 3
+    assert lists(again.read(9)) == {"x": [40, 50, 60]}
+
+
+def test_without_a_state_in_the_checkpoint_it_is_read_again() -> None:
+    """The run before was not resumed by state."""
+    again = stream(lambda: Stateful(6), by_state=True).open(4, None)
+    assert lists(again.read(9)) == {"x": [50, 60]}
+    assert again.mark() == {"state": {"at": 6}}
+
+
+def test_what_has_no_state_cannot_be_resumed_by_it() -> None:
+    with pytest.raises(DataError, match=r"job:rows has no state_dict\(\)"):
+        stream(lambda: iter(range(3)), by_state=True).open()
+    for made in ({"x": np.arange(3)}, np.arange(3), Dataset()):
+        with pytest.raises(DataError, match="any row of it can be had") as caught:
+            stream(lambda made=made: made, by_state=True)
+        assert caught.value.hint == "leave 'resume' out"
 
 
 def test_a_state_that_cannot_be_saved_is_an_error() -> None:
@@ -236,7 +270,7 @@ def test_a_state_that_cannot_be_saved_is_an_error() -> None:
         def state_dict(self) -> dict[str, Any]:
             return {"at": np.zeros(2)}
 
-    cursor = stream(lambda: Odd(3)).open()
+    cursor = stream(lambda: Odd(3), by_state=True).open()
     with pytest.raises(DataError, match=r"state_dict\(\) cannot be saved"):
         cursor.mark()
 

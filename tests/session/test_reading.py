@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import jobrun.data.call_source as call_source
 from jobrun.check import check
-from jobrun.errors import DataError, TaskError, Where
+from jobrun.errors import DataError, SpecError, TaskError, Where
 from jobrun.events import BatchesDone, Warned
 from jobrun.job import Job, Pipe, Task, data
 from jobrun.position import Position
@@ -77,6 +77,28 @@ class Counter:
         self.at = state["at"]
 
 
+class Buffered:
+    """As a shuffled stream of Hugging Face: its state leaves out the buffer that it gives from."""
+
+    def __init__(self, n: int) -> None:
+        self.n, self.at = n, 0
+
+    def __iter__(self) -> Iterator[int]:
+        buffer: list[int] = []
+        while self.at < self.n:
+            buffer.append(self.at)
+            self.at += 1
+            if len(buffer) == 10:
+                yield buffer.pop(0)
+        yield from buffer
+
+    def state_dict(self) -> dict[str, int]:
+        return {"at": self.at}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.at = state["at"]
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The rows 0, 1, … in files of every kind."""
@@ -117,17 +139,22 @@ SOURCES: dict[str, dict[str, Any]] = {
     "jsonl files": {"file": "part-*.jsonl"},
     "iterator": {"from_": ["x"], "call": generate, "in_": ["n"]},
     "stateful": {"from_": ["x"], "call": Counter, "with_": {"n": ROWS}},
+    "by state": {"from_": ["x"], "call": Counter, "with_": {"n": ROWS}, "resume": "state"},
+    "buffered": {"from_": ["x"], "call": Buffered, "with_": {"n": ROWS}},
     "items": {"from_": ["x"], "call": lambda n: list(range(n)), "in_": "n"},
     "arrays": {"from_": ["x"], "call": lambda n: {"x": np.arange(n)}, "in_": "n"},
     "concat": {
         "concat": [data(["x"], file="d.csv"), data(["x"], call=generate, with_={"n": 4})],
     },
     "zip": {"zip": [data({"x": "rows"}), data(["x2"], call=Counter, in_="n")]},
+    "zip by state": {
+        "zip": [data({"x": "rows"}), data(["x2"], call=Counter, in_="n", resume="state")]
+    },
     "zip of tables": {"zip": [data({"x": "rows"}), data({"x2": "x"}, file="d.zarr")]},
     "concat of tables": {"concat": [data(["x"], file="d.npy"), data(["x"], file="part-1.npz")]},
 }
 STREAMS = {"csv", "matrix", "jsonl", "txt", "tsv files", "txt files", "jsonl files", "iterator",
-           "stateful", "concat", "zip"}  # fmt: skip
+           "stateful", "by state", "buffered", "concat", "zip", "zip by state"}  # fmt: skip
 MORE: dict[str, list[int]] = {"concat": [0, 1, 2, 3], "concat of tables": [9]}
 """What comes after the rows of every source."""
 
@@ -236,6 +263,48 @@ def test_the_nodes_of_a_pipe_share_its_rows() -> None:
         }
         assert {n: len(s) for n, s in shares.items()} == {"a": 4, "b": 4, "c": 3}
         assert sorted(flat(list(shares.values()))) == list(range(11))
+
+
+# Streams with a state of their own.
+
+
+def rows_of_a_cut_run(resume: str | None) -> list[int]:
+    """What is read of 800 rows by a run that is ended after 20 batches of 8, and goes on."""
+    seen: list[Any] = []
+    job = reading(seen, from_=["x"], call=Buffered, with_={"n": 800}, batch=8, resume=resume)
+    driver = Driver(job, 1).start()
+    assert not driver.epoch(cut_after(20))
+    again = Driver(job, 1).start()
+    again.position = Position.from_json(json.loads(json.dumps(driver.position.to_json())))
+    assert again.epoch()
+    return [x for (x,) in flat(seen)]
+
+
+def test_a_stream_whose_state_is_not_exact_loses_no_row() -> None:
+    assert rows_of_a_cut_run(None) == list(range(800))
+    assert rows_of_a_cut_run("replay") == list(range(800))
+    assert len(rows_of_a_cut_run("state")) < 800  # who asks for it says that it is exact
+
+
+def test_a_run_may_go_on_the_other_way() -> None:
+    for ways in (("state", "replay"), ("replay", "state")):
+        seen: list[Any] = []
+        first, second = (
+            reading(seen, from_=["x"], call=Counter, with_={"n": 9}, resume=way) for way in ways
+        )
+        driver = Driver(first, 1).start()
+        assert not driver.epoch(cut_after(4))
+        again = Driver(second, 1).start()
+        again.position = driver.position
+        assert again.epoch()
+        assert flat(seen) == [(i,) for i in range(9)]
+
+
+def test_resume_is_for_a_call_and_of_few_ways() -> None:
+    with pytest.raises(SpecError, match="'resume' is for a 'call'"):
+        data({"x": "rows"}, resume="state")
+    with pytest.raises(SpecError, match=r"by 'stat'; did you mean 'state'"):
+        data(["x"], call=Counter, resume="stat")
 
 
 # What is said.

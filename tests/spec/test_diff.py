@@ -69,6 +69,7 @@ def facts(tmp_path: Path, text: str = SPEC) -> dict[str, Any]:
         ("name: sum", "name: total", "free", "name: sum -> total"),
         ("batch: 2", "batch: 4", "accept", "epoch.train.pipe.batch: 2 -> 4"),
         ("batch: 2", "batch: 2, shuffle: true", "job", "epoch.train.pipe.shuffle: added, true"),
+        ("batch: 2", "batch: 2, rows: x", "job", "epoch.train.pipe.rows: added, x"),
         ("batch: 2", "batch: 2, shard: 0/2", "accept", "epoch.train.pipe.shard: added, 0/2"),
         ("batch: 2", "batch: 2, shuffle: {buffer: 9}", "job", None),
         ("from: {x: rows}", "file: d.csv, types: {x: int}", "job", None),
@@ -133,6 +134,15 @@ def test_the_order_of_tasks_counts_and_that_of_keys_does_not(tmp_path: Path) -> 
         Change("setup.order", "other, load", "load, other", "job"),
     )
     assert digest(two) != digest(turned)
+
+
+def test_how_a_source_is_brought_back_to_its_place_is_free(tmp_path: Path) -> None:
+    called = SPEC.replace("from: {x: rows}", "call: job:rows, from: [x]")
+    by_state = called.replace("from: [x]", "from: [x], resume: state")
+    before, after = facts(tmp_path, called), facts(tmp_path, by_state)
+    (change,) = compare(before, after).changes
+    assert change == Change("epoch.train.pipe.resume", "", "state", "free")
+    assert digest(before) == digest(after)
 
 
 def test_a_moved_spec_is_the_same_job(tmp_path: Path) -> None:
