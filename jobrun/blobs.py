@@ -78,7 +78,7 @@ def pick_and_read(
             record, picked = pick(path, names)
             return path, record, picked, read(path, picked)
         except DamagedError:
-            if path.exists():
+            if not DEFAULT.is_gone(path):
                 raise
 
 

@@ -7,6 +7,7 @@ sizes of the blobs are asked for, and then ``setup`` and ``init`` alone, in memo
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,7 +98,7 @@ def dry_run(job: Job, request: Request, runs_dir: str, run: Path | None) -> DryR
     conditions = build(job)
     history = History(job, CheckpointManager(path), request, ignore)
     choice = history.choose(conditions)
-    if choice.action == "new_run" or (request.fresh and path.exists()):
+    if choice.action == "new_run" or (request.fresh and os.path.exists(path)):
         path = fresh_name(runs_dir, job.name)
     start = choice.start if isinstance(choice.start, Record) else None
     epoch = start.epoch if start is not None else 0

@@ -44,7 +44,7 @@ def export(
     """
     values = {name: box for name, box in boxes.items() if box.kind != "none"}
     path = Path(target)
-    if os.fspath(target).endswith("/") or path.is_dir() or not path.suffix:
+    if os.fspath(target).endswith("/") or os.path.isdir(path) or not path.suffix:
         _write_folder(path, values)
     elif path.suffix == ".npz":
         _write_npz(path, values)

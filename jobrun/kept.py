@@ -61,25 +61,25 @@ def kept_spec(
             f"the run {run.shown()} was started by a Python script",
             hint="run your script again: it goes on from the last checkpoint",
         )
-    if not run.resolved_path.is_file():
+    if not os.path.isfile(run.resolved_path):
         hint = "name the spec instead of the run: jobrun resume SPEC"
         raise NotFoundError("the spec of the run is gone", where=str(run.resolved_path), hint=hint)
     folder = _folder(run, state, code)
     spec = load(run.resolved_path, sets, epochs=epochs, folder=folder, scheduler=scheduler)
-    text = run.spec_path.read_text("utf-8") if run.spec_path.is_file() else spec.text
+    text = run.spec_path.read_text("utf-8") if os.path.isfile(run.spec_path) else spec.text
     return Kept(spec, folder, folder / (state.spec or "spec.yaml"), text)
 
 
 def _folder(run: RunDir, state: RunState | SweepState, code: str | os.PathLike[str] | None) -> Path:
     """The folder of the code: as asked for, else as seen from the run, else where it was."""
     if code is not None:
-        if not Path(code).is_dir():
+        if not os.path.isdir(code):
             raise NotFoundError(f"no folder {os.fspath(code)}", hint="--code names where it is")
         return Path(code).absolute()
     relative = run.path.resolve() / (state.folder_relative or "")
-    if state.folder_relative and (relative / (state.spec or "")).is_file():
+    if state.folder_relative and os.path.isfile(relative / (state.spec or "")):
         return relative.resolve()
-    if state.folder and Path(state.folder).is_dir():
+    if state.folder and os.path.isdir(state.folder):
         return Path(state.folder)
     where = f" ({state.folder})" if state.folder else ""
     raise NotFoundError(

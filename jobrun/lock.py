@@ -75,11 +75,16 @@ class Lock:
         _HELD.add(self)
 
     def _in_place(self) -> bool:
-        """Whether the file that is locked is the one that others would lock."""
+        """Whether the file that is locked is the one that others would lock.
+
+        Where we may not look, nothing says that it is not.
+        """
         try:
             return os.path.samestat(os.fstat(self._fd), os.stat(self.path))
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
+        except OSError:
+            return True
 
     def _lock(self, fd: int) -> None:
         try:

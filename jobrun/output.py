@@ -28,7 +28,7 @@ def whole_file(target: Path, *, fs: Fs = DEFAULT) -> Iterator[Path]:
     real = target.resolve()
     part = real.with_name(f".{real.name}.{secrets.token_hex(4)}")
     try:
-        if real.exists() and not real.is_file():
+        if os.path.exists(real) and not os.path.isfile(real):
             yield real
             return
         try:

@@ -14,22 +14,25 @@ from pathlib import Path
 from typing import Any
 
 from jobrun.checkpoint.record import Record
-from jobrun.errors import JobrunError
+from jobrun.errors import JobrunError, NotFoundError
 from jobrun.metric_rows import Row, read_rows, tail
 from jobrun.ranking import Best, Extremes, best_values, extremes_of, last_scalars, with_epoch
 from jobrun.rundir import RunDir, RunState
 
-__all__ = ["BROKEN", "Overview", "direction_of", "kept_best", "overview", "rows_of"]
+__all__ = ["BROKEN", "UNREADABLE", "Overview", "direction_of", "kept_best", "overview", "rows_of"]
 
 BROKEN = "broken"
-"""What stands for the state of a run whose run.json cannot be read."""
+"""What stands for the state of a run whose run.json is not what was written."""
+UNREADABLE = "unreadable"
+"""What stands for it where the machine does not let us look."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
     """What a line about a run says.
 
-    ``state`` is one of ``rundir.STATES`` or ``BROKEN``, ``reason`` why it ended, or what is broken.
+    ``state`` is one of ``rundir.STATES`` , ``BROKEN`` or ``UNREADABLE``, ``reason`` why it ended,
+    or what is wrong.
     ``epoch`` epochs are completed in ``elapsed`` seconds over all attempts, of at most ``limit``
     (0: no such condition).  ``metrics`` are those of the last epoch, ``best`` is of those that have
     a direction, ``best_by`` the one that the best checkpoint goes by.  ``checkpoints`` counts what
@@ -76,7 +79,8 @@ def overview(run: RunDir, declared: Mapping[str, str | None] | None = None) -> O
         return _overview(run, state, name, declared)
     except (JobrunError, OSError) as error:
         message = error.message if isinstance(error, JobrunError) else str(error)
-        return Overview(name, run.path, BROKEN, message)
+        refused = isinstance(error, NotFoundError | OSError)
+        return Overview(name, run.path, UNREADABLE if refused else BROKEN, message)
 
 
 def _overview(

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobrun.checkpoint.catalog import Catalog, Ignored
-from jobrun.checkpoint.fs import DEFAULT, Fs
+from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
 from jobrun.checkpoint.publish import find_leftovers
 from jobrun.checkpoint.record import SUCCESS
 from jobrun.errors import DamagedError, NotFoundError, SaveError
@@ -158,7 +158,7 @@ class RunDir:
     def name(self) -> str:
         """The name of the run: its directory's, after that of its sweep if it is part of one."""
         path = self.path.resolve()
-        if (path.parent / SWEEP).is_file():
+        if os.path.isfile(path.parent / SWEEP):
             return f"{path.parent.name}/{path.name}"
         return path.name
 
@@ -173,13 +173,28 @@ class RunDir:
         return self.path / "spec.resolved.yaml"
 
     def is_run(self) -> bool:
-        """Whether the directory holds a run: a run.json, or a checkpoint."""
+        """Whether the directory holds a run, and we may look."""
         try:
-            return (self.path / "run.json").is_file() or any(
-                (self.catalog.path(id) / SUCCESS).is_file() for id in self.catalog.ids()
-            )
-        except (OSError, NotFoundError):  # we may not look
+            return self.holds_run()
+        except NotFoundError:
             return False
+
+    def holds_run(self) -> bool:
+        """Whether the directory holds a run: a run.json, or a checkpoint.
+
+        Raises NotFoundError, saying why, where that cannot be found out.
+        """
+        return self.holds("run.json") or any(
+            self.holds(f"checkpoint_{id}/{SUCCESS}") for id in self.catalog.ids()
+        )
+
+    def holds(self, name: str) -> bool:
+        """Whether there is a file of this name; raises NotFoundError where we may not look."""
+        try:
+            return self._fs.kind(str(self.path / name)) in ("file", "link")
+        except FsError as error:
+            text = f"it cannot be read: {error.strerror}"
+            raise NotFoundError(text, where=self.shown()) from error
 
     def is_empty(self) -> bool:
         """Whether nothing lies there but what comes before run.json when a run begins."""
@@ -278,7 +293,8 @@ class RunDir:
         except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
             return None
         except OSError as error:
-            raise NotFoundError(f"the run cannot be read: {error}", where=str(self.path)) from error
+            text = f"it cannot be read: {error.strerror}"
+            raise NotFoundError(text, where=self.shown()) from error
 
     def _rebuilt(self) -> RunState | None:
         """The state as the checkpoints have it, or None where there is none."""
@@ -289,8 +305,8 @@ class RunDir:
             name=self.name,
             job=head.job,
             digest=head.digest,
-            spec="spec.yaml" if self.spec_path.is_file() else None,
-            built_in_python=not self.spec_path.is_file(),
+            spec="spec.yaml" if os.path.isfile(self.spec_path) else None,
+            built_in_python=not os.path.isfile(self.spec_path),
             state="interrupted",
             reason="run.json was lost, and rebuilt from the checkpoints",
             epoch=head.epoch,
@@ -355,7 +371,7 @@ class RunDir:
     def sync_covered(self) -> None:
         """Make durable what the files beside the checkpoints hold by now.  Raises FsError."""
         for name in COVERED:
-            if (self.path / name).exists():
+            if not self._fs.is_gone(self.path / name):
                 self._fs.sync_file(str(self.path / name))
 
     def store_spec(self, text: str, resolved: str) -> None:
@@ -398,7 +414,7 @@ class RunDir:
         """The attempts of which checkpoints were set aside, rising."""
         try:
             names = os.listdir(self.path / "attempts")
-        except (FileNotFoundError, NotADirectoryError):
+        except OSError:  # there are none, or we may not look
             return []
         return sorted(int(name) for name in names if _NUMBER.fullmatch(name))
 
@@ -412,7 +428,7 @@ class RunDir:
             self._fs.make_dirs(str(home))
             for id in ids:
                 name = f"checkpoint_{id}"
-                if not os.path.lexists(self.catalog.path(id)):
+                if not self._fs.kind(str(self.catalog.path(id))):
                     continue  # moved already, before something failed
                 self._fs.rename(str(self.catalog.path(id)), str(home / name))
             self._fs.sync_dir(str(home))

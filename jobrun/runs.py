@@ -24,7 +24,7 @@ from jobrun.errors import (
 from jobrun.overview import overview
 from jobrun.ranking import first_best
 from jobrun.rundir import RunDir, RunState, none_whole
-from jobrun.sweepdir import SweepDir, SweepState, sweep_of
+from jobrun.sweepdir import SweepDir, SweepState, folders_in, runs_at, sweep_of
 
 __all__ = [
     "claim",
@@ -39,18 +39,20 @@ __all__ = [
     "run_of_spec",
     "series",
     "sweep_of_spec",
+    "unreadable",
 ]
 
 
 def list_runs(runs_dir: str | os.PathLike[str]) -> list[RunDir]:
-    """The runs of a directory, in order of their names; those of a sweep where it stands."""
+    """The runs of a directory, in order of their names; those of a sweep where it stands.
+
+    One that may not be looked into is among them: its ``state`` says why.  Raises NotFoundError
+    where the directory itself cannot be looked into.
+    """
     found: list[RunDir] = []
     for path in _directories(runs_dir):
-        sweep, run = SweepDir(path), RunDir(path)
-        if sweep.is_sweep():
-            found += sweep.runs()
-        elif run.is_run():
-            found.append(run)
+        sweep = SweepDir(path)
+        found += sweep.runs() if sweep.is_sweep() else runs_at([path])
     return found
 
 
@@ -60,11 +62,21 @@ def list_sweeps(runs_dir: str | os.PathLike[str]) -> list[SweepDir]:
 
 
 def _directories(runs_dir: str | os.PathLike[str]) -> list[Path]:
-    try:
-        names = sorted(e.name for e in os.scandir(runs_dir) if e.is_dir())
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return []
+    names = folders_in(Path(runs_dir))
     return [Path(runs_dir) / n for n in names if not n.startswith(".")]
+
+
+def unreadable(runs_dir: str | os.PathLike[str]) -> list[tuple[RunDir, str]]:
+    """The runs of a directory that may not be looked into, and why."""
+    found = []
+    for run in list_runs(runs_dir):
+        try:
+            run.state()
+        except NotFoundError as error:
+            found.append((run, error.message))
+        except JobrunError:
+            continue
+    return found
 
 
 def series(runs_dir: str | os.PathLike[str], name: str) -> list[RunDir]:
@@ -88,6 +100,9 @@ def fresh_name(runs_dir: str | os.PathLike[str], name: str) -> Path:
         taken = [n for entry in os.listdir(runs_dir) if (n := _number(entry, name))]
     except (FileNotFoundError, NotADirectoryError):
         taken = []
+    except OSError as error:
+        text = f"it cannot be looked into: {error.strerror}"
+        raise NotFoundError(text, where=str(runs_dir)) from error
     number = max(taken, default=0) + 1
     return Path(runs_dir) / (name if number == 1 else f"{name}-{number}")
 
@@ -114,7 +129,7 @@ def _unborn(runs_dir: str | os.PathLike[str], name: str) -> Path | None:
     path = fresh_name(runs_dir, name)
     number = _number(path.name, name) - 1
     last = path.with_name(name if number == 1 else f"{name}-{number}")
-    if number < 1 or not last.is_dir() or not RunDir(last).is_empty() or RunDir(last).held():
+    if number < 1 or not os.path.isdir(last) or not RunDir(last).is_empty() or RunDir(last).held():
         return None
     return last
 
@@ -136,7 +151,7 @@ def run_of_spec(
     none.
     """
     runs = series(runs_dir, name)
-    same = [r for r in runs if (s := r.state()) is not None and s.digest == digest]
+    same = [r for r in runs if (s := _state_of(r)) is not None and s.digest == digest]
     return next(iter([*same, *runs]), None)
 
 
@@ -212,7 +227,7 @@ def find_run(
         every = list_runs(runs_dir)
         runs = [run for run in every if is_of(run, spec)]
         known = [s.spec for run in every if (s := _state_of(run)) is not None and s.spec]
-        hint = did_you_mean(spec.name, known) if not runs and not spec.exists() else ""
+        hint = did_you_mean(spec.name, known) if not runs and not os.path.exists(spec) else ""
         missing = f"no run of {argument} in {runs_dir}"
         return _newest(runs, missing, hint=hint)
     if argument.startswith("@"):
@@ -285,7 +300,7 @@ def find_checkpoint(
 
     Without ``epoch`` and ``id`` it is the newest of the run.  Raises NotFoundError.
     """
-    if argument is not None and (Path(argument) / SUCCESS).is_file():
+    if argument is not None and os.path.isfile(os.path.join(argument, SUCCESS)):
         if epoch is not None or id is not None:
             raise UsageError(f"{argument} is one checkpoint: no epoch or id can be chosen in it")
         return Path(argument)
@@ -308,7 +323,7 @@ def _refuse_path(runs_dir: str | os.PathLike[str], argument: str) -> None:
         runs = sweep.runs()
         hint = f"name one of them: {shlex.quote(runs[0].shown())}" if runs else ""
         raise UsageError(f"{argument} is a sweep of {len(runs)} runs", hint=hint)
-    if argument and (path / SUCCESS).is_file():
+    if argument and os.path.isfile(path / SUCCESS):
         way = f"name the run, and the checkpoint by --id: {path.parent} --id {path.name[11:]}"
         raise UsageError(f"{argument} is a checkpoint, not a run", hint=way)
     if argument and (runs := list_runs(path)):
@@ -335,7 +350,9 @@ def _newest(
     """The run that was worked on last, of those that come ``first``: those with most of it."""
     states = [(state, run) for run in runs if (state := _state_of(run)) is not None]
     if not states:
-        raise NotFoundError(missing, hint=hint or _START)
+        unread = ", ".join(run.shown() for run in runs)
+        text = f"{missing} that can be read" if unread else missing
+        raise NotFoundError(text, hint=hint or (f"there are {unread}" if unread else _START))
     return max(states, key=lambda pair: (first(pair[0]), pair[0].updated))[1]
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import disk_usage
 
+from jobrun.checkpoint.fs import DEFAULT
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.part import PartSummary
 from jobrun.checkpoint.record import RecordFields
@@ -220,7 +221,7 @@ class Saver:
 
     def removed(self) -> None:
         """Checkpoints were removed by somebody else: nothing is told of one that is gone."""
-        if self.path is not None and not self.path.exists():
+        if self.path is not None and DEFAULT.is_gone(self.path):
             self.on_disk = self.path = None
 
     def save(

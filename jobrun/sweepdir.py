@@ -14,6 +14,7 @@ sweep.json, which is replaced as a whole and durably.  Reading takes no lock and
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
@@ -24,8 +25,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from jobrun.checkpoint.fs import DEFAULT, Fs
-from jobrun.errors import DamagedError
+from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
+from jobrun.errors import DamagedError, NotFoundError
+from jobrun.paths import shown
 from jobrun.rundir import SWEEP, RunDir, utc_now
 
 __all__ = [
@@ -34,7 +36,9 @@ __all__ = [
     "SweepState",
     "decoded",
     "encoded",
+    "folders_in",
     "members_of",
+    "runs_at",
     "sweep_of",
     "value_text",
 ]
@@ -123,8 +127,8 @@ class SweepDir:
         return self.home.shown()
 
     def is_sweep(self) -> bool:
-        """Whether the directory holds a sweep."""
-        return (self.path / SWEEP).is_file()
+        """Whether the directory holds a sweep, and we may look."""
+        return os.path.isfile(self.path / SWEEP)
 
     def state(self) -> SweepState:
         """What sweep.json says; raises DamagedError where it cannot be read."""
@@ -160,8 +164,38 @@ class SweepDir:
         try:
             names = [m.directory for m in self.state().members]
         except DamagedError:
-            names = sorted(e.name for e in os.scandir(self.path) if e.is_dir())
-        return [run for n in names if (run := RunDir(self.path / n)).is_run()]
+            names = folders_in(self.path)
+        return runs_at(self.path / n for n in names)
+
+
+def runs_at(paths: Iterable[Path]) -> list[RunDir]:
+    """The directories among ``paths`` that hold runs, or that we may not look into.
+
+    Of the latter nobody knows what they hold: that is said where one is named or listed.
+    """
+    found = []
+    for path in paths:
+        run = RunDir(path)
+        try:
+            if run.holds_run():
+                found.append(run)
+        except NotFoundError:
+            found.append(run)
+    return found
+
+
+def folders_in(path: Path) -> list[str]:
+    """The names of the directories in one, sorted; none if there is none.
+
+    Raises NotFoundError, saying why, where we may not look.
+    """
+    try:
+        return sorted(e.name for e in DEFAULT.entries(str(path)) if os.path.isdir(e.path))
+    except FsError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+            return []
+        text = f"it cannot be looked into: {error.strerror}"
+        raise NotFoundError(text, where=shown(path)) from error
 
 
 def sweep_of(run: RunDir) -> SweepDir | None:

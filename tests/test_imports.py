@@ -343,6 +343,24 @@ def test_files_are_made_durable_moved_and_removed_in_two_places_only() -> None:
     assert list(touches("jobrun.checkpoint.fs")), "the search finds what is there"
 
 
+_RAISE = {"exists", "is_file", "is_dir", "is_symlink"}
+
+
+def pathlib_questions(name: str) -> Iterator[str]:
+    """Calls of pathlib that raise where the machine does not let us look."""
+    for node in ast.walk(tree(name)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            owner, method = ast.unparse(node.func.value), node.func.attr
+            if method in _RAISE and owner not in ("entry", "os.path") and not node.args:
+                yield f"{name}:{node.lineno}: {owner}.{method}"
+
+
+def test_a_folder_that_is_not_ours_is_no_bug() -> None:
+    """Where nothing hangs on it ``os.path`` is asked, and else ``Fs.kind`` and ``Fs.is_gone``."""
+    names = [n for n in modules() if part(n) not in ("session", "templates")]
+    assert [call for name in names for call in pathlib_questions(name)] == []
+
+
 # Style that the tools do not see.
 
 

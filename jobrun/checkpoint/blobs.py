@@ -62,7 +62,7 @@ def load_blobs(
                 return load_from(path, record, wanted, fs)
         except DamagedError:
             # A writer's retention may have removed it while we read: there is a newer one then.
-            if path.exists():
+            if not fs.is_gone(path):
                 raise
     raise NotFoundError("checkpoints vanish faster than they can be read", where=str(path))
 
@@ -79,11 +79,11 @@ def find_checkpoint(
     Raises NotFoundError if there is none.
     """
     root = Path(run_or_checkpoint)
-    if (root / SUCCESS).exists():
+    if os.path.exists(root / SUCCESS):
         if epoch is not None or id is not None:
             raise UsageError(f"{root} is one checkpoint: no epoch or id can be chosen in it")
         return root, read_record(fs, str(root))
-    if not root.is_dir():
+    if not os.path.isdir(root):
         raise NotFoundError("there is no run or checkpoint", where=str(root))
     catalog = Catalog(root, fs)
     record = find(catalog, epoch, id)

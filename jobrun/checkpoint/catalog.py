@@ -12,7 +12,7 @@ import errno
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from jobrun.checkpoint.verify import (
     check_payload,
     check_root,
     check_sizes,
+    kind_of,
     read_manifest,
     read_record,
 )
@@ -83,7 +84,7 @@ class Catalog:
     def _record(self, id: int) -> Record:
         """What ``_SUCCESS`` says of a checkpoint; nothing else is looked at."""
         path = str(self.path(id))
-        if os.path.islink(path) or not os.path.isdir(path):
+        if kind_of(self._fs, path) != "directory":
             raise DamagedError("it is not a directory", where=path)
         record = read_record(self._fs, path)
         if record.id != id:
@@ -108,11 +109,11 @@ class Catalog:
 
         A copy under another name, a link, or what has no ``_SUCCESS`` is none of ours.
         """
-        path = self.path(id)
-        if path.is_symlink() or not os.path.lexists(path / SUCCESS):
-            return False
+        path = str(self.path(id))
         try:
-            return read_record(self._fs, str(path)).id == id
+            if kind_of(self._fs, path) != "directory" or not kind_of(self._fs, f"{path}/{SUCCESS}"):
+                return False
+            return read_record(self._fs, path).id == id
         except JobrunError:
             return True
 
@@ -120,8 +121,9 @@ class Catalog:
         """Whether it is a checkpoint of ours, damaged by now or not, even without ``_SUCCESS``:
         a checkpoint has its name only once that is written."""
         names = self._below(self.path(id).name)
-        if self.path(id).is_symlink():
-            return False
+        with suppress(JobrunError):  # what cannot be looked at may be ours
+            if kind_of(self._fs, str(self.path(id))) == "link":
+                return False
         return self.was_whole(id) or (SUCCESS not in names and any(map(_is_manifest, names)))
 
     def listed(self) -> list[Record]:
@@ -248,7 +250,7 @@ def removal_is_said(checkpoint: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except DamagedError as error:
-        if os.path.lexists(checkpoint):
+        if not DEFAULT.is_gone(checkpoint):
             raise
         where = os.fspath(checkpoint)
         raise NotFoundError("it was removed while it was read", where=where) from error

@@ -36,6 +36,9 @@ _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
+_KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
+
+
 class FsError(OSError):
     """A file operation failed; ``op`` names it, ``filename`` and ``errno`` are as in OSError."""
 
@@ -210,6 +213,29 @@ class Fs:
             os.link(source, target, follow_symlinks=False)
         except OSError as error:
             raise FsError("link", target, error) from error
+
+    def kind(self, path: str) -> str:
+        """What lies at a path: ``file``, ``directory``, ``link``, ``other``, or ``""`` for nothing.
+
+        A symbolic link is not followed.  That the machine does not let us look is an error, and
+        never nothing: pathlib's and os.path's own questions raise or deny what is there then.
+        """
+
+        def call() -> str:
+            try:
+                mode = os.lstat(path).st_mode
+            except (FileNotFoundError, NotADirectoryError):
+                return ""
+            return _KINDS.get(stat.S_IFMT(mode), "other")
+
+        return self._do("stat", path, call)
+
+    def is_gone(self, path: str | os.PathLike[str]) -> bool:
+        """Whether nothing lies at a path: what cannot be looked at is not gone.  Never raises."""
+        try:
+            return not self.kind(os.fspath(path))
+        except FsError:
+            return False
 
     def is_file(self, path: str, size: int) -> bool:
         """Whether there is a regular file of this length."""

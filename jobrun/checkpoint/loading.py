@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from jobrun.checkpoint.catalog import Catalog, removal_is_said
+from jobrun.checkpoint.fs import DEFAULT
 from jobrun.checkpoint.record import Record
 from jobrun.errors import DamagedError, JobrunError, NotFoundError, UsageError
 from jobrun.values import plain
@@ -82,7 +82,7 @@ def load(catalog: Catalog, read: Reader, epoch: int | None = None, id: int | Non
             return _load(catalog, catalog.check(newest), read, tuple(skipped))
         except DamagedError as error:
             # Gone meanwhile: a writer's retention took it, which proves nothing against it.
-            if os.path.lexists(catalog.path(newest)):
+            if not DEFAULT.is_gone(catalog.path(newest)):
                 skipped.append(Skipped(newest, str(error)))
     raise _nothing(catalog, skipped)
 

@@ -196,7 +196,7 @@ class CheckpointManager:
             source.release()
 
     def _save(self, source: PartSource, fields: RecordFields, protected: Collection[int]) -> Saved:
-        gone = self._made and not self.run_dir.is_dir()
+        gone = self._made and self._fs.is_gone(self.run_dir)
         self.acquire()
         id = self._new_id()
         if self.watch is not None:

@@ -71,7 +71,7 @@ class Removal:
                 self._remove(drop(self._catalog.run_dir, record.id, self._fs))
             except FsError as error:
                 warnings.append(f"checkpoint {record.id} was not removed: {error}")
-            if not self._catalog.path(record.id).exists():
+            if self._fs.is_gone(self._catalog.path(record.id)):
                 self._whole.pop(record.id, None)
                 removed.append(record.id)
         return tuple(removed), (*self.warnings(), *warnings)

@@ -107,7 +107,7 @@ class Survey:
         with ThreadPoolExecutor(THREADS_FAR if self._fs.far else _THREADS) as pool:
             for path in paths:
                 verdict = self._verdict(path, pool)
-                if verdict.whole or self._fs.far or os.path.lexists(path):
+                if verdict.whole or self._fs.far or not self._fs.is_gone(path):
                     yield verdict
 
     def _verdict(self, path: str | Path, pool: ThreadPoolExecutor) -> Verdict:

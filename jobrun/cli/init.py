@@ -65,7 +65,7 @@ def _refuse_template(folder: Path, directory: str) -> None:
     from jobrun.errors import UsageError
     from jobrun.program import program
 
-    if directory in TEMPLATES and not folder.exists():
+    if directory in TEMPLATES and not os.path.exists(folder):
         here = f"{program()} init --template {directory}"
         raise UsageError(
             f"{directory} is a template, and no directory is called so",

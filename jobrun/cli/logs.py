@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -46,7 +47,7 @@ def command(
     wanted = Wanted(task, attempt, since_time(since) if since else None)
     found = find_run(runs_dir, run)
     path = found.path / "log.txt"
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise NotFoundError("the run has no log.txt", where=found.shown())
     if task is not None:
         _check_task(task, found)

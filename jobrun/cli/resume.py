@@ -105,6 +105,8 @@ def command(
                 hint = "without -n it is fetched into the directory of the runs, and goes on"
                 raise UsageError(f"a dry run does nothing, so that {run} is not fetched", hint=hint)
             run = _fetch(run, runs_dir, epoch, id)
+        if run is None:
+            _say_unreadable(runs_dir)
         sweep = find_sweep(runs_dir, run)
         if sweep is not None and (epoch is not None or id is not None or only is not None):
             raise click.UsageError(f"a checkpoint is one of a run, and {sweep.shown()} is a sweep")
@@ -164,6 +166,15 @@ def command(
         watching = Watching(settings(), progress, reporters)
         engine = Engine(watching, signals, threads=threads, check=check)
         return engine.run(job, request, runs_dir, found.path)
+
+
+def _say_unreadable(runs_dir: str) -> None:
+    """Say which runs nobody can tell whether they are to go on."""
+    from jobrun.report.words import plain
+    from jobrun.runs import unreadable
+
+    for found, why in unreadable(runs_dir):
+        click.echo(f"warning: {plain(found.shown())} is passed over: {plain(why)}", err=True)
 
 
 def _fetch(url: str, runs_dir: str, epoch: int | None, id: int | None) -> str:

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
+_NOT_SHOWN = ("broken", "unreadable")
+"""States of runs of which nothing is known but why."""
+
+
 @click.command("runs", short_help="List runs with their states and metrics.")
 @option(
     "--sort",
@@ -106,7 +110,7 @@ def _text(views: Sequence[Overview]) -> str:
     header += ["checkpoints", "started (UTC)", "time"]
     rows = [_row(view, metrics, directed) for view in views]
     right = "llr" + "r" * (len(header) - 6) + "rlr"
-    broken = [f"{_plain(v.name)}: {_plain(v.reason)}" for v in views if v.state == "broken"]
+    broken = [f"{_plain(v.name)}: {_plain(v.reason)}" for v in views if v.state in _NOT_SHOWN]
     spare = (len(header) - 3, len(header) - 2)  # 'show' tells of checkpoints and times as well
     return "\n".join([table(header, rows, right, width=screen_width(), spare=spare), *broken])
 
@@ -121,7 +125,7 @@ def _row(view: Overview, metrics: Sequence[str], directed: set[str]) -> list[str
         row.append(number(view.metrics[name]) if name in view.metrics else "")
         if name in directed:
             row.append(number(view.best[name][0]) if name in view.best else "")
-    if view.state == "broken":
+    if view.state in _NOT_SHOWN:
         return [*row[:2], *[""] * (len(row) + 1)]
     row += [str(view.checkpoints), view.created[:19].replace("T", " "), duration(view.elapsed)]
     return row

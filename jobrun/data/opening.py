@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from glob import glob, has_magic
 from pathlib import Path
@@ -35,7 +36,7 @@ def open_files(
     ``wanted`` maps columns to their names in the file (empty: all), ``types`` gives columns of text
     files their type.  Raises DataError for what is missing or damaged.
     """
-    if path.exists() or not has_magic(str(path)):
+    if os.path.exists(path) or not has_magic(str(path)):
         return _open(path, wanted, types or {})
     found = sorted(glob(str(path), recursive=True))
     if not found:
@@ -53,9 +54,9 @@ def _found_types(source: Source) -> Mapping[str, str]:
 
 
 def _open(path: Path, wanted: Mapping[str, str], types: Mapping[str, str]) -> Source:
-    if not path.exists():
+    if not os.path.exists(path):
         near = did_you_mean(path.name, _neighbours(path))
-        if not path.parent.is_dir():
+        if not os.path.isdir(path.parent):
             near = f"there is no folder {path.parent}"
         raise DataError(f"there is no file {path}", hint=near)
     return _opener(path)(path, wanted, types)
@@ -66,7 +67,7 @@ def _opener(path: Path) -> _Opener:
     ending = path.suffix.lower()
     if ending in _OPENERS:
         return _OPENERS[ending]
-    if path.is_file():
+    if os.path.isfile(path):
         what = f"of an ending, {ending!r}, that is not known" if ending else "without an ending"
         known = ", ".join(_OPENERS)
         raise DataError(

@@ -153,13 +153,13 @@ class _Directory(Store):
         for above, _, names in os.walk(base, onerror=_refuse_listing):
             for name in names:
                 path = Path(above) / name
-                if path.is_file():
+                if os.path.isfile(path):
                     found[path.relative_to(base).as_posix()] = path.stat().st_size
         return found
 
     def folders(self) -> list[str]:
         try:
-            return sorted(e.name for e in os.scandir(self._root) if e.is_dir())
+            return sorted(e.name for e in os.scandir(self._root) if os.path.isdir(e))
         except OSError as error:
             _refuse_listing(error)
             return []

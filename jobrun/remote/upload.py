@@ -104,7 +104,7 @@ def upload_checkpoint(
 def upload_files(folder: Path, names: Iterable[str], store: Store) -> None:
     """Copy small files of a run beside its checkpoints, those that there are."""
     for name in names:
-        if (folder / name).is_file():
+        if os.path.isfile(folder / name):
             store.write(name, (folder / name).read_bytes())
 
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from jobrun.access import Key, access, overlaps, resolve
+from jobrun.access import Key, access, resolve
+from jobrun.blob_paths import overlaps
 from jobrun.errors import TaskError, Where
 from jobrun.flow import KEEP_CHANGES, inner_steps
 from jobrun.graph import Plan

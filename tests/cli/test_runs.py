@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from jobrun import CheckpointManager
+from tests.support.closed_folder import close_folder
 
 Call = Callable[..., Any]
 
@@ -121,6 +123,44 @@ def test_broken_runs_are_shown(call: Call, three: Path, normalised: Call) -> Non
         ["torn:", "run.json"],
     ]
     assert lines[-1] == "torn: run.json cannot be read, and there is no checkpoint"
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EIO], ids=["not ours", "bad disk"])
+def test_a_run_that_may_not_be_looked_into_hides_no_others(
+    call: Call, three: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    close_folder(monkeypatch, three / "sum-2", code)
+    why = f"sum-2: it cannot be read: {os.strerror(code)}"
+    result = call("runs", "--sort", "name")
+    assert (result.code, result.err) == (0, "")
+    lines = result.out.splitlines()
+    assert [line.split()[:2] for line in lines[1:4]] == [
+        ["sum", "finished"], ["sum-2", "unreadable"], ["two", "words"],
+    ]  # fmt: skip
+    assert lines[-1] == why
+    result = call("show", "sum-2")
+    assert result.code == 5
+    assert f"it cannot be read: {os.strerror(code)}" in result.err
+    result = call("resume")
+    assert result.code == 0
+    assert result.err.startswith(f"warning: runs/{why.replace(':', ' is passed over:', 1)}\n")
+    assert "two words é: goes on after epoch 1" in result.err
+
+
+def test_where_no_run_can_be_read(call: Call, three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        for name in ("sum", "sum-2", "two words é"):
+            close_folder(patch, three / name)
+        result = call("resume")
+        assert result.code == 5
+        assert result.err.splitlines()[-2:] == [
+            "error: no run in runs that can be read",
+            "  hint: there are runs/sum, runs/sum-2, runs/two words é",
+        ]
+    close_folder(monkeypatch, three)
+    result = call("runs")
+    assert (result.code, result.out) == (5, "")
+    assert result.err == "error: runs: it cannot be looked into: Permission denied\n"
 
 
 def test_runs_of_sweeps(call: Call, three: Path) -> None:

@@ -8,6 +8,7 @@ goes on in the same process once the fault is lifted.
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import random
@@ -172,6 +173,52 @@ def check_said(attempt: Attempt, fault: Fault, what: str) -> None:
 
 def no_operation(op: str, path: str) -> None:
     """Nothing fails."""
+
+
+CALLS = ["stat", "lstat", "open", "scandir", "listdir", "readlink"]
+"""Calls of the system by which files are looked at, whoever makes them."""
+
+
+@pytest.mark.parametrize("call", [*CALLS, "io.open"])
+@pytest.mark.parametrize("lasting", [False, True], ids=["once", "for good"])
+@pytest.mark.parametrize("fresh", [True, False], ids=["from the start", "resumed"])
+def test_any_look_at_the_run_directory_fails(
+    begun: Path, undisturbed: Any, place: Path, monkeypatch: pytest.MonkeyPatch, long: bool,
+    fresh: bool, lasting: bool, call: str,
+) -> None:  # fmt: skip
+    """A run that may not look, at whatever and from wherever, is honest, and no bug."""
+
+    def attempt(run: Path, fault: Fault) -> Attempt:
+        owner, name = (io, "open") if "." in call else (os, call)
+        real = getattr(owner, name)
+
+        def failing(path: Any, *how: Any, **hows: Any) -> Any:
+            if isinstance(path, str | os.PathLike) and Path(os.fspath(path)).is_relative_to(run):
+                fault(call, os.fspath(path))
+            return real(path, *how, **hows)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, failing)
+            return Attempt(run)
+
+    whole = place / "whole" if fresh else shutil.copytree(begun, place / "whole")
+    none_fails = Fault(-1, 0, lasting=False)
+    assert attempt(whole, none_fails).code == 0
+    most = none_fails.met if long else 24
+    for number in numbers(False, len(call), none_fails.met, min(most, none_fails.met)):
+        for code in (errno.EIO, errno.EACCES):
+            run = place / f"{number}-{code}"
+            if not fresh:
+                shutil.copytree(begun, run)
+            fault = Fault(number, code, lasting)
+            failed = attempt(run, fault)
+            what = f"{call} {number}: {fault.failures[:1]}, {errno.errorcode[code]}\n{failed.said}"
+            check_attempt(run, failed, fresh, undisturbed, what)
+            again = Attempt(run)
+            assert again.code == 0, f"{what}\n\nand then\n{again.said}"
+            assert bits(load_blobs(run)) == undisturbed, what
+            prove_all(run)
+            shutil.rmtree(run)
 
 
 @pytest.mark.parametrize("op", ["fsync", "close", "rename", "replace"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +100,7 @@ def _is_id(text: str) -> bool:
 def _is_checkpoint(text: str) -> bool:
     from jobrun.checkpoint.record import SUCCESS
 
-    return (Path(text) / SUCCESS).is_file()
+    return os.path.isfile(os.path.join(text, SUCCESS))
 
 
 def _of_run(run: RunDir, *, epoch: int | None = None, id: int | None = None) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -69,9 +70,9 @@ def _wanted(runs_dir: str, argument: str | None) -> tuple[list[Path], list[Ignor
     from jobrun.runs import find_run
 
     path = Path(argument or ".").absolute()
-    if argument is not None and (path / SUCCESS).is_file():
+    if argument is not None and os.path.isfile(path / SUCCESS):
         return [path], []
-    if _CHECKPOINT.fullmatch(path.name) and path.is_dir():  # one that has lost its _SUCCESS
+    if _CHECKPOINT.fullmatch(path.name) and os.path.isdir(path):  # one that has lost its _SUCCESS
         return [path], []
     run = find_run(runs_dir, argument)
     catalog = run.catalog
