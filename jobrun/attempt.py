@@ -409,6 +409,9 @@ class Attempt:
             only=self._run.request.only,
             uploaded=self._uploaded,
             slowest=self._times.slowest(),
+            before_failure=history.before_failure(standing.position, standing.fail_names)
+            if outcome == "failed"
+            else None,
         )
         self._run.report(ended)
         return ended

@@ -359,6 +359,8 @@ class RunEnded(Event):
     waited for saves.  ``only`` is as in ``RunStarted``; ``checkpoint`` is then the one it loaded.
     ``uploaded`` is where the newest of the checkpoints is that this attempt uploaded.  ``slowest``
     is the slowest node in the epochs of this attempt (None: there are not several).
+    ``before_failure`` is the epoch of the newest checkpoint from before a condition under ``fail``
+    came true, where one has ended the run (None: there is no such checkpoint).
     """
 
     outcome: str
@@ -380,6 +382,7 @@ class RunEnded(Event):
     only: str = ""
     uploaded: str = ""
     slowest: SlowestNode | None = None
+    before_failure: int | None = None
 
 
 PASSING = (BatchesDone, SaveStarted, TaskProgress, TasksRunning)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from jobrun.checkpoint.record import Record
 from jobrun.choosing import Chooser
 from jobrun.code import loaded_code
 from jobrun.decide import Choice, Request
-from jobrun.errors import DamagedError, LockedError, SaveError, UsageError
+from jobrun.errors import DamagedError, JobrunError, LockedError, SaveError, UsageError
 from jobrun.events import (
     CheckpointSkipped,
     CheckpointsMoved,
@@ -32,6 +32,8 @@ from jobrun.events import (
 )
 from jobrun.job import Job
 from jobrun.node_map import NodeMap, NodeMaps
+from jobrun.position import Position
+from jobrun.ranking import before_failure
 from jobrun.rundir import RunDir, RunState, utc_now
 from jobrun.spec.diff import digest, job_facts
 from jobrun.stop import Condition
@@ -211,6 +213,19 @@ class History:
     def head(self) -> Record | None:
         """The newest checkpoint of this history, if there is one."""
         return self.run.head() if self.run is not None else None
+
+    def before_failure(self, place: Position, names: Iterable[str]) -> int | None:
+        """The epoch to go back to from a failure at ``place``, by conditions on ``names``.
+
+        None where no checkpoint from before it is left, or can be seen.
+        """
+        try:
+            records = self.run.records() if self.run is not None else []
+        except JobrunError:
+            return None
+        last = place.epochs - place.at_boundary
+        safe = before_failure((self.mapped(r) for r in records if r.epoch <= last), names)
+        return safe.epoch if safe is not None else None
 
     def checkpoint_path(self, record: Record) -> Path:
         """Where a checkpoint is."""

@@ -116,13 +116,17 @@ class NodeMap:
         )
 
     def _anywhere(self, value: Any) -> Any:
-        """JSON in which names may stand anywhere; of several new ones the first counts."""
+        """JSON in which names may stand anywhere.
+
+        In a list and as a key a name becomes all its new ones, elsewhere the first of them.
+        """
         if isinstance(value, str):
             return next(iter(self._names(value)), value)
         if isinstance(value, Mapping):
-            return {self._anywhere(k): self._anywhere(v) for k, v in value.items()}
+            return self._keys({k: self._anywhere(v) for k, v in value.items()})
         if isinstance(value, list | tuple):
-            return [self._anywhere(v) for v in value]
+            found = (self._names(v) if isinstance(v, str) else [self._anywhere(v)] for v in value)
+            return [item for items in found for item in items]
         return value
 
 

@@ -69,8 +69,9 @@ class Best:
 class Keep:
     """What to keep: the ``last`` so many, those of ``every`` so many epochs, the ``best``.
 
-    A checkpoint stays if any of them keeps it; with none of them, all are kept.  Raises UsageError
-    for numbers below 1.
+    A checkpoint stays if any of them keeps it; with none of them, all are kept.  Of a job with
+    conditions under ``fail`` the newest from before one came true stays in any case.  Raises
+    UsageError for numbers below 1.
     """
 
     last: int | None = None

@@ -1,9 +1,11 @@
-"""What "the best" is: one rule for retention, ``best:``, every command, patience and the live view.
+"""What "the best" is: one rule for retention, ``best:``, every command, patience, the live view.
 
 - Only a finite number can be the best: NaN and the infinities of either sign never are.
 - An improvement is strict, so of equal values the earlier epoch is the best.
 - Only a checkpoint at the boundary of an epoch has metrics (see ``Record``), so one inside an epoch
   is never the best.
+- What is kept, and gone back to, for a condition under ``fail`` is the newest checkpoint at a
+  boundary from before it came true (see ``before_failure``).
 - The direction of now decides.  A checkpoint therefore keeps, of every scalar, both the smallest
   and the largest value of the history up to it.
 
@@ -21,9 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EXTREMES",
+    "FAILS",
     "LAST_SCALARS",
     "Best",
     "Extremes",
+    "before_failure",
     "best_record",
     "best_values",
     "better",
@@ -46,6 +50,10 @@ Extremes = Mapping[str, Mapping[str, Best]]
 
 EXTREMES = "extremes"
 """The key of the extremes in ``extra`` of a record."""
+
+FAILS = "fails"
+"""The key in ``extra`` of a record of the scalars that the conditions under ``fail`` look at; a job
+without such conditions has none."""
 
 LAST_SCALARS = "last_scalars"
 """The key in ``extra`` of a record inside an epoch, which has no metrics of its own, of the scalars
@@ -100,6 +108,33 @@ def ranked_records(records: Iterable[Record], metric: str, direction: str) -> li
 def best_record(records: Iterable[Record], metric: str, direction: str) -> Record | None:
     """Return the checkpoint with the best value of ``metric``, or None if none is finite."""
     return next(iter(ranked_records(records, metric, direction)), None)
+
+
+def before_failure(records: Iterable[Record], names: Iterable[str] | None = None) -> Record | None:
+    """Return the newest checkpoint from before a condition under ``fail`` came true.
+
+    It lies at a boundary, and the scalars that those conditions look at are finite in it; if there
+    is no such checkpoint, the newest one at a boundary.  Those scalars are ``names``, by default
+    what the newest record says they are.  Returns None for a job without such conditions, and where
+    nothing from before is left.
+    """
+    newest_first = sorted(records, key=lambda record: -record.id)
+    if names is None and newest_first:
+        names = newest_first[0].extra.get(FAILS, () if _failed(newest_first[0]) else None)
+    if names is None:
+        return None
+    earlier = [r for r in newest_first if r.at_boundary and not _failed(r)]
+    wanted = tuple(names)
+    return next((r for r in earlier if _all_finite(r, wanted)), next(iter(earlier), None))
+
+
+def _failed(record: Record) -> bool:
+    return isinstance(record.decision, Mapping) and record.decision.get("outcome") == "fail"
+
+
+def _all_finite(record: Record, names: Iterable[str]) -> bool:
+    values = (record.metrics.get(name) for name in names)
+    return all(value is None or finite(value) is not None for value in values)
 
 
 # Epochs.

@@ -16,6 +16,7 @@ from jobrun.metrics import metric_names
 from jobrun.position import Position
 from jobrun.ranking import (
     EXTREMES,
+    FAILS,
     LAST_SCALARS,
     Best,
     Extremes,
@@ -65,6 +66,11 @@ class Standing:
         """The scalar blobs to be looked at after each epoch."""
         wanted = [*self._metrics, *(n for c, _ in self._conditions for n in c.names)]
         return tuple(dict.fromkeys(wanted))
+
+    @property
+    def fail_names(self) -> tuple[str, ...]:
+        """The scalar blobs that the conditions under ``fail`` look at."""
+        return tuple(dict.fromkeys(n for c, fails in self._conditions if fails for n in c.names))
 
     @property
     def watched_paths(self) -> dict[str, list[str]]:
@@ -128,6 +134,8 @@ class Standing:
     def fields(self, job: str, digest: str, versions: Mapping[str, str]) -> RecordFields:
         """What a checkpoint of now says about it."""
         extra: dict[str, Any] = {EXTREMES: self._extremes}
+        if any(fails for _, fails in self._conditions):
+            extra[FAILS] = list(self.fail_names)
         if not self.position.at_boundary:
             extra[LAST_SCALARS] = dict(self.scalars)
         return RecordFields(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from jobrun.checkpoint.record import Record
 from jobrun.position import Position
 from jobrun.ranking import (
+    before_failure,
     best_record,
     best_values,
     better,
@@ -107,3 +109,27 @@ def test_all_forms_of_the_rule_agree(values: list[Any], direction: str) -> None:
     for one, other in pairwise(known):
         assert not better(other[1], one[1], direction)
         assert better(one[1], other[1], direction) or one[0] < other[0]
+
+
+def test_what_a_failure_is_gone_back_to() -> None:
+    def one(id: int, epoch: int, *, failed: bool = False, **how: Any) -> Record:
+        made = record(id, epoch, **how)
+        decision = {"outcome": "fail"} if failed else {"outcome": "stop"}
+        return replace(made, extra={"fails": ["loss"]}, decision=decision if id else None)
+
+    records = [
+        one(0, 0),
+        one(1, 1, loss=2.0),
+        one(2, 2, loss=1.0, other=math.nan),
+        one(3, 3, loss=math.nan),
+        one(4, 3, inside=True),
+        one(5, 4, loss=9.0, failed=True),
+    ]
+    found = [before_failure(records[:n]) for n in range(7)]
+    assert [r and r.id for r in found] == [None, 0, 1, 2, 2, 2, 2]
+    assert before_failure([records[3], records[5]]) == records[3], "better than none"
+    assert before_failure(records[4:]) is None
+    plain = [replace(r, extra={}) for r in records]
+    assert before_failure(plain[:5]) is None, "without a condition under fail"
+    assert before_failure(plain) == plain[3], "one that has come true is one, whatever it looked at"
+    assert before_failure(plain[:5], ["loss"]) == plain[2]

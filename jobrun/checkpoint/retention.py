@@ -1,6 +1,7 @@
 """Which checkpoints stay: a pure function of what there is and what was asked for.
 
-A checkpoint stays if any rule keeps it.  The head is never dropped.
+A checkpoint stays if any rule keeps it.  Never dropped are the head, and the checkpoint to which a
+job goes back whose ``fail`` condition comes true.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Collection, Sequence
 
 from jobrun.checkpoint.record import Record
 from jobrun.policy import Best, Keep
-from jobrun.ranking import ranked_records
+from jobrun.ranking import before_failure, ranked_records
 
 __all__ = ["retain"]
 
@@ -29,6 +30,8 @@ def retain(
     kept |= _last(ordered, keep.last)
     kept |= _every(ordered, keep.every)
     kept |= _best(ordered, keep.best)
+    if (safe := before_failure(ordered)) is not None:
+        kept.add(safe.id)
     return [r for r in ordered if r.id in kept], [r for r in ordered if r.id not in kept]
 
 

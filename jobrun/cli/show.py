@@ -59,14 +59,17 @@ class _Shown:
     @property
     def next(self) -> str:
         """What to type next."""
+        from jobrun.best import named_now
         from jobrun.program import program
+        from jobrun.ranking import before_failure
         from jobrun.report.summary import command_after
 
         path = self.run.shown()
         if self.view.state == "running":
             return f"{program()} logs {shlex.quote(path)} -f"
-        on_disk = self.records[-1].epoch if self.records else None
-        return command_after(self.view.state, path, on_disk, loadable=bool(self.records))
+        safe = before_failure(named_now(self.records, self.run.state()))
+        epoch = safe.epoch if safe is not None else None
+        return command_after(self.view.state, path, epoch, loadable=bool(self.records))
 
 
 @click.command("show", short_help="Show what a run did, how long it took, and why it ended.")

@@ -141,17 +141,20 @@ def next_command(ended: RunEnded) -> str:
     if ended.only and ended.outcome != "finished":
         return f"{program()} resume {shlex.quote(run)} --only {ended.only}"
     outcome = "error" if ended.exit_code == EXIT_NOT_SAVED else ended.outcome
-    return command_after(outcome, run, ended.on_disk, loadable=ended.checkpoint is not None)
+    return command_after(outcome, run, ended.before_failure, loadable=ended.checkpoint is not None)
 
 
-def command_after(outcome: str, run: str, on_disk: int | None, *, loadable: bool) -> str:
+def command_after(outcome: str, run: str, before_failure: int | None, *, loadable: bool) -> str:
     """What to type after an outcome (or in a state) of the run at the path ``run``.
 
-    ``on_disk`` is the epoch of its newest checkpoint, ``loadable`` whether there is one.
+    ``before_failure`` is the epoch of its newest checkpoint from before a failure, ``loadable``
+    whether there is any checkpoint.
     """
     run = shlex.quote(run)
     if outcome in ("interrupted", "error"):
         return f"{program()} resume {run}"
     if outcome == "failed":
-        return f"{program()} resume {run} --epoch {max((on_disk or 0) - 1, 0)}"
+        if before_failure is None:  # nothing is left to go back to
+            return f"{program()} show {run}"
+        return f"{program()} resume {run} --epoch {before_failure}"
     return f"{program()} load-blobs {run}" if loadable else ""

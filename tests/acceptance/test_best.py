@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from whole_runs import Ended, records, start, train
+from whole_runs import Ended, records, start, train, train_and_die
 
 from jobrun import Best, CheckpointPolicy, Every, Job, Keep, Pipe, Task, load_blobs
 from jobrun.best import best_of
+from jobrun.events import CheckpointLoaded
 from jobrun.overview import overview
+from jobrun.report.summary import summary
 from jobrun.rundir import RunDir
 
 NAN, INF = math.nan, math.inf
@@ -179,7 +181,7 @@ def test_infinity_freezes_no_patience(run_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("before", ["min", None])
-@pytest.mark.parametrize("place", [None, (4, 2)], ids=["at a boundary", "inside an epoch"])
+@pytest.mark.parametrize("place", [None, (4, 2)], ids=["killed after an epoch", "cut inside one"])
 def test_the_direction_of_now_decides(
     run_dir: Path, before: str | None, place: tuple[int, int] | None
 ) -> None:
@@ -189,7 +191,7 @@ def test_the_direction_of_now_decides(
         return batches(losses, keep=Keep(), hook=hook, direction=direction)
 
     if place is None:
-        interrupted(make, run_dir, (5, 3))
+        train_and_die(make(), run_dir, after=4)
     else:
         interrupted(make, run_dir, place)
     before_best = {"loss": (2.6, 3)} if before else {}
@@ -200,3 +202,45 @@ def test_the_direction_of_now_decides(
     assert best_of(RunDir(run_dir)).name == "checkpoint_1"
     again = train(batches(losses, keep=Keep(), direction="min"), run_dir)
     assert (again.outcome.ran, again.outcome.best) == (0, {"loss": (2.6, 3)})
+
+
+# What a failure goes back to.
+
+
+@pytest.mark.parametrize("every", [Every(), Every(1, batches=1), Every(1, seconds=0.0), Every(2)])
+@pytest.mark.parametrize("keep", [Keep(last=1), Keep(last=3), KEEP, Keep(every=9)])
+@pytest.mark.parametrize("fail", [{"not_finite": "loss"}, {"when": "isnan(loss) or loss > 50"}])
+def test_a_failure_leaves_what_it_is_gone_back_to(
+    run_dir: Path, every: Every, keep: Keep, fail: dict[str, Any]
+) -> None:
+    losses = [9.0, 2.0, 5.0, NAN if "not_finite" in fail else 99.0, 1.0]
+    ended = train(batches(losses, keep=keep, every=every, fail=fail), run_dir)
+    assert (ended.epochs, ended.outcome.exit_code) == (4, 7)
+    back = 2 if every == Every(2) else 3
+    assert ended.outcome.before_failure == back
+    assert summary(ended.outcome)[-1].endswith(f"resume {run_dir} --epoch {back}")
+    losses[3] = 4.0
+    again = train(batches(losses, keep=keep, every=every, fail=fail), run_dir, back)
+    assert (again.epochs, again.outcome.ran, again.outcome.exit_code) == (5, 5 - back, 0)
+    assert again.said(CheckpointLoaded)[0].epoch == back
+
+
+def test_what_a_failure_is_gone_back_to_is_finite(run_dir: Path) -> None:
+    """NaN is not above 50, so that the condition comes true an epoch later."""
+    losses = [9.0, 2.0, NAN, 99.0]
+    fail = {"when": "loss > 50"}
+    ended = train(batches(losses, keep=Keep(last=1), fail=fail), run_dir)
+    assert (ended.outcome.outcome, ended.outcome.before_failure) == ("failed", 2)
+    assert kept(run_dir) == [(2, True), (4, True)]
+
+
+def test_without_a_condition_under_fail_no_other_checkpoint_is_kept(run_dir: Path) -> None:
+    train(batches(WORKED, keep=Keep(last=1), every=Every(1, batches=1)), run_dir)
+    assert kept(run_dir) == [(4, True)]
+
+
+def test_a_failure_by_conditions_of_now_goes_back_behind_it(run_dir: Path) -> None:
+    train_and_die(batches(WORKED, keep=Keep(), stop={"epochs": 9}), run_dir, after=4)
+    ended = train(batches(WORKED, keep=Keep(), fail={"when": "loss > 5.5"}), run_dir)
+    assert (ended.outcome.ran, ended.outcome.outcome) == (0, "failed")
+    assert ended.outcome.before_failure == 3

@@ -212,6 +212,26 @@ def test_a_failure_condition_ends_with_7_and_stays_so(
     assert "goes on after epoch 2" in on.err
 
 
+def test_the_command_after_a_failure_works_whatever_is_kept(
+    call: Call, write: Call, folder: Path
+) -> None:
+    keep = "checkpoint: {every: 2, keep: {last: 1}}"
+    write(
+        ("stop: {epochs: 3}", "stop: {epochs: 9}\nfail: {when: total >= 110}"),
+        ("metrics:", f"{keep}\nmetrics:"),
+    )
+    result = call("train", "sum.yaml")
+    assert result.out.startswith("sum: FAILED after 5 epochs: when: total >= 110\n")
+    command = result.out.splitlines()[-1]
+    assert command == "jobrun resume runs/sum --epoch 4"
+    assert call("show").out.splitlines()[-1] == command
+    pruned = call("checkpoints", "prune", "sum", "--keep-last", "1")
+    assert (pruned.code, "nothing" in pruned.out) == (0, True)
+    again = call(*command.split()[1:])
+    assert again.code == 7
+    assert again.out.startswith("sum: FAILED after 5 epochs")
+
+
 def test_a_failure_can_be_gone_back_behind(call: Call, write: Call, folder: Path) -> None:
     write(FAIL_CONDITION)
     call("train", "sum.yaml")

@@ -68,10 +68,12 @@ def test_what_can_go_on_ends_with_the_command(make: Any, outcome: str) -> None:
 
 
 def test_a_failure_points_to_an_earlier_epoch(make: Any) -> None:
-    ended = make.ended(outcome="failed", reason="loss is not finite", exit_code=7)
+    ended = make.ended(outcome="failed", reason="loss is not finite", exit_code=7, before_failure=2)
     lines = summary(ended)
     assert lines[0] == "digits: FAILED after 3 epochs: loss is not finite"
     assert lines[-1] == "jobrun resume runs/digits --epoch 2"
+    lost = make.ended(outcome="failed", reason="loss is not finite", exit_code=7)
+    assert summary(lost)[-1] == "jobrun show runs/digits"
 
 
 def test_a_last_state_that_is_not_on_disk_is_said(make: Any) -> None:
