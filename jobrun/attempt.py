@@ -202,6 +202,8 @@ class Attempt:
         loaded = self.session.load_parts(path, self._run.history.parts(record))
         self.session.take_over()
         self.stand_at(record)
+        if not record.at_boundary:
+            self.session.resume_epoch(record.epoch + 1, self.standing.written)
         self._loaded = record.id
         self._run.report(
             CheckpointLoaded(
@@ -299,6 +301,7 @@ class Attempt:
         if not standing.position.at_boundary:
             plan = self._run.plans["epoch"]
             scratch = live_scratch(plan, standing.position, standing.watched_paths)
+            standing.written = self.session.written(standing.names)
         versions = self.session.versions()
         fields = standing.fields(self._run.job.name, self._run.history.digest, versions)
         saver.save(self.session, scratch, fields)

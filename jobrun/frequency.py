@@ -1,8 +1,6 @@
-"""In which epochs a blob gets a value: what only tasks under ``every`` write has none in others.
+"""In which epochs a blob is to get a value; tasks under ``every`` write theirs in some only.
 
-A blob that persists keeps its old value then.  Stop conditions, metrics and the best checkpoint
-must not take that for a value of the epoch: a condition without a value is false, and patience does
-not count the epoch.
+Whether it did get one is what the session knows (see ``session/written.py``).
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ __all__ = ["Frequency"]
 
 
 class Frequency:
-    """Which names have a value after which epochs; a pure function of the job."""
+    """Which names are to have a value after which epochs; a pure function of the job."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -28,7 +26,7 @@ class Frequency:
                     for key in access(job, step, node).writes:
                         self._writers.setdefault(key, []).append(due)
 
-    def has_value(self, name: str, epoch: int) -> bool:
+    def is_due(self, name: str, epoch: int) -> bool:
         """Whether one of the tasks that write ``name`` in ``epoch`` is due; or none of them ever
         writes it, so that it keeps the value of an earlier group."""
         node, path = key_of(self._job, name)

@@ -38,6 +38,10 @@ from jobrun.stop import (
 
 __all__ = ["Standing", "best_of", "last_seen"]
 
+_WRITTEN = "written"
+"""The key in ``extra`` of a record inside an epoch of the scalars that were written in it already;
+one without it, of an earlier version, is taken to have all."""
+
 
 class Standing:
     """What a run has come to; saved in every checkpoint and restored from one."""
@@ -46,6 +50,8 @@ class Standing:
         self._job = job
         self.position = Position()
         self.scalars: dict[str, Any] = {}
+        self.written: tuple[str, ...] = ()
+        """The scalars that were written in the epoch, where it was cut."""
         self._extremes: Extremes = {}
         self.decision: Decision | None = None
         self._conditions = conditions
@@ -91,7 +97,7 @@ class Standing:
         """The metrics that were due in the epoch that was finished last, and have no value."""
         epoch = self.position.epochs
         missing = (n for n in self._metrics if n not in self.scalars)
-        return tuple(n for n in missing if self._frequency.has_value(n, epoch))
+        return tuple(n for n in missing if self._frequency.is_due(n, epoch))
 
     @property
     def best(self) -> dict[str, Best]:
@@ -111,7 +117,7 @@ class Standing:
         """
         self.position = position.next_epoch(position.readers)
         epoch = self.position.epochs
-        self.scalars = {n: v for n, v in scalars.items() if self._frequency.has_value(n, epoch)}
+        self.scalars = dict(scalars)
         seen = Seen(epoch, self.elapsed, self.scalars, _passes(self._job, self.position))
         self._watched = observe_all(self._watched, seen)
         self.decision = decide_stop(self._watched)
@@ -138,6 +144,7 @@ class Standing:
             extra[FAILS] = list(self.fail_names)
         if not self.position.at_boundary:
             extra[LAST_SCALARS] = dict(self.scalars)
+            extra[_WRITTEN] = list(self.written)
         return RecordFields(
             position=self.position,
             run_seconds=self.elapsed,
@@ -154,6 +161,7 @@ class Standing:
         """Stand where the checkpoint stands."""
         self.position = record.position
         self.scalars = last_scalars(record)
+        self.written = () if record.at_boundary else record.extra.get(_WRITTEN, self.names)
         self._extremes = extremes_of(record)
         seen = last_seen(self._job, record)
         self._watched = match_states(self._conditions, list(record.stops), seen)

@@ -119,8 +119,17 @@ class Session(ABC):
     def scalars(self, names: Iterable[str]) -> dict[str, Any]:
         """The values of one-element blobs by name; those without a value are absent.
 
-        Raises TaskError, naming it, for one with more than one element.
+        A blob that tasks of ``epoch`` write has none if none of them has in the epoch that runs, or
+        ran last.  Raises TaskError, naming it, for one with more than one element.
         """
+
+    @abstractmethod
+    def written(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Those of the named blobs that were written in the epoch that runs, or ran last."""
+
+    @abstractmethod
+    def resume_epoch(self, epoch: int, written: Iterable[str]) -> None:
+        """Go on inside ``epoch``, in which the blobs ``written`` have been written already."""
 
     @abstractmethod
     def snapshot(self, scratch: Mapping[str, Iterable[str]] = NO_SCRATCH) -> Snapshot | None:

@@ -24,6 +24,7 @@ from jobrun.options import Load, Retries
 from jobrun.rng import make_rng
 from jobrun.session.current import Running, TaskStoppedError, current
 from jobrun.session.given import Change, Given, Held, Input
+from jobrun.session.written import Written
 from jobrun.shell import Shell
 from jobrun.template import render
 from jobrun.values import Tree, Value, adopt, adopt_items, checksum
@@ -58,10 +59,11 @@ class Moment:
 
 @dataclass(slots=True)
 class Stores:
-    """The blobs of all nodes of a session, and the ones of the best checkpoint."""
+    """The blobs of all nodes of a session, the ones of the best checkpoint, and which are new."""
 
     nodes: dict[str, Workspace] = field(default_factory=dict)
     best: dict[Key, Value] = field(default_factory=dict)
+    written: Written = field(default_factory=Written)
 
     def get(self, key: Key) -> Value:
         """The value of a blob; raises TaskError if it has none."""

@@ -207,6 +207,8 @@ class Group:
 
     def _begin(self, position: Position, control: Control) -> Now:
         """A run that begins at ``position``."""
+        if self._plan.group == "epoch":
+            self._stores.written.epoch = epoch_of("epoch", position)
         now = self._now = Now(
             Moment(epoch_of(self._plan.group, position)),
             control,
@@ -360,6 +362,7 @@ class Group:
             persists = any(overlaps(path, p) for p in self._persistent.get(node, ()))
             self._persists[key] = persists
         self._put(key, value, number, persists)
+        self._stores.written.note(key)
         if not persists and self._objects.stored(key, value, number, self._scheduler.add_edge):
             self._warn(self._rules.stored(key))
 

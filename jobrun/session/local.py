@@ -14,7 +14,7 @@ from jobrun.bind import bind_job
 from jobrun.checkpoint.part import PartSummary, mark_saved, write_parts
 from jobrun.checkpoint.reading import read_part
 from jobrun.errors import TaskError, did_you_mean, with_article
-from jobrun.flow import inner_steps
+from jobrun.flow import inner_steps, writes_of
 from jobrun.graph import Plan, persistent, ranks, setup_blobs
 from jobrun.job import Job
 from jobrun.options import Load
@@ -24,6 +24,7 @@ from jobrun.session.base import NO_SCRATCH, Control, Places, Session, Snapshot
 from jobrun.session.call import Stores, refuse_writable_views
 from jobrun.session.group import Group
 from jobrun.session.scheduler import Scheduler
+from jobrun.session.written import Written
 from jobrun.shell import Shell
 from jobrun.storable import is_storable
 from jobrun.values import BUFFERS, Box, Tree, Value, leaves, one_element, plain, reclaim
@@ -82,7 +83,10 @@ class LocalSession(Session):
             node: (*self._persistent[node], *paths) for node, paths in self._rebuilt.items()
         }
         own_ranks = ranks(job)
-        self._stores = Stores({n: Workspace(own_ranks[n]) for n in self._nodes_of(job)})
+        self._stores = Stores(
+            {n: Workspace(own_ranks[n]) for n in self._nodes_of(job)},
+            written=Written(writes_of(job, "epoch")),
+        )
         self._groups = {}
         self._staged = {}
 
@@ -120,12 +124,13 @@ class LocalSession(Session):
     def scalars(self, names: Iterable[str]) -> dict[str, Any]:
         """The values of one-element blobs by name; those without a value are absent.
 
-        Raises TaskError, naming it, for one with more than one element.
+        A blob that tasks of ``epoch`` write has none if none of them has in the epoch that runs, or
+        ran last.  Raises TaskError, naming it, for one with more than one element.
         """
         found: dict[str, Any] = {}
         for name in names:
             value = self._find(name)
-            if value is None or (isinstance(value, Box) and value.kind == "none"):
+            if value is None or self._has_no_value(name, value):
                 continue
             number = one_element(value)
             if not isinstance(number, bool | int | float):
@@ -136,6 +141,22 @@ class LocalSession(Session):
                 )
             found[name] = number
         return found
+
+    def _has_no_value(self, name: str, value: Value) -> bool:
+        """Whether a scalar is None, or was not written in the epoch of now."""
+        if not isinstance(value, Box):
+            return False
+        return value.kind == "none" or self._stores.written.is_stale(key_of(self._job, name))
+
+    def written(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Those of the named blobs that were written in the epoch that runs, or ran last."""
+        return tuple(n for n in names if self._stores.written.is_new(key_of(self._job, n)))
+
+    def resume_epoch(self, epoch: int, written: Iterable[str]) -> None:
+        """Go on inside ``epoch``, in which the blobs ``written`` have been written already."""
+        self._stores.written.epoch = epoch
+        for name in written:
+            self._stores.written.note(key_of(self._job, name))
 
     def blob(self, name: str) -> Any:
         """A blob's value (read-only) by name; raises TaskError if there is none."""

@@ -13,7 +13,7 @@ from whole_runs import Ended, records, start, train, train_and_die
 
 from jobrun import Best, CheckpointPolicy, Every, Job, Keep, Pipe, Task, load_blobs
 from jobrun.best import best_of
-from jobrun.events import CheckpointLoaded
+from jobrun.events import CheckpointLoaded, EpochFinished
 from jobrun.overview import overview
 from jobrun.report.summary import summary
 from jobrun.rundir import RunDir
@@ -244,3 +244,85 @@ def test_a_failure_by_conditions_of_now_goes_back_behind_it(run_dir: Path) -> No
     ended = train(batches(WORKED, keep=Keep(), fail={"when": "loss > 5.5"}), run_dir)
     assert (ended.outcome.ran, ended.outcome.outcome) == (0, "failed")
     assert ended.outcome.before_failure == 3
+
+
+# An epoch in which nothing wrote the metric.
+
+
+def measured_by(
+    dropped: Callable[[int], bool],
+    *,
+    every: Any = None,
+    keep: Keep = KEEP,
+    hook: Hook = lambda epoch, batch: None,
+    seen: list[Any] | None = None,
+    direction: str = "max",
+    **stop: Any,
+) -> Job:
+    """``init`` gives a loss of 9; a step puts out the epoch, unless it is not due, or all rows of
+    the epoch are ``dropped``.  ``w`` is as in ``batches``."""
+
+    def step(x: Any, w: Any, epoch: int) -> Any:
+        batch = int(w[1]) % 3 + 1
+        hook(epoch, batch)
+        return np.array([epoch, batch])
+
+    policy = CheckpointPolicy(keep=keep)
+    with Job("seldom", metrics={"loss": direction}, checkpoint=policy) as job:
+        with job.setup:
+            Task(lambda: np.arange(3), out="rows", name="rows")
+        with job.init:
+            Task(lambda: (9.0, np.array([0, 0])), out=["loss", "w"], name="begin")
+        empty = Task(lambda x, epoch: x[: 0 if dropped(epoch) else None], ["x", "epoch"], out="x")
+        measure = Task(lambda x, epoch: float(epoch), ["x", "epoch"], out="loss", every=every)
+        Pipe({"x": "rows"}, batch=1, map=[empty], do=[measure], name="measure")
+        last = [Task(step, ["x", "w", "epoch"], out="w", name="step")]
+        Pipe({"x": "rows"}, batch=1, do=last, name="train")
+        job.stop(**stop)
+        if seen is not None:
+            with job.exit:
+                Task(lambda w: seen.append(w.tolist()), "best:w", name="see")
+    return job
+
+
+def never(epoch: int) -> bool:
+    return False
+
+
+@pytest.mark.parametrize("direction", ["min", "max"])
+def test_a_step_that_is_never_due_gives_no_value(run_dir: Path, direction: str) -> None:
+    every = {"batches": 5}
+    stop: dict[str, Any] = {"epochs": 5, "patience": {"loss": 2}, "when": "loss > 8"}
+    ended = train(measured_by(never, every=every, direction=direction, **stop), run_dir)
+    assert (ended.epochs, ended.outcome.reason) == (5, "5 epochs done")
+    assert (ended.outcome.best, ended.outcome.metrics) == ({}, {})
+    assert [r.metrics for r in records(run_dir)] == [{}]
+    assert overview(RunDir(run_dir)).best == {}
+
+
+def test_what_was_really_measured_is_the_best(run_dir: Path) -> None:
+    """The map drops all rows but in epochs 2 and 4; the 9 of ``init`` would be the largest."""
+    seen: list[Any] = []
+    odd = lambda epoch: epoch % 2 == 1  # noqa: E731
+    ended = train(measured_by(odd, seen=seen, epochs=5), run_dir)
+    assert ended.outcome.best == {"loss": (4.0, 4)}
+    assert seen == [[4, 3]]
+    assert [(r.epoch, dict(r.metrics)) for r in records(run_dir)] == [(4, {"loss": 4.0}), (5, {})]
+    finished = [e for e in ended.events if isinstance(e, EpochFinished)]
+    assert [dict(e.metrics) for e in finished] == [{}, {"loss": 2.0}, {}, {"loss": 4.0}, {}]
+
+
+@pytest.mark.parametrize("epoch", [2, 3])
+def test_what_was_measured_before_a_cut_counts_and_nothing_else(run_dir: Path, epoch: int) -> None:
+    """The cut lies behind the pipe that measures, which has dropped all rows in epoch 3."""
+
+    def make(hook: Hook) -> Job:
+        return measured_by(lambda e: e == 3, hook=hook, keep=Keep(), epochs=4)
+
+    interrupted(make, run_dir, (epoch, 2))
+    inside = records(run_dir)[-1]
+    assert inside.position.tasks == ("measure",)
+    assert inside.metrics == {}
+    train(make(lambda epoch, batch: None), run_dir)
+    found = {r.epoch: dict(r.metrics) for r in records(run_dir) if r.at_boundary}
+    assert found == {0: {}, 1: {"loss": 1.0}, 2: {"loss": 2.0}, 3: {}, 4: {"loss": 4.0}}

@@ -26,7 +26,7 @@ from jobrun.errors import BindError, DamagedError, DataError, TaskError, ValueRe
 from jobrun.job import Job, Node, Pipe, Task
 from jobrun.policy import Compress
 from jobrun.position import Position
-from jobrun.session.base import Control, Session, Snapshot
+from jobrun.session.base import Control, Places, Session, Snapshot
 
 TREE = {
     "w": np.arange(6.0).reshape(2, 3),
@@ -54,6 +54,37 @@ def begin(k: int) -> float:
 
 def rows() -> Any:
     return np.arange(10)
+
+
+def one(*given: Any) -> float:
+    return 1.0
+
+
+def seldom_written(nodes: Sequence[str] | None) -> Job:
+    """Scalars of which ``init`` gives each a value, and ``epoch`` only some.
+
+    With nodes, node ``a`` writes ``other`` on node ``b``.
+    """
+    with Job("seldom", nodes=list(nodes) if nodes else None) as job:
+        for node in nodes or ["main"]:
+            where = {"node": node} if nodes else {}
+            with job.setup:
+                Task(rows, out="rows", name=f"rows_{node}", **where)
+            with job.init:
+                out = ["often", "seldom", "even", "fixed", "other"]
+                for name in out:
+                    Task(begin, with_={"k": 0}, out=name, name=f"begin_{name}_{node}", **where)
+            Task(one, out="even", every=2, name=f"even_{node}", **where)
+            do = [
+                Task(one, ["x", "often"], out="often", name="often"),
+                Task(one, "x", out="seldom", every={"batches": 5}, name="seldom"),
+            ]
+            Pipe({"x": "rows"}, 4, do=do, name=f"pipe_{node}", **where)
+        if nodes:
+            Task(one, "often", out="b:other", name="across", node="a")
+        else:
+            Task(one, "often", out="other", name="across", every=99)
+    return job
 
 
 def add(total: int, x: Any) -> int:
@@ -347,6 +378,33 @@ class SessionContract:
             with pytest.raises(TaskError, match=f"blob '{name}' is wanted as one number"):
                 session.scalars([name])
         assert driver.blob("n") == 0
+
+    @pytest.mark.parametrize("nodes", [None, ["a", "b"]], ids=["one node", "two nodes"])
+    def test_a_scalar_of_before_the_epoch_is_no_value_of_it(
+        self, session: Session, nodes: list[str] | None
+    ) -> None:
+        """``often`` is written in each batch, ``seldom`` never; ``even`` in even epochs."""
+        driver = Driver(seldom_written(nodes), session=session).start()
+        at = "b:" if nodes else ""
+        names = [f"{at}{name}" for name in ("often", "seldom", "even", "fixed", "other")]
+        often, seldom, even, fixed, other = names
+        before = dict.fromkeys((often, seldom, even, other), 0.0) | {fixed: 0.0}
+        assert session.scalars(names) == before, "no epoch has begun"
+        across = {other: 1.0} if nodes else {}
+        expected = {often: 1.0, fixed: 0.0, **across}
+        for found in (expected, {**expected, even: 1.0}):
+            assert driver.epoch()
+            assert session.scalars(names) == found
+            assert set(session.written(names)) == set(found) - {fixed}
+            session.end_epoch()
+        session.open(driver.job, Places())  # as in another process that resumes inside epoch 2
+        driver.start()
+        session.resume_epoch(2, [often, even])
+        assert session.written(names) == (often, even)
+        done = [u.key for u in driver.plans["epoch"].units if u.task.name != "across"]
+        driver.position = Position(1, tuple(done))
+        assert driver.epoch()
+        assert set(session.scalars(names)) == {often, even, fixed, *across}
 
     def test_scalars_of_nodes(self, session: Session) -> None:
         Driver(reference(["a", "b"]), session=session).start()

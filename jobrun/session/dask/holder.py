@@ -89,6 +89,7 @@ class Holder(LocalSession):
         """Store what a pipe of another node, which was cut, has written here so far."""
         for (node, path), value in values.items():
             self._stores.nodes[node].put(path, value)
+            self._stores.written.note((node, path))
 
     def load_timed(self, directory: Path, part: str) -> tuple[int, float]:
         """Read and prove a part of a checkpoint, beside the blobs; its bytes, and the seconds."""

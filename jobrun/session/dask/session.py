@@ -257,7 +257,8 @@ class DaskSession(Session):
     def scalars(self, names: Iterable[str]) -> dict[str, Any]:
         """The values of one-element blobs by name; those without a value are absent.
 
-        Raises TaskError, naming it, for one with more than one element.
+        A blob that tasks of ``epoch`` write has none if none of them has in the epoch that runs, or
+        ran last.  Raises TaskError, naming it, for one with more than one element.
         """
         wanted = tuple(names)
         if self._scalars is None or not set(wanted) <= set(self._watched):
@@ -271,6 +272,18 @@ class DaskSession(Session):
             if isinstance(value, TaskError):
                 raise value
         return found
+
+    def written(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Those of the named blobs that were written in the epoch that runs, or ran last."""
+        wanted = tuple(names)
+        own = {key_of(self._job, name)[0] for name in wanted} & set(self.nodes)
+        told = self._do(dict.fromkeys(own, ("written", wanted)))
+        new = {name for one in told.values() for name in one}
+        return tuple(name for name in wanted if name in new)
+
+    def resume_epoch(self, epoch: int, written: Iterable[str]) -> None:
+        """Go on inside ``epoch``, in which the blobs ``written`` have been written already."""
+        self._do(dict.fromkeys(self.nodes, ("resume_epoch", epoch, tuple(written))))
 
     def blob(self, name: str) -> Any:
         """A blob's value (read-only) by name, brought here; raises TaskError if there is none."""
