@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobrun.blob_paths import Key, covers
+from jobrun.blob_paths import Key, PathSet, covers
 from jobrun.errors import Problem, did_you_mean
 from jobrun.job import RESERVED, SHARD, Job, Pipe, Task, match_nodes
 
@@ -24,7 +24,6 @@ __all__ = [
     "key_of",
     "resolve",
     "step_names",
-    "trees_of",
 ]
 
 
@@ -200,18 +199,18 @@ def _pipe_access(job: Job, pipe: Pipe, node: str, found: Access) -> None:
     for step in pipe.map:
         _map_access(job, step, node, found, columns)
         columns.add(step.outputs.names)
-    internal = _Internal()
+    put = PathSet()
     for step in pipe.do:
         inside = Access()
         _step_access(job, step, node, inside, columns)
-        reads = [k for k in inside.reads if not internal.made(k)]
+        reads = [k for k in inside.reads if not put.covers(k)]
         found.reads += reads
-        found.begun |= {k for k in reads if internal.begun(k)}
+        found.begun |= {k for k in reads if put.touches(k)}
         found.writes += inside.writes
         found.best += inside.best
         found.problems += inside.problems
         for written in inside.writes:
-            internal.add(written)
+            put.add(written)
 
 
 def _read_source(
@@ -253,35 +252,6 @@ def _read_for_call(job: Job, step: Task, node: str, name: str, found: Access) ->
     if form not in ("blob", "blobs", "var", "node"):
         text = f"{name!r} cannot be read for a source: it is another one at each call"
         found.problems.append(Problem(text, step.mark(f"in:{name}"), "use a var or a blob"))
-
-
-class _Internal:
-    """What earlier steps of the same batch have put out."""
-
-    def __init__(self) -> None:
-        self._put: set[Key] = set()
-        self._above: set[Key] = set()
-
-    def add(self, key: Key) -> None:
-        """Note that a step puts out a blob."""
-        self._put.add(key)
-        self._above.update(trees_of(key))
-
-    def made(self, key: Key) -> bool:
-        """Whether a blob has been put out, itself or with the tree that it is in."""
-        return key in self._put or any(tree in self._put for tree in trees_of(key))
-
-    def begun(self, key: Key) -> bool:
-        """Whether a blob or a part of it has been put out."""
-        return key in self._put or key in self._above
-
-
-def trees_of(key: Key) -> Iterator[Key]:
-    """The trees that a blob is in, the smallest first."""
-    node, path = key
-    while "/" in path:
-        path = path.rpartition("/")[0]
-        yield node, path
 
 
 def _map_access(job: Job, step: Task, node: str, found: Access, columns: _Columns) -> None:

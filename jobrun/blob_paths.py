@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Generic, TypeVar
 
-__all__ = ["Key", "covers", "levels", "overlaps", "trees_of"]
+__all__ = [
+    "Key",
+    "PathMap",
+    "PathSet",
+    "covers",
+    "levels",
+    "outermost",
+    "overlaps",
+    "same_leaves",
+    "trees_of",
+]
+
+V = TypeVar("V")
 
 Key = tuple[str, str]
 """A blob of a node: ``(node, path)``."""
@@ -20,6 +33,11 @@ def overlaps(a: str, b: str) -> bool:
     return covers(a, b) or covers(b, a)
 
 
+def same_leaves(a: Key, b: Key) -> bool:
+    """Return whether two blobs of nodes share leaves."""
+    return a[0] == b[0] and overlaps(a[1], b[1])
+
+
 def trees_of(path: str) -> Iterator[str]:
     """Yield the paths of the trees that hold a blob, the smallest first."""
     while "/" in path:
@@ -31,3 +49,74 @@ def levels(path: str) -> Iterator[str]:
     """Yield a path and those of the trees that hold it, the smallest first."""
     yield path
     yield from trees_of(path)
+
+
+def outermost(paths: Iterable[str]) -> tuple[str, ...]:
+    """Return the paths without those that lie below another one, in order and once."""
+    own = dict.fromkeys(paths)
+    return tuple(p for p in own if not any(tree in own for tree in trees_of(p)))
+
+
+class PathMap(Generic[V]):
+    """Something known of each of some blobs, asked by overlap: a tree overlaps its leaves.
+
+    Every question takes as long as the blob is deep, and as there are answers.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[Key, V] = {}
+        self._below: dict[Key, dict[Key, None]] = {}
+
+    def __setitem__(self, key: Key, value: V) -> None:
+        if key not in self._values:
+            for tree in _trees(key):
+                self._below.setdefault(tree, {})[key] = None
+        self._values[key] = value
+
+    def get(self, key: Key) -> V | None:
+        """Return what is known of this very blob, or None."""
+        return self._values.get(key)
+
+    def drop(self, key: Key) -> None:
+        """Forget a blob and all that lies below it."""
+        for gone in (key, *self._below.get(key, ())):
+            if gone in self._values:
+                del self._values[gone]
+                for tree in _trees(gone):
+                    del self._below[tree][gone]
+
+    def overlapping(self, key: Key) -> Iterator[V]:
+        """Yield what is known of a blob, of the trees that hold it, and of its parts."""
+        for other in (key, *_trees(key), *self._below.get(key, ())):
+            if other in self._values:
+                yield self._values[other]
+
+    def touches(self, key: Key) -> bool:
+        """Return whether anything that overlaps a blob is there."""
+        return bool(self._below.get(key)) or self.covers(key)
+
+    def covers(self, key: Key) -> bool:
+        """Return whether a blob is there, itself or with a tree that holds it."""
+        return key in self._values or any(tree in self._values for tree in _trees(key))
+
+    def paths(self, node: str) -> list[str]:
+        """Return the paths on a node, in the order in which they came."""
+        return [path for own, path in self._values if own == node]
+
+
+class PathSet(PathMap[None]):
+    """A set of blobs, asked by overlap."""
+
+    def __init__(self, keys: Iterable[Key] = ()) -> None:
+        super().__init__()
+        for key in keys:
+            self.add(key)
+
+    def add(self, key: Key) -> None:
+        """Add a blob."""
+        self[key] = None
+
+
+def _trees(key: Key) -> Iterator[Key]:
+    node, path = key
+    return ((node, tree) for tree in trees_of(path))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
+from jobrun.blob_paths import levels
 from jobrun.duration import TIMES, seconds_of
 from jobrun.errors import Problem, Where, did_you_mean
 from jobrun.expression import Expression, ExpressionError
@@ -121,7 +122,7 @@ class Entry:
             qualified = [f"{n}:{name}" for n in self.known.nodes if f"{n}:{name}" in blobs]
             if qualified:
                 return f"a condition names the node: {qualified[0]}"
-        if any(name[:cut] in blobs for cut in _levels(name)):
+        if any(level in blobs for level in levels(name)):
             return None
         if name in self.known.shared:
             return "it is a var, which never changes"
@@ -139,11 +140,6 @@ def _as_number(value: Any, whole: bool) -> float | int | None:
         return float(value) if isinstance(value, Real) and math.isfinite(value) else None
     except OverflowError:  # an int that no float can hold
         return None
-
-
-def _levels(name: str) -> list[int]:
-    """The ends of a name and of the trees it lies in: of ``model/w1`` 8 and 5."""
-    return [len(name), *(i for i, c in enumerate(name) if c == "/")]
 
 
 def _listed(text: str, names: Sequence[str], most: int = 8) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from jobrun.access import Access, Key, access, resolve, trees_of
-from jobrun.blob_paths import overlaps
+from jobrun.access import Access, access, resolve
+from jobrun.blob_paths import Key, PathMap, PathSet, same_leaves
 from jobrun.errors import Problem, Where, did_you_mean, did_you_mean_or_all
 from jobrun.graph import reads_across
 from jobrun.job import GROUPS, RESERVED, Job, Pipe, Task
@@ -78,11 +78,11 @@ def flow_problems(job: Job) -> Iterator[Problem]:
     """From top to bottom: is every blob written before it is read, and by who may?"""
     made: dict[str, list[Key]] = {}
     every_write = _EveryWrite(job)
-    setup: _Paths | None = None
+    setup: PathSet | None = None
     for group in GROUPS:
-        have = _Paths(k for g in _BEFORE[group] for k in made[g])
+        have = PathSet(k for g in _BEFORE[group] for k in made[g])
         made[group] = []
-        sometimes = _MayWrites()
+        sometimes = PathMap[object]()
         for task, copies in units_of(job, group):
             for _, found in copies:
                 yield from found.problems
@@ -95,13 +95,13 @@ def flow_problems(job: Job) -> Iterator[Problem]:
                     if setup is not None and setup.touches(key):
                         yield _protected(job, task, key)
                     if task.every is not None and not have.touches(key):
-                        sometimes.add(key, task.every)
+                        sometimes[key] = sometimes.get(key) or task.every  # the first counts
                     elif task.every is None:
-                        sometimes.discard(key)
+                        sometimes.drop(key)
                     have.add(key)
                     made[group].append(key)
         if group == "setup":
-            setup = _Paths(made["setup"])
+            setup = PathSet(made["setup"])
 
 
 def _pipe_reads(job: Job, pipe: Pipe, copies: Sequence[tuple[str, Access]]) -> Iterator[Problem]:
@@ -117,7 +117,7 @@ def _pipe_reads(job: Job, pipe: Pipe, copies: Sequence[tuple[str, Access]]) -> I
         return
     for mark, name in _reader_names(pipe):
         keys = resolve(job, node, name).keys
-        if any(_overlap(key, k) for key in keys for k in found.writes):
+        if any(same_leaves(key, k) for key in keys for k in found.writes):
             yield Problem(
                 f"pipe {pipe.name!r} writes {name!r}, which it reads from",
                 pipe.mark(mark, "from"),
@@ -127,7 +127,7 @@ def _pipe_reads(job: Job, pipe: Pipe, copies: Sequence[tuple[str, Access]]) -> I
 
 def source_problems(job: Job) -> Iterator[Problem]:
     """A source of an epoch's pipe is made again at a resume, and must then be the same one."""
-    changed = _Paths(writes_of(job, "epoch"))
+    changed = PathSet(writes_of(job, "epoch"))
     for task in job.groups["epoch"].tasks:
         steps = task.reader.data.calls() if isinstance(task, Pipe) else ()
         for step in steps:
@@ -157,7 +157,7 @@ def shuffle_problems(job: Job) -> Iterator[Problem]:
             )
 
 
-def _reads_one_of(job: Job, task: Task, name: str, changed: _Paths) -> bool:
+def _reads_one_of(job: Job, task: Task, name: str, changed: PathSet) -> bool:
     return any(
         changed.touches(key) for node in job.nodes_of(task) for key in resolve(job, node, name).keys
     )
@@ -176,61 +176,6 @@ def _reader_names(pipe: Pipe) -> Iterator[tuple[str, str]]:
             yield field, value
 
 
-class _Paths:
-    """A set of blobs, asked by overlap."""
-
-    def __init__(self, keys: Iterable[Key] = ()) -> None:
-        self._exact: set[Key] = set()
-        self._names: dict[str, dict[str, None]] = {}
-        self._above: set[Key] = set()
-        for key in keys:
-            self.add(key)
-
-    def add(self, key: Key) -> None:
-        """Add a blob."""
-        self._exact.add(key)
-        self._names.setdefault(key[0], {})[key[1]] = None
-        self._above.update(trees_of(key))
-
-    def touches(self, key: Key) -> bool:
-        """Whether a blob of the set overlaps ``key``."""
-        if key in self._exact or key in self._above:
-            return True
-        return any(tree in self._exact for tree in trees_of(key))
-
-    def names(self, node: str) -> list[str]:
-        """The paths on a node, in the order in which they came."""
-        return list(self._names.get(node, ()))
-
-
-class _MayWrites:
-    """Blobs that are written in some epochs only, each with its ``every``."""
-
-    def __init__(self) -> None:
-        self._every: dict[Key, object] = {}
-        self._below: dict[Key, dict[Key, None]] = {}
-
-    def add(self, key: Key, every: object) -> None:
-        """Note that a blob is written so; the first ``every`` counts."""
-        self._every.setdefault(key, every)
-        for tree in trees_of(key):
-            self._below.setdefault(tree, {})[key] = None
-
-    def discard(self, key: Key) -> None:
-        """A blob is written in all epochs after all, and with it all that is below it."""
-        for written in (key, *self._below.get(key, ())):
-            if self._every.pop(written, None) is not None:
-                for tree in trees_of(written):
-                    self._below[tree].pop(written)
-
-    def of(self, key: Key) -> object | None:
-        """The ``every`` of a blob that overlaps ``key``, or None."""
-        for other in (key, *trees_of(key), *self._below.get(key, ())):
-            if other in self._every:
-                return self._every[other]
-        return None
-
-
 class _EveryWrite:
     """What each group of a job writes, looked at when it is needed for a message."""
 
@@ -238,8 +183,8 @@ class _EveryWrite:
         self.job = job
 
     @cached_property
-    def _paths(self) -> dict[str, _Paths]:
-        return {group: _Paths(writes_of(self.job, group)) for group in GROUPS}
+    def _paths(self) -> dict[str, PathSet]:
+        return {group: PathSet(writes_of(self.job, group)) for group in GROUPS}
 
     def group(self, key: Key) -> str | None:
         """The first group that writes a blob or a part of it."""
@@ -251,14 +196,14 @@ def _reads(
     group: str,
     task: Task,
     found: Access,
-    have: _Paths,
-    sometimes: _MayWrites,
+    have: PathSet,
+    sometimes: PathMap[object],
 ) -> Iterator[Problem]:
     job = writes.job
     for key in dict.fromkeys(found.reads):
         if not have.touches(key) and key not in found.begun:
             yield _missing(writes, group, task, key, have)
-        every = sometimes.of(key)
+        every = next(sometimes.overlapping(key), None)
         if every is not None and every != task.every:
             yield Problem(
                 f"{_shown(job, key)!r} is written every {every} epochs only, "
@@ -266,10 +211,6 @@ def _reads(
                 _read_mark(task, key),
                 f"give the task 'every: {every}' too, or write the blob in 'init' first",
             )
-
-
-def _overlap(a: Key, b: Key) -> bool:
-    return a[0] == b[0] and overlaps(a[1], b[1])
 
 
 def _read_mark(task: Task, key: Key) -> Where | None:
@@ -302,7 +243,7 @@ def write_mark(task: Task, key: Key) -> Where | None:
     return task.where
 
 
-def _missing(writes: _EveryWrite, group: str, task: Task, key: Key, have: _Paths) -> Problem:
+def _missing(writes: _EveryWrite, group: str, task: Task, key: Key, have: PathSet) -> Problem:
     """A blob is read that has no value at this place of the spec."""
     job = writes.job
     name = _shown(job, key)
@@ -310,7 +251,7 @@ def _missing(writes: _EveryWrite, group: str, task: Task, key: Key, have: _Paths
     verb = "updates" if updates else "reads"
     later = writes.group(key)
     if later is None:
-        known = [*have.names(key[0]), *job.node_vars(key[0])]
+        known = [*have.paths(key[0]), *job.node_vars(key[0])]
         if isinstance(task, Pipe):
             known += [*task.reader.data.columns, *(n for s in task.map for n in s.outputs.names)]
         text = f"task {task.name!r} {verb} {name!r}, which no task writes"
@@ -320,7 +261,7 @@ def _missing(writes: _EveryWrite, group: str, task: Task, key: Key, have: _Paths
     if later == group:
         text = f"task {task.name!r} {verb} {name!r} before it is written"
         hint = "write its first value in 'init'" if group == "epoch" else "move the task down"
-        meant = did_you_mean(key[1], have.names(key[0]))
+        meant = did_you_mean(key[1], have.paths(key[0]))
         return Problem(text, _read_mark(task, key), f"{hint}; or {meant}" if meant else hint)
     text = f"task {task.name!r} of {group!r} {verb} {name!r}, which only {later!r} writes"
     return Problem(text, _read_mark(task, key), f"{later!r} runs after {group!r}")
@@ -355,7 +296,7 @@ def _twice(
     """Two copies of one task, or two outputs of it, must not write one blob."""
     for other in (a for _, a in copies if a is not found):
         for key in found.writes:
-            if any(_overlap(key, k) for k in other.writes):
+            if any(same_leaves(key, k) for k in other.writes):
                 yield Problem(
                     f"the copies of task {task.name!r} all write {_shown(job, key)!r}",
                     write_mark(task, key),
@@ -365,7 +306,7 @@ def _twice(
     if isinstance(task, Pipe):
         return
     for i, key in enumerate(found.writes):
-        if any(_overlap(key, k) for k in found.writes[:i]):
+        if any(same_leaves(key, k) for k in found.writes[:i]):
             yield Problem(
                 f"task {task.name!r} writes {_shown(job, key)!r} twice",
                 write_mark(task, key),

@@ -14,8 +14,17 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from jobrun.access import Access, Key, access
-from jobrun.blob_paths import overlaps, trees_of
+from jobrun.access import Access, access
+from jobrun.blob_paths import (
+    Key,
+    PathMap,
+    PathSet,
+    levels,
+    outermost,
+    overlaps,
+    same_leaves,
+    trees_of,
+)
 from jobrun.errors import Problem, SpecError
 from jobrun.job import Job, Task, TaskGroup
 from jobrun.patterns import touches
@@ -183,7 +192,7 @@ def reads_across(copies: Sequence[Access]) -> bool:
         for node, _ in found.writes:
             writers.setdefault(node, set()).add(number)
     return any(
-        other != number and any(k[0] == w[0] and overlaps(k[1], w[1]) for w in copies[other].writes)
+        other != number and any(same_leaves(k, w) for w in copies[other].writes)
         for number, found in enumerate(copies)
         for k in found.reads
         for other in writers.get(k[0], ())
@@ -194,53 +203,30 @@ class BlobUse:
     """Who wrote each blob last, and who has read it since: units by number."""
 
     def __init__(self) -> None:
-        self.last_writer: dict[Key, int] = {}
-        self.readers: dict[Key, set[int]] = {}
-        self.below: dict[Key, set[Key]] = {}
-
-    def _overlapping(self, key: Key) -> Iterator[Key]:
-        node, path = key
-        yield key
-        for cut in _cuts(path):
-            yield (node, path[:cut])
-        yield from self.below.get(key, ())
+        self._writers: PathMap[int] = PathMap()
+        self._readers: PathMap[set[int]] = PathMap()
 
     def writers(self, key: Key) -> set[int]:
         """The last writers of whatever overlaps ``key``."""
-        last = self.last_writer
-        return {last[k] for k in self._overlapping(key) if k in last}
+        return set(self._writers.overlapping(key))
 
     def users(self, key: Key) -> set[int]:
         """The last writers, and the readers since, of whatever overlaps ``key``."""
-        found = self.writers(key)
-        for k in self._overlapping(key):
-            found |= self.readers.get(k, set())
-        return found
+        return self.writers(key).union(*self._readers.overlapping(key))
 
     def read(self, key: Key, unit: int) -> None:
         """``unit`` reads ``key``."""
-        self._index(key)
-        self.readers.setdefault(key, set()).add(unit)
+        readers = self._readers.get(key)
+        if readers is None:
+            self._readers[key] = {unit}
+        else:
+            readers.add(unit)
 
     def write(self, key: Key, unit: int) -> None:
         """``unit`` writes ``key``: what it waited for needs no more to be remembered."""
-        for k in [key, *self.below.get(key, ())]:
-            self.readers.pop(k, None)
-            self.last_writer.pop(k, None)
-        self._index(key)
-        self.last_writer[key] = unit
-
-    def _index(self, key: Key) -> None:
-        node, path = key
-        for cut in _cuts(path):
-            self.below.setdefault((node, path[:cut]), set()).add(key)
-
-
-def _cuts(path: str) -> Iterator[int]:
-    cut = path.find("/")
-    while cut >= 0:
-        yield cut
-        cut = path.find("/", cut + 1)
+        self._readers.drop(key)
+        self._writers.drop(key)
+        self._writers[key] = unit
 
 
 _MOST_SEARCHED = 100_000
@@ -363,24 +349,18 @@ def persistent(job: Job) -> dict[str, tuple[str, ...]]:
     the tree whose parts persist, so it persists in their place.  The rule is data flow, never a
     name.
     """
-    later = [
+    later = PathSet(
         k
         for group in ("download", "exit")
         for task in job.groups[group].tasks
         for node in job.nodes_of(task)
         for a in (access(job, task, node),)
         for k in (*a.reads, *a.best)
-    ]
+    )
     include = job.checkpoint.include if job.checkpoint else ()
-    read_by_node: dict[str, list[str]] = {}
-    for node, path in later:
-        read_by_node.setdefault(node, []).append(path)
 
     def wanted(key: Key) -> bool:
-        node, path = key
-        return any(overlaps(path, p) for p in read_by_node.get(node, ())) or any(
-            touches(pattern, node, path) for pattern in include
-        )
+        return later.touches(key) or any(touches(pattern, *key) for pattern in include)
 
     epoch = dict.fromkeys(_written(job, "epoch"))
     kept = dict.fromkeys((*_written(job, "init"), *filter(wanted, epoch)))
@@ -395,8 +375,8 @@ def ranks(job: Job) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {n: {} for n in job.nodes}
     for group in job.groups:
         for node, path in _written(job, group):
-            for cut in (*_cuts(path), len(path)):
-                found[node].setdefault(path[:cut], len(found[node]))
+            for level in reversed([*levels(path)]):
+                found[node].setdefault(level, len(found[node]))
     return found
 
 
@@ -408,10 +388,7 @@ def _written(job: Job, group: str) -> Iterator[Key]:
 
 def _minimal(job: Job, keys: Iterable[Key]) -> dict[str, tuple[str, ...]]:
     """Per node the paths without those that lie below another, in order."""
-    paths: dict[str, dict[str, None]] = {n: {} for n in job.nodes}
+    paths: dict[str, list[str]] = {n: [] for n in job.nodes}
     for node, path in keys:
-        paths[node].setdefault(path)
-    return {
-        node: tuple(p for p in own if not any(p[:c] in own for c in _cuts(p)))
-        for node, own in paths.items()
-    }
+        paths[node].append(path)
+    return {node: outermost(own) for node, own in paths.items()}

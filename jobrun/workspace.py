@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
 from typing import Any
 
+from jobrun.blob_paths import trees_of
 from jobrun.errors import TaskError, did_you_mean
 from jobrun.values import Tree, Value, held_alone, plain, take
 
@@ -121,7 +122,7 @@ class Workspace:
     def drop(self, keep: Iterable[str]) -> None:
         """Forget everything that is not under one of the paths of ``keep``."""
         kept = set(keep)
-        above = {path[:cut] for path in kept for cut, c in enumerate(path) if c == "/"}
+        above = {tree for path in kept for tree in trees_of(path)}
         self.root = _filtered(self.root, "", kept, above)
 
     def snapshot(self, paths: Iterable[str]) -> dict[str, Value]:

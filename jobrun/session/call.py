@@ -17,6 +17,7 @@ import numpy as np
 
 from jobrun.access import Key, resolve
 from jobrun.bind import user_trace
+from jobrun.blob_paths import levels
 from jobrun.errors import TaskError, did_you_mean, with_article
 from jobrun.events import Warned
 from jobrun.job import Argument, Job, Task
@@ -407,10 +408,8 @@ def column_of(columns: Mapping[str, Value], name: str) -> Value:
     value = columns.get(name)
     if value is not None:
         return value
-    head = name
-    while head not in columns and "/" in head:
-        head = head.rpartition("/")[0]
-    if head not in columns:
+    head = next((level for level in levels(name) if level in columns), None)
+    if head is None:
         raise _no_column(f"there is no column {name!r}", name, list(columns))
     value = columns[head]
     for part in name[len(head) + 1 :].split("/"):

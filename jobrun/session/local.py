@@ -11,6 +11,7 @@ import numpy as np
 
 from jobrun.access import key_of
 from jobrun.bind import bind_job
+from jobrun.blob_paths import outermost
 from jobrun.checkpoint.part import PartSummary, mark_saved, write_parts
 from jobrun.checkpoint.reading import read_part
 from jobrun.errors import TaskError, did_you_mean, with_article
@@ -254,11 +255,7 @@ class LocalSession(Session):
 
 def _minimal(blobs: dict[str, Value]) -> dict[str, Value]:
     """Without those that lie in another of them."""
-    return {
-        path: value
-        for path, value in blobs.items()
-        if "/" not in path or not any(path[:cut] in blobs for cut, c in enumerate(path) if c == "/")
-    }
+    return {path: blobs[path] for path in outermost(blobs)}
 
 
 def _described(value: Value) -> str:

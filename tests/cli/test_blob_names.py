@@ -1,4 +1,4 @@
-"""Names that cannot be: said with task, blob and place, before the first epoch where that can be."""
+"""Names that cannot be are said with task, blob and place, in ``init`` before the first epoch."""
 
 from __future__ import annotations
 
