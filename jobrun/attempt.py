@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -63,6 +63,7 @@ _PLAIN = (bool, int, float, str)
 class Run:
     """What all attempts of a runner have in common.
 
+    ``look`` is called now and then on the main thread.
     ``signal`` is the name of the one that wants the run to end, if there is one.
     """
 
@@ -74,6 +75,7 @@ class Run:
     plans: Mapping[str, Plan]
     history: History
     every_task: bool = False
+    look: Callable[[], None] = lambda: None
     signal: str | None = None
 
     @cached_property
@@ -108,7 +110,7 @@ class Attempt:
             report=run.report,
             every_task=run.every_task,
             interrupted=lambda: run.signal is not None,
-            look=self.saver.look,
+            look=self._look,
         )
         self._epoch_control = Control(
             cut=lambda: run.signal is not None or (saver.wanted and due.inside()),
@@ -118,13 +120,17 @@ class Attempt:
             report=run.report,
             every_task=run.every_task,
             interrupted=lambda: run.signal is not None,
-            look=self.saver.look,
+            look=self._look,
         )
         self._ran = self._restarts = 0
         self._uploaded = ""
         self._loaded: int | None = None
         self._epoch_start = time.perf_counter()
         self._start_time = time.monotonic()
+
+    def _look(self) -> None:
+        self.saver.look()
+        self._run.look()
 
     @property
     def over(self) -> bool:
@@ -260,6 +266,7 @@ class Attempt:
             self._epoch_start = time.perf_counter()
         reached = self.session.run(plan, standing.position, self._epoch_control)
         self.saver.collect(wait=False)
+        self._run.look()  # also where epochs are too short for the session to look up
         if not plan.finished(reached.tasks):
             standing.cut(reached)
             self.save()

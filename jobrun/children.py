@@ -1,4 +1,7 @@
-"""The process groups of programs that run for tasks: none is left when this process ends."""
+"""The process groups of programs that run for tasks: none is left when this process ends.
+
+A forked child has none: those of its parent are not its to end.
+"""
 
 from __future__ import annotations
 
@@ -35,3 +38,4 @@ def kill_children() -> None:
 
 
 atexit.register(kill_children)
+os.register_at_fork(after_in_child=_groups.clear)

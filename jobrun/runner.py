@@ -16,7 +16,7 @@ epoch, and that the states of the conditions are saved, mends what it got wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,8 @@ class JobRunner:
 
     ``resume_from_epoch`` starts from the checkpoint of that epoch, whatever came after it.
     Without a ``report``, what should be known, as of a save that failed, is a Python warning.
-    ``check_inputs`` looks for tasks that change their inputs behind our back.  How the last
+    ``check_inputs`` looks for tasks that change their inputs behind our back.  ``look`` is called
+    after each epoch and a few times a second, on the thread that calls ``train``.  How the last
     ``train`` ended is in ``outcome``.  Raises SpecError, with all problems, if the job cannot be.
     """
 
@@ -59,6 +60,7 @@ class JobRunner:
         request: Request | None = None,
         check_inputs: bool = False,
         every_task: bool = False,
+        look: Callable[[], None] = lambda: None,
     ) -> None:
         problems = check(job)
         if problems:
@@ -76,6 +78,7 @@ class JobRunner:
             {name: make_plan(job, job.groups[name]) for name in GROUPS},
             history,
             every_task,
+            look,
         )
         self._check_inputs = check_inputs
         self._attempt: Attempt | None = None

@@ -102,6 +102,7 @@ def parts_imported_by(wanted: str) -> set[str]:
         ("workspace", "errors values"),
         ("data", "errors late_imports position values"),
         ("children", ""),
+        ("handlers", ""),
         ("lines", ""),
         ("process", "children lines"),
         ("shell", "errors template"),

@@ -8,21 +8,28 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from jobrun import collecting
+from jobrun.cli.signals import leave_until_there_is_a_run
 
 __all__ = ["main"]
+
+_WITH_RUN = ("train", "resume")
+"""The commands that end a run as SIGINT and SIGTERM ask for it; others are ended by them."""
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run a command and end the process with its exit code."""
     if os.name == "nt":
         sys.exit("jobrun needs Linux or macOS (on Windows: the Linux subsystem, WSL)")
+    words = list(sys.argv[1:] if args is None else args)
+    if next((word for word in words if not word.startswith("-")), "") in _WITH_RUN:
+        leave_until_there_is_a_run()
     collecting.rare()
     try:
         from jobrun.cli.app import run
         from jobrun.cli.streams import prepare_streams
 
         prepare_streams()
-        code = run(sys.argv[1:] if args is None else args)
+        code = run(words)
     except KeyboardInterrupt:  # before the command had begun, or after its end
         code = 130
     sys.exit(code)

@@ -11,7 +11,6 @@ import click
 
 from jobrun.cli.group import Commands, LazyGroup
 from jobrun.cli.options import Settings, common
-from jobrun.cli.signals import Interrupted
 from jobrun.cli.streams import flush_stdout
 
 __all__ = ["app", "run"]
@@ -72,9 +71,8 @@ def run(args: Sequence[str]) -> int:
     try:
         result = app.main(list(args), prog_name="jobrun", obj=settings, standalone_mode=False)
         code = result if isinstance(result, int) else 0
-    except click.Abort as abort:  # click's word for KeyboardInterrupt
-        cause = abort.__cause__
-        code = cause.exit_code if isinstance(cause, Interrupted) else 130
+    except click.Abort:  # click's word for KeyboardInterrupt
+        code = 130
     except SystemExit as leave:
         code = leave.code if isinstance(leave.code, int) else 1
         if sys.stdout is not stdout:  # so click leaves where the reader of stdout has gone

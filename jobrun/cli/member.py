@@ -24,7 +24,7 @@ from jobrun import collecting
 from jobrun.children import kill_children
 from jobrun.cli.failure import show
 from jobrun.cli.options import Settings
-from jobrun.cli.signals import Interrupted, Signals
+from jobrun.cli.signals import Signals
 from jobrun.events import PASSING, Event
 
 __all__ = ["Order", "main"]
@@ -74,8 +74,6 @@ def main() -> NoReturn:
         with Signals() as signals:
             threading.Thread(target=_obey, args=(stdin,), daemon=True).start()
             code = _run(order, settings, signals, Wire(events, order.verbosity))
-    except Interrupted as interrupted:
-        code = interrupted.exit_code
     except KeyboardInterrupt:
         code = 130
     except Exception as error:  # shown as a bug unless it is an error of ours

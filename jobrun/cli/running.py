@@ -22,7 +22,7 @@ from jobrun.cli.signals import Signals
 from jobrun.cli.watching import Watching
 from jobrun.decide import Request
 from jobrun.errors import EXIT_DONE, JobrunError
-from jobrun.events import RunEnded
+from jobrun.events import RunEnded, Warned
 from jobrun.job import Job
 from jobrun.paths import shown
 from jobrun.program import program
@@ -90,6 +90,9 @@ class Engine:
     ) -> tuple[JobRunner, Session]:
         """The runner in the directory that is decided on; a fresh one is made last of all."""
 
+        def warn(text: str) -> None:
+            fan(Warned(text))
+
         def runner(path: Path, request: Request, lock: RunLock | None = None) -> JobRunner:
             self._signals.again = plain(command_line("resume", shown(path)))
             return JobRunner(
@@ -99,6 +102,7 @@ class Engine:
                 request=request,
                 check_inputs=self._check,
                 every_task=self._settings.verbosity > 0,
+                look=lambda: self._signals.look(warn),
             )
 
         found = runner(run or fresh_name(runs_dir, job.name), request)
@@ -108,6 +112,7 @@ class Engine:
         session: Session = LocalSession(1)
         if choice.action != "done":
             _bind(job, request.folder)
+            self._signals.hold(warn)
             self._reporters = self._watching.reporters(job, request.folder, fan)
             session = make_session(job.session, self._threads)
         collecting.usual()

@@ -1,33 +1,34 @@
 """SIGINT and SIGTERM: the first one asks the run to stop, the second one leaves at once.
 
-SIGUSR1 asks for a save; the run goes on.
+SIGUSR1 asks for a save; the run goes on.  Before there is a run, the first one leaves at once: an
+exception in the middle of an import would end in whatever code that interrupts.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 import signal
 import sys
+import time
 from _thread import start_new_thread
+from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType, TracebackType
-from typing import Any, Protocol
+from typing import NoReturn, Protocol
 
 from jobrun.children import kill_children
+from jobrun.handlers import Handlers
 
-__all__ = ["Interrupted", "Signals"]
+__all__ = ["Signals", "leave_until_there_is_a_run"]
 
 _EXIT = {signal.SIGINT: 130, signal.SIGTERM: 143}
 _AS_BEFORE = "\r\x1b[J\x1b[?25h"
 """Clears the live view, which stands below the cursor, and shows the cursor."""
-
-
-class Interrupted(KeyboardInterrupt):
-    """A signal came before there was a run to stop."""
-
-    def __init__(self, name: str, exit_code: int) -> None:
-        super().__init__(name)
-        self.exit_code = exit_code
+_HOLD = 1.0
+"""Seconds after which handlers that others may have replaced are set again."""
+_TOLD = 0.3
+"""Seconds within which a signal that came to all processes of a terminal has come to the run."""
 
 
 class Stoppable(Protocol):
@@ -48,28 +49,15 @@ class Signals:
 
     def __init__(self) -> None:
         self.again = ""
-        self._runner: Stoppable | None = None
-        self._received = 0
-        self._first = ""
-        self._before: dict[signal.Signals, Any] = {}
-
-    @property
-    def runner(self) -> Stoppable | None:
-        """What signals are passed on to; one that came before and was lost is passed on at once."""
-        return self._runner
-
-    @runner.setter
-    def runner(self, runner: Stoppable) -> None:
-        self._runner = runner
-        if self._first:
-            runner.interrupt(self._first)
+        self.runner: Stoppable | None = None
+        self._received = _Count()
+        self._held = time.monotonic()
+        wanted = {**dict.fromkeys(_EXIT, self._handle), signal.SIGUSR1: self._save}
+        self._handlers = Handlers(wanted, {signal.SIGINT: self._in_child})
 
     def __enter__(self) -> Signals:
-        self._hook = sys.unraisablehook
-        sys.unraisablehook = self._unraisable
-        for number in _EXIT:
-            self._before[number] = signal.signal(number, self._handle)
-        self._before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, self._save)
+        _early.restore()
+        self._handlers.install()
         return self
 
     def __exit__(
@@ -78,23 +66,30 @@ class Signals:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        sys.unraisablehook = self._hook
+        self._handlers.restore()
 
-    def _unraisable(self, lost: Any) -> None:
-        """Python cannot raise out of the callback that was running: see ``runner``."""
-        if not isinstance(lost.exc_value, Interrupted):
-            self._hook(lost)
+    def hold(self, warn: Callable[[str], None]) -> None:
+        """Set the handlers again; ``warn`` is told of those that the job's code has replaced."""
+        self._held = time.monotonic()
+        names = ", ".join(number.name for number in self._handlers.hold())
+        if names:
+            warn(
+                f"the job's code has set its own handler of {names}: it is not used while the run "
+                "lasts, since the state would not be saved"
+            )
+
+    def look(self, warn: Callable[[str], None]) -> None:
+        """``hold``, once a second at most."""
+        if time.monotonic() - self._held >= _HOLD:
+            self.hold(warn)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         received = signal.Signals(number)
-        self._received += 1
-        if self._received > 1:
-            _leave(received, self.again)
+        self._received.add()
         if self.runner is None:
-            self._first = received.name
-            raise Interrupted(received.name, _EXIT[received])
+            _leave_early(number, frame)
+        if self._received.value > 1:
+            _leave(received, self.again)
         # On a thread of its own: the one interrupted here may be in the middle of reporting.
         start_new_thread(self.runner.interrupt, (received.name,))
 
@@ -102,13 +97,69 @@ class Signals:
         if self.runner is not None:  # else there is nothing yet that could be saved
             start_new_thread(self.runner.save_soon, (signal.Signals(number).name,))
 
+    def _in_child(self, number: int, frame: FrameType | None) -> None:
+        """SIGINT in a forked child of the run.
 
-def _leave(received: signal.Signals, again: str) -> None:
+        From a terminal it comes to both.  The first one then means the run alone, whose running
+        tasks end as usual: a pool that loses a worker would keep them waiting for ever.  A further
+        one, and one that was sent to the child, is the child's.
+        """
+        if self._received.grows_within(_TOLD) and self._received.value == 1:
+            return
+        self._handlers.give_back(number)
+        os.kill(os.getpid(), number)
+
+
+class _Count:
+    """A number that forked children see grow."""
+
+    def __init__(self) -> None:
+        self._shared = mmap.mmap(-1, 1)
+        self._seen = 0
+
+    @property
+    def value(self) -> int:
+        """The number, which stays at 255."""
+        return self._shared[0]
+
+    def add(self) -> None:
+        """Count one more."""
+        self._shared[0] = min(self.value + 1, 255)
+
+    def grows_within(self, seconds: float) -> bool:
+        """Whether it is more than when this was last asked, or is so soon."""
+        end = time.monotonic() + seconds
+        while self.value == self._seen and time.monotonic() < end:
+            time.sleep(0.002)
+        before, self._seen = self._seen, self.value
+        return self._seen > before
+
+
+def leave_until_there_is_a_run() -> None:
+    """Let SIGINT and SIGTERM end the process with a sentence, until ``Signals`` is entered."""
+    _early.install()
+
+
+def _leave_early(number: int, frame: FrameType | None) -> NoReturn:
+    received = signal.Signals(number)
+    with suppress(Exception):  # what imports have printed; nothing of it may hold us back
+        sys.stdout.flush()
+    _end(f"{received.name}: left before the run began\n", _EXIT[received])
+
+
+def _leave(received: signal.Signals, again: str) -> NoReturn:
     """End the process now: no handler, lock or buffer can hold it back."""
-    terminal = _AS_BEFORE if sys.__stderr__ is not None and sys.__stderr__.isatty() else ""
-    text = f"{terminal}\n{received.name} again: left at once; the last checkpoint is whole\n"
+    text = f"\n{received.name} again: left at once; the last checkpoint is whole\n"
     text += f"\n{again}\n" if again else ""
+    _end(text, _EXIT[received])
+
+
+def _end(text: str, code: int) -> NoReturn:
+    terminal = _AS_BEFORE if os.isatty(2) else ""
     with suppress(OSError):  # nobody reads it any more
-        os.write(2, text.encode(errors="surrogateescape"))
+        os.write(2, (terminal + text).encode(errors="surrogateescape"))
     kill_children()
-    os._exit(_EXIT[received])
+    os._exit(code)
+
+
+_early = Handlers(dict.fromkeys(_EXIT, _leave_early))

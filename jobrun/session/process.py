@@ -87,7 +87,7 @@ class WorkerProcess:
             life.close()
             os.close(status)
         remember(self._process.pid)
-        self._end = weakref.finalize(self, _end, self._process)
+        self._end = weakref.finalize(self, _end, self._process, os.getpid())
         self._channel = Channel(ours)
         self._prints = [
             _Prints(self._process.stdout, lambda line: self._say(line, sys.stdout)),
@@ -115,10 +115,13 @@ class WorkerProcess:
             prints.register(poll)
         poll.register(self._channel.fileno(), select.POLLIN)
         while True:
+            ended = self._process.poll() is not None  # asked first: its last answer is taken yet
             ready = {descriptor for descriptor, _ in poll.poll(_TICK)}
             printed = [prints.take(poll) for prints in self._prints if prints.fileno() in ready]
             if self._channel.fileno() in ready and not any(printed):
                 return self._receive()
+            if ended and not ready:  # what it has forked holds its end of the connection open
+                self._lost(late=False)
             if stopping():
                 self.end()
                 raise TaskStoppedError
@@ -183,7 +186,9 @@ def _start(*descriptors: int) -> subprocess.Popen[bytes]:
     )
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes], owner: int) -> None:
+    if os.getpid() != owner:  # a forked child has a copy of us, and lets go of it
+        return
     end_group(process.pid, signal.SIGKILL)
     process.wait()
     forget(process.pid)

@@ -27,6 +27,7 @@ from jobrun.access import StepColumns
 from jobrun.bind import bind, user_trace
 from jobrun.errors import BindError, TaskError, ValueRefusedError, Where
 from jobrun.events import Event, Warned
+from jobrun.handlers import Handlers
 from jobrun.job import Job, Task
 from jobrun.names import is_name
 from jobrun.options import Retries
@@ -47,8 +48,9 @@ Message = dict[str, Any]
 
 def main(connection: int, life: int, status: int) -> None:
     """Serve until the connection ends; the arguments are inherited descriptors."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: None)  # a handler, so that programs do not inherit it
+    # Handlers, so that programs do not inherit that they are ignored.
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    Handlers(dict.fromkeys(numbers, lambda *_: None)).install()
     _end_with(life)
     faulthandler.enable()
     for stream in (sys.stdout, sys.stderr):

@@ -6,11 +6,13 @@ import fcntl
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import sys
 import termios
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,23 +92,30 @@ def jobrun(folder: Path) -> Callable[..., Result]:
 
 @pytest.fixture
 def start(folder: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts the installed command in ``folder`` and leaves it running, its output in pipes."""
+    """Starts the installed command in ``folder`` and leaves it running, its output in pipes.
+
+    ``apart``: in a process group of its own, which a signal can be sent to.  ``more`` is of its
+    environment.
+    """
     started: list[subprocess.Popen[str]] = []
 
-    def start(*args: str) -> subprocess.Popen[str]:
+    def start(*args: str, apart: bool = False, **more: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
             [*COMMAND, *args],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=folder,
-            env=environment(),
+            env=environment(**more),
             text=True,
+            start_new_session=apart,
         )
         started.append(process)
         return process
 
     yield start
     for process in started:
+        with suppress(ProcessLookupError):  # what it has started must not hold its pipes
+            os.killpg(process.pid, signal.SIGKILL)
         process.kill()
         process.communicate()
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -87,14 +89,33 @@ def test_the_second_signal_leaves_at_once(start: Call, write: Call, folder: Path
 
 
 def test_a_signal_while_code_is_imported(start: Call, write: Call, folder: Path) -> None:
-    slow = "import sys, time\nprint('importing', file=sys.stderr, flush=True)\ntime.sleep(60)\n"
-    write(code=slow)
+    """Also where what is raised there would be taken for something else."""
+    slow = "import sys, time\nprint('importing', file=sys.stderr, flush=True)\n"
+    write(code=slow + "try:\n    time.sleep(60)\nexcept BaseException:\n    raise ValueError\n")
     process = start("train", "sum.yaml")
     wait_for(process, "importing")
     process.send_signal(signal.SIGTERM)
-    out, _ = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=10)
     assert (process.returncode, out) == (143, "")
+    assert err.endswith("SIGTERM: left before the run began\n")
     assert not (folder / "runs").exists()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("module", ["click", "numpy"])
+def test_a_signal_while_jobrun_is_imported(
+    number: signal.Signals, code: int, module: str, start: Call, write: Call, folder: Path
+) -> None:
+    write()
+    (folder / "first").mkdir()
+    slow = "import sys, time\nprint('importing', file=sys.stderr, flush=True)\ntime.sleep(60)\n"
+    (folder / f"first/{module}.py").write_text(slow)
+    process = start("train", "sum.yaml", PYTHONPATH=str(folder / "first"))
+    wait_for(process, "importing")
+    process.send_signal(number)
+    out, err = process.communicate(timeout=10)
+    assert (process.returncode, out) == (code, "")
+    assert err == f"{number.name}: left before the run began\n"
 
 
 def test_a_killed_run_is_interrupted_and_goes_on(
@@ -202,3 +223,60 @@ def test_a_save_on_demand_while_code_is_imported(start: Call, write: Call) -> No
     process.send_signal(signal.SIGUSR1)
     process.communicate(timeout=30)
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        "signal.signal(signal.SIGTERM, lambda *_: None)",
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)",
+        "signal.signal(signal.SIGTERM, signal.SIG_DFL)",
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])",
+        "faulthandler.register(signal.SIGTERM, file=open('trace', 'w'))",
+    ],
+)
+def test_handlers_that_an_import_sets_are_not_used(
+    theirs: str, start: Call, write: Call, folder: Path
+) -> None:
+    write(SLOW, MANY, ("def start", f"import faulthandler, signal\n{theirs}\n\ndef start"))
+    process = start("-v", "train", "sum.yaml")
+    told = wait_for(process, "saved checkpoint_1 ")
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 143, out + err
+    assert "resume runs/sum" in out
+    seen = theirs.startswith("signal.signal")
+    assert (told + err).count("set its own handler of SIGTERM: it is not used") == int(seen)
+
+
+def test_handlers_that_a_task_sets_from_c_are_not_used_for_long(
+    start: Call, write: Call, folder: Path
+) -> None:
+    """A task is on no thread that may set one in Python; code in C may."""
+    fault = "import faulthandler, signal\n    faulthandler.register(signal.SIGTERM)\n    "
+    write(MANY, (SLOW[0], f"if total == 100: register()\n    {SLOW[1]}"),
+          ("def start", f"def register():\n    {fault}\n\ndef start"))  # fmt: skip
+    process = start("-v", "train", "sum.yaml")
+    wait_for(process, "saved checkpoint_15 ")
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 143, out + err
+    assert "SIGTERM: no new work starts" in err
+
+
+def test_what_the_code_has_set_is_there_again_afterwards(
+    call: Call, write: Call, folder: Path
+) -> None:
+    def theirs(*_: object) -> None:
+        return
+
+    before = signal.getsignal(signal.SIGTERM)
+    write(("def start", "import signal, test_signals_theirs\n"
+           "signal.signal(signal.SIGTERM, test_signals_theirs.theirs)\n\ndef start"))  # fmt: skip
+    sys.modules["test_signals_theirs"] = SimpleNamespace(theirs=theirs)  # type: ignore[assignment]
+    try:
+        assert call("train", "sum.yaml").code == 0
+        assert signal.getsignal(signal.SIGTERM) is theirs
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        del sys.modules["test_signals_theirs"]
