@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 from jobrun.best import load_best
 from jobrun.check import warnings
@@ -42,6 +43,7 @@ from jobrun.history import History
 from jobrun.job import Job
 from jobrun.metrics import metric_names
 from jobrun.node_times import NodeTimes
+from jobrun.paths import start_directory
 from jobrun.position import Position
 from jobrun.saving import Saver
 from jobrun.session.base import Control, Session
@@ -63,7 +65,8 @@ _PLAIN = (bool, int, float, str)
 class Run:
     """What all attempts of a runner have in common.
 
-    ``look`` is called now and then on the main thread.
+    ``look`` is called now and then on the main thread.  Relative paths of a job without a spec
+    begin at ``start``.
     ``signal`` is the name of the one that wants the run to end, if there is one.
     """
 
@@ -76,6 +79,7 @@ class Run:
     history: History
     every_task: bool = False
     look: Callable[[], None] = lambda: None
+    start: Path = field(default_factory=start_directory)
     signal: str | None = None
 
     @cached_property
@@ -358,7 +362,7 @@ class Attempt:
 
         folder = run.request.folder
         stopped = lambda: run.signal is not None  # noqa: E731
-        return upload(run.job, run.history.run, folder, self._tell_uploaded, stopped)
+        return upload(run.job, run.history.run, folder, self._tell_uploaded, stopped, run.start)
 
     def _tell_uploaded(self, event: Event) -> None:
         if isinstance(event, Uploaded):

@@ -32,6 +32,8 @@ from difflib import get_close_matches
 from heapq import nlargest
 from pathlib import Path
 
+from jobrun.paths import start_directory
+
 __all__ = [
     "BindError",
     "ClusterLostError",
@@ -196,10 +198,10 @@ class JobrunError(Exception):
 
 
 def _near(place: str) -> str:
-    """A path relative to the current directory, if it lies below that."""
+    """A path relative to the start directory, if it lies below that."""
     try:
-        return str(Path(place).relative_to(Path.cwd())) if place else place
-    except (ValueError, FileNotFoundError):  # elsewhere, or the current directory is gone
+        return str(Path(place).relative_to(start_directory())) if place else place
+    except (ValueError, FileNotFoundError):  # elsewhere, or that directory is gone
         return place
 
 

@@ -48,7 +48,7 @@ class Lock:
     """The lock of one run directory, which must exist when it is acquired."""
 
     def __init__(self, run_dir: str | os.PathLike[str]) -> None:
-        self.path = Path(run_dir) / _NAME
+        self.path = Path(run_dir).absolute() / _NAME  # a task may change the directory
         self._fd = -1
 
     def acquire(self) -> None:

@@ -1,12 +1,17 @@
-"""Paths as people write and read them."""
+"""Paths as people write and read them: seen from where they have started the command.
+
+The code of a job may change the current directory, which is one for the whole process.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["is_url", "shown"]
+__all__ = ["absolute", "is_url", "seen_from_here", "shown", "start_directory"]
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
@@ -16,15 +21,43 @@ def is_url(text: object) -> bool:
     return isinstance(text, str) and _URL.match(text) is not None
 
 
+_start: Path | None = None
+
+
+@contextmanager
+def seen_from_here() -> Iterator[None]:
+    """Let paths be relative to the current directory of now, whatever it is later."""
+    global _start
+    before = _start
+    try:
+        _start = Path.cwd()
+    except FileNotFoundError:  # it was removed: absolute paths can still be used
+        _start = None
+    try:
+        yield
+    finally:
+        _start = before
+
+
+def start_directory() -> Path:
+    """The directory that relative paths begin at; raises FileNotFoundError if it is gone."""
+    return _start if _start is not None else Path.cwd()
+
+
+def absolute(path: str | os.PathLike[str]) -> Path:
+    """A path that means the same wherever the job's code goes."""
+    return Path(path) if os.path.isabs(path) else start_directory() / path
+
+
 def shown(path: str | os.PathLike[str]) -> str:
-    """A path as a user would type it: relative where it lies below the current directory.
+    """A path as a user would type it: relative where it lies below the start directory.
 
     A URL is shown as it is.
     """
     if is_url(path):
         return str(path)
-    absolute = Path(path).resolve()
+    found = absolute(path).resolve()
     try:
-        return str(absolute.relative_to(Path.cwd()))
-    except (ValueError, FileNotFoundError):  # elsewhere, or the current directory is gone
-        return str(absolute)
+        return str(found.relative_to(start_directory()))
+    except (ValueError, FileNotFoundError):  # elsewhere, or the start directory is gone
+        return str(found)

@@ -31,7 +31,7 @@ from jobrun.checkpoint.publish import find_leftovers
 from jobrun.checkpoint.record import SUCCESS
 from jobrun.errors import DamagedError, NotFoundError, SaveError
 from jobrun.lock import Lock
-from jobrun.paths import shown
+from jobrun.paths import absolute, shown
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.record import Record
@@ -146,7 +146,7 @@ class RunDir:
     def __init__(
         self, path: str | os.PathLike[str], *, lock: RunLock | None = None, fs: Fs = DEFAULT
     ) -> None:
-        self.path = Path(path)
+        self.path = absolute(path)
         self._fs = fs
         self.catalog = Catalog(self.path, fs)
         self._lock: RunLock = lock or Lock(self.path)

@@ -152,7 +152,8 @@ class JobRunner:
         return attempt.finish()
 
     def _places(self) -> Places:
-        return Places(self._run.request.folder, self._run.history.path, self._check_inputs)
+        run = self._run
+        return Places(run.request.folder, run.history.path, self._check_inputs, run.start)
 
     @contextmanager
     def _holding(self, attempt: Attempt) -> Iterator[Choice]:

@@ -22,12 +22,11 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
 from jobrun.errors import DamagedError, NotFoundError
-from jobrun.paths import shown
+from jobrun.paths import absolute, shown
 from jobrun.rundir import SWEEP, RunDir, utc_now
 
 __all__ = [
@@ -111,7 +110,7 @@ class SweepDir:
     def __init__(
         self, path: str | os.PathLike[str], *, home: RunDir | None = None, fs: Fs = DEFAULT
     ) -> None:
-        self.path = Path(path)
+        self.path = absolute(path)
         self.home = home or RunDir(path, fs=fs)
 
     def __repr__(self) -> str:

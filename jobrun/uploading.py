@@ -31,11 +31,17 @@ _DONE = "upload.json"
 
 
 def upload(
-    job: Job, run: RunDir, folder: Path | None, report: Report, stopped: Callable[[], bool]
+    job: Job,
+    run: RunDir,
+    folder: Path | None,
+    report: Report,
+    stopped: Callable[[], bool],
+    base: Path = Path(),
 ) -> bool:
     """Upload what ``job.upload`` says; gives whether all of it is done, false where ``stopped``.
 
-    ``folder`` is that of the spec.  Raises StoreError or TaskError for what fails.
+    ``folder`` is that of the spec; without one, relative paths begin at ``base``.
+    Raises StoreError or TaskError for what fails.
     """
     asked = job.upload
     if asked is None:
@@ -44,7 +50,7 @@ def upload(
     wanted = records if asked.what == "kept" else records[-1:]
     if asked.call is not None:
         return _call(asked, run, folder, wanted, job.marks.get("upload"), stopped)
-    store = _store(asked, run, folder)
+    store = _store(asked, run, folder, base)
     for record in wanted:  # before anything is written there
         is_uploaded(run.catalog.path(record.id), store)
     _refuse_another_run(run, store)
@@ -60,13 +66,13 @@ def upload(
     return True
 
 
-def _store(asked: Upload, run: RunDir, folder: Path | None) -> Store:
-    """Where it goes; a relative path begins at the spec's folder."""
+def _store(asked: Upload, run: RunDir, folder: Path | None, base: Path) -> Store:
+    """Where it goes; a relative path begins at the spec's folder, or at ``base``."""
     texts = {"run.dir": str(run.path.absolute()), "run.name": run.name}
     if folder is not None:
         texts["spec.dir"] = str(folder)
     place = str(render(asked.to, texts))
-    return open_store(place if is_url(place) else str((folder or Path()) / place))
+    return open_store(place if is_url(place) else str((folder or base) / place))
 
 
 def _refuse_another_run(run: RunDir, store: Store) -> None:

@@ -84,7 +84,7 @@ def parts_imported_by(wanted: str) -> set[str]:
 @pytest.mark.parametrize(
     ("name", "allowed"),
     [
-        ("errors", ""),
+        ("errors", "paths"),
         ("events", ""),
         ("position", ""),
         ("names", ""),

@@ -12,6 +12,7 @@ import click
 from jobrun.cli.group import Commands, LazyGroup
 from jobrun.cli.options import Settings, common
 from jobrun.cli.streams import flush_stdout
+from jobrun.paths import seen_from_here
 
 __all__ = ["app", "run"]
 
@@ -65,6 +66,11 @@ def app() -> None:
 
 def run(args: Sequence[str]) -> int:
     """Run a command; its exit code.  Whatever goes wrong is shown here."""
+    with seen_from_here():
+        return _run(args)
+
+
+def _run(args: Sequence[str]) -> int:
     settings, stdout = Settings(), sys.stdout
     if "_JOBRUN_COMPLETE" in os.environ:
         return _complete(args)

@@ -26,6 +26,7 @@ from jobrun.cli.failure import show
 from jobrun.cli.options import Settings
 from jobrun.cli.signals import Signals
 from jobrun.events import PASSING, Event
+from jobrun.paths import seen_from_here
 
 __all__ = ["Order", "main"]
 
@@ -71,7 +72,7 @@ def main() -> NoReturn:
     settings = Settings(**louder, json=True, color="never", traceback=order.traceback)
     collecting.rare()
     try:
-        with Signals() as signals:
+        with seen_from_here(), Signals() as signals:
             threading.Thread(target=_obey, args=(stdin,), daemon=True).start()
             code = _run(order, settings, signals, Wire(events, order.verbosity))
     except KeyboardInterrupt:

@@ -24,7 +24,7 @@ from jobrun.decide import Request
 from jobrun.errors import EXIT_DONE, JobrunError
 from jobrun.events import RunEnded, Warned
 from jobrun.job import Job
-from jobrun.paths import shown
+from jobrun.paths import absolute, shown
 from jobrun.program import program
 from jobrun.report import Fan
 from jobrun.report.aside import Aside
@@ -67,6 +67,7 @@ class Engine:
 
         Gives the exit code.  Raises what comes before there is a run to tell of.
         """
+        runs_dir = str(absolute(runs_dir))
         with _stdout_for_json(self._settings.json) as out, Prints() as prints:
             fan = self._watching.fan(prints)
             session: Session | None = None

@@ -18,6 +18,7 @@ from jobrun.events import (
     SaveStarted,
 )
 from jobrun.late_imports import importing
+from jobrun.paths import absolute
 
 __all__ = ["TensorBoard"]
 
@@ -117,7 +118,7 @@ def _tag(name: str) -> str:
 
 def _folder(logdir: str | None, run_dir: str | None) -> Path:
     if logdir is not None:
-        return Path(logdir)
+        return absolute(logdir)
     if run_dir is None:
         raise ValueError("a run without a directory needs a logdir")
     return Path(run_dir) / "tensorboard"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jobrun.events import Event
+from jobrun.paths import absolute
 from jobrun.report.json_lines import JsonLines
 from jobrun.report.lines import Lines
 
@@ -13,7 +14,7 @@ class _ToFile:
     """Lets a reporter write to a file that is opened here."""
 
     def __init__(self, path: str, make: type[Lines] | type[JsonLines]) -> None:
-        self._file = open(path, "a", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
+        self._file = absolute(path).open("a", encoding="utf-8", errors="backslashreplace")
         self._reporter = make(self._file)
 
     def __call__(self, event: Event) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from jobrun.events import Report, ignore
 from jobrun.graph import Plan
 from jobrun.job import Job
+from jobrun.paths import start_directory
 from jobrun.policy import Compress
 from jobrun.position import Position
 from jobrun.versions import versions
@@ -55,12 +56,21 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where a run lives: the spec's folder and the run's directory (None: none)."""
+    """Where a run lives: the spec's folder and the run's directory (None: none).
+
+    ``start`` is where relative paths begin if there is no spec; a task may change the directory.
+    """
 
     spec_dir: Path | None = None
     run_dir: Path | None = None
     check: bool = False
     """Whether inputs are checked for silent changes around every task."""
+    start: Path = field(default_factory=start_directory)
+
+    @property
+    def folder(self) -> Path:
+        """The directory that the relative paths of a job begin at."""
+        return self.spec_dir if self.spec_dir is not None else self.start
 
     def texts(self, node: str) -> dict[str, str]:
         """The values of ``${…}`` on a node."""

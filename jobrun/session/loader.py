@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from jobrun.errors import JobrunError, NotFoundError, TaskError
@@ -25,7 +24,7 @@ class Loader:
         self._load = load
         self._wanted = wanted
         self._texts = places.texts(node)
-        self._folder = places.spec_dir or Path.cwd()
+        self._folder = places.folder
 
     def __call__(self) -> dict[str, Any]:
         """Load them."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from jobrun.access import resolve
@@ -54,7 +53,7 @@ class PipeReading:
         self._stores = stores
         self._make_call = make_call
         self._texts = places.texts(node)
-        self._folder = places.spec_dir or Path.cwd()
+        self._folder = places.folder
         self._made: dict[int, Source] = {}
         self._kept: StreamReader | None = None
         data = pipe.reader.data

@@ -49,7 +49,7 @@ class Program:
         self._places = places
         self._node = node
         self._timeout = timeout
-        self._folder = places.spec_dir or Path.cwd()
+        self._folder = places.folder
 
     def __call__(self, **given: Any) -> dict[str, Any] | None:
         """Run the program once."""
