@@ -9,7 +9,14 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
+from jobrun.errors import JobrunError
+from jobrun.paths import resolved
+from jobrun.regular_file import read_run_file
+
 __all__ = ["changed_code", "loaded_code"]
+
+_LARGEST = 64 << 20
+"""Bytes of a file of code: which files are looked at stands in a file of the run."""
 
 
 def loaded_code(folder: str | os.PathLike[str]) -> dict[str, str]:
@@ -36,6 +43,6 @@ def changed_code(recorded: Mapping[str, str], folder: str | os.PathLike[str]) ->
 def _sha256(path: Path) -> str:
     """The digest of a file, empty where it cannot be read."""
     try:
-        return sha256(path.read_bytes()).hexdigest()
-    except OSError:
+        return sha256(read_run_file(resolved(path), _LARGEST)).hexdigest()
+    except (JobrunError, OSError, ValueError):
         return ""

@@ -32,6 +32,7 @@ from jobrun.events import (
 )
 from jobrun.job import Job
 from jobrun.node_map import NodeMap, NodeMaps
+from jobrun.paths import resolved
 from jobrun.position import Position
 from jobrun.ranking import before_failure
 from jobrun.rundir import RunDir, RunState, utc_now
@@ -150,7 +151,7 @@ class History:
             digest=self.digest,
             facts=self._facts,
             code=loaded_code(folder) if folder is not None else {},
-            folder=str(folder.resolve()) if folder is not None else None,
+            folder=str(resolved(folder)) if folder is not None else None,
             folder_relative=_relative(folder, self.run.path),
             spec=self._request.spec_path.name if self._request.spec_path else None,
             built_in_python=self._request.spec_path is None,
@@ -397,4 +398,4 @@ def _catalogue(
 
 
 def _relative(folder: Path | None, run_dir: Path) -> str | None:
-    return os.path.relpath(folder.resolve(), run_dir.resolve()) if folder is not None else None
+    return os.path.relpath(resolved(folder), resolved(run_dir)) if folder is not None else None

@@ -7,9 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobrun.errors import NotFoundError, UsageError
+from jobrun.errors import JobrunError, NotFoundError, UsageError
+from jobrun.paths import resolved
+from jobrun.regular_file import read_run_file
 from jobrun.rundir import RunDir, RunState
 from jobrun.spec.resolve import Spec, load
+from jobrun.spec.source import MAX_BYTES
 from jobrun.sweepdir import SweepState
 
 __all__ = ["Kept", "kept_spec"]
@@ -28,8 +31,8 @@ class Kept:
     def edited(self) -> bool:
         """Whether the file is there and holds another text by now."""
         try:
-            return self.spec_path.read_text("utf-8-sig") != self.text
-        except (OSError, UnicodeError):
+            return _text(read_run_file(resolved(self.spec_path), MAX_BYTES)) != self.text
+        except (JobrunError, OSError, UnicodeError):
             return False
 
 
@@ -61,13 +64,23 @@ def kept_spec(
             f"the run {run.shown()} was started by a Python script",
             hint="run your script again: it goes on from the last checkpoint",
         )
-    if not os.path.isfile(run.resolved_path):
+    if not os.path.lexists(run.resolved_path):
         hint = "name the spec instead of the run: jobrun resume SPEC"
         raise NotFoundError("the spec of the run is gone", where=str(run.resolved_path), hint=hint)
     folder = _folder(run, state, code)
-    spec = load(run.resolved_path, sets, epochs=epochs, folder=folder, scheduler=scheduler)
-    text = run.spec_path.read_text("utf-8") if os.path.isfile(run.spec_path) else spec.text
+    data = read_run_file(run.resolved_path, MAX_BYTES)
+    spec = load(
+        run.resolved_path, sets, epochs=epochs, folder=folder, scheduler=scheduler, data=data
+    )
+    text = spec.text
+    if os.path.lexists(run.spec_path):
+        text = _text(read_run_file(run.spec_path, MAX_BYTES), "surrogateescape")
     return Kept(spec, folder, folder / (state.spec or "spec.yaml"), text)
+
+
+def _text(data: bytes, errors: str = "strict") -> str:
+    """The text of a spec, with line feeds alone."""
+    return data.decode("utf-8-sig", errors).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _folder(run: RunDir, state: RunState | SweepState, code: str | os.PathLike[str] | None) -> Path:
@@ -76,9 +89,9 @@ def _folder(run: RunDir, state: RunState | SweepState, code: str | os.PathLike[s
         if not os.path.isdir(code):
             raise NotFoundError(f"no folder {os.fspath(code)}", hint="--code names where it is")
         return Path(code).absolute()
-    relative = run.path.resolve() / (state.folder_relative or "")
+    relative = resolved(run.path) / (state.folder_relative or "")
     if state.folder_relative and os.path.isfile(relative / (state.spec or "")):
-        return relative.resolve()
+        return resolved(relative)
     if state.folder and os.path.isdir(state.folder):
         return Path(state.folder)
     where = f" ({state.folder})" if state.folder else ""

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jobrun.errors import LockedError, SaveError
+from jobrun.regular_file import open_regular, refuse_not_regular
 
 __all__ = ["Lock"]
 
@@ -55,12 +56,14 @@ class Lock:
         """Hold the lock until ``release`` or the end of the process; nothing if it is held here.
 
         One whose file was removed or moved keeps nobody out, and is taken again.  Raises
-        LockedError, naming who holds it, and SaveError where a lock cannot be had at all.
+        LockedError, naming who holds it, DamagedError where the file is a link or not a regular
+        file, and SaveError where a lock cannot be had at all.
         """
         if self._fd >= 0 and self._in_place():
             return
+        refuse_not_regular(self.path)
         try:
-            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            fd, _ = open_regular(self.path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise SaveError(
                 f"the run cannot be locked: {error.strerror}", where=str(self.path)
@@ -114,7 +117,7 @@ class Lock:
         if self._fd >= 0:
             return True
         try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            fd, _ = open_regular(self.path)
         except OSError:
             return False
         try:

@@ -13,12 +13,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from jobrun import forms
+from jobrun.errors import DamagedError
+from jobrun.regular_file import open_run_file, size_text, whole_lines
+
 __all__ = ["FIXED", "Row", "column", "parse", "read_rows", "tail"]
 
 FIXED = ("epoch", "seconds", "elapsed")
 _MARK = "metric:"
 _WORDS = {"True": True, "False": False}
 _BLOCK = 1 << 12
+_DIGITS = 100
+"""Characters of a number: more than any that was written has."""
+_LONGEST_HEADER = 1 << 20
+_MOST = 256 << 20
+"""Bytes of rows that are read: a million epochs of ten metrics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +40,9 @@ class Row:
     metrics: Mapping[str, Any] = field(default_factory=dict)
 
 
-def column(metric: str) -> str:
+def column(name: str) -> str:
     """The name of a metric's column."""
-    return _MARK + metric if metric in FIXED else metric
+    return _MARK + name if name in FIXED else name
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -42,21 +51,31 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def tail(path: Path, epoch: int) -> list[Row]:
-    """The last rows: all those after ``epoch``, and a few before; only the end is read."""
+    """The last rows: all those after ``epoch``, and a few before; only the end is read.
+
+    Rows that are torn, or whose cells are no numbers, are passed over.  Raises DamagedError, naming
+    the file, where it is a link or not a regular file, or longer than what is read.
+    """
     try:
-        file = path.open("rb")
+        file = open_run_file(path)
     except (FileNotFoundError, NotADirectoryError):
         return []
     with file:
-        header = file.readline()
+        header = next(whole_lines(file, path, _LONGEST_HEADER), b"")
         start, end, size = file.tell(), file.seek(0, 2), _BLOCK
         while True:
             begin = max(start, end - size)
+            if end - begin > _MOST:
+                what = f"more than {size_text(_MOST)} of rows would have to be read"
+                raise DamagedError(what, where=str(path))
             file.seek(begin)
             text = file.read(end - begin)
             if begin > start:
                 text = text.partition(b"\n")[2]  # the first line may have begun before
-            rows = list(_parsed(header, text))
+            try:
+                rows = list(_parsed(header, text))
+            except csv.Error as error:
+                raise DamagedError(f"it is not read: {error}", where=str(path)) from error
             if begin == start or (rows and rows[0].epoch <= epoch):
                 return rows
             size *= 8
@@ -73,11 +92,15 @@ def _parsed(header: bytes, text: bytes) -> Iterator[Row]:
         if len(cells) != len(names):
             continue
         try:
-            epoch, seconds, elapsed = int(cells[0]), float(cells[1]), float(cells[2])
+            epoch, taken, elapsed = int(cells[0][:_DIGITS]), float(cells[1]), float(cells[2])
         except ValueError:
             continue
+        if not (forms.whole(epoch) and forms.seconds(taken) and forms.seconds(elapsed)):
+            continue
         pairs = zip(names[3:], cells[3:], strict=True)
-        yield Row(epoch, seconds, elapsed, {n: parse(cell) for n, cell in pairs if cell})
+        values = {name: parse(cell) for name, cell in pairs if cell}
+        metrics = {name: value for name, value in values.items() if type(value) is not str}
+        yield Row(epoch, taken, elapsed, metrics)
 
 
 def parse(cell: str) -> Any:
@@ -86,7 +109,7 @@ def parse(cell: str) -> Any:
         return _WORDS[cell]
     for kind in (int, float):
         try:
-            return kind(cell)
+            return kind(cell[:_DIGITS])
         except ValueError:
             continue
     return cell

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from jobrun.checkpoint.fs import DEFAULT, Fs
 from jobrun.errors import UsageError
+from jobrun.paths import resolved
 
 __all__ = ["whole_file", "write_text"]
 
@@ -25,7 +26,7 @@ def whole_file(target: Path, *, fs: Fs = DEFAULT) -> Iterator[Path]:
     A link is followed; what is no file, such as /dev/stdout, is written to as it is.  Raises
     UsageError, naming the target, where the system refuses.
     """
-    real = target.resolve()
+    real = resolved(target)
     part = real.with_name(f".{real.name}.{secrets.token_hex(4)}")
     try:
         if os.path.exists(real) and not os.path.isfile(real):

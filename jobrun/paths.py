@@ -11,7 +11,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["absolute", "is_url", "seen_from_here", "shown", "start_directory"]
+__all__ = [
+    "absolute",
+    "directories_in",
+    "is_url",
+    "resolved",
+    "seen_from_here",
+    "shown",
+    "start_directory",
+]
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
@@ -49,6 +57,28 @@ def absolute(path: str | os.PathLike[str]) -> Path:
     return Path(path) if os.path.isabs(path) else start_directory() / path
 
 
+def resolved(path: str | os.PathLike[str]) -> Path:
+    """Return a path without links, absolute; a link that leads in a circle stays as it is."""
+    return Path(os.path.realpath(path))
+
+
+def directories_in(path: str | os.PathLike[str]) -> list[str]:
+    """Return the names of the directories in a directory, and of links to such, sorted.
+
+    An entry that cannot be looked at, such as a link that leads in a circle, is left out.
+    Raise OSError if the directory itself cannot be read.
+    """
+    with os.scandir(path) as entries:
+        return sorted(entry.name for entry in entries if _is_directory(entry))
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
 def shown(path: str | os.PathLike[str]) -> str:
     """A path as a user would type it: relative where it lies below the start directory.
 
@@ -56,7 +86,7 @@ def shown(path: str | os.PathLike[str]) -> str:
     """
     if is_url(path):
         return str(path)
-    found = absolute(path).resolve()
+    found = resolved(absolute(path))
     try:
         return str(found.relative_to(start_directory()))
     except (ValueError, FileNotFoundError):  # elsewhere, or the start directory is gone

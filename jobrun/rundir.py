@@ -25,13 +25,31 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jobrun.bounded_json import MAX_BYTES, JsonLimitError, parse_json
 from jobrun.checkpoint.catalog import Catalog, Ignored
 from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
 from jobrun.checkpoint.publish import find_leftovers
-from jobrun.checkpoint.record import SUCCESS
+from jobrun.checkpoint.record import MAX_ID, SUCCESS
 from jobrun.errors import DamagedError, NotFoundError, SaveError
+from jobrun.forms import (
+    Form,
+    any_value,
+    flag,
+    list_of,
+    mapping_of,
+    misfit,
+    named,
+    one_of,
+    optional,
+    pair_of,
+    record_of,
+    seconds,
+    text,
+    whole,
+)
 from jobrun.lock import Lock
-from jobrun.paths import absolute, shown
+from jobrun.paths import absolute, resolved, shown
+from jobrun.regular_file import read_run_file, refuse_not_regular
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.record import Record
@@ -50,7 +68,9 @@ __all__ = [
 
 FORMAT = 1
 STATES = ("running", "interrupted", "error", "finished", "failed")
-_NUMBER = re.compile(r"[1-9][0-9]*")
+_GROUPS = ("setup", "init", "epoch", "download", "exit")
+"""The groups of a job, as its facts name them."""
+_NUMBER = re.compile(r"[1-9][0-9]{0,11}")
 SWEEP = "sweep.json"
 """The file that makes a directory one of a sweep, whose runs are directories in it."""
 COVERED = ("events.jsonl", "metrics.csv")
@@ -128,13 +148,58 @@ class RunState:
         values = {k: v for k, v in data.items() if k != "format"}
         rewind = values.pop("rewind")
         values |= {key: tuple(values.get(key, ())) for key in ("exits", "node_maps")}
-        state = cls(**values, rewind=Rewind(**rewind) if rewind else None)
-        if state.state not in STATES or not isinstance(state.name, str):
-            raise ValueError(f"not a state: {state.state!r}")
-        for number in (state.epoch, state.attempts, state.next_id):
-            if not isinstance(number, int):
-                raise TypeError(f"not an integer: {number!r}")
-        return state
+        if wrong := misfit(data, _REQUIRED, _OPTIONAL):
+            raise ValueError(f"{wrong!r} cannot be {data.get(wrong)!r:.80}")
+        return cls(**values, rewind=Rewind(**rewind) if rewind else None)
+
+
+_PATH = named(r"[^\0]*")
+_GROUP = list_of(record_of({"name": text}))
+_FACTS = record_of(
+    {},
+    {
+        "name": text,
+        "seed": optional(lambda value: type(value) is int),
+        "vars": mapping_of(any_value),
+        "nodes": lambda value: mapping_of(any_value)(value) or list_of(text)(value),
+        "metrics": mapping_of(one_of("min", "max", None)),
+        "stop": mapping_of(any_value),
+        "fail": mapping_of(any_value),
+        **dict.fromkeys(_GROUPS, _GROUP),
+    },
+)
+"""What is read of the facts of a job here; ``spec.diff`` compares all of them as they are."""
+
+_REQUIRED: Mapping[str, Form] = {
+    "name": text,
+    "job": text,
+    "state": one_of(*STATES),
+    "rewind": optional(
+        record_of(
+            {"after": whole, "below": whole, "attempt": lambda n: whole(n) and 1 <= n <= MAX_ID}
+        )
+    ),
+}
+_OPTIONAL: Mapping[str, Form] = {
+    "digest": text,
+    "facts": _FACTS,
+    "code": mapping_of(text, _PATH),
+    "folder": optional(_PATH),
+    "folder_relative": optional(_PATH),
+    "spec": optional(named(r"[^/\0]+")),
+    "built_in_python": flag,
+    "reason": text,
+    "epoch": whole,
+    "elapsed": seconds,
+    "attempts": whole,
+    "next_id": lambda value: whole(value) and value <= MAX_ID + 1,
+    "created": text,
+    "updated": text,
+    "exits": list_of(mapping_of(any_value)),
+    "node_maps": list_of(record_of({"below": whole, "pairs": list_of(pair_of(text, text))})),
+}
+_WRITTEN = ("lock", "metrics.csv", "events.jsonl", "log.txt")
+"""The files of a run that are written into where they are, and not replaced."""
 
 
 class RunDir:
@@ -157,7 +222,7 @@ class RunDir:
     @property
     def name(self) -> str:
         """The name of the run: its directory's, after that of its sweep if it is part of one."""
-        path = self.path.resolve()
+        path = resolved(self.path)
         if os.path.isfile(path.parent / SWEEP):
             return f"{path.parent.name}/{path.name}"
         return path.name
@@ -281,7 +346,7 @@ class RunDir:
     def _read(self) -> RunState | None:
         """run.json, or None where it is lost or torn."""
         try:
-            data = json.loads((self.path / "run.json").read_bytes())
+            data = parse_json(read_run_file(self.path / "run.json", MAX_BYTES))
             written = data["format"]
             if isinstance(written, int) and written > FORMAT:
                 raise DamagedError(
@@ -290,6 +355,9 @@ class RunDir:
                     hint="use the jobrun that wrote it, or a newer one",
                 )
             return RunState.from_json(data)
+        except JsonLimitError as error:
+            where = str(self.path / "run.json")
+            raise DamagedError(f"run.json is not read: {error}", where=where) from error
         except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
             return None
         except OSError as error:
@@ -325,12 +393,20 @@ class RunDir:
         return self._lock
 
     def lock(self) -> None:
-        """Hold the run for the life of this process; LockedError names who holds it."""
+        """Hold the run for the life of this process; LockedError names who holds it.
+
+        Raises DamagedError if a file that the run writes into is a link, or no regular file: it
+        would write outside of the run.
+        """
         try:
             self._fs.make_dirs(str(self.path))
         except OSError as error:
             hint = "--runs-dir names another directory for the runs"
             raise SaveError(f"the run directory cannot be made: {error}", hint=hint) from error
+        for name in _WRITTEN:
+            refuse_not_regular(self.path / name)
+        if os.path.islink(attempts := self.path / "attempts"):
+            raise DamagedError("it is a symbolic link, not a directory", where=str(attempts))
         self._lock.acquire()
 
     def unlock(self) -> None:
@@ -347,8 +423,8 @@ class RunDir:
         """Replace run.json, durably; what it says now.  SaveError where that cannot be done."""
         now = utc_now()
         state = replace(state, created=state.created or now, updated=now)
-        text = json.dumps(state.to_json(), indent=1, ensure_ascii=False) + "\n"
-        self.put("run.json", text.encode("utf-8", "surrogatepass"))
+        line = json.dumps(state.to_json(), indent=1, ensure_ascii=False) + "\n"
+        self.put("run.json", line.encode("utf-8", "surrogatepass"))
         return state
 
     def clean(self) -> list[str]:
@@ -424,6 +500,8 @@ class RunDir:
         if not ids:
             return
         home = self.attempt_path(attempt)
+        if os.path.islink(home):
+            raise SaveError("it is a symbolic link, not a directory", where=str(home))
         try:
             self._fs.make_dirs(str(home))
             for id in ids:

@@ -22,6 +22,7 @@ from jobrun.errors import (
     did_you_mean,
 )
 from jobrun.overview import overview
+from jobrun.paths import resolved
 from jobrun.ranking import first_best
 from jobrun.rundir import RunDir, RunState, none_whole
 from jobrun.sweepdir import SweepDir, SweepState, folders_in, runs_at, sweep_of
@@ -186,7 +187,7 @@ def find_sweep(runs_dir: str | os.PathLike[str], argument: str | None = None) ->
             return next(iter(list_sweeps(runs_dir)), None)
         return sweep_of(find_run(runs_dir, unfinished=True))
     if argument.endswith((".yaml", ".yml")):
-        return _sweep_of_file(runs_dir, Path(argument).resolve())
+        return _sweep_of_file(runs_dir, resolved(argument))
     paths = [Path(argument)]
     if os.sep not in argument.rstrip(os.sep) and argument not in (".", ".."):
         paths.insert(0, Path(runs_dir) / argument)
@@ -375,7 +376,7 @@ def _state_of(run: RunDir) -> RunState | None:
 def is_of(run: RunDir, spec: str | os.PathLike[str]) -> bool:
     """Whether a run was made from this spec file, wherever both have moved together."""
     state = _state_of(run)
-    return state is not None and _is_from(run.path, state, Path(spec).resolve())
+    return state is not None and _is_from(run.path, state, resolved(spec))
 
 
 def _is_from(path: Path, state: RunState | SweepState, spec: Path) -> bool:
@@ -383,5 +384,5 @@ def _is_from(path: Path, state: RunState | SweepState, spec: Path) -> bool:
         return False
     folders = [Path(state.folder)] if state.folder else []
     if state.folder_relative:
-        folders.append(path.resolve() / state.folder_relative)
-    return any((folder / spec.name).resolve() == spec for folder in folders)
+        folders.append(resolved(path) / state.folder_relative)
+    return any(resolved(folder / spec.name) == spec for folder in folders)

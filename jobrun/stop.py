@@ -360,7 +360,7 @@ def match_states(
     """
     pool: dict[tuple[str, str | None], list[State]] = {}
     for entry in saved:
-        pool.setdefault((entry["kind"], entry["metric"]), []).append(dict(entry["state"]))
+        pool.setdefault((entry["kind"], entry.get("metric")), []).append(dict(entry["state"]))
     found: list[Watched] = []
     for condition, fails in conditions:
         states = pool.get((condition.kind, condition.metric), [])

@@ -18,6 +18,7 @@ from jobrun.errors import RunRefusedError
 from jobrun.events import ignore
 from jobrun.history import History
 from jobrun.job import Job
+from jobrun.paths import resolved
 from jobrun.rundir import RunDir
 from jobrun.spec.build import job_of
 from jobrun.spec.diff import digest, job_facts
@@ -119,8 +120,8 @@ class Sweep:
                 matrix=self.matrix.lists,
                 members=tuple(plan.known),
                 digest=self.digest,
-                folder=str(folder.resolve()),
-                folder_relative=os.path.relpath(folder.resolve(), home.path.resolve()),
+                folder=str(resolved(folder)),
+                folder_relative=os.path.relpath(resolved(folder), resolved(home.path)),
                 spec=spec_path.name,
                 created=home.state().created if home.is_sweep() else "",
             )

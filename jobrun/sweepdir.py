@@ -22,11 +22,15 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from jobrun.bounded_json import MAX_BYTES, parse_json
 from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
 from jobrun.errors import DamagedError, NotFoundError
+from jobrun.forms import Form, list_of, mapping_of, misfit, named, optional, record_of, scalar, text
 from jobrun.paths import absolute, shown
+from jobrun.regular_file import read_run_file
 from jobrun.rundir import SWEEP, RunDir, utc_now
 
 __all__ = [
@@ -94,10 +98,40 @@ class SweepState:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SweepState:
         """The inverse of ``to_json``; KeyError, TypeError or ValueError where it is no state."""
+        if wrong := misfit(data, _REQUIRED, _OPTIONAL):
+            raise ValueError(f"{wrong!r} cannot be {data.get(wrong)!r:.80}")
         members = tuple(Member(decoded(m["values"]), str(m["directory"])) for m in data["runs"])
         matrix = {n: [_decoded(v) for v in values] for n, values in data["matrix"].items()}
         names = ("job", "digest", "folder", "folder_relative", "spec", "created", "updated")
         return cls(matrix=matrix, members=members, **{name: data[name] for name in names})
+
+
+def _is_value(value: Any) -> bool:
+    if type(value) is dict:
+        return value.keys() == {"float"} and value["float"] in ("nan", "inf", "-inf")
+    return scalar(value) or type(value) is int
+
+
+_PATH = named(r"[^\0]*")
+_RUN = record_of(
+    {
+        "directory": named(r"(?!\.\.?$)[^/\0]{1,255}"),  # a name within that of the sweep
+        "values": mapping_of(_is_value),
+    }
+)
+_REQUIRED: Mapping[str, Form] = {
+    "job": text,
+    "matrix": mapping_of(list_of(_is_value)),
+    "runs": list_of(_RUN),
+}
+_OPTIONAL: Mapping[str, Form] = {
+    "digest": text,
+    "folder": optional(_PATH),
+    "folder_relative": optional(_PATH),
+    "spec": optional(named(r"[^/\0]+")),
+    "created": text,
+    "updated": text,
+}
 
 
 class SweepDir:
@@ -133,11 +167,13 @@ class SweepDir:
         """What sweep.json says; raises DamagedError where it cannot be read."""
         where, hint = str(self.path / SWEEP), ""
         try:
-            data = json.loads((self.path / SWEEP).read_bytes())
+            data = parse_json(read_run_file(self.path / SWEEP, MAX_BYTES))
             if isinstance(data["format"], int) and data["format"] > FORMAT:
                 hint = "use the jobrun that wrote it, or a newer one"
                 raise ValueError(f"it is of format {data['format']}, this jobrun reads {FORMAT}")
             return SweepState.from_json(data)
+        except DamagedError as error:
+            raise DamagedError(f"{SWEEP} cannot be read: {error.message}", where=where) from error
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             hint = hint or f"its runs are whole: name one of those in {self.shown()}"
             raise DamagedError(
@@ -148,8 +184,8 @@ class SweepDir:
         """Replace sweep.json, durably; raises SaveError."""
         now = utc_now()
         state = replace(state, created=state.created or now, updated=now)
-        text = json.dumps(state.to_json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-        self.home.put(SWEEP, text.encode("utf-8", "surrogatepass"))
+        data = json.dumps(state.to_json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        self.home.put(SWEEP, data.encode("utf-8", "surrogatepass"))
 
     def run(self, member: Member) -> RunDir:
         """The directory of a run, which may not have begun."""

@@ -13,12 +13,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jobrun.bind import bind, user_trace
+from jobrun.bounded_json import MAX_BYTES, parse_json
 from jobrun.checkpoint.record import Record
-from jobrun.errors import NotFoundError, StoreError, TaskError, Where
+from jobrun.errors import DamagedError, NotFoundError, StoreError, TaskError, Where
 from jobrun.events import Report, Uploaded
 from jobrun.job import Job
 from jobrun.paths import is_url
 from jobrun.policy import Upload
+from jobrun.regular_file import read_run_file
 from jobrun.remote.fetch import RUN_FILES
 from jobrun.remote.store import Store, open_store
 from jobrun.remote.upload import UploadStopped, is_uploaded, upload_checkpoint, upload_files
@@ -78,7 +80,7 @@ def _store(asked: Upload, run: RunDir, folder: Path | None, base: Path) -> Store
 def _refuse_another_run(run: RunDir, store: Store) -> None:
     """Two runs at one place would be taken for one."""
     try:
-        there = json.loads(store.read("run.json"))
+        there = parse_json(store.read("run.json"))
     except (NotFoundError, ValueError):
         return
     here = run.state()
@@ -124,7 +126,7 @@ def _call(
 def _done(run: RunDir) -> list[int]:
     """The checkpoints that the user's function was called with."""
     try:
-        ids = json.loads((run.path / _DONE).read_bytes())["ids"]
-    except (OSError, ValueError, KeyError, TypeError):
+        ids = parse_json(read_run_file(run.path / _DONE, MAX_BYTES))["ids"]
+        return [int(i) for i in ids]
+    except (DamagedError, OSError, ValueError, KeyError, TypeError):
         return []
-    return [int(i) for i in ids]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
-from jobrun.checkpoint.record import SUCCESS, Record
+from jobrun.checkpoint.record import ID, MAX_ID, SUCCESS, Record
 from jobrun.checkpoint.verify import (
     check_payload,
     check_root,
@@ -26,13 +26,13 @@ from jobrun.checkpoint.verify import (
     read_manifest,
     read_record,
 )
-from jobrun.errors import DamagedError, JobrunError, NotFoundError
+from jobrun.errors import DamagedError, JobrunError, NotFoundError, SaveError
 
 __all__ = ["Catalog", "Ignored", "listed", "prove", "removal_is_said", "span"]
 
 _LOOKS_LIKE = "checkpoint_"
-_NAME = re.compile(r"checkpoint_(0|[1-9][0-9]*)")
-_NUMBER = re.compile(r"checkpoint_([0-9]+)")
+_NAME = re.compile(rf"checkpoint_({ID})")
+_NUMBER = re.compile(r"checkpoint_([0-9]{1,12})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,14 +147,30 @@ class Catalog:
         return None
 
     def newest_first(self) -> Iterator[int]:
-        """All ids from the highest down, looking again after each for new ones.
+        """All ids from the highest down, looking again for new ones where the directory changed.
 
         So a reader finds a checkpoint while a writer's retention removes what it has just seen.
+        Each id is given once, and the directory is not read again for each of them: there may be
+        thousands that are none.
         """
         seen: set[int] = set()
-        while left := set(self.ids()) - seen:
-            seen.add(max(left))
-            yield max(left)
+        while True:
+            changed = self._changed()
+            left = [id for id in reversed(self.ids()) if id not in seen]
+            if not left:
+                return
+            for id in left:
+                seen.add(id)
+                yield id
+                if self._changed() != changed:
+                    break
+
+    def _changed(self) -> int:
+        """When a name in the run directory was added or removed last."""
+        try:
+            return os.stat(self.run_dir).st_mtime_ns
+        except OSError:
+            return 0
 
     def by_id(self, id: int) -> Record:
         """The checkpoint of an id.
@@ -197,12 +213,22 @@ class Catalog:
     def next_id(self, floor: int = 0) -> int:
         """An id that no checkpoint has or had here: above every ``checkpoint_<integer>``, whole or
         not, those that a rewind moved to ``attempts/``, and at least ``floor``.
+
+        A number of more than 12 digits is none of ours, and does not count.  Raises SaveError where
+        there is no id left.
         """
         names = self._names()
         for attempt in self._below("attempts"):
             names += self._below(f"attempts/{attempt}")
         ids = [int(m[1]) for name in names if (m := _NUMBER.fullmatch(name))]
-        return max([floor, *(id + 1 for id in ids)])
+        next_id = max([floor, *(id + 1 for id in ids)])
+        if next_id > MAX_ID:
+            raise SaveError(
+                f"there is no id above checkpoint_{next_id - 1}: ids have at most 12 digits",
+                where=str(self.run_dir),
+                hint="remove or rename that directory",
+            )
+        return next_id
 
     def _scan(self, but: Collection[int] = ()) -> Iterator[tuple[str, Record | Ignored]]:
         known = {self.path(id).name for id in but}
@@ -210,7 +236,7 @@ class Catalog:
         for name in sorted(names, key=_order):
             match = _NAME.fullmatch(name)
             if match is None:
-                yield name, Ignored(name, "the name is not checkpoint_<number>")
+                yield name, Ignored(name, _odd(name))
                 continue
             try:
                 yield name, self.check(int(match[1]))
@@ -230,15 +256,20 @@ class Catalog:
 
 
 def prove(run_dir: str | os.PathLike[str], record: Record, fs: Fs = DEFAULT) -> None:
-    """Read every byte of a listed checkpoint and compare it with its checksum.
+    """Read every byte of a listed checkpoint, compare it with its checksum, and see that it loads.
 
     Raises DamagedError, naming the first file that is not what was written.
     """
+    from jobrun.checkpoint.reading import prove_leaf  # needs numpy, which listing does not
+
     path = str(Catalog(run_dir, fs).path(record.id))
     check_root(fs, path, record)
     for node in record.nodes:
-        for name, file, _ in read_manifest(fs, path, record, node).files():
+        manifest = read_manifest(fs, path, record, node)
+        for name, file, _ in manifest.files():
             check_payload(fs, f"{path}/{name}", file)
+        for entry in manifest.entries:
+            prove_leaf(fs, f"{path}/{node}", entry)
 
 
 @contextmanager
@@ -270,6 +301,13 @@ def span(numbers: Iterable[int]) -> str:
 
 def _is_manifest(name: str) -> bool:
     return name.startswith("manifest.") and name.endswith(".json")
+
+
+def _odd(name: str) -> str:
+    """Why a name is none of a checkpoint."""
+    if re.fullmatch(r"checkpoint_[1-9][0-9]*", name):
+        return "the number has more than 12 digits"
+    return "the name is not checkpoint_<number>"
 
 
 def _order(name: str) -> tuple[int, str]:

@@ -6,6 +6,7 @@ zero) is stored as unsigned integers or bytes of the same bits.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -32,6 +33,12 @@ DType = np.dtype[Any]
 
 BYTES = "uint8"
 """What is stored as bytes, zarr sees as this."""
+
+_OWN = re.compile(r"[<>|][biufcSUVmM][0-9]{0,10}(\[[0-9]{0,19}[A-Za-z]{1,2}\])?")
+"""What numpy's ``dtype.str`` can be, of all dtypes but structured ones."""
+_FOREIGN = re.compile(r"(bfloat|float|int|uint|complex)[0-9][0-9a-z_]*")
+_MOST_LEVELS = 32
+_SHOWN = 80
 
 _NUMBERS = {"i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8), "c": (8, 16)}
 _WORDS = {"i": "int", "u": "uint", "f": "float", "c": "complex"}
@@ -64,22 +71,28 @@ def dtype_of(description: Any) -> DType:
     Raises DamagedError if there is no such dtype; a name of ml_dtypes needs that package.
     """
     try:
-        return _dtype_of(description)
-    except (TypeError, ValueError, AttributeError, IndexError) as error:
-        raise DamagedError(f"no dtype is described by {description!r}") from error
+        return _dtype_of(description, _MOST_LEVELS)
+    except (TypeError, ValueError, AttributeError, IndexError, OverflowError, SyntaxError) as error:
+        raise DamagedError(f"no dtype is described by {str(description)[:_SHOWN]}") from error
 
 
-def _dtype_of(description: Any) -> DType:
+def _dtype_of(description: Any, levels: int) -> DType:
     if isinstance(description, list):
+        if not levels:
+            raise ValueError("fields within fields, too many levels of them")
         fields = [
-            (name, _dtype_of(base), tuple(shape[0])) if shape else (name, _dtype_of(base))
+            (name, _dtype_of(base, levels - 1), _counts(shape[0]))
+            if shape
+            else (name, _dtype_of(base, levels - 1))
             for name, base, *shape in description
         ]
         return np.dtype(fields)
     if not isinstance(description, str):
         raise TypeError(description)
-    if description[0] in "<>|=":
+    if _OWN.fullmatch(description):
         return np.dtype(description)
+    if not _FOREIGN.fullmatch(description):
+        raise ValueError(description)
     try:
         with importing():
             import ml_dtypes
@@ -100,6 +113,12 @@ def dtype_text(description: Any) -> str:
         return str(dtype_of(description))
     except DamagedError:  # a field of a package that is not here
         return str(description)
+
+
+def _counts(shape: Any) -> tuple[int, ...]:
+    if type(shape) is not list or not all(type(n) is int and n >= 0 for n in shape):
+        raise ValueError(shape)
+    return tuple(shape)
 
 
 # How a dtype is stored.

@@ -68,6 +68,8 @@ def from_fill(fill: Any, dtype: np.dtype[Any]) -> Array:
         bits = int(fill).to_bytes(8, "little", signed=True)
     elif dtype.kind in "SV":
         bits = base64.b64decode(fill, validate=True)
+        if len(bits) != dtype.itemsize:
+            raise ValueError(f"{len(bits)} bytes, but an element has {dtype.itemsize}")
     else:
         return np.array(fill, dtype)
     return np.array(np.frombuffer(bits, dtype)[0], dtype)

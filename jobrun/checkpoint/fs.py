@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from jobrun.checkpoint.direct import SMALLEST, write_direct
+from jobrun.regular_file import open_regular, read_all, regular_size
 
 __all__ = ["DEFAULT", "Buffer", "Fs", "FsError", "SyncAll"]
 
@@ -32,7 +33,6 @@ Buffer = bytes | memoryview
 # on FUSE (the daemon is not asked), and nobody promises it for network file systems.
 _SYNCFS_TYPES = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs"})
 _MOUNTS = "/proc/self/mountinfo"
-_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
@@ -152,8 +152,9 @@ class Fs:
         self.sync_dir(folder)
 
     def open_append(self, path: str) -> io.FileIO:
-        """A file, made if there is none, of which all that is written goes to the end."""
-        return self._do("open", path, lambda: io.FileIO(path, "ab+"))
+        """A regular file, made if there is none, of which all that is written goes to the end."""
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
+        return self._do("open", path, lambda: io.FileIO(open_regular(path, flags)[0], "ab+"))
 
     def append(self, file: io.FileIO, path: str, data: bytes) -> None:
         """One write to the end of a file; one that is short is an error, and not undone here."""
@@ -271,30 +272,17 @@ class Fs:
         for path in paths:
             try:
                 self.at("stat", path)
-                yield _regular(os.lstat(path))
+                yield regular_size(os.lstat(path))
             except OSError as error:
                 raise FsError("stat", path, error) from error
 
-    def open(self, path: str) -> tuple[int, int]:
+    def open(self, path: str, most: int) -> tuple[int, int]:
         """A descriptor for reading a regular file, and its length.
 
-        Never follows a link, never waits on a fifo.
+        Never follows a link, never waits on a fifo.  ``most`` is how many bytes the caller expects
+        at most: what is fetched from elsewhere is fetched up to there.
         """
-
-        def call() -> tuple[int, int]:
-            try:
-                fd = os.open(path, _READ)
-            except OSError as error:
-                if error.errno in (errno.ELOOP, errno.EMLINK):
-                    raise OSError(error.errno, "is a symbolic link, not a file") from error
-                raise
-            try:
-                return fd, _regular(os.fstat(fd))
-            except OSError:
-                os.close(fd)
-                raise
-
-        return self._do("open", path, call)
+        return self._do("open", path, lambda: open_regular(path))
 
     def read_into(self, fd: int, path: str, buffers: Sequence[memoryview]) -> int:
         """Fill ``buffers`` from a descriptor; the number of bytes read, less only at the end."""
@@ -311,11 +299,11 @@ class Fs:
 
         return self._do("read", path, call)
 
-    def read(self, path: str) -> bytes:
-        """All bytes of a small regular file."""
-        fd, size = self.open(path)
+    def read(self, path: str, most: int) -> bytes:
+        """All bytes of a small regular file; FsError (EFBIG) if there are more than ``most``."""
+        fd, size = self.open(path, most)
         try:
-            return self._do("read", path, lambda: _read_all(fd, size))
+            return self._do("read", path, lambda: read_all(fd, size, most))
         finally:
             os.close(fd)
 
@@ -367,27 +355,6 @@ def _after(done: int, buffers: Sequence[Buffer]) -> list[Buffer]:
     if done:
         left[0] = memoryview(left[0])[done:]
     return left
-
-
-def _regular(status: os.stat_result) -> int:
-    if stat.S_ISREG(status.st_mode):
-        return status.st_size
-    kinds = {
-        stat.S_IFDIR: "a directory",
-        stat.S_IFLNK: "a symbolic link",
-        stat.S_IFIFO: "a fifo",
-        stat.S_IFSOCK: "a socket",
-    }
-    kind = kinds.get(stat.S_IFMT(status.st_mode), "a device")
-    raise OSError(errno.EINVAL, f"is {kind}, not a file")
-
-
-def _read_all(fd: int, size: int) -> bytes:
-    """All bytes of a file that should have ``size``; memory for more would cost page faults."""
-    parts = []
-    while part := os.read(fd, size + 1):
-        parts.append(part)
-    return b"".join(parts)
 
 
 def _libc() -> ctypes.CDLL:

@@ -16,6 +16,7 @@ import crc32c
 import numpy as np
 import numpy.typing as npt
 
+from jobrun.bounded_json import parse_json
 from jobrun.checkpoint.compression import Codec, codecs, parse_codecs
 from jobrun.checkpoint.dtypes import BYTES, DType, describe, dtype_of, storage_of, swapped
 from jobrun.checkpoint.fill import from_fill, to_fill
@@ -30,6 +31,9 @@ __all__ = ["Form", "Layout", "Stored", "array_meta", "store", "tree_form"]
 Array = npt.NDArray[Any]
 
 _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+_SHOWN = 80
+_LONG_TEXT = 1 << 20
+"""Characters above which a text has chunks: metadata are read as a whole, up to a limit."""
 _POINT = Grid.of((), 0)
 """The grid of what has no chunks."""
 
@@ -103,7 +107,8 @@ def _store_scalar(value: Any) -> Stored:
 
 
 def _store_text(kind: str, text: str, dtype: str | None) -> Stored:
-    if any("\ud800" <= c <= "\udfff" for c in text):  # no text that zarr can hold
+    surrogates = any("\ud800" <= c <= "\udfff" for c in text)  # no text that zarr can hold
+    if surrogates or len(text) > _LONG_TEXT:
         return _store_bytes(kind, text.encode("utf-8", "surrogatepass"), dtype)
     return _store_filled(kind, dtype, "string", text)
 
@@ -225,44 +230,68 @@ class Layout:
         Raises DamagedError if it does not.
         """
         try:
-            meta = json.loads(data)
-            said = meta["attributes"]["jobrun"]
-            data_type, stored = meta["data_type"], tuple(meta["shape"])
-            chunk = tuple(meta["chunk_grid"]["configuration"]["chunk_shape"])
-            if said != {"kind": kind, "dtype": dtype}:
+            meta = parse_json(data)
+            if meta["attributes"]["jobrun"] != {"kind": kind, "dtype": dtype}:
+                said = str(meta["attributes"]["jobrun"])[:_SHOWN]
                 raise DamagedError(f"its metadata say {said}, the manifest {kind!r}, {dtype!r}")
+            if (meta["zarr_format"], meta["node_type"]) != (3, "array"):
+                raise DamagedError("its metadata are not those of a zarr array")
             if meta["chunk_key_encoding"] != _KEYS:
                 raise DamagedError("its chunks are named in a way that this jobrun does not know")
+            data_type = meta["data_type"]
             codec = parse_codecs(meta["codecs"], text=data_type == "string")
             memory, extra = _memory(kind, dtype, data_type)
+            _check_shape(kind, dtype, data_type, shape)
+            stored = _counts(meta["shape"])
             if stored != shape + extra:
                 raise DamagedError(f"its metadata say shape {stored}, the manifest {shape}")
-            itemsize = 1 if extra else memory.itemsize
-            grid = Grid.parse(stored, chunk, itemsize)
+            chunk = _counts(meta["chunk_grid"]["configuration"]["chunk_shape"])
+            grid = Grid.parse(stored, chunk, 1 if extra else memory.itemsize)
             return cls(kind, dtype, shape, data_type, meta["fill_value"], grid, memory, codec)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
             raise DamagedError(f"its metadata are not those of a blob: {error!r}") from error
+        except ValueRefusedError as error:
+            raise DamagedError(f"its metadata are not those of a blob: {error.message}") from error
 
     def filled(self) -> Box:
-        """The leaf whose value the metadata hold (or that has no elements)."""
+        """The leaf whose value the metadata hold (or that has no elements).
+
+        Raises DamagedError if the value is none of the leaf's kind.
+        """
+        try:
+            return self._filled()
+        except (ValueError, TypeError, OverflowError) as error:
+            raise self._no_value() from error
+
+    def _filled(self) -> Box:
         kind, fill = self.kind, self.fill
-        if kind in _PYTHON:
+        if kind in _PYTHON and (self.data_type == "string" or kind != "str"):
+            if not _PYTHON_FILLS[kind](fill):
+                raise self._no_value()
             return Box(_PYTHON[kind](fill), kind)
         if self.data_type == "string":
+            if type(fill) is not str or np.dtype(self.dtype) != np.dtype(f"<U{len(fill)}"):
+                raise self._no_value()
             return Box(np.str_(fill), kind)
         if self.grid.shape:
             return self.restored(np.ndarray(self.shape, self.memory))
-        return self.restored(from_fill(fill, self.memory))
+        array = from_fill(fill, self.memory)
+        again = to_fill(array)
+        if again != fill or type(again) is not type(fill):
+            raise self._no_value()
+        return self.restored(array)
+
+    def _no_value(self) -> DamagedError:
+        what = self.kind if self.dtype is None else f"{self.kind} of dtype {self.dtype}"
+        return DamagedError(f"its fill value, {str(self.fill)[:_SHOWN]!r}, is none of kind {what}")
 
     def restored(self, array: Array) -> Box:
         """The leaf from ``array``: of ``shape``, dtype ``memory``, and ours alone."""
         kind = self.kind
         if kind == "float":
             return Box(array.item(), kind)
-        if kind == "str":
-            return Box(array.tobytes().decode("utf-8", "surrogatepass"), kind)
         if _is_text(kind, self.dtype, self.data_type):
-            return Box(_text_scalar(array.tobytes(), self.dtype), kind)
+            return Box(self._text(array.tobytes()), kind)
         true = dtype_of(self.dtype)
         if true != self.memory:
             array = swapped(array, true)
@@ -271,6 +300,41 @@ class Layout:
         array.setflags(write=False)
         return Box(array, kind)
 
+    def _text(self, data: bytes) -> Any:
+        try:
+            text = data.decode("utf-8", "surrogatepass") if self.kind == "str" else None
+            return _text_scalar(data, self.dtype) if text is None else text
+        except ValueError as error:
+            raise DamagedError(f"its bytes are no text: {error}") from error
+
+
+def _counts(found: Any) -> tuple[int, ...]:
+    """A shape as the metadata have it; ValueError if it is none."""
+    if type(found) is not list or not {*map(type, found)} <= {int} or min(found, default=0) < 0:
+        raise ValueError(f"a shape of {str(found)[:_SHOWN]}")
+    return tuple(found)
+
+
+def _check_shape(kind: str, dtype: Any, data_type: Any, shape: tuple[int, ...]) -> None:
+    """Raise DamagedError if a leaf of this kind cannot have this shape."""
+    if kind == "array":
+        fits = True
+    elif _is_text(kind, dtype, data_type):
+        fits = len(shape) == (0 if data_type == "string" else 1)
+    else:
+        fits = shape == ()
+    if not fits:
+        raise DamagedError(f"a value of kind {kind!r} cannot have shape {shape}")
+
+
+_PYTHON_FILLS: dict[str, Callable[[Any], bool]] = {
+    "none": lambda fill: fill is False,
+    "bool": lambda fill: type(fill) is bool,
+    "int": lambda fill: type(fill) is int and -(1 << 63) <= fill < 1 << 64,
+    "float": lambda fill: type(fill) is float or fill in ("NaN", "Infinity", "-Infinity"),
+    "str": lambda fill: type(fill) is str,
+}
+"""What the fill value of a Python value may be."""
 
 _PYTHON: dict[str, Callable[[Any], Any]] = {
     "none": lambda fill: None,
@@ -298,10 +362,12 @@ _DATA_TYPES = {
 
 def _memory(kind: str, dtype: Any, data_type: Any) -> tuple[DType, tuple[int, ...]]:
     """The dtype in memory that a leaf's chunks are read into, and zarr's extra dimensions."""
+    if kind in _DATA_TYPES and dtype is not None:
+        raise DamagedError(f"a value of kind {kind!r} cannot have dtype {dtype!r}")
     if _is_text(kind, dtype, data_type):
         return np.dtype("u1"), ()
     if dtype is None:
-        if data_type not in _DATA_TYPES.get(kind, ()):
+        if not isinstance(data_type, str) or data_type not in _DATA_TYPES.get(kind, ()):
             raise DamagedError(f"a value of kind {kind!r} cannot be of data type {data_type!r}")
         return np.dtype(data_type).newbyteorder("<"), ()
     storage = storage_of(dtype_of(dtype))
@@ -313,5 +379,5 @@ def _memory(kind: str, dtype: Any, data_type: Any) -> tuple[DType, tuple[int, ..
 def _is_text(kind: str, dtype: Any, data_type: Any) -> bool:
     """Whether a leaf is a string or a numpy string scalar, stored as such and not as an array."""
     if kind == "scalar" and isinstance(dtype, str):
-        return dtype[1] in "SU" and data_type in ("string", BYTES)
-    return kind == "str"
+        return dtype[1:2] in ("S", "U") and data_type in ("string", BYTES)
+    return kind == "str" and data_type in ("string", BYTES)

@@ -86,7 +86,7 @@ class Sources:
             if other is not None and _alike(form, other):
                 source = f"{folder}/{path}/{META}"
                 with suppress(FsError):
-                    if self._fs.read(source) == form.meta:
+                    if self._fs.read(source, len(form.meta)) == form.meta:
                         return source
         return None
 

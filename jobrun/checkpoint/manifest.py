@@ -10,9 +10,12 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
-from jobrun.errors import DamagedError
+from jobrun.bounded_json import MAX_DEPTH, JsonLimitError, check_depth, check_length, parse_json
+from jobrun.errors import DamagedError, SaveError
+from jobrun.forms import misfit, text, whole
 
 __all__ = [
     "CHUNK_TAIL",
@@ -37,6 +40,17 @@ TREES = frozenset({"group", "dict", "list"})
 
 _text = json.encoder.encode_basestring_ascii
 """A text as JSON: what ``json.dumps`` calls for it, without the way there."""
+
+_KINDS = frozenset({*TREES, "array", "scalar", "bool", "int", "float", "str", "none"})
+_LARGEST = 1 << 63
+_MOST_DIMENSIONS = 64
+_MOST_LEVELS = 200
+"""Levels of a path: loading recurses into trees."""
+
+_HEAD = {"id": whole, "node": text}
+_DTYPES = frozenset({str, list, type(None)})
+_STRANGE = re.compile(r"[^\x21-\x7e\n]")
+"""Found in lines of paths that no name of a blob or chunk has: they are printable ASCII."""
 
 _OUTSIDE = re.compile(r"(?:^|/)\.{0,2}(?:/|$)|\0", re.MULTILINE)
 """Found in lines of paths of which one does not stay within its directory, or is none."""
@@ -110,10 +124,22 @@ def group_meta(attributes: Mapping[str, Any]) -> bytes:
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """The bytes of the file: JSON, one entry a line."""
+    """The bytes of the file: JSON, one entry a line.
+
+    Raises SaveError if it would be more than is read.
+    """
     head = {"format": FORMAT, "id": manifest.id, "node": manifest.node}
     lines = ",\n".join([_line(entry) for entry in manifest.entries])
-    return f'{json.dumps(head)[:-1]}, "entries": [\n{lines}\n]}}\n'.encode("ascii")
+    data = f'{json.dumps(head)[:-1]}, "entries": [\n{lines}\n]}}\n'.encode("ascii")
+    try:
+        check_length(data)
+    except JsonLimitError as error:
+        raise SaveError(
+            f"checkpoint {manifest.id} was not saved: of the manifest of node {manifest.node!r}, "
+            f"{error}",
+            hint="keep many small values in one array",
+        ) from None
+    return data
 
 
 def _line(entry: Entry) -> str:
@@ -137,14 +163,20 @@ def decode_manifest(data: bytes, where: str, names: Iterable[str] | None = None)
     """
     try:
         some = None if names is None else _lines_of(data, names)
-        fields = json.loads(data if some is None else some)
+        fields = parse_json(data if some is None else some, max_depth=None)
         if fields["format"] != FORMAT:
             raise DamagedError(
                 f"it is of format {fields['format']}; this jobrun reads format {FORMAT}",
                 where=where,
             )
+        if wrong := misfit(fields, _HEAD):
+            raise ValueError(f"{wrong!r} cannot be {fields[wrong]!r}")
         entries = [_entry(e) for e in fields["entries"]]
-        _check_names(entries)
+        if entries:
+            _check_values(entries)
+            _check_names(entries)
+        if some is None:
+            _check_tree(entries)
         return Manifest(fields["id"], fields["node"], entries)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise DamagedError(f"it is not a manifest: {error!r}", where=where) from error
@@ -180,8 +212,9 @@ def _entry(fields: dict[str, Any]) -> Entry:
         raise ValueError(f"{path!r} has no {META}")
     if kind in TREES:
         return Entry(path, kind, files)
-    shape = tuple(fields["shape"])
-    return Entry(path, kind, files, fields["dtype"], shape, fields["version"])
+    if type(fields["shape"]) is not list:
+        raise ValueError(f"the shape of {path!r} is no list")
+    return Entry(path, kind, files, fields["dtype"], tuple(fields["shape"]), fields["version"])
 
 
 def _check_names(entries: Sequence[Entry]) -> None:
@@ -190,12 +223,64 @@ def _check_names(entries: Sequence[Entry]) -> None:
     All are looked at together: one by one would take as long as all else.
     """
     paths = [entry.path for entry in entries if entry.path]
-    files = [file for entry in entries for file in entry.files]
-    names = [file.name for file in files]
-    if paths and _OUTSIDE.search("\n".join(paths)):
+    names = [file.name for entry in entries for file in entry.files]
+    lines, files = "\n".join(paths), "\n".join(names)
+    if paths and _OUTSIDE.search(lines):
         raise ValueError("a path leads out of its node")
-    text = "\n".join(names)
-    if names and (_OUTSIDE.search(text) or "/" in text):
+    if names and (_OUTSIDE.search(files) or "/" in files):
         raise ValueError("a file is not in the directory of its entry")
-    if any(file.length < 0 for file in files):
-        raise ValueError("a file has less than no bytes")
+    if _STRANGE.search(lines) or lines.count("\n") >= max(len(paths), 1):
+        raise ValueError("a path is no name of a blob")
+    if _STRANGE.search(files) or files.count("\n") >= max(len(names), 1):
+        raise ValueError("a file is no name of a chunk")
+
+
+def _check_values(entries: Sequence[Entry]) -> None:
+    """Raise ValueError if a field of an entry has a type or range that it cannot have.
+
+    So whoever reads the entries can count and multiply with them.
+    """
+    _, kinds, files, dtypes, shapes, versions = zip(*entries, strict=True)
+    own = [shape for shape in shapes if shape is not None]
+    numbers = [
+        *(version for version in versions if version is not None),
+        *chain.from_iterable(own),
+        *(file.length for file in chain.from_iterable(files)),
+    ]
+    if not {*map(type, numbers)} <= {int}:
+        raise ValueError("a version, shape or length is no integer")
+    if numbers and not (min(numbers) >= 0 and max(numbers) < _LARGEST):
+        raise ValueError("a version, shape or length is below 0 or above 63 bits")
+    if not {*kinds} <= _KINDS:
+        raise ValueError("a kind is unknown")
+    if not {*map(type, dtypes)} <= _DTYPES:
+        raise ValueError("a dtype is neither a name nor a list of fields")
+    check_depth([dtype for dtype in dtypes if type(dtype) is list], MAX_DEPTH)
+    if own and max(map(len, own)) > _MOST_DIMENSIONS:
+        raise ValueError(f"a shape has more than {_MOST_DIMENSIONS} dimensions")
+
+
+def _check_tree(entries: Sequence[Entry]) -> None:
+    """Raise ValueError unless each tree stands right before what it holds, and that only once."""
+    if not entries or entries[0].path or entries[0].kind != "group":
+        raise ValueError("the first entry is not the node")
+    if len({entry.path for entry in entries}) != len(entries):
+        raise ValueError("a path is there twice")
+    counts: dict[str, int | None] = {}
+    before = ""
+    for entry in entries[1:]:
+        path = entry.path
+        if "/" in path:
+            above, _, name = path.rpartition("/")
+            if above not in counts or not f"{before}/".startswith(f"{above}/"):
+                raise ValueError(f"{path!r} is not in a tree that stands before it")
+            count = counts[above]
+            if count is not None:
+                if name != str(count):
+                    raise ValueError(f"{path!r} is not item {count} of its list")
+                counts[above] = count + 1
+        if entry.kind in TREES:
+            counts[path] = 0 if entry.kind == "list" else None
+            if path.count("/") >= _MOST_LEVELS:
+                raise ValueError(f"{path[:40]!r}… has more than {_MOST_LEVELS} levels")
+        before = path

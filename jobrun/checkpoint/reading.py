@@ -24,14 +24,24 @@ from jobrun.checkpoint.layout import Layout
 from jobrun.checkpoint.manifest import META, Entry, File
 from jobrun.checkpoint.pool import LARGE, THREADS, THREADS_FAR, run_calls
 from jobrun.checkpoint.record import Record
-from jobrun.checkpoint.verify import check_root, read_manifest, read_meta, read_payload, read_record
+from jobrun.checkpoint.verify import (
+    check_root,
+    check_sizes,
+    read_manifest,
+    read_meta,
+    read_payload,
+    read_record,
+)
 from jobrun.errors import DamagedError, NotFoundError, did_you_mean
 from jobrun.values import Box, Tree, Value
 
-__all__ = ["read_leaves", "read_part", "read_slice"]
+__all__ = ["prove_leaf", "read_leaves", "read_part", "read_slice"]
 
 Array = npt.NDArray[Any]
 T = TypeVar("T")
+
+_SIZES_FIRST = 64 << 20
+"""Bytes of a leaf above which its files are looked at before memory is taken for them."""
 
 
 def read_part(
@@ -117,13 +127,29 @@ class _Reading:
         """The same, with an array to be filled if there are chunks."""
         if not self.chunks:
             return self
-        return replace(self, array=empty_array(self.entry.shape or (), self.layout.memory))
+        shape = self.entry.shape or ()
+        return replace(self, array=_room(shape, self.layout.memory, self.folder))
 
     def box(self) -> Box:
         """The leaf, once all chunks are read."""
         box = self.layout.filled() if self.array is None else self.layout.restored(self.array)
         box.version = -1 if self.entry.version is None else self.entry.version
         return box
+
+
+def _room(
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    folder: str,
+    make: Callable[[tuple[int, ...], np.dtype[Any]], Array] = empty_array,
+) -> Array:
+    """A new array; NotFoundError where the machine has no room for it."""
+    try:
+        return make(shape, dtype)
+    except (MemoryError, ValueError) as error:
+        raise NotFoundError(
+            f"an array of shape {shape} and dtype {dtype} does not fit into memory", where=folder
+        ) from error
 
 
 def read_leaves(fs: Fs, base: str, entries: Sequence[Entry]) -> dict[str, Box]:
@@ -154,11 +180,35 @@ def _open_leaf(fs: Fs, base: str, entry: Entry) -> _Reading | None:
     files = entry.files[1:]
     if not files and (layout.grid.count == 0 or layout.grid.shape == ()):
         return _Reading(entry, folder, layout)
+    # Counted first: a shape that was forged has more chunks than could ever be enumerated.
+    if len(files) != layout.grid.count or layout.data_type == "string":
+        raise DamagedError("the manifest does not list the chunks of its grid", where=folder)
     chunks = list(layout.grid)
     lengths = layout.codec is None and [f.length for f in files] != [c.payload for c in chunks]
+    if sum(f.length for f in files) >= _SIZES_FIRST:
+        check_sizes(fs, [(f"{folder}/{file.name}", file) for file in files])
     if lengths or [f.name for f in files] != [c.key for c in chunks]:
         raise DamagedError("the manifest does not list the chunks of its grid", where=folder)
     return _Reading(entry, folder, layout, chunks)
+
+
+def prove_leaf(fs: Fs, base: str, entry: Entry) -> None:
+    """Raise DamagedError if a leaf of which every byte is proven could not be loaded.
+
+    Its metadata must be those of its manifest, its chunks those of its grid, and its bytes a value:
+    so what is found whole is what loads.  Chunks that are not compressed are not read again.
+    """
+    reading = _open_leaf(fs, base, entry)
+    if reading is None:
+        return
+    if not reading.chunks:
+        _located(f"{reading.folder}/{META}", reading.box)
+    elif entry.kind != "array":
+        read_leaves(fs, base, [entry])
+    elif reading.layout.codec is not None:
+        scratch = _room((reading.chunks[0].payload,), np.dtype(np.uint8), reading.folder)
+        for file, chunk in zip(entry.files[1:], reading.chunks, strict=True):
+            _fill(fs, reading, file, chunk, scratch.data)
 
 
 def _read_chunk(fs: Fs, reading: _Reading, file: File, chunk: Chunk) -> None:
@@ -272,7 +322,7 @@ def _read_window(fs: Fs, reading: _Reading, items: tuple[Index, ...]) -> Array:
     axis = grid.axis
     ranges, local = zip(*map(_span, items[: axis + 1], entry.shape), strict=False)
     rest = entry.shape[axis + 1 :]
-    window = np.ndarray((*map(len, ranges), *rest), layout.memory)
+    window = _room((*map(len, ranges), *rest), layout.memory, reading.folder, np.ndarray)
     files = {file.name: file for file in entry.files}
     rows, length = ranges[-1], grid.chunk[axis]
     for lead in itertools.product(*ranges[:-1]):

@@ -16,11 +16,33 @@ from typing import Any
 
 import crc32c
 
-from jobrun.errors import DamagedError, UsageError
+from jobrun.bounded_json import MAX_DEPTH, parse_json
+from jobrun.errors import DamagedError, SaveError, UsageError
+from jobrun.forms import (
+    Form,
+    any_value,
+    flag,
+    list_of,
+    mapping_of,
+    metric,
+    misfit,
+    named,
+    one_of,
+    optional,
+    pair_of,
+    record_of,
+    scalar,
+    seconds,
+    text,
+    whole,
+)
+from jobrun.names import is_name
 from jobrun.position import Position
 
 __all__ = [
     "FORMAT",
+    "ID",
+    "MAX_ID",
     "SUCCESS",
     "Record",
     "RecordFields",
@@ -30,10 +52,84 @@ __all__ = [
 ]
 
 FORMAT = 1
+ID = r"0|[1-9][0-9]{0,11}"
+"""The pattern of an id in the name of a checkpoint's directory."""
+MAX_ID = 10**12 - 1
+"""A larger number in the name of a directory is none that was counted up to."""
 SUCCESS = "_SUCCESS"
 Metric = float | int | bool | None
 _TAG = "float"
 _SPECIAL = re.compile(r"NaN|-?Infinity|0x[0-9a-f]{16}")
+_DIGEST = named(r"[0-9a-f]{8}")
+
+_POSITION = record_of(
+    {
+        "epochs": whole,
+        "tasks": list_of(text),
+        "pipes": mapping_of(
+            record_of(
+                {"batches": whole, "reduced": mapping_of(pair_of(text, scalar, whole))},
+            )
+        ),
+        "readers": mapping_of(
+            record_of(
+                {
+                    "passes": whole,
+                    "row": whole,
+                    "rows": optional(whole),
+                    "dtypes": mapping_of(text),
+                },
+                {"mark": any_value},
+            )
+        ),
+    }
+)
+_STATES: Mapping[str, Mapping[str, Form]] = {
+    "epochs": {"epoch": whole},
+    "when": {"epoch": whole, "elapsed": seconds},
+    "blob": {"value": flag},
+    "data_finished": {"passes": whole},
+    "patience": {
+        "direction": one_of("min", "max"),
+        "best": metric,
+        "best_epoch": optional(whole),
+        "wait": whole,
+    },
+    "walltime": {"elapsed": seconds},
+    "not_finite": {"value": text, "epoch": whole},
+}
+"""What the stop conditions keep, by their kind; all of it may be missing."""
+
+
+def _is_stop(value: Any) -> bool:
+    known = record_of({"kind": text, "state": mapping_of(scalar)}, {"metric": optional(text)})
+    return known(value) and not misfit(value["state"], {}, _STATES.get(value["kind"]))
+
+
+def _is_node(value: Any) -> bool:
+    return text(value) and is_name(value)
+
+
+_FIELDS: Mapping[str, Form] = {
+    "id": lambda value: whole(value) and value <= MAX_ID,
+    "time": text,
+    "position": _POSITION,
+    "run_seconds": seconds,
+    "metrics": mapping_of(metric),
+    "stops": list_of(_is_stop),
+    "decision": optional(
+        record_of({"outcome": one_of("stop", "fail"), "reason": text}, {"kind": text})
+    ),
+    "versions": mapping_of(text),
+    "job": text,
+    "digest": text,
+    "manifests": mapping_of(_DIGEST, _is_node),
+    "root": _DIGEST,
+    "bytes": whole,
+    "files": whole,
+    "extra": mapping_of(any_value),
+}
+_BEST = mapping_of(pair_of(metric, whole))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,22 +204,29 @@ class Record:
         """The nodes whose blobs the checkpoint holds."""
         return tuple(self.manifests)
 
+    @property
+    def best(self) -> dict[str, tuple[Metric, int]]:
+        """The best value of each metric up to here, and its epoch, as the run has kept them."""
+        found = self.extra.get("best", {})
+        return {n: (value, epoch) for n, (value, epoch) in found.items()} if _BEST(found) else {}
+
 
 def check_fields(fields: RecordFields) -> None:
     """Raise UsageError if the fields cannot be written down and read back."""
-    for name, metric in fields.metrics.items():
-        number = hasattr(metric, "item") and getattr(metric, "size", 1) == 1
-        value = metric.item() if number else metric  # type: ignore[union-attr]
+    for name, found in fields.metrics.items():
+        number = hasattr(found, "item") and getattr(found, "size", 1) == 1
+        value = found.item() if number else found  # type: ignore[union-attr]
         if value is not None and not isinstance(value, (bool, int, float)):
-            raise UsageError(f"metric {name!r} must be a number, bool or None, not {metric!r}")
+            raise UsageError(f"metric {name!r} must be a number, bool or None, not {found!r}")
     try:
-        json.dumps(_to_json(dict(fields.extra)), allow_nan=False)
+        data = json.dumps(_to_json(dict(fields.extra)), allow_nan=False)
+        parse_json(data.encode("ascii"), max_depth=MAX_DEPTH - 2)
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"extra must be JSON: {error}") from error
 
 
 def encode_record(record: Record) -> bytes:
-    """The bytes of ``_SUCCESS``."""
+    """The bytes of ``_SUCCESS``; SaveError if they would not be read back."""
     lines = {
         "format": FORMAT,
         "id": record.id,
@@ -144,9 +247,15 @@ def encode_record(record: Record) -> bytes:
         "versions": dict(record.versions),
         "extra": _to_json(dict(record.extra)),
     }
-    text = "".join(f"{name}: {json.dumps(v, allow_nan=False)}\n" for name, v in lines.items())
-    body = text.encode("ascii")
-    return body + f"crc32c: {crc32c.crc32c(body):08x}\n".encode("ascii")
+    body = "".join(
+        f"{name}: {json.dumps(v, allow_nan=False)}\n" for name, v in lines.items()
+    ).encode("ascii")
+    data = body + f"crc32c: {crc32c.crc32c(body):08x}\n".encode("ascii")
+    try:
+        decode_record(data, SUCCESS)
+    except DamagedError as error:
+        raise SaveError(f"checkpoint {record.id} was not saved: {error}") from error
+    return data
 
 
 def decode_record(data: bytes, where: str) -> Record:
@@ -159,8 +268,8 @@ def decode_record(data: bytes, where: str) -> Record:
         raise DamagedError("its last line is not the checksum of the lines before", where=where)
     try:
         pairs = [line.split(": ", 1) for line in head.decode("ascii").splitlines()]
-        text = ",".join([f'"{name}":{value}' for name, value in pairs])
-        fields = json.loads(f"{{{text}}}")  # in one call, which takes half the time
+        body = ",".join([f'"{name}":{value}' for name, value in pairs])
+        fields = parse_json(f"{{{body}}}".encode())  # in one call, which takes half the time
         if fields["format"] != FORMAT:
             raise DamagedError(
                 f"it is of format {fields['format']}; this jobrun reads format {FORMAT}",
@@ -173,23 +282,15 @@ def decode_record(data: bytes, where: str) -> Record:
 
 
 def _record(fields: Mapping[str, Any]) -> Record:
-    return Record(
-        id=fields["id"],
-        time=fields["time"],
-        position=Position.from_json(_from_json(fields["position"])),
-        run_seconds=fields["run_seconds"],
-        metrics={name: _metric_from_json(m) for name, m in fields["metrics"].items()},
-        stops=tuple(_from_json(fields["stops"])),
-        decision=_from_json(fields["decision"]),
-        versions=fields["versions"],
-        job=fields["job"],
-        digest=fields["digest"],
-        manifests=fields["manifests"],
-        root=fields["root"],
-        bytes=fields["bytes"],
-        files=fields["files"],
-        extra=_from_json(fields["extra"]),
-    )
+    values = {name: fields[name] for name in _FIELDS}
+    values["metrics"] = {name: _metric_from_json(m) for name, m in values["metrics"].items()}
+    for name in ("position", "stops", "decision", "extra"):
+        values[name] = _from_json(values[name])
+    if wrong := misfit(values, _FIELDS):
+        raise ValueError(f"{wrong!r} cannot be {fields[wrong]!r:.80}")
+    values["position"] = Position.from_json(values["position"])
+    values["stops"] = tuple(values["stops"])
+    return Record(**values)
 
 
 def _metric_to_json(metric: Any) -> Any:

@@ -1,8 +1,8 @@
 """Reading every byte of checkpoints, and saying what is damaged in which of them.
 
 Values that did not change may be linked, so that one file (an inode) belongs to several
-checkpoints.  It is read once, and what is wrong with it is said of each of them.  Neither numpy nor
-zarr is imported here.
+checkpoints.  It is read once, and what is wrong with it is said of each of them.  What is whole
+loads: leaves whose files are what was written are tried as loading would.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from jobrun.checkpoint.fs import DEFAULT, Fs
-from jobrun.checkpoint.manifest import File
+from jobrun.checkpoint.manifest import META, Entry, File
 from jobrun.checkpoint.pool import THREADS_FAR
 from jobrun.checkpoint.record import SUCCESS, Record
 from jobrun.checkpoint.verify import (
@@ -78,9 +80,17 @@ class _Part:
 
     path: str
     file: File
+    node: str
+    entry: Entry
     blob: str
     inode: Inode | None
     size: int
+
+    @property
+    def leaf(self) -> tuple[Inode | str, Any]:
+        """What is loaded once: the same metadata and chunks are to be the same value."""
+        same = (self.entry.kind, repr(self.entry.dtype), self.entry.shape, self.entry.files)
+        return self.inode or self.path, same
 
     @property
     def key(self) -> tuple[Inode | str, File]:
@@ -99,6 +109,7 @@ class Survey:
     def __init__(self, fs: Fs = DEFAULT) -> None:
         self._fs = fs
         self._reasons: dict[tuple[Inode | str, File], str] = {}
+        self._values: dict[tuple[Inode | str, Any], Fault | None] = {}
         self.files = 0
         self.bytes = 0
 
@@ -130,6 +141,7 @@ class Survey:
             except _OF_A_FILE as error:
                 faults.append(_fault(path, error))
         self._prove(parts, pool)
+        faults += self._unloadable(path, parts, pool)
         faults += [
             Fault(os.path.relpath(part.path, path), reason, part.blob, part.inode)
             for part in parts
@@ -146,7 +158,7 @@ class Survey:
             place = f"{path}/{name}"
             blob = f"{node}:{entry.path}" if len(record.nodes) > 1 else entry.path
             if self._fs.far:  # it is fetched whole, whatever is asked of it
-                found.append(_Part(place, file, blob, None, file.size))
+                found.append(_Part(place, file, node, entry, blob, None, file.size))
                 continue
             inode = _inode(place)
             try:
@@ -154,7 +166,7 @@ class Survey:
             except _OF_A_FILE as error:
                 faults.append(_fault(path, error, blob, inode))
             else:
-                found.append(_Part(place, file, blob, inode, file.size))
+                found.append(_Part(place, file, node, entry, blob, inode, file.size))
         return found
 
     def _prove(self, parts: Iterable[_Part], pool: ThreadPoolExecutor) -> None:
@@ -163,6 +175,32 @@ class Survey:
         self._reasons.update(zip(new, pool.map(self._why_not, new.values()), strict=True))
         self.files += len(new)
         self.bytes += sum(part.size for part in new.values())
+
+    def _unloadable(
+        self, path: str | Path, parts: Sequence[_Part], pool: ThreadPoolExecutor
+    ) -> list[Fault]:
+        """The leaves whose files are all what was written, and which are no value all the same."""
+        bad = {part.blob for part in parts if self._reasons[part.key]}
+        metas = [p for p in parts if p.file.name == META and not p.entry.is_tree]
+        whole = [part for part in metas if part.blob not in bad]
+        new = {part.leaf: part for part in whole if part.leaf not in self._values}
+        prove = partial(self._no_value, path)
+        self._values.update(zip(new, pool.map(prove, new.values()), strict=True))
+        return [
+            replace(fault, blob=part.blob, inode=part.inode)
+            for part in whole
+            if (fault := self._values[part.leaf]) is not None
+        ]
+
+    def _no_value(self, path: str | Path, part: _Part) -> Fault | None:
+        """Why a leaf cannot be loaded; None if it can."""
+        from jobrun.checkpoint.reading import prove_leaf  # needs numpy, which listing does not
+
+        try:
+            prove_leaf(self._fs, f"{path}/{part.node}", part.entry)
+        except _OF_A_FILE as error:
+            return _fault(path, error, part.blob, part.inode)
+        return None
 
     def _why_not(self, part: _Part) -> str:
         """Why a file is not what was written; empty if it is."""

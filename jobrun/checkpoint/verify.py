@@ -15,6 +15,7 @@ from typing import NoReturn
 
 import crc32c
 
+from jobrun.bounded_json import MAX_BYTES
 from jobrun.checkpoint.fs import Fs, FsError
 from jobrun.checkpoint.manifest import (
     CHUNK_TAIL,
@@ -26,6 +27,7 @@ from jobrun.checkpoint.manifest import (
 )
 from jobrun.checkpoint.record import SUCCESS, Record, decode_record
 from jobrun.errors import DamagedError, NotFoundError
+from jobrun.regular_file import size_text
 
 __all__ = [
     "check_payload",
@@ -60,20 +62,13 @@ def kind_of(fs: Fs, path: str) -> str:
 def read_record(fs: Fs, checkpoint: str) -> Record:
     """What ``_SUCCESS`` of the checkpoint at a path says."""
     path = f"{checkpoint}/{SUCCESS}"
-    try:
-        data = fs.read(path)
-    except FsError as error:
-        _refuse(error)
-    return decode_record(data, path)
+    return decode_record(_read(fs, path), path)
 
 
 def check_root(fs: Fs, checkpoint: str, record: Record) -> None:
     """The ``zarr.json`` of the checkpoint itself is what was written."""
     path = f"{checkpoint}/{META}"
-    try:
-        crc = f"{crc32c.crc32c(fs.read(path)):08x}"
-    except FsError as error:
-        _refuse(error)
+    crc = f"{crc32c.crc32c(_read(fs, path)):08x}"
     if crc != record.root:
         raise DamagedError(f"its checksum is {crc}, but {record.root} was written", where=path)
 
@@ -91,10 +86,7 @@ def read_manifest(
             where=checkpoint,
         )
     path = f"{checkpoint}/{manifest_name(node)}"
-    try:
-        data = fs.read(path)
-    except FsError as error:
-        _refuse(error)
+    data = _read(fs, path)
     digest = f"{crc32c.crc32c(data):08x}"
     if digest != record.manifests[node]:
         raise DamagedError(
@@ -114,10 +106,7 @@ def check_written(fs: Fs, directory: str, node: str, digest: str) -> None:
     Its manifest must be the one of that digest (crc32c), and all its files as long as it says.
     """
     path = f"{directory}/{manifest_name(node)}"
-    try:
-        data = fs.read(path)
-    except FsError as error:
-        _refuse(error)
+    data = _read(fs, path)
     found = f"{crc32c.crc32c(data):08x}"
     if found != digest:
         raise DamagedError(f"its checksum is {found}, but {digest} was written", where=path)
@@ -137,10 +126,11 @@ def check_sizes(fs: Fs, files: Sequence[tuple[str, File]]) -> None:
 
 def read_meta(fs: Fs, path: str, file: File) -> bytes:
     """The bytes of a ``zarr.json``, proven."""
-    try:
-        data = fs.read(path)
-    except FsError as error:
-        _refuse(error)
+    if file.size > MAX_BYTES:
+        raise DamagedError(
+            f"it is {file.size} bytes long; metadata are at most {size_text(MAX_BYTES)}", where=path
+        )
+    data = _read(fs, path, file.size if fs.far else MAX_BYTES)
     _same_size(path, file, len(data))
     _same_crc(path, file, crc32c.crc32c(data))
     return data
@@ -164,6 +154,14 @@ def check_payload(fs: Fs, path: str, file: File) -> None:
         _prove(fs, path, file, _spare(file.length))
 
 
+def _read(fs: Fs, path: str, most: int = MAX_BYTES) -> bytes:
+    """All bytes of a file that describes others."""
+    try:
+        return fs.read(path, most)
+    except FsError as error:
+        _refuse(error)
+
+
 def _cuts(length: int) -> Iterator[tuple[int, int]]:
     """Where the blocks of so many bytes begin and end."""
     start, end = 0, _FIRST
@@ -183,7 +181,7 @@ def _prove(fs: Fs, path: str, file: File, blocks: Sequence[memoryview]) -> None:
     tail = memoryview(bytearray(CHUNK_TAIL))
     size = crc = 0
     try:
-        fd, length = fs.open(path)
+        fd, length = fs.open(path, file.size)
         try:
             _same_size(path, file, length)
             for block in blocks:

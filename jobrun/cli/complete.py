@@ -111,10 +111,12 @@ def complete_blob(ctx: click.Context, parameter: click.Parameter, incomplete: st
 
 def complete_task(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
     """The tasks of the run that is named before, and the steps of its pipes."""
-    from jobrun.spec.source import parse
+    from jobrun.regular_file import read_run_file
+    from jobrun.spec.source import MAX_BYTES, parse
 
     path = _run(ctx).resolved_path
-    return _starting(incomplete, dict.fromkeys(_tasks(parse(path.read_bytes(), str(path)).root)))
+    root = parse(read_run_file(path, MAX_BYTES), str(path)).root
+    return _starting(incomplete, dict.fromkeys(_tasks(root)))
 
 
 def complete_set(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
@@ -163,16 +165,18 @@ def _run(ctx: click.Context) -> RunDir:
 
 def _spec(ctx: click.Context) -> Node:
     """The tree of the spec on the line, or of the spec of the run there."""
-    from jobrun.spec.source import Node, parse
+    from jobrun.paths import resolved
+    from jobrun.regular_file import read_run_file
+    from jobrun.spec.source import MAX_BYTES, Node, parse
 
     word = _first_word(ctx)
     if word is not None and word.endswith(_SPECS):
-        path = Path(word)
+        path = resolved(word)  # one's own spec may be a link
     elif ctx.command.name == "resume":
         path = _run(ctx).resolved_path
     else:
         return Node({}, 0, 0, 1)
-    return parse(path.read_bytes(), str(path)).root
+    return parse(read_run_file(path, MAX_BYTES), str(path)).root
 
 
 # Names.

@@ -47,7 +47,7 @@ def command(
     wanted = Wanted(task, attempt, since_time(since) if since else None)
     found = find_run(runs_dir, run)
     path = found.path / "log.txt"
-    if not os.path.isfile(path):
+    if not os.path.lexists(path):
         raise NotFoundError("the run has no log.txt", where=found.shown())
     if task is not None:
         _check_task(task, found)

@@ -7,6 +7,7 @@ import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 
+from jobrun.bounded_json import parse_json
 from jobrun.checkpoint.fs import DEFAULT, Fs
 from jobrun.checkpoint.pool import THREADS_FAR
 from jobrun.checkpoint.publish import clean_leftovers, publish, staged
@@ -59,7 +60,7 @@ def _read(store: Store, name: str) -> bytes | None:
 def _name(run_json: bytes, fallback: str) -> str:
     """The name of the run, if it is one that a directory can have."""
     try:
-        name = str(json.loads(run_json)["name"]).rpartition("/")[2]  # of a sweep: its last part
+        name = str(parse_json(run_json)["name"]).rpartition("/")[2]  # of a sweep: its last part
     except (ValueError, KeyError, TypeError):
         name = fallback
     return name if re.fullmatch(r"\w[\w.,=+@-]*", name) else "run"
@@ -68,7 +69,7 @@ def _name(run_json: bytes, fallback: str) -> str:
 def _above_all(run_json: bytes, store: Store) -> bytes:
     """run.json with a ``next_id`` that no checkpoint there has: nothing is to be written over."""
     try:
-        data = json.loads(run_json)
+        data = parse_json(run_json)
         ids = [int(name.rpartition("_")[2]) for name in names_at(store)]
         data["next_id"] = max([data["next_id"], *(id + 1 for id in ids)])
     except (ValueError, KeyError, TypeError):
@@ -79,13 +80,14 @@ def _above_all(run_json: bytes, store: Store) -> bytes:
 def _copy(found: Found, partial: str, fs: Fs) -> None:
     """Copy a checkpoint into a new directory, durably, and prove it."""
     store = found.store
-    names = sorted(filter(_is_ours, store.sizes(found.name)))
+    sizes = store.sizes(found.name)
+    names = sorted(filter(_is_ours, sizes))
     folders = sorted({above for name in names for above in _above(name)})
     for folder in folders:
         fs.mkdir(f"{partial}/{folder}")
 
     def bring(name: str) -> None:
-        fs.write(f"{partial}/{name}", [store.read(f"{found.name}/{name}")], sync=True)
+        fs.write(f"{partial}/{name}", [store.read(f"{found.name}/{name}", sizes[name])], sync=True)
 
     with ThreadPoolExecutor(THREADS_FAR) as pool:
         list(pool.map(bring, names))
@@ -99,7 +101,7 @@ def _is_ours(name: str) -> bool:
 
     Others are what a killed upload left, and names of an object store that lead out of here.
     """
-    return not any(part.startswith(".") for part in name.split("/"))
+    return all(part.isprintable() and not part.startswith(".") and part for part in name.split("/"))
 
 
 def _above(name: str) -> list[str]:

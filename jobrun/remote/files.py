@@ -10,7 +10,7 @@ from functools import partial
 
 from jobrun.checkpoint.fs import Fs
 from jobrun.errors import NotFoundError
-from jobrun.remote.store import open_store, split
+from jobrun.remote.store import TooLongError, open_store, split
 
 __all__ = ["RemoteFs"]
 
@@ -24,11 +24,11 @@ class RemoteFs(Fs):
 
     far = True
 
-    def open(self, path: str) -> tuple[int, int]:
+    def open(self, path: str, most: int) -> tuple[int, int]:
         """A descriptor of a copy of the file, which has no name, and its length."""
 
         def call() -> tuple[int, int]:
-            data = self._fetch(path)
+            data = self._fetch(path, most)
             fd = _nameless()
             try:
                 left = memoryview(data)
@@ -42,9 +42,9 @@ class RemoteFs(Fs):
 
         return self._do("open", path, call)
 
-    def read(self, path: str) -> bytes:
-        """All bytes of a file."""
-        return self._do("read", path, lambda: self._fetch(path))
+    def read(self, path: str, most: int) -> bytes:
+        """All bytes of a file; FsError (EFBIG) if there are more than ``most``."""
+        return self._do("read", path, lambda: self._fetch(path, most))
 
     def sizes(self, paths: Iterable[str]) -> Iterator[int]:
         """The lengths of files; each folder is listed once."""
@@ -61,10 +61,12 @@ class RemoteFs(Fs):
         for path in paths:
             yield self._do("stat", path, partial(call, path))
 
-    def _fetch(self, path: str) -> bytes:
+    def _fetch(self, path: str, most: int) -> bytes:
         above, name = split(path)
         try:
-            return open_store(above).read(name)
+            return open_store(above).read(name, most)
+        except TooLongError as error:
+            raise OSError(errno.EFBIG, error.message) from error
         except NotFoundError as error:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from error
 

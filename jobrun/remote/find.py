@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from jobrun.checkpoint.catalog import span
 from jobrun.checkpoint.manifest import Manifest
 from jobrun.checkpoint.pool import THREADS_FAR
-from jobrun.checkpoint.record import SUCCESS, Record, decode_record
+from jobrun.checkpoint.record import ID, SUCCESS, Record, decode_record
 from jobrun.checkpoint.verify import read_manifest
 from jobrun.errors import DamagedError, NotFoundError, UsageError
 from jobrun.remote.files import RemoteFs
@@ -18,7 +18,7 @@ from jobrun.remote.store import Store, join, open_store, split
 
 __all__ = ["Found", "checkpoints_at", "find_at", "is_marked", "names_at"]
 
-_CHECKPOINT = re.compile(r"checkpoint_(0|[1-9][0-9]*)")
+_CHECKPOINT = re.compile(rf"checkpoint_({ID})")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
+from jobrun.bounded_json import MAX_BYTES
 from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
 from jobrun.errors import NotFoundError, StoreError, UsageError
 from jobrun.late_imports import importing
+from jobrun.paths import directories_in
+from jobrun.regular_file import size_text
 from jobrun.remote.limit import within
 
-__all__ = ["Store", "join", "open_store", "split"]
+__all__ = ["Store", "TooLongError", "join", "open_store", "split"]
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure"}
@@ -35,7 +40,8 @@ def split(place: str) -> tuple[str, str]:
 def open_store(place: str) -> Store:
     """The store of a place.
 
-    Raises UsageError, with the command that installs it, where something is missing that opens it.
+    Raises UsageError, with the command that installs it, where something is missing that opens it,
+    and StoreError where it cannot be reached.
     """
     scheme = _URL.match(place)
     if scheme is None:
@@ -61,6 +67,8 @@ def _file_system(scheme: str, place: str) -> Any:
         raise UsageError(f"{scheme}:// cannot be opened: {error}", hint=hint) from None
     except ValueError as error:
         raise UsageError(f"{place} cannot be opened: {error}") from None
+    except Exception as error:  # some connect at once, such as those of ftp://
+        raise _failed("open", place, _why(error)) from error
     if patience:
         fs.retries = _S3_ROUNDS
     return fs
@@ -87,8 +95,14 @@ def _s3_patience() -> dict[str, Any]:
 _LIMIT = 600.0
 """Seconds that anything a store is asked for may take, beside what its bytes do."""
 
+_BLOCK = 1 << 20
+
 _SLOWEST = 50_000
 """Bytes a second of the slowest network on which writing a file is waited for."""
+
+
+class TooLongError(StoreError):
+    """A file of a store is longer than what it was to be."""
 
 
 class Store(ABC):
@@ -105,8 +119,8 @@ class Store(ABC):
         """Write a whole file: a reader sees all of it or nothing.  What was there is replaced."""
 
     @abstractmethod
-    def read(self, name: str) -> bytes:
-        """All bytes of a file."""
+    def read(self, name: str, most: int = MAX_BYTES) -> bytes:
+        """All bytes of a file; TooLongError, before more are held, if it has more than ``most``."""
 
     @abstractmethod
     def sizes(self, folder: str) -> dict[str, int]:
@@ -138,11 +152,13 @@ class _Directory(Store):
                 self._fs.unlink(str(part))
             raise _failed(error.op, str(path), error.strerror or "") from error
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, most: int = MAX_BYTES) -> bytes:
         path = str(self._root / name)
         try:
-            return self._fs.read(path)
+            return self._fs.read(path, most)
         except FsError as error:
+            if error.errno == errno.EFBIG:
+                raise _too_long(path, most) from error
             if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
                 raise NotFoundError("there is no such file", where=path) from error
             raise _failed(error.op, path, error.strerror or "") from error
@@ -159,7 +175,7 @@ class _Directory(Store):
 
     def folders(self) -> list[str]:
         try:
-            return sorted(e.name for e in os.scandir(self._root) if os.path.isdir(e))
+            return directories_in(self._root)
         except OSError as error:
             _refuse_listing(error)
             return []
@@ -173,7 +189,9 @@ class _Remote(Store):
         self._fs = fs
         self._root = str(fs._strip_protocol(self.place))
         # In an object store there are no directories, and making one may make a bucket.
-        self._flat = place.partition("://")[0].lower() in {*_EXTRAS, "memory"}
+        scheme = place.partition("://")[0].lower()
+        self._flat = scheme in {*_EXTRAS, "memory"}
+        self._streams = scheme in ("http", "https")
 
     def _ask(self, method: str, *args: Any, size: int = 0, **options: Any) -> Any:
         """Call a method of the file system; TimeoutError where it never ends.
@@ -195,15 +213,41 @@ class _Remote(Store):
         except Exception as error:  # what a store raises is not known beforehand
             raise _failed("write", join(self.place, name), _why(error)) from error
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, most: int = MAX_BYTES) -> bytes:
+        where = join(self.place, name)
         try:
-            data: bytes = self._ask("cat_file", self._path(name))
+            data = self._read(self._path(name), most)
         except FileNotFoundError as error:
-            _refuse_bucket("read", join(self.place, name), error)
-            raise NotFoundError("there is no such file", where=join(self.place, name)) from error
+            _refuse_bucket("read", where, error)
+            raise NotFoundError("there is no such file", where=where) from error
         except Exception as error:
-            raise _failed("read", join(self.place, name), _why(error)) from error
+            raise _failed("read", where, _why(error)) from error
+        if len(data) > most:
+            raise _too_long(where, most)
         return data
+
+    def _read(self, path: str, most: int) -> bytes:
+        """The bytes of a file, one more than ``most`` at most."""
+        if self._streams:
+            return within(_LIMIT, lambda: self._stream(path, most + 1))
+        size = self._ask("info", path)["size"]
+        if size == 0:
+            return b""
+        data: bytes = self._ask("cat_file", path, start=0, end=min(size or most, most) + 1)
+        return data
+
+    def _stream(self, path: str, size: int) -> bytes:
+        """The first bytes of a file over HTTP, whatever its server says of lengths and ranges."""
+        parts: list[bytes] = []
+        options = {"block_size": 0, "size": 1, "headers": {"Accept-Encoding": "identity"}}
+        end = monotonic() + _LIMIT
+        with self._fs.open(path, "rb", **options) as file:
+            while size and (part := file.read(min(size, _BLOCK))):
+                parts.append(part)
+                size -= len(part)
+                if monotonic() > end:
+                    raise TimeoutError(f"not done within {_LIMIT:g} s")
+        return b"".join(parts)
 
     def sizes(self, folder: str) -> dict[str, int]:
         base = self._path(folder)
@@ -239,6 +283,10 @@ class _Remote(Store):
 
 def _failed(op: str, path: str, why: str) -> StoreError:
     return StoreError(f"{op} failed: {why}", where=path)
+
+
+def _too_long(where: str, most: int) -> TooLongError:
+    return TooLongError(f"it is longer than {size_text(most)}, the most it may be", where=where)
 
 
 def _refuse_listing(error: OSError) -> None:

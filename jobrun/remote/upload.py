@@ -20,7 +20,8 @@ import crc32c
 from jobrun.checkpoint.pool import THREADS_FAR
 from jobrun.checkpoint.record import SUCCESS
 from jobrun.errors import NotFoundError, StoreError
-from jobrun.remote.store import Store, join
+from jobrun.regular_file import read_run_file
+from jobrun.remote.store import Store, TooLongError, join
 
 __all__ = ["UploadStopped", "Uploaded", "is_uploaded", "upload_checkpoint", "upload_files"]
 
@@ -47,7 +48,7 @@ def is_uploaded(checkpoint: Path, store: Store) -> bool:
         there = store.read(f"{name}/{SUCCESS}")
     except NotFoundError:
         return False
-    here = (checkpoint / SUCCESS).read_bytes()
+    here = _bytes_of(checkpoint / SUCCESS)
     if there != here and here.startswith(there):
         return False  # torn by a kill: not every store writes a file as a whole
     if there != here:
@@ -75,7 +76,7 @@ def upload_checkpoint(
     def send(name: str) -> None:
         if stopped():
             raise UploadStopped
-        store.write(f"{checkpoint.name}/{name}", (checkpoint / name).read_bytes())
+        store.write(f"{checkpoint.name}/{name}", _bytes_of(checkpoint / name))
 
     def differs(name: str) -> str:
         if stopped():
@@ -105,7 +106,12 @@ def upload_files(folder: Path, names: Iterable[str], store: Store) -> None:
     """Copy small files of a run beside its checkpoints, those that there are."""
     for name in names:
         if os.path.isfile(folder / name):
-            store.write(name, (folder / name).read_bytes())
+            store.write(name, _bytes_of(folder / name))
+
+
+def _bytes_of(path: Path) -> bytes:
+    """A file of the run: its bytes as it is now."""
+    return read_run_file(path, path.stat().st_size)
 
 
 def _files(checkpoint: Path) -> dict[str, int]:
@@ -124,10 +130,10 @@ def _all(pool: ThreadPoolExecutor, names: Sequence[str], call: Callable[[str], T
 def _differs(checkpoint: Path, name: str, store: Store) -> str:
     """The name, if the file there is not the one here; else nothing."""
     try:
-        there = store.read(f"{checkpoint.name}/{name}")
-    except NotFoundError:
+        there = store.read(f"{checkpoint.name}/{name}", (checkpoint / name).stat().st_size)
+    except (NotFoundError, TooLongError):
         return name
-    here = (checkpoint / name).read_bytes()
+    here = _bytes_of(checkpoint / name)
     same = len(there) == len(here) and crc32c.crc32c(there) == crc32c.crc32c(here)
     return "" if same else name
 

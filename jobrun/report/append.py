@@ -19,7 +19,8 @@ _BLOCK = 1 << 16
 class Appender:
     """Appends to a file; what follows its last line feed, the rest of a crash, is cut first.
 
-    Its methods raise FsError where the system refuses.
+    Its methods raise FsError where the system refuses, and where the file is a link or not a
+    regular file: what a run writes stays within the run.
     """
 
     def __init__(self, path: Path, *, fs: Fs = DEFAULT, block: int = _BLOCK) -> None:

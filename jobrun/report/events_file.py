@@ -7,13 +7,28 @@ after them.  Progress within an epoch is not kept.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from jobrun.bounded_json import parse_json
 from jobrun.events import PASSING, Event, Warned
+from jobrun.forms import (
+    Form,
+    list_of,
+    mapping_of,
+    misfit,
+    optional,
+    pair_of,
+    record_of,
+    scalar,
+    seconds,
+    text,
+    time,
+    whole,
+)
+from jobrun.regular_file import open_run_file, whole_lines
 from jobrun.report.append import Appender
 from jobrun.report.words import json_line, plural
 
@@ -60,20 +75,74 @@ def _line(event: Event) -> bytes:
     return json_line(event.to_json()).encode("ascii")
 
 
+_LONGEST = 16 << 20
+"""Bytes of a line: more than any event has."""
+
+_TIME = {"time": time}
+_EPOCHS: Mapping[str, Form] = {"epoch": whole, "checkpoint": optional(whole)}
+_FORMS: Mapping[str, Mapping[str, Form]] = {
+    "RunStarted": {**_TIME, **_EPOCHS, "attempt": whole, "session": text},
+    "RunWentBack": {**_TIME, **_EPOCHS, "message": text},
+    "EpochFinished": {
+        **_TIME,
+        "epoch": whole,
+        "seconds": seconds,
+        "elapsed": seconds,
+        "metrics": mapping_of(scalar),
+    },
+    "GroupStarted": {**_TIME, "group": text, "epoch": whole},
+    "GroupFinished": {**_TIME, "group": text, "slowest": list_of(pair_of(text, seconds))},
+    "CheckpointSaved": {**_TIME, "id": whole, "stall": seconds},
+    "CheckpointFailed": {"id": whole, "message": text},
+    "CheckpointSkipped": {"id": whole, "reason": text},
+    "CheckpointLoaded": {"epoch": whole, "differences": list_of(text)},
+    "Uploaded": {"place": text},
+    "Warned": {"message": text},
+    "RunEnded": {
+        **_TIME,
+        "outcome": text,
+        "reason": text,
+        "exit_code": whole,
+        "seconds": seconds,
+        "saved": whole,
+        "checkpoint_seconds": seconds,
+        "ran": whole,
+    },
+}
+"""What is read of each event; ``_MAYBE`` are fields that an older jobrun did not write."""
+
+_MAYBE: Mapping[str, Form] = {
+    "only": text,
+    "slowest": lambda value: (
+        value is None
+        or list_of(pair_of(text, seconds))(value)
+        or record_of({"node": text, "seconds": seconds, "others": seconds})(value)
+    ),
+}
+
+
 def read_events(path: Path, kinds: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """The events of ``kinds`` (names of classes) in a file, oldest first; torn lines are passed."""
+    """The events of ``kinds`` (names of classes) in a file, oldest first.
+
+    Lines that are torn, or of another form, are passed over.  Raises DamagedError, naming the file,
+    where it is a link or not a regular file, or has a line that no event could have.
+    """
     marks = [f'"event": "{kind}"'.encode("ascii") for kind in kinds]
     try:
-        file = path.open("rb")
-    except FileNotFoundError:
+        file = open_run_file(path)
+    except (FileNotFoundError, NotADirectoryError):
         return
     with file:
-        for line in file:
+        for line in whole_lines(file, path, _LONGEST):
             if not any(mark in line for mark in marks):
                 continue
             try:
-                event = json.loads(line)
+                event = parse_json(line)
             except ValueError:
                 continue
-            if isinstance(event, dict) and event.get("event") in kinds:
+            if isinstance(event, dict) and event.get("event") in kinds and _is_event(event):
                 yield event
+
+
+def _is_event(event: dict[str, Any]) -> bool:
+    return not misfit(event, _FORMS.get(event["event"], {}), _MAYBE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,12 +11,15 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from jobrun.duration import TIMES, seconds_of
-from jobrun.errors import UsageError
+from jobrun.errors import DamagedError, UsageError
+from jobrun.regular_file import open_run_file, size_text
 from jobrun.report.log_format import LogLine, parse
 
 __all__ = ["Wanted", "follow", "printers", "read", "since_time"]
 
 _LOOK = 0.2
+_LONGEST = 16 << 20
+"""Characters of a line."""
 Found = tuple[str, LogLine, int]
 """A line as it is, the same taken apart, and its attempt."""
 
@@ -65,12 +69,16 @@ def _chosen(lines: Iterator[str], wanted: Wanted) -> Iterator[Found]:
 def _whole_lines(path: Path, over: Callable[[], bool]) -> Iterator[str]:
     """The lines of a file as it grows: to the end that it has once it is ``over``."""
     begun = ""
-    with path.open(encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+    with open_run_file(path) as binary:
+        file = io.TextIOWrapper(binary, "utf-8", "backslashreplace", "\n")
         while True:
             ended = over()  # asked before: what was written until then is read yet
             while text := file.read(1 << 16):
                 *lines, begun = (begun + text).split("\n")
                 yield from lines
+                if len(begun) > _LONGEST:
+                    what = f"a line is longer than {size_text(_LONGEST)}, the most that is read"
+                    raise DamagedError(what, where=str(path))
             if ended:
                 return
             time.sleep(_LOOK)

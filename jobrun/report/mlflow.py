@@ -10,9 +10,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from jobrun.bounded_json import MAX_BYTES, parse_json
 from jobrun.checkpoint.fs import DEFAULT
+from jobrun.errors import JobrunError
 from jobrun.events import EpochFinished, Event, RunEnded, RunStarted
 from jobrun.late_imports import importing
+from jobrun.regular_file import read_run_file
 from jobrun.report.events_file import read_events
 
 __all__ = ["MLflow"]
@@ -78,9 +81,16 @@ class MLflow:
     def _resume(self, kept: Path, experiment: str) -> bool:
         """Go on with the run whose id was kept, if it is still there."""
         try:
-            self._run = json.loads(kept.read_text("utf-8"))["run_id"]
+            self._run = str(parse_json(read_run_file(kept, MAX_BYTES))["run_id"])
             run = self._client.get_run(self._run)
-        except (OSError, ValueError, KeyError, self._mlflow.exceptions.MlflowException):
+        except (
+            JobrunError,
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            self._mlflow.exceptions.MlflowException,
+        ):
             return False
         if run.info.experiment_id != experiment or run.info.lifecycle_stage != "active":
             return False

@@ -159,7 +159,6 @@ def test_listing_imports_neither_numpy_nor_zarr(run: Path) -> None:
     code = (
         "import sys; from jobrun.checkpoint import catalog;"
         f"assert len(catalog.listed({str(run)!r})) == 3;"
-        f"catalog.prove({str(run)!r}, catalog.listed({str(run)!r})[0]);"
         "print([m for m in ('numpy', 'zarr', 'rich', 'pydantic') if m in sys.modules])"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

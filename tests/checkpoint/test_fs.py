@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -63,7 +63,7 @@ def test_any_part_of_the_buffers_may_be_read_at_a_time(
         path.write_bytes(wanted + more)
         patch.setattr(os, "readv", short)
         views = [memoryview(bytearray(len(b))) for b in buffers]
-        fd, size = Fs().open(str(path))
+        fd, size = Fs().open(str(path), 1 << 24)
         assert size == path.stat().st_size
         try:
             assert Fs().read_into(fd, str(path), views) == len(wanted)
@@ -110,9 +110,22 @@ def test_only_regular_files_are_read(tmp_path: Path, kind: str) -> None:
     else:
         (tmp_path / "y").write_text("y")
         path.symlink_to(tmp_path / "y")
-    for call in (Fs().read, lambda path: list(Fs().sizes([path])), Fs().open):
+    calls: list[Callable[[str], object]] = [
+        lambda path: Fs().read(path, 100),
+        lambda path: list(Fs().sizes([path])),
+        lambda path: Fs().open(path, 100),
+    ]
+    for call in calls:
         with pytest.raises(FsError, match=f"is {kind}, not a file"):
             call(str(path))
+
+
+def test_no_more_is_read_than_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(bytes(100))
+    assert len(Fs().read(str(path), 100)) == 100
+    with pytest.raises(FsError, match="longer than 99 bytes"):
+        Fs().read(str(path), 99)
 
 
 def test_directories_are_made_with_what_is_above_them(tmp_path: Path) -> None:
@@ -147,7 +160,7 @@ def test_syncfs_is_used_where_it_is_known_to_be_honest(
 def test_a_whole_file_is_read(tmp_path: Path, size: int) -> None:
     path = tmp_path / "x"
     path.write_bytes(bytes(i % 251 for i in range(size)))
-    assert Fs().read(str(path)) == path.read_bytes()
+    assert Fs().read(str(path), 1 << 24) == path.read_bytes()
 
 
 def test_sizes_name_the_file_that_is_not_there(tmp_path: Path) -> None:

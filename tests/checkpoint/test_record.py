@@ -25,7 +25,7 @@ from jobrun.position import PipeState, Position, ReaderState
 POSITION = Position(
     epochs=4,
     tasks=("main/train",),
-    pipes={"main/p": PipeState(3, {"loss": (math.inf, 12.0, "float")})},
+    pipes={"main/p": PipeState(3, {"loss": ("mean", math.inf, 12)})},
     readers={"main/p": ReaderState(1, 7, 100, {"x": "<f8"})},
 )
 
@@ -49,6 +49,10 @@ def record(**changes: object) -> Record:
         "extra": {"a": [1, {"b": -math.inf}]},
     }
     return Record(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def stop(best: float) -> dict[str, Any]:
+    return {"kind": "patience", "metric": "x", "state": {"best": best, "wait": 0}}
 
 
 def test_a_record_comes_back() -> None:
@@ -87,9 +91,9 @@ def test_it_is_text_and_yaml_with_a_checksum_at_the_end() -> None:
 def test_every_float_keeps_its_bits(bits: int) -> None:
     value = struct.unpack(">d", bits.to_bytes(8, "big"))[0]
     boundary = {"position": Position(4), "metrics": {"x": value}}
-    given_record = record(**boundary, extra={"x": [value]}, stops=[value])
+    given_record = record(**boundary, extra={"x": [value]}, stops=[stop(value)])
     found = decode_record(encode_record(given_record), "")
-    for seen in (found.metrics["x"], found.extra["x"][0], found.stops[0]):
+    for seen in (found.metrics["x"], found.extra["x"][0], found.stops[0]["state"]["best"]):
         assert struct.pack(">d", seen) == bits.to_bytes(8, "big")
 
 

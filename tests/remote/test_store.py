@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import os
 import socket
 import sys
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event, Thread
 
@@ -17,7 +19,7 @@ import pytest
 
 from jobrun.checkpoint.fs import Fs
 from jobrun.errors import NotFoundError, StoreError, UsageError
-from jobrun.remote.store import _Directory, join, open_store, split
+from jobrun.remote.store import TooLongError, _Directory, join, open_store, split
 
 
 def test_what_is_written_is_read_back(place: str) -> None:
@@ -215,3 +217,61 @@ def test_a_web_server_whose_lists_tell_no_lengths(served: str, tmp_path: Path) -
     assert store.folders() == ["a"]
     assert store.read("a/b/c.bin") == b"second"
     assert store.sizes("a") == {"b/c.bin": 6}
+
+
+@pytest.fixture
+def hostile() -> Iterator[str]:
+    """The URL of a web server whose files never end, or are small and decompress to gigabytes."""
+    pytest.importorskip("aiohttp")
+    bomb = gzip.compress(bytes(64 << 20))
+
+    class Hostile(BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None: ...
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            if self.path.endswith("endless"):
+                self.end_headers()
+                with suppress(OSError):
+                    while True:
+                        self.wfile.write(bytes(1 << 16))
+            else:
+                self.send_header("Content-Encoding", "gzip")
+                self.end_headers()
+                with suppress(OSError):
+                    for _ in range(64):
+                        self.wfile.write(bomb)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hostile) as server:
+        server.daemon_threads = True
+        server.block_on_close = False
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("name", ["endless", "bomb"])
+def test_no_more_of_a_file_is_held_than_it_may_have(hostile: str, name: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooLongError, match="longer than 1 MiB"):
+            open_store(hostile).read(name, 1 << 20)
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_length_is_a_limit_everywhere(place: str) -> None:
+    store = open_store(place)
+    store.write("f", b"12345")
+    assert store.read("f", 5) == b"12345"
+    with pytest.raises(TooLongError, match="longer than 4 bytes"):
+        store.read("f", 4)
+
+
+def test_a_connection_that_is_refused_is_no_bug() -> None:
+    pytest.importorskip("fsspec")
+    with pytest.raises(StoreError, match="open failed: ConnectionRefusedError"):
+        open_store("ftp://127.0.0.1:9/run")

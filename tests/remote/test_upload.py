@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jobrun import CheckpointManager, load_blobs
+from jobrun.bounded_json import MAX_BYTES
 from jobrun.errors import NotFoundError, StoreError
 from jobrun.remote.store import Store, open_store
 from jobrun.remote.upload import UploadStopped, is_uploaded, upload_checkpoint, upload_files
@@ -47,9 +48,9 @@ class Recorder(Store):
             data = bytes(len(data))
         self.inner.write(name, data)
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, most: int = MAX_BYTES) -> bytes:
         self.read_names.add(name)
-        return self.inner.read(name)
+        return self.inner.read(name, most)
 
     def sizes(self, folder: str) -> dict[str, int]:
         return self.inner.sizes(folder)

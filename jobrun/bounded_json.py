@@ -1,0 +1,89 @@
+"""JSON from files that are not trusted: bounded in size, depth and number of values.
+
+A few megabytes of ``[[],[],…`` become gigabytes of lists, and deep nesting ends the recursion of
+whoever walks the result.  So the size and the number of values are checked before anything is
+parsed, and the depth before the result is handed out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from jobrun.regular_file import size_text
+
+__all__ = [
+    "MAX_BYTES",
+    "MAX_DEPTH",
+    "MAX_VALUES",
+    "JsonLimitError",
+    "check_depth",
+    "check_length",
+    "parse_json",
+]
+
+MAX_BYTES = 64 << 20
+MAX_DEPTH = 100
+MAX_VALUES = 2_000_000
+"""About 150,000 blobs in a manifest.  Parsed, so many take some 200 MB."""
+
+_CONTAINERS = (dict, list)
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+
+
+class JsonLimitError(ValueError):
+    """JSON that is longer, deeper or of more values than is read."""
+
+
+def parse_json(data: bytes, *, max_depth: int | None = MAX_DEPTH) -> Any:
+    """Return the value of a JSON text.
+
+    Raise JsonLimitError, naming the limit, if it is too long, too deep or has too many values, and
+    ValueError if it is not JSON.  ``max_depth`` is None for callers that check the form of all
+    that they use.
+    """
+    check_length(data)
+    try:
+        value = json.loads(data)
+    except RecursionError:
+        raise _too_deep(max_depth or MAX_DEPTH) from None
+    if max_depth is not None:
+        check_depth(value, max_depth)
+    return value
+
+
+def check_length(data: bytes) -> None:
+    """Raise JsonLimitError if a JSON text is longer, or has more values, than ``parse_json`` reads.
+
+    Writers ask too: what could not be read again is not written.
+    """
+    if len(data) > MAX_BYTES:
+        raise JsonLimitError(f"it is longer than {size_text(MAX_BYTES)}")
+    if _marks(data) >= MAX_VALUES and _marks(_TEXT.sub(b"", data)) >= MAX_VALUES:
+        raise JsonLimitError(f"it has more than {MAX_VALUES:,} values")
+
+
+def _marks(data: bytes) -> int:
+    """At least the number of values, less one: each is in a container, or follows a comma."""
+    return data.count(b",") + data.count(b"[") + data.count(b"{")
+
+
+def check_depth(value: Any, most: int) -> None:
+    """Raise JsonLimitError if a value is nested deeper than ``most`` levels; needs no recursion."""
+    level = [value] if isinstance(value, _CONTAINERS) else []
+    depth = 0
+    while level:
+        depth += 1
+        if depth > most:
+            raise _too_deep(most)
+        level = [
+            below
+            for container in level
+            for below in (container.values() if type(container) is dict else container)
+            if type(below) in _CONTAINERS
+        ]
+
+
+def _too_deep(most: int) -> JsonLimitError:
+    return JsonLimitError(f"it is nested more than {most} levels deep")

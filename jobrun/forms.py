@@ -1,0 +1,152 @@
+"""The forms of JSON values that are read from files which are not trusted.
+
+A ``Form`` is a function of a value that is true if the value has the form.  ``misfit`` names the
+first field of a mapping that has not the form that a table gives it.  So one table a file says what
+its fields may be, and whoever reads a field need not ask again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+__all__ = [
+    "Form",
+    "any_value",
+    "flag",
+    "list_of",
+    "mapping_of",
+    "metric",
+    "misfit",
+    "named",
+    "one_of",
+    "optional",
+    "pair_of",
+    "record_of",
+    "scalar",
+    "seconds",
+    "text",
+    "time",
+    "whole",
+]
+
+Form = Callable[[Any], bool]
+
+_LARGEST = 1 << 63
+_INT_64 = range(-_LARGEST, 2 * _LARGEST)
+_SURROGATE = re.compile("[\ud800-\udbff]|[\udc00-\udc7f]|[\udd00-\udfff]")
+"""Halves of characters, which no stream can write.  U+DC80 to U+DCFF stand for bytes of paths."""
+
+
+def any_value(value: Any) -> bool:
+    """Any JSON at all: of fields that are kept and never interpreted."""
+    return True
+
+
+def flag(value: Any) -> bool:
+    """True or false."""
+    return type(value) is bool
+
+
+def whole(value: Any) -> bool:
+    """An integer from 0 to the largest of 64 bits: a count, a length, an epoch."""
+    return type(value) is int and 0 <= value < _LARGEST
+
+
+def seconds(value: Any) -> bool:
+    """Seconds: a finite number that is not negative and can be shown (below 10^15)."""
+    return type(value) in (int, float) and 0 <= value < 1e15
+
+
+def metric(value: Any) -> bool:
+    """A number as conditions and tables compare it, a bool, or None; NaN and infinities too."""
+    return value is None or type(value) in (bool, float) or (type(value) is int and _fits(value))
+
+
+def _fits(value: int) -> bool:
+    return value in _INT_64
+
+
+def scalar(value: Any) -> bool:
+    """A metric, or a text."""
+    return metric(value) or text(value)
+
+
+def text(value: Any) -> bool:
+    """A text that can be shown."""
+    return type(value) is str and (value.isascii() or _SURROGATE.search(value) is None)
+
+
+def time(value: Any) -> bool:
+    """A time, ISO 8601 with its zone."""
+    if type(value) is not str:
+        return False
+    try:
+        return datetime.fromisoformat(value).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def named(pattern: str) -> Form:
+    """A text that all of ``pattern`` matches."""
+    whole_text = re.compile(pattern)
+    return lambda value: type(value) is str and whole_text.fullmatch(value) is not None
+
+
+def one_of(*values: Any) -> Form:
+    """One of some texts, or None."""
+    return lambda value: (
+        (value is None and None in values) or (type(value) is str and value in values)
+    )
+
+
+def optional(form: Form) -> Form:
+    """The form, or None."""
+    return lambda value: value is None or form(value)
+
+
+def list_of(form: Form) -> Form:
+    """A list whose values have one form."""
+    return lambda value: type(value) is list and all(map(form, value))
+
+
+def pair_of(*forms: Form) -> Form:
+    """A list of so many values, each of its own form."""
+    count = len(forms)
+    return lambda value: (
+        type(value) is list
+        and len(value) == count
+        and all(form(item) for form, item in zip(forms, value, strict=True))
+    )
+
+
+def mapping_of(form: Form, key: Form = text) -> Form:
+    """A mapping whose keys and values have one form each."""
+    return lambda value: (
+        type(value) is dict and all(map(key, value)) and all(map(form, value.values()))
+    )
+
+
+def record_of(required: Mapping[str, Form], maybe: Mapping[str, Form] | None = None) -> Form:
+    """A mapping with fields of their own forms; others are passed over."""
+    return lambda value: not misfit(value, required, maybe)
+
+
+def misfit(
+    value: Any, required: Mapping[str, Form], maybe: Mapping[str, Form] | None = None
+) -> str:
+    """Return the name of the first field that is missing or has not its form; empty if none.
+
+    Fields of ``maybe`` may be missing.  What is no mapping at all is called ``it``.
+    """
+    if type(value) is not dict:
+        return "it"
+    for name, form in required.items():
+        if name not in value or not form(value[name]):
+            return name
+    for name, form in (maybe or {}).items():
+        if name in value and not form(value[name]):
+            return name
+    return ""
