@@ -41,6 +41,7 @@ __all__ = [
     "checksum",
     "copy_array",
     "held_alone",
+    "is_locked",
     "leaves",
     "lend",
     "one_element",
@@ -71,14 +72,16 @@ class Box:
     ``bool``, ``int``, ``float``, ``str``, ``none``, or ``opaque`` (anything else; never saved).
     ``version`` is the id of the checkpoint that first wrote the value, -1 if none has yet: it is
     set by the writer once that checkpoint is durable.  One object under two names shares a box.
+    ``seen`` is what ``--check`` last found the content to be, None if it never looked.
     """
 
-    __slots__ = ("kind", "value", "version")
+    __slots__ = ("kind", "seen", "value", "version")
 
     def __init__(self, value: Any, kind: str, version: int = -1) -> None:
         self.value = value
         self.kind = kind
         self.version = version
+        self.seen: int | None = None
 
     def __repr__(self) -> str:
         return f"Box({self.value!r}, {self.kind!r}, version={self.version})"
@@ -420,10 +423,25 @@ def one_element(value: Value) -> Any:
     return value.value
 
 
-def checksum(value: Value) -> int:
-    """A crc32c over all arrays of ``value``: what ``--check`` compares around a task."""
-    crc = 0
-    for _, box in leaves(value):
-        if box.kind == "array" and box.value.size:
-            crc = crc32c.crc32c(box.value.reshape(-1).view(np.uint8).data, crc)
-    return crc
+def checksum(box: Box) -> int:
+    """Return a crc32c over dtype, shape and elements of an array, 0 for any other kind."""
+    if box.kind != "array":
+        return 0
+    array = box.value
+    crc = crc32c.crc32c(f"{array.dtype.str} {array.shape}".encode())
+    if array.size == 0 or array.dtype.itemsize == 0:
+        return crc
+    return crc32c.crc32c(array.reshape(-1).view(np.uint8).data, crc)
+
+
+def is_locked(value: Value) -> bool:
+    """Return whether all arrays of ``value`` are read-only, as ``adopt`` left them."""
+    if isinstance(value, Box):
+        return value.kind != "array" or not value.value.flags.writeable
+    for item in value.items.values():  # this loop without a call a leaf: it runs after each task
+        if type(item) is Box:
+            if item.kind == "array" and item.value.flags.writeable:
+                return False
+        elif not is_locked(item):
+            return False
+    return True

@@ -25,6 +25,7 @@ from jobrun.values import (
     adopt,
     adopt_items,
     checksum,
+    is_locked,
     leaves,
     one_element,
     plain,
@@ -738,15 +739,41 @@ def test_one_element(obj: Any, expected: Any) -> None:
     assert type(found) is type(expected)
 
 
-def test_a_checksum_sees_every_array() -> None:
-    def build(change: str = "") -> Value:
-        tree = {"a": np.zeros(3), "t": [np.ones((2, 2), "i4"), np.array(5.0)], "e": np.zeros(0)}
-        if change == "a":
-            tree["a"][2] = 1
-        if change == "t":
-            tree["t"][1][...] = 6
-        return adopt([tree])
+@pytest.mark.parametrize(
+    "other",
+    [
+        np.array([[1.0, 2.0], [3.0, 5.0]]),
+        np.array([1.0, 2.0, 3.0, 4.0]),
+        np.array([[1.0, 2.0], [3.0, 4.0]]).view("i8"),
+        np.array([[1.0, 2.0], [3.0, 4.0]]).view("M8[s]"),
+    ],
+)
+def test_a_checksum_sees_elements_shape_and_dtype(other: Any) -> None:
+    def sum_of(array: Any) -> int:
+        return checksum(adopted_box(array))
 
-    assert checksum(build()) == checksum(build())
-    assert len({checksum(build(c)) for c in ("", "a", "t")}) == 3
-    assert checksum(adopt([np.zeros(3, "V0")])) == 0
+    assert sum_of(np.array([[1.0, 2.0], [3.0, 4.0]])) == sum_of(np.array([[1.0, 2], [3, 4]]))
+    assert sum_of(np.array([[1.0, 2.0], [3.0, 4.0]])) != sum_of(other)
+
+
+@pytest.mark.parametrize("array", [np.zeros(3, "V0"), np.zeros((0, 2)), np.zeros(())])
+def test_a_checksum_of_any_array(array: Any) -> None:
+    assert checksum(adopted_box(array)) == checksum(adopted_box(array.copy()))
+
+
+def test_what_is_no_array_has_no_checksum() -> None:
+    assert checksum(adopted_box("text")) == checksum(adopted_box(None)) == 0
+
+
+def adopted_box(obj: Any) -> Box:
+    """The box of a value that is no container."""
+    value = adopt([obj])
+    assert isinstance(value, Box)
+    return value
+
+
+def test_a_stored_array_that_somebody_made_writable_is_seen() -> None:
+    value = adopt([{"a": 1, "l": [np.zeros(2), np.ones(3)]}])
+    assert is_locked(value)
+    plain(value)["l"][1].base.setflags(write=True)
+    assert not is_locked(value)

@@ -7,6 +7,7 @@ then costs a few microseconds.
 from __future__ import annotations
 
 import copy
+import sys
 import time
 import warnings
 from collections.abc import Callable, Collection, Mapping
@@ -25,10 +26,11 @@ from jobrun.options import Load, Retries
 from jobrun.rng import make_rng
 from jobrun.session.current import Running, TaskStoppedError, current
 from jobrun.session.given import Change, Given, Held, Input
+from jobrun.session.input_check import HINT, changed_later, find_changed
 from jobrun.session.written import Written
 from jobrun.shell import Shell
 from jobrun.template import render
-from jobrun.values import Tree, Value, adopt, adopt_items, checksum
+from jobrun.values import Tree, Value, adopt, adopt_items
 from jobrun.workspace import Workspace
 
 __all__ = ["Call", "Moment", "Stores", "Write", "column_of", "refuse_writable_views"]
@@ -233,14 +235,17 @@ class Call:
         keywords.update(self._literals)
         if self._containers:
             keywords.update(copy.deepcopy(self._containers))
-        before = [checksum(v) for v in given.values] if self._check else []
+        if self._check:
+            self._look(given, moment, called=False)
         result = [self._call(positional, keywords)]
         change = given.change(lambda: self._returned(result))
         if change is not None:
             raise self._changed(change)
         given.release()
-        if before:
-            self._check_inputs(given.values, before, moment)
+        if self._check:
+            self._look(given, moment, called=True)
+        if unlocked := given.unlocked():
+            raise _written(self._described(unlocked, moment))
         return result
 
     def _returned(self, result: list[Any]) -> dict[tuple[Key, ...], Any]:
@@ -299,6 +304,7 @@ class Call:
         except TaskStoppedError:
             raise
         except BaseException as error:
+            refuse_writable_views()  # torch may have come meanwhile, and have warned its only time
             if isinstance(error, TaskError) and isinstance(self.task.fn, Shell | Load):
                 # Ours: it says all by itself.
                 raise _CallError(error.message, hint=error.hint, trace=error.trace) from None
@@ -378,24 +384,20 @@ class Call:
             )
         return list(zip(keys, value.items.values(), strict=True))
 
-    def _check_inputs(self, given: list[Value], before: list[int], moment: Moment) -> None:
-        for value, crc in zip(given, before, strict=True):
-            if checksum(value) != crc:
-                raise TaskError(
-                    f"it changed one of its inputs ({self._named(value, moment)}) "
-                    "without saying so",
-                    hint="name the blob under 'update', or work on a copy",
-                )
+    def _look(self, given: Given, moment: Moment, *, called: bool) -> None:
+        """Compare the contents of the inputs with those of the last look; raises TaskError."""
+        for name, value in zip(given.names, given.values, strict=True):
+            if changed := find_changed(name, value):
+                what = self._described(changed, moment)
+                raise _written(what) if called else changed_later(f"its input {what}", "it")
 
-    def _named(self, value: Value, moment: Moment) -> str:
-        names = [
-            f"{a.name!r}"
-            for a in self.task.inputs
-            for source in [resolve(self._job, self.node, a.name, self._columns)]
-            if any(self._stores.nodes[k[0]].find(k[1]) is value for k in source.keys if k[0])
-        ]
-        columns = [f"column {name!r}" for name, v in moment.columns.items() if v is value]
-        return ", ".join(names + columns)
+    def _described(self, name: str, moment: Moment) -> str:
+        """The name of an input in words."""
+        return f"column {name!r}" if name.partition("/")[0] in moment.columns else repr(name)
+
+
+def _written(what: str) -> TaskError:
+    return TaskError(f"it changed one of its inputs ({what}) without saying so", hint=HINT)
 
 
 def _ends(running: Running) -> bool:
@@ -462,5 +464,11 @@ def _remedy(error: BaseException) -> str:
 
 
 def refuse_writable_views() -> None:
-    """Make the warning by which torch takes a read-only array as writable an error."""
-    warnings.filterwarnings("error", message=r"The given NumPy array is not writ")
+    """Make the warnings by which torch takes read-only memory as writable an error, each time.
+
+    Of itself it warns once in a process; a call that is made again would pass.
+    """
+    warnings.filterwarnings("error", message=r"The given (NumPy array|buffer) is not writ")
+    warn_always = getattr(sys.modules.get("torch"), "set_warn_always", None)
+    if warn_always is not None:
+        warn_always(True)

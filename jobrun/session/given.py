@@ -20,7 +20,7 @@ import numpy as np
 
 from jobrun.access import Key
 from jobrun.job import Argument
-from jobrun.values import Box, Tree, Value, lend
+from jobrun.values import Box, Tree, Value, is_locked, lend
 
 __all__ = ["Change", "Given", "Held", "Input"]
 
@@ -94,19 +94,20 @@ class Given:
     """The arguments of ``in`` for one call, made anew from what was gathered.
 
     ``positional`` and ``keywords`` are for the caller to complete; ``values`` are the values whose
-    views were handed out.
+    views were handed out, ``names`` what the task calls them.
     """
 
-    __slots__ = ("_noted", "_roots", "keywords", "positional", "values")
+    __slots__ = ("_noted", "_roots", "keywords", "names", "positional", "values")
 
     def __init__(self, inputs: Sequence[Input], gathered: Sequence[Held]) -> None:
         self.positional: list[Any] = []
         self.keywords: dict[str, Any] = {}
         self.values: list[Value] = []
+        self.names: list[str] = []
         self._roots: list[tuple[Input, Any]] = []
         lent: list[Any] = []
         for source, held in zip(inputs, gathered, strict=True):
-            obj = self._hand_out(held, lent)
+            obj = self._hand_out(source, held, lent)
             if source.argument.parameter is None:
                 self.positional.append(obj)
             else:
@@ -118,12 +119,14 @@ class Given:
             for c in lent
         ]
 
-    def _hand_out(self, held: Held, lent: list[Any]) -> Any:
+    def _hand_out(self, source: Input, held: Held, lent: list[Any]) -> Any:
         if isinstance(held, Box | Tree):
             self.values.append(held)
+            self.names.append(source.argument.name)
             return lend(held, lent)
         if isinstance(held, tuple):
             self.values += held
+            self.names += [f"{node}:{path}" for node, path in source.keys]
             objs = [lend(value, lent) for value in held]
             lent.append(objs)
             return objs
@@ -131,6 +134,11 @@ class Given:
         if isinstance(obj, _CONTAINERS):
             _find_containers(obj, lent)
         return obj
+
+    def unlocked(self) -> str | None:
+        """Return the name of the first value of which the call made an array writable, or None."""
+        pairs = zip(self.names, self.values, strict=True)
+        return next((name for name, value in pairs if not is_locked(value)), None)
 
     def change(self, returned: Callable[[], Mapping[Keys, Any]]) -> Change | None:
         """Return the first container that the call changed in place, or None.

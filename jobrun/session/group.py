@@ -33,6 +33,7 @@ from jobrun.session.base import Control, Places
 from jobrun.session.call import Call, Moment, Stores
 from jobrun.session.current import Running, TaskStoppedError, enter
 from jobrun.session.deadline import Deadline
+from jobrun.session.input_check import check_kept
 from jobrun.session.loader import Loader
 from jobrun.session.object_rules import ObjectRules
 from jobrun.session.objects import ObjectOrder
@@ -233,7 +234,10 @@ class Group:
         """Run the units that are not ``done``; see ``Scheduler.run``."""
         cut = now.control.cut
         try:
-            return self._scheduler.run(self._dag, self._execute, done, cut, self._look, skip, begun)
+            ran = self._scheduler.run(self._dag, self._execute, done, cut, self._look, skip, begun)
+            if self._places.check:
+                check_kept(self._plan.group, self._stores.nodes)
+            return ran
         except BaseException:
             now.halted = True
             raise
