@@ -7,10 +7,9 @@ slice: ``model/w1[0:10]``.  With several nodes names begin with the node: ``trai
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,11 @@ import numpy.typing as npt
 
 from jobrun.checkpoint.blobs import blobs_of
 from jobrun.checkpoint.fs import DEFAULT, Fs
+from jobrun.checkpoint.loading import Place
 from jobrun.checkpoint.reading import read_part, read_slice
 from jobrun.checkpoint.record import Record
 from jobrun.checkpoint.verify import read_record
-from jobrun.errors import DamagedError, NotFoundError, UsageError
+from jobrun.errors import NotFoundError, UsageError
 from jobrun.patterns import Blob, leaves_of, select
 from jobrun.values import Box, leaves
 
@@ -29,9 +29,6 @@ __all__ = ["Leaf", "describe", "is_foreign", "pick", "pick_and_read", "read"]
 
 Array = npt.NDArray[Any]
 Index = tuple[int | slice, ...]
-Place = str | Path
-"""The path of a checkpoint, or its URL with an ``fs`` that reads it."""
-
 _SLICE = re.compile(r"(?P<name>.+)\[(?P<index>[-0-9:, ]+)\]")
 SMALL = 4
 """Arrays of at most so many elements are shown by their values."""
@@ -48,13 +45,13 @@ class Leaf:
 
 
 def pick(
-    checkpoint: Place, names: Sequence[str] = (), fs: Fs = DEFAULT
+    checkpoint: Place, names: Sequence[str] = (), fs: Fs = DEFAULT, record: Record | None = None
 ) -> tuple[Record, list[Leaf]]:
     """The leaves that ``names`` mean, in the order of the checkpoint; all of them by default.
 
     Raises NotFoundError, with the nearest names, if one means nothing.
     """
-    record = read_record(fs, str(checkpoint))
+    record = record or read_record(fs, str(checkpoint))
     blobs = blobs_of(checkpoint, record, fs)
     if not names:
         return record, [Leaf(x.name, x.node, x.path) for x in blobs if x.is_leaf]
@@ -66,20 +63,11 @@ def pick(
 
 
 def pick_and_read(
-    find: Callable[[], Path], names: Sequence[str] = ()
-) -> tuple[Path, Record, list[Leaf], dict[str, Box]]:
-    """``pick`` and ``read`` of the checkpoint that ``find`` gives.
-
-    One that a writer's retention removes meanwhile is looked for again: there is a newer one then.
-    """
-    while True:
-        path = find()
-        try:
-            record, picked = pick(path, names)
-            return path, record, picked, read(path, picked)
-        except DamagedError:
-            if not DEFAULT.is_gone(path):
-                raise
+    checkpoint: Place, record: Record, names: Sequence[str] = (), fs: Fs = DEFAULT
+) -> tuple[list[Leaf], dict[str, Box]]:
+    """``pick`` and ``read`` of a checkpoint whose record is known."""
+    picked = pick(checkpoint, names, fs, record)[1]
+    return picked, read(checkpoint, picked, fs)
 
 
 def _meant(name: str, blobs: Sequence[Blob], checkpoint: Place) -> list[Leaf]:

@@ -333,6 +333,11 @@ class RunDir:
             )
         return found
 
+    def is_left(self, id: int) -> bool:
+        """Whether a rewind that is not completed has left a checkpoint."""
+        rewind = self._pending()
+        return rewind is not None and rewind.leaves(id)
+
     def _pending(self) -> Rewind | None:
         """The rewind that is not completed, if there is one."""
         state = self._read()

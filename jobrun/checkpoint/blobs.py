@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from jobrun.checkpoint.catalog import Catalog, removal_is_said
 from jobrun.checkpoint.fs import DEFAULT, Fs
-from jobrun.checkpoint.loading import find
+from jobrun.checkpoint.loading import DirectoryRun, find, read_newest
 from jobrun.checkpoint.reading import read_part
 from jobrun.checkpoint.record import SUCCESS, Record
 from jobrun.checkpoint.verify import read_manifest, read_record
-from jobrun.errors import DamagedError, JobrunError, NotFoundError, UsageError
+from jobrun.errors import JobrunError, NotFoundError, UsageError
 from jobrun.patterns import Blob, full_name, is_pattern, select
 from jobrun.values import plain
 
-__all__ = ["blobs_of", "find_checkpoint", "load_blobs", "load_from"]
+__all__ = ["FALLBACK_HINT", "blobs_of", "load_blobs", "load_from"]
 
-_TRIES = 100
-"""How often a checkpoint is looked for again that a writer removed while it was read."""
+FALLBACK_HINT = "fallback=True takes the newest checkpoint in which it is whole"
 
 
 def load_blobs(
@@ -30,6 +29,7 @@ def load_blobs(
     epoch: int | None = None,
     id: int | None = None,
     *,
+    fallback: bool = False,
     fs: Fs = DEFAULT,
 ) -> dict[str, Any]:
     """The values of blobs by name: read-only arrays, numbers, strings; a tree gives a dict or list.
@@ -43,51 +43,46 @@ def load_blobs(
     ``epoch`` or ``id``, or one checkpoint's directory.
 
     Every byte read is proven.  Where blobs are named, nothing else is looked at, so that one costs
-    the same among thousands; without ``epoch`` and ``id`` they are then of the newest checkpoint,
-    or, if they are not whole there, of the newest of which all files are there, as ``list`` has it.
-    Raises NotFoundError for names or checkpoints that are not there and DamagedError for what is
-    not as written; then nothing is loaded.
+    the same among thousands.  Raises NotFoundError for names or checkpoints that are not there and
+    DamagedError for what is not as written; then nothing is loaded.  With ``fallback``, of a newest
+    checkpoint that is damaged an older one is read in its place, for all names together.
     """
     wanted = [names] if isinstance(names, str) else None if names is None else list(names)
-    if wanted is not None and (epoch is None or id is None):
-        catalog = Catalog(run_or_checkpoint, fs)
-        with suppress(JobrunError):  # what is wrong is said below
-            record = catalog.glance(epoch, id)
-            return load_from(catalog.path(record.id), record, wanted, fs)
-    for _ in range(_TRIES):
-        path, record = find_checkpoint(run_or_checkpoint, epoch, id, fs=fs)
-        named = epoch is not None or id is not None or path == Path(run_or_checkpoint)
-        try:
-            with removal_is_said(path) if named else nullcontext():
-                return load_from(path, record, wanted, fs)
-        except DamagedError:
-            # A writer's retention may have removed it while we read: there is a newer one then.
-            if not fs.is_gone(path):
-                raise
-    raise NotFoundError("checkpoints vanish faster than they can be read", where=str(path))
-
-
-def find_checkpoint(
-    run_or_checkpoint: str | os.PathLike[str],
-    epoch: int | None = None,
-    id: int | None = None,
-    *,
-    fs: Fs = DEFAULT,
-) -> tuple[Path, Record]:
-    """Path and record of a checkpoint: of the directory itself, or of one in the run directory.
-
-    Raises NotFoundError if there is none.
-    """
     root = Path(run_or_checkpoint)
+    if epoch is not None or id is not None or os.path.exists(root / SUCCESS):
+        if fallback:
+            raise UsageError("fallback is for the newest checkpoint of a run, and this names one")
+        return _load_of_named(root, wanted, epoch, id, fs)
+    if not os.path.isdir(root):
+        raise NotFoundError("there is no run or checkpoint", where=str(root))
+    return read_newest(
+        DirectoryRun(Catalog(root, fs)),
+        lambda place, record: load_from(place, record, wanted, fs),
+        whole=wanted is None,
+        fallback=fallback,
+        hint=FALLBACK_HINT,
+    ).value
+
+
+def _load_of_named(
+    root: Path, wanted: list[str] | None, epoch: int | None, id: int | None, fs: Fs
+) -> dict[str, Any]:
+    """Load blobs of one checkpoint: of the directory itself, or of an epoch or id of the run."""
+    catalog = Catalog(root, fs)
     if os.path.exists(root / SUCCESS):
         if epoch is not None or id is not None:
             raise UsageError(f"{root} is one checkpoint: no epoch or id can be chosen in it")
-        return root, read_record(fs, str(root))
+        with removal_is_said(root):
+            return load_from(root, read_record(fs, str(root)), wanted, fs)
     if not os.path.isdir(root):
         raise NotFoundError("there is no run or checkpoint", where=str(root))
-    catalog = Catalog(root, fs)
+    if wanted is not None and (epoch is None or id is None):
+        with suppress(JobrunError):  # what is wrong is said below
+            record = catalog.glance(epoch, id)
+            return load_from(catalog.path(record.id), record, wanted, fs)
     record = find(catalog, epoch, id)
-    return catalog.path(record.id), record
+    with removal_is_said(catalog.path(record.id)):
+        return load_from(catalog.path(record.id), record, wanted, fs)
 
 
 def load_from(

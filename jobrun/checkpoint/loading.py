@@ -1,11 +1,16 @@
-"""Finding a checkpoint of a run, and reading it proven: the newest whole one, or one by name."""
+"""Finding a checkpoint of a run, and reading it proven: the newest, or one by its epoch or id.
+
+Only ``load``, with which a run is resumed, takes an older one in place of a damaged one by itself;
+``read_newest`` does so where it is asked to.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from jobrun.checkpoint.catalog import Catalog, removal_is_said
 from jobrun.checkpoint.fs import DEFAULT
@@ -13,7 +18,26 @@ from jobrun.checkpoint.record import Record
 from jobrun.errors import DamagedError, JobrunError, NotFoundError, UsageError
 from jobrun.values import plain
 
-__all__ = ["Loaded", "Reader", "Skipped", "find", "load"]
+__all__ = [
+    "Chosen",
+    "DirectoryRun",
+    "Loaded",
+    "Place",
+    "Reader",
+    "RunCheckpoints",
+    "Skipped",
+    "find",
+    "load",
+    "read_newest",
+]
+
+T = TypeVar("T")
+
+Place = str | Path
+"""The path of a checkpoint, or its URL."""
+
+_TRIES = 100
+"""How often the newest checkpoint is chosen again that a writer removed while it was read."""
 
 Reader = Callable[[Path, str], Any]
 """Reads a node's part: ``read(path, node)``."""
@@ -62,7 +86,7 @@ def find(catalog: Catalog, epoch: int | None = None, id: int | None = None) -> R
         return catalog.by_epoch(epoch)
     newest = catalog.latest()
     if newest is None:
-        raise _nothing(catalog, ())
+        raise _nothing(str(catalog.run_dir), ())
     return newest
 
 
@@ -84,7 +108,114 @@ def load(catalog: Catalog, read: Reader, epoch: int | None = None, id: int | Non
             # Gone meanwhile: a writer's retention took it, which proves nothing against it.
             if not DEFAULT.is_gone(catalog.path(newest)):
                 skipped.append(Skipped(newest, str(error)))
-    raise _nothing(catalog, skipped)
+    raise _nothing(str(catalog.run_dir), skipped)
+
+
+class RunCheckpoints(Protocol):
+    """The checkpoints of a run, wherever they are."""
+
+    @property
+    def where(self) -> str:
+        """The path or URL of the run."""
+
+    @property
+    def missing(self) -> str:
+        """What is said if there is no checkpoint."""
+
+    def newest_first(self) -> Iterator[int]:
+        """The ids of all that is named like a checkpoint, from the highest down."""
+
+    def open(self, id: int, *, whole: bool) -> tuple[Place, Record]:
+        """Place and record of a checkpoint; with ``whole``, its files are there at their lengths.
+
+        Raises DamagedError if it is none, or not as it was written.
+        """
+
+    def is_ours(self, id: int) -> bool:
+        """Whether it is a checkpoint of the run, damaged by now or not."""
+
+    def is_gone(self, id: int) -> bool:
+        """Whether it is not there any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryRun:
+    """The checkpoints in a run directory, but those that ``is_left``: a rewind has left them."""
+
+    catalog: Catalog
+    is_left: Callable[[int], bool] = lambda id: False
+
+    @property
+    def where(self) -> str:
+        """The path of the run."""
+        return str(self.catalog.run_dir)
+
+    @property
+    def missing(self) -> str:
+        """See RunCheckpoints."""
+        return "there is no checkpoint"
+
+    def newest_first(self) -> Iterator[int]:
+        """See RunCheckpoints."""
+        return (id for id in self.catalog.newest_first() if not self.is_left(id))
+
+    def open(self, id: int, *, whole: bool) -> tuple[Place, Record]:
+        """See RunCheckpoints."""
+        record = self.catalog.check(id) if whole else self.catalog.glance(id=id)
+        return self.catalog.path(id), record
+
+    def is_ours(self, id: int) -> bool:
+        """See RunCheckpoints."""
+        return self.catalog.is_ours(id)
+
+    def is_gone(self, id: int) -> bool:
+        """See RunCheckpoints."""
+        return not os.path.lexists(self.catalog.path(id))
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen(Generic[T]):
+    """What was read of a checkpoint; ``skipped`` are newer ones, which are damaged."""
+
+    value: T
+    place: Place
+    record: Record
+    skipped: tuple[Skipped, ...] = ()
+
+
+def read_newest(
+    run: RunCheckpoints,
+    read: Callable[[Place, Record], T],
+    *,
+    whole: bool,
+    fallback: bool,
+    hint: str,
+) -> Chosen[T]:
+    """Return what ``read`` gives of the newest checkpoint, which proves what it reads.
+
+    ``whole`` says that all files must be there, ``fallback`` that of a damaged one the next older
+    one is taken, for all that is read together.  One that vanishes while it is read (the run
+    removed it, or went back) is not damaged: the newest is chosen anew.  Raises NotFoundError if
+    there is none, DamagedError, with ``hint``, if it is damaged, or with ``fallback`` if all are.
+    """
+    for _ in range(_TRIES):
+        skipped: list[Skipped] = []
+        for id in run.newest_first():
+            try:
+                place, record = run.open(id, whole=whole)
+                return Chosen(read(place, record), place, record, tuple(skipped))
+            except DamagedError as error:
+                if run.is_gone(id):
+                    break
+                if not run.is_ours(id):
+                    continue
+                if not fallback:
+                    error.hint = error.hint or hint
+                    raise
+                skipped.append(Skipped(id, str(error)))
+        else:
+            raise _nothing(run.where, skipped, run.missing)
+    raise NotFoundError("checkpoints vanish faster than they can be read", where=run.where)
 
 
 def _load(catalog: Catalog, record: Record, read: Reader, skipped: tuple[Skipped, ...]) -> Loaded:
@@ -92,9 +223,10 @@ def _load(catalog: Catalog, record: Record, read: Reader, skipped: tuple[Skipped
     return Loaded(record, path, {node: read(path, node) for node in record.nodes}, skipped)
 
 
-def _nothing(catalog: Catalog, skipped: Sequence[Skipped]) -> JobrunError:
-    where = str(catalog.run_dir)
+def _nothing(
+    where: str, skipped: Sequence[Skipped], missing: str = "there is no checkpoint"
+) -> JobrunError:
     if skipped:
         reasons = "\n".join(f"  checkpoint {s.id}: {s.reason}" for s in skipped)
         return DamagedError(f"no checkpoint is whole:\n{reasons}", where=where)
-    return NotFoundError("there is no checkpoint", where=where)
+    return NotFoundError(missing, where=where)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from jobrun.cli.elsewhere import checkpoint_at
 from jobrun.cli.options import (
     common,
     completes,
@@ -21,10 +22,21 @@ from jobrun.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from jobrun.blobs import Leaf
+    from jobrun.checkpoint.fs import Fs
+    from jobrun.checkpoint.loading import Chosen, Place, Skipped
     from jobrun.checkpoint.record import Record
     from jobrun.values import Box
 
+    Seen = tuple[list[Leaf], dict[str, Box]]
+    Look = Callable[[Place, Record, Fs], Seen]
+
 __all__ = ["command"]
+
+_HINT = (
+    "--fallback takes the newest checkpoint that is whole; "
+    "jobrun checkpoints verify RUN names all that is damaged"
+)
 
 
 @click.command("load-blobs", short_help="Show or export the blobs of a checkpoint.")
@@ -40,6 +52,11 @@ __all__ = ["command"]
     metavar="FILE|DIR/",
     help="Export: .npz, .npy, .safetensors, or a directory of .npy.",
 )
+@option(
+    "--fallback",
+    is_flag=True,
+    help="Of a newest checkpoint that is damaged, take an older one for all names.",
+)
 @runs_dir
 @common
 def command(
@@ -48,6 +65,7 @@ def command(
     epoch: int | None,
     id: int | None,
     output: str | None,
+    fallback: bool,
     runs_dir: str,
 ) -> None:
     """Show the blobs of the newest checkpoint of RUN, or of one CHECKPOINT directory.
@@ -56,21 +74,36 @@ def command(
     s3://bucket/run.  A NAME may be a glob, or have a slice, of which no more is read than the
     chunks it touches: 'model/*', 'model/w1[0:10]'.
     """
-    from jobrun.blobs import pick, pick_and_read, read
+    from jobrun.blobs import pick_and_read
     from jobrun.paths import is_url
-    from jobrun.runs import find_checkpoint
 
-    path: str | Path
+    if fallback and (epoch is not None or id is not None):
+        raise click.UsageError("--fallback is for the newest checkpoint: not with --epoch or --id")
+
+    def look(place: Place, record: Record, fs: Fs) -> Seen:
+        return pick_and_read(place, record, names, fs)
+
     if run is not None and is_url(run):
-        path, fs = checkpoint_at(run, epoch, id)
-        record, picked = pick(path, names, fs)
-        boxes = read(path, picked, fs)
-    else:
-        path, record, picked, boxes = pick_and_read(
-            lambda: find_checkpoint(runs_dir, run, epoch=epoch, id=id), names
+        from jobrun.remote.blobs import read_at
+        from jobrun.remote.files import RemoteFs
+
+        chosen = read_at(
+            run,
+            partial(look, fs=RemoteFs()),
+            epoch=epoch,
+            id=id,
+            whole=not names,
+            fallback=fallback,
+            hint=_HINT,
         )
-        if epoch is None and id is None and (run is None or Path(run) != path):
-            _say_passed_over(path, record)
+    elif epoch is None and id is None and not _is_checkpoint(run):
+        chosen = _read_newest(runs_dir, run, look, whole=not names, fallback=fallback)
+    elif fallback:
+        raise click.UsageError(f"--fallback is for the newest checkpoint of a run; {run} is one")
+    else:
+        chosen = _read_named(runs_dir, run, look, epoch=epoch, id=id)
+    _say_skipped(chosen.skipped)
+    path, record, (picked, boxes) = chosen.place, chosen.record, chosen.value
     if output is not None:
         from jobrun.export import export
 
@@ -84,15 +117,53 @@ def command(
         click.echo(_text(path, record, boxes, sliced))
 
 
-def _say_passed_over(path: Path, record: Record) -> None:
+def _is_checkpoint(argument: str | None) -> bool:
+    from jobrun.checkpoint.record import SUCCESS
+
+    return argument is not None and os.path.isfile(Path(argument) / SUCCESS)
+
+
+def _read_newest(
+    runs_dir: str, run: str | None, look: Look, *, whole: bool, fallback: bool
+) -> Chosen[Seen]:
+    """What is seen of the newest checkpoint of a run that is here."""
+    from jobrun.checkpoint.fs import DEFAULT
+    from jobrun.checkpoint.loading import DirectoryRun, read_newest
+    from jobrun.runs import find_run
+
+    found = find_run(runs_dir, run)
+    return read_newest(
+        DirectoryRun(found.catalog, found.is_left),
+        lambda place, record: look(place, record, DEFAULT),
+        whole=whole,
+        fallback=fallback,
+        hint=_HINT,
+    )
+
+
+def _read_named(
+    runs_dir: str, run: str | None, look: Look, *, epoch: int | None, id: int | None
+) -> Chosen[Seen]:
+    """What is seen of the checkpoint of an epoch or id, or of the one at a path."""
+    from jobrun.checkpoint.catalog import removal_is_said
+    from jobrun.checkpoint.fs import DEFAULT
+    from jobrun.checkpoint.loading import Chosen
+    from jobrun.checkpoint.verify import read_record
+    from jobrun.runs import find_checkpoint
+
+    path = find_checkpoint(runs_dir, run, epoch=epoch, id=id)
+    with removal_is_said(path):
+        record = read_record(DEFAULT, str(path))
+        return Chosen(look(path, record, DEFAULT), path, record)
+
+
+def _say_skipped(skipped: Sequence[Skipped]) -> None:
     """The newer checkpoints of the run that are damaged, so that an older one was taken."""
     from jobrun.report.words import plain
-    from jobrun.rundir import RunDir
 
-    for found in RunDir(path.parent).damaged():
-        if found.id is not None and found.id > record.id:
-            text = f"{found.name} is passed over: {found.reason}"
-            click.echo(f"warning: {plain(text)}", err=True)
+    for one in skipped:
+        text = f"checkpoint_{one.id} is passed over: {one.reason}"
+        click.echo(f"warning: {plain(text)}", err=True)
 
 
 def _say_exported(output: str, boxes: Mapping[str, Box], left_out: list[str]) -> None:

@@ -3,15 +3,46 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from jobrun.checkpoint import blobs
+from jobrun.checkpoint.loading import Chosen, Place, read_newest
+from jobrun.checkpoint.record import Record
+from jobrun.errors import UsageError
 from jobrun.paths import is_url
 from jobrun.remote.files import RemoteFs
-from jobrun.remote.find import find_at
+from jobrun.remote.find import StoreRun, checkpoint_at, find_at
+from jobrun.remote.store import open_store
 
-__all__ = ["load_blobs"]
+__all__ = ["load_blobs", "read_at"]
+
+T = TypeVar("T")
+
+
+def read_at(
+    url: str,
+    read: Callable[[Place, Record], T],
+    *,
+    epoch: int | None = None,
+    id: int | None = None,
+    whole: bool,
+    fallback: bool = False,
+    hint: str = "",
+) -> Chosen[T]:
+    """Return what ``read`` gives of the checkpoint at a URL, or of one of the run there.
+
+    Without ``epoch`` and ``id`` it is the newest of the run: see ``read_newest``.  Raises what that
+    and ``find_at`` raise.
+    """
+    found = find_at(url, epoch=epoch, id=id) if id is not None or epoch is not None else None
+    found = found or checkpoint_at(url)
+    if found is None:
+        run = StoreRun(open_store(url))
+        return read_newest(run, read, whole=whole, fallback=fallback, hint=hint)
+    if fallback:
+        raise UsageError("fallback is for the newest checkpoint of a run, and this names one")
+    return Chosen(read(found.url, found.record), found.url, found.record)
 
 
 def load_blobs(
@@ -19,6 +50,8 @@ def load_blobs(
     names: Iterable[str] | str | None = None,
     epoch: int | None = None,
     id: int | None = None,
+    *,
+    fallback: bool = False,
 ) -> dict[str, Any]:
     """The values of blobs by name: read-only arrays, numbers, strings; a tree gives a dict or list.
 
@@ -31,13 +64,21 @@ def load_blobs(
     ``id``, or one checkpoint: a directory, or a URL such as
     ``s3://bucket/run``, of which only the files of the blobs that are named are fetched.
 
-    Every byte read is proven.  Of a checkpoint that is named, by its path, epoch or id, nothing is
-    read but the blobs that are named; the newest is the newest of which all files are there.
-    Raises NotFoundError for names or checkpoints that are not there, DamagedError for what is not
-    as written, StoreError for a store that fails; then nothing is loaded.
+    Every byte read is proven.  Where blobs are named, nothing else is looked at; without names the
+    files of all are there.  Raises NotFoundError for names or checkpoints that are not there,
+    DamagedError for what is not as written, StoreError for a store that fails; then nothing is
+    loaded.  With ``fallback``, of a newest checkpoint that is damaged an older one is read in its
+    place, for all names together; UsageError where one checkpoint is named.
     """
     if not is_url(run_or_checkpoint):
-        return blobs.load_blobs(run_or_checkpoint, names, epoch, id)
+        return blobs.load_blobs(run_or_checkpoint, names, epoch, id, fallback=fallback)
     wanted = [names] if isinstance(names, str) else None if names is None else list(names)
-    found = find_at(str(run_or_checkpoint), epoch=epoch, id=id)
-    return blobs.load_from(found.url, found.record, wanted, RemoteFs())
+    return read_at(
+        str(run_or_checkpoint),
+        lambda place, record: blobs.load_from(place, record, wanted, RemoteFs()),
+        epoch=epoch,
+        id=id,
+        whole=wanted is None,
+        fallback=fallback,
+        hint=blobs.FALLBACK_HINT,
+    ).value

@@ -16,7 +16,15 @@ from jobrun.errors import DamagedError, NotFoundError, UsageError
 from jobrun.remote.files import RemoteFs
 from jobrun.remote.store import Store, join, open_store, split
 
-__all__ = ["Found", "checkpoints_at", "find_at", "is_marked", "names_at"]
+__all__ = [
+    "Found",
+    "StoreRun",
+    "checkpoint_at",
+    "checkpoints_at",
+    "find_at",
+    "is_marked",
+    "names_at",
+]
 
 _CHECKPOINT = re.compile(rf"checkpoint_({ID})")
 
@@ -48,20 +56,81 @@ def find_at(url: str, *, epoch: int | None = None, id: int | None = None) -> Fou
     """
     if epoch is not None and id is not None:
         raise UsageError("a checkpoint is named by its epoch or by its id, not by both")
-    above, name = split(url)
-    data = _read(open_store(url), SUCCESS)
-    if data is not None or _CHECKPOINT.fullmatch(name):
+    if (found := checkpoint_at(url)) is not None:
         if epoch is not None or id is not None:
             raise UsageError(f"{url} is one checkpoint: no epoch or id can be chosen in it")
-        if data is None:
-            raise NotFoundError(f"there is no {SUCCESS}, so no whole checkpoint", where=url)
-        return Found(open_store(above), name, decode_record(data, join(url, SUCCESS)))
+        return found
     store = open_store(url)
     if id is not None:
         return _by_id(store, id)
     if epoch is not None:
         return _by_epoch(store, epoch)
     return _newest(store)
+
+
+def checkpoint_at(url: str) -> Found | None:
+    """Return the checkpoint that a URL itself names, or None: it names a run, if anything.
+
+    Raises NotFoundError for one without ``_SUCCESS``, DamagedError if that is not what was written.
+    """
+    above, name = split(url)
+    data = _read(open_store(url), SUCCESS)
+    if data is None and not _CHECKPOINT.fullmatch(name):
+        return None
+    if data is None:
+        raise NotFoundError(f"there is no {SUCCESS}, so no whole checkpoint", where=url)
+    return Found(open_store(above), name, decode_record(data, join(url, SUCCESS)))
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRun:
+    """The checkpoints of a run in another place: see ``RunCheckpoints``.
+
+    ``_SUCCESS`` comes last there too, so that a folder without it is an upload that is under way.
+    """
+
+    store: Store
+
+    @property
+    def where(self) -> str:
+        """The URL of the run."""
+        return self.store.place
+
+    @property
+    def missing(self) -> str:
+        """See RunCheckpoints."""
+        return "there is no run or checkpoint"
+
+    def newest_first(self) -> Iterator[int]:
+        """See RunCheckpoints."""
+        return iter(sorted(_ids(self.store), reverse=True))
+
+    def open(self, id: int, *, whole: bool) -> tuple[str, Record]:
+        """See RunCheckpoints."""
+        name = f"checkpoint_{id}"
+        url = join(self.store.place, name)
+        data = _read(self.store, f"{name}/{SUCCESS}")
+        if data is None:
+            raise DamagedError(f"there is no {SUCCESS}", where=url)
+        record = decode_record(data, join(url, SUCCESS))
+        if record.id != id:
+            raise DamagedError(f"it is a copy of checkpoint {record.id}", where=url)
+        if whole:
+            _check_files(self.store, name, record)
+        return url, record
+
+    def is_ours(self, id: int) -> bool:
+        """See RunCheckpoints."""
+        name = f"checkpoint_{id}/{SUCCESS}"
+        data = _read(self.store, name)
+        try:
+            return data is not None and decode_record(data, name).id == id
+        except DamagedError:
+            return True
+
+    def is_gone(self, id: int) -> bool:
+        """See RunCheckpoints."""
+        return id not in _ids(self.store)
 
 
 def checkpoints_at(store: Store) -> dict[int, Record]:

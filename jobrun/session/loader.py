@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobrun.errors import JobrunError, NotFoundError, TaskError
+from jobrun.errors import DamagedError, JobrunError, NotFoundError, TaskError
 from jobrun.options import Load
 from jobrun.paths import is_url
 from jobrun.remote.blobs import load_blobs
@@ -34,6 +34,9 @@ class Loader:
             found = load_blobs(path, self._wanted, self._load.epoch, self._load.id)
             self._check_single(found)
             return found
+        except DamagedError as error:
+            hint = "'epoch' or 'id' under 'load' takes an older checkpoint"
+            raise TaskError(f"{error.where or path}: {error.message}", hint=hint) from None
         except JobrunError as error:
             raise TaskError(f"{error.where or path}: {error.message}", hint=error.hint) from None
 

@@ -146,7 +146,9 @@ def test_latest_is_the_highest_whole_id_not_by_string_order_nor_by_time(run_dir:
     latest = CheckpointManager(run_dir).latest()
     assert latest is not None
     assert latest.id == 10
-    assert load_blobs(run_dir)["total"].tolist() == [10]
+    with pytest.raises(DamagedError, match="checkpoint_11/main"):
+        load_blobs(run_dir)
+    assert load_blobs(run_dir, fallback=True)["total"].tolist() == [10]
 
 
 def test_cp_r_does_not_change_the_latest(run_dir: Path) -> None:
@@ -369,16 +371,21 @@ def test_a_finished_run_whose_last_checkpoint_is_lost_runs_the_lost_epochs_again
     assert ids_and_epochs(run_dir) == {0: 0, 1: 1, 2: 2, 3: 3, 5: 4}
 
 
-def test_load_blobs_says_which_newer_checkpoint_it_passed_over(run_dir: Path) -> None:
+def test_load_blobs_takes_an_older_checkpoint_only_where_asked(run_dir: Path) -> None:
     train(reference(), run_dir)
     flip(run_dir / "checkpoint_4" / "_SUCCESS")
-    said = load_blobs_command(run_dir)
+    for wanted in ((), ("total",)):
+        said = load_blobs_command(run_dir, *wanted)
+        assert (said.returncode, said.stdout) == (5, "")
+        assert "checkpoint_4/_SUCCESS" in said.stderr
+        assert "--fallback takes the newest checkpoint that is whole" in said.stderr
+    said = load_blobs_command(run_dir, "--fallback")
     assert (said.returncode, "145" in said.stdout, "136" in said.stdout) == (0, False, True)
     assert "checkpoint_4 is passed over" in said.stderr
     assert load_blobs_command(run_dir, "--epoch", "3").stderr == ""
     for id in range(4):
         flip(run_dir / f"checkpoint_{id}" / "_SUCCESS")
-    said = load_blobs_command(run_dir)
+    said = load_blobs_command(run_dir, "--fallback")
     assert (said.returncode, said.stdout) == (5, "")
     assert "no checkpoint is whole" in said.stderr
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 from checkpoint_helpers import CountingFs, VanishingFs, save
 
-from jobrun.checkpoint.blobs import find_checkpoint, load_blobs
+from jobrun.checkpoint.blobs import load_blobs
+from jobrun.checkpoint.catalog import Catalog
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.errors import DamagedError, NotFoundError, UsageError
 
@@ -49,10 +51,6 @@ def test_one_name_need_not_be_a_list(run: Path) -> None:
 
 
 def test_a_checkpoint_by_its_path_or_by_epoch_or_id(run: Path) -> None:
-    assert find_checkpoint(run)[1].id == 1
-    assert find_checkpoint(run, epoch=0)[0] == run / "checkpoint_0"
-    assert find_checkpoint(run, id=0)[1].epoch == 0
-    assert find_checkpoint(run / "checkpoint_0")[1].id == 0
     assert load_blobs(run / "checkpoint_0", "total") == {"total": 100}
     with pytest.raises(UsageError, match="is one checkpoint"):
         load_blobs(run / "checkpoint_0", epoch=0)
@@ -115,7 +113,6 @@ def test_damage_is_found_only_where_it_is_read(run: Path) -> None:
     assert load_blobs(run / "checkpoint_1", "total") == {"total": 100}
     with pytest.raises(DamagedError, match=r"model/w/0\.0: it is 1 bytes long, but 196"):
         load_blobs(run / "checkpoint_1", "model")
-    assert find_checkpoint(run)[1].id == 0  # it is not listed any more
 
 
 @pytest.mark.parametrize("names", [None, ["model"]])
@@ -124,10 +121,9 @@ def test_a_checkpoint_may_be_removed_while_it_is_read(
     run: Path, names: list[str] | None, newer: bool
 ) -> None:
     fs = VanishingFs(run, newer)
-    assert find_checkpoint(run)[1].id == 1
     assert load_blobs(run, names, fs=fs)
     assert fs.chunks == 2
-    assert find_checkpoint(run)[1].id == (2 if newer else 0)
+    assert Catalog(run).ids()[-1] == (2 if newer else 0)
 
 
 @pytest.mark.parametrize("names", [None, ["model"]])
@@ -161,17 +157,60 @@ def test_a_blob_of_the_newest_checkpoint_costs_that_blob_alone(run: Path) -> Non
     assert read == {"_SUCCESS", "manifest.main.json", "main/total/zarr.json"}
 
 
-def test_blobs_that_are_named_are_of_the_newest_checkpoint_where_all_of_them_are_whole(
-    nodes: Path,
-) -> None:
+BOTH = ["trainer_1:total", "trainer_0:total"]
+
+
+def test_a_newest_checkpoint_that_is_damaged_is_an_error(nodes: Path) -> None:
     (nodes / "checkpoint_2/trainer_0/total/zarr.json").unlink()
     assert load_blobs(nodes, "trainer_1:total") == {"trainer_1:total": 116}
-    assert load_blobs(nodes, "trainer_0:total") == {"trainer_0:total": 103}
-    both = ["trainer_1:total", "trainer_0:total"]
-    assert load_blobs(nodes, both) == {"trainer_1:total": 104, "trainer_0:total": 103}
-    assert load_blobs(nodes)["trainer_1:total"] == 104
+    for names in ("trainer_0:total", BOTH, None, "*"):
+        with pytest.raises(DamagedError, match="checkpoint_2/trainer_0/total/zarr") as caught:
+            load_blobs(nodes, names)
+        assert "fallback=True" in caught.value.hint
+
+
+def test_a_fallback_is_for_all_names_together(nodes: Path) -> None:
+    (nodes / "checkpoint_2/trainer_0/total/zarr.json").unlink()
+    assert load_blobs(nodes, "trainer_1:total", fallback=True) == {"trainer_1:total": 116}
+    older = {"trainer_1:total": 104, "trainer_0:total": 103}
+    assert load_blobs(nodes, BOTH, fallback=True) == older
+    assert load_blobs(nodes, fallback=True) == {**older, "trainer_2:total": 105}
     (nodes / "checkpoint_1/_SUCCESS").write_text("")
-    assert load_blobs(nodes, both) == {"trainer_1:total": 101, "trainer_0:total": 100}
+    assert load_blobs(nodes, BOTH, fallback=True) == {
+        "trainer_1:total": 101, "trainer_0:total": 100,
+    }  # fmt: skip
+    (nodes / "checkpoint_0/_SUCCESS").unlink()
+    with pytest.raises(DamagedError, match="no checkpoint is whole:\n  checkpoint 2: "):
+        load_blobs(nodes, BOTH, fallback=True)
+    with pytest.raises(NotFoundError, match="there is no blob 'trainer_1:x'"):
+        load_blobs(nodes, "trainer_1:x", fallback=True)
+
+
+@pytest.mark.parametrize("damage", ["text", "", None])
+def test_a_newest_checkpoint_without_its_record_is_damaged_too(
+    nodes: Path, damage: str | None
+) -> None:
+    success = nodes / "checkpoint_2/_SUCCESS"
+    success.unlink() if damage is None else success.write_text(damage)
+    for names in (None, BOTH):
+        with pytest.raises(DamagedError, match="checkpoint_2"):
+            load_blobs(nodes, names)
+    assert load_blobs(nodes, fallback=True)["trainer_0:total"] == 103
+
+
+def test_what_is_no_checkpoint_of_the_run_is_no_damage(nodes: Path) -> None:
+    shutil.copytree(nodes / "checkpoint_1", nodes / "checkpoint_7")
+    (nodes / "checkpoint_8").mkdir()
+    (nodes / "checkpoint_9").symlink_to(nodes / "checkpoint_0")
+    assert load_blobs(nodes)["trainer_0:total"] == 115
+    assert load_blobs(nodes, BOTH)["trainer_0:total"] == 115
+
+
+@pytest.mark.parametrize("choice", [{"epoch": 0}, {"id": 0}], ids=str)
+def test_one_that_is_named_has_no_fallback(nodes: Path, choice: dict[str, int]) -> None:
+    for place, more in ((nodes, choice), (nodes / "checkpoint_0", {})):
+        with pytest.raises(UsageError, match="fallback is for the newest"):
+            load_blobs(place, fallback=True, **more)
 
 
 def test_of_several_nodes_only_those_that_are_named_are_looked_at(nodes: Path) -> None:

@@ -127,7 +127,7 @@ def test_no_command_is_silent_about_damage(
     check_result(verified, 5)
     assert name in verified.out + verified.err
 
-    check_loads(call, name, is_listed)
+    check_loads(call, name)
 
     refused = call("resume", "sum", "--epoch", "2")
     check_result(refused, 5)
@@ -163,18 +163,19 @@ def test_with_the_record_of_another_it_is_a_copy_and_none_of_the_run(
     assert sorted(str(path) for path in (damaged / "checkpoint_2").rglob("*")) == seen
 
 
-def check_loads(call: Call, name: str, is_listed: bool) -> None:
-    """``load-blobs`` gives proven values of epoch 2, says that it took those of 1, or refuses."""
-    for epoch in ((), ("--epoch", "2")):
-        loaded = call("load-blobs", "sum", "--json", *epoch)
+def check_loads(call: Call, name: str) -> None:
+    """``load-blobs`` gives proven values of epoch 2 or refuses; asked to, it takes those of 1 and
+    says so.
+    """
+    for options in ((), ("--epoch", "2"), ("--fallback",)):
+        loaded = call("load-blobs", "sum", "--json", *options)
         check_result(loaded, 0, 5)
         if loaded.code == 5:
             assert name in loaded.err
             continue
         total = json.loads(loaded.out)["blobs"]["total"]["value"]
         if total == 101:
-            assert not epoch
-            assert not is_listed
+            assert options == ("--fallback",)
             assert "checkpoint_2" in loaded.err
         else:
             assert (total, name in GROUPS) == (102, True)
