@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from jobrun.errors import Problem, did_you_mean
+from jobrun.errors import Problem, Where, did_you_mean
 from jobrun.spec.faults import Fault
 from jobrun.spec.keys import fields, model_at
 from jobrun.spec.model import SpecModel
@@ -59,11 +59,18 @@ def _problems(
     elif kind == "extra_forbidden":
         yield _unknown_key(place, loc)
     elif kind == "invalid_key":
-        yield Problem(f"the key {show(loc[-1])} is no name", place.key_where(), "quote it")
+        where = place.key_where()
+        yield Problem(f"the key {_as_written(where, loc[-1])} is no name", where, "quote it")
     elif kind == "missing":
         yield Problem(f"{loc[-1]!r} is missing here", place.where(), _example(str(loc[-1])))
     else:
         yield place.problem(_message(kind, value, ctx), _advice(kind, value))
+
+
+def _as_written(where: Where | None, key: int | str) -> str:
+    """A key as it stands in the spec: of ``true`` only the number 1 is left."""
+    text = where.text[where.column - 1 :][: where.width] if where is not None else ""
+    return text or show(key)
 
 
 def _fault_problem(source: Source, loc: tuple[int | str, ...], fault: Fault) -> Problem:

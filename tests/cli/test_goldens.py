@@ -74,7 +74,7 @@ LINES: dict[str, list[str]] = {
     "load-blobs": [
         "sum",
         "sum 'tot*' --epoch 2",
-        "m 'w[0:2]'",
+        "m 'w[0:2]' --fallback",
         "sum -o sum.npz",
         "sum --json",
         "sum totl",

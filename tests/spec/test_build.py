@@ -260,3 +260,11 @@ def _problems_of(data: bytes) -> Sequence[Problem]:
             return check(build(load(path)))
         except SpecError as error:
             return error.problems or [Problem("a SpecError without problems")]
+
+
+@pytest.mark.parametrize("key", ["true", "False", "12"])
+def test_a_key_that_is_no_text_is_shown_as_written(key: str) -> None:
+    problems = _problems_of(f"{key}: 3\ninit: []\n".encode())
+    assert [p.message for p in problems if "is no name" in p.message] == [
+        f"the key {key} is no name"
+    ]
