@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +25,7 @@ from jobrun.errors import (
     EXIT_SIGINT,
     EXIT_SIGTERM,
     DamagedError,
+    JobrunError,
     SaveError,
     WorkerLostError,
 )
@@ -144,7 +146,11 @@ class Attempt:
     def start(self, choice: Choice) -> None:
         """Write down and say that it starts."""
         run, history, start = self._run, self._run.history, choice.start
-        history.begin(choice)
+        try:
+            history.begin(choice)
+        except JobrunError:
+            self._stand_where_it_began(start)
+            raise
         if self.saver.wanted and not any(persistent(run.job).values()):
             run.report(Warned(_NOTHING_PERSISTS))
         for warning in warnings(run.job):
@@ -173,6 +179,12 @@ class Attempt:
         )
         if isinstance(start, Record):  # so that an end before it is loaded tells of it
             self.stand_at(start)
+
+    def _stand_where_it_began(self, start: object) -> None:
+        """The attempt has come to nothing: the run stands where it stood, which is on disk."""
+        if isinstance(start, Record):
+            with suppress(JobrunError):  # what is wrong is being told already
+                self.stand_at(start)
 
     def run_group(self, name: str) -> bool:
         """Run a group other than ``epoch``; gives whether all its tasks were run."""

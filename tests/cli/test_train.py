@@ -260,6 +260,33 @@ def test_a_last_state_that_is_not_on_disk_ends_with_6(
     assert "goes on after epoch 0" in on.err
 
 
+def test_a_run_that_cannot_begin_again_stands_where_it_stood(
+    call: Call, write: Call, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full at once, so that not even the attempt is noted."""
+
+    def full(fs: Fs, op: str, path: str) -> None:
+        if op in ("write", "mkdir"):
+            raise OSError(28, "No space left on device")
+
+    write(("total + step", "total + step if total < 104 else 1 / 0"))
+    call("train", "sum.yaml")
+    assert sorted(p.name for p in (folder / "runs/sum").glob("checkpoint_*"))[-1] == "checkpoint_2"
+    write()
+    with monkeypatch.context() as patch:
+        patch.setattr(Fs, "at", full)
+        result = call("resume", "sum")
+    assert result.code == 6
+    assert "No space left on device" in result.err
+    lines = result.out.splitlines()
+    assert lines[0].startswith(
+        "sum: stopped by an error after 2 epochs: spec.yaml cannot be written"
+    )
+    assert "  checkpoint  runs/sum/checkpoint_2 (epoch 2)" in lines
+    assert not any("nothing" in line for line in lines)
+    assert lines[-1] == "jobrun resume runs/sum"
+
+
 def test_a_spec_that_is_none_ends_with_3_and_writes_nothing(
     call: Call, write: Call, folder: Path
 ) -> None:
