@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from jobrun.plain_text import plain
+
 __all__ = [
     "absolute",
     "directories_in",
@@ -82,12 +84,12 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
 def shown(path: str | os.PathLike[str]) -> str:
     """A path as a user would type it: relative where it lies below the start directory.
 
-    A URL is shown as it is.
+    A URL is shown as it is.  Control characters show as ``plain`` has them: it is for eyes alone.
     """
     if is_url(path):
-        return str(path)
+        return plain(path)
     found = resolved(absolute(path))
     try:
-        return str(found.relative_to(start_directory()))
+        return plain(found.relative_to(start_directory()))
     except (ValueError, FileNotFoundError):  # elsewhere, or the start directory is gone
-        return str(found)
+        return plain(found)

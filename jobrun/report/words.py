@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
+from jobrun.plain_text import plain
+
 __all__ = [
     "json_line",
     "json_values",
@@ -26,18 +28,8 @@ __all__ = [
     "why_not_saved",
 ]
 
-_ESCAPES = {c: f"\\x{c:02x}" for c in [*range(0x20), *range(0x7F, 0xA0)] if c not in (0x09, 0x0A)}
-_ESCAPES |= {0xDC00 + c: f"\\x{c:02x}" for c in range(0x80, 0x100)}  # bytes that are no text
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
-
-
-def plain(text: object) -> str:
-    """Text without control characters: an escape in a user's name shows as ``\\x1b``.
-
-    A byte of a path that is no text shows as ``\\xff`` too.
-    """
-    return str(text).translate(_ESCAPES)
 
 
 def visible(line: str) -> str:

@@ -390,3 +390,34 @@ def test_names_are_literal(call: Call, folder: Path) -> None:
     none = call("show", *there, "[/x]")
     assert none.code == 5
     assert "no run '[/x]'" in none.err
+
+
+_ODD = "a\x1b[31mb\x07"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["runs"], ["show"], ["resume"], ["resume", "-n"], ["resume", "--epoch", "1"],
+        ["resume", "--epoch", "9"], ["metrics"], ["compare", "{run}", "{run}"], ["logs"],
+        ["load-blobs"], ["load-blobs", "{run}", "none"], ["graph"], ["resume", "--only", "exit"],
+        ["checkpoints", "list"], ["checkpoints", "list", "--attempts"], ["checkpoints", "verify"],
+        ["checkpoints", "inspect"], ["checkpoints", "diff"], ["checkpoints", "diff", "{run}"],
+        ["checkpoints", "prune", "{run}", "--keep-last", "1", "-n"], ["show", "{run}/checkpoint_1"],
+        ["train", "sum.yaml", "--runs-dir", "{folder}"], ["load-blobs", "{run}/checkpoint_1"],
+        ["resume", "{run}", "--code", "{folder}"], ["runs", "--runs-dir", "{folder}"],
+        ["runs", "--runs-dir", "{run}/run.json"], ["validate", "{run}.yaml"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_no_control_character_of_a_path_reaches_the_terminal(
+    call: Call, write: Call, folder: Path, words: list[str]
+) -> None:
+    write()
+    call("train", "sum.yaml")
+    (folder / "runs/sum").rename(folder / "runs" / _ODD)
+    (folder / _ODD).mkdir()
+    run, odd = f"runs/{_ODD}", str(folder / _ODD)
+    result = call(*(w.replace("{run}", run).replace("{folder}", odd) for w in words))
+    assert result.out + result.err
+    assert not {"\x1b", "\x07"} & set(result.out + result.err)
