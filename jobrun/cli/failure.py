@@ -41,7 +41,7 @@ def show(error: Exception, settings: Settings) -> int:
             context = getattr(error, "ctx", None)
             text = f"{error.message}; a var is set with --set NAME=VALUE"
             error = click.UsageError(text, context)
-        error.message = plain(error.message)
+        error.message = plain(error.message)  # type: ignore[misc]
         error.show()
         code, values = error.exit_code, error_values(_usage(error))
     else:

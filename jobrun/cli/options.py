@@ -6,7 +6,8 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import IO, Any, TypeVar
+from functools import wraps
+from typing import IO, Any, TypeVar, cast
 
 import click
 from click.core import ParameterSource
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
+_UNSET = "unset "  # ``spec.overrides.UNSET``, which is not imported for --help
 PROGRESS = ("live", "lines", "json", "none")
 _IN_TASK = "JOBRUN_SPEC_DIR"
 """The variable that says that this runs in a ``shell`` task."""
@@ -136,15 +138,29 @@ def runs_dir(command: F) -> F:
 
 
 def sets_option(command: F) -> F:
-    """Add ``--set``."""
-    return option(
+    """Add ``--set`` and ``--unset``, which the command gets together as ``sets``."""
+
+    @wraps(command)
+    def both(*args: Any, sets: tuple[str, ...], unsets: tuple[str, ...], **options: Any) -> Any:
+        dropped = (f"{_UNSET}{name}" for name in unsets)
+        return command(*args, sets=(*sets, *dropped), **options)
+
+    unset = option(
+        "--unset",
+        "unsets",
+        metavar="NAME",
+        multiple=True,
+        help="Drop a key, a task or a var.",
+    )
+    with_set = option(
         "--set",
         "sets",
         metavar="NAME=VALUE",
         multiple=True,
-        help="Set a var or a key.",
+        help="Set a var or a key; null drops a key.",
         shell_complete=completes("set"),
-    )(command)
+    )
+    return cast(F, with_set(unset(both)))
 
 
 def specs_argument(command: F) -> F:

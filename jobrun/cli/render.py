@@ -55,6 +55,7 @@ def _origin(spec: Spec) -> Origin:
         option: twin
         for option, twin, parameter in (
             ("--set", "JOBRUN_SET", "sets"),
+            ("--unset", "JOBRUN_UNSET", "unsets"),
             ("--epochs", "JOBRUN_EPOCHS", "epochs"),
         )
         if context.get_parameter_source(parameter) is ParameterSource.ENVIRONMENT

@@ -36,17 +36,24 @@ from jobrun.runs import claim, fresh_name
 from jobrun.session.base import Session
 from jobrun.session.local import LocalSession
 from jobrun.session.making import make_session
+from jobrun.spec.overrides import UNSET
 
 __all__ = ["Engine", "command_line"]
 
 
 def command_line(*words: str, sets: Sequence[str] = (), **options: object) -> str:
     """A command to be typed: ``options`` that are None are left out, ``_`` is ``-``."""
-    parts = [*words, *(part for text in sets for part in ("--set", text))]
+    parts = [*words, *(part for text in sets for part in _setting(text))]
     for name, value in options.items():
         if value is not None:
             parts += ["--" + name.replace("_", "-"), str(value)]
     return f"{program()} {shlex.join(parts)}"
+
+
+def _setting(text: str) -> tuple[str, str]:
+    """A setting of a spec as the option that it came from."""
+    name = text.removeprefix(UNSET)
+    return ("--set", text) if name == text else ("--unset", name)
 
 
 class Engine:

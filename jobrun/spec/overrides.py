@@ -1,4 +1,4 @@
-"""``--set NAME=VALUE``: one scalar of a spec, replaced before anything is looked at."""
+"""``--set NAME=VALUE`` and ``--unset NAME``: a scalar replaced or a key dropped, first of all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from jobrun.spec.keys import keys_of
 from jobrun.spec.scalars import Scalar, ScalarError, scalar, show, typed
 from jobrun.spec.source import Node, Source
 
-__all__ = ["apply_set", "entry_name", "set_epochs", "set_scheduler"]
+__all__ = ["UNSET", "apply_set", "entry_name", "set_epochs", "set_scheduler"]
+
+UNSET = "unset "
+"""What stands before the name, among the settings of a spec, where ``--unset`` is meant."""
 
 _TEXTS = (
     *(
@@ -35,21 +38,69 @@ _TEXTS = (
 def apply_set(source: Source, text: str) -> None:
     """Apply ``NAME=VALUE``: the var of that name if there is one, else the key at a dotted path.
 
-    The value is one YAML scalar, of the type that the key has in the spec.  Entries of a list are
-    named by their number from 0 or, for tasks, by their name.  Raises UsageError.
+    The value is one YAML scalar, of the type that the key has in the spec; ``null`` drops a key of
+    the language, but for a metric, whose direction it is.  Entries of a list are named by their
+    number from 0 or, for tasks, by their name.  ``unset NAME`` drops what has that name.  Raises
+    UsageError.
     """
+    if text.startswith(UNSET):
+        _unset(source.root, text.removeprefix(UNSET).strip())
+        return
     name, equals, value = text.partition("=")
     name = name.strip()
     if not equals or not name:
-        raise UsageError(f"--set {text}: NAME=VALUE is wanted", hint="--set lr=0.05")
-    parts = name.split(".")
-    own = _vars(source.root)
-    if name in own or (parts[0] in own and isinstance(own[parts[0]].value, dict | list)):
-        parts = ["vars", *parts]
-    parent, key, free = _descend(source.root, parts, text)
+        hint = f"--unset {name} drops it" if name else "--set lr=0.05"
+        raise UsageError(f"--set {text}: NAME=VALUE is wanted", hint=hint)
+    parts = _parts(source.root, name)
+    parent, key, free = _descend(source.root, parts, f"--set {text}")
+    if not free and parts[0] != "metrics" and value.strip() in _NULL:
+        _drop(parent, key)
+        return
+    _refuse_truth(str(key), value.strip(), text, name)
     new = Node(_coerced(value, parent.get(key), str(key), free, text), 0, 0, 1)
     new.place = Where(f"--set {text}")
     _put(parent, key, new)
+
+
+_NULL = ("null", "~", "Null", "NULL")
+_PLACES = ("upload", "to")
+
+
+def _parts(root: Node, name: str) -> list[str]:
+    """The path of a var, which may be named alone, or of a key."""
+    parts, own = name.split("."), _vars(root)
+    if name in own or (parts[0] in own and isinstance(own[parts[0]].value, dict | list)):
+        return ["vars", *parts]
+    return parts
+
+
+def _refuse_truth(key: str, value: str, text: str, name: str) -> None:
+    """Who writes ``upload=false`` wants no upload, and no directory of that name."""
+    if key in _PLACES and value.lower() in ("true", "false"):
+        hint = f"--unset {name} drops it; a directory of this name is {name}=./{value}"
+        raise UsageError(f"--set {text}: {key!r} is a place", hint=hint)
+
+
+def _unset(root: Node, name: str) -> None:
+    """``--unset NAME``: drop a var, a key, or a task."""
+    option = f"--unset {name}"
+    if not name or "=" in name:
+        raise UsageError(f"{option}: the name of a key is wanted", hint="--unset upload")
+    parent, key, _ = _descend(root, _parts(root, name), option)
+    if parent.get(key) is None:
+        there = [str(k) for k in parent.value] if isinstance(parent.value, dict) else []
+        hint = did_you_mean(str(key), there) or (f"there are {', '.join(there)}" if there else "")
+        raise UsageError(f"{option}: the spec has no {name!r}", hint=hint)
+    _drop(parent, key)
+
+
+def _drop(parent: Node, key: str | int) -> None:
+    """Take an entry away, if it is there."""
+    if isinstance(parent.value, list):
+        del parent.value[int(key)]
+    else:
+        parent.value.pop(key, None)
+        parent.keys.pop(str(key), None)
 
 
 def set_epochs(source: Source, epochs: int) -> None:
@@ -120,13 +171,13 @@ def _descend(root: Node, parts: list[str], text: str) -> tuple[Node, str | int, 
             return node, key, bool(path) and (path[0] in ("vars", "nodes") or "with" in path)
         if node.get(key) is None:
             _check_key(root, node, key, path, text)
-            _put(node, key, _mapping(Where(f"--set {text}")))
+            _put(node, key, _mapping(Where(text)))
         path.append(key)
         below = node.get(key)
         if below is None or not isinstance(below.value, dict | list):
             shown = show(below.value if below else None)
             at = ".".join(map(str, path))
-            raise UsageError(f"--set {text}: {at} is {shown}, which holds no {parts[0]!r}")
+            raise UsageError(f"{text}: {at} is {shown}, which holds no {parts[0]!r}")
         node = _owned(node, key)
 
 
@@ -162,7 +213,7 @@ def _check_key(root: Node, node: Node, key: str | int, path: list[str | int], te
     deeper += [] if path else [f"{g}.{key}" for g in GROUPS if key in _entry_names(node.get(g))]
     hint = f"did you mean {deeper[0]!r}?" if deeper else did_you_mean(str(key), known)
     hint = hint or f"there are {', '.join(known)}"
-    raise UsageError(f"--set {text}: there is no {str(key)!r}{at}", hint=hint)
+    raise UsageError(f"{text}: there is no {str(key)!r}{at}", hint=hint)
 
 
 def _names_of_spec(root: Node, node: Node, path: list[str | int]) -> list[str] | None:
@@ -192,7 +243,7 @@ def _entry(node: Node, part: str, path: list[str | int], text: str) -> int:
     hint = did_you_mean(part, known) or f"there are 0 to {len(names) - 1}"
     if names.count(part) > 1:
         hint = f"several have this name; write a number from 0 to {len(names) - 1}"
-    raise UsageError(f"--set {text}: {at} has no entry {part!r}", hint=hint)
+    raise UsageError(f"{text}: {at} has no entry {part!r}", hint=hint)
 
 
 def _entry_names(group: Node | None) -> list[str]:

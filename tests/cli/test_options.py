@@ -172,3 +172,31 @@ def test_usage_errors_end_with_2(
     result = call(*args)
     assert (result.code, result.out) == (2, "")
     assert text in result.err
+
+
+def test_a_key_is_dropped_and_the_command_that_goes_on_says_so(call: Any, write: Any) -> None:
+    write(("name: sum", "name: sum\nupload: there"))
+    result = call("render", "sum.yaml", "--unset", "upload")
+    assert (result.code, "upload" in result.out) == (0, False)
+    result = call("train", "sum.yaml", "--unset", "upload", "-n")
+    assert result.code == 0
+    assert "upload" not in result.out
+    assert call("train", "sum.yaml", "--unset", "uplod").code == 2
+
+
+def test_what_is_dropped_can_come_from_the_environment(
+    call: Any, write: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(("name: sum", "name: sum\nupload: there"))
+    assert "upload" in call("render", "sum.yaml").out
+    monkeypatch.setenv("JOBRUN_UNSET", "upload")
+    assert "upload" not in call("render", "sum.yaml").out
+
+
+@pytest.mark.parametrize("word", ["--set=upload=null", "--set=upload=~", "--unset=upload"])
+def test_nothing_is_uploaded_to_a_folder_called_null(
+    call: Any, write: Any, folder: Path, word: str
+) -> None:
+    write(("name: sum", "name: sum\nupload: there"))
+    assert call("train", "sum.yaml", word).code == 0
+    assert not {"null", "~", "there"} & {p.name for p in folder.iterdir()}

@@ -267,3 +267,59 @@ def test_vars_that_are_called_by_numbers_are_one_problem_among_others(tmp_path: 
     found = [problem.message for problem in error.value.problems]
     assert any("7" in message for message in found)
     assert any("'m'" in message for message in found)
+
+
+@pytest.mark.parametrize(
+    ("setting", "path"),
+    [
+        ("stop.when=null", ("stop", "when")),
+        ("stop.when=~", ("stop", "when")),
+        ("checkpoint.every=null", ("checkpoint", "every")),
+        ("upload=null", ("upload",)),
+        ("unset upload", ("upload",)),
+        ("unset stop.when", ("stop", "when")),
+        ("unset lr", ("vars", "lr")),
+        ("unset epoch.last", ("epoch", 1)),
+        ("unset epoch.1", ("epoch", 1)),
+    ],
+)
+def test_null_and_unset_drop_a_key(tmp_path: Path, setting: str, path: tuple[Any, ...]) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text(
+        "vars: {lr: 0.1, size: 2}\nupload: there\ncheckpoint: {every: 2, keep: all}\n"
+        "stop: {epochs: 3, when: 'x > 1'}\nmetrics: {x: min}\n"
+        "epoch: [{call: 'm:f', out: x}, {name: last, call: 'm:g', in: x, out: y}]\n"
+    )
+    before, after = load(file).source.root, load(file, [setting]).source.root
+    *above, key = path
+    for step in above:
+        before, after = before.get(step), after.get(step)
+    assert before.get(key) is not None
+    assert after.get(key) is None
+    assert len(after.value) == len(before.value) - 1
+
+
+def test_null_is_a_value_of_vars_and_metrics(spec: Path) -> None:
+    assert at(load(spec, ["none=null"]), "vars", "none") is None
+    assert at(load(spec, ["metrics.n0:loss=null"]), "metrics", "n0:loss") is None
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        (
+            "upload=false",
+            "--set upload=false: 'upload' is a place\n  hint: --unset upload drops it",
+        ),
+        ("unset uplod", "--unset uplod: there is no 'uplod'\n  hint: did you mean 'upload'?"),
+        ("unset upload", "--unset upload: the spec has no 'upload'"),
+        ("unset ", "--unset : the name of a key is wanted"),
+        ("unset lr=3", "--unset lr=3: the name of a key is wanted"),
+        ("unset epoch.nothing", "--unset epoch.nothing: epoch has no entry 'nothing'"),
+        ("lr", "--set lr: NAME=VALUE is wanted\n  hint: --unset lr drops it"),
+    ],
+)
+def test_what_cannot_be_dropped_is_a_usage_error(spec: Path, setting: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        load(spec, [setting])
+    assert str(caught.value).startswith(message)
