@@ -43,6 +43,7 @@ from jobrun.events import (
 from jobrun.graph import Plan, live_scratch, persistent
 from jobrun.history import History
 from jobrun.job import Job
+from jobrun.masking import masked
 from jobrun.metrics import metric_names
 from jobrun.node_times import NodeTimes
 from jobrun.paths import start_directory
@@ -439,6 +440,7 @@ class Attempt:
             if outcome == "failed"
             else None,
         )
+        ended = masked(ended)
         self._run.report(ended)
         return ended
 

@@ -31,6 +31,7 @@ from jobrun.events import (
     Warned,
 )
 from jobrun.job import Job
+from jobrun.masking import mask
 from jobrun.node_map import NodeMap, NodeMaps
 from jobrun.paths import resolved
 from jobrun.position import Position
@@ -368,6 +369,7 @@ class History:
         """Write down how the attempt ended; that the disk refuses is said, and hurts nothing."""
         if self.run is None or self._manager is None or self._state is None:
             return
+        reason = mask(reason)
         if self._exit is not None:
             ended = {**self._exit, "ended": utc_now(), "outcome": state, "reason": reason}
             self._state = replace(self._state, exits=(*self._state.exits[:-1], ended))

@@ -32,6 +32,7 @@ from jobrun.events import Report, RunEnded, SaveAsked, Stopping, Warned, warn
 from jobrun.graph import make_plan
 from jobrun.history import History
 from jobrun.job import GROUPS, Job
+from jobrun.masking import masked
 from jobrun.position import Position
 from jobrun.reference import forbid_while_importing
 from jobrun.results import Results
@@ -66,7 +67,7 @@ class JobRunner:
         if problems:
             raise SpecError(problems)
         request = request or Request(epoch=resume_from_epoch)
-        history = History(job, manager, request, report)
+        history = History(job, manager, request, lambda event: report(masked(event)))
         self.job = job
         self.outcome: RunEnded | None = None
         self._run = Run(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobrun.errors import TaskError, did_you_mean
+from jobrun.masking import remember
 
 __all__ = ["PLACES", "Template", "TemplateError", "render", "template", "templates_in"]
 
@@ -69,6 +70,8 @@ def template(text: str) -> Template:
         if name not in PLACES and not _ENV.fullmatch(name):
             raise TemplateError(f"'${{{name}}}' means nothing", match.start(), _hint(name))
         names.append(name)
+        if name.startswith("env."):
+            remember(name[4:])
     return Template(text, tuple(names))
 
 

@@ -20,6 +20,7 @@ from jobrun.errors import (
     UsageError,
     Where,
 )
+from jobrun.masking import mask, masked
 from jobrun.report.words import plain
 
 __all__ = [
@@ -78,17 +79,17 @@ def _usage(error: click.ClickException) -> UsageError:
 def say_error(error: Exception, settings: Settings) -> None:
     """Write an error to stderr: the user's own lines where user code failed."""
     if settings.traceback:
-        traceback.print_exception(error)
+        print(mask("".join(traceback.format_exception(error))), end="", file=sys.stderr)
     elif trace := getattr(error, "trace", ""):
-        print(plain(trace.rstrip("\n")), file=sys.stderr)
+        print(plain(mask(trace.rstrip("\n"))), file=sys.stderr)
     print(_text(error, uses_color(sys.stderr, settings.color)), file=sys.stderr)
 
 
 def _text(error: Exception, color: bool) -> str:
     head = click.style("error:", fg="red", bold=True) if color else "error:"
     if not isinstance(error, JobrunError):
-        return f"{head} {plain(_bug(error))}"
-    text = plain(error)
+        return f"{head} {plain(mask(_bug(error)))}"
+    text = plain(mask(str(error)))
     if isinstance(error, SpecError):
         return text.replace(": error: ", f": {head} ") if color else text
     return f"{head} {text}"
@@ -114,7 +115,7 @@ def error_values(error: Exception) -> dict[str, object]:
         values["problems"] = [problem_values(p) for p in where_and_what(error)]
     if trace := getattr(error, "trace", ""):
         values["trace"] = trace
-    return {"error": values, "exit_code": code}
+    return {"error": masked(values), "exit_code": code}
 
 
 def where_and_what(error: JobrunError) -> list[Problem]:

@@ -18,6 +18,7 @@ from weakref import WeakSet
 
 from jobrun.doing import task_here
 from jobrun.events import Event, RunEnded
+from jobrun.masking import mask
 from jobrun.report.append import Appender
 from jobrun.report.lines import Describer
 from jobrun.report.log_format import attempt_stamp, escaped, stamp
@@ -74,7 +75,7 @@ class LogFile:
         """
         doing = task_here()
         who = stamp(doing) if doing is not None else ""
-        self._write([who + line if who else escaped(line) for line in lines])
+        self._write([who + mask(line) if who else escaped(mask(line)) for line in lines])
 
     def _write(self, lines: list[str]) -> None:
         """Append lines with the time before each; from any thread."""

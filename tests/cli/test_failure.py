@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -118,3 +119,32 @@ def test_damage_names_the_command_that_finds_all_of_it(capsys: pytest.CaptureFix
     assert capsys.readouterr().err.endswith(
         "\n  hint: jobrun checkpoints verify RUN names all that is damaged\n"
     )
+
+
+_SECRET = "hunter2/+x"
+_LEAKS = {
+    "upload": ("name: sum", "name: sum\nupload: 'memory://me:${env.PW}@host/x'"),
+    "load": ("init:\n", "init:\n  - {load: {run: 'none-${env.PW}', blobs: total}}\n"),
+    "task": ("epoch:\n", "epoch:\n  - {call: 'leak:fail', with: {password: '${env.PW}'}}\n"),
+}
+
+
+@pytest.mark.parametrize("leak", _LEAKS)
+@pytest.mark.parametrize("more", [[], ["--json"], ["--traceback"], ["--progress", "json"]])
+def test_no_value_of_the_environment_is_said_or_stored(
+    call: Any, write: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, leak: str, more: list[str]
+) -> None:
+    monkeypatch.setenv("PW", _SECRET)
+    (folder / "leak.py").write_text(
+        "def fail(password):\n"
+        "    print('with', password)\n"
+        "    raise ValueError('cannot log in with ' + password)\n"
+    )
+    write(_LEAKS[leak])
+    result = call("train", "sum.yaml", *more)
+    shown = call("show", "sum").out + call("show", "sum", "--json").out + call("logs", "sum").out
+    said = result.err + shown + ("" if leak == "task" else result.out)
+    assert "${env.PW}" in said or result.code == 0
+    assert _SECRET not in said
+    for file in [p for p in (folder / "runs").rglob("*") if p.is_file()]:
+        assert _SECRET.encode() not in file.read_bytes(), file
