@@ -177,7 +177,8 @@ def _text(condition: Condition) -> str:
     if isinstance(condition, When):
         return f"when {condition.expression.text}"
     if isinstance(condition, Patience):
-        return f"{condition.name} has not improved for {condition.epochs} epochs"
+        epochs = "1 epoch" if condition.epochs == 1 else f"{condition.epochs} epochs"
+        return f"{condition.name} has not improved for {epochs}"
     if isinstance(condition, Walltime):
         return f"after {condition.seconds:g} s"
     if isinstance(condition, DataFinished):

@@ -244,7 +244,8 @@ class Patience(_OfBlob):
         since = "no finite value yet" if best is None else f"best {best:.6g}"
         if state.get("best_epoch") is not None:
             since += f" at epoch {state['best_epoch']}"
-        return f"patience: {self.name} has not improved for {state['wait']} epochs ({since})"
+        epochs = "1 epoch" if state["wait"] == 1 else f"{state['wait']} epochs"
+        return f"patience: {self.name} has not improved for {epochs} ({since})"
 
     def gauge(self, state: State) -> str:
         """Epochs without improvement of how many."""

@@ -265,3 +265,9 @@ def test_states_are_matched_by_kind_metric_and_occurrence() -> None:
     assert watched[0].state == {}
     assert watched[1].state["accuracy"] == 0.5
     assert watched[1].fails
+
+
+def test_patience_of_one_epoch_is_said_in_the_singular() -> None:
+    state = {"wait": 1, "best": 0.5, "best_epoch": 1}
+    reason = Patience("loss", 1, "min").verdict(state)
+    assert reason == "patience: loss has not improved for 1 epoch (best 0.5 at epoch 1)"
