@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from jobrun.access import Access, access, resolve
@@ -89,8 +89,9 @@ def flow_problems(job: Job) -> Iterator[Problem]:
                 yield from _reads(every_write, group, task, found, have, sometimes)
             if isinstance(task, Pipe):
                 yield from _pipe_reads(job, task, copies)
+            writers = _writers(copies)
             for _, found in copies:
-                yield from _twice(job, task, copies, found)
+                yield from _twice(job, task, writers, found)
                 for key in found.writes:
                     if setup is not None and setup.touches(key):
                         yield _protected(job, task, key)
@@ -290,24 +291,41 @@ def _protected(job: Job, task: Task, key: Key) -> Problem:
     )
 
 
-def _twice(
-    job: Job, task: Task, copies: Sequence[tuple[str, Access]], found: Access
-) -> Iterator[Problem]:
-    """Two copies of one task, or two outputs of it, must not write one blob."""
-    for other in (a for _, a in copies if a is not found):
+Writers = Mapping[Key, Sequence[tuple[Access, Key]]]
+"""What copies of a task write, by node and first level: only these can overlap."""
+
+
+def _writers(copies: Iterable[tuple[str, Access]]) -> Writers:
+    writers: dict[Key, list[tuple[Access, Key]]] = {}
+    for _, found in copies:
         for key in found.writes:
-            if any(same_leaves(key, k) for k in other.writes):
-                yield Problem(
-                    f"the copies of task {task.name!r} all write {_shown(job, key)!r}",
-                    write_mark(task, key),
-                    "each copy needs a blob of its own",
-                )
-                return
+            writers.setdefault(_first_level(key), []).append((found, key))
+    return writers
+
+
+def _first_level(key: Key) -> Key:
+    return key[0], key[1].partition("/")[0]
+
+
+def _twice(job: Job, task: Task, writers: Writers, found: Access) -> Iterator[Problem]:
+    """Two copies of one task, or two outputs of it, must not write one blob."""
+    near = {key: writers[_first_level(key)] for key in found.writes}
+    for key in found.writes:
+        if any(other is not found and same_leaves(key, k) for other, k in near[key]):
+            yield Problem(
+                f"the copies of task {task.name!r} all write {_shown(job, key)!r}",
+                write_mark(task, key),
+                "each copy needs a blob of its own",
+            )
+            return
     if isinstance(task, Pipe):
         return
-    for i, key in enumerate(found.writes):
-        if any(same_leaves(key, k) for k in found.writes[:i]):
+    before: dict[Key, list[Key]] = {}
+    for key in found.writes:
+        earlier = before.setdefault(_first_level(key), [])
+        if any(same_leaves(key, k) for k in earlier):
             yield Problem(
                 f"task {task.name!r} writes {_shown(job, key)!r} twice",
                 write_mark(task, key),
             )
+        earlier.append(key)

@@ -49,14 +49,14 @@ def scalar(text: str) -> Scalar:
     if _FLOAT.fullmatch(text):
         return _float(text)
     if _BASED.fullmatch(text):
+        _refuse_long(text[2:])
         return int(text, 0)
     return text
 
 
 def _integer(text: str) -> int:
     digits = text.lstrip("+-")
-    if len(digits) > _MOST_DIGITS:
-        raise ScalarError(f"a number of {len(digits)} digits", "quote it if it is a text")
+    _refuse_long(digits)
     if len(digits) > 1 and digits[0] == "0":
         plain = digits.lstrip("0") or "0"
         octal = f", 0o{plain} if it is octal" if not set(plain) & set("89") else ""
@@ -65,6 +65,12 @@ def _integer(text: str) -> int:
             f"write {plain}{octal}, or '{text}' in quotes if it is a text",
         )
     return int(text)
+
+
+def _refuse_long(digits: str) -> None:
+    if len(digits) > _MOST_DIGITS:
+        hint = f"numbers have at most {_MOST_DIGITS} digits; quote it if it is a text"
+        raise ScalarError(f"a number of {len(digits)} digits", hint)
 
 
 def _float(text: str) -> float:
