@@ -72,7 +72,8 @@ class Plan:
 
     def finished(self, tasks: Collection[str]) -> bool:
         """Whether ``tasks``, keys of units, are all that there are."""
-        return all(u.gathers or u.key in tasks for u in self.units)
+        done = frozenset(tasks)  # a position has them as a tuple
+        return all(u.gathers or u.key in done for u in self.units)
 
     def entry(self, unit: int, before: int) -> int:
         """Return the unit that must wait if ``unit`` is to come after ``before``.

@@ -389,3 +389,16 @@ def test_the_scratch_that_is_still_to_be_read_at_a_cut() -> None:
     assert _cut(job, ["make"], ["pipe"]) == {"main": ["a", "b", "watched", "loss"]}
     assert _cut(job, ["make", "pipe"]) == {"main": ["b", "watched", "loss"]}
     assert _cut(job, ["make", "pipe", "use"]) == {"main": ["watched"]}
+
+
+def test_what_is_finished_is_not_searched_for_unit_by_unit() -> None:
+    class Finished(tuple[str, ...]):
+        def __contains__(self, key: object) -> bool:
+            raise AssertionError("a search of all of them, for each of them")
+
+    with Job("j") as job, job.epoch:
+        for n in range(3):
+            Task(fn, name=f"t{n}", out=f"b{n}")
+    plan = plan_of(job)
+    assert plan.finished(Finished(("t0", "t1", "t2")))
+    assert not plan.finished(Finished(("t0", "t2")))

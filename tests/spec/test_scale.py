@@ -161,3 +161,17 @@ def test_a_cycle_of_many_is_shown_in_part(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"t0 -> t2999 -> .* -> 2980 more -> t0") as caught:
         validate_spec(path)
     assert len(str(caught.value)) < 2000
+
+
+@pytest.mark.parametrize("outputs", ["w", "[w, v/a, v/b]"])
+def test_four_times_the_nodes_take_four_times_the_calls(tmp_path: Path, outputs: str) -> None:
+    def check(n: int) -> None:
+        path = tmp_path / f"nodes{n}.yaml"
+        tasks = f"[{{call: m:f, node: n_*, out: {outputs}}}]\n"
+        names = ", ".join(f"n_{i}" for i in range(n))
+        path.write_text(f"nodes: [{names}]\ninit: {tasks}epoch: {tasks}{END}")
+        validate_spec(path)
+
+    check(4)
+    few, many = (calls(lambda n=n: check(n)) for n in (100, 400))
+    assert many < 5 * few
