@@ -26,6 +26,7 @@ from jobrun.job import GROUPS, RESERVED, Job, Pipe, Task
 from jobrun.metrics import best_problems, metric_problems
 from jobrun.names import CASE_HINT, case_twins, check_name
 from jobrun.patterns import may_mean, touches
+from jobrun.pinned import pinned_problems
 from jobrun.shell import Shell
 
 __all__ = ["check", "warnings"]
@@ -50,6 +51,7 @@ def check(job: Job) -> list[Problem]:
         flow_problems,
         source_problems,
         shuffle_problems,
+        pinned_problems,
         _check_meanings,
         best_problems,
         metric_problems,

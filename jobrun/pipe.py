@@ -130,12 +130,13 @@ class Pipe(Task):
         name: str | None = None,
         after: str | Sequence[str] = (),
         every: Number | None = None,
+        thread: str | None = None,
         node: str | None = None,
         where: Where | None = None,
         marks: Mapping[str, Where] | None = None,
     ) -> None:
         self.fn = "pipe"
-        self.retries, self.timeout = None, None
+        self.retries, self.timeout, self.thread = None, None, thread
         self.reader = Reader(
             data(
                 from_,
@@ -171,11 +172,15 @@ class Pipe(Task):
         self._describe(name, after, every, node, where, marks)
         for step in (*self.map, *self.do):
             _leave(step)
+            if step.thread is not None:
+                text = f"'thread' of step {step.name!r} belongs to the pipe, whose steps share one"
+                self._refuse(text, "thread", "give it to the pipe itself")
         if not self.do:
             self._refuse("a pipe without 'do' steps does nothing", "pipe")
         self._check_reduce()
         self._check_processes()
         self._check_rows()
+        self._check_thread()
         self._join()
 
     def _check_reduce(self) -> None:

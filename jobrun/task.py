@@ -65,6 +65,9 @@ class Task:
     a function, the run ends without it, since a thread cannot be killed.  ``fn`` may be a ``Load``
     too: blobs of another run, ``out`` being a mapping ``{name there: blob}``.
 
+    ``thread="same"`` is for what may be used on the thread only that made it, as a SQLite
+    connection: the task, and all tasks that read what it puts out, run on one thread.
+
     Made inside ``with job.<group>:`` (or ``with job:``, then in ``epoch``) it joins that group, on
     the node of the innermost ``with Node(...)``.  Raises SpecError for what cannot be.
     """
@@ -82,6 +85,7 @@ class Task:
         every: Number | Mapping[str, Number] | None = None,
         retries: int | Retries | None = None,
         timeout: float | None = None,
+        thread: str | None = None,
         node: str | None = None,
         where: Where | None = None,
         marks: Mapping[str, Where] | None = None,
@@ -89,6 +93,7 @@ class Task:
         self.fn = fn
         self.retries = Retries(retries) if isinstance(retries, int) else retries
         self.timeout = timeout
+        self.thread = thread
         self.inputs = arguments(in_)
         self.literals: dict[str, Any] = dict(with_ or {})
         self.updates = arguments(update)
@@ -164,14 +169,24 @@ class Task:
             seen.add(a.parameter or "")
 
     def _check_options(self) -> None:
-        """What ``retries`` and ``timeout`` can be."""
+        """What ``retries``, ``timeout`` and ``thread`` can be."""
         fault = self.retries.fault() if self.retries is not None else None
         if fault:
             self._refuse(f"'retries': {fault}", "retries")
         if self.timeout is not None and not 0 < self.timeout < float("inf"):
             self._refuse(f"'timeout' is {self.timeout!r}, not a number of seconds", "timeout")
+        self._check_thread()
         if isinstance(self.fn, Load) and self.outputs.form != "keys":
             self._refuse("a task that loads blobs has a mapping {name there: blob} as 'out'", "out")
+
+    def _check_thread(self) -> None:
+        if self.thread is None:
+            return
+        if self.thread != "same":
+            self._refuse(f"'thread' is {self.thread!r}, which can only be 'same'", "thread")
+        if isinstance(self.fn, Shell | Load):
+            what = "program" if isinstance(self.fn, Shell) else "load"
+            self._refuse(f"'thread' is for functions, not for a {what}", "thread")
 
     def _check_program(self, shell: Shell) -> None:
         """A program is given files and leaves files."""

@@ -308,6 +308,28 @@ def _a_text_file_shuffled_as_a_whole() -> Job:
     return job
 
 
+def _pinned_source(key: str, value: int) -> Job:
+    job = Job("j")
+    with job.setup:
+        Task("m:connect", out="db", thread="same")
+    step = Task("m:f", "x", out="loss")
+    mapped = [Task("m:g", "x", out="x")] if key == "processes" else []
+    with job.epoch:
+        Pipe(["x"], call="m:rows", in_="db", map=mapped, do=[step], name="p", **{key: value})  # type: ignore[arg-type]
+    return job
+
+
+@pytest.mark.parametrize("key", ["threads", "ahead", "processes"])
+def test_a_source_that_is_bound_to_a_thread_is_not_read_on_others(key: str) -> None:
+    (found,) = check(_pinned_source(key, 2))
+    assert found.message == (
+        "pipe 'p' reads from 'db', which 'thread: same' keeps on one thread, but "
+        f"{key!r} would read it on another"
+    )
+    assert found.hint == f"leave {key!r} out"
+    assert check(_pinned_source("threads", 1)) == []
+
+
 @pytest.mark.parametrize(
     ("make", "expected"),
     [

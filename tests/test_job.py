@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from jobrun.errors import SpecError, Where
 from jobrun.job import GROUPS, Argument, FileSource, Job, Node, Pipe, Task
+from jobrun.options import Load
+from jobrun.shell import Shell
 
 
 def add_one(total: Any) -> None:
@@ -163,6 +166,28 @@ def test_pipes_that_cannot_be(options: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError) as caught:
         Pipe(**options)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Task("m:f", thread="other"), "'thread' is 'other', which can only be 'same'"),
+        (lambda: Task(Shell("true"), thread="same"), "for functions, not for a program"),
+        (
+            lambda: Task(Load("run"), out={"w": None}, thread="same"),
+            "for functions, not for a load",
+        ),
+        (
+            lambda: Pipe(["x"], do=[Task("m:f", thread="same")]),
+            "'thread' of step 'f' belongs to the pipe",
+        ),
+    ],
+)
+def test_threads_that_cannot_be(make: Callable[[], Task], message: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        make()
+    assert message in str(caught.value)
+    assert Task("m:f", thread="same").thread == Pipe(["x"], do=[Task("m:f")], thread="same").thread
 
 
 def test_nodes() -> None:

@@ -23,6 +23,7 @@ from jobrun.errors import TaskError, did_you_mean, with_article
 from jobrun.events import Warned
 from jobrun.job import Argument, Job, Task
 from jobrun.options import Load, Retries
+from jobrun.pinned import other_thread
 from jobrun.rng import make_rng
 from jobrun.session.current import Running, TaskStoppedError, current
 from jobrun.session.given import Change, Given, Held, Input
@@ -449,7 +450,7 @@ _READ_ONLY = ("read-only", "readonly", "not writeable", "not writable")
 
 
 def _remedy(error: BaseException) -> str:
-    """What to do about the errors that jobrun's own rules cause."""
+    """What to do about the errors that jobrun's own rules and threads cause."""
     text = _said(error)
     if isinstance(error, ValueError | TypeError | UserWarning | BufferError) and any(
         t in text for t in _READ_ONLY
@@ -460,7 +461,7 @@ def _remedy(error: BaseException) -> str:
         )
     if isinstance(error, SystemExit):
         return "a task ends by returning; raise an error to end the run"
-    return ""
+    return other_thread(text)
 
 
 def refuse_writable_views() -> None:

@@ -28,6 +28,7 @@ from jobrun.graph import Plan, Unit
 from jobrun.job import Job, Pipe, Task
 from jobrun.names import CASE_HINT
 from jobrun.options import Load
+from jobrun.pinned import Pins
 from jobrun.position import PipeState, Position, ReaderState
 from jobrun.session.base import Control, Places
 from jobrun.session.call import Call, Moment, Stores
@@ -92,8 +93,12 @@ class Group:
         self._persistent = persistent
         self._scheduler = scheduler
         self._persists: dict[Key, bool] = {}
+        pins = Pins(job)
         self._dag = Dag(
-            list(plan.waits), [list(s) for s in plan.successors], frozenset(plan.gathered_by)
+            list(plan.waits),
+            [list(s) for s in plan.successors],
+            frozenset(plan.gathered_by),
+            frozenset(i for i, unit in enumerate(plan.units) if pins.pins(unit)),
         )
         self._objects = ObjectOrder(plan, self._dag, stores.nodes)
         self._calls: dict[int, Call] = {}

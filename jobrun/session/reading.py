@@ -19,6 +19,7 @@ from jobrun.data.tables import ArrayTable, blob_columns
 from jobrun.errors import DataError, TaskError
 from jobrun.events import Report, Warned, ignore
 from jobrun.job import SHARD, CallSource, Data, FileSource, Job, Pipe, Task
+from jobrun.pinned import other_thread
 from jobrun.position import ReaderState
 from jobrun.rng import make_rng
 from jobrun.session.base import Places
@@ -124,7 +125,8 @@ class PipeReading:
             said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             message = f"{step.function_name}, which pipe {self._pipe.name!r} reads, failed: {said}"
             where = step.where or self._pipe.where
-            return TaskError(message, where=where, trace=user_trace(error))
+            hint = other_thread(said)
+            return TaskError(message, where=where, hint=hint, trace=user_trace(error))
 
         return called_source(
             lambda: call.value(Moment()),

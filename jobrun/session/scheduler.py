@@ -4,6 +4,7 @@ The state of a run:
 
 - ``waits[i]``     how many units unit ``i`` still waits for; 0: it may start
 - ``ready``        units that may start and that nobody has taken
+- ``ready_first``  those of them that are *pinned*: only the first worker takes them
 - ``left``         units that are not finished
 - ``running``      workers that are in a unit
 - ``stopping``     no new unit may start but those *bound* to one that has run: the caller said cut
@@ -15,7 +16,9 @@ its ``waits`` until it has ``arrived``.
 A worker that finishes a unit counts down its successors under the lock, and runs one that it made
 ready itself, without a queue in between; others go into ``ready``.  Workers are daemon threads, so
 that leaving never waits for a task in C code; units never run on the caller's thread, so that
-signals are always served.  The idea of the countdown is dask's ``local.py``; the single lock and
+signals are always served.  The first worker is one and the same thread as long as the scheduler
+lives: pinned units run on it, before others, so that what they make is only used where it was made.
+The idea of the countdown is dask's ``local.py``; the single lock and
 the direct hand-over are measured (``make bench``): 2 to 4 µs a unit against about 30 for
 ``graphlib`` with a ``ThreadPoolExecutor``.
 """
@@ -42,12 +45,13 @@ class Dag:
     """Units by number: how many each waits for, and which wait for it.  Edges may be added.
 
     ``bound`` units belong to the unit in front of them: once that has run, they run too, before a
-    cut.
+    cut.  ``pinned`` units run on the first worker.
     """
 
     waits: list[int]
     successors: list[list[int]]
     bound: frozenset[int] = frozenset()
+    pinned: frozenset[int] = frozenset()
 
     def order(self) -> list[int]:
         """The place of each unit in the order of their numbers, as far as the edges allow it."""
@@ -73,11 +77,27 @@ class _Run:
     waits: list[int]
     done: bytearray
     ready: deque[int] = field(default_factory=deque)
+    ready_first: deque[int] = field(default_factory=deque)
     left: int = 0
     running: int = 0
     stopping: bool = False
     error: BaseException | None = None
     over: threading.Event = field(default_factory=threading.Event)
+
+    def offer(self, unit: int) -> None:
+        """A unit may start."""
+        (self.ready_first if unit in self.dag.pinned else self.ready).append(unit)
+
+    def take(self, is_first: bool) -> int:
+        """A unit for a worker, which is the first or another; -1 if there is none for it."""
+        if is_first and self.ready_first:
+            return self.ready_first.popleft()
+        return self.ready.popleft() if self.ready else -1
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether some worker can take a unit."""
+        return bool(self.ready or self.ready_first)
 
 
 class Scheduler:
@@ -116,7 +136,7 @@ class Scheduler:
             self._start_workers()
             with self._lock:
                 self._run = run
-                self._work.notify(len(run.ready))
+                self._wake(run, len(run.ready))
             try:
                 begun()
                 if cut():  # said since it was asked above
@@ -153,7 +173,8 @@ class Scheduler:
         for unit in (*done, *skip):
             waits[unit] = -1  # so that no unit before it counts it down to 0
         run = _Run(dag, execute, cut, waits, finished)
-        run.ready.extend(i for i, n in enumerate(waits) if n == 0)
+        for unit in [i for i, n in enumerate(waits) if n == 0]:
+            run.offer(unit)
         run.left = len(waits) - sum(finished) - len(skip)
         return run
 
@@ -165,8 +186,8 @@ class Scheduler:
                 return
             run.waits[unit] -= 1
             if run.waits[unit] == 0 and self._may_start(run, unit):
-                run.ready.append(unit)
-                self._work.notify()
+                run.offer(unit)
+                self._wake(run, 1)
 
     def stop(self) -> None:
         """Start no new unit, as once ``cut()`` is true, also where none is running."""
@@ -176,7 +197,7 @@ class Scheduler:
                 return
             if not run.stopping:
                 self._stop(run)
-            if run.running == 0 and not run.ready:
+            if run.running == 0 and not run.has_ready:
                 run.over.set()
 
     def add_edge(self, before: int, after: int) -> None:
@@ -198,7 +219,10 @@ class Scheduler:
     def _start_workers(self) -> None:
         while len(self._workers) < self.threads:
             name = f"jobrun-{len(self._workers)}"
-            worker = threading.Thread(target=self._work_loop, name=name, daemon=True)
+            is_first = not self._workers
+            worker = threading.Thread(
+                target=self._work_loop, args=(is_first,), name=name, daemon=True
+            )
             self._workers.append(worker)
             worker.start()
 
@@ -208,23 +232,29 @@ class Scheduler:
             self._closed = True
             self._work.notify_all()
 
-    def _work_loop(self) -> None:
+    def _wake(self, run: _Run, units: int) -> None:
+        """Wake workers for so many units that became ready; the lock is held."""
+        if run.ready_first:
+            self._work.notify_all()  # the first worker among them
+        else:
+            self._work.notify(units)
+
+    def _work_loop(self, is_first: bool) -> None:
         while True:
             with self._lock:
-                while not self._can_take():
+                while (unit := self._take(is_first)) < 0:
                     if self._closed:
                         return
                     self._work.wait()
                 run = self._run
                 assert run is not None
-                unit = run.ready.popleft()
                 run.running += 1
-            self._work_on(run, unit)
+            self._work_on(run, unit, is_first)
 
-    def _can_take(self) -> bool:
-        return self._run is not None and bool(self._run.ready)
+    def _take(self, is_first: bool) -> int:
+        return -1 if self._run is None else self._run.take(is_first)
 
-    def _work_on(self, run: _Run, unit: int) -> None:
+    def _work_on(self, run: _Run, unit: int, is_first: bool) -> None:
         """Run ``unit``, and what it makes ready, as long as there is something."""
         execute = run.execute
         while unit >= 0:
@@ -233,7 +263,7 @@ class Scheduler:
             except BaseException as error:  # whatever a task raises ends the run, not the worker
                 self._fail(run, error)
                 return
-            unit = self._finish(run, unit)
+            unit = self._finish(run, unit, is_first)
 
     def _fail(self, run: _Run, error: BaseException) -> None:
         with self._lock:
@@ -245,10 +275,11 @@ class Scheduler:
         run.error = run.error or error
         run.stopping = True
         run.ready.clear()
+        run.ready_first.clear()
 
-    def _finish(self, run: _Run, unit: int) -> int:
+    def _finish(self, run: _Run, unit: int, is_first: bool) -> int:
         """Count a unit as finished; gives the next one for this worker, or -1."""
-        waits, ready = run.waits, run.ready
+        waits, pinned = run.waits, run.dag.pinned
         cut = run.cut()
         with self._lock:
             run.done[unit] = 1
@@ -256,29 +287,34 @@ class Scheduler:
             if cut and not run.stopping:
                 self._stop(run)
             following = -1
-            before = len(ready)
+            offered = 0
             for other in run.dag.successors[unit]:
                 waits[other] -= 1
                 if waits[other] == 0 and self._may_start(run, other):
-                    if following < 0:
+                    if following < 0 and (is_first or other not in pinned):
                         following = other
                     else:
-                        ready.append(other)
-            if len(ready) > before:
-                self._work.notify(len(ready) - before)
-            if following >= 0:
-                return following
-            if ready:
-                return ready.popleft()
-            self._leave(run)
-            return -1
+                        run.offer(other)
+                        offered += 1
+            if is_first and following >= 0 and run.ready_first and following not in pinned:
+                run.offer(following)  # others may run it: what is pinned waits for this worker
+                following, offered = -1, offered + 1
+            if offered:
+                self._wake(run, offered)
+            if following < 0:
+                following = run.take(is_first)
+            if following < 0:
+                self._leave(run)
+            return following
 
     def _stop(self, run: _Run) -> None:
         """Cut: of what is ready only bound units may still start; the lock is held."""
         run.stopping = True
-        bound = [u for u in run.ready if u in run.dag.bound]
+        bound = [u for u in (*run.ready, *run.ready_first) if u in run.dag.bound]
         run.ready.clear()
-        run.ready.extend(bound)
+        run.ready_first.clear()
+        for unit in bound:
+            run.offer(unit)
 
     def _may_start(self, run: _Run, unit: int) -> bool:
         return not run.stopping or (run.error is None and unit in run.dag.bound)
@@ -286,5 +322,5 @@ class Scheduler:
     def _leave(self, run: _Run) -> None:
         """This worker has nothing more to do in ``run``; the lock is held."""
         run.running -= 1
-        if run.running == 0 and not run.ready and (run.left == 0 or run.stopping):
+        if run.running == 0 and not run.has_ready and (run.left == 0 or run.stopping):
             run.over.set()

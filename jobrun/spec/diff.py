@@ -4,8 +4,8 @@ Spec or Python, a job comes down to the same *facts*: a tree of JSON values in t
 spec, without what is left at its default, so that a later version with more keys finds no
 difference.  Each difference belongs to a row of the table by which a run goes on or not:
 
-``free``    stop and fail conditions, limits and threads of pipes, retries and timeouts, checkpoint
-            policy, upload, metrics, reporters, session, name
+``free``    stop and fail conditions, limits and threads of pipes, retries, timeouts and
+            ``thread``, checkpoint policy, upload, metrics, reporters, session, name
 ``accept``  ``batch`` of a pipe: another job, but one that is commonly meant
 ``job``     tasks, vars, seed, nodes, all else of a pipe: another job
 
@@ -38,7 +38,7 @@ _FREE = ("name", "stop", "fail", "metrics", "upload", "report", "session")
 _FREE_OF_PIPE = ("batches_per_epoch", "passes", "threads", "ahead", "processes", "resume")
 _ACCEPTED_OF_PIPE = ("batch", "shard")
 _HOW = ("batch", "shuffle", "drop_last", "batches_per_epoch", "passes", "shard", "rows")
-_OPTIONS = (("retries",), ("timeout",))
+_OPTIONS = (("retries",), ("timeout",), ("thread",))
 """How a call is made, which changes nothing of what it gives."""
 _ABSENT = object()
 _LONGEST = 80
@@ -206,6 +206,7 @@ def _task_facts(task: Task, name: str) -> Facts:
     facts["every"] = _plain(task.every)
     facts["retries"] = None if task.retries is None else asdict(task.retries)
     facts["timeout"] = task.timeout
+    facts["thread"] = task.thread
     return {k: v for k, v in facts.items() if v is not None and v not in ([], {})}
 
 

@@ -17,7 +17,7 @@ from jobrun.errors import did_you_mean
 from jobrun.job import GROUPS
 from jobrun.spec.checkpoints import CheckpointModel, checkpoint_form
 from jobrun.spec.closed import ClosedModel, given, one_of, short_for, without
-from jobrun.spec.faults import Fault, Optional, refuse
+from jobrun.spec.faults import Fault, Optional, choice, refuse
 from jobrun.spec.fields import (
     After,
     Call,
@@ -54,11 +54,16 @@ def _whose(key: str, in_pipe: bool) -> str:
 _FORMS = ("call", "shell", "load", "pipe")
 _OF_PIPE = ("map", "do", "reduce")
 _NOT_OF_PIPE = ("in", "with", "update", "out", "retries", "timeout")
-_NOT_OF_LOAD = ("in", "with", "update", "out")
+_NOT_OF_LOAD = ("in", "with", "update", "out", "thread")
+_NOT_OF_SHELL = ("thread",)
 _TASK_RULES = {
     **one_of(*_FORMS),
     "dependentRequired": {"pipe": ["do"], **{key: ["pipe"] for key in _OF_PIPE}},
-    "dependentSchemas": {"pipe": without(*_NOT_OF_PIPE), "load": without(*_NOT_OF_LOAD)},
+    "dependentSchemas": {
+        "pipe": without(*_NOT_OF_PIPE),
+        "load": without(*_NOT_OF_LOAD),
+        "shell": without(*_NOT_OF_SHELL),
+    },
 }
 
 
@@ -133,6 +138,13 @@ class TaskModel(ClosedModel):
         description="The time the task may take: 90s, 15m. A program is ended then; of a function "
         "the run ends without it, since a thread cannot be killed.",
     )
+    thread: Optional[
+        Annotated[str, BeforeValidator(choice("same"), json_schema_input_type=Literal["same"])]
+    ] = Field(
+        None,
+        description="'same': the task, and all tasks that read what it puts out, run on one "
+        "thread; for objects that may be used only on the thread that made them.",
+    )
 
     @model_validator(mode="after")
     def _one_form(self) -> TaskModel:
@@ -146,6 +158,8 @@ class TaskModel(ClosedModel):
         wrong = _NOT_OF_PIPE if self.pipe else _OF_PIPE
         if self.load:
             wrong = (*wrong, *_NOT_OF_LOAD)
+        if self.shell:
+            wrong = (*wrong, *_NOT_OF_SHELL)
         owner = "a pipe" if self.pipe else f"a task with {forms[0]!r}"
         given = {self.__class__.model_fields[f].alias or f for f in self.model_fields_set}
         faults = [

@@ -130,6 +130,22 @@ def make_lock() -> Any:
     return threading.Lock()
 
 
+class BoundToThread:
+    """An object that may be used on the thread only that made it."""
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+
+    def use(self, n: int) -> int:
+        if threading.get_ident() != self.thread:
+            raise RuntimeError("used on another thread")
+        return n + 1
+
+
+def use_bound(bound: BoundToThread, n: int) -> int:
+    return bound.use(n)
+
+
 def loss_of(x: Any) -> float:
     return float(x[0])
 
@@ -259,6 +275,19 @@ class SessionContract:
             Task(mean, ["t_*:w"], out="w")
         driver = Driver(job, session=session).start().epochs(1)
         assert [driver.blob(f"t_{i}:w") for i in range(3)] == [1.0] * 3
+
+    def test_what_is_bound_to_a_thread_is_used_on_it(self, session: Session) -> None:
+        job = Job("j", nodes=["a", "b"])
+        with job.setup, Node("*"):
+            Task(BoundToThread, out="bound", name="make", thread="same")
+        with job.init, Node("*"):
+            Task(zero, out="n")
+        with job.epoch, Node("*"):
+            for number in range(4):
+                Task(slow_one, "n", out=f"other_{number}", name=f"other_{number}")
+            Task(use_bound, ["bound", "n"], out="n", name="use")
+        driver = Driver(job, session=session).start().epochs(3)
+        assert [driver.blob(f"{node}:n") for node in "ab"] == [3, 3]
 
     def test_random_numbers_depend_on_their_place_alone(self, session: Session) -> None:
         job = state_job()

@@ -106,6 +106,62 @@ def test_one_dag_runs_again_and_again_on_the_same_threads() -> None:
     scheduler.close()
 
 
+@settings(deadline=None, max_examples=60)
+@given(_dags, st.sampled_from([1, 2, 8]), st.data())
+def test_pinned_units_run_on_one_thread_the_same_in_every_run(
+    shape: tuple[int, Pairs], threads: int, data: st.DataObject
+) -> None:
+    count, pairs = shape
+    dag = dag_of(count, pairs)
+    dag.pinned = frozenset(data.draw(st.sets(st.integers(0, count - 1))))
+    seen: set[int] = set()
+
+    def work(unit: int) -> None:
+        if unit in dag.pinned:
+            seen.add(threading.get_ident())
+        time.sleep(0.0003 * (unit % 3 == 0))
+
+    scheduler = Scheduler(threads)
+    for _ in range(3):
+        execute = Recorder(work)
+        assert within(30, lambda e=execute: scheduler.run(dag, e, (), never)) == [*range(count)]
+        assert sorted(execute.started) == [*range(count)]
+        for before, after in pairs:
+            assert execute.log.index(("end", before)) < execute.log.index(("start", after))
+    scheduler.close()
+    assert len(seen) <= 1
+
+
+@settings(deadline=None, max_examples=60)
+@given(_dags, st.sampled_from([1, 2, 8]), st.data())
+def test_a_cut_among_pinned_units_leaves_whole_units_and_the_rest_can_run(
+    shape: tuple[int, Pairs], threads: int, data: st.DataObject
+) -> None:
+    count, pairs = shape
+    dag = dag_of(count, pairs)
+    dag.pinned = frozenset(data.draw(st.sets(st.integers(0, count - 1))))
+    stop_at = data.draw(st.integers(0, count))
+    execute = Recorder()
+    scheduler = Scheduler(threads)
+    cut = lambda: len(execute.started) >= stop_at  # noqa: E731
+    done = within(30, lambda: scheduler.run(dag, execute, (), cut))
+    assert sorted(execute.started) == done
+    assert within(30, lambda: scheduler.run(dag, execute, done, never)) == [*range(count)]
+    assert sorted(execute.started) == [*range(count)]
+    scheduler.close()
+
+
+def test_a_pinned_unit_does_not_wait_for_others_that_another_thread_can_run() -> None:
+    """The first worker hands on what it made ready; else the two would not meet."""
+    both = threading.Barrier(2, timeout=10)
+    dag = dag_of(3, {(0, 1), (0, 2)})
+    dag.pinned = frozenset({0, 2})
+    scheduler = Scheduler(2)
+    work = lambda unit: both.wait() and None if unit else None  # noqa: E731
+    assert within(30, lambda: scheduler.run(dag, work, (), never)) == [0, 1, 2]
+    scheduler.close()
+
+
 def test_an_empty_dag() -> None:
     assert run(2, dag_of(0, set()), Recorder()) == []
 

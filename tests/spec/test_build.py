@@ -110,6 +110,7 @@ def test_joined_sources(job: Job) -> None:
 def test_tasks(job: Job) -> None:
     load_rows = job.setup.tasks[0]
     assert load_rows.literals["file"] == Template("${spec.dir}/rows.npz", ("spec.dir",))
+    assert load_rows.thread == "same"
     assert load_rows.literals["parts"] == [1, {"deep": Template("$${x}", ())}]
     mean, spread = job.epoch.tasks[2:4]
     assert [a.name for a in mean.inputs] == ["trainer_*:loss"]

@@ -91,6 +91,12 @@ def facts(tmp_path: Path, text: str = SPEC) -> dict[str, Any]:
         ),
         ("timeout: 60", "timeout: 1m30s", "free", "epoch.relax.timeout: 60.0 -> 90.0"),
         ("timeout: 60", "timeout: 60, retries: 2", "free", None),
+        (
+            "in: {total}, out: seen",
+            "in: {total}, out: seen, thread: same",
+            "free",
+            "epoch.watch.thread: added, same",
+        ),
         ("call: job:scale,", "call: job:scale, retries: 2,", "free", None),
         ("epoch: 2, blobs", "epoch: 3, blobs", "job", "epoch.load.load.epoch: 2 -> 3"),
         ("cat b.txt", "tac b.txt", "job", "epoch.cat.shell.script: cat b.txt -> tac b.txt"),

@@ -140,6 +140,8 @@ def test_the_specs_within_tests() -> None:
         "{call: m:f, in: [a, b], update: {c}, out: {key: d, e}}",
         "{call: m:f, with: {x: {deep: [1, null]}}, after: [a], every: n, retries: 3, timeout: 1h}",
         "{call: m:f, retries: {times: 2, delay: 0.5, backoff: 2}, timeout: 90}",
+        "{call: m:f, out: db, thread: same}",
+        "{pipe: {from: x}, do: [{call: m:f}], thread: same}",
         '{shell: "prog a b", in: {in.txt: a}, out: {out.npy: b}}',
         "{shell: {script: 'echo', files: {a.raw: float32, b.raw: {dtype: f4, shape: [-1]}}}}",
         "{load: {run: runs/a, blobs: [w]}}",
@@ -249,6 +251,10 @@ def test_sections_that_cannot_be(section: str) -> None:
         "{pipe: {from: x}, do: [{call: m:f, every: {batches: 1, epochs: 1}}]}",
         "{call: m:f, x-mine: 1}",
         "{call: m:f, timeout: soon}",
+        "{call: m:f, thread: other}",
+        "{shell: prog, thread: same}",
+        "{load: {run: runs/a, blobs: [w]}, thread: same}",
+        "{pipe: {from: x}, do: [{call: m:f, thread: same}]}",
     ],
 )
 def test_tasks_that_cannot_be(task: str) -> None:

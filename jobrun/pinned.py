@@ -1,0 +1,88 @@
+"""``thread: same``: some objects may be used on the thread only that made them.
+
+A task that has it is *pinned*, and so is every task that reads what it puts out: they all run on
+one thread, the same for all of a run.  A SQLite connection is such an object.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from jobrun.access import Key, overlaps, resolve
+from jobrun.errors import Problem
+from jobrun.flow import units_of
+from jobrun.graph import Unit
+from jobrun.job import GROUPS, Job, Pipe
+
+__all__ = ["Pins", "other_thread", "pinned_problems"]
+
+_OTHER_THREAD = re.compile(
+    r"\b(same|different|another|other|wrong) thread\b|\bunsendable\b"
+    r"|main thread is not in main loop"
+)
+
+
+class Pins:
+    """Which tasks of ``job`` are pinned; worked out once."""
+
+    def __init__(self, job: Job) -> None:
+        self._paths: dict[str, list[str]] = {}
+        for group in GROUPS:
+            for task, copies in units_of(job, group):
+                if task.thread is not None:
+                    for node, path in (key for _, found in copies for key in found.writes):
+                        self._paths.setdefault(node, []).append(path)
+
+    def holds(self, key: Key) -> bool:
+        """Return whether a pinned task writes a blob, or a part of it."""
+        return any(overlaps(path, key[1]) for path in self._paths.get(key[0], ()))
+
+    def pins(self, unit: Unit) -> bool:
+        """Return whether a unit has to run on the one thread."""
+        if unit.gathers:
+            return False
+        return unit.task.thread is not None or any(self.holds(key) for key in unit.access.reads)
+
+
+def pinned_problems(job: Job) -> Iterator[Problem]:
+    """Yield a problem for each pipe that would read from a pinned blob on other threads."""
+    pins = Pins(job)
+    for _, pipe in job.pipes():
+        for step in pipe.reader.data.calls():
+            names = (argument.name for argument in step.inputs)
+            pinned = [name for name in names if _is_pinned(job, pins, pipe, name)]
+            ahead = [key for key in ("threads", "ahead", "processes") if _runs_ahead(pipe, key)]
+            if pinned and ahead:
+                yield Problem(
+                    f"pipe {pipe.name!r} reads from {pinned[0]!r}, which 'thread: same' keeps on "
+                    f"one thread, but {ahead[0]!r} would read it on another",
+                    pipe.mark(ahead[0], "pipe"),
+                    f"leave {ahead[0]!r} out",
+                )
+
+
+def _is_pinned(job: Job, pins: Pins, pipe: Pipe, name: str) -> bool:
+    try:
+        keys = [key for node in job.nodes_of(pipe) for key in resolve(job, node, name).keys]
+    except LookupError:  # a problem of its own
+        return False
+    return any(pins.holds(key) for key in keys)
+
+
+def _runs_ahead(pipe: Pipe, key: str) -> bool:
+    value = getattr(pipe.reader, key)
+    return value is not None and not (key == "threads" and value == 1)
+
+
+def other_thread(text: str) -> str:
+    """Return what to do if an error says that an object is used on a thread that did not make it.
+
+    Empty if ``text`` says nothing of the kind.
+    """
+    if not _OTHER_THREAD.search(text):
+        return ""
+    return (
+        "tasks run on several threads: 'thread: same' on the task that makes such an object keeps "
+        "it, and all that are given it, on one"
+    )
