@@ -18,6 +18,7 @@ from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import Record
 from jobrun.choosing import asks_verdict
 from jobrun.decide import Choice, Request
+from jobrun.endless import first_none, never_ends
 from jobrun.errors import (
     EXIT_DONE,
     EXIT_FAILED_BY_CONDITION,
@@ -51,7 +52,7 @@ from jobrun.position import Position
 from jobrun.saving import Saver
 from jobrun.session.base import Control, Session
 from jobrun.standing import Standing, best_of
-from jobrun.stop import Condition, Epochs, Walltime
+from jobrun.stop import Condition, Epochs, Walltime, Watched
 from jobrun.versions import differences
 
 __all__ = ["Attempt", "Run"]
@@ -288,6 +289,7 @@ class Attempt:
             standing.cut(reached)
             self.save()
             return
+        before = standing.watched
         best = standing.finish_epoch(reached, self.session.scalars(standing.names))
         self.session.end_epoch()
         self._ran += 1
@@ -301,14 +303,24 @@ class Attempt:
                 gauges=standing.gauges,
             )
         )
-        if self._ran == 1:
-            self._warn_of_none()
+        self._warn_of_none(before)
         if self.over or self.saver.due.after(standing.position.epochs):
             self.save()
+        endless = None if self.over else never_ends(self._run.job, standing.watched)
+        if endless is not None:
+            raise endless
 
-    def _warn_of_none(self) -> None:
-        """Once: a metric without a value may be meant, or a ``return`` that was forgotten."""
-        for name in self.standing.without_value:
+    def _warn_of_none(self, before: Sequence[Watched]) -> None:
+        """Once: a metric without a value may be meant, or a ``return`` that was forgotten.
+
+        ``before`` are the stop conditions as they were before the epoch.
+        """
+        told = first_none(self._run.job, before, self.standing.watched)
+        for text in told.values():
+            self._run.report(Warned(text))
+        for name in self.standing.without_value if self._ran == 1 else ():
+            if name in told:
+                continue
             epoch = self.standing.position.epochs
             text = f"metric {name!r} has no value in epoch {epoch}: it was None, or not written"
             self._run.report(Warned(text))

@@ -10,7 +10,7 @@ import ast
 import math
 import operator
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,6 +97,14 @@ class Expression:
             wrong = [f"{n} is {scalars[n]!r}" for n in self.names if not _is_number(scalars.get(n))]
             why = ", ".join(wrong) or str(error)
             raise TaskError(f"'{self.text}' cannot be computed: {why}") from error
+
+    def needs(self) -> frozenset[str]:
+        """Return the names without which the expression cannot be true, whatever the others are.
+
+        ``or`` is true without what stands behind a part that is: ``a < 1 or b < 1`` needs ``a``
+        alone, since its first part is always computed.
+        """
+        return _needed(self._body, True)
 
 
 def _is_number(value: Any) -> bool:
@@ -231,6 +239,49 @@ def _bool_value(node: ast.BoolOp, scalars: Mapping[str, Any]) -> bool:
         if bool(_value(part, scalars)) is wanted:
             return wanted
     return not wanted
+
+
+def _needed(node: ast.expr, truth: bool) -> frozenset[str]:
+    """The names that are read in every way by which ``node`` comes out as ``truth``."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return _needed(node.operand, not truth)
+    if isinstance(node, ast.Compare) and truth:
+        return _union(map(_always, [node.left, *node.comparators]))
+    if not isinstance(node, ast.BoolOp):
+        return _always(node)
+    ends_at = isinstance(node.op, ast.Or)  # a part that comes out so is the last one computed
+    if truth is not ends_at:
+        return _union(_needed(part, truth) for part in node.values)
+    ways: list[frozenset[str]] = []
+    before: frozenset[str] = frozenset()
+    for part in node.values:
+        ways.append(before | _needed(part, ends_at))
+        before |= _needed(part, not ends_at)
+    return frozenset.intersection(*ways)
+
+
+def _always(node: ast.expr) -> frozenset[str]:
+    """The names that are read whenever ``node`` is computed, whatever comes out."""
+    match node:
+        case ast.Name():
+            return frozenset((node.id,))
+        case ast.BoolOp():
+            return _always(node.values[0])
+        case ast.Compare():
+            return _always(node.left) | _always(node.comparators[0])
+        case ast.BinOp():
+            return _always(node.left) | _always(node.right)
+        case ast.UnaryOp():
+            return _always(node.operand)
+        case ast.Call(func=ast.Name(id="blob")):
+            return frozenset((_blob_name(node),))
+        case ast.Call():
+            return _union(map(_always, node.args))
+    return frozenset()
+
+
+def _union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
+    return frozenset().union(*sets)
 
 
 def _compare_value(node: ast.Compare, scalars: Mapping[str, Any]) -> bool:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from jobrun.access import Key, overlaps, resolve
+from jobrun.access import Key, resolve
+from jobrun.blob_paths import overlaps
 from jobrun.errors import Problem
 from jobrun.flow import units_of
 from jobrun.graph import Unit

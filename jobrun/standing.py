@@ -30,6 +30,7 @@ from jobrun.stop import (
     Decision,
     Seen,
     Walltime,
+    Watched,
     decide_stop,
     match_states,
     observe_all,
@@ -88,6 +89,11 @@ class Standing:
         return paths
 
     @property
+    def watched(self) -> tuple[Watched, ...]:
+        """The stop conditions with what they have seen."""
+        return self._watched
+
+    @property
     def metrics(self) -> dict[str, Any]:
         """The metrics of the epoch that was finished last; those without a value are absent."""
         return {n: self.scalars[n] for n in self._metrics if n in self.scalars}
@@ -117,8 +123,10 @@ class Standing:
         """
         self.position = position.next_epoch(position.readers)
         epoch = self.position.epochs
-        self.scalars = dict(scalars)
-        seen = Seen(epoch, self.elapsed, self.scalars, _passes(self._job, self.position))
+        self.scalars = {n: v for n, v in scalars.items() if v is not None}
+        passes = _passes(self._job, self.position)
+        none = frozenset(n for n, v in scalars.items() if v is None)
+        seen = Seen(epoch, self.elapsed, self.scalars, passes, none)
         self._watched = observe_all(self._watched, seen)
         self.decision = decide_stop(self._watched)
         self._extremes = with_epoch(self._extremes, epoch, self.scalars)

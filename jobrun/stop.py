@@ -30,6 +30,7 @@ __all__ = [
     "Patience",
     "Seen",
     "Walltime",
+    "Watched",
     "When",
     "decide_stop",
     "match_states",
@@ -45,13 +46,15 @@ class Seen:
 
     ``epoch`` is the number of epochs done, ``elapsed`` the run's seconds over all attempts,
     ``scalars`` the one-element blobs by name (absent: no value this epoch), ``passes`` the passes
-    over its data that each pipe has finished (the largest over its nodes).
+    over its data that each pipe has finished (the largest over its nodes), ``none`` the blobs that
+    were written in this epoch and are None.
     """
 
     epoch: int
     elapsed: float
     scalars: Mapping[str, Any] = field(default_factory=dict)
     passes: Mapping[str, int] = field(default_factory=dict)
+    none: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,15 @@ class Condition:
     def names(self) -> tuple[str, ...]:
         """The scalar blobs that the condition looks at."""
         return ()
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The scalar blobs without a value of which the condition cannot come true."""
+        return frozenset(self.names)
+
+    def describe(self) -> str:
+        """The condition as the spec has it, for messages: ``patience: loss``."""
+        return self.kind if self.metric is None else f"{self.kind}: {self.metric}"
 
     def observe(self, state: State, seen: Seen) -> State:
         """The state after a finished epoch; ``state`` is ``{}`` at first."""
@@ -118,6 +130,15 @@ class When(Condition):
         """The blobs of the expression."""
         own = {"epoch", "elapsed", *self.constants}
         return tuple(n for n in self.expression.names if n not in own)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The blobs of the expression without which it is never true."""
+        return self.expression.needs().intersection(self.names)
+
+    def describe(self) -> str:
+        """The expression."""
+        return f"when: {self.expression.text}"
 
     def observe(self, state: State, seen: Seen) -> State:
         """Remember every scalar, since the expression may be another one at the verdict."""
@@ -324,16 +345,31 @@ class Decision:
 
 @dataclass(frozen=True)
 class Watched:
-    """A condition with its state, and whether it stands under ``fail``."""
+    """A condition with its state, and whether it stands under ``fail``.
+
+    ``none`` has, for each blob that it looks at, in how many epochs it was None; 0 from its first
+    value on.
+    """
 
     condition: Condition
     fails: bool
     state: State = field(default_factory=dict)
+    none: Mapping[str, int] = field(default_factory=dict)
+
+    def observe(self, seen: Seen) -> Watched:
+        """The condition after a finished epoch."""
+        none = dict(self.none)
+        for name in self.condition.names:
+            if name in seen.scalars:
+                none[name] = 0
+            elif name in seen.none and none.get(name) != 0:
+                none[name] = none.get(name, 0) + 1
+        return replace(self, state=self.condition.observe(self.state, seen), none=none)
 
 
 def observe_all(watched: Sequence[Watched], seen: Seen) -> tuple[Watched, ...]:
     """Let **every** condition observe: no short circuit, since each may keep state."""
-    return tuple(replace(w, state=w.condition.observe(w.state, seen)) for w in watched)
+    return tuple(w.observe(seen) for w in watched)
 
 
 def decide_stop(watched: Iterable[Watched]) -> Decision | None:
@@ -359,23 +395,31 @@ def match_states(
     Matched by kind, metric and occurrence, since the conditions may have been edited; a condition
     without a saved state starts with ``seen``, the epoch finished last, if there is one.
     """
-    pool: dict[tuple[str, str | None], list[State]] = {}
+    pool: dict[tuple[str, str | None], list[Mapping[str, Any]]] = {}
     for entry in saved:
-        pool.setdefault((entry["kind"], entry.get("metric")), []).append(dict(entry["state"]))
+        pool.setdefault((entry["kind"], entry.get("metric")), []).append(entry)
     found: list[Watched] = []
     for condition, fails in conditions:
-        states = pool.get((condition.kind, condition.metric), [])
-        if states:
-            state = states.pop(0)
-        else:
-            state = condition.observe({}, seen) if seen is not None else {}
-        found.append(Watched(condition, fails, state))
+        entries = pool.get((condition.kind, condition.metric), [])
+        watched = Watched(condition, fails)
+        if entries:
+            entry = entries.pop(0)
+            state, none = dict(entry["state"]), dict(entry.get("none", {}))
+            watched = replace(watched, state=state, none=none)
+        elif seen is not None:
+            watched = watched.observe(seen)
+        found.append(watched)
     return tuple(found)
 
 
 def saved_states(watched: Iterable[Watched]) -> list[dict[str, Any]]:
     """What a checkpoint keeps of the conditions; the inverse of ``match_states``."""
     return [
-        {"kind": w.condition.kind, "metric": w.condition.metric, "state": dict(w.state)}
+        {
+            "kind": w.condition.kind,
+            "metric": w.condition.metric,
+            "state": dict(w.state),
+            **({"none": dict(w.none)} if w.none else {}),
+        }
         for w in watched
     ]

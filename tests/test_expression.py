@@ -177,3 +177,51 @@ def test_any_text_is_an_expression_or_an_error(text: str) -> None:
         Expression.parse(text)
     except ExpressionError as error:
         assert error.column >= 1  # noqa: PT017 - either outcome is right
+
+
+@pytest.mark.parametrize(
+    ("text", "needs"),
+    [
+        ("3 > 2", ""),
+        ("a < 1", "a"),
+        ("a < 1 and b < 1", "a b"),
+        ("a < 1 or b < 1", "a"),
+        ("epoch > 9 or a < 1", "epoch"),
+        ("(a < 1 and b < 1) or c < 1", "a"),
+        ("(a < 1 or b < 1) and c < 1", "a c"),
+        ("not (a < 1 or b < 1)", "a b"),
+        ("not (a < 1 and b < 1)", "a"),
+        ("not not (a < 1 or b < 1)", "a"),
+        ("(a > 1 and b > 1) or (a > 2 and c > 2)", "a"),
+        ("a < b < c", "a b c"),
+        ("not a < b < c", "a b"),
+        ("(a or b) < 1", "a"),
+        ("-a + abs(b) * max(c, 2) > 0", "a b c"),
+        ('blob("n:a") < 1', "n:a"),
+    ],
+)
+def test_the_names_without_which_it_cannot_be_true(text: str, needs: str) -> None:
+    assert sorted(Expression.parse(text).needs()) == needs.split()
+
+
+conditions = st.recursive(
+    st.builds("{} {} 0".format, st.sampled_from("abc"), st.sampled_from(["<", ">", "=="])),
+    lambda parts: (
+        st.builds("not ({})".format, parts)
+        | st.builds("({} {} {})".format, parts, st.sampled_from(["and", "or"]), parts)
+        | st.builds("({} < ({}) < 1)".format, st.sampled_from("abc"), parts)
+    ),
+    max_leaves=6,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(conditions, st.sampled_from("abc"), st.integers(0, 3**3 - 1))
+def test_without_a_name_that_it_needs_it_is_never_true(text: str, name: str, values: int) -> None:
+    expression = Expression.parse(text)
+    scalars = {n: values // 3**i % 3 - 1 for i, n in enumerate("abc") if n != name}
+    try:
+        true = bool(expression.value(scalars))
+    except MissingName:
+        true = False
+    assert not (true and name in expression.needs())

@@ -102,7 +102,10 @@ _STATES: Mapping[str, Mapping[str, Form]] = {
 
 
 def _is_stop(value: Any) -> bool:
-    known = record_of({"kind": text, "state": mapping_of(scalar)}, {"metric": optional(text)})
+    known = record_of(
+        {"kind": text, "state": mapping_of(scalar)},
+        {"metric": optional(text), "none": mapping_of(whole)},
+    )
     return known(value) and not misfit(value["state"], {}, _STATES.get(value["kind"]))
 
 

@@ -127,7 +127,9 @@ class Session(ABC):
 
     @abstractmethod
     def scalars(self, names: Iterable[str]) -> dict[str, Any]:
-        """The values of one-element blobs by name; those without a value are absent.
+        """The values of one-element blobs by name, None for those that are None.
+
+        Those that were not written are absent.
 
         A blob that tasks of ``epoch`` write has none if none of them has in the epoch that runs, or
         ran last.  Raises TaskError, naming it, for one with more than one element.

@@ -123,15 +123,19 @@ class LocalSession(Session):
         return workspace.find(path) if workspace is not None else None
 
     def scalars(self, names: Iterable[str]) -> dict[str, Any]:
-        """The values of one-element blobs by name; those without a value are absent.
+        """The values of one-element blobs by name, None for those that are None.
 
-        A blob that tasks of ``epoch`` write has none if none of them has in the epoch that runs, or
-        ran last.  Raises TaskError, naming it, for one with more than one element.
+        Those without a value are absent: a blob that tasks of ``epoch`` write has none if none of
+        them has written it in the epoch that runs, or ran last.  Raises TaskError, naming it, for
+        one with more than one element.
         """
         found: dict[str, Any] = {}
         for name in names:
             value = self._find(name)
-            if value is None or self._has_no_value(name, value):
+            if value is None or self._is_stale(name, value):
+                continue
+            if isinstance(value, Box) and value.kind == "none":
+                found[name] = None
                 continue
             number = one_element(value)
             if not isinstance(number, bool | int | float):
@@ -143,11 +147,9 @@ class LocalSession(Session):
             found[name] = number
         return found
 
-    def _has_no_value(self, name: str, value: Value) -> bool:
-        """Whether a scalar is None, or was not written in the epoch of now."""
-        if not isinstance(value, Box):
-            return False
-        return value.kind == "none" or self._stores.written.is_stale(key_of(self._job, name))
+    def _is_stale(self, name: str, value: Value) -> bool:
+        """Whether a scalar was not written in the epoch of now."""
+        return isinstance(value, Box) and self._stores.written.is_stale(key_of(self._job, name))
 
     def written(self, names: Iterable[str]) -> tuple[str, ...]:
         """Those of the named blobs that were written in the epoch that runs, or ran last."""

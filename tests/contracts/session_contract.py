@@ -402,6 +402,7 @@ class SessionContract:
         assert session.scalars(["n", "missing", "tree/scalar", "tree/list/3"]) == {
             "n": 0,
             "tree/scalar": 1.5,
+            "tree/list/3": None,  # what was not written is absent
         }
         for name in ("tree/w", "tree", "tree/list/2"):
             with pytest.raises(TaskError, match=f"blob '{name}' is wanted as one number"):

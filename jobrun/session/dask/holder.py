@@ -65,7 +65,7 @@ class Holder(LocalSession):
     def own_scalars(self, names: Iterable[str]) -> dict[str, Any]:
         """Those of the named scalars that are of this node; an error in place of one that is none.
 
-        Those without a value are absent.
+        Those that were not written are absent.
         """
         found: dict[str, Any] = {}
         for name in names:

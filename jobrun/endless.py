@@ -1,0 +1,101 @@
+"""Conditions that cannot come true, since a blob that they need has only ever been None.
+
+None is no value: a condition on it is false, and patience does not count the epoch.  Where it is
+never anything else, and nothing else ends the run, the run would go on for ever.  So that is said
+after the first epoch, and is an error after the third one in which the blob was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from jobrun.access import access, key_of, step_names
+from jobrun.blob_paths import overlaps
+from jobrun.errors import TaskError, Where
+from jobrun.job import Job, Pipe, Task
+from jobrun.stop import Watched
+
+__all__ = ["first_none", "never_ends"]
+
+_EPOCHS = 3
+"""After so many epochs with nothing but None, no other value is waited for."""
+
+
+def first_none(job: Job, before: Sequence[Watched], now: Sequence[Watched]) -> dict[str, str]:
+    """Return a warning for each blob that is None for the first time, and that a condition needs.
+
+    ``before`` and ``now`` are the conditions before and after an epoch, in one order.
+    """
+    found: dict[str, str] = {}
+    for old, new in zip(before, now, strict=True):
+        for name in sorted(new.condition.needs):
+            if new.none.get(name) == 1 and name not in old.none:
+                found.setdefault(
+                    name,
+                    f"{_described(new)} cannot come true while {name!r} is None, as "
+                    f"{_writer(job, name)} has left it: return a number, NaN while there is none",
+                )
+    return found
+
+
+def never_ends(job: Job, watched: Sequence[Watched]) -> TaskError | None:
+    """Return the error of a run of which no condition can come true, as far as can be seen.
+
+    None where one may, and for a job that is to be endless.
+    """
+    waits = [(w, _waits_for(w)) for w in watched]
+    if job.never_stops or not waits or not all(name for _, name in waits):
+        return None
+    texts = [
+        f"{_described(w)} needs {name!r}, which {_writer(job, name)} has left None in each of "
+        f"{w.none[name]} epochs"
+        for w, name in waits
+    ]
+    return TaskError(
+        f"this run would never end: {'; '.join(texts)}",
+        where=_where(job, *waits[0]),
+        hint="return a number (did you forget 'return'?), NaN while there is none; or add a "
+        "condition that needs no such value, as 'epochs'",
+    )
+
+
+def _waits_for(watched: Watched) -> str:
+    """The blob that has kept a condition from coming true for long enough, or an empty text."""
+    needs = sorted(watched.condition.needs)
+    return next((n for n in needs if watched.none.get(n, 0) >= _EPOCHS), "")
+
+
+def _described(watched: Watched) -> str:
+    return f"the condition '{watched.condition.describe()}'"
+
+
+def _writer(job: Job, name: str) -> str:
+    """What writes a blob: the last task of an epoch that does, else of the groups before."""
+    node, path = key_of(job, name)
+    for group in ("epoch", "init", "setup"):
+        for task in reversed(job.groups[group].tasks):
+            for label, step in _steps(task) if node in job.nodes_of(task) else ():
+                writes = access(job, step, node).writes
+                if any(n == node and overlaps(p, path) for n, p in writes):
+                    return f"task {label!r} of group {group!r}"
+    return "no task"
+
+
+def _steps(task: Task) -> Iterator[tuple[str, Task]]:
+    """What of a task writes blobs, the last first, each with its name."""
+    if not isinstance(task, Pipe):
+        yield task.name, task
+        return
+    names = step_names(task)
+    for step in reversed(task.do):
+        yield f"{task.name}/{names[id(step)]}", step
+
+
+def _where(job: Job, watched: Watched, name: str) -> Where | None:
+    """The place of a condition in the spec."""
+    section = "fail" if watched.fails else "stop"
+    kind = watched.condition.kind
+    specs = [s for s in job.conditions if (s.section, s.kind) == (section, kind)]
+    named = [s for s in specs if name.rpartition(":")[2] in str(s.value)]
+    marks = next((s.marks for s in (*named, *specs)), {})
+    return marks.get("", job.marks.get(section))
