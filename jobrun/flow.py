@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from jobrun.access import Access, access, resolve
@@ -19,6 +19,7 @@ __all__ = [
     "shuffle_problems",
     "source_problems",
     "units_of",
+    "updated_blobs",
     "write_mark",
     "writes_of",
     "written",
@@ -72,6 +73,16 @@ def inner_steps(task: Task) -> Sequence[Task]:
     if isinstance(task, Pipe):
         return (*task.reader.data.calls(), *task.map, *task.do)
     return (task,)
+
+
+def updated_blobs(job: Job) -> Callable[[str], bool]:
+    """Return what tells whether a task of the job updates the blob at a path, or a part of it.
+
+    On whatever node: the copies of a task have the same code.
+    """
+    steps = (s for group in job.groups.values() for task in group.tasks for s in inner_steps(task))
+    paths = PathSet(("", a.name.rpartition(":")[2]) for step in steps for a in step.updates)
+    return lambda path: paths.touches(("", path))
 
 
 def flow_problems(job: Job) -> Iterator[Problem]:

@@ -19,7 +19,7 @@ lists, so that a running and a resumed job see the same.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import crc32c
@@ -45,6 +45,7 @@ __all__ = [
     "leaves",
     "lend",
     "one_element",
+    "overlapping",
     "plain",
     "reclaim",
     "take",
@@ -63,6 +64,8 @@ _PYTHON_KINDS: Final[dict[type, str]] = {
 }
 _PLAIN_SUBCLASSES: Final = (np.memmap, np.matrix, np.recarray, np.char.chararray)
 _DEEPEST: Final = 64
+_MOST_WORK: Final = 10_000
+"""Steps after which two arrays that may overlap are taken to do so."""
 
 
 class Box:
@@ -71,17 +74,20 @@ class Box:
     ``kind`` is ``array`` (an exact, C-contiguous, read-only ndarray), ``scalar`` (a numpy scalar),
     ``bool``, ``int``, ``float``, ``str``, ``none``, or ``opaque`` (anything else; never saved).
     ``version`` is the id of the checkpoint that first wrote the value, -1 if none has yet: it is
-    set by the writer once that checkpoint is durable.  One object under two names shares a box.
-    ``seen`` is what ``--check`` last found the content to be, None if it never looked.
+    set by the writer once that checkpoint is durable.  One object at two places of a tree shares a
+    box; under two names of separate blobs it shares memory alone, since these are never tied.
+    ``seen`` is what ``--check`` last found the content to be, None if it never looked.  ``tied``:
+    the box may stand at several places of one tree, which then are one array, also for an update.
     """
 
-    __slots__ = ("kind", "seen", "value", "version")
+    __slots__ = ("kind", "seen", "tied", "value", "version")
 
     def __init__(self, value: Any, kind: str, version: int = -1) -> None:
         self.value = value
         self.kind = kind
         self.version = version
         self.seen: int | None = None
+        self.tied = False
 
     def __repr__(self) -> str:
         return f"Box({self.value!r}, {self.kind!r}, version={self.version})"
@@ -169,24 +175,43 @@ def _wasteful(array: Array) -> bool:
 
 
 class _Adoption:
-    """One call of ``adopt``: the values that its objects may be views of, and what was seen."""
+    """One call of ``adopt``: the values that its objects may be views of, and what was seen.
 
-    __slots__ = ("_known", "given", "keep_maps", "seen")
+    Within one tree (``begin``), arrays that are one in memory become one box: they are *tied*.  Of
+    writable arrays, which are the task's own, the memory decides; of read-only ones the object,
+    since separate blobs may share memory in a run that a resumed one has twice.
+    """
+
+    __slots__ = ("_copies", "_counts", "_known", "_path", "_tied", "given", "keep_maps", "seen")
 
     def __init__(self, given: Sequence[Value], keep_maps: bool) -> None:
         self.given = given
         self.keep_maps = keep_maps
         self._known: dict[tuple[Any, ...], Box] | None = None
-        # The object is kept beside its value, so that its id stays its own.
+        # The object is kept beside its value, so that its id, or its memory, stays its own.
         self.seen: dict[int, tuple[object, Value]] = {}
+        self._copies: dict[tuple[Any, ...], tuple[Array, Array]] = {}
+        self._tied: dict[Any, tuple[Array, Box]] = {}
+        self._counts: dict[int, int] | None = None
+        # The containers that are being adopted now; these frames hold them too.
+        self._path: list[int] = []
 
-    def adopt(self, container: Any, key: Any, sole: bool, depth: int) -> Value:
+    def begin(self, container: Any, key: Any, sole: bool, updated: str = "") -> Value:
+        """Adopt ``container[key]``, a tree of its own; see ``adopt`` for ``updated``."""
+        self._tied = {}
+        self._counts = None
+        value = self.adopt(container, key, sole, 0, (container, key, sole))
+        if updated and len(self._tied) > 1:
+            self._refuse_overlaps(value, updated)
+        return value
+
+    def adopt(self, container: Any, key: Any, sole: bool, depth: int, root: Any) -> Value:
         """Adopt ``container[key]``; ``sole`` says whether the way to it is held by us alone."""
-        sole = sole and _refs(container, key) == _SOLE
+        refs = _refs(container, key)
         obj = container[key]
         kind = type(obj)
         if kind is np.ndarray:
-            return self._array(obj, sole)
+            return self._array(obj, sole, refs, root)
         python_kind = _PYTHON_KINDS.get(kind)
         if python_kind is not None:
             return Box(obj, python_kind)
@@ -195,7 +220,7 @@ class _Adoption:
         if isinstance(obj, np.generic):
             return _numpy_scalar(obj)
         if kind is dict or kind is list or kind is tuple:
-            return self._container(obj, sole, depth)
+            return self._container(obj, sole and refs == _SOLE, depth, root)
         if isinstance(obj, np.ndarray):
             return self._subclass(obj)
         return self._once(obj, lambda: Box(obj, "opaque"))
@@ -207,30 +232,86 @@ class _Adoption:
             found = self.seen[id(obj)] = (obj, make())
         return found[1]
 
-    def _array(self, array: Array, sole: bool) -> Value:
+    def _array(self, array: Array, sole: bool, refs: int, root: Any) -> Value:
         dtype = array.dtype
         if dtype.hasobject:
             return self._once(array, lambda: Box(array, "opaque"))
+        if refs != _SOLE:
+            tied = self._find_tied(array)
+            if tied is not None:
+                return tied
+            sole = sole and refs == _SOLE - 1 + self._count(root).get(id(array), -1)
         if not (sole and _owns(array)):
             return self._held_array(array)
-        if dtype.isbuiltin != 1 or dtype.metadata is not None:
-            array = plain_dtype(array)
-        flags = array.flags
-        if not (flags.c_contiguous and flags.aligned) or _wasteful(array):
-            array = copy_array(array)
-        return Box(_freeze(array), "array")
+        own = plain_dtype(array) if dtype.isbuiltin != 1 or dtype.metadata is not None else array
+        flags = own.flags
+        if not (flags.c_contiguous and flags.aligned) or _wasteful(own):
+            own = copy_array(own)
+        if refs == _SOLE:
+            return Box(_freeze(own), "array")
+        return self._tie(array, lambda: _freeze(own))
 
-    def _held_array(self, array: Array) -> Value:
-        """An array whose memory somebody else holds: a box we know, or a copy."""
+    def _count(self, root: Any) -> dict[int, int]:
+        """How often each array stands in the containers of a tree that nobody else holds."""
+        if self._counts is None:
+            self._counts = {}
+            container, key, sole = root
+            _count_arrays(container, key, sole, self._counts, self._path)
+        return self._counts
+
+    def _held_array(self, array: Array, store: Callable[[], Array] | None = None) -> Value:
+        """An array whose memory somebody else holds: a box we know, or one of what is stored."""
+        return self._find_tied(array) or self._tie(array, store or (lambda: self._stored(array)))
+
+    def _find_tied(self, array: Array) -> Box | None:
+        """The box of an array of this tree that is one with ``array``."""
+        found = self._tied.get(id(array))
+        if found is None and array.flags.writeable:
+            found = self._tied.get(_place(array))
+        if found is None:
+            return None
+        found[1].tied = True
+        return found[1]
+
+    def _tie(self, array: Array, store: Callable[[], Array]) -> Box:
+        """A box for an array that may stand at other places of the tree too."""
+        place = _place(array) if array.flags.writeable else None
+        box = Box(store(), "array")
+        if array.nbytes:
+            self._tied[id(array)] = (array, box)
+            if place is not None:
+                self._tied[place] = (array, box)
+        return box
+
+    def _stored(self, array: Array) -> Array:
+        """Memory of the workspace with the elements of an array: known, copied before, or new."""
+        place = _place(array)
         if self.given and not array.flags.writeable:
             if self._known is None:
                 self._known = {_place(box.value): box for box in self._shareable()}
-            box = self._known.get(_place(array))
-            if box is not None:
+            known = self._known.get(place)
+            if known is not None:
                 # The memory is shared and the box is not: its version is that of its own name.
-                known = box.value
-                return self._once(known, lambda: Box(known, "array"))
-        return self._once(array, lambda: Box(_freeze(copy_array(plain_dtype(array))), "array"))
+                stored: Array = known.value
+                return stored
+        copied = self._copies.get(place)
+        if copied is None:
+            copied = self._copies[place] = (array, _freeze(copy_array(plain_dtype(array))))
+        return copied[1]
+
+    def _refuse_overlaps(self, value: Value, name: str) -> None:
+        """Raise ValueRefusedError if writable arrays of a tree share memory without being one."""
+        held = [pair for place, pair in self._tied.items() if isinstance(place, tuple)]
+        pair = overlapping([array for array, _ in held])
+        if pair is None:
+            return
+        paths = {id(box): path for path, box in reversed(list(leaves(value, name)))}
+        a, b = (paths[id(held[number][1])] for number in pair)
+        raise ValueRefusedError(
+            f"{a!r} and {b!r} overlap in memory, and {name!r} is updated in place: a change of one "
+            "would not be seen in the other",
+            hint="make one of them a copy (x.copy()), or keep the whole array and slice it",
+        )
 
     def _shareable(self) -> Iterator[Box]:
         """The given arrays that a second blob may share.
@@ -253,46 +334,94 @@ class _Adoption:
         if not isinstance(array, _PLAIN_SUBCLASSES) or array.dtype.hasobject:
             return self._once(array, lambda: Box(array, "opaque"))
         if self.keep_maps and isinstance(array, np.memmap) and _constant_map(array):
-            return self._once(array, lambda: Box(np.asarray(array), "array"))
-        return self._once(
-            array, lambda: Box(_freeze(copy_array(plain_dtype(np.asarray(array)))), "array")
-        )
+            return self._held_array(array, lambda: np.asarray(array))
+        return self._held_array(array, lambda: _freeze(copy_array(plain_dtype(np.asarray(array)))))
 
-    def _container(self, obj: Any, sole: bool, depth: int) -> Value:
+    def _container(self, obj: Any, sole: bool, depth: int, root: Any) -> Value:
         if depth > _DEEPEST:
             raise ValueRefusedError(
                 f"a value nested more than {_DEEPEST} levels deep (or in itself) cannot be a blob"
             )
-        if type(obj) is not dict:
-            return Tree(
-                "list", {str(i): self.adopt(obj, i, sole, depth + 1) for i in range(len(obj))}
-            )
-        if not all(type(k) is str and is_name(k) for k in obj):
+        is_dict = type(obj) is dict
+        if is_dict and not all(type(k) is str and is_name(k) for k in obj):
             return self._once(obj, lambda: Box(obj, "opaque"))
-        return Tree("dict", {k: self.adopt(obj, k, sole, depth + 1) for k in obj})
+        keys = obj if is_dict else range(len(obj))
+        self._path.append(id(obj))
+        items = {str(k): self.adopt(obj, k, sole, depth + 1, root) for k in keys}
+        self._path.pop()
+        return Tree("dict" if is_dict else "list", items)
 
 
-def adopt(cell: list[Any], given: Sequence[Value] = (), keep_maps: bool = False) -> Value:
+def _count_arrays(
+    container: Any, key: Any, sole: bool, counts: dict[int, int], path: Sequence[int]
+) -> None:
+    """Count the places of arrays below ``container[key]``; below one somebody else holds, none.
+
+    ``path`` are the ids of containers that are known to be held by nobody else.
+    """
+    refs = _refs(container, key)
+    obj = container[key]
+    if type(obj) is np.ndarray:
+        counts[id(obj)] = counts.get(id(obj), 0) + sole
+    elif type(obj) in (dict, list, tuple) and sole and (refs == _SOLE or id(obj) in path):
+        for inner in obj if type(obj) is dict else range(len(obj)):
+            _count_arrays(obj, inner, sole, counts, path)
+
+
+def overlapping(arrays: Sequence[Array]) -> tuple[int, int] | None:
+    """Return the places of the first two arrays that share an element in memory, or None."""
+    bounds = [np.lib.array_utils.byte_bounds(array) for array in arrays]
+    order = sorted(range(len(arrays)), key=lambda number: bounds[number])
+    for place, a in enumerate(order):
+        for b in order[place + 1 :]:
+            if bounds[b][0] >= bounds[a][1]:
+                break
+            if _shares_elements(arrays[a], arrays[b]):
+                return min(a, b), max(a, b)
+    return None
+
+
+def _shares_elements(a: Array, b: Array) -> bool:
+    try:
+        return np.shares_memory(a, b, max_work=_MOST_WORK)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
+def adopt(
+    cell: list[Any], given: Sequence[Value] = (), keep_maps: bool = False, updated: str = ""
+) -> Value:
     """Take the only element of ``cell`` as a value for the workspace.
 
     The object is handed over in a list so that its holders can be counted.  ``given`` holds the
-    values whose views the task was given: an input that is returned shares its box.
+    values whose views the task was given: an input that is returned shares its memory.
     ``keep_maps`` leaves read-only memory maps as they are (for ``setup``, which is never saved).
+    ``updated`` is the name of the blob if a task updates it in place: then arrays of a tree that
+    overlap, but are not one, are refused.
     Raises ValueRefusedError for masked arrays, integers beyond 64 bits, and endless nesting; what
     only cannot be *saved* becomes opaque, see ``jobrun.storable``.
     """
-    value = _Adoption(given, keep_maps).adopt(cell, 0, True, 0)
+    value = _Adoption(given, keep_maps).begin(cell, 0, True, updated)
     cell.clear()
     return value
 
 
 def adopt_items(
-    cell: list[Any], keys: Sequence[Any], given: Sequence[Value] = (), keep_maps: bool = False
+    cell: list[Any],
+    keys: Sequence[Any],
+    given: Sequence[Value] = (),
+    keep_maps: bool = False,
+    updated: Sequence[str] = (),
 ) -> list[Value]:
-    """Take the items ``keys`` of the only element of ``cell``, a dict or tuple; see ``adopt``."""
+    """Take the items ``keys`` of the only element of ``cell``, a dict or tuple; see ``adopt``.
+
+    ``updated`` has a name, or an empty text, for each.
+    """
     adoption = _Adoption(given, keep_maps)
     sole = held_alone(cell, 0)
-    values = [adoption.adopt(cell[0], key, sole, 0) for key in keys]
+    names = updated or [""] * len(keys)
+    pairs = zip(keys, names, strict=True)
+    values = [adoption.begin(cell[0], key, sole, name) for key, name in pairs]
     cell.clear()
     return values
 
@@ -306,7 +435,8 @@ def _freeze(array: Array) -> Array:
 
 def _place(array: Array) -> tuple[Any, ...]:
     """What two arrays have in common that are views of the same elements."""
-    return (array.ctypes.data, array.shape, array.strides, array.dtype)
+    strides = tuple(0 if n == 1 else s for n, s in zip(array.shape, array.strides, strict=True))
+    return (array.__array_interface__["data"][0], array.shape, strides, array.dtype)
 
 
 def _constant_map(array: Array) -> bool:
@@ -343,36 +473,91 @@ def plain(value: Value) -> Any:
 def lend(value: Value, lent: list[Any]) -> Any:
     """Return what ``plain`` returns, and add each dict and list that was made for it to ``lent``.
 
-    Not those that are opaque values: they are the user's own objects.
+    Not those that are opaque values: they are the user's own objects.  Tied arrays are one object.
     """
+    return _lend(value, lent, {})
+
+
+def _lend(value: Value, lent: list[Any], tied: dict[int, Any]) -> Any:
     if type(value) is Box:
-        if value.kind == "array":
-            return value.value.view()
-        return value.value
+        if value.kind != "array":
+            return value.value
+        if value.tied:
+            return tied.setdefault(id(value), value.value.view())
+        return value.value.view()
     assert isinstance(value, Tree)
     made: Any
     if value.kind == "dict":
-        made = {k: lend(v, lent) for k, v in value.items.items()}
+        made = {k: _lend(v, lent, tied) for k, v in value.items.items()}
     else:
-        made = [lend(v, lent) for v in value.items.values()]
+        made = [_lend(v, lent, tied) for v in value.items.values()]
     lent.append(made)
     return made
 
 
 def take(items: dict[str, Value], key: str, sole: bool = True) -> Any:
-    """What a task is given to update: writable and private to it.
+    """What a task is given to update: writable and private to it, tied arrays as one object.
 
     ``items[key]`` is the value; ``sole`` says whether ``items`` has no other holder.  Where the
     stored array itself is handed out, its box is emptied, so that nobody can read a half-updated
     value: the caller puts the new value in its place, or ends the run.
     """
-    sole = sole and _refs(items, key) == _SOLE
+    return _Taking(items, key, sole).take(items, key, sole)
+
+
+class _Taking:
+    """One call of ``take``: the tied arrays that were handed out, and who else holds these."""
+
+    __slots__ = ("_counts", "_path", "_root", "_taken")
+
+    def __init__(self, items: dict[str, Value], key: str, sole: bool) -> None:
+        self._root = (items, key, sole)
+        self._counts: dict[int, int] | None = None
+        # The trees that are being handed out now; these frames hold them too.
+        self._path: list[int] = []
+        self._taken: dict[int, Array] = {}
+
+    def take(self, items: dict[str, Value], key: str, sole: bool) -> Any:
+        """Hand out ``items[key]``; ``sole`` says whether the way to it is held by us alone."""
+        refs = _refs(items, key)
+        value = items[key]
+        if type(value) is Box:
+            if value.kind != "array":
+                return value.value
+            if value.tied:
+                return self._tied(value, sole, refs)
+            return _take_array(value, sole and refs == _SOLE)
+        assert isinstance(value, Tree)
+        sole = sole and refs == _SOLE
+        self._path.append(id(value))
+        taken = {k: self.take(value.items, k, sole) for k in value.items}
+        self._path.pop()
+        return taken if value.kind == "dict" else list(taken.values())
+
+    def _tied(self, box: Box, sole: bool, refs: int) -> Array:
+        """The one array of all places of a tied box, which nobody but these places may hold."""
+        found = self._taken.get(id(box))
+        if found is None:
+            if sole and self._counts is None:
+                self._counts = {}
+                _count_ties(*self._root, self._counts, self._path)
+            count = (self._counts or {}).get(id(box), -1)
+            found = _take_array(box, sole and refs == _SOLE - 1 + count)
+            self._taken[id(box)] = found
+        return found
+
+
+def _count_ties(
+    items: dict[str, Value], key: str, sole: bool, counts: dict[int, int], path: Sequence[int]
+) -> None:
+    """As ``_count_arrays``, of the tied boxes below ``items[key]``."""
+    refs = _refs(items, key)
     value = items[key]
-    if type(value) is Box:
-        return _take_array(value, sole) if value.kind == "array" else value.value
-    assert isinstance(value, Tree)
-    taken = {k: take(value.items, k, sole) for k in value.items}
-    return taken if value.kind == "dict" else list(taken.values())
+    if isinstance(value, Box):
+        counts[id(value)] = counts.get(id(value), 0) + sole
+    elif sole and (refs == _SOLE or id(value) in path):
+        for inner in value.items:
+            _count_ties(value.items, inner, sole, counts, path)
 
 
 def _take_array(box: Box, sole: bool) -> Array:
@@ -423,15 +608,16 @@ def one_element(value: Value) -> Any:
     return value.value
 
 
-def checksum(box: Box) -> int:
-    """Return a crc32c over dtype, shape and elements of an array, 0 for any other kind."""
-    if box.kind != "array":
-        return 0
-    array = box.value
-    crc = crc32c.crc32c(f"{array.dtype.str} {array.shape}".encode())
-    if array.size == 0 or array.dtype.itemsize == 0:
-        return crc
-    return crc32c.crc32c(array.reshape(-1).view(np.uint8).data, crc)
+def checksum(value: Value) -> int:
+    """Return a crc32c over dtype, shape and elements of all arrays of ``value``; 0 without any."""
+    crc = 0
+    for _, box in leaves(value):
+        if box.kind == "array":
+            array = box.value
+            crc = crc32c.crc32c(f"{array.dtype.str} {array.shape}".encode(), crc)
+            if array.size and array.dtype.itemsize:
+                crc = crc32c.crc32c(array.reshape(-1).view(np.uint8).data, crc)
+    return crc
 
 
 def is_locked(value: Value) -> bool:

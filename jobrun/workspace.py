@@ -15,7 +15,7 @@ from typing import Any
 
 from jobrun.blob_paths import trees_of
 from jobrun.errors import TaskError, did_you_mean
-from jobrun.values import Tree, Value, held_alone, plain, take
+from jobrun.values import Tree, Value, held_alone, leaves, plain, take
 
 __all__ = ["Workspace"]
 
@@ -57,7 +57,7 @@ class Workspace:
 
         With ``spare`` the stored value stays as it is, whatever comes of the copy.
         """
-        self.get(path)
+        self._check_ties(path, self.get(path))
         head, _, rest = path.partition("/")
         items, sole = self.root, not spare
         while rest:
@@ -68,6 +68,20 @@ class Workspace:
             items = parent.items
             head, _, rest = rest.partition("/")
         return take(items, head, sole)
+
+    def _check_ties(self, path: str, value: Value) -> None:
+        """Raise TaskError if an array under ``path`` is tied to one of the same tree beside it."""
+        top, _, rest = path.partition("/")
+        if not rest:
+            return
+        inside = {id(box): name for name, box in leaves(value, path) if box.tied}
+        for name, box in leaves(self.root[top], top) if inside else ():
+            if id(box) in inside and name != path and not name.startswith(f"{path}/"):
+                raise TaskError(
+                    f"{inside[id(box)]!r} is one array with {name!r}, which the task does not "
+                    "update",
+                    hint=f"name {top!r} under 'update', or put out a copy of one of the two",
+                )
 
     def put(self, path: str, value: Value) -> None:
         """Store ``value`` under ``path``; raises TaskError where a parent is no tree."""

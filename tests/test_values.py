@@ -537,10 +537,14 @@ def test_no_nested_value_is_changed_by_what_was_kept_of_it(obj: Any, data: st.Da
 # Shared and returned values.
 
 
-def test_one_object_under_two_names_shares_a_box() -> None:
+def test_one_object_under_two_names_shares_memory_and_is_not_tied() -> None:
     a, odd = np.zeros(3), Odd()
     first, second, third, fourth = adopt_items([(a, a, odd, odd)], range(4))
-    assert first is second
+    assert isinstance(first, Box)
+    assert isinstance(second, Box)
+    assert first is not second
+    assert first.value is second.value
+    assert not first.tied
     assert third is fourth
     assert isinstance(third, Box)
     assert third.value is odd
@@ -777,3 +781,187 @@ def test_a_stored_array_that_somebody_made_writable_is_seen() -> None:
     assert is_locked(value)
     plain(value)["l"][1].base.setflags(write=True)
     assert not is_locked(value)
+
+
+# Ties: one array at two places of a tree.
+
+
+def tie_groups(value: Value) -> list[list[str]]:
+    """The paths of arrays of a tree that are one."""
+    found: dict[int, list[str]] = {}
+    for path, box in leaves(value):
+        if box.kind == "array":
+            found.setdefault(id(box), []).append(path)
+    assert all(b.tied for p in found.values() if len(p) > 1 for b in [dict(leaves(value))[p[0]]])
+    return [paths for paths in found.values() if len(paths) > 1]
+
+
+def kept(obj: Any) -> list[Any]:
+    """A cell with an object that somebody else holds too."""
+    _HELD.append(obj)
+    return [obj]
+
+
+_HELD: list[Any] = []
+
+
+def views_of_one(w: Any) -> Any:
+    return {"a": w, "b": w[:], "c": w.view(), "d": [w.reshape(w.shape)]}
+
+
+@pytest.mark.parametrize("cell", [lambda obj: [obj], kept])
+def test_identical_memory_in_a_tree_is_tied(cell: Callable[[Any], list[Any]]) -> None:
+    w = np.zeros((2, 3))
+    assert tie_groups(adopt(cell({"a": w, "b": w, "c": np.zeros((2, 3))}))) == [["a", "b"]]
+    assert tie_groups(adopt(cell(views_of_one(w)))) == [["a", "b", "c", "d/0"]]
+    assert tie_groups(adopt(cell({"a": w.T, "b": w.T}))) == [["a", "b"]]
+    assert tie_groups(adopt(cell({"a": w.T, "b": w}))) == []
+    assert tie_groups(adopt(cell({"a": w[0], "b": w[1], "c": w[:1]}))) == []
+    assert tie_groups(adopt(cell({"a": w.view("i8"), "b": w}))) == []
+    assert tie_groups(adopt(cell([w[:, :1], np.lib.stride_tricks.as_strided(w, (2, 1))]))) == []
+    empty = np.zeros((0, 3))
+    assert tie_groups(adopt(cell({"a": empty, "b": empty[:]}))) == []
+
+
+def test_two_views_whose_array_is_gone_are_tied() -> None:
+    assert tie_groups(adopt([(lambda w: {"a": w[:], "b": w[:]})(np.zeros(3))])) == [["a", "b"]]
+
+
+def test_tied_arrays_are_adopted_without_a_copy() -> None:
+    cell = [(lambda w: {"a": w, "b": [w, w]})(np.zeros(1000))]
+    place = address(cell[0]["a"])
+    value = adopt(cell)
+    assert tie_groups(value) == [["a", "b/0", "b/1"]]
+    assert address(plain(value)["b"][1]) == place
+    assert is_locked(value)
+
+
+def test_tied_arrays_that_somebody_holds_are_copied() -> None:
+    w = np.zeros(1000)
+    value = adopt([{"a": w, "b": w}])
+    w += 1
+    assert tie_groups(value) == [["a", "b"]]
+    assert not plain(value)["b"].any()
+
+
+def test_a_tied_array_below_a_container_that_somebody_holds_is_copied() -> None:
+    inner = [np.zeros(1000)]
+    value = adopt([{"a": inner[0], "b": inner}])
+    inner[0] += 1
+    assert tie_groups(value) == [["a", "b/0"]]
+    assert not plain(value)["a"].any()
+
+
+def test_read_only_arrays_are_tied_where_they_are_one_object() -> None:
+    """Separate blobs may share memory, in this run and not in a resumed one."""
+    first, second = adopt_items([(lambda w: (w, w))(np.zeros(3))], range(2))
+    x, y = plain(first), plain(second)
+    given = (first, second)
+    assert address(x) == address(y)
+    assert tie_groups(adopt([{"a": x, "b": x}], given)) == [["a", "b"]]
+    assert tie_groups(adopt([{"a": x, "b": y}], given)) == []
+    assert tie_groups(adopt([{"a": x[:2], "b": y[:2]}], given)) == []
+    assert tie_groups(adopt([{"a": x, "b": x[:]}], given)) == []
+
+
+def test_a_tied_tree_that_is_read_and_returned_stays_tied() -> None:
+    w = np.zeros(3)
+    value = adopt([{"a": w, "b": [w]}])
+    read = plain(value)
+    assert read["a"] is read["b"][0]
+    assert tie_groups(adopt([read], [value])) == [["a", "b/0"]]
+    assert tie_groups(adopt([{"p": read["b"][0], "q": read["a"]}], [value])) == [["p", "q"]]
+
+
+def test_each_of_several_results_is_a_tree_of_its_own() -> None:
+    w = np.zeros(3)
+    first, second = adopt_items([({"a": w, "b": w}, {"a": w})], range(2))
+    assert tie_groups(first) == [["a", "b"]]
+    assert tie_groups(Tree("list", {"0": first, "1": second})) == [["0/a", "0/b"]]
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_an_update_gets_one_array_for_tied_places(held: bool) -> None:
+    store = holding("s", lambda: (lambda w: {"a": w, "b": [w], "c": np.ones(3)})(np.zeros(3)))
+    snapshot = dict(store) if held else {}
+    place = address(plain(store["s"])["a"])
+    taken = take(store, "s")
+    assert taken["a"] is taken["b"][0]
+    assert (address(taken["a"]) == place) is not held
+    taken["a"] += 1
+    store["s"] = adopt([taken])
+    del taken
+    assert tie_groups(store["s"]) == [["a", "b/0"]]
+    assert plain(store["s"])["b"][0].tolist() == [1, 1, 1]
+    assert not held or not plain(snapshot["s"])["a"].any()
+
+
+def test_an_update_of_a_tree_of_which_a_snapshot_holds_a_part() -> None:
+    """The part leads to the tied array as well: it must be copied at both places."""
+    w = np.zeros(3)
+    value = adopt([{"a": {"x": w}, "b": {"x": w}}])
+    assert isinstance(value, Tree)
+    part = value.items["b"]
+    store: dict[str, Value] = {"s": Tree("dict", {"a": value.items["a"], "b": part})}
+    del value
+    take(store, "s")["a"]["x"][...] = 5
+    assert not plain(part)["x"].any()
+
+
+OVERLAPS = [
+    lambda w: {"a": w, "b": w[1:]},
+    lambda w: {"a": w, "b": [w.reshape(2, 2)]},
+    lambda w: {"a": w[:3], "b": w[2:]},
+    lambda w: {"a": w[::2], "b": w[::-1]},
+    lambda w: {"a": w, "b": w.view("i8")},
+]
+
+
+@pytest.mark.parametrize("make", OVERLAPS)
+def test_views_that_overlap_are_refused_in_what_is_updated(make: Callable[[Any], Any]) -> None:
+    w = np.zeros(4)
+    with pytest.raises(ValueRefusedError) as caught:
+        adopt([make(w)], updated="s")
+    assert "'s/a' and 's/b" in caught.value.message
+    assert "overlap in memory" in caught.value.message
+    assert "copy" in caught.value.hint
+    assert next(leaves(adopt([make(w)])))[0] == "a"
+
+
+def test_views_that_do_not_overlap_are_none() -> None:
+    w = np.zeros((4, 4))
+    tree = {"a": w[:2], "b": w[2:, ::2], "c": w[2:, 1::2], "d": np.zeros(3), "e": w[:2]}
+    assert tie_groups(adopt([tree], updated="s")) == [["a", "e"]]
+    x = plain(adopt([np.zeros(3)]))
+    adopt([{"a": x, "b": x[1:]}], updated="s")  # read-only: nobody could write into one
+
+
+@quick
+@given(picks=st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.booleans()), max_size=7))
+def test_an_update_is_what_python_does(picks: list[tuple[int, bool, bool]]) -> None:
+    """Any arrangement of arrays in a tree, updated twice, with and without other holders."""
+
+    def build() -> dict[str, Any]:
+        arrays = [np.full(2, float(n)) for n in range(4)]
+        tree: dict[str, Any] = {}
+        for number, (pick, as_view, nested) in enumerate(picks):
+            array = arrays[pick][:] if as_view else arrays[pick]
+            tree[f"k{number}"] = [array] if nested else array
+        return tree
+
+    def change(tree: dict[str, Any], by: float) -> None:
+        for item in tree.values():
+            array = item[0] if isinstance(item, list) else item
+            array += by
+
+    expected, store = build(), {"s": adopt([build()])}
+    for by in (1.0, 2.0):
+        snapshot = dict(store)
+        before = copy.deepcopy(plain(store["s"]))
+        change(expected, by)
+        taken = take(store, "s")
+        change(taken, by)
+        store["s"] = adopt([taken], updated="s")
+        del taken
+        assert same(plain(snapshot["s"]), before)
+        assert same(plain(store["s"]), expected)

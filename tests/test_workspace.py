@@ -206,3 +206,18 @@ def test_a_tree_that_is_kept_whole_is_the_same_value() -> None:
     value: Value = workspace.get("m")
     workspace.drop(["m"])
     assert workspace.get("m") is value
+
+
+def test_a_tied_leaf_is_not_updated_alone() -> None:
+    w = np.zeros(3)
+    space = Workspace()
+    space.put("s", adopt([{"a": w, "b": {"x": w, "y": w}, "c": np.zeros(3)}]))
+    for path, other in (("s/a", "s/b/x"), ("s/b/x", "s/a"), ("s/b", "s/a")):
+        with pytest.raises(TaskError) as caught:
+            space.take(path)
+        assert f"is one array with {other!r}" in caught.value.message
+        assert "'s' under 'update'" in caught.value.hint
+    assert space.take("s/c").tolist() == [0, 0, 0]
+    space.put("s/a", adopt([np.ones(3)]))
+    taken = space.take("s/b")
+    assert taken["x"] is taken["y"]

@@ -149,9 +149,10 @@ def _change(name: str, a: Side, b: Side, fs: Fs) -> Change | None:
 
 
 def _what(entry: Entry) -> str:
-    """Kind, dtype and shape in words."""
+    """Kind, dtype and shape in words, and what it is tied to."""
     if entry.kind == "array":
-        return f"{dtype_text(entry.dtype)} {list(entry.shape or ())}"
+        tie = "" if entry.same_as is None else f", the same array as {entry.same_as}"
+        return f"{dtype_text(entry.dtype)} {list(entry.shape or ())}{tie}"
     return entry.kind if entry.dtype is None else dtype_text(entry.dtype)
 
 

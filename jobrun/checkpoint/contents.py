@@ -7,7 +7,7 @@ room once.  Neither numpy nor zarr is imported here.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,8 @@ class Item:
     """One leaf: ``name`` has the node in front if there are several.
 
     ``bytes`` are those of its files, ``version`` the id of the checkpoint that first wrote its
-    value, ``links`` how many names each of its files has (1: no other checkpoint holds them).
+    value, ``links`` how many names each of its files has, those of tied arrays beside it not
+    counted (1: no other checkpoint holds them).
     """
 
     name: str
@@ -56,20 +57,35 @@ def contents(checkpoint: str | Path, fs: Fs = DEFAULT) -> tuple[Record, list[Ite
     record = read_record(fs, str(checkpoint))
     items = []
     for node in record.nodes:
-        for entry in read_manifest(fs, str(checkpoint), record, node).entries:
+        entries = read_manifest(fs, str(checkpoint), record, node).entries
+        tied: dict[str, list[str]] = {}
+        for entry in entries:
+            if entry.same_as is not None:
+                tied.setdefault(entry.same_as, [entry.same_as]).append(entry.path)
+        for entry in entries:
             if not entry.is_tree:
                 name = f"{node}:{entry.path}" if len(record.nodes) > 1 else entry.path
-                folder = f"{checkpoint}/{node}/{entry.path}"
-                items.append(Item(name, node, entry, 1 if fs.far else _links(folder, entry)))
+                places = tied.get(entry.same_as or entry.path, [entry.path])
+                links = 1 if fs.far else _links(f"{checkpoint}/{node}", entry, places)
+                items.append(Item(name, node, entry, links))
     return record, items
 
 
-def _links(folder: str, entry: Entry) -> int:
-    """The links of a leaf's files; 0 where one is missing."""
+def _links(folder: str, entry: Entry, places: Sequence[str]) -> int:
+    """The links of a leaf's files, those at the other ``places`` of the array not counted.
+
+    0 where a file is missing.
+    """
     try:
-        return min(os.lstat(f"{folder}/{file.name}").st_nlink for file in entry.files)
+        return min(_names_outside(folder, entry.path, file.name, places) for file in entry.files)
     except OSError:
         return 0
+
+
+def _names_outside(folder: str, path: str, name: str, places: Sequence[str]) -> int:
+    own = os.lstat(f"{folder}/{path}/{name}")
+    beside = [os.lstat(f"{folder}/{place}/{name}") for place in places if place != path]
+    return own.st_nlink - sum(os.path.samestat(own, other) for other in beside)
 
 
 def disk_use(checkpoints: Iterable[Path]) -> int:

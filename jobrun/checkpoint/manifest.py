@@ -80,7 +80,8 @@ class Entry(NamedTuple):
     """A blob's leaf, or a tree: ``path`` is below the node, ``""`` the node itself.
 
     ``dtype`` (see ``layout.describe``), ``shape`` and ``version`` are None in trees; ``dtype`` is
-    None where the kind says it all.
+    None where the kind says it all.  ``same_as`` is the path of an entry before it that is the very
+    same array (tied: they are changed together); its files are the entry's own all the same.
     """
 
     path: str
@@ -89,6 +90,7 @@ class Entry(NamedTuple):
     dtype: Any = None
     shape: tuple[int, ...] | None = None
     version: int | None = None
+    same_as: str | None = None
 
     @property
     def is_tree(self) -> bool:
@@ -151,6 +153,8 @@ def _line(entry: Entry) -> str:
         described = _text(dtype) if isinstance(dtype, str) else json.dumps(dtype)
         version = "null" if entry.version is None else entry.version
         line += f'"dtype": {described}, "shape": {[*entry.shape]}, "version": {version}, '
+        if entry.same_as is not None:
+            line += f'"same_as": {_text(entry.same_as)}, '
     return f'{line}"files": [{files}]}}'
 
 
@@ -214,7 +218,11 @@ def _entry(fields: dict[str, Any]) -> Entry:
         return Entry(path, kind, files)
     if type(fields["shape"]) is not list:
         raise ValueError(f"the shape of {path!r} is no list")
-    return Entry(path, kind, files, fields["dtype"], tuple(fields["shape"]), fields["version"])
+    shape = tuple(fields["shape"])
+    same_as = fields.get("same_as")
+    if not isinstance(same_as, str | None):
+        raise ValueError(f"{path!r} is the same as what is no path")
+    return Entry(path, kind, files, fields["dtype"], shape, fields["version"], same_as)
 
 
 def _check_names(entries: Sequence[Entry]) -> None:
@@ -240,7 +248,7 @@ def _check_values(entries: Sequence[Entry]) -> None:
 
     So whoever reads the entries can count and multiply with them.
     """
-    _, kinds, files, dtypes, shapes, versions = zip(*entries, strict=True)
+    _, kinds, files, dtypes, shapes, versions, _ = zip(*entries, strict=True)
     own = [shape for shape in shapes if shape is not None]
     numbers = [
         *(version for version in versions if version is not None),

@@ -54,8 +54,9 @@ class PartSummary:
     """What was written: ``digest`` is the manifest's crc32c, for ``_SUCCESS``.
 
     ``bytes`` and ``files`` count all files of the part, ``linked`` the bytes of those that are
-    shared with an earlier checkpoint.  ``sync`` is what of ``seconds`` was waited at the end, until
-    all of it was durable, and all parts that were written with it.
+    shared with an earlier checkpoint, or with another place of the same array.  ``sync`` is what of
+    ``seconds`` was waited at the end, until all of it was durable, and all parts that were written
+    with it.
     """
 
     node: str

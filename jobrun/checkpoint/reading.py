@@ -56,7 +56,8 @@ def read_part(
 
     A name is that of a blob, of a leaf or tree within one, or of a level of names (then a tree).
     ``record`` is that of the checkpoint, if it was read before.
-    Every byte that is read is proven; files of other blobs are not touched.
+    Every byte that is read is proven; files of other blobs are not touched.  Arrays of one tree
+    that are tied (``same_as``) are one box, read once; one that is read alone has its own files.
     Raises NotFoundError for names that are not there, DamagedError for what is not as written.
     """
     root = os.fspath(checkpoint)
@@ -67,11 +68,27 @@ def read_part(
     entries = read_manifest(fs, root, record, node, names).entries
     wanted = {"": entries} if names is None else _select(entries, names, node)
     needed = {e.path: e for selected in wanted.values() for e in selected}
-    boxes = read_leaves(fs, f"{root}/{node}", list(needed.values()))
+    tied = {path: entry.same_as for path, entry in needed.items() if entry.same_as in needed}
+    boxes = read_leaves(fs, f"{root}/{node}", [e for p, e in needed.items() if p not in tied])
+    for path, first in tied.items():
+        boxes[path] = _tied(f"{root}/{node}/{path}", needed[path], boxes.get(str(first)))
     blobs: dict[str, Value] = {}
     for name, selected in wanted.items():
         blobs |= _assemble(selected, boxes, name)
     return blobs
+
+
+def _tied(where: str, entry: Entry, box: Box | None) -> Box:
+    """The box of an array that stands at another place too; raises DamagedError if it is none."""
+    if (
+        box is None
+        or (box.kind, entry.kind) != ("array", "array")
+        or box.value.shape != entry.shape
+    ):
+        text = f"the manifest says that it is the same array as {entry.same_as!r}, which is another"
+        raise DamagedError(text, where=where)
+    box.tied = True
+    return box
 
 
 def _select(

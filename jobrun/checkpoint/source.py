@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from jobrun.checkpoint.fs import DEFAULT, Fs
 from jobrun.checkpoint.part import PartSummary, check_part, mark_saved, write_parts
@@ -15,10 +16,11 @@ from jobrun.checkpoint.record import Record
 from jobrun.errors import UsageError, ValueRefusedError
 from jobrun.names import CASE_HINT, case_twins, is_name
 from jobrun.policy import Compress
-from jobrun.values import Box, Tree, Value, adopt
+from jobrun.values import Box, Tree, Value, adopt, overlapping
 
 __all__ = ["BlobSource", "PartSource", "RunLock", "SaveWatch"]
 
+Array = npt.NDArray[Any]
 Nodes = Mapping[str, Mapping[str, Value]]
 
 
@@ -116,10 +118,33 @@ def _copied(item: object) -> Value:
     return adopt([item])
 
 
-def _value(item: object, depth: int = 0) -> Value:
-    """Arrays as they are, since they are on disk before the save returns."""
+def _value(item: object) -> Value:
+    """Arrays as they are, since they are on disk before the save returns.
+
+    Not in a tree in which one array may stand twice: adopting it says which are tied.
+    """
+    arrays: list[Array] = []
+    if not _is_plain(item, arrays) or overlapping(arrays) is not None:
+        return adopt([item])
+    return _as_it_is(item)
+
+
+def _is_plain(item: object, arrays: list[Array], depth: int = 0) -> bool:
+    """Whether a value can be written without a copy; its arrays are added to ``arrays``."""
     if type(item) is np.ndarray and item.flags.c_contiguous and item.dtype.isbuiltin == 1:
+        arrays.append(item)
+        return True
+    if type(item) is dict and depth < 64:
+        return all(
+            type(k) is str and is_name(k) and _is_plain(below, arrays, depth + 1)
+            for k, below in item.items()
+        )
+    return isinstance(item, bool | int | float | str | None)
+
+
+def _as_it_is(item: object) -> Value:
+    if isinstance(item, np.ndarray):
         return Box(item, "array")
-    if type(item) is dict and depth < 64 and all(type(k) is str and is_name(k) for k in item):
-        return Tree("dict", {name: _value(below, depth + 1) for name, below in item.items()})
+    if isinstance(item, dict):
+        return Tree("dict", {name: _as_it_is(below) for name, below in item.items()})
     return adopt([item])

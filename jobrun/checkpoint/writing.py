@@ -49,8 +49,17 @@ class _Begun(NamedTuple):
         return Entry(self.path, form.kind, tuple(files), form.dtype, form.shape, self.version)
 
 
+class _Tie(NamedTuple):
+    """A further place of an array that stands at ``first`` too."""
+
+    path: str
+    first: str
+
+
 class Writer:
     """Writes, or links, the files of a part; ``linked`` counts the bytes of the linked ones.
+
+    A tied array is written, or linked, once; its other places share those files.
 
     ``sync``: each file is durable once it is written (its name is not).
     """
@@ -73,7 +82,9 @@ class Writer:
         self._sources = sources
         self._compress = compress
         self._sync = sync
-        self._begun: list[Entry | _Begun] = []
+        self._begun: list[Entry | _Begun | _Tie] = []
+        # Where a tied array was met first, by its blob and box.
+        self._first: dict[tuple[str, int], str] = {}
         # Where a ``zarr.json`` lies, and how much of it is linked: all of it, or nothing.
         self._metas: dict[bytes, tuple[str, int]] = {}
         self._can_link = True
@@ -89,14 +100,24 @@ class Writer:
 
     def end(self) -> list[Entry]:
         """The entries in order, once all is written."""
-        return [begun if isinstance(begun, Entry) else begun.entry() for begun in self._begun]
+        written: dict[str, Entry] = {}
+        for begun in self._begun:
+            if isinstance(begun, _Tie):
+                written[begun.path] = self._tie(begun.path, written[begun.first])
+            else:
+                written[begun.path] = begun if isinstance(begun, Entry) else begun.entry()
+        return [*written.values()]
 
     def _begin(
         self, pool: ThreadPoolExecutor, path: str, kind: str, box: Box | None
-    ) -> Entry | _Begun:
+    ) -> Entry | _Begun | _Tie:
         """Link an entry, or begin to write it."""
         folder = self.folder(path)
         self._fs.mkdir(folder)
+        if box is not None and box.tied:
+            first = self._first.setdefault((path.partition("/")[0], id(box)), path)
+            if first != path:
+                return _Tie(path, first)
         if box is None:
             form = tree_form(kind)
             return _Begun(path, form, None, [self._meta(pool, path, folder, form)])
@@ -127,10 +148,21 @@ class Writer:
         ]
         if len(made) == len(entry.files):
             self.linked += sum(file.size for file in made)
-            return entry
+            return entry._replace(same_as=None)  # what it is tied to there, it need not be here
         for file in made:
             self._fs.unlink(f"{folder}/{file.name}")
         return None
+
+    def _tie(self, path: str, first: Entry) -> Entry:
+        """Give the files of a tied array their further names; where that cannot be, copy them."""
+        source, target = self.folder(first.path), self.folder(path)
+        for file in first.files:
+            if self._try_link(f"{source}/{file.name}", f"{target}/{file.name}"):
+                self.linked += file.size
+            else:
+                data = self._fs.read(f"{source}/{file.name}", file.size)
+                self._fs.write(f"{target}/{file.name}", [data], sync=self._sync)
+        return first._replace(path=path, same_as=first.path)
 
     def _share(self, source: str, target: str, file: File) -> bool:
         """Link a file of an earlier checkpoint, unless it is visibly not what its manifest says."""

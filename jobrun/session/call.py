@@ -80,7 +80,8 @@ class Call:
     """One function call of a job on one node.
 
     ``run`` gives the values to be written, by blob (or by column name under ``("", name)`` for a
-    step whose outputs are columns), without storing them.
+    step whose outputs are columns), without storing them.  ``is_updated`` tells whether a
+    task of the job updates the blob at a path in place.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class Call:
         puts_columns: bool = False,
         texts: Mapping[str, str] | None = None,
         check: bool = False,
+        is_updated: Callable[[str], bool] = lambda path: False,
     ) -> None:
         self.name = name or task.name
         self.task = task
@@ -117,6 +119,10 @@ class Call:
         self._outputs: list[tuple[Key, ...]] = [
             (("", n),) if puts_columns else resolve(job, node, n, columns).keys
             for n in task.outputs.names
+        ]
+        self._updated_outputs = [
+            next((path for node, path in keys if node and is_updated(path)), "")
+            for keys in self._outputs
         ]
 
     def _input(self, argument: Argument) -> Input:
@@ -223,7 +229,7 @@ class Call:
         writes = self._results(result, values) if self._outputs else self._nothing(result)
         if cells:
             for cell, (_, key) in zip(cells, self._updates, strict=True):
-                writes.append((key, adopt(cell, values, self._keep_maps)))
+                writes.append((key, adopt(cell, values, self._keep_maps, key[1])))
         return writes
 
     def _call_with(self, given: Given, moment: Moment) -> list[Any]:
@@ -337,12 +343,13 @@ class Call:
         """The returned value as writes, by the form of ``out``."""
         form = self.task.outputs.form
         if form == "one":
-            values = [adopt(result, given, self._keep_maps)]
+            values = [adopt(result, given, self._keep_maps, *self._updated_outputs)]
             if len(self._outputs[0]) == 1:
                 return [(self._outputs[0][0], values[0])]
         else:
             keys = self._keys_of(result[0], form)
-            values = adopt_items(result, keys, given, self._keep_maps)
+            names = self._updated_outputs
+            values = adopt_items(result, keys, given, self._keep_maps, names)
         writes: list[Write] = []
         for keys_of_one, value in zip(self._outputs, values, strict=True):
             if len(keys_of_one) == 1:

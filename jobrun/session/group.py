@@ -23,7 +23,7 @@ from jobrun.events import (
     Warned,
 )
 from jobrun.every import epochs_between
-from jobrun.flow import write_mark
+from jobrun.flow import updated_blobs, write_mark
 from jobrun.graph import Plan, Unit
 from jobrun.job import Job, Pipe, Task
 from jobrun.names import CASE_HINT
@@ -93,6 +93,7 @@ class Group:
         self._persistent = persistent
         self._scheduler = scheduler
         self._persists: dict[Key, bool] = {}
+        self._is_updated = updated_blobs(job)
         pins = Pins(job)
         self._dag = Dag(
             list(plan.waits),
@@ -152,6 +153,7 @@ class Group:
             puts_columns=puts_columns,
             texts=self._places.texts(node),
             check=self._places.check,
+            is_updated=self._is_updated,
         )
 
     def _function(self, task: Task, node: str) -> Callable[..., Any]:

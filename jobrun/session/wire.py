@@ -37,6 +37,7 @@ class Packed:
     def __init__(self, value: Any) -> None:
         self.size = 0
         self._arrays: list[tuple[int, Array]] = []
+        self._places: dict[int, list[Any]] = {}
         self.node = self._node(value)
 
     def fill(self, area: Array) -> None:
@@ -49,7 +50,9 @@ class Packed:
         if value is None or kind is bool or kind is int or kind is str:
             return value
         if kind is np.ndarray:
-            return ["array", *self._put(value)]
+            if id(value) not in self._places:
+                self._places[id(value)] = ["array", *self._put(value)]
+            return self._places[id(value)]
         if kind is float:
             return ["float", struct.pack("<d", value).hex()]
         if kind in _SEQUENCES:
@@ -81,12 +84,21 @@ def _dtype_text(dtype: np.dtype[Any]) -> Any:
 
 
 def unpack(node: Any, area: Array) -> Any:
-    """The value of a node; its arrays are read-only views of ``area``."""
+    """The value of a node; its arrays are read-only views of ``area``.
+
+    An array that stood at several places is one object here too.
+    """
+    return _unpack(node, area, {})
+
+
+def _unpack(node: Any, area: Array, seen: dict[int, Array]) -> Any:
     if type(node) is not list:
         return node
     kind, *rest = node
     if kind == "array":
-        return _view(area, *rest)
+        dtype, shape, offset = rest
+        view = _view(area, dtype, shape, offset)
+        return seen.setdefault(offset, view) if view.nbytes else view
     if kind == "scalar":
         # A structured one is a window into its array: that must be its own.
         return np.array(_view(area, *rest))[()]
@@ -94,14 +106,17 @@ def unpack(node: Any, area: Array) -> Any:
         return struct.unpack("<d", bytes.fromhex(rest[0]))[0]
     if kind == "dict":
         keys, values = rest
-        return {unpack(k, area): unpack(v, area) for k, v in zip(keys, values, strict=True)}
+        return {
+            _unpack(k, area, seen): _unpack(v, area, seen)
+            for k, v in zip(keys, values, strict=True)
+        }
     if kind == "bytes":
         return bytes.fromhex(rest[0])
     if kind == "bytearray":
         return bytearray.fromhex(rest[0])
     if kind == "complex":
-        return complex(unpack(rest[0], area), unpack(rest[1], area))
-    return _MAKE[kind](unpack(item, area) for item in rest)
+        return complex(_unpack(rest[0], area, seen), _unpack(rest[1], area, seen))
+    return _MAKE[kind](_unpack(item, area, seen) for item in rest)
 
 
 def _view(area: Array, dtype: Any, shape: list[int], offset: int) -> Array:

@@ -183,13 +183,22 @@ _SENDABLE = (
 
 def boxed(value: Any) -> Value:
     """A received value as ``adopt`` would have it; nobody else holds it."""
+    return _boxed(value, {})
+
+
+def _boxed(value: Any, arrays: dict[int, Box]) -> Value:
     kind = type(value)
     if kind is dict and all(type(k) is str and is_name(k) for k in value):
-        return Tree("dict", {k: boxed(v) for k, v in value.items()})
+        return Tree("dict", {k: _boxed(v, arrays) for k, v in value.items()})
     if kind is list:
-        return Tree("list", {str(i): boxed(v) for i, v in enumerate(value)})
+        return Tree("list", {str(i): _boxed(v, arrays) for i, v in enumerate(value)})
     if kind is np.ndarray:
-        return Box(value, "array")
+        box = arrays.get(id(value))
+        if box is None:
+            box = arrays[id(value)] = Box(value, "array")
+        else:
+            box.tied = True
+        return box
     return Box(value, _KINDS.get(kind, "scalar" if isinstance(value, np.generic) else "opaque"))
 
 

@@ -164,6 +164,20 @@ def spoil(table: Any) -> int:
     return len(table["rows"])
 
 
+def tie(x: Any) -> Any:
+    """One array under two keys."""
+    w = x + 0
+    return {"a": w, "b": w, "n": len(x)}
+
+
+def as_it_is(s: Any) -> Any:
+    return s
+
+
+def add_to_a(s: Any) -> None:
+    s["a"] += 1
+
+
 # Jobs.
 
 
@@ -298,6 +312,43 @@ class SessionContract:
         again.epochs(1)
         assert again.blob("noise") == second
         again.session.close()
+
+    # Ties.
+
+    @pytest.mark.parametrize("how", [{}, {"threads": 2}, {"processes": 1}])
+    def test_arrays_of_a_tree_stay_tied_between_steps_nodes_and_saves(
+        self, session: Session, tmp_path: Path, how: dict[str, int]
+    ) -> None:
+        job = Job("j", nodes=["a", "b"])
+        with job.setup, Node("*"):
+            Task(rows, out="data")
+        with job.init, Node("*"):
+            Task(tie, "data", out="s")
+            Task(tie, "data", out="t", name="tie t")
+        with job.epoch:
+            Pipe(
+                {"x": "data"},
+                batch=10,
+                name="p",
+                map=[Task(tie, "x", out="c")],
+                do=[Task(as_it_is, "c", out="s")],
+                node="a",
+                passes=None,
+                **how,
+            )
+            Task(as_it_is, "a:s", out="t", name="fetch", node="b")
+            Task(add_to_a, update="t", name="add", node="b")
+        driver = Driver(job, session=session).start().epochs(1)
+        assert driver.blob("b:t/a").tolist() == driver.blob("b:t/b").tolist() == [*range(1, 11)]
+        path = save(driver, tmp_path)
+        for node in ("a", "b"):
+            record = read_record(DEFAULT, str(path))
+            entries = read_manifest(DEFAULT, str(path), record, node).entries
+            found = {e.path: e.same_as for e in entries if e.same_as is not None}
+            assert found == {"s/b": "s/a", "t/b": "t/a"}
+        load(driver, path)
+        driver.epochs(1)
+        assert driver.blob("b:t/b").tolist() == [*range(1, 11)]
 
     # Positions.
 

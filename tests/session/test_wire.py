@@ -132,3 +132,15 @@ class Text(str):
 def test_what_is_no_plain_value_is_refused(value: Any, what: str) -> None:
     with pytest.raises(UnsendableError, match=f"^{what}"):
         Packed(value)
+
+
+def test_an_array_at_two_places_is_one_object_again() -> None:
+    w = np.arange(3.0)
+    packed = Packed({"a": w, "b": [w], "c": np.arange(3.0), "d": w[:]})
+    area = np.zeros(packed.size, np.uint8)
+    packed.fill(area)
+    found = unpack(packed.node, area)
+    assert found["a"] is found["b"][0]
+    assert found["a"] is not found["c"]
+    assert found["a"] is not found["d"]
+    assert packed.size == 2 * 64 + 24  # a, c and d

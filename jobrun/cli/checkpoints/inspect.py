@@ -141,7 +141,10 @@ def _row(record: Record, item: Item) -> list[str]:
     kind = f"{kind} scalar" if entry.kind == "scalar" else kind
     shape = str(tuple(entry.shape)) if entry.kind == "array" and entry.shape is not None else ""
     since = "" if item.version is None else str(item.version)
-    return [plain(item.name), kind, shape, size(item.bytes), since, item.stored(record.id)]
+    stored = item.stored(record.id)
+    if entry.same_as is not None:
+        stored = plain(f"same as {entry.same_as}")
+    return [plain(item.name), kind, shape, size(item.bytes), since, stored]
 
 
 def _object(
@@ -162,6 +165,7 @@ def _object(
             "version": item.version,
             "links": item.links,
             "stored": item.stored(record.id),
+            "same_as": entry.same_as,
         }
         if facts is not None:
             blobs[item.name]["stats"] = json_values(

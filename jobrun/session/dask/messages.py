@@ -149,15 +149,25 @@ class Answer:
 def arrived(value: Value) -> Value:
     """A value that came over the network, as adopted ones are: read-only, and aligned.
 
-    Its version is none: that of one node's blob is not another's.
+    Its version is none: that of one node's blob is not another's.  Tied arrays stay tied.
     """
+    return _arrived(value, {})
+
+
+def _arrived(value: Value, tied: dict[int, Box]) -> Value:
     if isinstance(value, Tree):
-        return Tree(value.kind, {key: arrived(item) for key, item in value.items.items()})
+        return Tree(value.kind, {key: _arrived(item, tied) for key, item in value.items.items()})
     if value.kind != "array":
         return Box(value.value, value.kind)
+    if id(value) in tied:
+        return tied[id(value)]
     array = value.value if value.value.flags.aligned else copy_array(value.value)
     array.setflags(write=False)
-    return Box(np.asarray(array), "array")
+    box = Box(np.asarray(array), "array")
+    if value.tied:
+        box.tied = True
+        tied[id(value)] = box
+    return box
 
 
 def has_opaque(value: Value) -> bool:
