@@ -20,6 +20,7 @@ import socket
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -71,10 +72,12 @@ class Lock:
         try:
             self._lock(fd)
         except BaseException:
-            os.close(fd)
+            with suppress(OSError):  # a task may have closed it: hence perhaps the error
+                os.close(fd)
             raise
-        self.release()
-        self._fd = fd
+        if fd != self._fd:  # else a task has closed the old one, whose number this one got
+            self.release()
+        self._fd, self._file = fd, os.fstat(fd)
         _HELD.add(self)
 
     def _in_place(self) -> bool:
@@ -83,7 +86,7 @@ class Lock:
         Where we may not look, nothing says that it is not.
         """
         try:
-            return os.path.samestat(os.fstat(self._fd), os.stat(self.path))
+            return _is(self._fd, os.stat(self.path))
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError:
@@ -110,7 +113,8 @@ class Lock:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             _HELD.discard(self)
-            os.close(fd)
+            if _is(fd, self._file):  # else a task has closed it, and it may be another file's
+                os.close(fd)
 
     def held(self) -> bool:
         """Whether any process holds the lock, this one too."""
@@ -130,7 +134,18 @@ class Lock:
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
         if self._fd >= 0:  # at the end of the interpreter, names of modules are gone
-            close(self._fd)
+            try:  # noqa: SIM105
+                close(self._fd)
+            except OSError:  # a task has closed it
+                pass
+
+
+def _is(fd: int, file: os.stat_result) -> bool:
+    """Whether a descriptor is open, and of this file."""
+    try:
+        return os.path.samestat(os.fstat(fd), file)
+    except OSError:
+        return False
 
 
 def _exclusive(fd: int) -> None:

@@ -108,6 +108,7 @@ def parts_imported_by(wanted: str) -> set[str]:
         ("data", "errors late_imports position values"),
         ("children", ""),
         ("handlers", ""),
+        ("forked", ""),
         ("lines", ""),
         ("process", "children lines"),
         ("shell", "errors template"),

@@ -152,9 +152,14 @@ class Fs:
         self.sync_dir(folder)
 
     def open_append(self, path: str) -> io.FileIO:
-        """A regular file, made if there is none, of which all that is written goes to the end."""
+        """A regular file, made if there is none, of which all that is written goes to the end.
+
+        Its descriptor is for the caller to close: a task may have closed it, and then it is not
+        this file's any more.
+        """
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
-        return self._do("open", path, lambda: io.FileIO(open_regular(path, flags)[0], "ab+"))
+        fd = self._do("open", path, lambda: open_regular(path, flags)[0])
+        return io.FileIO(fd, "ab+", closefd=False)
 
     def append(self, file: io.FileIO, path: str, data: bytes) -> None:
         """One write to the end of a file; one that is short is an error, and not undone here."""

@@ -59,9 +59,10 @@ def show(error: Exception, settings: Settings) -> int:
     return code
 
 
-def not_written(why: OSError) -> UsageError:
-    """The error where stdout cannot be written: a full disk, say."""
-    return UsageError(f"stdout cannot be written: {os.strerror(why.errno or 0)}")
+def not_written(why: OSError | ValueError) -> UsageError:
+    """The error where stdout cannot be written: a full disk, say, or it was closed."""
+    what = os.strerror(why.errno or 0) if isinstance(why, OSError) else "it was closed by a task"
+    return UsageError(f"stdout cannot be written: {what}")
 
 
 def _raised_by_echo(error: Exception) -> bool:

@@ -23,6 +23,7 @@ from jobrun.cli.watching import Watching
 from jobrun.decide import Request
 from jobrun.errors import EXIT_DONE, JobrunError
 from jobrun.events import RunEnded, Warned
+from jobrun.forked import end_if_forked
 from jobrun.job import Job
 from jobrun.paths import absolute, shown
 from jobrun.program import program
@@ -145,7 +146,7 @@ class Engine:
             print(text, file=out, flush=True)
         except BrokenPipeError:  # nobody reads it; the exit code still tells
             pass
-        except OSError as refused:
+        except (OSError, ValueError) as refused:  # ValueError: a task has closed it
             unwritten = not_written(refused)
             if ended.exit_code == EXIT_DONE:
                 raise unwritten from None
@@ -167,7 +168,11 @@ def _bind(job: Job, folder: Path | None) -> None:
     """Import every function before anything is written; raises BindError with all problems."""
     from jobrun.bind import bind_job
 
-    bind_job(job, folder)
+    owner = os.getpid()
+    try:
+        bind_job(job, folder)
+    finally:
+        end_if_forked(owner, "an import of the job's code")
 
 
 @contextmanager
@@ -188,6 +193,7 @@ def _stdout_for_json(wanted: bool) -> Iterator[TextIO]:
     finally:
         with suppress(OSError):  # said when it was written
             out.close()
-        stdout.flush()
+        with suppress(ValueError):  # closed by a task
+            stdout.flush()
         os.dup2(kept, 1)
         os.close(kept)

@@ -50,8 +50,10 @@ def flush_stdout() -> OSError | None:
     """Write what waits to be written; gives what keeps it from being written.
 
     A reader that has gone keeps nothing: it has read all it wanted.  What is left is dropped, so
-    that nothing is said of it at exit.
+    that nothing is said of it at exit.  Where a task has closed stdout, nothing is left.
     """
+    if sys.stdout.closed:
+        return None
     try:
         sys.stdout.flush()
     except OSError as error:

@@ -15,6 +15,7 @@ An item is a dict of columns, a tuple of them in the order of ``from``, or the v
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -36,6 +37,7 @@ from jobrun.data.source import (
 )
 from jobrun.data.tables import ArrayTable
 from jobrun.errors import DataError, TaskError, did_you_mean, with_article
+from jobrun.forked import end_if_forked
 from jobrun.values import Box, adopt
 
 __all__ = ["called_source"]
@@ -316,6 +318,7 @@ class _ItemCursor(Cursor):
         self._holder = holder
         self._items = items
         self._slow = slow
+        self._owner = os.getpid()
 
     def read(self, rows: int) -> Columns:
         columns = self._source.stack.columns(self._guarded(), rows, self.row)
@@ -330,6 +333,8 @@ class _ItemCursor(Cursor):
                 return
             except BaseException as error:
                 raise self._source.fail(error) from error
+            finally:
+                end_if_forked(self._owner, self._source.name)
             yield item
 
     def mark(self) -> Any:

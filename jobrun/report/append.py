@@ -20,22 +20,36 @@ class Appender:
     """Appends to a file; what follows its last line feed, the rest of a crash, is cut first.
 
     Its methods raise FsError where the system refuses, and where the file is a link or not a
-    regular file: what a run writes stays within the run.
+    regular file: what a run writes stays within the run.  A descriptor that a task has closed may
+    be another file's by now: then the file is opened again.
     """
 
     def __init__(self, path: Path, *, fs: Fs = DEFAULT, block: int = _BLOCK) -> None:
         self._fs = fs
         self._path = str(path)
-        self._file = fs.open_append(self._path)
+        self._block = block
         self._torn = False
+        self._open()
+
+    def _open(self) -> None:
+        self._file = self._fs.open_append(self._path)
+        self._opened = os.fstat(self._file.fileno())
         try:
-            self._end = self._cut_torn_line(block)
+            self._end = self._cut_torn_line(self._block)
         except BaseException:
-            self._file.close()
+            self.close()
             raise
+
+    def _is_open(self) -> bool:
+        try:
+            return os.path.samestat(os.fstat(self._file.fileno()), self._opened)
+        except (OSError, ValueError):
+            return False
 
     def append(self, data: bytes) -> None:
         """Append whole lines by one write; raises FsError, and then nothing of them is kept."""
+        if not self._is_open():
+            self._open()
         if self._torn:
             self._fs.cut(self._file, self._path, self._end)
             self._torn = False
@@ -55,6 +69,8 @@ class Appender:
 
     def close(self) -> None:
         """Close the file."""
+        if self._is_open():
+            os.close(self._file.fileno())
         self._file.close()
 
     def _cut_torn_line(self, block: int) -> int:

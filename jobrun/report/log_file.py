@@ -118,13 +118,21 @@ class Tee:
     """Stands in for ``sys.stdout`` or ``sys.stderr``: passes all on, and whole lines to ``keep``.
 
     Prints come in pieces, from many threads: what a thread has begun is passed on with the end of
-    its line, or when it flushes, so that lines do not mix.  A stream whose reader has gone is
-    written to no more, and hurts nobody.
+    its line, or when it flushes, so that lines do not mix.  A stream whose reader has gone, or that
+    a task has closed, is written to no more, and hurts nobody; nor does one that refuses what is
+    printed, as a full disk does: ``refused`` is told, once.
     """
 
-    def __init__(self, stream: TextIO, keep: Callable[[list[str]], None]) -> None:
+    def __init__(
+        self,
+        stream: TextIO,
+        keep: Callable[[list[str]], None],
+        refused: Callable[[OSError], None] = lambda error: None,
+    ) -> None:
         self.stream = stream
         self._keep = keep
+        self._refused = refused
+        self._said = False
         self._begun: dict[int, str] = {}  # per thread, what is not yet a line for the log
         self._held: dict[int, str] = {}  # per thread, what was not yet passed on
         self._gone = False
@@ -188,8 +196,16 @@ class Tee:
         try:
             if not self._gone:
                 call()
-        except BrokenPipeError:
+        except (BrokenPipeError, ValueError):  # ValueError: it is closed
             self._gone = True
+        except OSError as error:
+            said, self._said = self._said, True
+            if not said:
+                self._refused(error)
+
+    def close(self) -> None:
+        """Pass on what was begun; the stream is not a task's to close."""
+        self.flush()
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.stream, name)
@@ -204,7 +220,7 @@ class Prints:
 
     def __init__(self) -> None:
         self.log: LogFile | None = None
-        self.out = Tee(sys.stdout, self._keep)
+        self.out = Tee(sys.stdout, self._keep, self._say_refused)
         self.err = Tee(sys.stderr, self._keep)
 
     def __enter__(self) -> Prints:
@@ -223,6 +239,14 @@ class Prints:
         self.out.end()
         self.err.end()
         self.log = None
+
+    def _say_refused(self, error: OSError) -> None:
+        kept = ": it is in log.txt" if self.log is not None else ""
+        why = os.strerror(error.errno or 0)
+        text = f"warning: what tasks print cannot be written to stdout ({why}){kept}\n"
+        with suppress(OSError, ValueError):
+            self.err.stream.write(text)
+            self.err.stream.flush()
 
     def _keep(self, lines: list[str]) -> None:
         try:

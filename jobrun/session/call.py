@@ -7,6 +7,7 @@ then costs a few microseconds.
 from __future__ import annotations
 
 import copy
+import os
 import sys
 import time
 import warnings
@@ -21,6 +22,7 @@ from jobrun.bind import user_trace
 from jobrun.blob_paths import levels
 from jobrun.errors import TaskError, did_you_mean, with_article
 from jobrun.events import Warned
+from jobrun.forked import end_if_forked
 from jobrun.job import Argument, Job, Task
 from jobrun.options import Load, Retries
 from jobrun.pinned import other_thread
@@ -110,6 +112,7 @@ class Call:
         self._columns = columns
         self._keep_maps = group == "setup"
         self._check = check
+        self._owner = os.getpid()
         self._inputs = [self._input(a) for a in task.inputs]
         self._fetches = [self._fetch(a) for a in task.inputs]
         self._updates = [(a.parameter, self._one_key(a.name)) for a in task.updates]
@@ -320,6 +323,8 @@ class Call:
                 hint=_remedy(error),
                 trace=user_trace(error),
             ) from error
+        finally:
+            end_if_forked(self._owner, f"task {self.name!r}")
 
     def placed(self, error: TaskError, moment: Moment) -> TaskError:
         """The error with task, group, batch and place."""

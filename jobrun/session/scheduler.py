@@ -260,10 +260,10 @@ class Scheduler:
         while unit >= 0:
             try:
                 execute(unit)
-            except BaseException as error:  # whatever a task raises ends the run, not the worker
+                unit = self._finish(run, unit, is_first)
+            except BaseException as error:  # whatever a task raises, or has raised in this thread
                 self._fail(run, error)
                 return
-            unit = self._finish(run, unit, is_first)
 
     def _fail(self, run: _Run, error: BaseException) -> None:
         with self._lock:
@@ -322,5 +322,5 @@ class Scheduler:
     def _leave(self, run: _Run) -> None:
         """This worker has nothing more to do in ``run``; the lock is held."""
         run.running -= 1
-        if run.running == 0 and not run.has_ready and (run.left == 0 or run.stopping):
+        if run.running <= 0 and not run.has_ready and (run.left == 0 or run.stopping):
             run.over.set()

@@ -30,6 +30,7 @@ class FullDisk:
                 return done
 
         def opened(fs: Fs, path: str) -> io.FileIO:
-            return File(path, "ab+")
+            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
+            return File(os.open(path, flags, 0o666), "ab+", closefd=False)
 
         monkeypatch.setattr(Fs, "open_append", opened)

@@ -1,0 +1,27 @@
+"""Processes that the job's code forks, and that come back from it: they are not the run.
+
+Such a child would run later tasks a second time, beside its parent, and write into its files.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+
+__all__ = ["end_if_forked"]
+
+
+def end_if_forked(owner: int, what: str) -> None:
+    """End this process at once, with a sentence, unless it is ``owner``, which called ``what``."""
+    if os.getpid() == owner:
+        return
+    error = sys.exc_info()[1]
+    how = "came back" if error is None else f"came back with {type(error).__name__}"
+    text = (
+        f"a process that {what} has forked {how}, and is ended: it is not the run\n"
+        "  hint: os._exit() ends it in its own place; multiprocessing does so by itself\n"
+    )
+    with suppress(OSError):  # it may have closed all it had
+        os.write(2, text.encode(errors="backslashreplace"))
+    os._exit(0 if error is None else 1)
