@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from jobrun import collecting
+from jobrun.cli.leaving import say_what_is_waited_for
 from jobrun.cli.signals import leave_until_there_is_a_run
 
 __all__ = ["main"]
@@ -21,7 +22,8 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     if os.name == "nt":
         sys.exit("jobrun needs Linux or macOS (on Windows: the Linux subsystem, WSL)")
     words = list(sys.argv[1:] if args is None else args)
-    if next((word for word in words if not word.startswith("-")), "") in _WITH_RUN:
+    runs = next((word for word in words if not word.startswith("-")), "") in _WITH_RUN
+    if runs:
         leave_until_there_is_a_run()
     collecting.rare()
     try:
@@ -32,4 +34,6 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         code = run(words)
     except KeyboardInterrupt:  # before the command had begun, or after its end
         code = 130
+    if runs:
+        say_what_is_waited_for()
     sys.exit(code)

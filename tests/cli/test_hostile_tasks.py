@@ -102,3 +102,43 @@ def test_stdout_is_a_full_disk(shell: Call, write: Call, folder: Path) -> None:
     assert load_blobs(folder / "runs/sum")["total"] == 106
     log = (folder / "runs/sum/log.txt").read_text()
     assert [f"total {n}" in log for n in (100, 102, 104)] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("begin", "name"),
+    [
+        ("threading.Thread(target=wait, name='listener').start()", "thread 'listener'"),
+        ("get_context('fork').Process(target=wait, name='helper').start()", "process 'helper' ("),
+    ],
+)
+def test_what_the_end_waits_for_is_named(
+    begin: str, name: str, start: Call, write: Call, folder: Path
+) -> None:
+    code = f"""\
+import pathlib, threading, time
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context
+def wait():
+    while not pathlib.Path("go").exists():
+        time.sleep(0.01)
+ThreadPoolExecutor(1).submit(int)  # ends by itself
+{begin}
+"""
+    write(("def start", f"{code}\ndef start"))
+    process = start("train", "sum.yaml", apart=True)
+    said = ""
+    while "the run is over" not in said:
+        said = process.stderr.readline()
+        assert said
+    assert f"the end waits for {name}" in said
+    assert said.count("thread") + said.count("process") == 1
+    (folder / "go").touch()
+    assert "sum: finished" in process.communicate(timeout=30)[0]
+    assert process.returncode == 0
+
+
+def test_nothing_is_said_of_an_end_that_comes_by_itself(start: Call, write: Call) -> None:
+    write(("def start", "from concurrent.futures import ThreadPoolExecutor\n"
+           "ThreadPoolExecutor(1).submit(int)\n\ndef start"))  # fmt: skip
+    process = start("train", "sum.yaml")
+    assert "waits" not in process.communicate(timeout=30)[1]

@@ -1,0 +1,42 @@
+"""What keeps a process after its run is over is named: it would seem to hang."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+__all__ = ["say_what_is_waited_for"]
+
+_SOON = 1.0
+"""Seconds that the interpreter has for its end before it is said what it waits for."""
+
+
+def say_what_is_waited_for() -> None:
+    """Say on stderr what holds up the end of the interpreter, if that is not soon.
+
+    To be called when nothing else is left to be done.  Threads of pools end by themselves then.
+    """
+    threading.Thread(target=_say, name="jobrun-leaving", daemon=True).start()
+
+
+def _say() -> None:
+    time.sleep(_SOON)
+    names = ", ".join(_waited_for())
+    if names:
+        text = f"the run is over; the end waits for {names} of the job's code (Ctrl-C leaves now)"
+        with suppress(OSError, ValueError):
+            print(text, file=sys.stderr, flush=True)
+
+
+def _waited_for() -> Iterator[str]:
+    main = threading.main_thread()
+    for thread in threading.enumerate():
+        if thread is not main and not thread.daemon:
+            yield f"thread {thread.name!r}"
+    processes = sys.modules.get("multiprocessing.process")
+    for child in tuple(getattr(processes, "_children", ())):  # what its own end waits for
+        if not child.daemon:
+            yield f"process {child.name!r} ({child.pid})"
