@@ -29,6 +29,7 @@ from jobrun.sweepdir import SweepDir, SweepState, folders_in, runs_at, sweep_of
 
 __all__ = [
     "claim",
+    "claim_after",
     "find_checkpoint",
     "find_run",
     "find_sweep",
@@ -37,6 +38,7 @@ __all__ = [
     "list_runs",
     "list_sweeps",
     "names_apart",
+    "newest",
     "run_of_spec",
     "series",
     "sweep_of_spec",
@@ -123,6 +125,41 @@ def claim(runs_dir: str | os.PathLike[str], name: str, *, fs: Fs = DEFAULT) -> R
         if run.is_empty():
             return run
         run.unlock()
+
+
+def newest(runs_dir: str | os.PathLike[str], name: str) -> Path | None:
+    """The newest directory of a series, of a run or a sweep, or just made for one."""
+    return next(iter(_series(runs_dir, name)), None)
+
+
+def claim_after(
+    runs_dir: str | os.PathLike[str],
+    name: str,
+    seen: Path | None,
+    *,
+    beside: bool = False,
+    fs: Fs = DEFAULT,
+) -> RunDir | None:
+    """Make the run directory that follows ``seen``, the newest when it was decided, and hold it.
+
+    Of processes that have decided on the same, one gets it.  The lock of that one directory is what
+    they meet at.  ``beside``: one is wanted whatever others do.
+
+    Return None if another one was made since and is over already: what is to be done has to be
+    decided again.  Raises LockedError where another process is at it, and SaveError
+    where no directory can be made.
+    """
+    if beside:
+        return claim(runs_dir, name, fs=fs)
+    path = newest(runs_dir, name)
+    if path is None or (path.name == (seen.name if seen else "") and not RunDir(path).is_empty()):
+        path = fresh_name(runs_dir, name)
+    run = RunDir(path, fs=fs)
+    run.lock()
+    if run.is_empty():
+        return run
+    run.unlock()
+    return None
 
 
 def _unborn(runs_dir: str | os.PathLike[str], name: str) -> Path | None:

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from jobrun.checkpoint.manager import CheckpointManager
-from jobrun.errors import NotFoundError, UsageError
+from jobrun.errors import LockedError, NotFoundError, UsageError
 from jobrun.rundir import RunDir, RunState
 from jobrun.runs import (
     claim,
+    claim_after,
     find_run,
     find_sweep,
     fresh_name,
@@ -86,6 +87,29 @@ def test_a_claim_that_was_given_up_is_taken_again(runs: Path) -> None:
     again.unlock()
     (runs / "sum/notes.txt").touch()
     assert claim(runs, "sum").path == runs / "sum-2"
+
+
+def test_of_those_that_saw_the_same_one_makes_the_next_run(runs: Path) -> None:
+    made = claim_after(runs, "sum", None)
+    assert made is not None
+    assert made.path == runs / "sum"
+    for seen in (None, runs / "sum"):  # before and after it was made
+        with pytest.raises(LockedError, match="the run is held by this process"):
+            claim_after(runs, "sum", seen)
+    beside = claim_after(runs, "sum", None, beside=True)
+    assert beside is not None
+    assert beside.path == runs / "sum-2"
+    beside.unlock()
+    made.write(RunState(name="sum", job="sum", state="finished"))
+    made.unlock()
+    (runs / "sum-2/lock").unlink()
+    (runs / "sum-2").rmdir()
+    assert claim_after(runs, "sum", None) is None
+    following = claim_after(runs, "sum", runs / "sum")
+    assert following is not None
+    assert following.path == runs / "sum-2"
+    with pytest.raises(LockedError):
+        claim_after(runs, "sum", runs / "sum")
 
 
 def test_the_run_of_a_spec_is_the_newest_of_the_same_job(runs: Path) -> None:

@@ -33,10 +33,11 @@ from jobrun.report.log_file import Prints
 from jobrun.report.summary import summary
 from jobrun.report.words import json_values, plain
 from jobrun.runner import JobRunner
-from jobrun.runs import claim, fresh_name
+from jobrun.runs import claim_after, fresh_name, newest, run_of_spec
 from jobrun.session.base import Session
 from jobrun.session.local import LocalSession
 from jobrun.session.making import make_session
+from jobrun.spec.diff import digest, job_facts
 from jobrun.spec.overrides import UNSET
 
 __all__ = ["Engine", "command_line"]
@@ -70,8 +71,17 @@ class Engine:
         self._check = check
         self._reporters: list[Aside] = []
 
-    def run(self, job: Job, request: Request, runs_dir: str, run: Path | None) -> int:
+    def run(
+        self,
+        job: Job,
+        request: Request,
+        runs_dir: str,
+        run: Path | None,
+        seen: Path | None = None,
+    ) -> int:
         """Run ``job`` in the directory ``run`` (None: a fresh one), and show its end.
+
+        ``seen`` was the newest directory of the job's series before ``run`` was looked for.
 
         Gives the exit code.  Raises what comes before there is a run to tell of.
         """
@@ -80,7 +90,7 @@ class Engine:
             fan = self._watching.fan(prints)
             session: Session | None = None
             try:
-                runner, session = self._runner(job, request, runs_dir, run, fan)
+                runner, session = self._runner(job, request, runs_dir, run, seen, fan)
                 self._signals.runner = runner
                 error = _train(runner, session)
                 assert runner.outcome is not None
@@ -95,7 +105,13 @@ class Engine:
         return error.exit_code if error is not None else runner.outcome.exit_code
 
     def _runner(
-        self, job: Job, request: Request, runs_dir: str, run: Path | None, fan: Fan
+        self,
+        job: Job,
+        request: Request,
+        runs_dir: str,
+        run: Path | None,
+        seen: Path | None,
+        fan: Fan,
     ) -> tuple[JobRunner, Session]:
         """The runner in the directory that is decided on; a fresh one is made last of all."""
 
@@ -122,15 +138,20 @@ class Engine:
         if choice.action != "done":
             _bind(job, request.folder)
             self._signals.hold(warn)
-            self._reporters = self._watching.reporters(job, request.folder, fan)
+            self._reporters = self._reporters or self._watching.reporters(job, request.folder, fan)
             session = make_session(job.session, self._threads)
         collecting.usual()
         if choice.action == "new_run":
             for line in choice.lines:
                 click.echo(plain(line), err=True)
         if run is None or choice.action == "new_run":
+            claimed = claim_after(runs_dir, job.name, seen, beside=request.fresh)
+            if claimed is None:
+                seen = newest(runs_dir, job.name)
+                made = run_of_spec(runs_dir, job.name, digest(job_facts(job)))
+                path = made.path if made is not None else None
+                return self._runner(job, request, runs_dir, path, seen, fan)
             request = replace(request, fresh=True)
-            claimed = claim(runs_dir, job.name)
             return runner(claimed.path, request, claimed.run_lock), session
         return found, session
 

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
 import click
@@ -26,7 +27,7 @@ from jobrun.errors import EXIT_DONE, EXIT_SIGINT, EXIT_SIGTERM, BindError, TaskE
 from jobrun.metrics import metric_names
 from jobrun.program import program
 from jobrun.report.words import plain, plural
-from jobrun.runs import claim, fresh_name
+from jobrun.runs import claim_after, fresh_name, newest, sweep_of_spec
 from jobrun.session.local import default_threads
 from jobrun.sweep import Plan, Sweep
 from jobrun.sweep_rows import Row, row_on_disk, row_told, row_without_a_word
@@ -65,8 +66,10 @@ class SweepEngine:
         self._sweep = sweep
         self._how = how
 
-    def run(self, home: SweepDir | None) -> int:
+    def run(self, home: SweepDir | None, seen: Path | None = None) -> int:
         """Run the sweep in the directory ``home`` (None: a fresh one), and show its end.
+
+        ``seen`` was the newest directory of its series before ``home`` was looked for.
 
         Gives the exit code.  Raises RunRefusedError, LockedError, SaveError and DamagedError.
         """
@@ -79,7 +82,11 @@ class SweepEngine:
         Board().say(*plan.lines)
         found = plan.home
         if found is None:
-            run = claim(self._how.runs_dir, self._sweep.job.name)
+            runs_dir, name = self._how.runs_dir, self._sweep.job.name
+            run = claim_after(runs_dir, name, seen, beside=self._sweep.request.fresh)
+            if run is None:  # another process has made one meanwhile, which is over
+                seen = newest(runs_dir, name)
+                return self.run(sweep_of_spec(runs_dir, name, self._sweep.digest), seen)
             found = SweepDir(run.path, home=run)
         try:
             return self._run(plan, found)

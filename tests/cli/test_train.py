@@ -478,3 +478,38 @@ def test_tasks_find_the_garbage_collector_as_python_has_it(
     )
     assert jobrun("train", "sum.yaml").code == 0
     assert load_blobs(folder / "runs/sum")["total"] == gc.get_threshold()[0]
+
+
+@pytest.mark.parametrize("sweep", [False, True])
+def test_of_many_first_starts_at_once_one_makes_the_run(
+    sweep: bool, start: Callable[..., Any], write: Callable[..., None], folder: Path
+) -> None:
+    """The others find it held; none of them is done before they have all decided."""
+    write(("def start", "import time; time.sleep(0.5)\n\ndef start"),
+          ("return total + step", "import time; time.sleep(2); return total + step"))  # fmt: skip
+    if sweep:
+        with (folder / "sum.yaml").open("a") as file:
+            file.write("matrix: {step: [2, 3]}\n")
+    processes = [start("train", "sum.yaml", "--epochs", "2", apart=True) for _ in range(4)]
+    ends = [(p.communicate(timeout=100)[1], p.returncode) for p in processes]
+    assert sorted(code for _, code in ends) == [0, 8, 8, 8], ends
+    assert [path.name for path in (folder / "runs").iterdir()] == ["sum"]
+    for err, code in ends:
+        assert code == 0 or "error: runs/sum: the run is held by process" in err
+
+
+def test_one_that_comes_when_the_first_is_done_has_nothing_to_do(
+    start: Callable[..., Any], write: Callable[..., None], folder: Path
+) -> None:
+    """It had decided to make a run; it decides again."""
+    write(("def start", "import os, time\nwhile not os.path.exists(os.environ['GO']): "
+           "time.sleep(0.01)\n\ndef start"))  # fmt: skip
+    late = start("train", "sum.yaml", GO="late")
+    first = start("train", "sum.yaml", GO="first")
+    (folder / "first").touch()
+    assert "finished after 3 epochs" in first.communicate(timeout=60)[0]
+    (folder / "late").touch()
+    out, err = late.communicate(timeout=60)
+    assert late.returncode == 0, out + err
+    assert "runs/sum is finished, nothing is left to do" in out
+    assert [path.name for path in (folder / "runs").iterdir()] == ["sum"]
