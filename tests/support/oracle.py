@@ -49,7 +49,7 @@ class Step:
         array = np.array([digest % 1009, digest % 17, digest % 3], np.float64)
         if name.rpartition(":")[2] != "t":
             return array
-        tree = {"x": array, "y": array * 2, f"own{self.number}": [array[:1], digest % 5]}
+        tree = {"x": array, "y": array * 2, f"own{self.number}": [array[:1].copy(), digest % 5]}
         return dict(reversed(tree.items())) if digest % 2 else tree
 
 
