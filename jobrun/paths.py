@@ -21,6 +21,7 @@ __all__ = [
     "seen_from_here",
     "shown",
     "start_directory",
+    "typed",
 ]
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -79,6 +80,18 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:
         return False
+
+
+def typed(path: str | os.PathLike[str]) -> str:
+    """Return a path for programs: relative where it lies below the start directory, else absolute.
+
+    Links stay as they are, and so does every character of a name.
+    """
+    found = absolute(path)
+    try:
+        return str(found.relative_to(start_directory()))
+    except (ValueError, FileNotFoundError):  # elsewhere, or the start directory is gone
+        return str(found)
 
 
 def shown(path: str | os.PathLike[str]) -> str:

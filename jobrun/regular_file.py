@@ -36,7 +36,9 @@ _KINDS = {
     stat.S_IFIFO: "a fifo",
     stat.S_IFSOCK: "a socket",
 }
-_NOT_ALLOWED = frozenset({errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_NOT_ALLOWED = frozenset(
+    {errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE}
+)
 _MISSING = (FileNotFoundError, NotADirectoryError)
 _HINT = "jobrun uses regular files only: remove it, or put the file itself there"
 

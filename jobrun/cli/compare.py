@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jobrun.cli.options import common, completes, runs_dir, screen_width, settings
+from jobrun.paths import typed
 
 if TYPE_CHECKING:
     from jobrun.comparison import Comparison, Difference, MetricRow
@@ -145,7 +146,7 @@ def _object(views: Sequence[Overview], found: Comparison) -> dict[str, Any]:
         "runs": [
             {
                 "name": view.name,
-                "path": str(view.path),
+                "path": typed(view.path),
                 "state": view.state,
                 "reason": view.reason,
                 "epochs": view.epoch,

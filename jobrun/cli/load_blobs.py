@@ -20,6 +20,7 @@ from jobrun.cli.options import (
     screen_width,
     settings,
 )
+from jobrun.paths import typed
 
 if TYPE_CHECKING:
     from jobrun.blobs import Leaf
@@ -186,7 +187,7 @@ def _object(
     from jobrun.report.words import json_values
 
     blobs = {n: json_values(describe(b, values=n in sliced)) for n, b in boxes.items()}
-    return {"checkpoint": str(path), "id": record.id, "epoch": record.epoch, "blobs": blobs}
+    return {"checkpoint": typed(path), "id": record.id, "epoch": record.epoch, "blobs": blobs}
 
 
 def _text(path: str | Path, record: Record, boxes: Mapping[str, Box], sliced: set[str]) -> str:

@@ -24,6 +24,7 @@ from jobrun.cli.options import (
     settings,
     uses_color,
 )
+from jobrun.paths import typed
 
 if TYPE_CHECKING:
     from jobrun.metric_rows import Row
@@ -204,7 +205,7 @@ def _object(run: _Run, metrics: Sequence[str]) -> dict[str, Any]:
 
     return {
         "name": run.name,
-        "path": str(run.view.path),
+        "path": typed(run.view.path),
         "directions": {m: run.view.directions.get(m) for m in metrics},
         "best": {
             m: {"value": json_values(best[1]), "epoch": best[0]}

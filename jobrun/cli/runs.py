@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jobrun.cli.options import common, completes, option, runs_dir, screen_width, settings
+from jobrun.paths import typed
 
 if TYPE_CHECKING:
     from jobrun.overview import Overview
@@ -136,7 +137,7 @@ def _object(view: Overview) -> dict[str, Any]:
 
     return {
         "name": view.name,
-        "path": str(view.path),
+        "path": typed(view.path),
         "state": view.state,
         "reason": view.reason,
         "job": view.job,

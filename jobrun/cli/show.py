@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jobrun.cli.options import common, completes, runs_dir, screen_width, settings
+from jobrun.paths import typed
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.catalog import Ignored
@@ -276,7 +277,7 @@ def _object(shown: _Shown) -> dict[str, Any]:
     view, past, best = shown.view, shown.past, shown.best
     return {
         "name": view.name,
-        "path": str(shown.run.path),
+        "path": typed(shown.run.path),
         "state": view.state,
         "reason": view.reason,
         "job": view.job,

@@ -79,7 +79,8 @@ def test_help_imports_click_and_nothing_heavy() -> None:
     assert done.stderr.splitlines() == [
         "[]",
         "['jobrun', 'jobrun.children', 'jobrun.cli', 'jobrun.cli.app', 'jobrun.cli.group', "
-        "'jobrun.cli.options', 'jobrun.cli.signals', 'jobrun.cli.streams', 'jobrun.collecting']",
+        "'jobrun.cli.leaving', 'jobrun.cli.options', 'jobrun.cli.signals', 'jobrun.cli.streams', "
+        "'jobrun.collecting', 'jobrun.handlers', 'jobrun.paths', 'jobrun.plain_text']",
     ]
 
 

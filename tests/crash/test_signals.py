@@ -225,6 +225,6 @@ def test_one_that_python_loses(
     child = nursery.start("pausing:command", f"lost {number.name}", "train", "pausing.yaml",
                           folder=folder)  # fmt: skip
     assert child.wait() == CODES[number], child.text
-    assert f"{number.name}: no new work starts" in child.text
+    assert f"{number.name}: left before the run began" in child.text
     assert "Traceback" not in child.text
     finish(nursery, folder, undisturbed)

@@ -19,6 +19,7 @@ from jobrun.cli.options import (
     screen_width,
     settings,
 )
+from jobrun.paths import typed
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.contents import Item
@@ -172,7 +173,7 @@ def _object(
                 {k: v for k, v in facts[number].items() if k not in ("kind", "dtype", "shape")}
             )
     return {
-        "checkpoint": str(path),
+        "checkpoint": typed(path),
         "id": record.id,
         "epoch": record.epoch,
         "place": record.place,

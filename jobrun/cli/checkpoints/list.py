@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jobrun.cli.options import common, completes, option, runs_dir, screen_width, settings
+from jobrun.paths import typed
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.catalog import Catalog
@@ -40,7 +41,7 @@ def command(run: str | None, attempts: bool, runs_dir: str) -> None:
         shown = _object(found.catalog, records)
         if attempts:
             shown["attempts"] = {n: _object(c, c.listed()) for n, c in left.items()}
-        click.echo(json.dumps({"run": str(found.path), **shown}))
+        click.echo(json.dumps({"run": typed(found.path), **shown}))
         return
     click.echo(_text(found.shown(), found.catalog, records))
     if attempts:

@@ -7,6 +7,7 @@ import json
 import click
 
 from jobrun.cli.options import common, completes, one_checkpoint, option, runs_dir, settings
+from jobrun.paths import typed
 
 __all__ = ["command"]
 
@@ -46,7 +47,7 @@ def command(
         from jobrun.checkpoint.verify import read_record
 
         record = read_record(DEFAULT, str(path))
-        shown = {"path": str(path), "id": record.id, "epoch": record.epoch, "place": record.place}
+        shown = {"path": typed(path), "id": record.id, "epoch": record.epoch, "place": record.place}
         click.echo(json.dumps(shown))
     else:
-        click.echo(path)
+        click.echo(typed(path))

@@ -7,6 +7,7 @@ import json
 import click
 
 from jobrun.cli.options import common, completes, option, runs_dir, settings
+from jobrun.paths import typed
 
 __all__ = ["command"]
 
@@ -55,7 +56,7 @@ def command(
     if settings().json:
         kept, removed = list(pruned.kept), list(pruned.removed)
         shown = {"kept": kept, "removed": removed, "bytes": pruned.bytes, "dry_run": dry_run}
-        click.echo(json.dumps({"run": str(found.path), **shown}))
+        click.echo(json.dumps({"run": typed(found.path), **shown}))
         return
     from jobrun.checkpoint.catalog import span
     from jobrun.report.words import plain, plural

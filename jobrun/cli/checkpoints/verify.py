@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jobrun.cli.options import common, completes, runs_dir, settings
+from jobrun.paths import typed
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.catalog import Ignored
@@ -178,7 +179,7 @@ def _object(
     return {
         "checkpoints": [
             {
-                "path": str(v.path),
+                "path": typed(v.path),
                 "id": v.record.id if v.record else None,
                 "epoch": v.record.epoch if v.record else None,
                 "whole": v.whole,
