@@ -211,7 +211,7 @@ class RunDir:
     def __init__(
         self, path: str | os.PathLike[str], *, lock: RunLock | None = None, fs: Fs = DEFAULT
     ) -> None:
-        self.path = absolute(path)
+        self.path = Path(path)
         self._fs = fs
         self.catalog = Catalog(self.path, fs)
         self._lock: RunLock = lock or Lock(self.path)

@@ -144,7 +144,7 @@ class SweepDir:
     def __init__(
         self, path: str | os.PathLike[str], *, home: RunDir | None = None, fs: Fs = DEFAULT
     ) -> None:
-        self.path = absolute(path)
+        self.path = Path(path)
         self.home = home or RunDir(path, fs=fs)
 
     def __repr__(self) -> str:

@@ -57,7 +57,7 @@ class Catalog:
     """
 
     def __init__(self, run_dir: str | os.PathLike[str], fs: Fs = DEFAULT) -> None:
-        self.run_dir = Path(run_dir).absolute()  # a task may change the directory
+        self.run_dir = Path(run_dir)
         self._fs = fs
 
     def path(self, id: int) -> Path:

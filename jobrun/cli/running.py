@@ -86,6 +86,7 @@ class Engine:
         Gives the exit code.  Raises what comes before there is a run to tell of.
         """
         runs_dir = str(absolute(runs_dir))
+        run = absolute(run) if run is not None else None
         with _stdout_for_json(self._settings.json) as out, Prints() as prints:
             fan = self._watching.fan(prints)
             session: Session | None = None
@@ -149,7 +150,7 @@ class Engine:
             if claimed is None:
                 seen = newest(runs_dir, job.name)
                 made = run_of_spec(runs_dir, job.name, digest(job_facts(job)))
-                path = made.path if made is not None else None
+                path = made.path if made is not None else None  # absolute, as ``runs_dir`` is
                 return self._runner(job, request, runs_dir, path, seen, fan)
             request = replace(request, fresh=True)
             return runner(claimed.path, request, claimed.run_lock), session

@@ -78,8 +78,9 @@ def test_a_task_closes_what_is_below_stdout(start: Call, write: Call, folder: Pa
 
 
 def test_a_task_closes_every_file(start: Call, write: Call, folder: Path) -> None:
-    """All that jobrun has open; what it opens next gets the same numbers."""
-    write(body("import os", "if total == 100: os.closerange(3, 256)"))
+    """All that jobrun has open between two saves; what it opens next gets the same numbers."""
+    wait = "while total == 102 and not os.path.exists('runs/sum/checkpoint_1'): pass"
+    write(body("import os", wait, "if total == 102: os.closerange(3, 256)"))
     process = start("train", "sum.yaml")
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, out + err

@@ -221,7 +221,7 @@ def test_one_that_does_not_wake_the_main_thread(
 def test_one_that_python_loses(
     nursery: Nursery, folder: Path, undisturbed: tuple[Any, str], number: signal.Signals
 ) -> None:
-    """No exception can be raised out of a callback: the signal counts all the same."""
+    """No exception can be raised out of a callback: a signal that comes in one counts too."""
     child = nursery.start("pausing:command", f"lost {number.name}", "train", "pausing.yaml",
                           folder=folder)  # fmt: skip
     assert child.wait() == CODES[number], child.text
