@@ -144,7 +144,7 @@ def zero():
 
 def slow(x):
     pathlib.Path(f"child-{os.getpid()}").touch()
-    time.sleep(1.5)
+    time.sleep(max(x, 1.5))
     return x
 
 def work(total):
@@ -197,9 +197,11 @@ def test_a_signal_to_a_child_is_the_childs(start: Call, waiting: Path) -> None:
 """,
         """    ends = []
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
-        child = mp.get_context("fork").Process(target=time.sleep, args=(30,))
+        child = mp.get_context("fork").Process(target=slow, args=(30,))
         child.start()
-        os.kill(child.pid, number)  # at once: it may have come no further than the fork itself
+        while number == signal.SIGINT and not pathlib.Path(f"child-{child.pid}").exists():
+            time.sleep(0.01)  # Python drops a KeyboardInterrupt that comes in the fork itself
+        os.kill(child.pid, number)  # at once: it may have come no further than that
         child.join()
         ends.append(child.exitcode)
     assert ends in ([1, -15, -10], [-2, -15, -10]), ends  # 1: of KeyboardInterrupt
