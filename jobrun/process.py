@@ -1,6 +1,7 @@
 """Runs a program in a process group of its own, line by line, until it ends or has to.
 
-However it ends, no process of its group is left: what it started in the background too.
+However it ends, no process of it is left: what it started in the background too, in a session of
+its own too.  If this process is killed, so is the program's group.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from jobrun.children import end_group, forget, remember
+from jobrun.children import MARK, Life, end_group, end_marked, forget, remember
 from jobrun.lines import LineDecoder
 
 __all__ = ["Ended", "run_process"]
@@ -56,16 +57,23 @@ def run_process(
     It is ended, with all its children, once ``stop()`` is true or after ``timeout`` seconds.
     Raises OSError if it cannot be started.
     """
-    process = subprocess.Popen(
-        words,
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-    remember(process.pid)
+    life = Life()
+    try:
+        process = subprocess.Popen(
+            words,
+            cwd=folder,
+            env={**environment, MARK: str(folder)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=(life.fileno(),),
+        )
+    except BaseException:
+        life.close()
+        raise
+    life.guard(process.pid)
+    remember(process.pid, str(folder))
     assert process.stdout is not None
     try:
         with process.stdout, _Lines(process.stdout, keep) as lines:
@@ -74,12 +82,15 @@ def run_process(
                 end_group(process.pid, signal.SIGTERM)
                 lines.follow(process, _GRACE)
             end_group(process.pid, signal.SIGKILL)
+            end_marked(str(folder))
             process.wait()
             lines.rest()
     finally:
         end_group(process.pid, signal.SIGKILL)
+        end_marked(str(folder))
         process.wait()
         forget(process.pid)
+        life.close()
     return Ended(process.returncode, reason)
 
 

@@ -25,6 +25,7 @@ from jobrun.session.base import NO_SCRATCH, Control, Places, Session, Snapshot
 from jobrun.session.call import Stores, refuse_writable_views
 from jobrun.session.group import Group
 from jobrun.session.scheduler import Scheduler
+from jobrun.session.task_folder import remove_leftovers
 from jobrun.session.written import Written
 from jobrun.shell import Shell
 from jobrun.storable import is_storable
@@ -65,14 +66,15 @@ class LocalSession(Session):
     def open(self, job: Job, places: Places) -> None:
         """Bind the functions of ``job`` and make empty stores; raises BindError."""
         named = bind_job(job, places.spec_dir)
+        steps = [s for g in job.groups.values() for t in g.tasks for s in inner_steps(t)]
         self._functions = {
             id(step): named[step.fn] if isinstance(step.fn, str) else step.fn
-            for group in job.groups.values()
-            for task in group.tasks
-            for step in inner_steps(task)
+            for step in steps
             if not isinstance(step.fn, Shell | Load)
         }
         refuse_writable_views()
+        if any(isinstance(step.fn, Shell) for step in steps):
+            remove_leftovers()
         self.close()
         # One task at a time under --check: another one's inputs would blame the wrong task.
         self._scheduler = Scheduler(1 if places.check else self.threads)

@@ -11,7 +11,6 @@ import os
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from jobrun.errors import TaskError
@@ -19,6 +18,7 @@ from jobrun.process import Ended, run_process
 from jobrun.session.base import Places
 from jobrun.session.current import Running, TaskStoppedError, current
 from jobrun.session.files import read_file, write_file
+from jobrun.session.task_folder import task_folder
 from jobrun.shell import FileForm, Shell
 from jobrun.template import render
 
@@ -53,8 +53,7 @@ class Program:
 
     def __call__(self, **given: Any) -> dict[str, Any] | None:
         """Run the program once."""
-        with TemporaryDirectory(prefix="jobrun-", ignore_cleanup_errors=True) as name:
-            folder = Path(name)
+        with task_folder() as folder:
             for file, value in given.items():
                 write_file(folder / file, value, self._form(file))
             given.clear()

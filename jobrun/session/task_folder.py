@@ -1,0 +1,73 @@
+"""The fresh folders of programs, in the temporary directory.
+
+Each is locked as long as it is used, so that one whose process was killed is known, and is removed
+at the next start, with what its program has left running.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from jobrun.checkpoint.fs import DEFAULT
+from jobrun.children import end_marked
+
+__all__ = ["remove_leftovers", "task_folder"]
+
+_PREFIX = "jobrun-task-"
+
+
+@contextmanager
+def task_folder() -> Iterator[Path]:
+    """An empty folder, which is removed at the end."""
+    while True:
+        with tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as name:
+            fd = _locked(name)
+            if fd is None:  # taken for a leftover before it was locked
+                continue
+            try:
+                yield Path(name)
+                return
+            finally:
+                os.close(fd)
+
+
+def _locked(path: str) -> int | None:
+    """A descriptor of a directory that holds its lock; None where another process has that."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(fd), os.stat(path)):
+            return fd
+    except OSError:
+        pass
+    os.close(fd)
+    return None
+
+
+def _is_ours(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.stat(follow_symlinks=False).st_uid == os.getuid()
+    except OSError:  # it is being removed
+        return False
+
+
+def remove_leftovers() -> None:
+    """Remove the folders of programs of ours whose process is no more, and end what runs there."""
+    with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+        for entry in entries:
+            if not entry.name.startswith(_PREFIX) or not _is_ours(entry):
+                continue
+            fd = _locked(entry.path)
+            if fd is not None:
+                end_marked(entry.path)
+                with suppress(OSError):
+                    DEFAULT.remove_tree(entry.path)
+                os.close(fd)
