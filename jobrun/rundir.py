@@ -48,7 +48,7 @@ from jobrun.forms import (
     whole,
 )
 from jobrun.lock import Lock
-from jobrun.paths import absolute, resolved, shown
+from jobrun.paths import resolved, shown
 from jobrun.regular_file import read_run_file, refuse_not_regular
 
 if TYPE_CHECKING:

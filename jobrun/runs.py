@@ -38,7 +38,7 @@ __all__ = [
     "list_runs",
     "list_sweeps",
     "names_apart",
-    "newest",
+    "newest_begun",
     "run_of_spec",
     "series",
     "sweep_of_spec",
@@ -127,9 +127,13 @@ def claim(runs_dir: str | os.PathLike[str], name: str, *, fs: Fs = DEFAULT) -> R
         run.unlock()
 
 
-def newest(runs_dir: str | os.PathLike[str], name: str) -> Path | None:
-    """The newest directory of a series, of a run or a sweep, or just made for one."""
-    return next(iter(_series(runs_dir, name)), None)
+def newest_begun(runs_dir: str | os.PathLike[str], name: str) -> Path | None:
+    """The newest directory of a series in which a run or sweep has begun.
+
+    One that was just made for a run is none: what will come into it is not known yet.
+    """
+    series = _series(runs_dir, name)
+    return next((path for path in series if not RunDir(path).is_empty()), None)
 
 
 def claim_after(
@@ -140,7 +144,9 @@ def claim_after(
     beside: bool = False,
     fs: Fs = DEFAULT,
 ) -> RunDir | None:
-    """Make the run directory that follows ``seen``, the newest when it was decided, and hold it.
+    """Make the run directory that follows ``seen``, and hold it.
+
+    ``seen`` was the newest in which a run had begun when it was decided that a new one is made.
 
     Of processes that have decided on the same, one gets it.  The lock of that one directory is what
     they meet at.  ``beside``: one is wanted whatever others do.
@@ -151,8 +157,8 @@ def claim_after(
     """
     if beside:
         return claim(runs_dir, name, fs=fs)
-    path = newest(runs_dir, name)
-    if path is None or (path.name == (seen.name if seen else "") and not RunDir(path).is_empty()):
+    path = next(iter(_series(runs_dir, name)), None)
+    if path is None or (seen is not None and path.name == seen.name):
         path = fresh_name(runs_dir, name)
     run = RunDir(path, fs=fs)
     run.lock()

@@ -29,7 +29,7 @@ from jobrun.bounded_json import MAX_BYTES, parse_json
 from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
 from jobrun.errors import DamagedError, NotFoundError
 from jobrun.forms import Form, list_of, mapping_of, misfit, named, optional, record_of, scalar, text
-from jobrun.paths import absolute, shown
+from jobrun.paths import shown
 from jobrun.regular_file import read_run_file
 from jobrun.rundir import SWEEP, RunDir, utc_now
 

@@ -33,7 +33,7 @@ from jobrun.report.log_file import Prints
 from jobrun.report.summary import summary
 from jobrun.report.words import json_values, plain
 from jobrun.runner import JobRunner
-from jobrun.runs import claim_after, fresh_name, newest, run_of_spec
+from jobrun.runs import claim_after, fresh_name, newest_begun, run_of_spec
 from jobrun.session.base import Session
 from jobrun.session.local import LocalSession
 from jobrun.session.making import make_session
@@ -81,7 +81,7 @@ class Engine:
     ) -> int:
         """Run ``job`` in the directory ``run`` (None: a fresh one), and show its end.
 
-        ``seen`` was the newest directory of the job's series before ``run`` was looked for.
+        ``seen`` was the newest directory of the job's series with a run in it before ``run`` was looked for.
 
         Gives the exit code.  Raises what comes before there is a run to tell of.
         """
@@ -148,7 +148,7 @@ class Engine:
         if run is None or choice.action == "new_run":
             claimed = claim_after(runs_dir, job.name, seen, beside=request.fresh)
             if claimed is None:
-                seen = newest(runs_dir, job.name)
+                seen = newest_begun(runs_dir, job.name)
                 made = run_of_spec(runs_dir, job.name, digest(job_facts(job)))
                 path = made.path if made is not None else None  # absolute, as ``runs_dir`` is
                 return self._runner(job, request, runs_dir, path, seen, fan)

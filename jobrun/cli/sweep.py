@@ -27,7 +27,7 @@ from jobrun.errors import EXIT_DONE, EXIT_SIGINT, EXIT_SIGTERM, BindError, TaskE
 from jobrun.metrics import metric_names
 from jobrun.program import program
 from jobrun.report.words import plain, plural
-from jobrun.runs import claim_after, fresh_name, newest, sweep_of_spec
+from jobrun.runs import claim_after, fresh_name, newest_begun, sweep_of_spec
 from jobrun.session.local import default_threads
 from jobrun.sweep import Plan, Sweep
 from jobrun.sweep_rows import Row, row_on_disk, row_told, row_without_a_word
@@ -69,7 +69,7 @@ class SweepEngine:
     def run(self, home: SweepDir | None, seen: Path | None = None) -> int:
         """Run the sweep in the directory ``home`` (None: a fresh one), and show its end.
 
-        ``seen`` was the newest directory of its series before ``home`` was looked for.
+        ``seen`` was the newest directory of its series with a sweep in it before ``home`` was looked for.
 
         Gives the exit code.  Raises RunRefusedError, LockedError, SaveError and DamagedError.
         """
@@ -85,7 +85,7 @@ class SweepEngine:
             runs_dir, name = self._how.runs_dir, self._sweep.job.name
             run = claim_after(runs_dir, name, seen, beside=self._sweep.request.fresh)
             if run is None:  # another process has made one meanwhile, which is over
-                seen = newest(runs_dir, name)
+                seen = newest_begun(runs_dir, name)
                 return self.run(sweep_of_spec(runs_dir, name, self._sweep.digest), seen)
             found = SweepDir(run.path, home=run)
         try:

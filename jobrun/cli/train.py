@@ -49,7 +49,7 @@ def command(
         from jobrun.cli.running import Engine, command_line
         from jobrun.cli.watching import Watching
         from jobrun.decide import Request
-        from jobrun.runs import newest, run_of_spec, sweep_of_spec
+        from jobrun.runs import newest_begun, run_of_spec, sweep_of_spec
         from jobrun.spec.build import job_of
         from jobrun.spec.diff import digest, job_facts
         from jobrun.spec.resolve import dump_resolved, load
@@ -79,12 +79,12 @@ def command(
 
             how = How(jobs, threads, check, fail_fast, sets, epochs, runs_dir, progress)
             sweep = Sweep(loaded, loaded.text, request)
-            seen = newest(runs_dir, sweep.job.name)
+            seen = newest_begun(runs_dir, sweep.job.name)
             home = None if fresh else sweep_of_spec(runs_dir, sweep.job.name, sweep.digest)
             whole = SweepEngine(settings(), signals, sweep, how)
             return whole.dry_run(home) if dry_run else whole.run(home, seen)
         job = job_of(loaded)
-        seen = newest(runs_dir, job.name)
+        seen = newest_begun(runs_dir, job.name)
         run = None if fresh else run_of_spec(runs_dir, job.name, digest(job_facts(job)))
         path = run.path if run else None
         if dry_run:

@@ -63,8 +63,9 @@ class EventsFile:
 
     def close(self) -> None:
         """Make all durable, and close the file; raises OSError if that is refused."""
-        with suppress(OSError):
-            self._file.append(self._said_missing())
+        if self._missing:
+            with suppress(OSError):  # that they are missing was said
+                self._file.append(self._said_missing())
         try:
             self._file.sync()
         finally:
