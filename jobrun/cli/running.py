@@ -81,7 +81,8 @@ class Engine:
     ) -> int:
         """Run ``job`` in the directory ``run`` (None: a fresh one), and show its end.
 
-        ``seen`` was the newest directory of the job's series with a run in it before ``run`` was looked for.
+        ``seen`` was the newest directory of the series in which a run had begun, before ``run`` was
+        looked for.
 
         Gives the exit code.  Raises what comes before there is a run to tell of.
         """

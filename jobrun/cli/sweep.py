@@ -69,7 +69,8 @@ class SweepEngine:
     def run(self, home: SweepDir | None, seen: Path | None = None) -> int:
         """Run the sweep in the directory ``home`` (None: a fresh one), and show its end.
 
-        ``seen`` was the newest directory of its series with a sweep in it before ``home`` was looked for.
+        ``seen`` was the newest directory of the series in which a sweep had begun, before ``home``
+        was looked for.
 
         Gives the exit code.  Raises RunRefusedError, LockedError, SaveError and DamagedError.
         """
