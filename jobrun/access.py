@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobrun.blob_paths import Key, PathSet, covers
+from jobrun.core.blob_paths import Key, PathSet, covers
 from jobrun.errors import Problem, did_you_mean
 from jobrun.job import RESERVED, SHARD, Job, Pipe, Task, match_nodes
 

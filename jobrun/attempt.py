@@ -17,6 +17,20 @@ from jobrun.check import warnings
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import Record
 from jobrun.choosing import asks_verdict
+from jobrun.core.events import (
+    CheckpointLoaded,
+    EpochFinished,
+    Event,
+    Report,
+    RunEnded,
+    RunStarted,
+    RunWentBack,
+    Uploaded,
+    Warned,
+)
+from jobrun.core.masking import masked
+from jobrun.core.paths import start_directory
+from jobrun.core.position import Position
 from jobrun.decide import Choice, Request
 from jobrun.endless import first_none, never_ends
 from jobrun.errors import (
@@ -30,25 +44,11 @@ from jobrun.errors import (
     SaveError,
     WorkerLostError,
 )
-from jobrun.events import (
-    CheckpointLoaded,
-    EpochFinished,
-    Event,
-    Report,
-    RunEnded,
-    RunStarted,
-    RunWentBack,
-    Uploaded,
-    Warned,
-)
 from jobrun.graph import Plan, live_scratch, persistent
 from jobrun.history import History
 from jobrun.job import Job
-from jobrun.masking import masked
 from jobrun.metrics import metric_names
 from jobrun.node_times import NodeTimes
-from jobrun.paths import start_directory
-from jobrun.position import Position
 from jobrun.saving import Saver
 from jobrun.session.base import Control, Session
 from jobrun.standing import Standing, best_of

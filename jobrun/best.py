@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobrun.checkpoint.record import Record
+from jobrun.core.ranking import best_record
 from jobrun.errors import DamagedError, NotFoundError, UsageError, did_you_mean
 from jobrun.metrics import best_metric
 from jobrun.node_map import NodeMaps
 from jobrun.overview import direction_of, kept_best
-from jobrun.ranking import best_record
 from jobrun.rundir import RunDir, RunState
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from jobrun.bind import bind_object, user_trace
 from jobrun.checkpoint.record import Record
+from jobrun.core.events import Event, Report, Warned
 from jobrun.errors import BindError, SaveError, TaskError, Where
-from jobrun.events import Event, Report, Warned
 
 __all__ = ["Catalogue", "RunCatalogue"]
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from jobrun.blob_paths import Key, levels
+from jobrun.core.blob_paths import Key, levels
+from jobrun.core.names import CASE_HINT, case_twins, check_name
+from jobrun.core.patterns import may_mean, touches
 from jobrun.errors import Problem, SpecError, Where, did_you_mean
 from jobrun.every import every_problems
 from jobrun.flow import (
@@ -24,8 +26,6 @@ from jobrun.flow import (
 from jobrun.graph import make_plan
 from jobrun.job import GROUPS, RESERVED, Job, Pipe, Task
 from jobrun.metrics import best_problems, metric_problems
-from jobrun.names import CASE_HINT, case_twins, check_name
-from jobrun.patterns import may_mean, touches
 from jobrun.pinned import pinned_problems
 from jobrun.shell import Shell
 

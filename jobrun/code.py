@@ -9,8 +9,8 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
+from jobrun.core.paths import resolved
 from jobrun.errors import JobrunError
-from jobrun.paths import resolved
 from jobrun.regular_file import read_run_file
 
 __all__ = ["changed_code", "loaded_code"]

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jobrun.core.ranking import Best, finite, first_best
 from jobrun.overview import Overview
-from jobrun.ranking import Best, finite, first_best
 from jobrun.rundir import RunState
 from jobrun.spec.diff import compare
 

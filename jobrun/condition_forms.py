@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
-from jobrun.blob_paths import levels
-from jobrun.duration import TIMES, seconds_of
+from jobrun.core.blob_paths import levels
+from jobrun.core.duration import TIMES, seconds_of
 from jobrun.errors import Problem, Where, did_you_mean
 from jobrun.expression import Expression, ExpressionError
 from jobrun.job import ConditionSpec

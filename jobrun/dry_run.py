@@ -15,13 +15,13 @@ from pathlib import Path
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import Record
 from jobrun.conditions import build
+from jobrun.core.events import ignore
+from jobrun.core.position import Position
 from jobrun.decide import Choice, Request
-from jobrun.events import ignore
 from jobrun.expression import MissingName
 from jobrun.graph import make_plan, persistent
 from jobrun.history import History
 from jobrun.job import Job
-from jobrun.position import Position
 from jobrun.room import kept_in_all
 from jobrun.runs import fresh_name
 from jobrun.session.base import Control, Places, Session

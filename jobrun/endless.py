@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from jobrun.access import access, key_of, step_names
-from jobrun.blob_paths import overlaps
+from jobrun.core.blob_paths import overlaps
 from jobrun.errors import TaskError, Where
 from jobrun.job import Job, Pipe, Task
 from jobrun.stop import Watched

@@ -32,7 +32,7 @@ from difflib import get_close_matches
 from heapq import nlargest
 from pathlib import Path
 
-from jobrun.paths import start_directory
+from jobrun.core.paths import start_directory
 
 __all__ = [
     "BindError",

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from jobrun.blobs import is_foreign
+from jobrun.core.late_imports import importing
 from jobrun.errors import UsageError
-from jobrun.late_imports import importing
 from jobrun.output import whole_file
 from jobrun.values import Box
 

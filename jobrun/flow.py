@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from jobrun.access import Access, access, resolve
-from jobrun.blob_paths import Key, PathMap, PathSet, same_leaves
+from jobrun.core.blob_paths import Key, PathMap, PathSet, same_leaves
 from jobrun.errors import Problem, Where, did_you_mean, did_you_mean_or_all
 from jobrun.graph import reads_across
 from jobrun.job import GROUPS, RESERVED, Job, Pipe, Task

@@ -6,7 +6,7 @@ Whether it did get one is what the session knows (see ``session/written.py``).
 from __future__ import annotations
 
 from jobrun.access import Key, access, key_of
-from jobrun.blob_paths import overlaps
+from jobrun.core.blob_paths import overlaps
 from jobrun.every import epochs_between
 from jobrun.job import Job, Pipe
 

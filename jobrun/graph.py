@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jobrun.access import Access, access
-from jobrun.blob_paths import (
+from jobrun.core.blob_paths import (
     Key,
     PathMap,
     PathSet,
@@ -25,10 +25,10 @@ from jobrun.blob_paths import (
     same_leaves,
     trees_of,
 )
+from jobrun.core.patterns import touches
+from jobrun.core.position import Position
 from jobrun.errors import Problem, SpecError
 from jobrun.job import Job, Task, TaskGroup
-from jobrun.patterns import touches
-from jobrun.position import Position
 
 __all__ = [
     "BlobUse",

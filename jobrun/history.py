@@ -20,9 +20,7 @@ from jobrun.checkpoint.publish import clean_leftovers, discard, find_leftovers
 from jobrun.checkpoint.record import Record
 from jobrun.choosing import Chooser
 from jobrun.code import loaded_code
-from jobrun.decide import Choice, Request
-from jobrun.errors import DamagedError, JobrunError, LockedError, SaveError, UsageError
-from jobrun.events import (
+from jobrun.core.events import (
     CheckpointSkipped,
     CheckpointsMoved,
     CheckpointsRemoved,
@@ -30,12 +28,14 @@ from jobrun.events import (
     Report,
     Warned,
 )
+from jobrun.core.masking import mask
+from jobrun.core.paths import resolved
+from jobrun.core.position import Position
+from jobrun.core.ranking import before_failure
+from jobrun.decide import Choice, Request
+from jobrun.errors import DamagedError, JobrunError, LockedError, SaveError, UsageError
 from jobrun.job import Job
-from jobrun.masking import mask
 from jobrun.node_map import NodeMap, NodeMaps
-from jobrun.paths import resolved
-from jobrun.position import Position
-from jobrun.ranking import before_failure
 from jobrun.rundir import RunDir, RunState, utc_now
 from jobrun.spec.diff import digest, job_facts
 from jobrun.stop import Condition

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from jobrun.core.paths import resolved
 from jobrun.errors import JobrunError, NotFoundError, UsageError
-from jobrun.paths import resolved
 from jobrun.regular_file import read_run_file
 from jobrun.rundir import RunDir, RunState
 from jobrun.spec.resolve import Spec, load

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from jobrun.blob_paths import trees_of
 from jobrun.checkpoint.fs import DEFAULT
 from jobrun.checkpoint.record import Record
 from jobrun.checkpoint.verify import read_manifest
+from jobrun.core.blob_paths import trees_of
+from jobrun.core.paths import shown
 from jobrun.errors import RunRefusedError
 from jobrun.flow import writes_of
 from jobrun.job import Job
-from jobrun.paths import shown
 
 __all__ = ["refuse_lacking"]
 

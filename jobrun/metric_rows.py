@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jobrun import forms
+from jobrun.core import json_forms
 from jobrun.errors import DamagedError
 from jobrun.regular_file import open_run_file, size_text, whole_lines
 
@@ -95,7 +95,9 @@ def _parsed(header: bytes, text: bytes) -> Iterator[Row]:
             epoch, taken, elapsed = int(cells[0][:_DIGITS]), float(cells[1]), float(cells[2])
         except ValueError:
             continue
-        if not (forms.whole(epoch) and forms.seconds(taken) and forms.seconds(elapsed)):
+        if not (
+            json_forms.whole(epoch) and json_forms.seconds(taken) and json_forms.seconds(elapsed)
+        ):
             continue
         pairs = zip(names[3:], cells[3:], strict=True)
         values = {name: parse(cell) for name, cell in pairs if cell}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jobrun.blob_paths import covers, overlaps
+from jobrun.core.blob_paths import covers, overlaps
 from jobrun.errors import Problem, did_you_mean, did_you_mean_or_all
 from jobrun.flow import units_of, writes_of, written
 from jobrun.job import GROUPS, Job

@@ -11,13 +11,13 @@ import shutil
 from collections.abc import Iterator
 from typing import Any
 
+from jobrun.core.paths import is_url
+from jobrun.core.template import Template, templates_in
 from jobrun.errors import Problem, UsageError, Where
 from jobrun.job import Job, Pipe, Task
 from jobrun.options import Load
-from jobrun.paths import is_url
 from jobrun.remote.store import open_store
 from jobrun.shell import Shell
-from jobrun.template import Template, templates_in
 
 __all__ = ["task_needs", "upload_needs"]
 

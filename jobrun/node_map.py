@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from jobrun.checkpoint.record import Record
+from jobrun.core.position import PipeState, Position
 from jobrun.errors import DamagedError, UsageError, did_you_mean
-from jobrun.position import PipeState, Position
 
 __all__ = ["NodeMap", "NodeMaps", "parse_maps"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from statistics import median
 
-from jobrun.events import SlowestNode
+from jobrun.core.events import SlowestNode
 
 __all__ = ["NodeTimes"]
 

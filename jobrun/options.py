@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from jobrun.template import Template
+from jobrun.core.template import Template
 
 __all__ = ["Load", "Retries"]
 

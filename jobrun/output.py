@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from jobrun.checkpoint.fs import DEFAULT, Fs
+from jobrun.core.paths import resolved
 from jobrun.errors import UsageError
-from jobrun.paths import resolved
 
 __all__ = ["whole_file", "write_text"]
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from jobrun.access import Key, resolve
-from jobrun.blob_paths import overlaps
+from jobrun.core.blob_paths import overlaps
 from jobrun.errors import Problem
 from jobrun.flow import units_of
 from jobrun.graph import Unit

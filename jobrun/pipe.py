@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from jobrun.core.template import Template
 from jobrun.errors import Problem, SpecError, Where, did_you_mean
 from jobrun.rows import RESUMES, CallSource, Data, FileSource, Number, Reader
 from jobrun.task import Outputs, Task, arguments, current_tasks
-from jobrun.template import Template
 
 __all__ = ["REDUCTIONS", "Pipe", "data"]
 

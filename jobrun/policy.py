@@ -99,7 +99,7 @@ _LEVELS = {"zstd": (3, 22), "lz4": (5, 9), "none": (0, 0)}
 class Compress:
     """That blobs are compressed: with ``zstd``, ``lz4``, or (``none``) not.
 
-    ``blobs`` is a name or pattern (see ``jobrun.patterns``); that of a tree holds for all in it.
+    ``blobs`` is a name or pattern (see ``jobrun.core.patterns``); that of a tree holds for all in it.
     Level 0 stands for the usual one; from 1 to 22 (zstd) or 9 (lz4) it becomes slower and smaller.
     Raises UsageError for what there is not.
     """
@@ -126,7 +126,7 @@ class Compress:
 class CheckpointPolicy:
     """The ``checkpoint`` section of a spec.
 
-    ``include`` are names and patterns (see ``jobrun.patterns``) of blobs that are saved beside
+    ``include`` are names and patterns (see ``jobrun.core.patterns``) of blobs that are saved beside
     those that persist by themselves.
     ``on_error`` is ``warn`` or ``fail``; ``on_success`` is ``keep`` or ``delete``.
     ``background`` (``async`` in a spec): a save is written while the next epoch runs.  ``link``

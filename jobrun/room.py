@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from jobrun.core.size import size
 from jobrun.policy import CheckpointPolicy
-from jobrun.size import size
 
 __all__ = ["kept_in_all", "room_warning"]
 

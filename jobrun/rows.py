@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from jobrun.template import Template
+from jobrun.core.template import Template
 
 if TYPE_CHECKING:
     from jobrun.job import Task

@@ -30,8 +30,7 @@ from jobrun.checkpoint.catalog import Catalog, Ignored
 from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
 from jobrun.checkpoint.publish import find_leftovers
 from jobrun.checkpoint.record import MAX_ID, SUCCESS
-from jobrun.errors import DamagedError, NotFoundError, SaveError
-from jobrun.forms import (
+from jobrun.core.json_forms import (
     Form,
     any_value,
     flag,
@@ -47,8 +46,9 @@ from jobrun.forms import (
     text,
     whole,
 )
+from jobrun.core.paths import resolved, shown
+from jobrun.errors import DamagedError, NotFoundError, SaveError
 from jobrun.lock import Lock
-from jobrun.paths import resolved, shown
 from jobrun.regular_file import read_run_file, refuse_not_regular
 
 if TYPE_CHECKING:

@@ -26,14 +26,14 @@ from jobrun.check import check
 from jobrun.checkpoint.compression import import_codecs
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.conditions import build
+from jobrun.core.events import Report, RunEnded, SaveAsked, Stopping, Warned, warn
+from jobrun.core.masking import masked
+from jobrun.core.position import Position
 from jobrun.decide import Choice, Request
 from jobrun.errors import EXIT_SIGINT, JobrunError, SpecError, WorkerLostError
-from jobrun.events import Report, RunEnded, SaveAsked, Stopping, Warned, warn
 from jobrun.graph import make_plan
 from jobrun.history import History
 from jobrun.job import GROUPS, Job
-from jobrun.masking import masked
-from jobrun.position import Position
 from jobrun.reference import forbid_while_importing
 from jobrun.results import Results
 from jobrun.session.base import Places, Session

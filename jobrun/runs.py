@@ -13,6 +13,8 @@ from pathlib import Path
 
 from jobrun.checkpoint.fs import DEFAULT, Fs
 from jobrun.checkpoint.record import SUCCESS
+from jobrun.core.paths import resolved
+from jobrun.core.ranking import first_best
 from jobrun.errors import (
     DamagedError,
     JobrunError,
@@ -22,8 +24,6 @@ from jobrun.errors import (
     did_you_mean,
 )
 from jobrun.overview import overview
-from jobrun.paths import resolved
-from jobrun.ranking import first_best
 from jobrun.rundir import RunDir, RunState, none_whole
 from jobrun.sweepdir import SweepDir, SweepState, folders_in, runs_at, sweep_of
 

@@ -16,8 +16,7 @@ from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.part import PartSummary
 from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.saved import Saved
-from jobrun.errors import SaveError
-from jobrun.events import (
+from jobrun.core.events import (
     CheckpointFailed,
     CheckpointSaved,
     CheckpointsRemoved,
@@ -25,10 +24,11 @@ from jobrun.events import (
     SaveStarted,
     Warned,
 )
+from jobrun.core.position import Position
+from jobrun.errors import SaveError
 from jobrun.job import Job
 from jobrun.metrics import metric_names
 from jobrun.policy import CheckpointPolicy, Compress, Keep
-from jobrun.position import Position
 from jobrun.room import room_warning
 from jobrun.rundir import RunDir
 from jobrun.session.base import Session, Snapshot

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
+from jobrun.core.template import Template, TemplateError, template
 from jobrun.errors import did_you_mean
-from jobrun.template import Template, TemplateError, template
 
 __all__ = ["ENDINGS", "FileForm", "Shell", "dtype_fault", "file_fault", "split"]
 

@@ -9,12 +9,8 @@ from typing import Any
 
 from jobrun.access import key_of
 from jobrun.checkpoint.record import Record, RecordFields
-from jobrun.frequency import Frequency
-from jobrun.graph import unit_key
-from jobrun.job import Job
-from jobrun.metrics import metric_names
-from jobrun.position import Position
-from jobrun.ranking import (
+from jobrun.core.position import Position
+from jobrun.core.ranking import (
     EXTREMES,
     FAILS,
     LAST_SCALARS,
@@ -25,6 +21,10 @@ from jobrun.ranking import (
     last_scalars,
     with_epoch,
 )
+from jobrun.frequency import Frequency
+from jobrun.graph import unit_key
+from jobrun.job import Job
+from jobrun.metrics import metric_names
 from jobrun.stop import (
     Condition,
     Decision,

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from jobrun.core.names import CASE_HINT, case_twins
 from jobrun.errors import ValueRefusedError, with_article
-from jobrun.names import CASE_HINT, case_twins
 from jobrun.values import Box, Tree, Value, leaves
 
 __all__ = ["check_storable", "is_storable"]

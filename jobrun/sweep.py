@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.conditions import build as build_conditions
+from jobrun.core.events import ignore
+from jobrun.core.paths import resolved
 from jobrun.decide import Choice, Request
 from jobrun.errors import RunRefusedError
-from jobrun.events import ignore
 from jobrun.history import History
 from jobrun.job import Job
-from jobrun.paths import resolved
 from jobrun.rundir import RunDir
 from jobrun.spec.build import job_of
 from jobrun.spec.diff import digest, job_facts

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from jobrun.core.process import Ended
 from jobrun.errors import EXIT_FAILED_BY_CONDITION
 from jobrun.job import Job
 from jobrun.overview import overview
-from jobrun.process import Ended
 from jobrun.rundir import RunDir
 
 __all__ = ["STATES", "Row", "row_on_disk", "row_told", "row_without_a_word"]

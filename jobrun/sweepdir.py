@@ -27,9 +27,19 @@ from typing import Any
 
 from jobrun.bounded_json import MAX_BYTES, parse_json
 from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
+from jobrun.core.json_forms import (
+    Form,
+    list_of,
+    mapping_of,
+    misfit,
+    named,
+    optional,
+    record_of,
+    scalar,
+    text,
+)
+from jobrun.core.paths import shown
 from jobrun.errors import DamagedError, NotFoundError
-from jobrun.forms import Form, list_of, mapping_of, misfit, named, optional, record_of, scalar, text
-from jobrun.paths import shown
 from jobrun.regular_file import read_run_file
 from jobrun.rundir import SWEEP, RunDir, utc_now
 

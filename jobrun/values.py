@@ -27,8 +27,8 @@ import numpy as np
 import numpy.typing as npt
 
 from jobrun.buffers import Buffers, copy_array
+from jobrun.core.names import is_name
 from jobrun.errors import ValueRefusedError
-from jobrun.names import is_name
 from jobrun.plain_dtype import plain_dtype
 
 __all__ = [

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
 from typing import Any
 
-from jobrun.blob_paths import trees_of
+from jobrun.core.blob_paths import trees_of
 from jobrun.errors import TaskError, did_you_mean
 from jobrun.values import Tree, Value, held_alone, leaves, plain, take
 

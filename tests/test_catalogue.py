@@ -18,9 +18,7 @@ from jobrun import (
     LocalSession,
     Task,
 )
-from jobrun.decide import Request
-from jobrun.errors import BindError, DamagedError, NotFoundError, SaveError, TaskError
-from jobrun.events import (
+from jobrun.core.events import (
     CheckpointFailed,
     CheckpointLoaded,
     CheckpointsRemoved,
@@ -28,6 +26,8 @@ from jobrun.events import (
     RunStarted,
     Warned,
 )
+from jobrun.decide import Request
+from jobrun.errors import BindError, DamagedError, NotFoundError, SaveError, TaskError
 from jobrun.policy import Keep
 from jobrun.rundir import RunDir
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Pipe, Task
+from jobrun.core.events import Event, Warned
 from jobrun.errors import TaskError, Where
-from jobrun.events import Event, Warned
 from jobrun.job import ConditionSpec
 
 Loss = Callable[[int], Any]

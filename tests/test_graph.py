@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrun.access import Key, access
-from jobrun.blob_paths import covers, overlaps
+from jobrun.core.blob_paths import covers, overlaps
+from jobrun.core.position import PipeState, Position
 from jobrun.errors import SpecError
 from jobrun.graph import (
     Plan,
@@ -24,7 +25,6 @@ from jobrun.graph import (
 )
 from jobrun.job import Job, Node, Pipe, Task
 from jobrun.policy import CheckpointPolicy
-from jobrun.position import PipeState, Position
 
 Spec = tuple[list[str], list[str], list[str], list[int]]
 """``in``, ``update`` and ``out`` of a task, and the numbers of the tasks it comes after."""

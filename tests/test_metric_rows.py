@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrun.events import EpochFinished, RunStarted
+from jobrun.core.events import EpochFinished, RunStarted
 from jobrun.metric_rows import Row, column, parse, read_rows, tail
 from jobrun.report.metrics_file import MetricsFile
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from jobrun.bind import bind_job
+from jobrun.core.template import template
 from jobrun.errors import BindError, Where
 from jobrun.job import Job, Pipe, Task
 from jobrun.needs import task_needs
 from jobrun.options import Load
 from jobrun.policy import Upload
 from jobrun.shell import Shell
-from jobrun.template import template
 
 MARK = Where("s.yaml", 4, 7)
 

@@ -14,11 +14,11 @@ from whole_runs import train, train_and_die
 from jobrun import CheckpointPolicy, Job, Keep, Node, Task, load_blobs
 from jobrun.best import best_of
 from jobrun.checkpoint.record import Record
+from jobrun.core.position import PipeState, Position, ReaderState
 from jobrun.decide import Request
 from jobrun.errors import DamagedError, UsageError
 from jobrun.node_map import NodeMap, NodeMaps, parse_maps
 from jobrun.policy import Best
-from jobrun.position import PipeState, Position, ReaderState
 from jobrun.prune import prune
 from jobrun.rundir import RunDir
 

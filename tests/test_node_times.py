@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobrun.events import SlowestNode
+from jobrun.core.events import SlowestNode
 from jobrun.node_times import NodeTimes
 
 

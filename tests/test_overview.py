@@ -10,8 +10,8 @@ import pytest
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.source import BlobSource
+from jobrun.core.position import Position
 from jobrun.overview import direction_of, overview, rows_of
-from jobrun.position import Position
 from jobrun.rundir import RunDir, RunState
 from jobrun.values import Box
 

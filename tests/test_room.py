@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Task
-from jobrun.events import Event, Warned
+from jobrun.core.events import Event, Warned
 from jobrun.policy import Best, CheckpointPolicy, Every, Keep
 from jobrun.room import kept_in_all, room_warning
 

@@ -15,9 +15,9 @@ import pytest
 
 from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Pipe, Task
 from jobrun.checkpoint.catalog import Catalog
+from jobrun.core.events import CheckpointSaved, Event, RunEnded, Warned
 from jobrun.decide import Request
 from jobrun.errors import LockedError, SpecError, TaskError
-from jobrun.events import CheckpointSaved, Event, RunEnded, Warned
 from jobrun.policy import CheckpointPolicy, Every
 
 ROWS = 100

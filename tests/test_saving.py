@@ -14,8 +14,7 @@ import pytest
 
 from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Pipe, Task, load_blobs, saving
 from jobrun.checkpoint.fs import Fs
-from jobrun.errors import SaveError, TaskError
-from jobrun.events import (
+from jobrun.core.events import (
     CheckpointFailed,
     CheckpointSaved,
     EpochFinished,
@@ -25,6 +24,7 @@ from jobrun.events import (
     SaveStarted,
     Warned,
 )
+from jobrun.errors import SaveError, TaskError
 from jobrun.policy import CheckpointPolicy, Compress, Every, Keep
 from jobrun.saving import Due
 

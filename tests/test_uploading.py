@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from jobrun import CheckpointManager, JobRunner, LocalSession
+from jobrun.core.events import Event, Uploaded
 from jobrun.errors import BindError, StoreError, TaskError
-from jobrun.events import Event, Uploaded
 from jobrun.job import Job, Node, Task
 from jobrun.policy import CheckpointPolicy, Keep, Upload
 from jobrun.remote.find import checkpoints_at

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from jobrun.core.late_imports import importing
+from jobrun.core.patterns import means
 from jobrun.errors import DamagedError, NotFoundError
-from jobrun.late_imports import importing
-from jobrun.patterns import means
 from jobrun.policy import Compress
 
 __all__ = ["Codec", "choose", "codecs", "import_codecs", "parse_codecs"]
@@ -33,7 +33,7 @@ _MOST_SHUFFLED = 255
 def choose(rules: Sequence[Compress], node: str, path: str) -> Compress | None:
     """Return the first rule whose pattern means a leaf; None if that says none, or there is none.
 
-    Patterns are those of ``jobrun.patterns``.
+    Patterns are those of ``jobrun.core.patterns``.
     """
     rule = next((rule for rule in rules if means(rule.blobs, node, path)), None)
     return None if rule is None or rule.codec == "none" else rule

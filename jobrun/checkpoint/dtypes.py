@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from jobrun.checkpoint.fill import to_fill
+from jobrun.core.late_imports import importing
 from jobrun.errors import DamagedError, ValueRefusedError
-from jobrun.late_imports import importing
 
 __all__ = [
     "BYTES",

@@ -49,10 +49,10 @@ from jobrun.checkpoint.saved import Saved
 from jobrun.checkpoint.source import BlobSource, PartSource, RunLock, SaveWatch
 from jobrun.checkpoint.spread import spread
 from jobrun.checkpoint.unasked import asked, begun
+from jobrun.core.position import Position
 from jobrun.errors import NotFoundError, SaveError, UsageError
 from jobrun.lock import Lock
 from jobrun.policy import KEEP_ALL, Compress, Keep
-from jobrun.position import Position
 
 __all__ = [
     "CheckpointManager",

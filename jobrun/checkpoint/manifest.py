@@ -14,8 +14,8 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from jobrun.bounded_json import MAX_DEPTH, JsonLimitError, check_depth, check_length, parse_json
+from jobrun.core.json_forms import misfit, text, whole
 from jobrun.errors import DamagedError, SaveError
-from jobrun.forms import misfit, text, whole
 
 __all__ = [
     "CHUNK_TAIL",

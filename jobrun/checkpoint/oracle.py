@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from jobrun.checkpoint.fs import DEFAULT
 from jobrun.checkpoint.manifest import META
 from jobrun.checkpoint.verify import read_manifest, read_record
+from jobrun.core.late_imports import importing
 from jobrun.errors import NotFoundError
-from jobrun.late_imports import importing
 
 if TYPE_CHECKING:
     import zarr

@@ -23,8 +23,8 @@ from jobrun.checkpoint.manifest import Entry, Manifest, encode_manifest, manifes
 from jobrun.checkpoint.pool import THREADS, ended_by_errors, run_calls
 from jobrun.checkpoint.record import SUCCESS
 from jobrun.checkpoint.writing import Item, Writer
+from jobrun.core.names import CASE_HINT, case_twins, check_name
 from jobrun.errors import ValueRefusedError
-from jobrun.names import CASE_HINT, case_twins, check_name
 from jobrun.policy import Compress
 from jobrun.storable import check_storable
 from jobrun.values import Box, Tree, Value, leaves

@@ -17,8 +17,7 @@ from typing import Any
 import crc32c
 
 from jobrun.bounded_json import MAX_DEPTH, parse_json
-from jobrun.errors import DamagedError, SaveError, UsageError
-from jobrun.forms import (
+from jobrun.core.json_forms import (
     Form,
     any_value,
     flag,
@@ -36,8 +35,9 @@ from jobrun.forms import (
     text,
     whole,
 )
-from jobrun.names import is_name
-from jobrun.position import Position
+from jobrun.core.names import is_name
+from jobrun.core.position import Position
+from jobrun.errors import DamagedError, SaveError, UsageError
 
 __all__ = [
     "FORMAT",

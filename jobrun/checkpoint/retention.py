@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from jobrun.checkpoint.record import Record
+from jobrun.core.ranking import before_failure, ranked_records
 from jobrun.policy import Best, Keep
-from jobrun.ranking import before_failure, ranked_records
 
 __all__ = ["retain"]
 

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from jobrun.checkpoint.fs import DEFAULT, Fs
 from jobrun.checkpoint.part import PartSummary, check_part, mark_saved, write_parts
 from jobrun.checkpoint.record import Record
+from jobrun.core.names import CASE_HINT, case_twins, is_name
 from jobrun.errors import UsageError, ValueRefusedError
-from jobrun.names import CASE_HINT, case_twins, is_name
 from jobrun.policy import Compress
 from jobrun.values import Box, Tree, Value, adopt, overlapping
 

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from jobrun import collecting
 from jobrun.cli.leaving import say_what_is_waited_for
 from jobrun.cli.signals import leave_until_there_is_a_run
+from jobrun.core import gc_tuning
 
 __all__ = ["main"]
 
@@ -25,7 +25,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     runs = next((word for word in words if not word.startswith("-")), "") in _WITH_RUN
     if runs:
         leave_until_there_is_a_run()
-    collecting.rare()
+    gc_tuning.rare()
     try:
         from jobrun.cli.app import run
         from jobrun.cli.streams import prepare_streams

@@ -12,7 +12,7 @@ import click
 from jobrun.cli.group import Commands, LazyGroup
 from jobrun.cli.options import Settings, common
 from jobrun.cli.streams import flush_stdout
-from jobrun.paths import seen_from_here
+from jobrun.core.paths import seen_from_here
 
 __all__ = ["app", "run"]
 

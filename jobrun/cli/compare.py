@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jobrun.cli.options import common, completes, runs_dir, screen_width, settings
-from jobrun.paths import typed
+from jobrun.core.paths import typed
 
 if TYPE_CHECKING:
     from jobrun.comparison import Comparison, Difference, MetricRow
@@ -59,7 +59,7 @@ def command(runs: tuple[str, ...], runs_dir: str) -> None:
 
 def _text(names: Sequence[str], views: Sequence[Overview], found: Comparison) -> str:
     from jobrun.cli.table import table
-    from jobrun.duration import duration
+    from jobrun.core.duration import duration
 
     rows = [
         ["state", *(view.state for view in views)],

@@ -86,7 +86,7 @@ def complete_epoch(ctx: click.Context, parameter: click.Parameter, incomplete: s
 
 def complete_metric(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
     """The metrics that the run's newest checkpoint has."""
-    from jobrun.ranking import last_scalars
+    from jobrun.core.ranking import last_scalars
 
     record = _run(ctx).head()
     return _starting(incomplete, last_scalars(record) if record is not None else ())
@@ -165,7 +165,7 @@ def _run(ctx: click.Context) -> RunDir:
 
 def _spec(ctx: click.Context) -> Node:
     """The tree of the spec on the line, or of the spec of the run there."""
-    from jobrun.paths import resolved
+    from jobrun.core.paths import resolved
     from jobrun.regular_file import read_run_file
     from jobrun.spec.source import MAX_BYTES, Node, parse
 

@@ -13,17 +13,17 @@ import click
 
 from jobrun.cli.options import settings
 from jobrun.cli.table import table
+from jobrun.core.paths import shown
+from jobrun.core.size import size
 from jobrun.decide import Request
 from jobrun.drawing.picture import picture
 from jobrun.drawing.tree import glyphs_for, tree
 from jobrun.dry_run import DryRun, Size, dry_run, sizes
 from jobrun.job import Job
-from jobrun.paths import shown
 from jobrun.policy import SessionSpec
 from jobrun.report.words import plain, plural
 from jobrun.session.base import Places
 from jobrun.session.local import LocalSession, default_threads
-from jobrun.size import size
 
 __all__ = ["show_dry_run"]
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 import click
 
 from jobrun.cli.options import Settings, uses_color
+from jobrun.core.masking import mask, masked
 from jobrun.errors import (
     BindError,
     DamagedError,
@@ -20,7 +21,6 @@ from jobrun.errors import (
     UsageError,
     Where,
 )
-from jobrun.masking import mask, masked
 from jobrun.report.words import plain
 
 __all__ = [

@@ -54,7 +54,7 @@ def command(directory: str, template: str, list_: bool, force: bool) -> None:
 def _listed() -> str:
     if settings().json:
         return json.dumps([{"name": name, "text": text} for name, text in TEMPLATES.items()])
-    from jobrun.program import program
+    from jobrun.core.invocation import program
 
     lines = (f"{name:<7} {text}" for name, text in TEMPLATES.items())
     return "\n".join([*lines, "", f"{program()} init --template NAME"])
@@ -62,8 +62,8 @@ def _listed() -> str:
 
 def _refuse_template(folder: Path, directory: str) -> None:
     """Raise UsageError for the name of a template, in whose place a new directory would be made."""
+    from jobrun.core.invocation import program
     from jobrun.errors import UsageError
-    from jobrun.program import program
 
     if directory in TEMPLATES and not os.path.exists(folder):
         here = f"{program()} init --template {directory}"

@@ -20,7 +20,7 @@ from jobrun.cli.options import (
     screen_width,
     settings,
 )
-from jobrun.paths import typed
+from jobrun.core.paths import typed
 
 if TYPE_CHECKING:
     from jobrun.blobs import Leaf
@@ -76,7 +76,7 @@ def command(
     chunks it touches: 'model/*', 'model/w1[0:10]'.
     """
     from jobrun.blobs import pick_and_read
-    from jobrun.paths import is_url
+    from jobrun.core.paths import is_url
 
     if fallback and (epoch is not None or id is not None):
         raise click.UsageError("--fallback is for the newest checkpoint: not with --epoch or --id")
@@ -193,7 +193,7 @@ def _object(
 def _text(path: str | Path, record: Record, boxes: Mapping[str, Box], sliced: set[str]) -> str:
     from jobrun.blobs import describe
     from jobrun.cli.table import table
-    from jobrun.paths import shown
+    from jobrun.core.paths import shown
     from jobrun.report.words import plain
 
     rows = [_row(name, describe(box, values=name in sliced)) for name, box in boxes.items()]

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
-from jobrun import collecting
-from jobrun.children import kill_children
 from jobrun.cli.failure import show
 from jobrun.cli.options import Settings
 from jobrun.cli.signals import Signals
-from jobrun.events import PASSING, Event
-from jobrun.paths import seen_from_here
+from jobrun.core import gc_tuning
+from jobrun.core.children import kill_children
+from jobrun.core.events import PASSING, Event
+from jobrun.core.paths import seen_from_here
 
 __all__ = ["Order", "main"]
 
@@ -70,7 +70,7 @@ def main() -> NoReturn:
     order = Order(**json.loads(stdin.readline()))
     louder = {"quiet": order.verbosity < 0, "verbose": order.verbosity > 0}
     settings = Settings(**louder, json=True, color="never", traceback=order.traceback)
-    collecting.rare()
+    gc_tuning.rare()
     try:
         with seen_from_here(), Signals() as signals:
             threading.Thread(target=_obey, args=(stdin,), daemon=True).start()

@@ -24,7 +24,7 @@ from jobrun.cli.options import (
     settings,
     uses_color,
 )
-from jobrun.paths import typed
+from jobrun.core.paths import typed
 
 if TYPE_CHECKING:
     from jobrun.metric_rows import Row
@@ -47,7 +47,7 @@ class _Run:
 
     def best(self, metric: str) -> tuple[int, Any] | None:
         """The epoch and the value of the best one among the rows, if it has a direction."""
-        from jobrun.ranking import first_best
+        from jobrun.core.ranking import first_best
 
         direction = self.view.directions.get(metric)
         if direction is None:
@@ -239,7 +239,7 @@ def _series(runs: Sequence[_Run], metric: str) -> list[Series]:
 
 def _remark(runs: Sequence[_Run], metric: str) -> str:
     """``best 0.21 (epoch 7)``, of several runs with its name."""
-    from jobrun.ranking import first_best
+    from jobrun.core.ranking import first_best
     from jobrun.report.words import number
 
     known = [(best, run) for run in runs if (best := run.best(metric)) is not None]

@@ -8,7 +8,7 @@ import click
 
 from jobrun.cli.options import common, completes, option, run_options, sets_option, settings
 from jobrun.cli.signals import Signals
-from jobrun.program import program
+from jobrun.core.invocation import program
 
 __all__ = ["command"]
 
@@ -90,11 +90,11 @@ def command(
     with Signals() as signals:
         from jobrun.cli.running import Engine, command_line
         from jobrun.cli.watching import Watching
+        from jobrun.core.paths import is_url, shown
         from jobrun.decide import Request
         from jobrun.errors import UsageError
         from jobrun.kept import kept_spec
         from jobrun.node_map import parse_maps
-        from jobrun.paths import is_url, shown
         from jobrun.report.words import plain
         from jobrun.runs import find_run, find_sweep
         from jobrun.spec.build import job_of
@@ -180,11 +180,11 @@ def _say_unreadable(runs_dir: str) -> None:
 def _fetch(url: str, runs_dir: str, epoch: int | None, id: int | None) -> str:
     """Bring a run at a URL here; gives its path, as ``find_run`` takes it."""
     from jobrun.cli.elsewhere import say_skipped
-    from jobrun.paths import shown
+    from jobrun.core.paths import shown
+    from jobrun.core.size import size
     from jobrun.remote.fetch import fetch
     from jobrun.remote.find import find_at
     from jobrun.report.words import plain
-    from jobrun.size import size
 
     found = find_at(url, epoch=epoch, id=id)
     say_skipped(found)

@@ -14,19 +14,19 @@ from typing import TextIO
 
 import click
 
-from jobrun import collecting
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.source import RunLock
 from jobrun.cli.failure import not_written, say_error
 from jobrun.cli.signals import Signals
 from jobrun.cli.watching import Watching
+from jobrun.core import gc_tuning
+from jobrun.core.events import RunEnded, Warned
+from jobrun.core.forked import end_if_forked
+from jobrun.core.invocation import program
+from jobrun.core.paths import absolute, shown
 from jobrun.decide import Request
 from jobrun.errors import EXIT_DONE, JobrunError
-from jobrun.events import RunEnded, Warned
-from jobrun.forked import end_if_forked
 from jobrun.job import Job
-from jobrun.paths import absolute, shown
-from jobrun.program import program
 from jobrun.report import Fan
 from jobrun.report.aside import Aside
 from jobrun.report.log_file import Prints
@@ -142,7 +142,7 @@ class Engine:
             self._signals.hold(warn)
             self._reporters = self._reporters or self._watching.reporters(job, request.folder, fan)
             session = make_session(job.session, self._threads)
-        collecting.usual()
+        gc_tuning.usual()
         if choice.action == "new_run":
             for line in choice.lines:
                 click.echo(plain(line), err=True)

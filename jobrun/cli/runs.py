@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jobrun.cli.options import common, completes, option, runs_dir, screen_width, settings
-from jobrun.paths import typed
+from jobrun.core.paths import typed
 
 if TYPE_CHECKING:
     from jobrun.overview import Overview
@@ -117,7 +117,7 @@ def _text(views: Sequence[Overview]) -> str:
 
 
 def _row(view: Overview, metrics: Sequence[str], directed: set[str]) -> list[str]:
-    from jobrun.duration import duration
+    from jobrun.core.duration import duration
     from jobrun.report.words import number
 
     limit = f"/{view.limit}" if view.limit and view.state not in ("finished", "failed") else ""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jobrun.cli.options import common, completes, runs_dir, screen_width, settings
-from jobrun.paths import typed
+from jobrun.core.paths import typed
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.catalog import Ignored
@@ -44,7 +44,7 @@ class _Shown:
     def best(self) -> Record | None:
         """The best checkpoint that is kept."""
         from jobrun.best import named_now
-        from jobrun.ranking import best_record
+        from jobrun.core.ranking import best_record
 
         name = self.view.best_by
         direction = self.view.directions.get(name) if name else None
@@ -61,8 +61,8 @@ class _Shown:
     def next(self) -> str:
         """What to type next."""
         from jobrun.best import named_now
-        from jobrun.program import program
-        from jobrun.ranking import before_failure
+        from jobrun.core.invocation import program
+        from jobrun.core.ranking import before_failure
         from jobrun.report.summary import command_after
 
         path = self.run.shown()
@@ -168,7 +168,7 @@ def _about(shown: _Shown) -> list[tuple[str, str]]:
 
 
 def _time(shown: _Shown) -> str:
-    from jobrun.duration import duration
+    from jobrun.core.duration import duration
     from jobrun.report.words import percent, plural
 
     past = shown.past
@@ -190,7 +190,7 @@ def _slowest(attempts: Sequence[PastAttempt]) -> str:
 def _checkpoints(shown: _Shown) -> str:
     from jobrun.checkpoint.catalog import span
     from jobrun.checkpoint.contents import disk_use
-    from jobrun.size import size
+    from jobrun.core.size import size
 
     if not shown.records:
         return "none"
@@ -205,7 +205,7 @@ def _checkpoints(shown: _Shown) -> str:
 
 def _uploaded(places: Sequence[str]) -> str:
     """Where the newest is, and how many there are."""
-    from jobrun.paths import shown
+    from jobrun.core.paths import shown
 
     if not places:
         return ""
@@ -215,7 +215,7 @@ def _uploaded(places: Sequence[str]) -> str:
 def _attempts(attempts: Sequence[PastAttempt], *, going: bool) -> str:
     """A table; ``going``: the last one has not ended."""
     from jobrun.cli.table import table
-    from jobrun.duration import duration
+    from jobrun.core.duration import duration
 
     header = ("attempt", "started (UTC)", "time", "from", "epochs", "ended")
     rows = [
@@ -244,7 +244,7 @@ def _ending(attempt: PastAttempt) -> str:
 
 def _tasks(past: Attempts) -> str:
     from jobrun.cli.table import table
-    from jobrun.duration import duration
+    from jobrun.core.duration import duration
     from jobrun.report.words import plain
 
     header = ("slowest tasks", "group", "total", "share", "times", "mean", "longest")

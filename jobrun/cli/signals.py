@@ -17,8 +17,8 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import NoReturn, Protocol
 
-from jobrun.children import kill_children
-from jobrun.handlers import Handlers
+from jobrun.core.children import kill_children
+from jobrun.core.signal_handlers import Handlers
 
 __all__ = ["Signals", "leave_until_there_is_a_run"]
 

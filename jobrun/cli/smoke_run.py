@@ -11,9 +11,9 @@ from pathlib import Path
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.cli.failure import say_error
 from jobrun.cli.options import Settings
+from jobrun.core.events import CheckpointSaved, Event, Report, ignore
 from jobrun.decide import Request
 from jobrun.errors import JobrunError
-from jobrun.events import CheckpointSaved, Event, Report, ignore
 from jobrun.report.words import json_values
 from jobrun.runner import JobRunner
 from jobrun.session.local import LocalSession

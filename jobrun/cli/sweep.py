@@ -22,10 +22,10 @@ from jobrun.cli.signals import Signals
 from jobrun.cli.sweep_board import Board, JsonBoard
 from jobrun.cli.sweep_table import SweepEnded, sweep_summary
 from jobrun.cli.table import table
+from jobrun.core.invocation import program
 from jobrun.decide import Choice
 from jobrun.errors import EXIT_DONE, EXIT_SIGINT, EXIT_SIGTERM, BindError, TaskError
 from jobrun.metrics import metric_names
-from jobrun.program import program
 from jobrun.report.words import plain, plural
 from jobrun.runs import claim_after, fresh_name, newest_begun, sweep_of_spec
 from jobrun.session.local import default_threads

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jobrun.process import Ended
+from jobrun.core.process import Ended
 from jobrun.report.words import json_line, plain, uncoloured
 
 __all__ = ["Board", "JsonBoard"]

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from jobrun.cli.table import table, text_width
-from jobrun.duration import duration
-from jobrun.paths import shown
-from jobrun.program import program
-from jobrun.ranking import Best, first_best
+from jobrun.core.duration import duration
+from jobrun.core.invocation import program
+from jobrun.core.paths import shown
+from jobrun.core.ranking import Best, first_best
 from jobrun.report.words import json_values, number, plain, plural
 from jobrun.sweep_rows import STATES, Row
 from jobrun.sweepdir import value_text

@@ -9,7 +9,7 @@ import click
 
 from jobrun.cli.options import common, completes, option, run_options, sets_option, settings
 from jobrun.cli.signals import Signals
-from jobrun.program import program
+from jobrun.core.invocation import program
 
 __all__ = ["command"]
 

@@ -14,8 +14,8 @@ import click
 from jobrun.bind import bind
 from jobrun.cli.failure import error_values, say_error
 from jobrun.cli.options import Settings, uses_color
+from jobrun.core.events import Report
 from jobrun.errors import JobrunError
-from jobrun.events import Report
 from jobrun.job import Job
 from jobrun.report import Fan, RunFiles
 from jobrun.report.aside import Aside

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from jobrun.core.forked import end_if_forked
 from jobrun.data.source import (
     TEXT,
     Columns,
@@ -37,7 +38,6 @@ from jobrun.data.source import (
 )
 from jobrun.data.tables import ArrayTable
 from jobrun.errors import DataError, TaskError, did_you_mean, with_article
-from jobrun.forked import end_if_forked
 from jobrun.values import Box, adopt
 
 __all__ = ["called_source"]

@@ -14,10 +14,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from jobrun.core.position import ReaderState
 from jobrun.data.order import Walk
 from jobrun.data.source import Columns, Permutation, Table
 from jobrun.errors import DataError
-from jobrun.position import ReaderState
 
 __all__ = ["Batch", "BatchReader", "Limits", "RowReader"]
 

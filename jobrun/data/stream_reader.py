@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from jobrun.core.position import ReaderState
 from jobrun.data.reader import Batch, Limits, RowReader
 from jobrun.data.source import Columns, Cursor, Slow, Stream, count_rows, finished
 from jobrun.errors import DataError, TaskError
-from jobrun.position import ReaderState
 
 __all__ = ["StreamReader"]
 

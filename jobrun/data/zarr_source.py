@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from jobrun.core.late_imports import importing
 from jobrun.data.select import Matrices, expand, names_in, refuse_types
 from jobrun.data.source import Columns, Permutation, Table
 from jobrun.data.tables import check_lengths
 from jobrun.errors import DataError
-from jobrun.late_imports import importing
 
 __all__ = ["zarr_table"]
 

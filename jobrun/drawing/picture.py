@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from jobrun.access import Key, step_names
-from jobrun.blob_paths import overlaps
-from jobrun.duration import duration
+from jobrun.core.blob_paths import overlaps
+from jobrun.core.duration import duration
 from jobrun.graph import BlobUse, Plan, Unit, make_plan, persistent
 from jobrun.job import GROUPS, Job, Pipe, Task
 from jobrun.options import Load

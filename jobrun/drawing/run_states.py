@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from jobrun.core.duration import duration
 from jobrun.drawing.picture import State
-from jobrun.duration import duration
 
 __all__ = ["KINDS", "RunStates"]
 

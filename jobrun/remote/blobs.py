@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from jobrun.checkpoint import blobs
 from jobrun.checkpoint.loading import Chosen, Place, read_newest
 from jobrun.checkpoint.record import Record
+from jobrun.core.paths import is_url
 from jobrun.errors import UsageError
-from jobrun.paths import is_url
 from jobrun.remote.files import RemoteFs
 from jobrun.remote.find import StoreRun, checkpoint_at, find_at
 from jobrun.remote.store import open_store

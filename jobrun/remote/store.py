@@ -14,9 +14,9 @@ from typing import Any
 
 from jobrun.bounded_json import MAX_BYTES
 from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
+from jobrun.core.late_imports import importing
+from jobrun.core.paths import directories_in
 from jobrun.errors import NotFoundError, StoreError, UsageError
-from jobrun.late_imports import importing
-from jobrun.paths import directories_in
 from jobrun.regular_file import size_text
 from jobrun.remote.limit import within
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobrun.events import Event, Report, RunStarted, Warned
+from jobrun.core.events import Event, Report, RunStarted, Warned
 
 if TYPE_CHECKING:
     from jobrun.report.log_file import Prints

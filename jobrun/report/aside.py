@@ -6,7 +6,7 @@ import queue
 import threading
 from collections.abc import Callable
 
-from jobrun.events import (
+from jobrun.core.events import (
     BatchesDone,
     Event,
     Report,

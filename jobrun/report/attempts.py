@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from jobrun.events import SlowestNode
+from jobrun.core.events import SlowestNode
 from jobrun.report.events_file import read_events
 from jobrun.report.words import why_not_saved
 

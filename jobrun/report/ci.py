@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 from xml.etree import ElementTree
 
-from jobrun.duration import duration
+from jobrun.core.duration import duration
 from jobrun.report.words import plain
 
 __all__ = ["Case", "Suite", "junit", "step_summary"]

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from jobrun.bounded_json import parse_json
-from jobrun.events import PASSING, Event, Warned
-from jobrun.forms import (
+from jobrun.core.events import PASSING, Event, Warned
+from jobrun.core.json_forms import (
     Form,
     list_of,
     mapping_of,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any, TextIO, cast
 
-from jobrun.doing import task_here
-from jobrun.events import Event, Printed
+from jobrun.core.current_task import task_here
+from jobrun.core.events import Event, Printed
 from jobrun.report.log_file import Tee
 from jobrun.report.whole_lines import WholeLines
 from jobrun.report.words import json_line, uncoloured

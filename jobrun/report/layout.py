@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len, set_cell_size
 
-from jobrun.duration import duration
+from jobrun.core.duration import duration
+from jobrun.core.size import size
 from jobrun.report.screen import Metric, PipeProgress, Screen
 from jobrun.report.words import number, plain
-from jobrun.size import size
 
 __all__ = ["ASCII", "UNICODE", "Glyphs", "Line", "Piece", "layout", "one_line"]
 

@@ -13,8 +13,8 @@ from functools import singledispatchmethod
 from typing import TextIO
 
 from jobrun.checkpoint.catalog import span
-from jobrun.duration import duration
-from jobrun.events import (
+from jobrun.core.duration import duration
+from jobrun.core.events import (
     CheckpointFailed,
     CheckpointLoaded,
     CheckpointSaved,
@@ -34,10 +34,10 @@ from jobrun.events import (
     Uploaded,
     Warned,
 )
-from jobrun.paths import shown
+from jobrun.core.paths import shown
+from jobrun.core.size import size
 from jobrun.report.screen import Screen
 from jobrun.report.words import metric_texts, plain, plural, why_not_saved
-from jobrun.size import size
 
 __all__ = ["Describer", "Lines", "heartbeat"]
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol, TextIO, cast
 
-from jobrun.events import EpochFinished, Event, RunEnded, RunStarted
+from jobrun.core.events import EpochFinished, Event, RunEnded, RunStarted
 from jobrun.report.layout import Glyphs, Line, layout
 from jobrun.report.lines import Describer
 from jobrun.report.log_file import Prints

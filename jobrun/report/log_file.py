@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TextIO
 from weakref import WeakSet
 
-from jobrun.doing import task_here
-from jobrun.events import Event, RunEnded
-from jobrun.masking import mask
+from jobrun.core.current_task import task_here
+from jobrun.core.events import Event, RunEnded
+from jobrun.core.masking import mask
 from jobrun.report.append import Appender
 from jobrun.report.lines import Describer
 from jobrun.report.log_format import attempt_stamp, escaped, stamp

@@ -18,7 +18,7 @@ import json
 import re
 from dataclasses import dataclass
 
-from jobrun.doing import Doing
+from jobrun.core.current_task import Doing
 from jobrun.report.words import plain
 
 __all__ = ["LogLine", "attempt_stamp", "escaped", "parse", "stamp"]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from jobrun.checkpoint.fs import DEFAULT
-from jobrun.events import CheckpointLoaded, EpochFinished, Event, RunStarted, RunWentBack
+from jobrun.core.events import CheckpointLoaded, EpochFinished, Event, RunStarted, RunWentBack
 from jobrun.metric_rows import FIXED, column
 from jobrun.report.append import Appender
 from jobrun.report.events_file import read_events

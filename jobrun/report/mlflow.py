@@ -12,9 +12,9 @@ from typing import Any
 
 from jobrun.bounded_json import MAX_BYTES, parse_json
 from jobrun.checkpoint.fs import DEFAULT
+from jobrun.core.events import EpochFinished, Event, RunEnded, RunStarted
+from jobrun.core.late_imports import importing
 from jobrun.errors import JobrunError
-from jobrun.events import EpochFinished, Event, RunEnded, RunStarted
-from jobrun.late_imports import importing
 from jobrun.regular_file import read_run_file
 from jobrun.report.events_file import read_events
 

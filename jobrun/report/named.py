@@ -16,13 +16,13 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from jobrun.core.events import Report, RunStarted
+from jobrun.core.invocation import program
+from jobrun.core.late_imports import importing
+from jobrun.core.template import render
 from jobrun.errors import BindError, UsageError, did_you_mean
-from jobrun.events import Report, RunStarted
-from jobrun.late_imports import importing
-from jobrun.program import program
 from jobrun.report.aside import Aside
 from jobrun.reporter import Reporter
-from jobrun.template import render
 
 __all__ = ["GROUP", "find_reporters", "open_reporters", "parse_reporter"]
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 from uuid import uuid4
 
-from jobrun.late_imports import importing
+from jobrun.core.late_imports import importing
 from jobrun.report.layout import UNICODE, Line
 
 __all__ = ["Cell", "in_notebook"]

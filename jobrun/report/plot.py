@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jobrun.core.late_imports import importing
 from jobrun.errors import UsageError
-from jobrun.late_imports import importing
 from jobrun.report.chart import Series
 
 if TYPE_CHECKING:

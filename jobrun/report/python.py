@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from jobrun.events import Event, Report, RunEnded, RunStarted
+from jobrun.core.events import Event, Report, RunEnded, RunStarted
 from jobrun.report import Fan, RunFiles
 from jobrun.report.aside import Aside
 from jobrun.report.json_lines import JsonLines

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import singledispatchmethod
 from typing import Any
 
-from jobrun.duration import span
-from jobrun.events import (
+from jobrun.core.duration import span
+from jobrun.core.events import (
     BatchesDone,
     CheckpointFailed,
     CheckpointLoaded,
@@ -29,7 +29,7 @@ from jobrun.events import (
     TaskProgress,
     TasksRunning,
 )
-from jobrun.ranking import better, finite
+from jobrun.core.ranking import better, finite
 
 __all__ = ["Metric", "PipeProgress", "Screen"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 
-from jobrun.duration import duration
+from jobrun.core.duration import duration
+from jobrun.core.events import RunEnded, SlowestNode
+from jobrun.core.invocation import program
+from jobrun.core.paths import shown
 from jobrun.errors import EXIT_NOT_SAVED
-from jobrun.events import RunEnded, SlowestNode
-from jobrun.paths import shown
-from jobrun.program import program
 from jobrun.report.words import metric_texts, number, percent, plain, plural
 
 __all__ = ["OUTCOMES", "command_after", "ending", "next_command", "slowest_text", "summary"]

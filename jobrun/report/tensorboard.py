@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from jobrun.events import (
+from jobrun.core.events import (
     CheckpointLoaded,
     EpochFinished,
     Event,
@@ -17,8 +17,8 @@ from jobrun.events import (
     RunWentBack,
     SaveStarted,
 )
-from jobrun.late_imports import importing
-from jobrun.paths import absolute
+from jobrun.core.late_imports import importing
+from jobrun.core.paths import absolute
 
 __all__ = ["TensorBoard"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jobrun.events import Event
-from jobrun.paths import absolute
+from jobrun.core.events import Event
+from jobrun.core.paths import absolute
 from jobrun.report.json_lines import JsonLines
 from jobrun.report.lines import Lines
 

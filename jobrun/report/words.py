@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-from jobrun.plain_text import plain
+from jobrun.core.plain_text import plain
 
 __all__ = [
     "json_line",

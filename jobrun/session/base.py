@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobrun.events import Report, ignore
+from jobrun.core.events import Report, ignore
+from jobrun.core.paths import start_directory
+from jobrun.core.position import Position
 from jobrun.graph import Plan
 from jobrun.job import Job
-from jobrun.paths import start_directory
 from jobrun.policy import Compress
-from jobrun.position import Position
 from jobrun.versions import versions
 
 if TYPE_CHECKING:  # a worker process needs none of it

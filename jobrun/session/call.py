@@ -19,20 +19,20 @@ import numpy as np
 
 from jobrun.access import Key, resolve
 from jobrun.bind import user_trace
-from jobrun.blob_paths import levels
+from jobrun.core.blob_paths import levels
+from jobrun.core.events import Warned
+from jobrun.core.forked import end_if_forked
+from jobrun.core.rng import make_rng
+from jobrun.core.template import render
 from jobrun.errors import TaskError, did_you_mean, with_article
-from jobrun.events import Warned
-from jobrun.forked import end_if_forked
 from jobrun.job import Argument, Job, Task
 from jobrun.options import Load, Retries
 from jobrun.pinned import other_thread
-from jobrun.rng import make_rng
 from jobrun.session.current import Running, TaskStoppedError, current
 from jobrun.session.given import Change, Given, Held, Input
 from jobrun.session.input_check import HINT, changed_later, find_changed
 from jobrun.session.written import Written
 from jobrun.shell import Shell
-from jobrun.template import render
 from jobrun.values import Tree, Value, adopt, adopt_items
 from jobrun.workspace import Workspace
 

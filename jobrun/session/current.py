@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from jobrun.doing import enter, here, task_here
+from jobrun.core.current_task import enter, here, task_here
 from jobrun.session.base import Control
 
 __all__ = ["Running", "TaskStoppedError", "current", "enter", "here"]

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from jobrun.core.position import ReaderState
 from jobrun.data.reader import Batch, RowReader
-from jobrun.position import ReaderState
 from jobrun.session.ahead import Ahead
 from jobrun.session.call import Moment
 from jobrun.session.current import TaskStoppedError

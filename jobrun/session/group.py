@@ -12,9 +12,8 @@ from heapq import nlargest
 from typing import Any
 
 from jobrun.access import Key
-from jobrun.blob_paths import overlaps
-from jobrun.errors import JobrunError, TaskError, ValueRefusedError
-from jobrun.events import (
+from jobrun.core.blob_paths import overlaps
+from jobrun.core.events import (
     GroupFinished,
     GroupStarted,
     TaskFailed,
@@ -22,14 +21,15 @@ from jobrun.events import (
     TasksRunning,
     Warned,
 )
+from jobrun.core.names import CASE_HINT
+from jobrun.core.position import PipeState, Position, ReaderState
+from jobrun.errors import JobrunError, TaskError, ValueRefusedError
 from jobrun.every import epochs_between
 from jobrun.flow import updated_blobs, write_mark
 from jobrun.graph import Plan, Unit
 from jobrun.job import Job, Pipe, Task
-from jobrun.names import CASE_HINT
 from jobrun.options import Load
 from jobrun.pinned import Pins
-from jobrun.position import PipeState, Position, ReaderState
 from jobrun.session.base import Control, Places
 from jobrun.session.call import Call, Moment, Stores
 from jobrun.session.current import Running, TaskStoppedError, enter

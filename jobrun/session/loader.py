@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from jobrun.core.paths import is_url
+from jobrun.core.template import render
 from jobrun.errors import DamagedError, JobrunError, NotFoundError, TaskError
 from jobrun.options import Load
-from jobrun.paths import is_url
 from jobrun.remote.blobs import load_blobs
 from jobrun.session.base import Places
-from jobrun.template import render
 
 __all__ = ["Loader"]
 

@@ -11,16 +11,16 @@ import numpy as np
 
 from jobrun.access import key_of
 from jobrun.bind import bind_job
-from jobrun.blob_paths import outermost
 from jobrun.checkpoint.part import PartSummary, mark_saved, write_parts
 from jobrun.checkpoint.reading import read_part
+from jobrun.core.blob_paths import outermost
+from jobrun.core.position import Position
 from jobrun.errors import TaskError, did_you_mean, with_article
 from jobrun.flow import inner_steps, writes_of
 from jobrun.graph import Plan, persistent, ranks, setup_blobs
 from jobrun.job import Job
 from jobrun.options import Load
 from jobrun.policy import Compress
-from jobrun.position import Position
 from jobrun.session.base import NO_SCRATCH, Control, Places, Session, Snapshot
 from jobrun.session.call import Stores, refuse_writable_views
 from jobrun.session.group import Group

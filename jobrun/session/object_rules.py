@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from jobrun.access import Key, access, resolve
-from jobrun.blob_paths import overlaps
+from jobrun.core.blob_paths import overlaps
 from jobrun.errors import TaskError, Where
 from jobrun.flow import KEEP_CHANGES, inner_steps
 from jobrun.graph import Plan

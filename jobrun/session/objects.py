@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 
 from jobrun.access import Key
-from jobrun.blob_paths import overlaps
+from jobrun.core.blob_paths import overlaps
 from jobrun.errors import TaskError
 from jobrun.graph import Plan
 from jobrun.opaque import changeable_objects

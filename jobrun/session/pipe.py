@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from jobrun.access import Key, StepColumns, resolve, step_names
-from jobrun.blob_paths import overlaps
+from jobrun.core.blob_paths import overlaps
+from jobrun.core.events import BatchesDone, Report, ignore
+from jobrun.core.position import PipeState, ReaderState
 from jobrun.data.reader import Batch, RowReader
 from jobrun.errors import DataError, TaskError, Where
-from jobrun.events import BatchesDone, Report, ignore
 from jobrun.every import batches_between, epochs_between
 from jobrun.job import Job, Pipe, Task
-from jobrun.position import PipeState, ReaderState
 from jobrun.session.base import Control, Places
 from jobrun.session.call import Call, Moment, Stores
 from jobrun.session.current import TaskStoppedError, enter, here

@@ -24,9 +24,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import IO, Any
 
-from jobrun.children import end_group, forget, remember
-from jobrun.lines import LineDecoder
-from jobrun.process import Ended
+from jobrun.core.children import end_group, forget, remember
+from jobrun.core.lines import LineDecoder
+from jobrun.core.process import Ended
 from jobrun.session.channel import Channel
 from jobrun.session.current import TaskStoppedError
 from jobrun.session.memory import anonymous_file, mapped

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from jobrun.events import TaskProgress
+from jobrun.core.events import TaskProgress
 from jobrun.session.current import current
 
 __all__ = ["progress"]

@@ -8,6 +8,10 @@ from typing import Any
 
 from jobrun.access import resolve
 from jobrun.bind import user_trace
+from jobrun.core.events import Report, Warned, ignore
+from jobrun.core.position import ReaderState
+from jobrun.core.rng import make_rng
+from jobrun.core.template import render
 from jobrun.data.call_source import called_source
 from jobrun.data.joined import concat, zipped
 from jobrun.data.opening import open_files
@@ -17,14 +21,10 @@ from jobrun.data.source import Source, Stream, Table, TableStream
 from jobrun.data.stream_reader import StreamReader
 from jobrun.data.tables import ArrayTable, blob_columns
 from jobrun.errors import DataError, TaskError
-from jobrun.events import Report, Warned, ignore
 from jobrun.job import SHARD, CallSource, Data, FileSource, Job, Pipe, Task
 from jobrun.pinned import other_thread
-from jobrun.position import ReaderState
-from jobrun.rng import make_rng
 from jobrun.session.base import Places
 from jobrun.session.call import Call, Moment, Stores
-from jobrun.template import render
 from jobrun.values import Value, one_element
 
 __all__ = ["PipeReading"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from jobrun.blob_paths import covers
+from jobrun.core.blob_paths import covers
 from jobrun.errors import DataError
 from jobrun.job import Pipe
 from jobrun.session.call import column_of

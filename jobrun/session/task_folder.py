@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from jobrun.checkpoint.fs import DEFAULT
-from jobrun.children import end_marked
+from jobrun.core.children import end_marked
 
 __all__ = ["remove_leftovers", "task_folder"]
 

@@ -25,11 +25,11 @@ import numpy as np
 
 from jobrun.access import StepColumns
 from jobrun.bind import bind, user_trace
+from jobrun.core.events import Event, Warned
+from jobrun.core.names import is_name
+from jobrun.core.signal_handlers import Handlers
 from jobrun.errors import BindError, TaskError, ValueRefusedError, Where
-from jobrun.events import Event, Warned
-from jobrun.handlers import Handlers
 from jobrun.job import Job, Task
-from jobrun.names import is_name
 from jobrun.options import Retries
 from jobrun.reference import import_main
 from jobrun.session.base import Control

@@ -13,9 +13,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jobrun.blob_paths import covers
+from jobrun.core.blob_paths import covers
+from jobrun.core.events import Warned
+from jobrun.core.template import render
 from jobrun.errors import BindError, TaskError, ValueRefusedError, Where
-from jobrun.events import Warned
 from jobrun.job import Job, Pipe, Task
 from jobrun.reference import Main, main_module, reference
 from jobrun.session.base import Places
@@ -24,7 +25,6 @@ from jobrun.session.current import TaskStoppedError, current
 from jobrun.session.process import LostError, WorkerProcess
 from jobrun.session.wire import Packed, UnsendableError
 from jobrun.session.worker import Message, boxed
-from jobrun.template import render
 from jobrun.values import plain
 
 __all__ = ["Workers"]

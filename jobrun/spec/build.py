@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from jobrun.core.template import template
 from jobrun.errors import Problem, SpecError, Where, did_you_mean, few_hints
 from jobrun.job import GROUPS, Data, Job, Pipe, Task, data
 from jobrun.options import Load, Retries
@@ -22,7 +23,6 @@ from jobrun.spec.source import Node, gc_paused
 from jobrun.spec.stops import condition_specs
 from jobrun.spec.tasks import RetriesModel, ShellModel
 from jobrun.spec.uploads import UploadModel
-from jobrun.template import template
 
 __all__ = ["build", "check", "job_of", "validate_loaded", "validate_spec"]
 

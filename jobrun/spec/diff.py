@@ -22,12 +22,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from jobrun.access import step_names
+from jobrun.core.template import Template
 from jobrun.job import GROUPS, Argument, Data, Job, Outputs, Pipe, Reader, Task
 from jobrun.options import Load
 from jobrun.policy import SessionSpec
 from jobrun.reporter import Reporter
 from jobrun.shell import Shell
-from jobrun.template import Template
 
 __all__ = ["Change", "Diff", "compare", "digest", "job_facts"]
 

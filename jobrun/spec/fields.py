@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo
 
-from jobrun.duration import TIMES, seconds_of
+from jobrun.core.duration import TIMES, seconds_of
+from jobrun.core.template import TemplateError, template
 from jobrun.errors import did_you_mean
 from jobrun.job import REDUCTIONS
 from jobrun.shell import dtype_fault, split
@@ -26,7 +27,6 @@ from jobrun.spec.names import (
     reference_fault,
 )
 from jobrun.spec.scalars import show
-from jobrun.template import TemplateError, template
 
 __all__ = [
     "CALL_FORM",

@@ -1,6 +1,6 @@
 """The names of a spec: what is wrong with one, in words, or None.
 
-They rest on the rule of ``jobrun.names``; here are the forms that a spec adds to it: ``node:blob``,
+They rest on the rule of ``jobrun.core.names``; here are the forms that a spec adds to it: ``node:blob``,
 patterns of nodes, ``best:blob``, reserved names.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
+from jobrun.core.names import check_name, is_name
 from jobrun.job import RESERVED
-from jobrun.names import check_name, is_name
 
 __all__ = ["blob_fault", "node_fault", "output_fault", "plain_fault", "reference_fault"]
 

@@ -13,7 +13,7 @@ from whole_runs import Ended, records, start, train, train_and_die
 
 from jobrun import Best, CheckpointPolicy, Every, Job, Keep, Pipe, Task, load_blobs
 from jobrun.best import best_of
-from jobrun.events import CheckpointLoaded, EpochFinished
+from jobrun.core.events import CheckpointLoaded, EpochFinished
 from jobrun.overview import overview
 from jobrun.report.summary import summary
 from jobrun.rundir import RunDir

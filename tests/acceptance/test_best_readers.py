@@ -28,8 +28,8 @@ from jobrun.cli.metrics import _Run
 from jobrun.cli.show import _gather
 from jobrun.cli.sweep_table import SweepEnded
 from jobrun.comparison import compare_runs
+from jobrun.core.events import CheckpointLoaded, CheckpointSaved, EpochFinished, Event
 from jobrun.errors import NotFoundError, TaskError
-from jobrun.events import CheckpointLoaded, CheckpointSaved, EpochFinished, Event
 from jobrun.overview import overview, rows_of
 from jobrun.report import Fan, RunFiles
 from jobrun.report.screen import Screen

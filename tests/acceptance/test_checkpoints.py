@@ -42,9 +42,7 @@ from jobrun import (
 from jobrun.checkpoint.catalog import Catalog
 from jobrun.checkpoint.fs import Fs
 from jobrun.checkpoint.publish import discard
-from jobrun.decide import Request
-from jobrun.errors import DamagedError, NotFoundError, TaskError, UsageError
-from jobrun.events import (
+from jobrun.core.events import (
     CheckpointLoaded,
     CheckpointSaved,
     CheckpointSkipped,
@@ -52,6 +50,8 @@ from jobrun.events import (
     GroupStarted,
     LeftoversCleaned,
 )
+from jobrun.decide import Request
+from jobrun.errors import DamagedError, NotFoundError, TaskError, UsageError
 from jobrun.lock import Lock
 from jobrun.report import Fan, RunFiles
 from jobrun.report.events_file import read_events

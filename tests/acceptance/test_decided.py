@@ -12,9 +12,9 @@ import pytest
 from whole_runs import Ended, ids_and_epochs, start, state_of_disk, train, train_and_die
 
 from jobrun import Best, CheckpointPolicy, Every, Job, Keep, Pipe, Task
+from jobrun.core.events import RunStarted
 from jobrun.decide import Request
 from jobrun.errors import RunRefusedError
-from jobrun.events import RunStarted
 
 EPOCHS = 4
 Edit = Callable[[Job], None]

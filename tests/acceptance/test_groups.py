@@ -21,8 +21,8 @@ from whole_runs import (
 )
 
 from jobrun import CheckpointManager, CheckpointPolicy, Every, Job, Keep, Task, load_blobs
+from jobrun.core.events import EpochFinished, GroupStarted, Warned
 from jobrun.errors import LockedError, SpecError, TaskError, UsageError
-from jobrun.events import EpochFinished, GroupStarted, Warned
 from jobrun.rundir import RunDir
 
 

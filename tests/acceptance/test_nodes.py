@@ -11,9 +11,9 @@ from reference_job import TOTALS, TRAINERS, add, make_total, reference
 from whole_runs import bytes_of_checkpoints, ids_and_epochs, state_of_disk, train
 
 from jobrun import Job, Node, Pipe, Task, load_blobs
+from jobrun.core.events import CheckpointLoaded, CheckpointSkipped
 from jobrun.decide import Request
 from jobrun.errors import DamagedError, NotFoundError, RunRefusedError
-from jobrun.events import CheckpointLoaded, CheckpointSkipped
 from jobrun.session.base import Session
 
 Sessions = Callable[[str], Session]

@@ -17,8 +17,8 @@ from whole_runs import (
 )
 
 from jobrun import Job, Pipe, Task
+from jobrun.core.events import EpochFinished
 from jobrun.errors import DataError, SpecError, TaskError
-from jobrun.events import EpochFinished
 
 threads_1_and_8 = pytest.mark.parametrize("threads", [1, 8])
 

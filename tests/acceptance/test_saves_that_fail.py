@@ -11,8 +11,8 @@ from reference_job import TOTALS, reference
 from whole_runs import FailingDisk, ids_and_epochs, names, start, train
 
 from jobrun import CheckpointManager, CheckpointPolicy, Every, Task, load_blobs
+from jobrun.core.events import CheckpointFailed, CheckpointSaved, Event
 from jobrun.errors import SaveError
-from jobrun.events import CheckpointFailed, CheckpointSaved, Event
 from jobrun.rundir import RunDir
 
 

@@ -13,8 +13,8 @@ import pytest
 from whole_runs import Died, Ended, ids_and_epochs, records, start, train, train_and_die
 
 from jobrun import Best, CheckpointPolicy, Every, Job, Keep, Pipe, Task, load_blobs
+from jobrun.core.events import CheckpointSaved, EpochFinished, Event, GroupStarted
 from jobrun.errors import SpecError, TaskError
-from jobrun.events import CheckpointSaved, EpochFinished, Event, GroupStarted
 from jobrun.policy import DEFAULT_POLICY
 
 NAN = math.nan

@@ -11,9 +11,9 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from jobrun.core.position import Position
 from jobrun.graph import Plan, make_plan
 from jobrun.job import Job, Task
-from jobrun.position import Position
 from jobrun.session.base import Control, Places
 from jobrun.session.local import LocalSession
 from tests.bench.harness import Scale, timed

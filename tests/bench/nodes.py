@@ -18,9 +18,9 @@ import numpy as np
 
 from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Node, Task
 from jobrun.checkpoint.record import RecordFields
+from jobrun.core.position import Position
 from jobrun.decide import Request
 from jobrun.graph import make_plan
-from jobrun.position import Position
 from jobrun.saving import _Source
 from jobrun.session.base import Control, Places, Session
 from jobrun.spec.build import validate_spec

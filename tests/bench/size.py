@@ -21,7 +21,7 @@ from jobrun.checkpoint.reading import read_part
 from jobrun.checkpoint.record import Record, RecordFields
 from jobrun.checkpoint.source import BlobSource
 from jobrun.checkpoint.verify import check_written
-from jobrun.position import Position
+from jobrun.core.position import Position
 from tests.bench.durable import Array
 from tests.bench.harness import Case, Contestant, Scale, timed
 

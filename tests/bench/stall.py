@@ -16,10 +16,10 @@ import numpy as np
 
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import RecordFields
-from jobrun.events import ignore
+from jobrun.core.events import ignore
+from jobrun.core.position import Position
 from jobrun.graph import Plan, make_plan
 from jobrun.job import Job, Pipe, Task
-from jobrun.position import Position
 from jobrun.saving import Saver
 from jobrun.session.base import Control, Places
 from jobrun.session.local import LocalSession

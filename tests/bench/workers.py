@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from jobrun.core.position import Position
 from jobrun.graph import Plan, make_plan
 from jobrun.job import Job, Pipe, Task
-from jobrun.position import Position
 from jobrun.session.base import Control, Places
 from jobrun.session.local import LocalSession
 from tests.bench.harness import Case, Contestant, Scale, timed

@@ -21,7 +21,7 @@ from jobrun.checkpoint.pool import THREADS
 from jobrun.checkpoint.publish import discard
 from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.source import BlobSource
-from jobrun.position import Position
+from jobrun.core.position import Position
 from jobrun.values import Box, Tree, Value
 
 # Equality of bits.

@@ -11,8 +11,8 @@ import pytest
 from checkpoint_helpers import frozen, save
 
 from jobrun.checkpoint.catalog import Catalog, listed, prove, span
+from jobrun.core.position import Position
 from jobrun.errors import DamagedError, NotFoundError
-from jobrun.position import Position
 from jobrun.values import Box
 
 

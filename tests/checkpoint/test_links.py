@@ -18,8 +18,8 @@ from jobrun.checkpoint.fs import Fs, FsError
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.source import BlobSource
+from jobrun.core.position import Position
 from jobrun.policy import KEEP_ALL, Keep
-from jobrun.position import Position
 from jobrun.values import Box, Value, adopt, checksum
 
 CONSTANT = np.arange(1000.0)

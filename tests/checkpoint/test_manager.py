@@ -31,6 +31,7 @@ from jobrun.checkpoint.publish import discard
 from jobrun.checkpoint.reading import read_part
 from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.source import BlobSource
+from jobrun.core.position import Position
 from jobrun.errors import (
     DamagedError,
     LockedError,
@@ -40,7 +41,6 @@ from jobrun.errors import (
     ValueRefusedError,
 )
 from jobrun.policy import Best, Keep
-from jobrun.position import Position
 from jobrun.values import Box
 
 

@@ -19,8 +19,8 @@ from jobrun.checkpoint.record import (
     decode_record,
     encode_record,
 )
+from jobrun.core.position import PipeState, Position, ReaderState
 from jobrun.errors import DamagedError, UsageError
-from jobrun.position import PipeState, Position, ReaderState
 
 POSITION = Position(
     epochs=4,

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from jobrun.checkpoint.record import Record
 from jobrun.checkpoint.retention import retain
+from jobrun.core.position import Position
 from jobrun.errors import UsageError
 from jobrun.policy import Best, Keep
-from jobrun.position import Position
 
 
 def record(

@@ -25,10 +25,10 @@ from jobrun.checkpoint.reading import read_part
 from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.source import BlobSource
 from jobrun.checkpoint.survey import Survey
+from jobrun.core.position import Position
 from jobrun.errors import DamagedError
 from jobrun.export import export
 from jobrun.policy import Compress, Keep
-from jobrun.position import Position
 from jobrun.values import Box, Tree, Value, adopt, leaves, plain
 
 

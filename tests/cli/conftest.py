@@ -24,7 +24,7 @@ from jobrun import CheckpointManager
 from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.source import BlobSource
 from jobrun.cli.app import run
-from jobrun.position import Position
+from jobrun.core.position import Position
 from jobrun.values import adopt
 
 COMMAND = [str(Path(sys.executable).with_name("jobrun"))]

@@ -13,7 +13,7 @@ import pytest
 from jobrun import CheckpointManager
 from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.source import BlobSource
-from jobrun.position import PipeState, Position, ReaderState
+from jobrun.core.position import PipeState, Position, ReaderState
 from jobrun.values import Box
 
 Call = Callable[..., Any]

@@ -15,8 +15,8 @@ import pytest
 from jobrun import CheckpointManager
 from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.source import BlobSource
-from jobrun.position import PipeState, Position
-from jobrun.size import size
+from jobrun.core.position import PipeState, Position
+from jobrun.core.size import size
 from jobrun.values import Box
 
 Call = Callable[..., Any]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from jobrun import CheckpointManager, load_blobs
-from jobrun.paths import shown
+from jobrun.core.paths import shown
 from jobrun.remote.files import RemoteFs
 from jobrun.remote.store import join, open_store
 from jobrun.remote.upload import upload_checkpoint

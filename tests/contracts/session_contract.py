@@ -22,10 +22,10 @@ from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.part import PartSummary
 from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.verify import read_manifest, read_record
+from jobrun.core.position import Position
 from jobrun.errors import BindError, DamagedError, DataError, TaskError, ValueRefusedError, Where
 from jobrun.job import Job, Node, Pipe, Task
 from jobrun.policy import Compress
-from jobrun.position import Position
 from jobrun.session.base import Control, Places, Session, Snapshot
 
 TREE = {

@@ -35,8 +35,8 @@ from jobrun import (
 from jobrun.checkpoint.catalog import listed, prove
 from jobrun.checkpoint.fs import DEFAULT
 from jobrun.checkpoint.record import Record
+from jobrun.core.events import CheckpointSaved, Event
 from jobrun.errors import JobrunError
-from jobrun.events import CheckpointSaved, Event
 from jobrun.report import Fan, RunFiles
 
 BATCH_SECONDS = float(os.environ.get("BATCH_SECONDS", "0.0005"))

@@ -21,8 +21,8 @@ from jobrun import (
     Task,
     load_blobs,
 )
+from jobrun.core.events import Event
 from jobrun.errors import JobrunError
-from jobrun.events import Event
 from jobrun.report import Fan, RunFiles
 
 EPOCHS = 3

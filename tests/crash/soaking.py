@@ -22,7 +22,7 @@ from jobrun import (
     Pipe,
     Task,
 )
-from jobrun.events import EpochFinished, Event
+from jobrun.core.events import EpochFinished, Event
 from jobrun.report import Fan, RunFiles
 
 

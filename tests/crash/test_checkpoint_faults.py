@@ -29,9 +29,9 @@ from jobrun.checkpoint.fs import Fs
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.source import BlobSource
+from jobrun.core.position import Position
 from jobrun.errors import SaveError
 from jobrun.policy import Keep
-from jobrun.position import Position
 
 CODES = [
     errno.ENOSPC, errno.EIO, errno.EROFS, errno.EACCES, errno.EMFILE, errno.EINTR, errno.EDQUOT,

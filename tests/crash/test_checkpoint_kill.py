@@ -15,8 +15,8 @@ from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.publish import clean_leftovers
 from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.source import BlobSource
+from jobrun.core.position import Position
 from jobrun.policy import Keep
-from jobrun.position import Position
 
 
 def save_and_retain(run: Path, blobs: dict, fs: Fs) -> None:

@@ -19,10 +19,10 @@ from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.publish import clean_leftovers
 from jobrun.checkpoint.record import Record, RecordFields
 from jobrun.checkpoint.source import BlobSource
-from jobrun.events import CheckpointSaved, Event
+from jobrun.core.events import CheckpointSaved, Event
+from jobrun.core.position import Position
 from jobrun.metric_rows import read_rows
 from jobrun.policy import KEEP_ALL, Keep
-from jobrun.position import Position
 from jobrun.report import Fan, RunFiles
 from jobrun.rundir import RunDir, RunState
 from jobrun.values import Box, Tree, Value

@@ -33,7 +33,7 @@ from jobrun.data.reader import BatchReader, Limits
 from jobrun.data.source import Table, TableStream, ignore_slow
 from jobrun.data.stream_reader import StreamReader
 from jobrun.data.tables import ArrayTable
-from jobrun.position import ReaderState
+from jobrun.core.position import ReaderState
 
 def peak():
     # Not ru_maxrss: it keeps the peak of the process that started this one.

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobrun.core.position import ReaderState
 from jobrun.data.reader import BatchReader, Limits
 from jobrun.data.tables import ArrayTable
 from jobrun.errors import DataError
-from jobrun.position import ReaderState
 
 
 def order_of(rows: int, pass_: int) -> Any:

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobrun.core.position import ReaderState
 from jobrun.data.call_source import called_source
 from jobrun.data.reader import BatchReader, Limits, RowReader
 from jobrun.data.source import Stream, TableStream, ignore_slow
 from jobrun.data.stream_reader import StreamReader
 from jobrun.data.tables import ArrayTable
 from jobrun.errors import DataError, TaskError
-from jobrun.position import ReaderState
 
 START = ReaderState()
 Open = Callable[[Limits, ReaderState], RowReader]

@@ -10,8 +10,8 @@ import pytest
 
 from jobrun import CheckpointManager, load_blobs
 from jobrun.checkpoint import blobs
+from jobrun.core.paths import is_url
 from jobrun.errors import DamagedError, NotFoundError, UsageError
-from jobrun.paths import is_url
 from jobrun.remote.store import join, open_store
 from jobrun.remote.upload import upload_checkpoint
 

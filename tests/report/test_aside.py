@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from jobrun.events import BatchesDone, Event, LeftoversCleaned, Warned
+from jobrun.core.events import BatchesDone, Event, LeftoversCleaned, Warned
 from jobrun.report.aside import Aside
 
 

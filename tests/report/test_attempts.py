@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobrun.events import (
+from jobrun.core.events import (
     CheckpointFailed,
     CheckpointLoaded,
     CheckpointSaved,

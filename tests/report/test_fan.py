@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from full_disk import FullDisk
 
-from jobrun.events import Event, LeftoversCleaned, Warned
+from jobrun.core.events import Event, LeftoversCleaned, Warned
 from jobrun.report import Fan, RunFiles
 
 

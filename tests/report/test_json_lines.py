@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobrun.doing import enter
+from jobrun.core.current_task import enter
 from jobrun.report.json_lines import JsonLines
 from jobrun.report.log_file import Prints
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from made_events import Make
 from rich.cells import cell_len
 
-from jobrun.events import BatchesDone, GroupStarted, SaveStarted, Stopping, TasksRunning
+from jobrun.core.events import BatchesDone, GroupStarted, SaveStarted, Stopping, TasksRunning
 from jobrun.report.layout import ASCII, UNICODE, layout
 from jobrun.report.screen import PipeProgress, Screen
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from screens import Terminal
 
-from jobrun.events import BatchesDone, Event, GroupStarted, Warned
+from jobrun.core.events import BatchesDone, Event, GroupStarted, Warned
 from jobrun.report.live import LiveView
 from jobrun.report.log_file import Prints
 from jobrun.report.terminal import Painter

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from full_disk import FullDisk
 
-from jobrun.events import GroupFinished
+from jobrun.core.events import GroupFinished
 from jobrun.report.log_file import LogFile, Prints, Tee
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ")

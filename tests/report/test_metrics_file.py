@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobrun.events import Event, RunWentBack
+from jobrun.core.events import Event, RunWentBack
 from jobrun.report.events_file import EventsFile
 from jobrun.report.metrics_file import MetricsFile
 

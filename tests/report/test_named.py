@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from jobrun.core.events import ignore
+from jobrun.core.template import template
 from jobrun.errors import BindError, UsageError, Where
-from jobrun.events import ignore
 from jobrun.report.named import open_reporters, parse_reporter
 from jobrun.reporter import Reporter
-from jobrun.template import template
 
 
 def test_names_on_the_command_line() -> None:

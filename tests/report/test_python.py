@@ -13,8 +13,8 @@ from screens import Terminal
 
 import jobrun
 from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Task
+from jobrun.core.events import Event
 from jobrun.errors import BindError, TaskError
-from jobrun.events import Event
 from jobrun.report.notebook import Cell, in_notebook
 
 

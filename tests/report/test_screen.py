@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobrun.events import (
+from jobrun.core.events import (
     BatchesDone,
     CheckpointLoaded,
     GroupFinished,

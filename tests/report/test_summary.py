@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from examples import without_changing
 
-from jobrun.events import SlowestNode
+from jobrun.core.events import SlowestNode
 from jobrun.report.summary import summary
 
 

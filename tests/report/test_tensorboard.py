@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jobrun.events import CheckpointLoaded, RunStarted, RunWentBack
+from jobrun.core.events import CheckpointLoaded, RunStarted, RunWentBack
 from jobrun.report.tensorboard import TensorBoard
 
 pytest.importorskip("tensorboardX")

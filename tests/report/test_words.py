@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobrun.core.size import size
 from jobrun.report.words import json_values, metric_texts, number, percent, plain, plural
-from jobrun.size import size
 
 
 @pytest.mark.parametrize(

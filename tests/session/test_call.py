@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from jobrun.core.template import template
 from jobrun.errors import TaskError, ValueRefusedError, Where
 from jobrun.job import Job, Task
 from jobrun.session.call import Call, Moment, Stores
-from jobrun.template import template
 from jobrun.values import adopt, plain
 from jobrun.workspace import Workspace
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from engine import within
 
+from jobrun.core.position import ReaderState
 from jobrun.data.reader import Batch, BatchReader, Limits
 from jobrun.data.tables import ArrayTable
-from jobrun.position import ReaderState
 from jobrun.session.call import Moment
 from jobrun.session.feed import Feed, InTurn, ReadAhead
 

@@ -13,10 +13,10 @@ from engine import Driver, cut_after
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobrun.core.events import GroupFinished, GroupStarted, TaskFinished
+from jobrun.core.position import Position, ReaderState
 from jobrun.errors import TaskError, ValueRefusedError, Where
-from jobrun.events import GroupFinished, GroupStarted, TaskFinished
 from jobrun.job import Job, Node, Task
-from jobrun.position import Position, ReaderState
 from jobrun.session.base import Control
 
 

@@ -17,10 +17,10 @@ import pytest
 from engine import Driver
 
 from jobrun import CheckpointManager, JobRunner, LocalSession
+from jobrun.core.position import Position
 from jobrun.errors import TaskError
 from jobrun.job import Job, Pipe, Task
 from jobrun.options import Retries
-from jobrun.position import Position
 
 Write = Callable[[Any], Any]
 needs_torch = pytest.mark.skipif(

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from jobrun import CheckpointManager
+from jobrun.core.template import Template
 from jobrun.errors import TaskError
 from jobrun.options import Load
 from jobrun.session.base import Places
 from jobrun.session.loader import Loader
-from jobrun.template import Template
 
 
 @pytest.fixture

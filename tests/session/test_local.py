@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from oracle import Oracle, Step
 from random_steps import FIRST, first_values, job_of, steps
 
+from jobrun.core.position import Position
 from jobrun.errors import TaskError, Where
 from jobrun.job import Job, Node, Task
-from jobrun.position import Position
 from jobrun.session.base import Control, Places
 from jobrun.session.local import LocalSession, default_threads
 from jobrun.values import plain

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from engine import Driver
 
+from jobrun.core.events import GroupStarted, Warned
 from jobrun.errors import TaskError, Where
-from jobrun.events import GroupStarted, Warned
 from jobrun.job import Job, Node, Pipe, Task
 
 WHERE = Where("job.yaml", 5, 3)

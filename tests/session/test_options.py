@@ -12,8 +12,8 @@ import pytest
 from engine import Driver, same, within
 
 from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.core.events import Warned
 from jobrun.errors import SpecError, TaskError
-from jobrun.events import Warned
 from jobrun.job import Job, Node, Pipe, Task
 from jobrun.options import Load, Retries
 from jobrun.session.base import Control, Places
@@ -368,7 +368,7 @@ def test_a_damaged_blob_is_not_loaded(run: Path, tmp_path: Path) -> None:
 
 
 def test_texts_of_the_run_are_filled_in(run: Path, tmp_path: Path) -> None:
-    from jobrun.template import template
+    from jobrun.core.template import template
 
     job = Job("j")
     with job.init:

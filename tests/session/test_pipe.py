@@ -15,10 +15,10 @@ from engine import Driver, cut_after, same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobrun.core.events import BatchesDone
+from jobrun.core.position import PipeState, ReaderState
 from jobrun.errors import DataError, TaskError, Where
-from jobrun.events import BatchesDone
 from jobrun.job import Job, Pipe, Task
-from jobrun.position import PipeState, ReaderState
 from jobrun.session.base import Control
 
 

@@ -11,7 +11,7 @@ import pytest
 from engine import Driver
 
 import jobrun
-from jobrun.events import TaskProgress
+from jobrun.core.events import TaskProgress
 from jobrun.job import Job, Pipe, Task
 
 

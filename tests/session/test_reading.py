@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 import jobrun.data.call_source as call_source
 from jobrun.check import check
+from jobrun.core.events import BatchesDone, Warned
+from jobrun.core.position import Position
 from jobrun.errors import DataError, SpecError, TaskError, Where
-from jobrun.events import BatchesDone, Warned
 from jobrun.job import Job, Pipe, Task, data
-from jobrun.position import Position
 
 ROWS = 23
 

@@ -13,9 +13,9 @@ from engine import Driver, same, within
 
 from jobrun.bind import bind_job
 from jobrun.check import warnings
+from jobrun.core.position import Position
 from jobrun.errors import BindError, SpecError, TaskError
 from jobrun.job import Job, Node, Pipe, Task
-from jobrun.position import Position
 from jobrun.session.base import Control, Places
 from jobrun.shell import FileForm, Shell
 

@@ -26,12 +26,12 @@ from engine import Driver, same, within
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobrun.core.events import TaskProgress, Warned
+from jobrun.core.template import template
 from jobrun.errors import BindError, DataError, SpecError, TaskError, ValueRefusedError, Where
-from jobrun.events import TaskProgress, Warned
 from jobrun.job import Job, Node, Pipe, Task
 from jobrun.options import Retries
 from jobrun.session.base import Control
-from jobrun.template import template
 
 Drive = Callable[..., Driver]
 _drivers: list[Driver] = []

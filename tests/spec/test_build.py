@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrun.conditions import build as build_conditions
+from jobrun.core.template import Template
 from jobrun.errors import BindError, Problem, SpecError
 from jobrun.job import Job, Pipe
 from jobrun.options import Load, Retries
@@ -20,7 +21,6 @@ from jobrun.policy import Compress, Every
 from jobrun.shell import FileForm, Shell
 from jobrun.spec.build import build, check, validate_spec
 from jobrun.spec.resolve import load
-from jobrun.template import Template
 
 FOLDER = Path(__file__).parent
 EVERY_KEY = FOLDER / "valid" / "every_key.yaml"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from jobrun import CheckpointPolicy, Every, Job, Node, Pipe, Task
-from jobrun.events import CheckpointSaved, Event, RunWentBack
+from jobrun.core.events import CheckpointSaved, Event, RunWentBack
 
 __all__ = ["averaging", "bits", "returns"]
 

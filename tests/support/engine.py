@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from jobrun.check import check
-from jobrun.events import Event
+from jobrun.core.events import Event
+from jobrun.core.position import Position
 from jobrun.graph import make_plan
 from jobrun.job import Job
-from jobrun.position import Position
 from jobrun.session.base import Control, Places, Session
 from jobrun.session.local import LocalSession
 

@@ -10,7 +10,7 @@ import signal
 import sys
 
 from jobrun.cli import main
-from jobrun.events import CheckpointSaved, Event
+from jobrun.core.events import CheckpointSaved, Event
 from jobrun.report import Fan
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobrun.events import CheckpointSaved, EpochFinished, RunEnded, RunStarted
+from jobrun.core.events import CheckpointSaved, EpochFinished, RunEnded, RunStarted
 
 
 class Make:

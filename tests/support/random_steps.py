@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 from oracle import Step
 
-from jobrun.blob_paths import overlaps
+from jobrun.core.blob_paths import overlaps
 from jobrun.job import Job, Pipe, Task
 
 __all__ = ["FIRST", "first_values", "job_of", "steps"]

@@ -15,8 +15,8 @@ from jobrun.checkpoint.catalog import Catalog
 from jobrun.checkpoint.fs import Fs
 from jobrun.checkpoint.record import SUCCESS, Record
 from jobrun.checkpoint.verify import read_manifest
+from jobrun.core.events import CheckpointSaved, Event, RunEnded
 from jobrun.decide import Request
-from jobrun.events import CheckpointSaved, Event, RunEnded
 from jobrun.session.base import Session
 
 E = TypeVar("E", bound=Event)

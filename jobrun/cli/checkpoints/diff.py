@@ -111,7 +111,7 @@ def _of_run(run: RunDir, *, epoch: int | None = None, id: int | None = None) -> 
 
 def _text(a: Path, b: Path, found: Comparison) -> str:
     from jobrun.cli.table import table
-    from jobrun.paths import shown
+    from jobrun.core.paths import shown
     from jobrun.report.words import plain, plural
 
     ends = (

@@ -19,7 +19,7 @@ from jobrun.cli.options import (
     screen_width,
     settings,
 )
-from jobrun.paths import typed
+from jobrun.core.paths import typed
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.contents import Item
@@ -48,7 +48,7 @@ def command(run: str | None, epoch: int | None, id: int | None, stats: bool, run
     """
     from jobrun.checkpoint.contents import contents
     from jobrun.checkpoint.fs import DEFAULT
-    from jobrun.paths import is_url
+    from jobrun.core.paths import is_url
     from jobrun.runs import find_checkpoint
 
     path: str | Path
@@ -77,7 +77,7 @@ def _text(
     path: str | Path, record: Record, items: Sequence[Item], facts: Sequence[Facts] | None
 ) -> str:
     from jobrun.cli.table import labelled, table
-    from jobrun.paths import shown
+    from jobrun.core.paths import shown
     from jobrun.report.words import plain, statistics
 
     head = f"{plain(shown(path))}: id {record.id}, {plain(record.place)}"
@@ -93,8 +93,8 @@ def _text(
 
 def _about(record: Record, items: Sequence[Item]) -> list[tuple[str, str]]:
     """What the record says, a line each."""
+    from jobrun.core.size import size
     from jobrun.report.words import metric_texts, plain, plural
-    from jobrun.size import size
 
     linked = sum(item.bytes for item in items if item.stored(record.id) == "linked")
     shared = f", {size(linked)} of them linked" if linked else ""
@@ -120,7 +120,7 @@ def _about(record: Record, items: Sequence[Item]) -> list[tuple[str, str]]:
 
 
 def _run_time(record: Record) -> str:
-    from jobrun.duration import duration
+    from jobrun.core.duration import duration
 
     return f"{duration(record.run_seconds)} of the run"
 
@@ -134,8 +134,8 @@ def _stop(saved: Any) -> str:
 
 def _row(record: Record, item: Item) -> list[str]:
     from jobrun.checkpoint.dtypes import dtype_text
+    from jobrun.core.size import size
     from jobrun.report.words import plain
-    from jobrun.size import size
 
     entry = item.entry
     kind = entry.kind if entry.dtype is None else dtype_text(entry.dtype)

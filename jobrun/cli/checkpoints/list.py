@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jobrun.cli.options import common, completes, option, runs_dir, screen_width, settings
-from jobrun.paths import typed
+from jobrun.core.paths import typed
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.catalog import Catalog
@@ -55,8 +55,8 @@ def command(run: str | None, attempts: bool, runs_dir: str) -> None:
 def _text(title: str, catalog: Catalog, records: Sequence[Record]) -> str:
     from jobrun.checkpoint.contents import disk_use
     from jobrun.cli.table import table
+    from jobrun.core.size import size
     from jobrun.report.words import metric_texts, plain, plural
-    from jobrun.size import size
 
     header = ("id", "epoch", "saved (UTC)", "size", "metrics")
     rows = [
@@ -97,7 +97,7 @@ def _left(run: RunDir, count: int) -> str:
     """Where the checkpoints are that are not shown."""
     import shlex
 
-    from jobrun.program import program
+    from jobrun.core.invocation import program
     from jobrun.report.words import plain, plural
 
     command = f"{program()} checkpoints list {shlex.quote(run.shown())} --attempts"

@@ -7,7 +7,7 @@ import json
 import click
 
 from jobrun.cli.options import common, completes, one_checkpoint, option, runs_dir, settings
-from jobrun.paths import typed
+from jobrun.core.paths import typed
 
 __all__ = ["command"]
 

@@ -7,7 +7,7 @@ import json
 import click
 
 from jobrun.cli.options import common, completes, option, runs_dir, settings
-from jobrun.paths import typed
+from jobrun.core.paths import typed
 
 __all__ = ["command"]
 
@@ -59,8 +59,8 @@ def command(
         click.echo(json.dumps({"run": typed(found.path), **shown}))
         return
     from jobrun.checkpoint.catalog import span
+    from jobrun.core.size import size
     from jobrun.report.words import plain, plural
-    from jobrun.size import size
 
     done = "would be removed" if dry_run else "removed"
     count = plural(len(pruned.removed), "checkpoint")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jobrun.cli.options import common, completes, runs_dir, settings
-from jobrun.paths import typed
+from jobrun.core.paths import typed
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.catalog import Ignored
@@ -38,8 +38,8 @@ def command(run: str | None, runs_dir: str) -> int:
     whole.
     """
     from jobrun.checkpoint.survey import Survey
+    from jobrun.core.paths import is_url
     from jobrun.errors import DamagedError
-    from jobrun.paths import is_url
 
     paths: Sequence[str | Path]
     if run is not None and is_url(run):
@@ -102,9 +102,9 @@ def _at(url: str) -> tuple[list[str], list[Ignored]]:
 
 
 def _lines(verdict: Verdict) -> list[str]:
-    from jobrun.paths import shown
+    from jobrun.core.paths import shown
+    from jobrun.core.size import size
     from jobrun.report.words import plain, plural
-    from jobrun.size import size
 
     where = plain(shown(verdict.path))
     if verdict.record is not None:
@@ -145,8 +145,8 @@ def _shared(verdicts: Sequence[Verdict]) -> list[str]:
 def _ending(
     verdicts: Sequence[Verdict], ignored: Iterable[Ignored], files: int, count: int
 ) -> list[str]:
+    from jobrun.core.size import size
     from jobrun.report.words import plain, plural
-    from jobrun.size import size
 
     lines = [f"{plain(i.name)} is no checkpoint: {plain(i.reason)}" for i in ignored]
     damaged = [verdict.name for verdict in verdicts if not verdict.whole]

@@ -21,8 +21,8 @@ from distributed.protocol.serialize import serialize_bytes
 
 import jobrun
 from jobrun.access import Key
+from jobrun.core.position import Position
 from jobrun.errors import JobrunError, UsageError, WorkerLostError
-from jobrun.position import Position
 from jobrun.session.base import Control
 from jobrun.session.dask.calling import call_actor
 from jobrun.session.dask.code import CodeMissingError, place_code

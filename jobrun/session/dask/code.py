@@ -23,12 +23,12 @@ from tempfile import mkdtemp
 
 from jobrun.bind import forget
 from jobrun.code import changed_code
+from jobrun.core.template import Template, render, templates_in
 from jobrun.errors import BindError, TaskError
 from jobrun.flow import inner_steps
 from jobrun.job import Job, Pipe
 from jobrun.session.base import Places
 from jobrun.session.dask.messages import Setup
-from jobrun.template import Template, render, templates_in
 
 __all__ = ["CodeMissingError", "archive", "packed_job", "place_code", "with_lines"]
 

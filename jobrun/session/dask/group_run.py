@@ -15,11 +15,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from queue import Empty
 
+from jobrun.core.events import Event, TasksRunning
+from jobrun.core.position import Position
 from jobrun.errors import TaskError
-from jobrun.events import Event, TasksRunning
 from jobrun.graph import Plan
 from jobrun.job import Job
-from jobrun.position import Position
 from jobrun.session.base import Control
 from jobrun.session.dask.closure import closure
 from jobrun.session.dask.code import with_lines

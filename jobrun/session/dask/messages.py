@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from jobrun.access import Key
+from jobrun.core.events import Event
+from jobrun.core.position import PipeState, Position, ReaderState
 from jobrun.errors import WorkerLostError
-from jobrun.events import Event
-from jobrun.position import PipeState, Position, ReaderState
 from jobrun.session.base import Places
 from jobrun.values import Box, Tree, Value, copy_array, leaves
 

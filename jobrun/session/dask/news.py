@@ -12,8 +12,8 @@ import sys
 import threading
 from typing import TextIO
 
+from jobrun.core.events import Event
 from jobrun.errors import WorkerLostError
-from jobrun.events import Event
 from jobrun.session.current import here
 from jobrun.session.dask.messages import Applied, News, Printed, Unreached
 

@@ -21,6 +21,8 @@ from jobrun.checkpoint.fs import DEFAULT
 from jobrun.checkpoint.part import PartSummary
 from jobrun.checkpoint.verify import check_written
 from jobrun.code import loaded_code
+from jobrun.core.events import GroupFinished, GroupStarted, Warned
+from jobrun.core.position import Position
 from jobrun.errors import (
     DamagedError,
     NotFoundError,
@@ -29,11 +31,9 @@ from jobrun.errors import (
     UsageError,
     WorkerLostError,
 )
-from jobrun.events import GroupFinished, GroupStarted, Warned
 from jobrun.graph import Plan
 from jobrun.job import Job
 from jobrun.policy import Compress
-from jobrun.position import Position
 from jobrun.session.base import NO_SCRATCH, Control, Places, Session, Snapshot
 from jobrun.session.dask.cluster import place_nodes
 from jobrun.session.dask.code import CodeMissingError, archive, packed_job

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from oracle import Oracle, Step
 from random_steps import FIRST, first_values, job_of, steps
 
-from jobrun.position import Position
+from jobrun.core.position import Position
 
 pytest.importorskip("distributed")
 

@@ -21,14 +21,14 @@ from averaging import averaging, bits, returns
 from engine import within
 
 from jobrun import CheckpointManager, Every, Job, JobRunner, LocalSession, Node, Task, load_blobs
-from jobrun.errors import TaskError
-from jobrun.events import (
+from jobrun.core.events import (
     CheckpointSaved,
     EpochFinished,
     Event,
     GroupStarted,
     TaskFinished,
 )
+from jobrun.errors import TaskError
 from jobrun.spec.build import validate_spec
 
 pytest.importorskip("distributed")

@@ -14,8 +14,8 @@ from averaging import averaging, bits, returns
 from engine import within
 
 from jobrun import CheckpointManager, Every, Job, JobRunner, LocalSession, Task
+from jobrun.core.events import Event, LeftoversCleaned
 from jobrun.errors import ClusterLostError, WorkerLostError
-from jobrun.events import Event, LeftoversCleaned
 
 pytest.importorskip("distributed")
 
@@ -96,7 +96,7 @@ def test_a_message_that_was_the_last_of_its_node_does_not_arrive() -> None:
     assert "of node 'b' cannot be reached by another node's" in back.message
 
 
-@pytest.mark.filterwarnings("ignore::jobrun.events.JobrunWarning")
+@pytest.mark.filterwarnings("ignore::jobrun.core.events.JobrunWarning")
 @pytest.mark.parametrize("seed", range(MANY))
 def test_a_second_worker_dies_while_the_run_goes_back(
     tmp_path: Path, expected: dict[str, bytes], calls: int, seed: int

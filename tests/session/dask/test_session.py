@@ -12,8 +12,8 @@ import pytest
 from engine import Driver, within
 
 from jobrun import Catalogue, CheckpointManager, CheckpointPolicy, Job, JobRunner, Node, Task
+from jobrun.core.events import JobrunWarning
 from jobrun.errors import WorkerLostError
-from jobrun.events import JobrunWarning
 from jobrun.policy import Upload
 
 pytest.importorskip("distributed")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrun.blob_paths import Key, PathMap, covers, outermost, overlaps
+from jobrun.core.blob_paths import Key, PathMap, covers, outermost, overlaps
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobrun.paths import is_url, shown
+from jobrun.core.paths import is_url, shown
 
 
 def test_relative_below_the_current_directory(

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from jobrun.plain_text import plain
+from jobrun.core.plain_text import plain
 
 __all__ = [
     "absolute",

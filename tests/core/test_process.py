@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from engine import within
 
-from jobrun.process import Ended, run_process
+from jobrun.core.process import Ended, run_process
 
 
 def run(
@@ -136,7 +136,7 @@ def test_programs_end_when_this_process_does(tmp_path: Path) -> None:
     code = f"""
 import os, sys, threading, time
 from pathlib import Path
-from jobrun.process import run_process
+from jobrun.core.process import run_process
 started = threading.Event()
 def keep(line):
     print(line, flush=True)

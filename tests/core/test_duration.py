@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobrun.duration import duration, seconds_of
+from jobrun.core.duration import duration, seconds_of
 
 
 @pytest.mark.parametrize(

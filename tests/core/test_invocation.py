@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobrun.program import program
+from jobrun.core.invocation import program
 
 
 @pytest.fixture

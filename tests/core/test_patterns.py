@@ -13,9 +13,9 @@ from jobrun import CheckpointManager, CheckpointPolicy, Job, Node, Task, load_bl
 from jobrun.blobs import pick
 from jobrun.check import warnings
 from jobrun.checkpoint.compression import choose
+from jobrun.core.patterns import Blob, leaves_of, may_mean, means, select, touches
 from jobrun.errors import NotFoundError
 from jobrun.graph import persistent
-from jobrun.patterns import Blob, leaves_of, may_mean, means, select, touches
 from jobrun.policy import Compress
 
 LEAF = [

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from jobrun.children import MARK, Life, end_group, end_marked, forget, remember
-from jobrun.lines import LineDecoder
+from jobrun.core.children import MARK, Life, end_group, end_marked, forget, remember
+from jobrun.core.lines import LineDecoder
 
 __all__ = ["Ended", "run_process"]
 

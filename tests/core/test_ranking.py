@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrun.checkpoint.record import Record
-from jobrun.position import Position
-from jobrun.ranking import (
+from jobrun.core.position import Position
+from jobrun.core.ranking import (
     before_failure,
     best_record,
     best_values,

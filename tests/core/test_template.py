@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from jobrun.core.template import Template, TemplateError, render, template, templates_in
 from jobrun.errors import TaskError
-from jobrun.template import Template, TemplateError, render, template, templates_in
 
 PLACES = {"spec.dir": "/specs", "run.dir": "/runs/a", "node": "n0"}
 

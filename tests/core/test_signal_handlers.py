@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jobrun.handlers import Handlers
+from jobrun.core.signal_handlers import Handlers
 
 USR2 = signal.SIGUSR2
 

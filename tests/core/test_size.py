@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.size import size
+from jobrun.core.size import size
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrun.names import case_twins, check_name, is_name
+from jobrun.core.names import case_twins, check_name, is_name
 
 
 @pytest.mark.parametrize(

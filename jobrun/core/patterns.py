@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from jobrun.blob_paths import covers, levels
+from jobrun.core.blob_paths import covers, levels
 from jobrun.errors import NotFoundError, did_you_mean
 
 __all__ = ["Blob", "full_name", "is_pattern", "leaves_of", "may_mean", "means", "select", "touches"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jobrun import collecting
+from jobrun.core import gc_tuning
 
 
 @pytest.fixture(autouse=True)
@@ -27,14 +27,14 @@ def frozen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_it_is_rare_until_it_is_usual(frozen: list[str]) -> None:
     before = gc.get_threshold()
-    collecting.rare()
+    gc_tuning.rare()
     assert gc.get_threshold()[0] > 10 * before[0] > 0
     assert gc.isenabled()
-    collecting.usual()
+    gc_tuning.usual()
     assert gc.get_threshold() == before
     assert frozen == ["frozen"]
 
 
 def test_where_it_is_usual_nothing_is_kept_from_it(frozen: list[str]) -> None:
-    collecting.usual()
+    gc_tuning.usual()
     assert frozen == []

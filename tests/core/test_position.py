@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrun.position import PipeState, Position, ReaderState
+from jobrun.core.position import PipeState, Position, ReaderState
 
 _names = st.text(min_size=1, max_size=5)
 _counts = st.integers(0, 10**12)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import jobrun
-from jobrun import events
-from jobrun.events import Event
+from jobrun.core import events
+from jobrun.core.events import Event
 
 
 def _all_events() -> list[type[Event]]:

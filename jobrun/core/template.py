@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from jobrun.core.masking import remember
 from jobrun.errors import TaskError, did_you_mean
-from jobrun.masking import remember
 
 __all__ = ["PLACES", "Template", "TemplateError", "render", "template", "templates_in"]
 
