@@ -11,7 +11,7 @@ from pathlib import Path
 
 from jobrun.core.paths import resolved
 from jobrun.errors import JobrunError
-from jobrun.regular_file import read_run_file
+from jobrun.storage.regular_file import read_run_file
 
 __all__ = ["changed_code", "loaded_code"]
 

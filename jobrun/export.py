@@ -19,7 +19,7 @@ import numpy.typing as npt
 from jobrun.blobs import is_foreign
 from jobrun.core.late_imports import importing
 from jobrun.errors import UsageError
-from jobrun.output import whole_file
+from jobrun.storage.atomic_file import whole_file
 from jobrun.values import Box
 
 __all__ = ["export"]

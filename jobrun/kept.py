@@ -9,10 +9,10 @@ from pathlib import Path
 
 from jobrun.core.paths import resolved
 from jobrun.errors import JobrunError, NotFoundError, UsageError
-from jobrun.regular_file import read_run_file
 from jobrun.rundir import RunDir, RunState
 from jobrun.spec.resolve import Spec, load
 from jobrun.spec.source import MAX_BYTES
+from jobrun.storage.regular_file import read_run_file
 from jobrun.sweepdir import SweepState
 
 __all__ = ["Kept", "kept_spec"]

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from jobrun.checkpoint.fs import DEFAULT
 from jobrun.checkpoint.record import Record
 from jobrun.checkpoint.verify import read_manifest
 from jobrun.core.blob_paths import trees_of
@@ -18,6 +17,7 @@ from jobrun.core.paths import shown
 from jobrun.errors import RunRefusedError
 from jobrun.flow import writes_of
 from jobrun.job import Job
+from jobrun.storage.fs import DEFAULT
 
 __all__ = ["refuse_lacking"]
 

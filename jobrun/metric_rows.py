@@ -15,7 +15,7 @@ from typing import Any
 
 from jobrun.core import json_forms
 from jobrun.errors import DamagedError
-from jobrun.regular_file import open_run_file, size_text, whole_lines
+from jobrun.storage.regular_file import open_run_file, size_text, whole_lines
 
 __all__ = ["FIXED", "Row", "column", "parse", "read_rows", "tail"]
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from jobrun.best import named_now
 from jobrun.checkpoint.contents import freed_by
-from jobrun.checkpoint.fs import FsError
 from jobrun.checkpoint.publish import discard
 from jobrun.checkpoint.retention import retain
 from jobrun.errors import JobrunError
 from jobrun.policy import Keep
 from jobrun.rundir import RunDir
+from jobrun.storage.fs import FsError
 
 __all__ = ["Pruned", "prune"]
 

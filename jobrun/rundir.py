@@ -25,9 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobrun.bounded_json import MAX_BYTES, JsonLimitError, parse_json
 from jobrun.checkpoint.catalog import Catalog, Ignored
-from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
 from jobrun.checkpoint.publish import find_leftovers
 from jobrun.checkpoint.record import MAX_ID, SUCCESS
 from jobrun.core.json_forms import (
@@ -48,8 +46,10 @@ from jobrun.core.json_forms import (
 )
 from jobrun.core.paths import resolved, shown
 from jobrun.errors import DamagedError, NotFoundError, SaveError
-from jobrun.lock import Lock
-from jobrun.regular_file import read_run_file, refuse_not_regular
+from jobrun.storage.bounded_json import MAX_BYTES, JsonLimitError, parse_json
+from jobrun.storage.fs import DEFAULT, Fs, FsError
+from jobrun.storage.lock import Lock
+from jobrun.storage.regular_file import read_run_file, refuse_not_regular
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.record import Record

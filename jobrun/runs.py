@@ -11,7 +11,6 @@ import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from jobrun.checkpoint.fs import DEFAULT, Fs
 from jobrun.checkpoint.record import SUCCESS
 from jobrun.core.paths import resolved
 from jobrun.core.ranking import first_best
@@ -25,6 +24,7 @@ from jobrun.errors import (
 )
 from jobrun.overview import overview
 from jobrun.rundir import RunDir, RunState, none_whole
+from jobrun.storage.fs import DEFAULT, Fs
 from jobrun.sweepdir import SweepDir, SweepState, folders_in, runs_at, sweep_of
 
 __all__ = [

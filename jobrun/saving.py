@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import disk_usage
 
-from jobrun.checkpoint.fs import DEFAULT
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.part import PartSummary
 from jobrun.checkpoint.record import RecordFields
@@ -32,6 +31,7 @@ from jobrun.policy import CheckpointPolicy, Compress, Keep
 from jobrun.room import room_warning
 from jobrun.rundir import RunDir
 from jobrun.session.base import Session, Snapshot
+from jobrun.storage.fs import DEFAULT
 
 __all__ = ["Due", "Saver"]
 

@@ -25,8 +25,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from jobrun.bounded_json import MAX_BYTES, parse_json
-from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
 from jobrun.core.json_forms import (
     Form,
     list_of,
@@ -40,8 +38,10 @@ from jobrun.core.json_forms import (
 )
 from jobrun.core.paths import shown
 from jobrun.errors import DamagedError, NotFoundError
-from jobrun.regular_file import read_run_file
 from jobrun.rundir import SWEEP, RunDir, utc_now
+from jobrun.storage.bounded_json import MAX_BYTES, parse_json
+from jobrun.storage.fs import DEFAULT, Fs, FsError
+from jobrun.storage.regular_file import read_run_file
 
 __all__ = [
     "Member",

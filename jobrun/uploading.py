@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jobrun.bind import bind, user_trace
-from jobrun.bounded_json import MAX_BYTES, parse_json
 from jobrun.checkpoint.record import Record
 from jobrun.core.events import Report, Uploaded
 from jobrun.core.paths import is_url
@@ -21,11 +20,12 @@ from jobrun.core.template import render
 from jobrun.errors import DamagedError, NotFoundError, StoreError, TaskError, Where
 from jobrun.job import Job
 from jobrun.policy import Upload
-from jobrun.regular_file import read_run_file
 from jobrun.remote.fetch import RUN_FILES
 from jobrun.remote.store import Store, open_store
 from jobrun.remote.upload import UploadStopped, is_uploaded, upload_checkpoint, upload_files
 from jobrun.rundir import RunDir
+from jobrun.storage.bounded_json import MAX_BYTES, parse_json
+from jobrun.storage.regular_file import read_run_file
 
 __all__ = ["upload"]
 

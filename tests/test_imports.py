@@ -328,7 +328,7 @@ _OS = {
     "removedirs", "rmdir", "symlink",
 }  # fmt: skip
 _METHODS = {"rename", "link", "unlink", "fsync", "hardlink_to", "symlink_to", "rmdir"}
-_MAY_TOUCH = {"jobrun.checkpoint.fs", "jobrun.rundir"}
+_MAY_TOUCH = {"jobrun.storage.fs", "jobrun.rundir"}
 
 
 def touches(name: str) -> Iterator[str]:
@@ -347,7 +347,7 @@ def touches(name: str) -> Iterator[str]:
 def test_files_are_made_durable_moved_and_removed_in_two_places_only() -> None:
     found = [call for name in modules() if name not in _MAY_TOUCH for call in touches(name)]
     assert not found
-    assert list(touches("jobrun.checkpoint.fs")), "the search finds what is there"
+    assert list(touches("jobrun.storage.fs")), "the search finds what is there"
 
 
 _RAISE = {"exists", "is_file", "is_dir", "is_symlink"}

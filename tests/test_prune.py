@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrun import CheckpointManager
-from jobrun.checkpoint.fs import Fs
 from jobrun.errors import JobrunError, LockedError
 from jobrun.policy import Best, Keep
 from jobrun.prune import prune
 from jobrun.rundir import RunDir
+from jobrun.storage.fs import Fs
 
 
 def make(path: Path, epochs: int = 5) -> RunDir:

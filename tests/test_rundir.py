@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jobrun.checkpoint.fs import Fs
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.errors import DamagedError, LockedError, NotFoundError, SaveError
 from jobrun.rundir import Rewind, RunDir, RunState
+from jobrun.storage.fs import Fs
 
 STATE = RunState(
     name="sum",

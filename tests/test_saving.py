@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Pipe, Task, load_blobs, saving
-from jobrun.checkpoint.fs import Fs
 from jobrun.core.events import (
     CheckpointFailed,
     CheckpointSaved,
@@ -27,6 +26,7 @@ from jobrun.core.events import (
 from jobrun.errors import SaveError, TaskError
 from jobrun.policy import CheckpointPolicy, Compress, Every, Keep
 from jobrun.saving import Due
+from jobrun.storage.fs import Fs
 
 
 class Clock:

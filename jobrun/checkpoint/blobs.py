@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from jobrun.checkpoint.catalog import Catalog, removal_is_said
-from jobrun.checkpoint.fs import DEFAULT, Fs
 from jobrun.checkpoint.loading import DirectoryRun, find, read_newest
 from jobrun.checkpoint.reading import read_part
 from jobrun.checkpoint.record import SUCCESS, Record
 from jobrun.checkpoint.verify import read_manifest, read_record
 from jobrun.core.patterns import Blob, full_name, is_pattern, select
 from jobrun.errors import JobrunError, NotFoundError, UsageError
+from jobrun.storage.fs import DEFAULT, Fs
 from jobrun.values import plain
 
 __all__ = ["FALLBACK_HINT", "blobs_of", "load_blobs", "load_from"]

@@ -16,7 +16,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
 from jobrun.checkpoint.record import ID, MAX_ID, SUCCESS, Record
 from jobrun.checkpoint.verify import (
     check_payload,
@@ -27,6 +26,7 @@ from jobrun.checkpoint.verify import (
     read_record,
 )
 from jobrun.errors import DamagedError, JobrunError, NotFoundError, SaveError
+from jobrun.storage.fs import DEFAULT, Fs, FsError
 
 __all__ = ["Catalog", "Ignored", "listed", "prove", "removal_is_said", "span"]
 

@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from jobrun.checkpoint.dtypes import dtype_text
-from jobrun.checkpoint.fs import DEFAULT, Fs
 from jobrun.checkpoint.manifest import Entry
 from jobrun.checkpoint.reading import read_leaves
 from jobrun.checkpoint.record import Record
 from jobrun.checkpoint.verify import read_manifest, read_record
+from jobrun.storage.fs import DEFAULT, Fs
 from jobrun.values import Box
 
 __all__ = ["Change", "Comparison", "compare"]

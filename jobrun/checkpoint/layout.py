@@ -16,7 +16,6 @@ import crc32c
 import numpy as np
 import numpy.typing as npt
 
-from jobrun.bounded_json import parse_json
 from jobrun.checkpoint.compression import Codec, codecs, parse_codecs
 from jobrun.checkpoint.dtypes import BYTES, DType, describe, dtype_of, storage_of, swapped
 from jobrun.checkpoint.fill import from_fill, to_fill
@@ -24,6 +23,7 @@ from jobrun.checkpoint.grid import Chunk, Grid
 from jobrun.checkpoint.manifest import META, File, group_meta
 from jobrun.errors import DamagedError, ValueRefusedError
 from jobrun.policy import Compress
+from jobrun.storage.bounded_json import parse_json
 from jobrun.values import Box
 
 __all__ = ["Form", "Layout", "Stored", "array_meta", "store", "tree_form"]

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from threading import Lock
 
-from jobrun.checkpoint.fs import Fs, FsError
 from jobrun.checkpoint.layout import Form
 from jobrun.checkpoint.manifest import META, Entry
 from jobrun.checkpoint.verify import read_manifest, read_record
 from jobrun.errors import JobrunError
+from jobrun.storage.fs import Fs, FsError
 
 __all__ = ["Sources", "remember"]
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from jobrun.checkpoint.catalog import Catalog, removal_is_said
-from jobrun.checkpoint.fs import DEFAULT
 from jobrun.checkpoint.record import Record
 from jobrun.errors import DamagedError, JobrunError, NotFoundError, UsageError
+from jobrun.storage.fs import DEFAULT
 from jobrun.values import plain
 
 __all__ = [

@@ -29,7 +29,6 @@ import numpy as np
 
 from jobrun.checkpoint.catalog import Catalog
 from jobrun.checkpoint.compression import import_codecs
-from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
 from jobrun.checkpoint.loading import Loaded, Reader, Skipped, find, load
 from jobrun.checkpoint.manifest import META, group_meta
 from jobrun.checkpoint.part import PartSummary
@@ -47,12 +46,13 @@ from jobrun.checkpoint.record import (
 from jobrun.checkpoint.removal import Removal
 from jobrun.checkpoint.saved import Saved
 from jobrun.checkpoint.source import BlobSource, PartSource, RunLock, SaveWatch
-from jobrun.checkpoint.spread import spread
 from jobrun.checkpoint.unasked import asked, begun
 from jobrun.core.position import Position
 from jobrun.errors import NotFoundError, SaveError, UsageError
-from jobrun.lock import Lock
 from jobrun.policy import KEEP_ALL, Compress, Keep
+from jobrun.storage.ext4_placement import spread
+from jobrun.storage.fs import DEFAULT, Fs, FsError
+from jobrun.storage.lock import Lock
 
 __all__ = [
     "CheckpointManager",

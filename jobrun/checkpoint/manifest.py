@@ -13,9 +13,15 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
-from jobrun.bounded_json import MAX_DEPTH, JsonLimitError, check_depth, check_length, parse_json
 from jobrun.core.json_forms import misfit, text, whole
 from jobrun.errors import DamagedError, SaveError
+from jobrun.storage.bounded_json import (
+    MAX_DEPTH,
+    JsonLimitError,
+    check_depth,
+    check_length,
+    parse_json,
+)
 
 __all__ = [
     "CHUNK_TAIL",

@@ -17,16 +17,16 @@ from threading import Lock
 
 import crc32c
 
-from jobrun.checkpoint.fs import DEFAULT, Fs, SyncAll
 from jobrun.checkpoint.links import Sources, remember
 from jobrun.checkpoint.manifest import Entry, Manifest, encode_manifest, manifest_name
-from jobrun.checkpoint.pool import THREADS, ended_by_errors, run_calls
 from jobrun.checkpoint.record import SUCCESS
 from jobrun.checkpoint.writing import Item, Writer
 from jobrun.core.names import CASE_HINT, case_twins, check_name
 from jobrun.errors import ValueRefusedError
 from jobrun.policy import Compress
 from jobrun.storable import check_storable
+from jobrun.storage.fs import DEFAULT, Fs, SyncAll
+from jobrun.storage.threads import THREADS, ended_by_errors, run_calls
 from jobrun.values import Box, Tree, Value, leaves
 
 __all__ = ["PartSummary", "check_part", "mark_saved", "write_part", "write_parts"]

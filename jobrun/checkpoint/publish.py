@@ -20,8 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
 from jobrun.errors import SaveError
+from jobrun.storage.fs import DEFAULT, Fs, FsError
 
 __all__ = [
     "clean_leftovers",

@@ -18,11 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from jobrun.buffers import empty_array
-from jobrun.checkpoint.fs import DEFAULT, Fs
 from jobrun.checkpoint.grid import Chunk
 from jobrun.checkpoint.layout import Layout
 from jobrun.checkpoint.manifest import META, Entry, File
-from jobrun.checkpoint.pool import LARGE, THREADS, THREADS_FAR, run_calls
 from jobrun.checkpoint.record import Record
 from jobrun.checkpoint.verify import (
     check_root,
@@ -33,6 +31,8 @@ from jobrun.checkpoint.verify import (
     read_record,
 )
 from jobrun.errors import DamagedError, NotFoundError, did_you_mean
+from jobrun.storage.fs import DEFAULT, Fs
+from jobrun.storage.threads import LARGE, THREADS, THREADS_FAR, run_calls
 from jobrun.values import Box, Tree, Value
 
 __all__ = ["prove_leaf", "read_leaves", "read_part", "read_slice"]

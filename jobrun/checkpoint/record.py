@@ -16,7 +16,6 @@ from typing import Any
 
 import crc32c
 
-from jobrun.bounded_json import MAX_DEPTH, parse_json
 from jobrun.core.json_forms import (
     Form,
     any_value,
@@ -38,6 +37,7 @@ from jobrun.core.json_forms import (
 from jobrun.core.names import is_name
 from jobrun.core.position import Position
 from jobrun.errors import DamagedError, SaveError, UsageError
+from jobrun.storage.bounded_json import MAX_DEPTH, parse_json
 
 __all__ = [
     "FORMAT",

@@ -12,12 +12,12 @@ from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from jobrun.checkpoint.catalog import Catalog
-from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
 from jobrun.checkpoint.publish import drop, remove_dropped
 from jobrun.checkpoint.record import Record
 from jobrun.checkpoint.retention import retain
 from jobrun.errors import JobrunError, NotFoundError
 from jobrun.policy import Keep
+from jobrun.storage.fs import DEFAULT, Fs, FsError
 
 __all__ = ["MOST_WAITING", "Removal"]
 

@@ -10,12 +10,12 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from jobrun.checkpoint.fs import DEFAULT, Fs
 from jobrun.checkpoint.part import PartSummary, check_part, mark_saved, write_parts
 from jobrun.checkpoint.record import Record
 from jobrun.core.names import CASE_HINT, case_twins, is_name
 from jobrun.errors import UsageError, ValueRefusedError
 from jobrun.policy import Compress
+from jobrun.storage.fs import DEFAULT, Fs
 from jobrun.values import Box, Tree, Value, adopt, overlapping
 
 __all__ = ["BlobSource", "PartSource", "RunLock", "SaveWatch"]
@@ -25,7 +25,7 @@ Nodes = Mapping[str, Mapping[str, Value]]
 
 
 class RunLock(Protocol):
-    """What keeps other writers out: ``jobrun.lock.Lock``, or one that its owner holds already."""
+    """What keeps other writers out: ``jobrun.storage.lock.Lock``, or one that its owner holds already."""
 
     def acquire(self) -> None:
         """Hold it; raises LockedError if another process does."""

@@ -16,9 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jobrun.checkpoint.fs import DEFAULT, Fs
 from jobrun.checkpoint.manifest import META, Entry, File
-from jobrun.checkpoint.pool import THREADS_FAR
 from jobrun.checkpoint.record import SUCCESS, Record
 from jobrun.checkpoint.verify import (
     check_payload,
@@ -28,6 +26,8 @@ from jobrun.checkpoint.verify import (
     read_record,
 )
 from jobrun.errors import DamagedError, NotFoundError
+from jobrun.storage.fs import DEFAULT, Fs
+from jobrun.storage.threads import THREADS_FAR
 
 __all__ = ["Fault", "Survey", "Verdict", "sharing"]
 

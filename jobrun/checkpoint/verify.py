@@ -15,8 +15,6 @@ from typing import NoReturn
 
 import crc32c
 
-from jobrun.bounded_json import MAX_BYTES
-from jobrun.checkpoint.fs import Fs, FsError
 from jobrun.checkpoint.manifest import (
     CHUNK_TAIL,
     META,
@@ -27,7 +25,9 @@ from jobrun.checkpoint.manifest import (
 )
 from jobrun.checkpoint.record import SUCCESS, Record, decode_record
 from jobrun.errors import DamagedError, NotFoundError
-from jobrun.regular_file import size_text
+from jobrun.storage.bounded_json import MAX_BYTES
+from jobrun.storage.fs import Fs, FsError
+from jobrun.storage.regular_file import size_text
 
 __all__ = [
     "check_payload",

@@ -18,13 +18,13 @@ import numpy.typing as npt
 
 from jobrun.checkpoint.compression import choose
 from jobrun.checkpoint.dtypes import DType, swapped
-from jobrun.checkpoint.fs import Buffer, Fs, FsError
 from jobrun.checkpoint.grid import Chunk
 from jobrun.checkpoint.layout import Form, store, tree_form
 from jobrun.checkpoint.links import Sources
 from jobrun.checkpoint.manifest import CHUNK_TAIL, META, Entry, File
-from jobrun.checkpoint.pool import LARGE
 from jobrun.policy import Compress
+from jobrun.storage.fs import Buffer, Fs, FsError
+from jobrun.storage.threads import LARGE
 from jobrun.values import Box
 
 __all__ = ["Item", "Writer"]

@@ -111,8 +111,8 @@ def complete_blob(ctx: click.Context, parameter: click.Parameter, incomplete: st
 
 def complete_task(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
     """The tasks of the run that is named before, and the steps of its pipes."""
-    from jobrun.regular_file import read_run_file
     from jobrun.spec.source import MAX_BYTES, parse
+    from jobrun.storage.regular_file import read_run_file
 
     path = _run(ctx).resolved_path
     root = parse(read_run_file(path, MAX_BYTES), str(path)).root
@@ -166,8 +166,8 @@ def _run(ctx: click.Context) -> RunDir:
 def _spec(ctx: click.Context) -> Node:
     """The tree of the spec on the line, or of the spec of the run there."""
     from jobrun.core.paths import resolved
-    from jobrun.regular_file import read_run_file
     from jobrun.spec.source import MAX_BYTES, Node, parse
+    from jobrun.storage.regular_file import read_run_file
 
     word = _first_word(ctx)
     if word is not None and word.endswith(_SPECS):
@@ -205,8 +205,8 @@ def _paths(incomplete: str, wanted: Any) -> Items:
 
 def _blobs(checkpoint: Path) -> Iterator[str]:
     """The names of a checkpoint's blobs and trees; with the node in front if there are several."""
-    from jobrun.checkpoint.fs import DEFAULT
     from jobrun.checkpoint.verify import read_manifest, read_record
+    from jobrun.storage.fs import DEFAULT
 
     record: Record = read_record(DEFAULT, str(checkpoint))
     for node in record.nodes:

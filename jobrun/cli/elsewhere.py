@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from jobrun.checkpoint.fs import Fs
     from jobrun.remote.find import Found
+    from jobrun.storage.fs import Fs
 
 __all__ = ["checkpoint_at", "say_skipped"]
 

@@ -68,8 +68,8 @@ def command(
     if output is None:
         click.echo(text)
         return
-    from jobrun.output import write_text
     from jobrun.report.words import plain
+    from jobrun.storage.atomic_file import write_text
 
     write_text(Path(output), text + "\n")
     if not settings().quiet:

@@ -24,9 +24,9 @@ from jobrun.core.paths import typed
 
 if TYPE_CHECKING:
     from jobrun.blobs import Leaf
-    from jobrun.checkpoint.fs import Fs
     from jobrun.checkpoint.loading import Chosen, Place, Skipped
     from jobrun.checkpoint.record import Record
+    from jobrun.storage.fs import Fs
     from jobrun.values import Box
 
     Seen = tuple[list[Leaf], dict[str, Box]]
@@ -128,9 +128,9 @@ def _read_newest(
     runs_dir: str, run: str | None, look: Look, *, whole: bool, fallback: bool
 ) -> Chosen[Seen]:
     """What is seen of the newest checkpoint of a run that is here."""
-    from jobrun.checkpoint.fs import DEFAULT
     from jobrun.checkpoint.loading import DirectoryRun, read_newest
     from jobrun.runs import find_run
+    from jobrun.storage.fs import DEFAULT
 
     found = find_run(runs_dir, run)
     return read_newest(
@@ -147,10 +147,10 @@ def _read_named(
 ) -> Chosen[Seen]:
     """What is seen of the checkpoint of an epoch or id, or of the one at a path."""
     from jobrun.checkpoint.catalog import removal_is_said
-    from jobrun.checkpoint.fs import DEFAULT
     from jobrun.checkpoint.loading import Chosen
     from jobrun.checkpoint.verify import read_record
     from jobrun.runs import find_checkpoint
+    from jobrun.storage.fs import DEFAULT
 
     path = find_checkpoint(runs_dir, run, epoch=epoch, id=id)
     with removal_is_said(path):

@@ -272,8 +272,8 @@ def _charts(runs: Sequence[_Run], metrics: Sequence[str], *, log: bool) -> str:
 def _write(output: str, runs: Sequence[_Run], metrics: Sequence[str], *, log: bool) -> None:
     """Write a file of the form that its ending says."""
     from jobrun.errors import NotFoundError, UsageError
-    from jobrun.output import whole_file, write_text
     from jobrun.report.plot import draw, formats
+    from jobrun.storage.atomic_file import whole_file, write_text
 
     path = Path(output)
     if path.suffix == ".csv":

@@ -45,8 +45,8 @@ def command(write: str | None) -> None:
 
 def _written(folder: Path, text: str) -> Path:
     """Write the schema into a folder; raises UsageError where that cannot be."""
-    from jobrun.output import write_text
     from jobrun.spec.schema import FILE
+    from jobrun.storage.atomic_file import write_text
 
     path = folder / FILE
     write_text(path, text)

@@ -113,9 +113,9 @@ def _say_step(step: Step) -> None:
 
 
 def _write(results: Sequence[Smoke], junit: str | None) -> None:
-    from jobrun.output import write_text
     from jobrun.report import ci
     from jobrun.report.words import plain
+    from jobrun.storage.atomic_file import write_text
 
     if junit is not None:
         write_text(Path(junit), ci.junit(results))

@@ -7,9 +7,6 @@ import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 
-from jobrun.bounded_json import parse_json
-from jobrun.checkpoint.fs import DEFAULT, Fs
-from jobrun.checkpoint.pool import THREADS_FAR
 from jobrun.checkpoint.publish import clean_leftovers, publish, staged
 from jobrun.checkpoint.verify import check_payload, check_root, read_manifest, read_record
 from jobrun.errors import DamagedError, NotFoundError
@@ -17,6 +14,9 @@ from jobrun.remote.find import Found, names_at
 from jobrun.remote.store import Store, split
 from jobrun.rundir import RunDir
 from jobrun.runs import claim
+from jobrun.storage.bounded_json import parse_json
+from jobrun.storage.fs import DEFAULT, Fs
+from jobrun.storage.threads import THREADS_FAR
 
 __all__ = ["RUN_FILES", "fetch"]
 

@@ -8,9 +8,9 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from jobrun.checkpoint.fs import Fs
 from jobrun.errors import NotFoundError
 from jobrun.remote.store import TooLongError, open_store, split
+from jobrun.storage.fs import Fs
 
 __all__ = ["RemoteFs"]
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from jobrun.checkpoint.catalog import span
 from jobrun.checkpoint.manifest import Manifest
-from jobrun.checkpoint.pool import THREADS_FAR
 from jobrun.checkpoint.record import ID, SUCCESS, Record, decode_record
 from jobrun.checkpoint.verify import read_manifest
 from jobrun.errors import DamagedError, NotFoundError, UsageError
 from jobrun.remote.files import RemoteFs
 from jobrun.remote.store import Store, join, open_store, split
+from jobrun.storage.threads import THREADS_FAR
 
 __all__ = [
     "Found",

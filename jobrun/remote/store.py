@@ -12,13 +12,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from jobrun.bounded_json import MAX_BYTES
-from jobrun.checkpoint.fs import DEFAULT, Fs, FsError
 from jobrun.core.late_imports import importing
 from jobrun.core.paths import directories_in
 from jobrun.errors import NotFoundError, StoreError, UsageError
-from jobrun.regular_file import size_text
 from jobrun.remote.limit import within
+from jobrun.storage.bounded_json import MAX_BYTES
+from jobrun.storage.fs import DEFAULT, Fs, FsError
+from jobrun.storage.regular_file import size_text
 
 __all__ = ["Store", "TooLongError", "join", "open_store", "split"]
 

@@ -17,11 +17,11 @@ from typing import TypeVar
 
 import crc32c
 
-from jobrun.checkpoint.pool import THREADS_FAR
 from jobrun.checkpoint.record import SUCCESS
 from jobrun.errors import NotFoundError, StoreError
-from jobrun.regular_file import read_run_file
 from jobrun.remote.store import Store, TooLongError, join
+from jobrun.storage.regular_file import read_run_file
+from jobrun.storage.threads import THREADS_FAR
 
 __all__ = ["UploadStopped", "Uploaded", "is_uploaded", "upload_checkpoint", "upload_files"]
 

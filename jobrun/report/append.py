@@ -9,7 +9,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from jobrun.checkpoint.fs import DEFAULT, Fs
+from jobrun.storage.fs import DEFAULT, Fs
 
 __all__ = ["Appender"]
 

@@ -12,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from jobrun.bounded_json import parse_json
 from jobrun.core.events import PASSING, Event, Warned
 from jobrun.core.json_forms import (
     Form,
@@ -28,9 +27,10 @@ from jobrun.core.json_forms import (
     time,
     whole,
 )
-from jobrun.regular_file import open_run_file, whole_lines
 from jobrun.report.append import Appender
 from jobrun.report.words import json_line, plural
+from jobrun.storage.bounded_json import parse_json
+from jobrun.storage.regular_file import open_run_file, whole_lines
 
 __all__ = ["EventsFile", "read_events"]
 

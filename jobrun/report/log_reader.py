@@ -12,8 +12,8 @@ from pathlib import Path
 
 from jobrun.core.duration import TIMES, seconds_of
 from jobrun.errors import DamagedError, UsageError
-from jobrun.regular_file import open_run_file, size_text
 from jobrun.report.log_format import LogLine, parse
+from jobrun.storage.regular_file import open_run_file, size_text
 
 __all__ = ["Wanted", "follow", "printers", "read", "since_time"]
 

@@ -16,12 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jobrun.checkpoint.fs import DEFAULT
 from jobrun.core.events import CheckpointLoaded, EpochFinished, Event, RunStarted, RunWentBack
 from jobrun.metric_rows import FIXED, column
 from jobrun.report.append import Appender
 from jobrun.report.events_file import read_events
 from jobrun.report.words import json_values
+from jobrun.storage.fs import DEFAULT
 
 __all__ = ["MetricsFile", "history"]
 

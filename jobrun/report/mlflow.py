@@ -10,13 +10,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from jobrun.bounded_json import MAX_BYTES, parse_json
-from jobrun.checkpoint.fs import DEFAULT
 from jobrun.core.events import EpochFinished, Event, RunEnded, RunStarted
 from jobrun.core.late_imports import importing
 from jobrun.errors import JobrunError
-from jobrun.regular_file import read_run_file
 from jobrun.report.events_file import read_events
+from jobrun.storage.bounded_json import MAX_BYTES, parse_json
+from jobrun.storage.fs import DEFAULT
+from jobrun.storage.regular_file import read_run_file
 
 __all__ = ["MLflow"]
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from jobrun.checkpoint.fs import DEFAULT
 from jobrun.core.children import end_marked
+from jobrun.storage.fs import DEFAULT
 
 __all__ = ["remove_leftovers", "task_folder"]
 

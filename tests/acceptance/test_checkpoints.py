@@ -40,7 +40,6 @@ from jobrun import (
     load_blobs,
 )
 from jobrun.checkpoint.catalog import Catalog
-from jobrun.checkpoint.fs import Fs
 from jobrun.checkpoint.publish import discard
 from jobrun.core.events import (
     CheckpointLoaded,
@@ -52,10 +51,11 @@ from jobrun.core.events import (
 )
 from jobrun.decide import Request
 from jobrun.errors import DamagedError, NotFoundError, TaskError, UsageError
-from jobrun.lock import Lock
 from jobrun.report import Fan, RunFiles
 from jobrun.report.events_file import read_events
 from jobrun.rundir import RunDir
+from jobrun.storage.fs import Fs
+from jobrun.storage.lock import Lock
 
 
 def counting(epochs: int, **policy: Any) -> Job:

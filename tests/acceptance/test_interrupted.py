@@ -24,7 +24,7 @@ from whole_runs import (
 )
 
 from jobrun import CheckpointPolicy, Job, Task, load_blobs
-from jobrun.checkpoint.fs import DEFAULT
+from jobrun.storage.fs import DEFAULT
 
 EPOCHS = 3
 LONG = bool(os.environ.get("JOBRUN_LONG"))

@@ -15,13 +15,13 @@ import numpy as np
 
 from jobrun.checkpoint.blobs import load_blobs
 from jobrun.checkpoint.catalog import Catalog
-from jobrun.checkpoint.fs import DEFAULT
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.reading import read_part
 from jobrun.checkpoint.record import Record, RecordFields
 from jobrun.checkpoint.source import BlobSource
 from jobrun.checkpoint.verify import check_written
 from jobrun.core.position import Position
+from jobrun.storage.fs import DEFAULT
 from tests.bench.durable import Array
 from tests.bench.harness import Case, Contestant, Scale, timed
 

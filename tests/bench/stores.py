@@ -16,8 +16,8 @@ import numpy as np
 
 from jobrun.checkpoint.blobs import load_blobs
 from jobrun.checkpoint.manager import CheckpointManager
-from jobrun.checkpoint.pool import THREADS
 from jobrun.checkpoint.reading import read_slice
+from jobrun.storage.threads import THREADS
 from tests.bench.durable import Array, Blobs, Store, fsync_directory, read_files, write_file
 from tests.bench.harness import Scale
 from tests.bench.peers import PEERS

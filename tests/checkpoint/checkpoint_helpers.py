@@ -14,14 +14,14 @@ import ml_dtypes
 import numpy as np
 from hypothesis import strategies as st
 
-from jobrun.checkpoint.fs import Buffer, Fs
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.manifest import META
-from jobrun.checkpoint.pool import THREADS
 from jobrun.checkpoint.publish import discard
 from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.source import BlobSource
 from jobrun.core.position import Position
+from jobrun.storage.fs import Buffer, Fs
+from jobrun.storage.threads import THREADS
 from jobrun.values import Box, Tree, Value
 
 # Equality of bits.

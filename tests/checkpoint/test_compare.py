@@ -14,9 +14,9 @@ from checkpoint_helpers import frozen, same, save
 from hypothesis import given, settings
 
 from jobrun.checkpoint.compare import Change, Comparison, compare
-from jobrun.checkpoint.fs import Fs
 from jobrun.checkpoint.reading import read_part
 from jobrun.errors import DamagedError
+from jobrun.storage.fs import Fs
 from jobrun.values import Box, adopt, leaves
 
 

@@ -14,12 +14,12 @@ import pytest
 from checkpoint_helpers import CountingFs
 
 from jobrun.checkpoint import links
-from jobrun.checkpoint.fs import Fs, FsError
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.source import BlobSource
 from jobrun.core.position import Position
 from jobrun.policy import KEEP_ALL, Keep
+from jobrun.storage.fs import Fs, FsError
 from jobrun.values import Box, Value, adopt, checksum
 
 CONSTANT = np.arange(1000.0)

@@ -25,7 +25,6 @@ from checkpoint_helpers import (
 )
 
 from jobrun.checkpoint.catalog import listed
-from jobrun.checkpoint.fs import Fs
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.publish import discard
 from jobrun.checkpoint.reading import read_part
@@ -41,6 +40,7 @@ from jobrun.errors import (
     ValueRefusedError,
 )
 from jobrun.policy import Best, Keep
+from jobrun.storage.fs import Fs
 from jobrun.values import Box
 
 

@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 
 from jobrun import CheckpointManager, CheckpointPolicy, Compress, Job, JobRunner, LocalSession, Task
-from jobrun.checkpoint.fs import Fs
 from jobrun.checkpoint.grid import CHUNK_BYTES
 from jobrun.checkpoint.part import write_part
-from jobrun.checkpoint.pool import THREADS
 from jobrun.checkpoint.reading import read_part, read_slice
+from jobrun.storage.fs import Fs
+from jobrun.storage.threads import THREADS
 from jobrun.values import BUFFERS, Box
 
 MIB = 1 << 20

@@ -21,12 +21,12 @@ from checkpoint_helpers import (
 )
 
 from jobrun.checkpoint import verify
-from jobrun.checkpoint.fs import Fs
 from jobrun.checkpoint.manifest import decode_manifest
 from jobrun.checkpoint.part import check_part, mark_saved, write_part
-from jobrun.checkpoint.pool import THREADS
 from jobrun.checkpoint.reading import read_part
 from jobrun.errors import ValueRefusedError
+from jobrun.storage.fs import Fs
+from jobrun.storage.threads import THREADS
 from jobrun.values import Box, Tree, Value
 
 

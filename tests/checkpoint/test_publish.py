@@ -8,10 +8,10 @@ import pytest
 from checkpoint_helpers import CountingFs, FailingFs, save
 
 from jobrun.checkpoint.catalog import listed
-from jobrun.checkpoint.fs import FsError
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.publish import clean_leftovers, discard, publish, staged
 from jobrun.errors import SaveError
+from jobrun.storage.fs import FsError
 
 
 def names(run: Path) -> list[str]:

@@ -11,7 +11,6 @@ import pytest
 from checkpoint_helpers import SAMPLE, CountingFs, FailingFs, save
 
 from jobrun.checkpoint import removal
-from jobrun.checkpoint.fs import Fs
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.publish import clean_leftovers
 from jobrun.checkpoint.record import RecordFields
@@ -19,6 +18,7 @@ from jobrun.checkpoint.saved import Saved
 from jobrun.checkpoint.source import BlobSource
 from jobrun.errors import SaveError
 from jobrun.policy import Keep
+from jobrun.storage.fs import Fs
 
 TIMEOUT = 60
 

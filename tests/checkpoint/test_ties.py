@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from jobrun import CheckpointManager, load_blobs, open_checkpoint
 from jobrun.checkpoint.compare import compare
 from jobrun.checkpoint.contents import contents, disk_use
-from jobrun.checkpoint.fs import Fs
 from jobrun.checkpoint.part import mark_saved, write_part
 from jobrun.checkpoint.reading import read_part
 from jobrun.checkpoint.record import RecordFields
@@ -29,6 +28,7 @@ from jobrun.core.position import Position
 from jobrun.errors import DamagedError
 from jobrun.export import export
 from jobrun.policy import Compress, Keep
+from jobrun.storage.fs import Fs
 from jobrun.values import Box, Tree, Value, adopt, leaves, plain
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from jobrun.checkpoint import unasked
-from jobrun.checkpoint.fs import Fs
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.errors import SaveError
+from jobrun.storage.fs import Fs
 
 
 class Full(Fs):
@@ -88,7 +88,7 @@ SCRIPT = """
 import os
 import numpy as np
 from jobrun import CheckpointManager
-from jobrun.checkpoint.fs import Fs
+from jobrun.storage.fs import Fs
 
 class Full(Fs):
     def at(self, op, path):

@@ -75,7 +75,7 @@ NO_SAVES = (
     "import os, signal, time\n",
     """\
 import os, signal, time
-from jobrun.checkpoint.fs import Fs
+from jobrun.storage.fs import Fs
 
 def full(fs, op, path):
     if op == "mkdir" and os.path.exists("runs/sum/full") and "/.checkpoint_" in path:

@@ -453,7 +453,7 @@ def test_a_link_that_leads_in_a_circle_among_the_runs(call: Call, here: Path) ->
 def test_thousands_of_empty_checkpoints_are_read_once_each(
     call: Call, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from jobrun.checkpoint.fs import Fs
+    from jobrun.storage.fs import Fs
 
     for number in range(10, 1010):
         (here / f"checkpoint_{number}").mkdir()

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from jobrun.checkpoint.blobs import load_blobs
-from jobrun.checkpoint.fs import Fs
 from jobrun.rundir import RunDir
+from jobrun.storage.fs import Fs
 
 Call = Callable[..., Any]
 

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 from engine import Driver, cut_after, same
 
-from jobrun.checkpoint.fs import DEFAULT
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.part import PartSummary
 from jobrun.checkpoint.record import RecordFields
@@ -27,6 +26,7 @@ from jobrun.errors import BindError, DamagedError, DataError, TaskError, ValueRe
 from jobrun.job import Job, Node, Pipe, Task
 from jobrun.policy import Compress
 from jobrun.session.base import Control, Places, Session, Snapshot
+from jobrun.storage.fs import DEFAULT
 
 TREE = {
     "w": np.arange(6.0).reshape(2, 3),

@@ -33,11 +33,11 @@ from jobrun import (
     load_blobs,
 )
 from jobrun.checkpoint.catalog import listed, prove
-from jobrun.checkpoint.fs import DEFAULT
 from jobrun.checkpoint.record import Record
 from jobrun.core.events import CheckpointSaved, Event
 from jobrun.errors import JobrunError
 from jobrun.report import Fan, RunFiles
+from jobrun.storage.fs import DEFAULT
 
 BATCH_SECONDS = float(os.environ.get("BATCH_SECONDS", "0.0005"))
 

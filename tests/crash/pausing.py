@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from jobrun.checkpoint.fs import DEFAULT
 from jobrun.cli import main
 from jobrun.spec import resolve
+from jobrun.storage.fs import DEFAULT
 
 SPEC = """\
 name: pausing

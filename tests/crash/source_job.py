@@ -25,8 +25,8 @@ from crash_job import Bomb, bits
 
 from jobrun import load_blobs
 from jobrun.checkpoint.catalog import listed
-from jobrun.checkpoint.fs import DEFAULT
 from jobrun.cli import main
+from jobrun.storage.fs import DEFAULT
 
 ROWS = 23
 SHORT = 19

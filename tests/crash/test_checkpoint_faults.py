@@ -25,13 +25,13 @@ from checkpoint_helpers import (
 )
 
 from jobrun.checkpoint.catalog import listed, prove
-from jobrun.checkpoint.fs import Fs
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.source import BlobSource
 from jobrun.core.position import Position
 from jobrun.errors import SaveError
 from jobrun.policy import Keep
+from jobrun.storage.fs import Fs
 
 CODES = [
     errno.ENOSPC, errno.EIO, errno.EROFS, errno.EACCES, errno.EMFILE, errno.EINTR, errno.EDQUOT,

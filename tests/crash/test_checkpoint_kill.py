@@ -10,13 +10,13 @@ import pytest
 from checkpoint_helpers import FEW, MANY, CountingFs, KillingFs, same_blobs, save
 
 from jobrun.checkpoint.catalog import listed, prove
-from jobrun.checkpoint.fs import Fs
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.publish import clean_leftovers
 from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.source import BlobSource
 from jobrun.core.position import Position
 from jobrun.policy import Keep
+from jobrun.storage.fs import Fs
 
 
 def save_and_retain(run: Path, blobs: dict, fs: Fs) -> None:

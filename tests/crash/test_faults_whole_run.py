@@ -26,9 +26,9 @@ from crash_job import bits, leftovers, prove_all
 from faulty import EPOCHS, Attempt
 
 from jobrun import load_blobs
-from jobrun.checkpoint.fs import DEFAULT, Fs
 from jobrun.errors import SaveError
 from jobrun.rundir import RunDir
+from jobrun.storage.fs import DEFAULT, Fs
 
 CODES = [
     errno.ENOSPC, errno.EIO, errno.EROFS, errno.EACCES, errno.EMFILE, errno.EINTR, errno.EDQUOT,

@@ -14,7 +14,6 @@ from weak_disk import Changed, Node, Operation, Recorder, State, Synced, states
 
 from jobrun import CheckpointPolicy, Every, Job, JobRunner, LocalSession, Task
 from jobrun.checkpoint.catalog import Catalog, listed, prove
-from jobrun.checkpoint.fs import DEFAULT
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.publish import clean_leftovers
 from jobrun.checkpoint.record import Record, RecordFields
@@ -25,6 +24,7 @@ from jobrun.metric_rows import read_rows
 from jobrun.policy import KEEP_ALL, Keep
 from jobrun.report import Fan, RunFiles
 from jobrun.rundir import RunDir, RunState
+from jobrun.storage.fs import DEFAULT
 from jobrun.values import Box, Tree, Value
 
 Blobs = dict[str, dict[str, Value]]

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import RLock
 
-from jobrun.checkpoint.fs import Buffer, Fs, SyncAll
+from jobrun.storage.fs import Buffer, Fs, SyncAll
 
 __all__ = [
     "Appended",

@@ -17,9 +17,9 @@ from threading import Event, Thread
 
 import pytest
 
-from jobrun.checkpoint.fs import Fs
 from jobrun.errors import NotFoundError, StoreError, UsageError
 from jobrun.remote.store import TooLongError, _Directory, join, open_store, split
+from jobrun.storage.fs import Fs
 
 
 def test_what_is_written_is_read_back(place: str) -> None:

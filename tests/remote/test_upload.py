@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from jobrun import CheckpointManager, load_blobs
-from jobrun.bounded_json import MAX_BYTES
 from jobrun.errors import NotFoundError, StoreError
 from jobrun.remote.store import Store, open_store
 from jobrun.remote.upload import UploadStopped, is_uploaded, upload_checkpoint, upload_files
+from jobrun.storage.bounded_json import MAX_BYTES
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobrun.checkpoint.fs import Fs
+from jobrun.storage.fs import Fs
 
 
 class FullDisk:

@@ -23,8 +23,8 @@ from jobrun.core.paths import typed
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.contents import Item
-    from jobrun.checkpoint.fs import Fs
     from jobrun.checkpoint.record import Record
+    from jobrun.storage.fs import Fs
 
 __all__ = ["command"]
 
@@ -47,9 +47,9 @@ def command(run: str | None, epoch: int | None, id: int | None, stats: bool, run
     an earlier checkpoint, and take no room of their own.
     """
     from jobrun.checkpoint.contents import contents
-    from jobrun.checkpoint.fs import DEFAULT
     from jobrun.core.paths import is_url
     from jobrun.runs import find_checkpoint
+    from jobrun.storage.fs import DEFAULT
 
     path: str | Path
     if run is not None and is_url(run):

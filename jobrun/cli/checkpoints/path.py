@@ -43,8 +43,8 @@ def command(
     else:
         path = find_checkpoint(runs_dir, run, epoch=epoch, id=id)
     if settings().json:
-        from jobrun.checkpoint.fs import DEFAULT
         from jobrun.checkpoint.verify import read_record
+        from jobrun.storage.fs import DEFAULT
 
         record = read_record(DEFAULT, str(path))
         shown = {"path": typed(path), "id": record.id, "epoch": record.epoch, "place": record.place}

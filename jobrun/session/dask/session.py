@@ -17,7 +17,6 @@ from typing import Any
 import jobrun
 from jobrun.access import key_of
 from jobrun.bind import bind_job
-from jobrun.checkpoint.fs import DEFAULT
 from jobrun.checkpoint.part import PartSummary
 from jobrun.checkpoint.verify import check_written
 from jobrun.code import loaded_code
@@ -41,6 +40,7 @@ from jobrun.session.dask.group_run import GroupRun, keys_by_node, reached
 from jobrun.session.dask.messages import Outcome, Setup, arrived
 from jobrun.session.dask.nodes import Nodes
 from jobrun.session.group import SLOWEST, epoch_of
+from jobrun.storage.fs import DEFAULT
 from jobrun.values import plain
 from jobrun.versions import differences
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from jobrun import CheckpointManager
-from jobrun.checkpoint import spread as module
-from jobrun.checkpoint.spread import spread
+from jobrun.storage import ext4_placement as module
+from jobrun.storage.ext4_placement import spread
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
 

@@ -11,7 +11,7 @@ import json
 import re
 from typing import Any
 
-from jobrun.regular_file import size_text
+from jobrun.storage.regular_file import size_text
 
 __all__ = [
     "MAX_BYTES",

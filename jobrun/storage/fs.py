@@ -21,8 +21,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, TypeVar
 
-from jobrun.checkpoint.direct import SMALLEST, write_direct
-from jobrun.regular_file import open_regular, read_all, regular_size
+from jobrun.storage.direct_io import SMALLEST, write_direct
+from jobrun.storage.regular_file import open_regular, read_all, regular_size
 
 __all__ = ["DEFAULT", "Buffer", "Fs", "FsError", "SyncAll"]
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrun.checkpoint import fs as fs_module
-from jobrun.checkpoint.fs import Fs, FsError
+from jobrun.storage import fs as fs_module
+from jobrun.storage.fs import Fs, FsError
 
 
 class ShortWrites(Fs):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobrun.errors import DamagedError
-from jobrun.regular_file import (
+from jobrun.storage.regular_file import (
     open_regular,
     open_run_file,
     read_run_file,

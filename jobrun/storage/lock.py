@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jobrun.errors import LockedError, SaveError
-from jobrun.regular_file import open_regular, refuse_not_regular
+from jobrun.storage.regular_file import open_regular, refuse_not_regular
 
 __all__ = ["Lock"]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jobrun.checkpoint import direct
-from jobrun.checkpoint.direct import SMALLEST
-from jobrun.checkpoint.fs import Fs, FsError
+from jobrun.storage import direct_io
+from jobrun.storage.direct_io import SMALLEST
+from jobrun.storage.fs import Fs, FsError
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "O_DIRECT"), reason="no such system")
 
@@ -87,7 +87,7 @@ def test_a_file_system_that_does_not_know_of_it_is_written_as_ever(
             raise OSError(errno.EINVAL, "Invalid argument")
         return os.O_WRONLY
 
-    monkeypatch.setattr(direct.fcntl, "fcntl", refuse)
+    monkeypatch.setattr(direct_io.fcntl, "fcntl", refuse)
     data, path = made(SMALLEST + 100), tmp_path / "x"
     Fs().write(str(path), [data, b"tail"], sync=True)
     assert path.read_bytes() == bytes(data) + b"tail"
@@ -126,8 +126,8 @@ def test_errors_are_told_and_nothing_is_held(disk: Path) -> None:
         if number == 2:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    before = len(os.listdir("/proc/self/fd")), direct._free.qsize()
+    before = len(os.listdir("/proc/self/fd")), direct_io._free.qsize()
     for name in "ab":
         with pytest.raises(FsError, match=r"write of .*: No space left on device"):
             Watched(act).write(str(disk / name), [made(3 * SMALLEST)], sync=True)
-    assert (len(os.listdir("/proc/self/fd")), direct._free.qsize()) == before
+    assert (len(os.listdir("/proc/self/fd")), direct_io._free.qsize()) == before

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from jobrun.checkpoint.fs import DEFAULT, Fs
 from jobrun.core.paths import resolved
 from jobrun.errors import UsageError
+from jobrun.storage.fs import DEFAULT, Fs
 
 __all__ = ["whole_file", "write_text"]
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from jobrun import bounded_json
-from jobrun.bounded_json import JsonLimitError, check_length, parse_json
+from jobrun.storage import bounded_json
+from jobrun.storage.bounded_json import JsonLimitError, check_length, parse_json
 
 
 @pytest.mark.parametrize("value", [None, 1, "a[,{", [1, [2]], {"a": {"b": [None, True, 0.5]}}])

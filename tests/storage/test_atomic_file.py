@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from jobrun.checkpoint.fs import Fs
 from jobrun.errors import UsageError
-from jobrun.output import whole_file, write_text
+from jobrun.storage.atomic_file import whole_file, write_text
+from jobrun.storage.fs import Fs
 
 
 def test_it_has_its_name_at_the_end(tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from jobrun.errors import LockedError, SaveError
-from jobrun.lock import Lock
+from jobrun.storage.lock import Lock
 
 HOLD = """
 import sys, time
-from jobrun.lock import Lock
+from jobrun.storage.lock import Lock
 lock = Lock(sys.argv[1]); lock.acquire(); print("held", flush=True); time.sleep(60)
 """
 
@@ -110,7 +110,9 @@ def test_one_that_lives_to_the_end_of_the_interpreter_says_nothing(
 ) -> None:
     """As the manager of somebody's own loop does, which is a global of the script."""
     script = tmp_path / "script.py"
-    script.write_text(f"from jobrun.lock import Lock\nlock = Lock('.')\nlock.acquire()\n{ending}\n")
+    script.write_text(
+        f"from jobrun.storage.lock import Lock\nlock = Lock('.')\nlock.acquire()\n{ending}\n"
+    )
     done = subprocess.run(
         [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=True
     )
@@ -120,7 +122,7 @@ def test_one_that_lives_to_the_end_of_the_interpreter_says_nothing(
 def test_a_forked_child_does_not_keep_the_lock_of_a_killed_parent(tmp_path: Path) -> None:
     code = """
 import os, sys, time
-from jobrun.lock import Lock
+from jobrun.storage.lock import Lock
 lock = Lock(sys.argv[1]); lock.acquire()
 child = os.fork()
 if child == 0:
@@ -158,7 +160,7 @@ def wait() -> None:
         time.sleep(0.005)
 
 os.register_at_fork(after_in_child=wait)  # before that of the lock
-from jobrun.lock import Lock
+from jobrun.storage.lock import Lock
 lock = Lock(sys.argv[1]); lock.acquire(); print("held", flush=True)
 if os.fork():
     os.kill(os.getpid(), 9)
@@ -168,7 +170,7 @@ os._exit(0)
     assert process.wait() == -signal.SIGKILL
     assert Lock(tmp_path).held()
     with monkeypatch.context() as patch:
-        patch.setattr("jobrun.lock._PATIENCE", 0.02)
+        patch.setattr("jobrun.storage.lock._PATIENCE", 0.02)
         with pytest.raises(LockedError, match=f"process {process.pid} on"):
             Lock(tmp_path).acquire()
     timer = threading.Timer(0.1, (tmp_path / "go").touch)
@@ -229,7 +231,7 @@ def test_who_only_looks_never_refuses_a_writer(tmp_path: Path) -> None:
 def test_one_who_looks_all_the_time(tmp_path: Path) -> None:
     """The lock is taken and let go of while others look: never refused, and always seen."""
     look = (
-        "import sys\nfrom jobrun.lock import Lock\nprint('held', flush=True)\n"
+        "import sys\nfrom jobrun.storage.lock import Lock\nprint('held', flush=True)\n"
         "while True: Lock(sys.argv[1]).held()\n"
     )
     looker = hold(tmp_path, look)
@@ -272,7 +274,7 @@ def test_of_two_writers_that_meet_a_reader_one_is_refused(tmp_path: Path) -> Non
 def test_a_shared_lock_that_stays_is_a_holder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobrun.lock._PATIENCE", 0.02)
+    monkeypatch.setattr("jobrun.storage.lock._PATIENCE", 0.02)
     (tmp_path / "lock").touch()
     with (tmp_path / "lock").open() as looking:
         fcntl.flock(looking, fcntl.LOCK_SH)

@@ -1,0 +1,1 @@
+"""Files and locks: every sync, rename, link and removal in jobrun happens here."""
