@@ -23,7 +23,7 @@ from jobrun.checkpoint.verify import read_record
 from jobrun.core.patterns import Blob, leaves_of, select
 from jobrun.errors import NotFoundError, UsageError
 from jobrun.storage.fs import DEFAULT, Fs
-from jobrun.values import Box, leaves
+from jobrun.values.values import Box, leaves
 
 __all__ = ["Leaf", "describe", "is_foreign", "pick", "pick_and_read", "read"]
 

@@ -39,7 +39,7 @@ from jobrun.stop import (
     When,
     match_states,
 )
-from jobrun.values import Box, leaves
+from jobrun.values.values import Box, leaves
 
 __all__ = ["DryRun", "Outlook", "Size", "dry_run", "sizes"]
 

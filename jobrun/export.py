@@ -20,7 +20,7 @@ from jobrun.blobs import is_foreign
 from jobrun.core.late_imports import importing
 from jobrun.errors import UsageError
 from jobrun.storage.atomic_file import whole_file
-from jobrun.values import Box
+from jobrun.values.values import Box
 
 __all__ = ["export"]
 

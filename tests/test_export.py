@@ -17,7 +17,7 @@ from jobrun.blobs import pick, read
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.errors import UsageError
 from jobrun.export import export
-from jobrun.values import Box
+from jobrun.values.values import Box
 
 W1 = np.arange(20.0).reshape(5, 4)
 

@@ -13,7 +13,7 @@ from jobrun.checkpoint.source import BlobSource
 from jobrun.core.position import Position
 from jobrun.overview import direction_of, overview, rows_of
 from jobrun.rundir import RunDir, RunState
-from jobrun.values import Box
+from jobrun.values.values import Box
 
 FACTS = {"metrics": {"loss": "min", "size": None}, "stop": {"epochs": 9, "when": "loss < 0"}}
 HEAD = "epoch,seconds,elapsed,loss,size\n"

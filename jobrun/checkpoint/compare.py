@@ -21,7 +21,7 @@ from jobrun.checkpoint.reading import read_leaves
 from jobrun.checkpoint.record import Record
 from jobrun.checkpoint.verify import read_manifest, read_record
 from jobrun.storage.fs import DEFAULT, Fs
-from jobrun.values import Box
+from jobrun.values.values import Box
 
 __all__ = ["Change", "Comparison", "compare"]
 

@@ -24,7 +24,7 @@ from jobrun.checkpoint.manifest import META, File, group_meta
 from jobrun.errors import DamagedError, ValueRefusedError
 from jobrun.policy import Compress
 from jobrun.storage.bounded_json import parse_json
-from jobrun.values import Box
+from jobrun.values.values import Box
 
 __all__ = ["Form", "Layout", "Stored", "array_meta", "store", "tree_form"]
 

@@ -24,10 +24,10 @@ from jobrun.checkpoint.writing import Item, Writer
 from jobrun.core.names import CASE_HINT, case_twins, check_name
 from jobrun.errors import ValueRefusedError
 from jobrun.policy import Compress
-from jobrun.storable import check_storable
 from jobrun.storage.fs import DEFAULT, Fs, SyncAll
 from jobrun.storage.threads import THREADS, ended_by_errors, run_calls
-from jobrun.values import Box, Tree, Value, leaves
+from jobrun.values.storable import check_storable
+from jobrun.values.values import Box, Tree, Value, leaves
 
 __all__ = ["PartSummary", "check_part", "mark_saved", "write_part", "write_parts"]
 

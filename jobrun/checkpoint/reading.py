@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from jobrun.buffers import empty_array
 from jobrun.checkpoint.grid import Chunk
 from jobrun.checkpoint.layout import Layout
 from jobrun.checkpoint.manifest import META, Entry, File
@@ -33,7 +32,8 @@ from jobrun.checkpoint.verify import (
 from jobrun.errors import DamagedError, NotFoundError, did_you_mean
 from jobrun.storage.fs import DEFAULT, Fs
 from jobrun.storage.threads import LARGE, THREADS, THREADS_FAR, run_calls
-from jobrun.values import Box, Tree, Value
+from jobrun.values.buffers import empty_array
+from jobrun.values.values import Box, Tree, Value
 
 __all__ = ["prove_leaf", "read_leaves", "read_part", "read_slice"]
 

@@ -16,7 +16,7 @@ from jobrun.core.names import CASE_HINT, case_twins, is_name
 from jobrun.errors import UsageError, ValueRefusedError
 from jobrun.policy import Compress
 from jobrun.storage.fs import DEFAULT, Fs
-from jobrun.values import Box, Tree, Value, adopt, overlapping
+from jobrun.values.values import Box, Tree, Value, adopt, overlapping
 
 __all__ = ["BlobSource", "PartSource", "RunLock", "SaveWatch"]
 

@@ -25,7 +25,7 @@ from jobrun.checkpoint.manifest import CHUNK_TAIL, META, Entry, File
 from jobrun.policy import Compress
 from jobrun.storage.fs import Buffer, Fs, FsError
 from jobrun.storage.threads import LARGE
-from jobrun.values import Box
+from jobrun.values.values import Box
 
 __all__ = ["Item", "Writer"]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from jobrun.checkpoint.loading import Chosen, Place, Skipped
     from jobrun.checkpoint.record import Record
     from jobrun.storage.fs import Fs
-    from jobrun.values import Box
+    from jobrun.values.values import Box
 
     Seen = tuple[list[Leaf], dict[str, Box]]
     Look = Callable[[Place, Record, Fs], Seen]

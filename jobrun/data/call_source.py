@@ -38,7 +38,7 @@ from jobrun.data.source import (
 )
 from jobrun.data.tables import ArrayTable
 from jobrun.errors import DataError, TaskError, did_you_mean, with_article
-from jobrun.values import Box, adopt
+from jobrun.values.values import Box, adopt
 
 __all__ = ["called_source"]
 

@@ -19,7 +19,7 @@ from jobrun.data.select import expand, grouped, names_in, refuse_types
 from jobrun.data.source import Table
 from jobrun.data.tables import ArrayTable
 from jobrun.errors import DataError
-from jobrun.values import Box, adopt
+from jobrun.values.values import Box, adopt
 
 __all__ = ["npy_table", "npz_table"]
 

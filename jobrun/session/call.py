@@ -33,8 +33,8 @@ from jobrun.session.given import Change, Given, Held, Input
 from jobrun.session.input_check import HINT, changed_later, find_changed
 from jobrun.session.written import Written
 from jobrun.shell import Shell
-from jobrun.values import Tree, Value, adopt, adopt_items
-from jobrun.workspace import Workspace
+from jobrun.values.values import Tree, Value, adopt, adopt_items
+from jobrun.values.workspace import Workspace
 
 __all__ = ["Call", "Moment", "Stores", "Write", "column_of", "refuse_writable_views"]
 

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from jobrun.session.memory import anonymous_file, mapped
 from jobrun.session.wire import Packed, unpack
-from jobrun.values import held_alone
+from jobrun.values.values import held_alone
 
 __all__ = ["Channel"]
 

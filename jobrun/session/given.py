@@ -20,7 +20,7 @@ import numpy as np
 
 from jobrun.access import Key
 from jobrun.job import Argument
-from jobrun.values import Box, Tree, Value, is_locked, lend
+from jobrun.values.values import Box, Tree, Value, is_locked, lend
 
 __all__ = ["Change", "Given", "Held", "Input"]
 

@@ -42,9 +42,9 @@ from jobrun.session.pipe import PipeRun
 from jobrun.session.scheduler import Dag, Scheduler
 from jobrun.session.shell import Program
 from jobrun.shell import Shell
-from jobrun.storable import check_storable
-from jobrun.values import Value
-from jobrun.workspace import Workspace
+from jobrun.values.storable import check_storable
+from jobrun.values.values import Value
+from jobrun.values.workspace import Workspace
 
 __all__ = ["SLOWEST", "Group", "Now", "epoch_of"]
 

@@ -28,9 +28,9 @@ from jobrun.session.scheduler import Scheduler
 from jobrun.session.task_folder import remove_leftovers
 from jobrun.session.written import Written
 from jobrun.shell import Shell
-from jobrun.storable import is_storable
-from jobrun.values import BUFFERS, Box, Tree, Value, leaves, one_element, plain, reclaim
-from jobrun.workspace import Workspace
+from jobrun.values.storable import is_storable
+from jobrun.values.values import BUFFERS, Box, Tree, Value, leaves, one_element, plain, reclaim
+from jobrun.values.workspace import Workspace
 
 __all__ = ["LocalSession"]
 

@@ -18,9 +18,9 @@ from jobrun.errors import TaskError, Where
 from jobrun.flow import KEEP_CHANGES, inner_steps
 from jobrun.graph import Plan
 from jobrun.job import Job, Task
-from jobrun.opaque import changeable_objects
 from jobrun.session.objects import ObjectOrder
-from jobrun.workspace import Workspace
+from jobrun.values.opaque import changeable_objects
+from jobrun.values.workspace import Workspace
 
 __all__ = ["ObjectRules"]
 

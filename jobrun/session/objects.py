@@ -19,10 +19,10 @@ from jobrun.access import Key
 from jobrun.core.blob_paths import overlaps
 from jobrun.errors import TaskError
 from jobrun.graph import Plan
-from jobrun.opaque import changeable_objects
 from jobrun.session.scheduler import Dag
-from jobrun.values import Box, Value
-from jobrun.workspace import Workspace
+from jobrun.values.opaque import changeable_objects
+from jobrun.values.values import Box, Value
+from jobrun.values.workspace import Workspace
 
 __all__ = ["ObjectOrder"]
 

@@ -30,7 +30,7 @@ from jobrun.session.reading import PipeReading
 from jobrun.session.reductions import Reductions
 from jobrun.session.row_columns import row_columns
 from jobrun.session.workers import Workers
-from jobrun.values import Box, Value
+from jobrun.values.values import Box, Value
 
 __all__ = ["PipeRun"]
 

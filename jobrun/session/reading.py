@@ -25,7 +25,7 @@ from jobrun.job import SHARD, CallSource, Data, FileSource, Job, Pipe, Task
 from jobrun.pinned import other_thread
 from jobrun.session.base import Places
 from jobrun.session.call import Call, Moment, Stores
-from jobrun.values import Value, one_element
+from jobrun.values.values import Value, one_element
 
 __all__ = ["PipeReading"]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from jobrun.access import Key
 from jobrun.errors import TaskError, ValueRefusedError, with_article
-from jobrun.values import Box, Tree, Value, adopt, one_element
+from jobrun.values.values import Box, Tree, Value, adopt, one_element
 
 __all__ = ["Reductions"]
 

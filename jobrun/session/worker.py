@@ -39,7 +39,7 @@ from jobrun.session.current import Running, enter
 from jobrun.session.memory import mapped
 from jobrun.session.status import Status
 from jobrun.session.wire import Packed, UnsendableError
-from jobrun.values import Box, Tree, Value, plain
+from jobrun.values.values import Box, Tree, Value, plain
 
 __all__ = ["boxed", "main"]
 

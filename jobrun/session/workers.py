@@ -25,7 +25,7 @@ from jobrun.session.current import TaskStoppedError, current
 from jobrun.session.process import LostError, WorkerProcess
 from jobrun.session.wire import Packed, UnsendableError
 from jobrun.session.worker import Message, boxed
-from jobrun.values import plain
+from jobrun.values.values import plain
 
 __all__ = ["Workers"]
 

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Pipe, Task
 from jobrun.checkpoint.reading import read_part
 from jobrun.errors import TaskError
-from jobrun.values import plain
+from jobrun.values.values import plain
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 

@@ -16,7 +16,7 @@ from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.source import BlobSource
 from jobrun.core.position import Position
 from jobrun.policy import Keep
-from jobrun.values import Box
+from jobrun.values.values import Box
 from tests.bench.durable import Store
 from tests.bench.harness import Case, Contestant, Scale, faster, timed
 from tests.bench.stores import OURS, RAW, STORES, Load, loads, ready

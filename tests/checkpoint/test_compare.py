@@ -17,7 +17,7 @@ from jobrun.checkpoint.compare import Change, Comparison, compare
 from jobrun.checkpoint.reading import read_part
 from jobrun.errors import DamagedError
 from jobrun.storage.fs import Fs
-from jobrun.values import Box, adopt, leaves
+from jobrun.values.values import Box, adopt, leaves
 
 
 def difference(tmp_path: Path, before: dict[str, Any], after: dict[str, Any]) -> Comparison:

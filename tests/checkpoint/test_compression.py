@@ -30,7 +30,7 @@ from jobrun.checkpoint.saved import Saved
 from jobrun.checkpoint.source import BlobSource
 from jobrun.errors import DamagedError, NotFoundError
 from jobrun.policy import Compress
-from jobrun.values import Box, Tree, Value
+from jobrun.values.values import Box, Tree, Value
 from tests.support.chunks import cut_into
 
 pytestmark = pytest.mark.usefixtures("small_chunks")

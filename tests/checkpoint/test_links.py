@@ -20,7 +20,7 @@ from jobrun.checkpoint.source import BlobSource
 from jobrun.core.position import Position
 from jobrun.policy import KEEP_ALL, Keep
 from jobrun.storage.fs import Fs, FsError
-from jobrun.values import Box, Value, adopt, checksum
+from jobrun.values.values import Box, Value, adopt, checksum
 
 CONSTANT = np.arange(1000.0)
 

@@ -22,7 +22,7 @@ from jobrun.checkpoint.part import write_part
 from jobrun.checkpoint.reading import read_part, read_slice
 from jobrun.storage.fs import Fs
 from jobrun.storage.threads import THREADS
-from jobrun.values import BUFFERS, Box
+from jobrun.values.values import BUFFERS, Box
 
 MIB = 1 << 20
 LITTLE = MIB // 2

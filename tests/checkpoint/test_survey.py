@@ -11,7 +11,7 @@ import pytest
 from checkpoint_helpers import save
 
 from jobrun.checkpoint.survey import Survey, Verdict, sharing
-from jobrun.values import adopt
+from jobrun.values.values import adopt
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from jobrun.errors import DamagedError
 from jobrun.export import export
 from jobrun.policy import Compress, Keep
 from jobrun.storage.fs import Fs
-from jobrun.values import Box, Tree, Value, adopt, leaves, plain
+from jobrun.values.values import Box, Tree, Value, adopt, leaves, plain
 
 
 def tree(*, tied: bool = True, start: float = 0.0) -> Value:

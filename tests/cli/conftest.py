@@ -25,7 +25,7 @@ from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.source import BlobSource
 from jobrun.cli.app import run
 from jobrun.core.position import Position
-from jobrun.values import adopt
+from jobrun.values.values import adopt
 
 COMMAND = [str(Path(sys.executable).with_name("jobrun"))]
 _CHANGING = (

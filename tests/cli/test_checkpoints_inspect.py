@@ -14,7 +14,7 @@ from jobrun import CheckpointManager
 from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.source import BlobSource
 from jobrun.core.position import PipeState, Position, ReaderState
-from jobrun.values import Box
+from jobrun.values.values import Box
 
 Call = Callable[..., Any]
 

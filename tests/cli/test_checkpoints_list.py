@@ -17,7 +17,7 @@ from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.source import BlobSource
 from jobrun.core.position import PipeState, Position
 from jobrun.core.size import size
-from jobrun.values import Box
+from jobrun.values.values import Box
 
 Call = Callable[..., Any]
 

@@ -20,7 +20,7 @@ from jobrun.checkpoint.catalog import Catalog, listed, prove
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import decode_record, encode_record
 from jobrun.errors import DamagedError, JobrunError, NotFoundError
-from jobrun.values import Box, Tree, Value
+from jobrun.values.values import Box, Tree, Value
 
 FILES = [
     "_SUCCESS",

@@ -25,7 +25,7 @@ from jobrun.policy import KEEP_ALL, Keep
 from jobrun.report import Fan, RunFiles
 from jobrun.rundir import RunDir, RunState
 from jobrun.storage.fs import DEFAULT
-from jobrun.values import Box, Tree, Value
+from jobrun.values.values import Box, Tree, Value
 
 Blobs = dict[str, dict[str, Value]]
 

@@ -9,7 +9,7 @@ import pytest
 
 from jobrun.data.tables import blob_columns, check_rows
 from jobrun.errors import DataError
-from jobrun.values import Value, adopt
+from jobrun.values.values import Value, adopt
 
 
 def blobs(**objects: Any) -> dict[str, Value]:

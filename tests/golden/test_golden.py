@@ -16,7 +16,7 @@ from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.oracle import open_checkpoint
 from jobrun.checkpoint.reading import read_part
 from jobrun.checkpoint.record import FORMAT
-from jobrun.values import Tree
+from jobrun.values.values import Tree
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "checkpoint"))

@@ -13,8 +13,8 @@ from jobrun.core.template import template
 from jobrun.errors import TaskError, ValueRefusedError, Where
 from jobrun.job import Job, Task
 from jobrun.session.call import Call, Moment, Stores
-from jobrun.values import adopt, plain
-from jobrun.workspace import Workspace
+from jobrun.values.values import adopt, plain
+from jobrun.values.workspace import Workspace
 
 
 class Bench:

@@ -13,8 +13,8 @@ from jobrun.errors import TaskError, Where
 from jobrun.job import Job, Task
 from jobrun.options import Retries
 from jobrun.session.call import Call, Moment, Stores
-from jobrun.values import adopt, plain
-from jobrun.workspace import Workspace
+from jobrun.values.values import adopt, plain
+from jobrun.values.workspace import Workspace
 
 
 def tree() -> dict[str, Any]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jobrun.errors import DataError, SpecError, TaskError, Where
 from jobrun.job import Job, Pipe, Task
 from jobrun.session.row_columns import RowColumns, row_columns
-from jobrun.values import Value, adopt
+from jobrun.values.values import Value, adopt
 
 
 def nothing(*args: Any) -> None:

@@ -37,7 +37,7 @@ from jobrun.session.dask.messages import (
     arrived,
 )
 from jobrun.session.dask.news import NewsQueue, Told, route_prints
-from jobrun.values import Value
+from jobrun.values.values import Value
 
 __all__ = ["NodeActor"]
 

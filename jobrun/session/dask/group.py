@@ -21,8 +21,8 @@ from jobrun.session.dask.news import NewsQueue
 from jobrun.session.dask.portion import Portion, Send
 from jobrun.session.group import SLOWEST, Group, Now
 from jobrun.session.scheduler import Scheduler
-from jobrun.values import Value
-from jobrun.workspace import Workspace
+from jobrun.values.values import Value
+from jobrun.values.workspace import Workspace
 
 __all__ = ["Mailbox", "NodeGroup", "Post"]
 

@@ -17,7 +17,7 @@ from jobrun.session.dask.messages import has_opaque
 from jobrun.session.dask.news import NewsQueue
 from jobrun.session.dask.portion import portion
 from jobrun.session.local import LocalSession
-from jobrun.values import Value
+from jobrun.values.values import Value
 
 __all__ = ["Holder"]
 

@@ -13,7 +13,7 @@ from jobrun.core.events import Event
 from jobrun.core.position import PipeState, Position, ReaderState
 from jobrun.errors import WorkerLostError
 from jobrun.session.base import Places
-from jobrun.values import Box, Tree, Value, copy_array, leaves
+from jobrun.values.values import Box, Tree, Value, copy_array, leaves
 
 __all__ = [
     "Answer",

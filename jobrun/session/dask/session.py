@@ -41,7 +41,7 @@ from jobrun.session.dask.messages import Outcome, Setup, arrived
 from jobrun.session.dask.nodes import Nodes
 from jobrun.session.group import SLOWEST, epoch_of
 from jobrun.storage.fs import DEFAULT
-from jobrun.values import plain
+from jobrun.values.values import plain
 from jobrun.versions import differences
 
 __all__ = ["DaskSession"]

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrun.errors import TaskError
-from jobrun.values import Tree, Value, adopt, plain
-from jobrun.workspace import Workspace
+from jobrun.values.values import Tree, Value, adopt, plain
+from jobrun.values.workspace import Workspace
 
 
 def filled(**blobs: Any) -> Workspace:

@@ -15,7 +15,7 @@ from typing import Any
 
 from jobrun.core.blob_paths import trees_of
 from jobrun.errors import TaskError, did_you_mean
-from jobrun.values import Tree, Value, held_alone, leaves, plain, take
+from jobrun.values.values import Tree, Value, held_alone, leaves, plain, take
 
 __all__ = ["Workspace"]
 

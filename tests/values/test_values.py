@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from jobrun.errors import ValueRefusedError
-from jobrun.values import (
+from jobrun.values.values import (
     Box,
     Tree,
     Value,

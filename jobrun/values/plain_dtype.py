@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from jobrun.buffers import copy_array
+from jobrun.values.buffers import copy_array
 
 __all__ = ["plain_dtype"]
 

@@ -26,10 +26,10 @@ import crc32c
 import numpy as np
 import numpy.typing as npt
 
-from jobrun.buffers import Buffers, copy_array
 from jobrun.core.names import is_name
 from jobrun.errors import ValueRefusedError
-from jobrun.plain_dtype import plain_dtype
+from jobrun.values.buffers import Buffers, copy_array
+from jobrun.values.plain_dtype import plain_dtype
 
 __all__ = [
     "SCALAR_KINDS",
@@ -399,7 +399,7 @@ def adopt(
     ``updated`` is the name of the blob if a task updates it in place: then arrays of a tree that
     overlap, but are not one, are refused.
     Raises ValueRefusedError for masked arrays, integers beyond 64 bits, and endless nesting; what
-    only cannot be *saved* becomes opaque, see ``jobrun.storable``.
+    only cannot be *saved* becomes opaque, see ``jobrun.values.storable``.
     """
     value = _Adoption(given, keep_maps).begin(cell, 0, True, updated)
     cell.clear()

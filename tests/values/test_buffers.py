@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrun.buffers import Buffers, empty_array
-from jobrun.values import Box, take
+from jobrun.values.buffers import Buffers, empty_array
+from jobrun.values.values import Box, take
 
 BIG = 1 << 17
 
