@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from jobrun.checkpoint.manager import CheckpointManager
     from jobrun.checkpoint.oracle import open_checkpoint
     from jobrun.errors import JobrunError
-    from jobrun.job import Job, Node, Pipe, Task, TaskGroup
-    from jobrun.options import Load, Retries
-    from jobrun.policy import Best, CheckpointPolicy, Compress, Every, Keep, Upload
+    from jobrun.model.job import Job, Node, Pipe, Task, TaskGroup
+    from jobrun.model.options import Load, Retries
+    from jobrun.model.policy import Best, CheckpointPolicy, Compress, Every, Keep, Upload
+    from jobrun.model.shell import FileForm, Shell
     from jobrun.remote.blobs import load_blobs
     from jobrun.report.python import progress_report
     from jobrun.runner import JobRunner
     from jobrun.session.local import LocalSession
     from jobrun.session.progress import progress
-    from jobrun.shell import FileForm, Shell
 
 __version__ = "0.1.0"
 
@@ -54,26 +54,26 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Best": "jobrun.policy",
+    "Best": "jobrun.model.policy",
     "Catalogue": "jobrun.catalogue",
     "CheckpointManager": "jobrun.checkpoint.manager",
-    "CheckpointPolicy": "jobrun.policy",
-    "Compress": "jobrun.policy",
-    "Every": "jobrun.policy",
-    "FileForm": "jobrun.shell",
-    "Job": "jobrun.job",
+    "CheckpointPolicy": "jobrun.model.policy",
+    "Compress": "jobrun.model.policy",
+    "Every": "jobrun.model.policy",
+    "FileForm": "jobrun.model.shell",
+    "Job": "jobrun.model.job",
     "JobRunner": "jobrun.runner",
     "JobrunError": "jobrun.errors",
-    "Keep": "jobrun.policy",
-    "Load": "jobrun.options",
+    "Keep": "jobrun.model.policy",
+    "Load": "jobrun.model.options",
     "LocalSession": "jobrun.session.local",
-    "Node": "jobrun.job",
-    "Pipe": "jobrun.job",
-    "Retries": "jobrun.options",
-    "Shell": "jobrun.shell",
-    "Task": "jobrun.job",
-    "TaskGroup": "jobrun.job",
-    "Upload": "jobrun.policy",
+    "Node": "jobrun.model.job",
+    "Pipe": "jobrun.model.job",
+    "Retries": "jobrun.model.options",
+    "Shell": "jobrun.model.shell",
+    "Task": "jobrun.model.job",
+    "TaskGroup": "jobrun.model.job",
+    "Upload": "jobrun.model.policy",
     "load_blobs": "jobrun.remote.blobs",
     "open_checkpoint": "jobrun.checkpoint.oracle",
     "progress": "jobrun.session.progress",

@@ -13,7 +13,7 @@ from typing import Any
 
 from jobrun.core.blob_paths import Key, PathSet, covers
 from jobrun.errors import Problem, did_you_mean
-from jobrun.job import RESERVED, SHARD, Job, Pipe, Task, match_nodes
+from jobrun.model.job import RESERVED, SHARD, Job, Pipe, Task, match_nodes
 
 __all__ = [
     "Access",

@@ -46,8 +46,8 @@ from jobrun.errors import (
 )
 from jobrun.graph import Plan, live_scratch, persistent
 from jobrun.history import History
-from jobrun.job import Job
 from jobrun.metrics import metric_names
+from jobrun.model.job import Job
 from jobrun.node_times import NodeTimes
 from jobrun.saving import Saver
 from jobrun.session.base import Control, Session

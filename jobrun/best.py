@@ -18,7 +18,7 @@ from jobrun.rundir import RunDir, RunState
 if TYPE_CHECKING:
     from jobrun.graph import Plan
     from jobrun.history import History
-    from jobrun.job import Job
+    from jobrun.model.job import Job
     from jobrun.session.base import Session
 
 __all__ = ["best_by", "best_of", "load_best", "named_now"]

@@ -19,11 +19,11 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from jobrun.errors import BindError, Problem, Where, did_you_mean
-from jobrun.job import GROUPS, Job, Pipe, Task
+from jobrun.model.job import GROUPS, Job, Pipe, Task
+from jobrun.model.options import Load
+from jobrun.model.shell import Shell
 from jobrun.needs import task_needs, upload_needs
-from jobrun.options import Load
 from jobrun.reference import nameless
-from jobrun.shell import Shell
 from jobrun.signature import check_call
 
 __all__ = ["bind", "bind_job", "bind_object", "forget", "user_trace"]

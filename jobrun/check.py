@@ -24,10 +24,10 @@ from jobrun.flow import (
     written,
 )
 from jobrun.graph import make_plan
-from jobrun.job import GROUPS, RESERVED, Job, Pipe, Task
 from jobrun.metrics import best_problems, metric_problems
+from jobrun.model.job import GROUPS, RESERVED, Job, Pipe, Task
+from jobrun.model.shell import Shell
 from jobrun.pinned import pinned_problems
-from jobrun.shell import Shell
 
 __all__ = ["check", "warnings"]
 

@@ -14,8 +14,8 @@ from jobrun.checkpoint.record import Record
 from jobrun.code import changed_code
 from jobrun.decide import Changes, Choice, Request, decide
 from jobrun.errors import DamagedError, NotFoundError
-from jobrun.job import Job
 from jobrun.lacking import refuse_lacking
+from jobrun.model.job import Job
 from jobrun.node_map import NodeMap
 from jobrun.rundir import RunDir, RunState, none_whole
 from jobrun.spec.diff import compare, digest

@@ -17,7 +17,7 @@ from jobrun.core.blob_paths import levels
 from jobrun.core.duration import TIMES, seconds_of
 from jobrun.errors import Problem, Where, did_you_mean
 from jobrun.expression import Expression, ExpressionError
-from jobrun.job import ConditionSpec
+from jobrun.model.job import ConditionSpec
 from jobrun.stop import (
     BlobTrue,
     Condition,

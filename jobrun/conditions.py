@@ -11,7 +11,7 @@ from typing import Any
 
 from jobrun.condition_forms import KINDS, Entry, Known
 from jobrun.errors import Problem, SpecError, did_you_mean
-from jobrun.job import ConditionSpec, Job, Pipe
+from jobrun.model.job import ConditionSpec, Job, Pipe
 from jobrun.stop import Condition
 
 __all__ = ["build", "form_problems", "problems"]

@@ -21,7 +21,7 @@ from jobrun.decide import Choice, Request
 from jobrun.expression import MissingName
 from jobrun.graph import make_plan, persistent
 from jobrun.history import History
-from jobrun.job import Job
+from jobrun.model.job import Job
 from jobrun.room import kept_in_all
 from jobrun.runs import fresh_name
 from jobrun.session.base import Control, Places, Session

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from jobrun.access import access, key_of, step_names
 from jobrun.core.blob_paths import overlaps
 from jobrun.errors import TaskError, Where
-from jobrun.job import Job, Pipe, Task
+from jobrun.model.job import Job, Pipe, Task
 from jobrun.stop import Watched
 
 __all__ = ["first_none", "never_ends"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jobrun.errors import Problem
-from jobrun.job import GROUPS, Job, Pipe, Task
+from jobrun.model.job import GROUPS, Job, Pipe, Task
 
 __all__ = ["batches_between", "epochs_between", "every_problems"]
 

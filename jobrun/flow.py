@@ -9,8 +9,8 @@ from jobrun.access import Access, access, resolve
 from jobrun.core.blob_paths import Key, PathMap, PathSet, same_leaves
 from jobrun.errors import Problem, Where, did_you_mean, did_you_mean_or_all
 from jobrun.graph import reads_across
-from jobrun.job import GROUPS, RESERVED, Job, Pipe, Task
-from jobrun.rows import STREAMED
+from jobrun.model.job import GROUPS, RESERVED, Job, Pipe, Task
+from jobrun.model.rows import STREAMED
 
 __all__ = [
     "KEEP_CHANGES",

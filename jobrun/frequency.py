@@ -8,7 +8,7 @@ from __future__ import annotations
 from jobrun.access import Key, access, key_of
 from jobrun.core.blob_paths import overlaps
 from jobrun.every import epochs_between
-from jobrun.job import Job, Pipe
+from jobrun.model.job import Job, Pipe
 
 __all__ = ["Frequency"]
 

@@ -28,7 +28,7 @@ from jobrun.core.blob_paths import (
 from jobrun.core.patterns import touches
 from jobrun.core.position import Position
 from jobrun.errors import Problem, SpecError
-from jobrun.job import Job, Task, TaskGroup
+from jobrun.model.job import Job, Task, TaskGroup
 
 __all__ = [
     "BlobUse",

@@ -34,7 +34,7 @@ from jobrun.core.position import Position
 from jobrun.core.ranking import before_failure
 from jobrun.decide import Choice, Request
 from jobrun.errors import DamagedError, JobrunError, LockedError, SaveError, UsageError
-from jobrun.job import Job
+from jobrun.model.job import Job
 from jobrun.node_map import NodeMap, NodeMaps
 from jobrun.rundir import RunDir, RunState, utc_now
 from jobrun.spec.diff import digest, job_facts

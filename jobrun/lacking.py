@@ -16,7 +16,7 @@ from jobrun.core.blob_paths import trees_of
 from jobrun.core.paths import shown
 from jobrun.errors import RunRefusedError
 from jobrun.flow import writes_of
-from jobrun.job import Job
+from jobrun.model.job import Job
 from jobrun.storage.fs import DEFAULT
 
 __all__ = ["refuse_lacking"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from jobrun.core.blob_paths import covers, overlaps
 from jobrun.errors import Problem, did_you_mean, did_you_mean_or_all
 from jobrun.flow import units_of, writes_of, written
-from jobrun.job import GROUPS, Job
+from jobrun.model.job import GROUPS, Job
 
 __all__ = ["best_metric", "best_problems", "metric_names", "metric_problems"]
 

@@ -14,10 +14,10 @@ from typing import Any
 from jobrun.core.paths import is_url
 from jobrun.core.template import Template, templates_in
 from jobrun.errors import Problem, UsageError, Where
-from jobrun.job import Job, Pipe, Task
-from jobrun.options import Load
+from jobrun.model.job import Job, Pipe, Task
+from jobrun.model.options import Load
+from jobrun.model.shell import Shell
 from jobrun.remote.store import open_store
-from jobrun.shell import Shell
 
 __all__ = ["task_needs", "upload_needs"]
 

@@ -14,7 +14,7 @@ from jobrun.core.blob_paths import overlaps
 from jobrun.errors import Problem
 from jobrun.flow import units_of
 from jobrun.graph import Unit
-from jobrun.job import GROUPS, Job, Pipe
+from jobrun.model.job import GROUPS, Job, Pipe
 
 __all__ = ["Pins", "other_thread", "pinned_problems"]
 

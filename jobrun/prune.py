@@ -9,7 +9,7 @@ from jobrun.checkpoint.contents import freed_by
 from jobrun.checkpoint.publish import discard
 from jobrun.checkpoint.retention import retain
 from jobrun.errors import JobrunError
-from jobrun.policy import Keep
+from jobrun.model.policy import Keep
 from jobrun.rundir import RunDir
 from jobrun.storage.fs import FsError
 

@@ -16,7 +16,7 @@ from importlib.util import module_from_spec, spec_from_loader
 from typing import Any
 
 from jobrun.errors import BindError, Problem
-from jobrun.job import Pipe
+from jobrun.model.job import Pipe
 
 __all__ = ["Main", "forbid_while_importing", "import_main", "main_module", "nameless", "reference"]
 

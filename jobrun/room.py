@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobrun.core.size import size
-from jobrun.policy import CheckpointPolicy
+from jobrun.model.policy import CheckpointPolicy
 
 __all__ = ["kept_in_all", "room_warning"]
 

@@ -33,7 +33,7 @@ from jobrun.decide import Choice, Request
 from jobrun.errors import EXIT_SIGINT, JobrunError, SpecError, WorkerLostError
 from jobrun.graph import make_plan
 from jobrun.history import History
-from jobrun.job import GROUPS, Job
+from jobrun.model.job import GROUPS, Job
 from jobrun.reference import forbid_while_importing
 from jobrun.results import Results
 from jobrun.session.base import Places, Session

@@ -25,9 +25,9 @@ from jobrun.core.events import (
 )
 from jobrun.core.position import Position
 from jobrun.errors import SaveError
-from jobrun.job import Job
 from jobrun.metrics import metric_names
-from jobrun.policy import CheckpointPolicy, Compress, Keep
+from jobrun.model.job import Job
+from jobrun.model.policy import CheckpointPolicy, Compress, Keep
 from jobrun.room import room_warning
 from jobrun.rundir import RunDir
 from jobrun.session.base import Session, Snapshot

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from jobrun.errors import Problem, did_you_mean
-from jobrun.job import Task
+from jobrun.model.job import Task
 
 __all__ = ["check_call"]
 

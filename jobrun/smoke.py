@@ -21,8 +21,8 @@ from typing import Any
 
 from jobrun.checkpoint.compare import Change, compare
 from jobrun.errors import EXIT_DONE, JobrunError
-from jobrun.job import Job, Pipe
-from jobrun.policy import DEFAULT_POLICY, Every
+from jobrun.model.job import Job, Pipe
+from jobrun.model.policy import DEFAULT_POLICY, Every
 
 __all__ = ["Asked", "Smoke", "Step", "shorten", "smoke"]
 

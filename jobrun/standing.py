@@ -23,8 +23,8 @@ from jobrun.core.ranking import (
 )
 from jobrun.frequency import Frequency
 from jobrun.graph import unit_key
-from jobrun.job import Job
 from jobrun.metrics import metric_names
+from jobrun.model.job import Job
 from jobrun.stop import (
     Condition,
     Decision,

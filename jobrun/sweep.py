@@ -18,7 +18,7 @@ from jobrun.core.paths import resolved
 from jobrun.decide import Choice, Request
 from jobrun.errors import RunRefusedError
 from jobrun.history import History
-from jobrun.job import Job
+from jobrun.model.job import Job
 from jobrun.rundir import RunDir
 from jobrun.spec.build import job_of
 from jobrun.spec.diff import digest, job_facts

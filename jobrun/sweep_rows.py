@@ -9,7 +9,7 @@ from typing import Any
 
 from jobrun.core.process import Ended
 from jobrun.errors import EXIT_FAILED_BY_CONDITION
-from jobrun.job import Job
+from jobrun.model.job import Job
 from jobrun.overview import overview
 from jobrun.rundir import RunDir
 

@@ -18,8 +18,8 @@ from jobrun.core.events import Report, Uploaded
 from jobrun.core.paths import is_url
 from jobrun.core.template import render
 from jobrun.errors import DamagedError, NotFoundError, StoreError, TaskError, Where
-from jobrun.job import Job
-from jobrun.policy import Upload
+from jobrun.model.job import Job
+from jobrun.model.policy import Upload
 from jobrun.remote.fetch import RUN_FILES
 from jobrun.remote.store import Store, open_store
 from jobrun.remote.upload import UploadStopped, is_uploaded, upload_checkpoint, upload_files

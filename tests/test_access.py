@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobrun.access import StepColumns, access, resolve, step_names
-from jobrun.job import Job, Node, Pipe, Task
+from jobrun.model.job import Job, Node, Pipe, Task
 
 MAIN = "main"
 

@@ -13,7 +13,7 @@ import pytest
 from jobrun import bind as module
 from jobrun.bind import bind, bind_job, user_trace
 from jobrun.errors import BindError, Where
-from jobrun.job import Job, Pipe, Task
+from jobrun.model.job import Job, Pipe, Task
 
 WHERE = Where("spec.yaml", 3, 9, "  - call: job:step", 8)
 

@@ -28,7 +28,7 @@ from jobrun.core.events import (
 )
 from jobrun.decide import Request
 from jobrun.errors import BindError, DamagedError, NotFoundError, SaveError, TaskError
-from jobrun.policy import Keep
+from jobrun.model.policy import Keep
 from jobrun.rundir import RunDir
 
 

@@ -10,9 +10,9 @@ import pytest
 from jobrun.check import check, warnings
 from jobrun.errors import Problem, Where
 from jobrun.flow import written
-from jobrun.job import Job, Node, Pipe, Task, data
 from jobrun.metrics import best_metric, metric_names
-from jobrun.policy import Best, CheckpointPolicy, Compress, Keep
+from jobrun.model.job import Job, Node, Pipe, Task, data
+from jobrun.model.policy import Best, CheckpointPolicy, Compress, Keep
 
 
 def fn(*args: Any, **kwargs: Any) -> None:

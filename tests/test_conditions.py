@@ -9,7 +9,7 @@ import pytest
 
 from jobrun.conditions import build, problems
 from jobrun.errors import SpecError
-from jobrun.job import Job, Pipe, Task
+from jobrun.model.job import Job, Pipe, Task
 from jobrun.stop import BlobTrue, DataFinished, Epochs, NotFinite, Patience, Walltime, When
 
 

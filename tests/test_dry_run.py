@@ -10,8 +10,8 @@ import pytest
 from jobrun import CheckpointManager, JobRunner, LocalSession
 from jobrun.decide import Request
 from jobrun.dry_run import DryRun, dry_run, sizes
-from jobrun.job import Job, Node, Task
-from jobrun.policy import KEEP_ALL, CheckpointPolicy, Keep
+from jobrun.model.job import Job, Node, Task
+from jobrun.model.policy import KEEP_ALL, CheckpointPolicy, Keep
 from jobrun.session.base import Places
 
 

@@ -12,7 +12,7 @@ import pytest
 from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Pipe, Task
 from jobrun.core.events import Event, Warned
 from jobrun.errors import TaskError, Where
-from jobrun.job import ConditionSpec
+from jobrun.model.job import ConditionSpec
 
 Loss = Callable[[int], Any]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobrun.every import batches_between, epochs_between, every_problems
-from jobrun.job import Job, Pipe, Task
+from jobrun.model.job import Job, Pipe, Task
 
 
 def fn(*args: Any) -> None:

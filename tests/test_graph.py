@@ -23,8 +23,8 @@ from jobrun.graph import (
     shortest_cycle,
     unit_key,
 )
-from jobrun.job import Job, Node, Pipe, Task
-from jobrun.policy import CheckpointPolicy
+from jobrun.model.job import Job, Node, Pipe, Task
+from jobrun.model.policy import CheckpointPolicy
 
 Spec = tuple[list[str], list[str], list[str], list[int]]
 """``in``, ``update`` and ``out`` of a task, and the numbers of the tasks it comes after."""

@@ -10,11 +10,11 @@ import pytest
 from jobrun.bind import bind_job
 from jobrun.core.template import template
 from jobrun.errors import BindError, Where
-from jobrun.job import Job, Pipe, Task
+from jobrun.model.job import Job, Pipe, Task
+from jobrun.model.options import Load
+from jobrun.model.policy import Upload
+from jobrun.model.shell import Shell
 from jobrun.needs import task_needs
-from jobrun.options import Load
-from jobrun.policy import Upload
-from jobrun.shell import Shell
 
 MARK = Where("s.yaml", 4, 7)
 

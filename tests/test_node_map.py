@@ -17,8 +17,8 @@ from jobrun.checkpoint.record import Record
 from jobrun.core.position import PipeState, Position, ReaderState
 from jobrun.decide import Request
 from jobrun.errors import DamagedError, UsageError
+from jobrun.model.policy import Best
 from jobrun.node_map import NodeMap, NodeMaps, parse_maps
-from jobrun.policy import Best
 from jobrun.prune import prune
 from jobrun.rundir import RunDir
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jobrun import CheckpointManager
 from jobrun.errors import JobrunError, LockedError
-from jobrun.policy import Best, Keep
+from jobrun.model.policy import Best, Keep
 from jobrun.prune import prune
 from jobrun.rundir import RunDir
 from jobrun.storage.fs import Fs

@@ -10,7 +10,7 @@ import pytest
 
 from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Task
 from jobrun.core.events import Event, Warned
-from jobrun.policy import Best, CheckpointPolicy, Every, Keep
+from jobrun.model.policy import Best, CheckpointPolicy, Every, Keep
 from jobrun.room import kept_in_all, room_warning
 
 

@@ -18,7 +18,7 @@ from jobrun.checkpoint.catalog import Catalog
 from jobrun.core.events import CheckpointSaved, Event, RunEnded, Warned
 from jobrun.decide import Request
 from jobrun.errors import LockedError, SpecError, TaskError
-from jobrun.policy import CheckpointPolicy, Every
+from jobrun.model.policy import CheckpointPolicy, Every
 
 ROWS = 100
 

@@ -24,7 +24,7 @@ from jobrun.core.events import (
     Warned,
 )
 from jobrun.errors import SaveError, TaskError
-from jobrun.policy import CheckpointPolicy, Compress, Every, Keep
+from jobrun.model.policy import CheckpointPolicy, Compress, Every, Keep
 from jobrun.saving import Due
 from jobrun.storage.fs import Fs
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jobrun.errors import Where
-from jobrun.job import Task
+from jobrun.model.job import Task
 from jobrun.signature import check_call
 
 

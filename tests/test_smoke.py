@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from jobrun.job import Job, Pipe, Task
-from jobrun.policy import Best, CheckpointPolicy, Every, Keep, Upload
+from jobrun.model.job import Job, Pipe, Task
+from jobrun.model.policy import Best, CheckpointPolicy, Every, Keep, Upload
 from jobrun.smoke import Smoke, shorten, smoke
 
 SPEC = """\

@@ -10,7 +10,7 @@ import pytest
 from jobrun.checkpoint.record import Record, RecordFields, decode_record, encode_record
 from jobrun.conditions import build
 from jobrun.core.position import Position, ReaderState
-from jobrun.job import Job, Pipe, Task
+from jobrun.model.job import Job, Pipe, Task
 from jobrun.standing import Standing
 from jobrun.versions import versions
 

@@ -12,8 +12,8 @@ import pytest
 from jobrun import CheckpointManager, JobRunner, LocalSession
 from jobrun.core.events import Event, Uploaded
 from jobrun.errors import BindError, StoreError, TaskError
-from jobrun.job import Job, Node, Task
-from jobrun.policy import CheckpointPolicy, Keep, Upload
+from jobrun.model.job import Job, Node, Task
+from jobrun.model.policy import CheckpointPolicy, Keep, Upload
 from jobrun.remote.find import checkpoints_at
 from jobrun.remote.store import open_store
 

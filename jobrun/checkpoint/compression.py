@@ -18,7 +18,7 @@ import numpy as np
 from jobrun.core.late_imports import importing
 from jobrun.core.patterns import means
 from jobrun.errors import DamagedError, NotFoundError
-from jobrun.policy import Compress
+from jobrun.model.policy import Compress
 
 __all__ = ["Codec", "choose", "codecs", "import_codecs", "parse_codecs"]
 

@@ -22,7 +22,7 @@ from jobrun.checkpoint.fill import from_fill, to_fill
 from jobrun.checkpoint.grid import Chunk, Grid
 from jobrun.checkpoint.manifest import META, File, group_meta
 from jobrun.errors import DamagedError, ValueRefusedError
-from jobrun.policy import Compress
+from jobrun.model.policy import Compress
 from jobrun.storage.bounded_json import parse_json
 from jobrun.values.values import Box
 

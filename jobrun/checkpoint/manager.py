@@ -49,7 +49,7 @@ from jobrun.checkpoint.source import BlobSource, PartSource, RunLock, SaveWatch
 from jobrun.checkpoint.unasked import asked, begun
 from jobrun.core.position import Position
 from jobrun.errors import NotFoundError, SaveError, UsageError
-from jobrun.policy import KEEP_ALL, Compress, Keep
+from jobrun.model.policy import KEEP_ALL, Compress, Keep
 from jobrun.storage.ext4_placement import spread
 from jobrun.storage.fs import DEFAULT, Fs, FsError
 from jobrun.storage.lock import Lock

@@ -23,7 +23,7 @@ from jobrun.checkpoint.record import SUCCESS
 from jobrun.checkpoint.writing import Item, Writer
 from jobrun.core.names import CASE_HINT, case_twins, check_name
 from jobrun.errors import ValueRefusedError
-from jobrun.policy import Compress
+from jobrun.model.policy import Compress
 from jobrun.storage.fs import DEFAULT, Fs, SyncAll
 from jobrun.storage.threads import THREADS, ended_by_errors, run_calls
 from jobrun.values.storable import check_storable

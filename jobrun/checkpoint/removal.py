@@ -16,7 +16,7 @@ from jobrun.checkpoint.publish import drop, remove_dropped
 from jobrun.checkpoint.record import Record
 from jobrun.checkpoint.retention import retain
 from jobrun.errors import JobrunError, NotFoundError
-from jobrun.policy import Keep
+from jobrun.model.policy import Keep
 from jobrun.storage.fs import DEFAULT, Fs, FsError
 
 __all__ = ["MOST_WAITING", "Removal"]

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 
 from jobrun.checkpoint.record import Record
 from jobrun.core.ranking import before_failure, ranked_records
-from jobrun.policy import Best, Keep
+from jobrun.model.policy import Best, Keep
 
 __all__ = ["retain"]
 

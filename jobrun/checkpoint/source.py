@@ -14,7 +14,7 @@ from jobrun.checkpoint.part import PartSummary, check_part, mark_saved, write_pa
 from jobrun.checkpoint.record import Record
 from jobrun.core.names import CASE_HINT, case_twins, is_name
 from jobrun.errors import UsageError, ValueRefusedError
-from jobrun.policy import Compress
+from jobrun.model.policy import Compress
 from jobrun.storage.fs import DEFAULT, Fs
 from jobrun.values.values import Box, Tree, Value, adopt, overlapping
 

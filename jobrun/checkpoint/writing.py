@@ -22,7 +22,7 @@ from jobrun.checkpoint.grid import Chunk
 from jobrun.checkpoint.layout import Form, store, tree_form
 from jobrun.checkpoint.links import Sources
 from jobrun.checkpoint.manifest import CHUNK_TAIL, META, Entry, File
-from jobrun.policy import Compress
+from jobrun.model.policy import Compress
 from jobrun.storage.fs import Buffer, Fs, FsError
 from jobrun.storage.threads import LARGE
 from jobrun.values.values import Box

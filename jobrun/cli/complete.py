@@ -218,7 +218,7 @@ def _blobs(checkpoint: Path) -> Iterator[str]:
 
 def _tasks(root: Node) -> Iterator[str]:
     """What tasks and steps are called: their names, else their functions, numbered."""
-    from jobrun.job import GROUPS
+    from jobrun.model.job import GROUPS
     from jobrun.spec.overrides import entry_name
 
     for group in GROUPS:

@@ -19,8 +19,8 @@ from jobrun.decide import Request
 from jobrun.drawing.picture import picture
 from jobrun.drawing.tree import glyphs_for, tree
 from jobrun.dry_run import DryRun, Size, dry_run, sizes
-from jobrun.job import Job
-from jobrun.policy import SessionSpec
+from jobrun.model.job import Job
+from jobrun.model.policy import SessionSpec
 from jobrun.report.words import plain, plural
 from jobrun.session.base import Places
 from jobrun.session.local import LocalSession, default_threads

@@ -13,7 +13,7 @@ from jobrun.cli.options import common, completes, option, runs_dir, sets_option,
 
 if TYPE_CHECKING:
     from jobrun.drawing.picture import Picture
-    from jobrun.job import Job
+    from jobrun.model.job import Job
     from jobrun.rundir import RunDir
 
 __all__ = ["command"]

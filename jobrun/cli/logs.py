@@ -80,7 +80,7 @@ def _check_task(task: str, run: RunDir) -> None:
 
 def _tasks(state: RunState | None) -> list[str]:
     """The tasks of the job, from what was stored of it."""
-    from jobrun.job import GROUPS
+    from jobrun.model.job import GROUPS
 
     facts = state.facts if state is not None else {}
     return [task["name"] for group in GROUPS for task in facts.get(group, ())]

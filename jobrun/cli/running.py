@@ -26,7 +26,7 @@ from jobrun.core.invocation import program
 from jobrun.core.paths import absolute, shown
 from jobrun.decide import Request
 from jobrun.errors import EXIT_DONE, JobrunError
-from jobrun.job import Job
+from jobrun.model.job import Job
 from jobrun.report import Fan
 from jobrun.report.aside import Aside
 from jobrun.report.log_file import Prints

@@ -14,7 +14,7 @@ from jobrun.cli.options import common, option, sets_option, settings, specs_argu
 
 if TYPE_CHECKING:
     from jobrun.errors import JobrunError, Problem
-    from jobrun.job import Job
+    from jobrun.model.job import Job
 
 __all__ = ["command"]
 

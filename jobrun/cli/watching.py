@@ -16,7 +16,7 @@ from jobrun.cli.failure import error_values, say_error
 from jobrun.cli.options import Settings, uses_color
 from jobrun.core.events import Report
 from jobrun.errors import JobrunError
-from jobrun.job import Job
+from jobrun.model.job import Job
 from jobrun.report import Fan, RunFiles
 from jobrun.report.aside import Aside
 from jobrun.report.json_lines import JsonLines

@@ -29,7 +29,7 @@ _OTHER_DATA = "bring the old data back, or start afresh with --fresh"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How a pipe reads, with all numbers known; see ``jobrun.job.Reader``.
+    """How a pipe reads, with all numbers known; see ``jobrun.model.job.Reader``.
 
     ``shard`` is (which one, from 0; of how many).  ``buffer`` is for shuffling in blocks of so many
     rows.

@@ -10,9 +10,9 @@ from jobrun.access import Key, step_names
 from jobrun.core.blob_paths import overlaps
 from jobrun.core.duration import duration
 from jobrun.graph import BlobUse, Plan, Unit, make_plan, persistent
-from jobrun.job import GROUPS, Job, Pipe, Task
-from jobrun.options import Load
-from jobrun.shell import Shell
+from jobrun.model.job import GROUPS, Job, Pipe, Task
+from jobrun.model.options import Load
+from jobrun.model.shell import Shell
 
 __all__ = ["WHEN", "Arrow", "Box", "GroupPicture", "Picture", "State", "picture"]
 

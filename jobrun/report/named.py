@@ -21,8 +21,8 @@ from jobrun.core.invocation import program
 from jobrun.core.late_imports import importing
 from jobrun.core.template import render
 from jobrun.errors import BindError, UsageError, did_you_mean
+from jobrun.model.reporter import Reporter
 from jobrun.report.aside import Aside
-from jobrun.reporter import Reporter
 
 __all__ = ["GROUP", "find_reporters", "open_reporters", "parse_reporter"]
 

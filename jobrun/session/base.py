@@ -18,8 +18,8 @@ from jobrun.core.events import Report, ignore
 from jobrun.core.paths import start_directory
 from jobrun.core.position import Position
 from jobrun.graph import Plan
-from jobrun.job import Job
-from jobrun.policy import Compress
+from jobrun.model.job import Job
+from jobrun.model.policy import Compress
 from jobrun.versions import versions
 
 if TYPE_CHECKING:  # a worker process needs none of it

@@ -25,14 +25,14 @@ from jobrun.core.forked import end_if_forked
 from jobrun.core.rng import make_rng
 from jobrun.core.template import render
 from jobrun.errors import TaskError, did_you_mean, with_article
-from jobrun.job import Argument, Job, Task
-from jobrun.options import Load, Retries
+from jobrun.model.job import Argument, Job, Task
+from jobrun.model.options import Load, Retries
+from jobrun.model.shell import Shell
 from jobrun.pinned import other_thread
 from jobrun.session.current import Running, TaskStoppedError, current
 from jobrun.session.given import Change, Given, Held, Input
 from jobrun.session.input_check import HINT, changed_later, find_changed
 from jobrun.session.written import Written
-from jobrun.shell import Shell
 from jobrun.values.values import Tree, Value, adopt, adopt_items
 from jobrun.values.workspace import Workspace
 

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from jobrun.errors import TaskError, with_article
-from jobrun.shell import FileForm
+from jobrun.model.shell import FileForm
 
 __all__ = ["read_file", "write_file"]
 

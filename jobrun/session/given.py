@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jobrun.access import Key
-from jobrun.job import Argument
+from jobrun.model.job import Argument
 from jobrun.values.values import Box, Tree, Value, is_locked, lend
 
 __all__ = ["Change", "Given", "Held", "Input"]

@@ -27,8 +27,9 @@ from jobrun.errors import JobrunError, TaskError, ValueRefusedError
 from jobrun.every import epochs_between
 from jobrun.flow import updated_blobs, write_mark
 from jobrun.graph import Plan, Unit
-from jobrun.job import Job, Pipe, Task
-from jobrun.options import Load
+from jobrun.model.job import Job, Pipe, Task
+from jobrun.model.options import Load
+from jobrun.model.shell import Shell
 from jobrun.pinned import Pins
 from jobrun.session.base import Control, Places
 from jobrun.session.call import Call, Moment, Stores
@@ -41,7 +42,6 @@ from jobrun.session.objects import ObjectOrder
 from jobrun.session.pipe import PipeRun
 from jobrun.session.scheduler import Dag, Scheduler
 from jobrun.session.shell import Program
-from jobrun.shell import Shell
 from jobrun.values.storable import check_storable
 from jobrun.values.values import Value
 from jobrun.values.workspace import Workspace

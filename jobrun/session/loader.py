@@ -7,7 +7,7 @@ from typing import Any
 from jobrun.core.paths import is_url
 from jobrun.core.template import render
 from jobrun.errors import DamagedError, JobrunError, NotFoundError, TaskError
-from jobrun.options import Load
+from jobrun.model.options import Load
 from jobrun.remote.blobs import load_blobs
 from jobrun.session.base import Places
 

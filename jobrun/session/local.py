@@ -18,16 +18,16 @@ from jobrun.core.position import Position
 from jobrun.errors import TaskError, did_you_mean, with_article
 from jobrun.flow import inner_steps, writes_of
 from jobrun.graph import Plan, persistent, ranks, setup_blobs
-from jobrun.job import Job
-from jobrun.options import Load
-from jobrun.policy import Compress
+from jobrun.model.job import Job
+from jobrun.model.options import Load
+from jobrun.model.policy import Compress
+from jobrun.model.shell import Shell
 from jobrun.session.base import NO_SCRATCH, Control, Places, Session, Snapshot
 from jobrun.session.call import Stores, refuse_writable_views
 from jobrun.session.group import Group
 from jobrun.session.scheduler import Scheduler
 from jobrun.session.task_folder import remove_leftovers
 from jobrun.session.written import Written
-from jobrun.shell import Shell
 from jobrun.values.storable import is_storable
 from jobrun.values.values import BUFFERS, Box, Tree, Value, leaves, one_element, plain, reclaim
 from jobrun.values.workspace import Workspace

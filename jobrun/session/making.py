@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from jobrun.errors import UsageError
-from jobrun.policy import SessionSpec
+from jobrun.model.policy import SessionSpec
 from jobrun.session.base import Session
 from jobrun.session.local import LocalSession, default_threads
 

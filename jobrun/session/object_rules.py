@@ -17,7 +17,7 @@ from jobrun.core.blob_paths import overlaps
 from jobrun.errors import TaskError, Where
 from jobrun.flow import KEEP_CHANGES, inner_steps
 from jobrun.graph import Plan
-from jobrun.job import Job, Task
+from jobrun.model.job import Job, Task
 from jobrun.session.objects import ObjectOrder
 from jobrun.values.opaque import changeable_objects
 from jobrun.values.workspace import Workspace

@@ -21,7 +21,7 @@ from jobrun.core.position import PipeState, ReaderState
 from jobrun.data.reader import Batch, RowReader
 from jobrun.errors import DataError, TaskError, Where
 from jobrun.every import batches_between, epochs_between
-from jobrun.job import Job, Pipe, Task
+from jobrun.model.job import Job, Pipe, Task
 from jobrun.session.base import Control, Places
 from jobrun.session.call import Call, Moment, Stores
 from jobrun.session.current import TaskStoppedError, enter, here

@@ -21,7 +21,7 @@ from jobrun.data.source import Source, Stream, Table, TableStream
 from jobrun.data.stream_reader import StreamReader
 from jobrun.data.tables import ArrayTable, blob_columns
 from jobrun.errors import DataError, TaskError
-from jobrun.job import SHARD, CallSource, Data, FileSource, Job, Pipe, Task
+from jobrun.model.job import SHARD, CallSource, Data, FileSource, Job, Pipe, Task
 from jobrun.pinned import other_thread
 from jobrun.session.base import Places
 from jobrun.session.call import Call, Moment, Stores

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from jobrun.core.blob_paths import covers
 from jobrun.errors import DataError
-from jobrun.job import Pipe
+from jobrun.model.job import Pipe
 from jobrun.session.call import column_of
 from jobrun.values.values import Value, leaves
 

@@ -16,11 +16,11 @@ from typing import Any
 from jobrun.core.process import Ended, run_process
 from jobrun.core.template import render
 from jobrun.errors import TaskError
+from jobrun.model.shell import FileForm, Shell
 from jobrun.session.base import Places
 from jobrun.session.current import Running, TaskStoppedError, current
 from jobrun.session.files import read_file, write_file
 from jobrun.session.task_folder import task_folder
-from jobrun.shell import FileForm, Shell
 
 __all__ = ["Program"]
 

@@ -29,8 +29,8 @@ from jobrun.core.events import Event, Warned
 from jobrun.core.names import is_name
 from jobrun.core.signal_handlers import Handlers
 from jobrun.errors import BindError, TaskError, ValueRefusedError, Where
-from jobrun.job import Job, Task
-from jobrun.options import Retries
+from jobrun.model.job import Job, Task
+from jobrun.model.options import Retries
 from jobrun.reference import import_main
 from jobrun.session.base import Control
 from jobrun.session.call import Call, Moment, Stores, refuse_writable_views

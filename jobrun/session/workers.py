@@ -17,7 +17,7 @@ from jobrun.core.blob_paths import covers
 from jobrun.core.events import Warned
 from jobrun.core.template import render
 from jobrun.errors import BindError, TaskError, ValueRefusedError, Where
-from jobrun.job import Job, Pipe, Task
+from jobrun.model.job import Job, Pipe, Task
 from jobrun.reference import Main, main_module, reference
 from jobrun.session.base import Places
 from jobrun.session.call import Call, Moment

@@ -8,11 +8,11 @@ from typing import Any
 
 from jobrun.core.template import template
 from jobrun.errors import Problem, SpecError, Where, did_you_mean, few_hints
-from jobrun.job import GROUPS, Data, Job, Pipe, Task, data
-from jobrun.options import Load, Retries
-from jobrun.policy import Best, CheckpointPolicy, Every, Keep, Upload
-from jobrun.reporter import Reporter
-from jobrun.shell import FileForm, Shell
+from jobrun.model.job import GROUPS, Data, Job, Pipe, Task, data
+from jobrun.model.options import Load, Retries
+from jobrun.model.policy import Best, CheckpointPolicy, Every, Keep, Upload
+from jobrun.model.reporter import Reporter
+from jobrun.model.shell import FileForm, Shell
 from jobrun.spec.checkpoints import CheckpointModel
 from jobrun.spec.model import TaskModel
 from jobrun.spec.pipes import DoStepModel, MapStepModel, SourceModel

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from jobrun.errors import UsageError, did_you_mean
-from jobrun.policy import Compress
+from jobrun.model.policy import Compress
 from jobrun.spec.closed import ClosedModel
 from jobrun.spec.faults import Fault, refuse, wants
 from jobrun.spec.scalars import show

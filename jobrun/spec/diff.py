@@ -23,11 +23,11 @@ from typing import Any, Literal
 
 from jobrun.access import step_names
 from jobrun.core.template import Template
-from jobrun.job import GROUPS, Argument, Data, Job, Outputs, Pipe, Reader, Task
-from jobrun.options import Load
-from jobrun.policy import SessionSpec
-from jobrun.reporter import Reporter
-from jobrun.shell import Shell
+from jobrun.model.job import GROUPS, Argument, Data, Job, Outputs, Pipe, Reader, Task
+from jobrun.model.options import Load
+from jobrun.model.policy import SessionSpec
+from jobrun.model.reporter import Reporter
+from jobrun.model.shell import Shell
 
 __all__ = ["Change", "Diff", "compare", "digest", "job_facts"]
 

@@ -16,8 +16,8 @@ from pydantic import BeforeValidator, Field, ValidationInfo
 from jobrun.core.duration import TIMES, seconds_of
 from jobrun.core.template import TemplateError, template
 from jobrun.errors import did_you_mean
-from jobrun.job import REDUCTIONS
-from jobrun.shell import dtype_fault, split
+from jobrun.model.job import REDUCTIONS
+from jobrun.model.shell import dtype_fault, split
 from jobrun.spec.faults import Fault, refuse, wants
 from jobrun.spec.names import (
     blob_fault,

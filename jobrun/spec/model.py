@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, WrapValidator, model_validator
 
 from jobrun.errors import did_you_mean
-from jobrun.job import GROUPS
+from jobrun.model.job import GROUPS
 from jobrun.spec.checkpoints import CheckpointModel, checkpoint_form
 from jobrun.spec.closed import ClosedModel, given, one_of, short_for, without
 from jobrun.spec.faults import Fault, Optional, choice, refuse

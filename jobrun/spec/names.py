@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from jobrun.core.names import check_name, is_name
-from jobrun.job import RESERVED
+from jobrun.model.job import RESERVED
 
 __all__ = ["blob_fault", "node_fault", "output_fault", "plain_fault", "reference_fault"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jobrun.errors import UsageError, Where, did_you_mean
-from jobrun.job import GROUPS
+from jobrun.model.job import GROUPS
 from jobrun.spec.keys import keys_of
 from jobrun.spec.scalars import Scalar, ScalarError, scalar, show, typed
 from jobrun.spec.source import Node, Source

@@ -8,7 +8,7 @@ from pydantic import Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 
 from jobrun.errors import did_you_mean
-from jobrun.job import SHARD
+from jobrun.model.job import SHARD
 from jobrun.spec.closed import ClosedModel
 from jobrun.spec.faults import Fault, refuse, wants
 from jobrun.spec.fields import (

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from jobrun.policy import SessionSpec
+from jobrun.model.policy import SessionSpec
 from jobrun.spec.closed import ClosedModel, given, short_for
 from jobrun.spec.faults import Fault, Optional, choice, refuse, wants
 from jobrun.spec.fields import Seconds

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from jobrun.condition_forms import KINDS
 from jobrun.errors import Where
-from jobrun.job import ConditionSpec
+from jobrun.model.job import ConditionSpec
 from jobrun.spec.source import Node, Source
 
 __all__ = ["condition_specs"]

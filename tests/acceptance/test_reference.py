@@ -17,7 +17,7 @@ from whole_runs import blob_list, ids_and_epochs, names, records, state_of_disk,
 from jobrun import CheckpointManager, JobrunError, JobRunner, LocalSession, Task, load_blobs
 from jobrun.decide import Request
 from jobrun.errors import DataError, NotFoundError, SpecError
-from jobrun.job import Data
+from jobrun.model.job import Data
 
 SUPPORT = Path(__file__).parent.parent / "support"
 SPECS = Path(__file__).parent.parent.parent / "specs"

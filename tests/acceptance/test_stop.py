@@ -15,7 +15,7 @@ from whole_runs import Died, Ended, ids_and_epochs, records, start, train, train
 from jobrun import Best, CheckpointPolicy, Every, Job, Keep, Pipe, Task, load_blobs
 from jobrun.core.events import CheckpointSaved, EpochFinished, Event, GroupStarted
 from jobrun.errors import SpecError, TaskError
-from jobrun.policy import DEFAULT_POLICY
+from jobrun.model.policy import DEFAULT_POLICY
 
 NAN = math.nan
 

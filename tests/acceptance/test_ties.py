@@ -19,7 +19,7 @@ from jobrun import (
     load_blobs,
 )
 from jobrun.errors import JobrunError, TaskError
-from jobrun.options import Load
+from jobrun.model.options import Load
 
 
 def tied() -> dict[str, Any]:

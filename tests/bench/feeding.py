@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from jobrun.core.position import Position
 from jobrun.graph import make_plan
-from jobrun.job import Job, Pipe, Task
+from jobrun.model.job import Job, Pipe, Task
 from jobrun.session.base import Control, Places
 from jobrun.session.local import LocalSession
 from tests.bench.harness import Case, Contestant, Scale, Wanted, faster, timed

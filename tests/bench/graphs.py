@@ -13,7 +13,7 @@ from typing import Any
 
 from jobrun.core.position import Position
 from jobrun.graph import Plan, make_plan
-from jobrun.job import Job, Task
+from jobrun.model.job import Job, Task
 from jobrun.session.base import Control, Places
 from jobrun.session.local import LocalSession
 from tests.bench.harness import Scale, timed

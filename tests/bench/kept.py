@@ -15,7 +15,7 @@ from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.source import BlobSource
 from jobrun.core.position import Position
-from jobrun.policy import Keep
+from jobrun.model.policy import Keep
 from jobrun.values.values import Box
 from tests.bench.durable import Store
 from tests.bench.harness import Case, Contestant, Scale, faster, timed

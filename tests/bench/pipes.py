@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from jobrun.core.position import Position
 from jobrun.graph import Plan, make_plan
-from jobrun.job import Job, Pipe, Task
+from jobrun.model.job import Job, Pipe, Task
 from jobrun.session.base import Control, Places
 from jobrun.session.local import LocalSession
 from tests.bench.harness import Case, Contestant, Measured, Scale, Wanted, timed

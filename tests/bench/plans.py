@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from jobrun.graph import make_plan
-from jobrun.job import Job
+from jobrun.model.job import Job
 from jobrun.session.base import Places
 from jobrun.session.local import LocalSession
 from tests.bench.graphs import Shape, make_job, opened, run_epoch, shapes, sorter_of

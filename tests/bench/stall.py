@@ -19,7 +19,7 @@ from jobrun.checkpoint.record import RecordFields
 from jobrun.core.events import ignore
 from jobrun.core.position import Position
 from jobrun.graph import Plan, make_plan
-from jobrun.job import Job, Pipe, Task
+from jobrun.model.job import Job, Pipe, Task
 from jobrun.saving import Saver
 from jobrun.session.base import Control, Places
 from jobrun.session.local import LocalSession

@@ -29,7 +29,7 @@ from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.saved import Saved
 from jobrun.checkpoint.source import BlobSource
 from jobrun.errors import DamagedError, NotFoundError
-from jobrun.policy import Compress
+from jobrun.model.policy import Compress
 from jobrun.values.values import Box, Tree, Value
 from tests.support.chunks import cut_into
 
@@ -289,7 +289,7 @@ _TWO_CODECS = """
 import sys
 import numpy as np
 from jobrun import CheckpointManager, load_blobs
-from jobrun.policy import Compress
+from jobrun.model.policy import Compress
 rules = [Compress("lz4", blobs="b*"), Compress("zstd")]
 blobs = {f"{n}{i}": np.arange(1000.0) for i in range(4) for n in "ab"}
 assert "numcodecs" not in sys.modules

@@ -18,7 +18,7 @@ from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.source import BlobSource
 from jobrun.core.position import Position
-from jobrun.policy import KEEP_ALL, Keep
+from jobrun.model.policy import KEEP_ALL, Keep
 from jobrun.storage.fs import Fs, FsError
 from jobrun.values.values import Box, Value, adopt, checksum
 

@@ -39,7 +39,7 @@ from jobrun.errors import (
     UsageError,
     ValueRefusedError,
 )
-from jobrun.policy import Best, Keep
+from jobrun.model.policy import Best, Keep
 from jobrun.storage.fs import Fs
 from jobrun.values.values import Box
 

@@ -17,7 +17,7 @@ from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.saved import Saved
 from jobrun.checkpoint.source import BlobSource
 from jobrun.errors import SaveError
-from jobrun.policy import Keep
+from jobrun.model.policy import Keep
 from jobrun.storage.fs import Fs
 
 TIMEOUT = 60

@@ -11,7 +11,7 @@ from jobrun.checkpoint.record import Record
 from jobrun.checkpoint.retention import retain
 from jobrun.core.position import Position
 from jobrun.errors import UsageError
-from jobrun.policy import Best, Keep
+from jobrun.model.policy import Best, Keep
 
 
 def record(

@@ -27,7 +27,7 @@ from jobrun.checkpoint.survey import Survey
 from jobrun.core.position import Position
 from jobrun.errors import DamagedError
 from jobrun.export import export
-from jobrun.policy import Compress, Keep
+from jobrun.model.policy import Compress, Keep
 from jobrun.storage.fs import Fs
 from jobrun.values.values import Box, Tree, Value, adopt, leaves, plain
 

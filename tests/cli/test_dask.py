@@ -15,7 +15,7 @@ import pytest
 
 from jobrun import load_blobs
 from jobrun.errors import UsageError
-from jobrun.policy import SessionSpec
+from jobrun.model.policy import SessionSpec
 from jobrun.session import making
 
 pytest.importorskip("distributed")

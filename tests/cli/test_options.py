@@ -17,10 +17,10 @@ from jobrun.cli import options
 from jobrun.cli.app import _COMMANDS, app
 from jobrun.cli.group import LazyGroup
 from jobrun.cli.options import Settings, uses_color
+from jobrun.model.shell import Shell
 from jobrun.report.words import uses_unicode
 from jobrun.session.base import Places
 from jobrun.session.shell import Program
-from jobrun.shell import Shell
 
 
 class Terminal(io.StringIO):

@@ -23,8 +23,8 @@ from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.verify import read_manifest, read_record
 from jobrun.core.position import Position
 from jobrun.errors import BindError, DamagedError, DataError, TaskError, ValueRefusedError, Where
-from jobrun.job import Job, Node, Pipe, Task
-from jobrun.policy import Compress
+from jobrun.model.job import Job, Node, Pipe, Task
+from jobrun.model.policy import Compress
 from jobrun.session.base import Control, Places, Session, Snapshot
 from jobrun.storage.fs import DEFAULT
 

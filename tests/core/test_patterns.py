@@ -16,7 +16,7 @@ from jobrun.checkpoint.compression import choose
 from jobrun.core.patterns import Blob, leaves_of, may_mean, means, select, touches
 from jobrun.errors import NotFoundError
 from jobrun.graph import persistent
-from jobrun.policy import Compress
+from jobrun.model.policy import Compress
 
 LEAF = [
     ("aux", True),

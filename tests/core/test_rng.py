@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrun.core.rng import make_rng
-from jobrun.job import Job
+from jobrun.model.job import Job
 
 _place = st.lists(
     st.one_of(st.none(), st.integers(0, 5), st.text("ab/:1,", max_size=3)), max_size=5

@@ -30,7 +30,7 @@ from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.source import BlobSource
 from jobrun.core.position import Position
 from jobrun.errors import SaveError
-from jobrun.policy import Keep
+from jobrun.model.policy import Keep
 from jobrun.storage.fs import Fs
 
 CODES = [

@@ -15,7 +15,7 @@ from jobrun.checkpoint.publish import clean_leftovers
 from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.source import BlobSource
 from jobrun.core.position import Position
-from jobrun.policy import Keep
+from jobrun.model.policy import Keep
 from jobrun.storage.fs import Fs
 
 

@@ -21,7 +21,7 @@ from jobrun.checkpoint.source import BlobSource
 from jobrun.core.events import CheckpointSaved, Event
 from jobrun.core.position import Position
 from jobrun.metric_rows import read_rows
-from jobrun.policy import KEEP_ALL, Keep
+from jobrun.model.policy import KEEP_ALL, Keep
 from jobrun.report import Fan, RunFiles
 from jobrun.rundir import RunDir, RunState
 from jobrun.storage.fs import DEFAULT

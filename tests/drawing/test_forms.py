@@ -15,7 +15,7 @@ from jobrun.drawing.mermaid import mermaid
 from jobrun.drawing.picture import Picture, State, picture
 from jobrun.drawing.svg import svg
 from jobrun.drawing.tree import ASCII, tree
-from jobrun.job import Job, Node, Pipe, Task
+from jobrun.model.job import Job, Node, Pipe, Task
 
 SVG = "{http://www.w3.org/2000/svg}"
 

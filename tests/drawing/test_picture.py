@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jobrun.check import check
 from jobrun.drawing.picture import LANES, Picture, picture
-from jobrun.job import Job, Node, Pipe, Task
+from jobrun.model.job import Job, Node, Pipe, Task
 
 
 def draw(job: Job) -> Picture:

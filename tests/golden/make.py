@@ -20,7 +20,7 @@ from jobrun.checkpoint.manifest import META, group_meta
 from jobrun.checkpoint.part import write_part
 from jobrun.checkpoint.record import FORMAT, SUCCESS, Record, encode_record
 from jobrun.core.position import PipeState, Position, ReaderState
-from jobrun.policy import Compress
+from jobrun.model.policy import Compress
 from jobrun.storage.fs import DEFAULT
 from jobrun.values.values import Box, Tree, Value
 from tests.support.chunks import cut_into

@@ -8,7 +8,7 @@ import pytest
 
 from jobrun import CheckpointManager, JobRunner, LocalSession, load_blobs
 from jobrun.errors import DamagedError, NotFoundError
-from jobrun.job import Job, Task
+from jobrun.model.job import Job, Task
 from jobrun.remote.fetch import RUN_FILES, fetch
 from jobrun.remote.find import find_at
 from jobrun.remote.store import join, open_store

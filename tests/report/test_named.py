@@ -12,8 +12,8 @@ import pytest
 from jobrun.core.events import ignore
 from jobrun.core.template import template
 from jobrun.errors import BindError, UsageError, Where
+from jobrun.model.reporter import Reporter
 from jobrun.report.named import open_reporters, parse_reporter
-from jobrun.reporter import Reporter
 
 
 def test_names_on_the_command_line() -> None:

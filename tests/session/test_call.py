@@ -11,7 +11,7 @@ import pytest
 
 from jobrun.core.template import template
 from jobrun.errors import TaskError, ValueRefusedError, Where
-from jobrun.job import Job, Task
+from jobrun.model.job import Job, Task
 from jobrun.session.call import Call, Moment, Stores
 from jobrun.values.values import adopt, plain
 from jobrun.values.workspace import Workspace

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis.extra import numpy as hnp
 
 from jobrun.errors import TaskError
+from jobrun.model.shell import FileForm
 from jobrun.session.files import read_file, write_file
-from jobrun.shell import FileForm
 
 NO_FORM = FileForm()
 

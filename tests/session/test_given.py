@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from jobrun.errors import TaskError, Where
-from jobrun.job import Job, Task
-from jobrun.options import Retries
+from jobrun.model.job import Job, Task
+from jobrun.model.options import Retries
 from jobrun.session.call import Call, Moment, Stores
 from jobrun.values.values import adopt, plain
 from jobrun.values.workspace import Workspace

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from jobrun.core.events import GroupFinished, GroupStarted, TaskFinished
 from jobrun.core.position import Position, ReaderState
 from jobrun.errors import TaskError, ValueRefusedError, Where
-from jobrun.job import Job, Node, Task
+from jobrun.model.job import Job, Node, Task
 from jobrun.session.base import Control
 
 

@@ -19,8 +19,8 @@ from engine import Driver
 from jobrun import CheckpointManager, JobRunner, LocalSession
 from jobrun.core.position import Position
 from jobrun.errors import TaskError
-from jobrun.job import Job, Pipe, Task
-from jobrun.options import Retries
+from jobrun.model.job import Job, Pipe, Task
+from jobrun.model.options import Retries
 
 Write = Callable[[Any], Any]
 needs_torch = pytest.mark.skipif(

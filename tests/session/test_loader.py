@@ -10,7 +10,7 @@ import pytest
 from jobrun import CheckpointManager
 from jobrun.core.template import Template
 from jobrun.errors import TaskError
-from jobrun.options import Load
+from jobrun.model.options import Load
 from jobrun.session.base import Places
 from jobrun.session.loader import Loader
 

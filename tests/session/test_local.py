@@ -20,7 +20,7 @@ from random_steps import FIRST, first_values, job_of, steps
 
 from jobrun.core.position import Position
 from jobrun.errors import TaskError, Where
-from jobrun.job import Job, Node, Task
+from jobrun.model.job import Job, Node, Task
 from jobrun.session.base import Control, Places
 from jobrun.session.local import LocalSession, default_threads
 from jobrun.values.values import plain

@@ -10,7 +10,7 @@ from engine import Driver
 
 from jobrun.core.events import GroupStarted, Warned
 from jobrun.errors import TaskError, Where
-from jobrun.job import Job, Node, Pipe, Task
+from jobrun.model.job import Job, Node, Pipe, Task
 
 WHERE = Where("job.yaml", 5, 3)
 

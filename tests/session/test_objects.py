@@ -11,7 +11,7 @@ import pytest
 from engine import Driver
 
 from jobrun.errors import TaskError, Where
-from jobrun.job import Job, Node, Task
+from jobrun.model.job import Job, Node, Task
 
 
 class Tool:

@@ -14,10 +14,10 @@ from engine import Driver, same, within
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.core.events import Warned
 from jobrun.errors import SpecError, TaskError
-from jobrun.job import Job, Node, Pipe, Task
-from jobrun.options import Load, Retries
+from jobrun.model.job import Job, Node, Pipe, Task
+from jobrun.model.options import Load, Retries
+from jobrun.model.shell import Shell
 from jobrun.session.base import Control, Places
-from jobrun.shell import Shell
 
 # Retries.
 

@@ -13,7 +13,7 @@ import pytest
 from engine import Driver
 
 from jobrun.errors import TaskError
-from jobrun.job import Job, Node, Pipe, Task
+from jobrun.model.job import Job, Node, Pipe, Task
 
 
 def connect() -> sqlite3.Connection:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from jobrun.core.events import BatchesDone
 from jobrun.core.position import PipeState, ReaderState
 from jobrun.errors import DataError, TaskError, Where
-from jobrun.job import Job, Pipe, Task
+from jobrun.model.job import Job, Pipe, Task
 from jobrun.session.base import Control
 
 

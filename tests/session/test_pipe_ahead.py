@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import jobrun.session.pipe as pipe_module
 from jobrun.errors import DataError, TaskError, Where
-from jobrun.job import Job, Pipe, Task
+from jobrun.model.job import Job, Pipe, Task
 
 THREADS = range(1, 9)
 

@@ -16,7 +16,7 @@ import pytest
 from engine import Driver
 
 from jobrun.errors import TaskError
-from jobrun.job import Job, Pipe, Task
+from jobrun.model.job import Job, Pipe, Task
 
 THREADS = range(1, 9)
 WINDOWS = (None, 1, 3, 30)

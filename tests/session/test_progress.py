@@ -12,7 +12,7 @@ from engine import Driver
 
 import jobrun
 from jobrun.core.events import TaskProgress
-from jobrun.job import Job, Pipe, Task
+from jobrun.model.job import Job, Pipe, Task
 
 
 def said(work: Callable[[], None], name: str = "work") -> list[TaskProgress]:

@@ -20,7 +20,7 @@ from jobrun.check import check
 from jobrun.core.events import BatchesDone, Warned
 from jobrun.core.position import Position
 from jobrun.errors import DataError, SpecError, TaskError, Where
-from jobrun.job import Job, Pipe, Task, data
+from jobrun.model.job import Job, Pipe, Task, data
 
 ROWS = 23
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrun.errors import DataError, SpecError, TaskError, Where
-from jobrun.job import Job, Pipe, Task
+from jobrun.model.job import Job, Pipe, Task
 from jobrun.session.row_columns import RowColumns, row_columns
 from jobrun.values.values import Value, adopt
 

@@ -15,9 +15,9 @@ from jobrun.bind import bind_job
 from jobrun.check import warnings
 from jobrun.core.position import Position
 from jobrun.errors import BindError, SpecError, TaskError
-from jobrun.job import Job, Node, Pipe, Task
+from jobrun.model.job import Job, Node, Pipe, Task
+from jobrun.model.shell import FileForm, Shell
 from jobrun.session.base import Control, Places
-from jobrun.shell import FileForm, Shell
 
 RELAX = """#!/bin/bash
 set -e

@@ -29,8 +29,8 @@ from hypothesis import strategies as st
 from jobrun.core.events import TaskProgress, Warned
 from jobrun.core.template import template
 from jobrun.errors import BindError, DataError, SpecError, TaskError, ValueRefusedError, Where
-from jobrun.job import Job, Node, Pipe, Task
-from jobrun.options import Retries
+from jobrun.model.job import Job, Node, Pipe, Task
+from jobrun.model.options import Retries
 from jobrun.session.base import Control
 
 Drive = Callable[..., Driver]

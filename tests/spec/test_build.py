@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from jobrun.conditions import build as build_conditions
 from jobrun.core.template import Template
 from jobrun.errors import BindError, Problem, SpecError
-from jobrun.job import Job, Pipe
-from jobrun.options import Load, Retries
-from jobrun.policy import Compress, Every
-from jobrun.shell import FileForm, Shell
+from jobrun.model.job import Job, Pipe
+from jobrun.model.options import Load, Retries
+from jobrun.model.policy import Compress, Every
+from jobrun.model.shell import FileForm, Shell
 from jobrun.spec.build import build, check, validate_spec
 from jobrun.spec.resolve import load
 

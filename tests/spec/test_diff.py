@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobrun.job import Job, Pipe, Task
-from jobrun.policy import CheckpointPolicy, Every, Keep
+from jobrun.model.job import Job, Pipe, Task
+from jobrun.model.policy import CheckpointPolicy, Every, Keep
 from jobrun.spec.build import build
 from jobrun.spec.diff import Change, compare, digest, job_facts
 from jobrun.spec.resolve import load

@@ -13,7 +13,7 @@ from jobrun.check import check
 from jobrun.core.events import Event
 from jobrun.core.position import Position
 from jobrun.graph import make_plan
-from jobrun.job import Job
+from jobrun.model.job import Job
 from jobrun.session.base import Control, Places, Session
 from jobrun.session.local import LocalSession
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from oracle import Step
 
 from jobrun.core.blob_paths import overlaps
-from jobrun.job import Job, Pipe, Task
+from jobrun.model.job import Job, Pipe, Task
 
 __all__ = ["FIRST", "first_values", "job_of", "steps"]
 

@@ -41,7 +41,7 @@ def command(
     checkpoint of the run, and what an earlier attempt left in attempts/, is not touched.
     """
     from jobrun.best import best_by
-    from jobrun.policy import Best, Keep
+    from jobrun.model.policy import Best, Keep
     from jobrun.prune import prune
     from jobrun.runs import find_run
 

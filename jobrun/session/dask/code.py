@@ -26,7 +26,7 @@ from jobrun.code import changed_code
 from jobrun.core.template import Template, render, templates_in
 from jobrun.errors import BindError, TaskError
 from jobrun.flow import inner_steps
-from jobrun.job import Job, Pipe
+from jobrun.model.job import Job, Pipe
 from jobrun.session.base import Places
 from jobrun.session.dask.messages import Setup
 

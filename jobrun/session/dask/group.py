@@ -13,7 +13,7 @@ from jobrun.core.position import Position
 from jobrun.errors import TaskError
 from jobrun.every import epochs_between
 from jobrun.graph import Unit
-from jobrun.job import Job
+from jobrun.model.job import Job
 from jobrun.session.base import Control, Places
 from jobrun.session.call import Stores
 from jobrun.session.dask.messages import Message, Missing, arrived, has_opaque

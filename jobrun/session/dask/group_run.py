@@ -19,7 +19,7 @@ from jobrun.core.events import Event, TasksRunning
 from jobrun.core.position import Position
 from jobrun.errors import TaskError
 from jobrun.graph import Plan
-from jobrun.job import Job
+from jobrun.model.job import Job
 from jobrun.session.base import Control
 from jobrun.session.dask.closure import closure
 from jobrun.session.dask.code import with_lines

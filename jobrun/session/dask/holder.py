@@ -9,8 +9,8 @@ from typing import Any
 from jobrun.access import Key, key_of
 from jobrun.checkpoint.part import PartSummary
 from jobrun.errors import TaskError
-from jobrun.job import Job
-from jobrun.policy import Compress
+from jobrun.model.job import Job
+from jobrun.model.policy import Compress
 from jobrun.session.base import Snapshot
 from jobrun.session.dask.group import Mailbox, NodeGroup, Post
 from jobrun.session.dask.messages import has_opaque

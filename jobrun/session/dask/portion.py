@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 from jobrun.access import Access, Key, access
 from jobrun.graph import BlobUse, Plan, Unit, reads_across, unit_key
-from jobrun.job import Job, Task, TaskGroup
+from jobrun.model.job import Job, Task, TaskGroup
 
 __all__ = ["Portion", "Send", "portion"]
 

@@ -31,8 +31,8 @@ from jobrun.errors import (
     WorkerLostError,
 )
 from jobrun.graph import Plan
-from jobrun.job import Job
-from jobrun.policy import Compress
+from jobrun.model.job import Job
+from jobrun.model.policy import Compress
 from jobrun.session.base import NO_SCRATCH, Control, Places, Session, Snapshot
 from jobrun.session.dask.cluster import place_nodes
 from jobrun.session.dask.code import CodeMissingError, archive, packed_job

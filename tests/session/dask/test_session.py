@@ -14,7 +14,7 @@ from engine import Driver, within
 from jobrun import Catalogue, CheckpointManager, CheckpointPolicy, Job, JobRunner, Node, Task
 from jobrun.core.events import JobrunWarning
 from jobrun.errors import WorkerLostError
-from jobrun.policy import Upload
+from jobrun.model.policy import Upload
 
 pytest.importorskip("distributed")
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobrun.errors import Problem, SpecError, Where
-from jobrun.options import Load, Retries
-from jobrun.rows import Number
-from jobrun.shell import Shell
+from jobrun.model.options import Load, Retries
+from jobrun.model.rows import Number
+from jobrun.model.shell import Shell
 
 __all__ = ["Argument", "Outputs", "Task", "arguments", "current_node", "current_tasks", "outputs"]
 

@@ -1,4 +1,4 @@
-"""What a pipe reads and how, as plain values; ``jobrun.job`` builds them."""
+"""What a pipe reads and how, as plain values; ``jobrun.model.job`` builds them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from jobrun.core.template import Template
 
 if TYPE_CHECKING:
-    from jobrun.job import Task
+    from jobrun.model.job import Task
 
 __all__ = ["RESUMES", "SHARD", "STREAMED", "CallSource", "Data", "FileSource", "Number", "Reader"]
 

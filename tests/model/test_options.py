@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobrun.options import Retries
+from jobrun.model.options import Retries
 
 
 def test_each_pause_is_longer_by_the_factor() -> None:

@@ -29,11 +29,11 @@ from operator import index
 from typing import Any, Self
 
 from jobrun.errors import Problem, SpecError, Where, did_you_mean
-from jobrun.pipe import REDUCTIONS, Pipe, data
-from jobrun.policy import DEFAULT_POLICY, CheckpointPolicy, SessionSpec, Upload
-from jobrun.reporter import Reporter
-from jobrun.rows import SHARD, CallSource, Data, FileSource, Reader
-from jobrun.task import Argument, Outputs, Task, current_node, current_tasks
+from jobrun.model.pipe import REDUCTIONS, Pipe, data
+from jobrun.model.policy import DEFAULT_POLICY, CheckpointPolicy, SessionSpec, Upload
+from jobrun.model.reporter import Reporter
+from jobrun.model.rows import SHARD, CallSource, Data, FileSource, Reader
+from jobrun.model.task import Argument, Outputs, Task, current_node, current_tasks
 
 __all__ = [
     "GROUPS",

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from jobrun.errors import SpecError, Where
-from jobrun.job import GROUPS, Argument, FileSource, Job, Node, Pipe, Task
-from jobrun.options import Load
-from jobrun.shell import Shell
+from jobrun.model.job import GROUPS, Argument, FileSource, Job, Node, Pipe, Task
+from jobrun.model.options import Load
+from jobrun.model.shell import Shell
 
 
 def add_one(total: Any) -> None:

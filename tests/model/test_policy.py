@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobrun.errors import UsageError
-from jobrun.policy import KEEP_ALL, Best, Compress, Every, Keep
+from jobrun.model.policy import KEEP_ALL, Best, Compress, Every, Keep
 
 
 @pytest.mark.parametrize(
