@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jobrun.catalogue import Catalogue
     from jobrun.checkpoint.manager import CheckpointManager
-    from jobrun.checkpoint.oracle import open_checkpoint
+    from jobrun.checkpoint.zarr_view import open_checkpoint
     from jobrun.errors import JobrunError
     from jobrun.model.job import Job, Node, Pipe, Task, TaskGroup
     from jobrun.model.options import Load, Retries
@@ -75,7 +75,7 @@ _HOMES = {
     "TaskGroup": "jobrun.model.job",
     "Upload": "jobrun.model.policy",
     "load_blobs": "jobrun.remote.blobs",
-    "open_checkpoint": "jobrun.checkpoint.oracle",
+    "open_checkpoint": "jobrun.checkpoint.zarr_view",
     "progress": "jobrun.session.progress",
     "progress_report": "jobrun.report.python",
 }

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from jobrun.checkpoint.blobs import blobs_of
+from jobrun.checkpoint.integrity import read_record
 from jobrun.checkpoint.loading import Place
+from jobrun.checkpoint.read_blobs import blobs_of
 from jobrun.checkpoint.reading import read_part, read_slice
 from jobrun.checkpoint.record import Record
-from jobrun.checkpoint.verify import read_record
 from jobrun.core.patterns import Blob, leaves_of, select
 from jobrun.errors import NotFoundError, UsageError
 from jobrun.storage.fs import DEFAULT, Fs

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from jobrun.checkpoint.integrity import read_manifest
 from jobrun.checkpoint.record import Record
-from jobrun.checkpoint.verify import read_manifest
 from jobrun.core.blob_paths import trees_of
 from jobrun.core.paths import shown
 from jobrun.errors import RunRefusedError

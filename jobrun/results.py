@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from jobrun.checkpoint.blobs import load_blobs
+from jobrun.checkpoint.read_blobs import load_blobs
 from jobrun.errors import NotFoundError, TaskError
 from jobrun.session.base import Session
 

@@ -52,8 +52,8 @@ from jobrun.storage.lock import Lock
 from jobrun.storage.regular_file import read_run_file, refuse_not_regular
 
 if TYPE_CHECKING:
+    from jobrun.checkpoint.part_source import RunLock
     from jobrun.checkpoint.record import Record
-    from jobrun.checkpoint.source import RunLock
 
 __all__ = [
     "COVERED",

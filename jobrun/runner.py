@@ -23,7 +23,7 @@ from typing import Any
 
 from jobrun.attempt import Attempt, Run
 from jobrun.check import check
-from jobrun.checkpoint.compression import import_codecs
+from jobrun.checkpoint.codecs import import_codecs
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.conditions import build
 from jobrun.core.events import Report, RunEnded, SaveAsked, Stopping, Warned, warn

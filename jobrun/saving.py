@@ -14,7 +14,7 @@ from shutil import disk_usage
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.part import PartSummary
 from jobrun.checkpoint.record import RecordFields
-from jobrun.checkpoint.saved import Saved
+from jobrun.checkpoint.save_result import Saved
 from jobrun.core.events import (
     CheckpointFailed,
     CheckpointSaved,

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from jobrun.checkpoint.compare import Change, compare
+from jobrun.checkpoint.diff import Change, compare
 from jobrun.errors import EXIT_DONE, JobrunError
 from jobrun.model.job import Job, Pipe
 from jobrun.model.policy import DEFAULT_POLICY, Every

@@ -215,8 +215,8 @@ def test_rich_is_used_for_showing_only() -> None:
 
 def test_zarr_is_the_oracle_and_a_source_of_data_only() -> None:
     users = users_of("zarr")
-    assert "jobrun.checkpoint.oracle" in users
-    assert {n for n in users if part(n) != "data"} == {"jobrun.checkpoint.oracle"}
+    assert "jobrun.checkpoint.zarr_view" in users
+    assert {n for n in users if part(n) != "data"} == {"jobrun.checkpoint.zarr_view"}
 
 
 _THREADED = {"checkpoint", "data", "export", "remote", "report"}
@@ -248,7 +248,7 @@ def late_imports(name: str) -> Iterator[tuple[ast.AST, bool]]:
 def test_packages_that_threads_import_late_are_imported_by_one_at_a_time() -> None:
     """Two threads in a circle of imports fail, though each alone would not."""
     found = [(n, *i) for n in modules() if part(n) in _THREADED for i in late_imports(n)]
-    assert {"jobrun.checkpoint.compression", "jobrun.data.zarr_source"} <= {n for n, _, _ in found}
+    assert {"jobrun.checkpoint.codecs", "jobrun.data.zarr_source"} <= {n for n, _, _ in found}
     assert [f"{n}: {ast.unparse(node)}" for n, node, alone in found if not alone] == []
 
 

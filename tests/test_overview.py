@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.record import RecordFields
-from jobrun.checkpoint.source import BlobSource
 from jobrun.core.position import Position
 from jobrun.overview import direction_of, overview, rows_of
 from jobrun.rundir import RunDir, RunState

@@ -502,7 +502,7 @@ def test_keep_last_one_never_leaves_less_than_one_whole_checkpoint(
 ) -> None:
     manager = CheckpointManager(tmp_path / "run")
     seen: list[int] = []
-    from jobrun.checkpoint import removal as module
+    from jobrun.checkpoint import trash as module
 
     drop = module.drop
 

@@ -2,17 +2,18 @@
 
 ::
 
-    fs.py         every file operation      direct.py   large files past the page cache
-    record.py     _SUCCESS            manifest.py   what a part consists of
-    dtypes.py  fill.py  grid.py  compression.py  layout.py    values as zarr arrays
-    part.py       one node's blobs to files         reading.py  and back
-    writing.py  links.py  pool.py                   how the files are made
-    verify.py     is a file what was written?       catalog.py  which checkpoints are there?
-    publish.py    whole and durable, or not at all  loading.py  find one, read it proven
-    retention.py  which of them stay?               removal.py  and away with the others
-    manager.py  saved.py  unasked.py  CheckpointManager         blobs.py    load_blobs
-    survey.py  compare.py  contents.py              what is damaged, what differs, what is there
-    oracle.py     open_checkpoint, by zarr-python
+    manager.py  save_result.py  pending_saves.py   CheckpointManager: saves, loads, retains
+    part.py  part_source.py  writing.py            one node's blobs to files
+    reading.py                                     and back
+    zarr_metadata.py  dtypes.py  fill_value.py     values as zarr arrays
+    chunk_grid.py  codecs.py  hardlinks.py         chunks: their shapes, compression, sharing
+    manifest.py  record.py                         what a part consists of; _SUCCESS
+    publish.py                                     whole and durable, or not at all
+    integrity.py  scrub.py                         is a file what was written?  of all of them
+    catalog.py  loading.py  read_blobs.py          which checkpoints are there; read one, proven
+    retention.py  trash.py                         which of them stay, and away with the others
+    diff.py  contents.py                           what differs, what is there
+    zarr_view.py                                   open_checkpoint, by zarr-python
 
 The names here are imported when they are used: listing needs neither numpy nor zarr.
 """
@@ -23,14 +24,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jobrun.checkpoint.blobs import load_blobs
     from jobrun.checkpoint.catalog import Catalog
     from jobrun.checkpoint.manager import CheckpointManager, Loaded
-    from jobrun.checkpoint.oracle import open_checkpoint
     from jobrun.checkpoint.part import PartSummary, write_part
+    from jobrun.checkpoint.read_blobs import load_blobs
     from jobrun.checkpoint.reading import read_part, read_slice
     from jobrun.checkpoint.record import Record, RecordFields
-    from jobrun.checkpoint.saved import Saved
+    from jobrun.checkpoint.save_result import Saved
+    from jobrun.checkpoint.zarr_view import open_checkpoint
 
 _HOMES = {
     "Catalog": "catalog",
@@ -39,9 +40,9 @@ _HOMES = {
     "PartSummary": "part",
     "Record": "record",
     "RecordFields": "record",
-    "Saved": "saved",
-    "load_blobs": "blobs",
-    "open_checkpoint": "oracle",
+    "Saved": "save_result",
+    "load_blobs": "read_blobs",
+    "open_checkpoint": "zarr_view",
     "read_part": "reading",
     "read_slice": "reading",
     "write_part": "part",

@@ -16,8 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobrun.checkpoint.record import ID, MAX_ID, SUCCESS, Record
-from jobrun.checkpoint.verify import (
+from jobrun.checkpoint.integrity import (
     check_payload,
     check_root,
     check_sizes,
@@ -25,6 +24,7 @@ from jobrun.checkpoint.verify import (
     read_manifest,
     read_record,
 )
+from jobrun.checkpoint.record import ID, MAX_ID, SUCCESS, Record
 from jobrun.errors import DamagedError, JobrunError, NotFoundError, SaveError
 from jobrun.storage.fs import DEFAULT, Fs, FsError
 

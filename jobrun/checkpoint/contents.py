@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from jobrun.checkpoint.integrity import read_manifest, read_record
 from jobrun.checkpoint.manifest import Entry
 from jobrun.checkpoint.record import Record
-from jobrun.checkpoint.verify import read_manifest, read_record
 from jobrun.storage.fs import DEFAULT, Fs
 
 __all__ = ["Item", "contents", "disk_use", "freed_by"]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from jobrun.checkpoint.fill import to_fill
+from jobrun.checkpoint.fill_value import to_fill
 from jobrun.core.late_imports import importing
 from jobrun.errors import DamagedError, ValueRefusedError
 

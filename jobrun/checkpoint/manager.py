@@ -28,10 +28,12 @@ import crc32c
 import numpy as np
 
 from jobrun.checkpoint.catalog import Catalog
-from jobrun.checkpoint.compression import import_codecs
+from jobrun.checkpoint.codecs import import_codecs
 from jobrun.checkpoint.loading import Loaded, Reader, Skipped, find, load
 from jobrun.checkpoint.manifest import META, group_meta
 from jobrun.checkpoint.part import PartSummary
+from jobrun.checkpoint.part_source import BlobSource, PartSource, RunLock, SaveWatch
+from jobrun.checkpoint.pending_saves import asked, begun
 from jobrun.checkpoint.publish import publish, save_error, staged, write_together
 from jobrun.checkpoint.reading import read_part
 from jobrun.checkpoint.record import (
@@ -43,10 +45,8 @@ from jobrun.checkpoint.record import (
     check_fields,
     encode_record,
 )
-from jobrun.checkpoint.removal import Removal
-from jobrun.checkpoint.saved import Saved
-from jobrun.checkpoint.source import BlobSource, PartSource, RunLock, SaveWatch
-from jobrun.checkpoint.unasked import asked, begun
+from jobrun.checkpoint.save_result import Saved
+from jobrun.checkpoint.trash import Removal
 from jobrun.core.position import Position
 from jobrun.errors import NotFoundError, SaveError, UsageError
 from jobrun.model.policy import KEEP_ALL, Compress, Keep

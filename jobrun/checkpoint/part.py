@@ -17,7 +17,7 @@ from threading import Lock
 
 import crc32c
 
-from jobrun.checkpoint.links import Sources, remember
+from jobrun.checkpoint.hardlinks import Sources, remember
 from jobrun.checkpoint.manifest import Entry, Manifest, encode_manifest, manifest_name
 from jobrun.checkpoint.record import SUCCESS
 from jobrun.checkpoint.writing import Item, Writer

@@ -17,11 +17,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from jobrun.checkpoint.grid import Chunk
-from jobrun.checkpoint.layout import Layout
-from jobrun.checkpoint.manifest import META, Entry, File
-from jobrun.checkpoint.record import Record
-from jobrun.checkpoint.verify import (
+from jobrun.checkpoint.chunk_grid import Chunk
+from jobrun.checkpoint.integrity import (
     check_root,
     check_sizes,
     read_manifest,
@@ -29,6 +26,9 @@ from jobrun.checkpoint.verify import (
     read_payload,
     read_record,
 )
+from jobrun.checkpoint.manifest import META, Entry, File
+from jobrun.checkpoint.record import Record
+from jobrun.checkpoint.zarr_metadata import Layout
 from jobrun.errors import DamagedError, NotFoundError, did_you_mean
 from jobrun.storage.fs import DEFAULT, Fs
 from jobrun.storage.threads import LARGE, THREADS, THREADS_FAR, run_calls

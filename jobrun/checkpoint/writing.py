@@ -16,12 +16,12 @@ import crc32c
 import numpy as np
 import numpy.typing as npt
 
-from jobrun.checkpoint.compression import choose
+from jobrun.checkpoint.chunk_grid import Chunk
+from jobrun.checkpoint.codecs import choose
 from jobrun.checkpoint.dtypes import DType, swapped
-from jobrun.checkpoint.grid import Chunk
-from jobrun.checkpoint.layout import Form, store, tree_form
-from jobrun.checkpoint.links import Sources
+from jobrun.checkpoint.hardlinks import Sources
 from jobrun.checkpoint.manifest import CHUNK_TAIL, META, Entry, File
+from jobrun.checkpoint.zarr_metadata import Form, store, tree_form
 from jobrun.model.policy import Compress
 from jobrun.storage.fs import Buffer, Fs, FsError
 from jobrun.storage.threads import LARGE

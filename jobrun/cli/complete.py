@@ -205,7 +205,7 @@ def _paths(incomplete: str, wanted: Any) -> Items:
 
 def _blobs(checkpoint: Path) -> Iterator[str]:
     """The names of a checkpoint's blobs and trees; with the node in front if there are several."""
-    from jobrun.checkpoint.verify import read_manifest, read_record
+    from jobrun.checkpoint.integrity import read_manifest, read_record
     from jobrun.storage.fs import DEFAULT
 
     record: Record = read_record(DEFAULT, str(checkpoint))

@@ -147,8 +147,8 @@ def _read_named(
 ) -> Chosen[Seen]:
     """What is seen of the checkpoint of an epoch or id, or of the one at a path."""
     from jobrun.checkpoint.catalog import removal_is_said
+    from jobrun.checkpoint.integrity import read_record
     from jobrun.checkpoint.loading import Chosen
-    from jobrun.checkpoint.verify import read_record
     from jobrun.runs import find_checkpoint
     from jobrun.storage.fs import DEFAULT
 

@@ -15,7 +15,7 @@ from typing import TextIO
 import click
 
 from jobrun.checkpoint.manager import CheckpointManager
-from jobrun.checkpoint.source import RunLock
+from jobrun.checkpoint.part_source import RunLock
 from jobrun.cli.failure import not_written, say_error
 from jobrun.cli.signals import Signals
 from jobrun.cli.watching import Watching

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from jobrun.checkpoint import blobs
+from jobrun.checkpoint import read_blobs
 from jobrun.checkpoint.loading import Chosen, Place, read_newest
 from jobrun.checkpoint.record import Record
 from jobrun.core.paths import is_url
@@ -71,14 +71,14 @@ def load_blobs(
     place, for all names together; UsageError where one checkpoint is named.
     """
     if not is_url(run_or_checkpoint):
-        return blobs.load_blobs(run_or_checkpoint, names, epoch, id, fallback=fallback)
+        return read_blobs.load_blobs(run_or_checkpoint, names, epoch, id, fallback=fallback)
     wanted = [names] if isinstance(names, str) else None if names is None else list(names)
     return read_at(
         str(run_or_checkpoint),
-        lambda place, record: blobs.load_from(place, record, wanted, RemoteFs()),
+        lambda place, record: read_blobs.load_from(place, record, wanted, RemoteFs()),
         epoch=epoch,
         id=id,
         whole=wanted is None,
         fallback=fallback,
-        hint=blobs.FALLBACK_HINT,
+        hint=read_blobs.FALLBACK_HINT,
     ).value

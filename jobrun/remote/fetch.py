@@ -7,8 +7,8 @@ import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 
+from jobrun.checkpoint.integrity import check_payload, check_root, read_manifest, read_record
 from jobrun.checkpoint.publish import clean_leftovers, publish, staged
-from jobrun.checkpoint.verify import check_payload, check_root, read_manifest, read_record
 from jobrun.errors import DamagedError, NotFoundError
 from jobrun.remote.find import Found, names_at
 from jobrun.remote.store import Store, split

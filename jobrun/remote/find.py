@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from jobrun.checkpoint.catalog import span
+from jobrun.checkpoint.integrity import read_manifest
 from jobrun.checkpoint.manifest import Manifest
 from jobrun.checkpoint.record import ID, SUCCESS, Record, decode_record
-from jobrun.checkpoint.verify import read_manifest
 from jobrun.errors import DamagedError, NotFoundError, UsageError
 from jobrun.remote.files import RemoteFs
 from jobrun.remote.store import Store, join, open_store, split

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.record import RecordFields
-from jobrun.checkpoint.source import BlobSource
 from jobrun.core.position import Position
 from jobrun.values.values import Box
 from tests.bench.durable import Array, Store, fsync_directory, write_file

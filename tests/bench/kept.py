@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.record import RecordFields
-from jobrun.checkpoint.source import BlobSource
 from jobrun.core.position import Position
 from jobrun.model.policy import Keep
 from jobrun.values.values import Box

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-from jobrun.checkpoint.blobs import load_blobs
 from jobrun.checkpoint.catalog import Catalog
+from jobrun.checkpoint.integrity import check_written
 from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.checkpoint.part_source import BlobSource
+from jobrun.checkpoint.read_blobs import load_blobs
 from jobrun.checkpoint.reading import read_part
 from jobrun.checkpoint.record import Record, RecordFields
-from jobrun.checkpoint.source import BlobSource
-from jobrun.checkpoint.verify import check_written
 from jobrun.core.position import Position
 from jobrun.storage.fs import DEFAULT
 from tests.bench.durable import Array

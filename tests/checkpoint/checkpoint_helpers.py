@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.manifest import META
+from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.publish import discard
 from jobrun.checkpoint.record import RecordFields
-from jobrun.checkpoint.source import BlobSource
 from jobrun.core.position import Position
 from jobrun.storage.fs import Buffer, Fs
 from jobrun.storage.threads import THREADS

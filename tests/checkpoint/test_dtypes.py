@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrun.checkpoint.dtypes import describe, dtype_of, storage_of
-from jobrun.checkpoint.fill import from_fill, to_fill
+from jobrun.checkpoint.fill_value import from_fill, to_fill
 from jobrun.errors import DamagedError, ValueRefusedError
 
 

@@ -26,10 +26,10 @@ from checkpoint_helpers import (
 
 from jobrun.checkpoint.catalog import listed
 from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.publish import discard
 from jobrun.checkpoint.reading import read_part
 from jobrun.checkpoint.record import RecordFields
-from jobrun.checkpoint.source import BlobSource
 from jobrun.core.position import Position
 from jobrun.errors import (
     DamagedError,

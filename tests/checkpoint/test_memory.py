@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from jobrun import CheckpointManager, CheckpointPolicy, Compress, Job, JobRunner, LocalSession, Task
-from jobrun.checkpoint.grid import CHUNK_BYTES
+from jobrun.checkpoint.chunk_grid import CHUNK_BYTES
 from jobrun.checkpoint.part import write_part
 from jobrun.checkpoint.reading import read_part, read_slice
 from jobrun.storage.fs import Fs

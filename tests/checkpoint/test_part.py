@@ -20,7 +20,7 @@ from checkpoint_helpers import (
     save,
 )
 
-from jobrun.checkpoint import verify
+from jobrun.checkpoint import integrity
 from jobrun.checkpoint.manifest import decode_manifest
 from jobrun.checkpoint.part import check_part, mark_saved, write_part
 from jobrun.checkpoint.reading import read_part
@@ -210,13 +210,13 @@ def test_large_chunks_are_read_by_all_threads_at_once(
     blobs: dict[str, Value] = {"x": Box(frozen(np.arange(16.0 * THREADS)), "array"), "y": array(1)}
     path, fs = save(tmp_path, blobs), MeetingFs("open")
     proofs: set[int] = set()
-    prove = verify._prove
+    prove = integrity._prove
 
     def proving(*how: Any) -> None:
         prove(*how)
         proofs.add(threading.get_ident())
 
-    monkeypatch.setattr(verify, "_prove", proving)
+    monkeypatch.setattr(integrity, "_prove", proving)
     assert same_blobs(read_part(path, "main", fs=fs), blobs)
     assert len(fs.met) == THREADS
     assert proofs - {threading.get_ident()} == fs.met

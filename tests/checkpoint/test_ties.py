@@ -17,13 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrun import CheckpointManager, load_blobs, open_checkpoint
-from jobrun.checkpoint.compare import compare
 from jobrun.checkpoint.contents import contents, disk_use
+from jobrun.checkpoint.diff import compare
 from jobrun.checkpoint.part import mark_saved, write_part
+from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.reading import read_part
 from jobrun.checkpoint.record import RecordFields
-from jobrun.checkpoint.source import BlobSource
-from jobrun.checkpoint.survey import Survey
+from jobrun.checkpoint.scrub import Survey
 from jobrun.core.position import Position
 from jobrun.errors import DamagedError
 from jobrun.export import export

@@ -21,8 +21,8 @@ import pytest
 import warm
 
 from jobrun import CheckpointManager
+from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.record import RecordFields
-from jobrun.checkpoint.source import BlobSource
 from jobrun.cli.app import run
 from jobrun.core.position import Position
 from jobrun.values.values import adopt

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from jobrun import CheckpointManager
+from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.record import RecordFields
-from jobrun.checkpoint.source import BlobSource
 from jobrun.core.position import PipeState, Position, ReaderState
 from jobrun.values.values import Box
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from jobrun import CheckpointManager
+from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.record import RecordFields
-from jobrun.checkpoint.source import BlobSource
 from jobrun.core.position import PipeState, Position
 from jobrun.core.size import size
 from jobrun.values.values import Box

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from damages import DAMAGES, Damage, cases, changed_by, exchange_with_another_epoch
 
-from jobrun.checkpoint.blobs import load_blobs
 from jobrun.checkpoint.catalog import listed
+from jobrun.checkpoint.read_blobs import load_blobs
 from jobrun.cli.app import run
 
 Call = Callable[..., Any]

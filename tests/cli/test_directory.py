@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Pipe, Task
-from jobrun.checkpoint.blobs import load_blobs
+from jobrun.checkpoint.read_blobs import load_blobs
 
 Call = Callable[..., Any]
 SPEC = """\

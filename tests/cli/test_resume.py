@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Task
-from jobrun.checkpoint.blobs import load_blobs
+from jobrun.checkpoint.read_blobs import load_blobs
 
 Call = Callable[..., Any]
 FAILS = ("return total + step", "return total + step if total < 104 else 1 / 0")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from jobrun.checkpoint.blobs import load_blobs
+from jobrun.checkpoint.read_blobs import load_blobs
 from jobrun.rundir import RunDir
 
 Call = Callable[..., Any]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from whole_runs import bytes_of_checkpoints
 
-from jobrun.checkpoint.blobs import load_blobs
+from jobrun.checkpoint.read_blobs import load_blobs
 from jobrun.rundir import RunDir
 from jobrun.sweepdir import SweepDir
 

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 from engine import Driver, cut_after, same
 
+from jobrun.checkpoint.integrity import read_manifest, read_record
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.part import PartSummary
 from jobrun.checkpoint.record import RecordFields
-from jobrun.checkpoint.verify import read_manifest, read_record
 from jobrun.core.position import Position
 from jobrun.errors import BindError, DamagedError, DataError, TaskError, ValueRefusedError, Where
 from jobrun.model.job import Job, Node, Pipe, Task

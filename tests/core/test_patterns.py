@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jobrun import CheckpointManager, CheckpointPolicy, Job, Node, Task, load_blobs
 from jobrun.blobs import pick
 from jobrun.check import warnings
-from jobrun.checkpoint.compression import choose
+from jobrun.checkpoint.codecs import choose
 from jobrun.core.patterns import Blob, leaves_of, may_mean, means, select, touches
 from jobrun.errors import NotFoundError
 from jobrun.graph import persistent

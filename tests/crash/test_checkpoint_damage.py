@@ -15,9 +15,9 @@ import pytest
 from checkpoint_helpers import SAMPLE, frozen, save
 from damages import Damage, cases, changed_by, exchange_with_another_epoch
 
-from jobrun.checkpoint.blobs import load_blobs
 from jobrun.checkpoint.catalog import Catalog, listed, prove
 from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.checkpoint.read_blobs import load_blobs
 from jobrun.checkpoint.record import decode_record, encode_record
 from jobrun.errors import DamagedError, JobrunError, NotFoundError
 from jobrun.values.values import Box, Tree, Value

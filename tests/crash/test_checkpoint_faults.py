@@ -26,8 +26,8 @@ from checkpoint_helpers import (
 
 from jobrun.checkpoint.catalog import listed, prove
 from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.record import RecordFields
-from jobrun.checkpoint.source import BlobSource
 from jobrun.core.position import Position
 from jobrun.errors import SaveError
 from jobrun.model.policy import Keep

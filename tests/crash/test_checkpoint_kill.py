@@ -11,9 +11,9 @@ from checkpoint_helpers import FEW, MANY, CountingFs, KillingFs, same_blobs, sav
 
 from jobrun.checkpoint.catalog import listed, prove
 from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.publish import clean_leftovers
 from jobrun.checkpoint.record import RecordFields
-from jobrun.checkpoint.source import BlobSource
 from jobrun.core.position import Position
 from jobrun.model.policy import Keep
 from jobrun.storage.fs import Fs

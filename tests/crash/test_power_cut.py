@@ -15,9 +15,9 @@ from weak_disk import Changed, Node, Operation, Recorder, State, Synced, states
 from jobrun import CheckpointPolicy, Every, Job, JobRunner, LocalSession, Task
 from jobrun.checkpoint.catalog import Catalog, listed, prove
 from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.publish import clean_leftovers
 from jobrun.checkpoint.record import Record, RecordFields
-from jobrun.checkpoint.source import BlobSource
 from jobrun.core.events import CheckpointSaved, Event
 from jobrun.core.position import Position
 from jobrun.metric_rows import read_rows

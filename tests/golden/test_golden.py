@@ -10,12 +10,12 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from jobrun.checkpoint.blobs import load_blobs
 from jobrun.checkpoint.catalog import Catalog, prove
 from jobrun.checkpoint.manager import CheckpointManager
-from jobrun.checkpoint.oracle import open_checkpoint
+from jobrun.checkpoint.read_blobs import load_blobs
 from jobrun.checkpoint.reading import read_part
 from jobrun.checkpoint.record import FORMAT
+from jobrun.checkpoint.zarr_view import open_checkpoint
 from jobrun.values.values import Tree
 
 HERE = Path(__file__).parent

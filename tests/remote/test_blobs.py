@@ -9,7 +9,7 @@ import fsspec
 import pytest
 
 from jobrun import CheckpointManager, load_blobs
-from jobrun.checkpoint import blobs
+from jobrun.checkpoint import read_blobs
 from jobrun.core.paths import is_url
 from jobrun.errors import DamagedError, NotFoundError, UsageError
 from jobrun.remote.store import join, open_store
@@ -77,7 +77,7 @@ def test_one_that_vanishes_while_it_is_read_is_no_damage(
 ) -> None:
     """A run over there removed it, and has saved another one or not."""
     taken = []
-    read = blobs.load_from
+    read = read_blobs.load_from
 
     def vanishing(place: str, *more: Any) -> Any:
         if not taken:
@@ -87,6 +87,6 @@ def test_one_that_vanishes_while_it_is_read_is_no_damage(
             raise DamagedError("it is missing", where=place)
         return read(place, *more)
 
-    monkeypatch.setattr(blobs, "load_from", vanishing)
+    monkeypatch.setattr(read_blobs, "load_from", vanishing)
     assert load_blobs(uploaded, ["a:m/w", "b:m/w"]) == {"a:m/w": 1, "b:m/w": 1}
     assert taken == ["checkpoint_1"]

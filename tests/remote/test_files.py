@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from jobrun import CheckpointManager
+from jobrun.checkpoint.integrity import check_sizes, read_manifest, read_record
 from jobrun.checkpoint.reading import read_part, read_slice
-from jobrun.checkpoint.verify import check_sizes, read_manifest, read_record
 from jobrun.errors import DamagedError
 from jobrun.remote.files import RemoteFs
 from jobrun.remote.store import join, open_store

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import pytest
 
-from jobrun.checkpoint import grid, layout
+from jobrun.checkpoint import chunk_grid, zarr_metadata
 
 __all__ = ["cut_into"]
 
@@ -16,5 +16,5 @@ def cut_into(patch: pytest.MonkeyPatch, most: int) -> None:
 
     The forms of arrays are kept: those made meanwhile are not to be found by others.
     """
-    patch.setattr(grid, "CHUNK_BYTES", most)
-    patch.setattr(layout, "_chunked", lru_cache(layout._chunked.__wrapped__))
+    patch.setattr(chunk_grid, "CHUNK_BYTES", most)
+    patch.setattr(zarr_metadata, "_chunked", lru_cache(zarr_metadata._chunked.__wrapped__))

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from jobrun import CheckpointManager, Job, JobRunner, LocalSession
 from jobrun.checkpoint.catalog import Catalog
+from jobrun.checkpoint.integrity import read_manifest
 from jobrun.checkpoint.record import SUCCESS, Record
-from jobrun.checkpoint.verify import read_manifest
 from jobrun.core.events import CheckpointSaved, Event, RunEnded
 from jobrun.decide import Request
 from jobrun.session.base import Session

@@ -12,7 +12,7 @@ import click
 from jobrun.cli.options import common, completes, option, runs_dir, settings
 
 if TYPE_CHECKING:
-    from jobrun.checkpoint.compare import Change, Comparison
+    from jobrun.checkpoint.diff import Change, Comparison
     from jobrun.rundir import RunDir
 
 __all__ = ["command"]
@@ -42,7 +42,7 @@ def command(which: tuple[str, ...], epochs: tuple[int, ...], runs_dir: str) -> N
     jobrun checkpoints diff digits --epoch 3 --epoch 5
     jobrun checkpoints diff runs/digits/checkpoint_3 runs/digits-2/checkpoint_3
     """
-    from jobrun.checkpoint.compare import compare
+    from jobrun.checkpoint.diff import compare
 
     a, b = _chosen(runs_dir, which, epochs)
     found = compare(a, b)

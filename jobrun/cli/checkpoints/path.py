@@ -43,7 +43,7 @@ def command(
     else:
         path = find_checkpoint(runs_dir, run, epoch=epoch, id=id)
     if settings().json:
-        from jobrun.checkpoint.verify import read_record
+        from jobrun.checkpoint.integrity import read_record
         from jobrun.storage.fs import DEFAULT
 
         record = read_record(DEFAULT, str(path))

@@ -16,7 +16,7 @@ from jobrun.core.paths import typed
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.catalog import Ignored
-    from jobrun.checkpoint.survey import Fault, Verdict
+    from jobrun.checkpoint.scrub import Fault, Verdict
 
 __all__ = ["command"]
 
@@ -37,7 +37,7 @@ def command(run: str | None, runs_dir: str) -> int:
     is read once.  The exit code is 5 if anything is damaged.  With -q nothing is said of what is
     whole.
     """
-    from jobrun.checkpoint.survey import Survey
+    from jobrun.checkpoint.scrub import Survey
     from jobrun.core.paths import is_url
     from jobrun.errors import DamagedError
 
@@ -132,7 +132,7 @@ def _faults(verdict: Verdict) -> list[str]:
 
 def _shared(verdicts: Sequence[Verdict]) -> list[str]:
     """The damaged files that several checkpoints share."""
-    from jobrun.checkpoint.survey import sharing
+    from jobrun.checkpoint.scrub import sharing
     from jobrun.report.words import plain
 
     names = {f.inode: f.file for v in verdicts for f in v.faults}
@@ -163,7 +163,7 @@ def _ending(
 def _object(
     verdicts: Sequence[Verdict], ignored: Iterable[Ignored], files: int, count: int, code: int
 ) -> dict[str, Any]:
-    from jobrun.checkpoint.survey import sharing
+    from jobrun.checkpoint.scrub import sharing
 
     shared = sharing(verdicts)
 

@@ -17,8 +17,8 @@ from typing import Any
 import jobrun
 from jobrun.access import key_of
 from jobrun.bind import bind_job
+from jobrun.checkpoint.integrity import check_written
 from jobrun.checkpoint.part import PartSummary
-from jobrun.checkpoint.verify import check_written
 from jobrun.code import loaded_code
 from jobrun.core.events import GroupFinished, GroupStarted, Warned
 from jobrun.core.position import Position

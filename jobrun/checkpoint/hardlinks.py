@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from threading import Lock
 
-from jobrun.checkpoint.layout import Form
+from jobrun.checkpoint.integrity import read_manifest, read_record
 from jobrun.checkpoint.manifest import META, Entry
-from jobrun.checkpoint.verify import read_manifest, read_record
+from jobrun.checkpoint.zarr_metadata import Form
 from jobrun.errors import JobrunError
 from jobrun.storage.fs import Fs, FsError
 

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from jobrun.checkpoint.dtypes import dtype_text
+from jobrun.checkpoint.integrity import read_manifest, read_record
 from jobrun.checkpoint.manifest import Entry
 from jobrun.checkpoint.reading import read_leaves
 from jobrun.checkpoint.record import Record
-from jobrun.checkpoint.verify import read_manifest, read_record
 from jobrun.storage.fs import DEFAULT, Fs
 from jobrun.values.values import Box
 

@@ -13,7 +13,7 @@ from checkpoint_helpers import blobs as random_blobs
 from checkpoint_helpers import frozen, same, save
 from hypothesis import given, settings
 
-from jobrun.checkpoint.compare import Change, Comparison, compare
+from jobrun.checkpoint.diff import Change, Comparison, compare
 from jobrun.checkpoint.reading import read_part
 from jobrun.errors import DamagedError
 from jobrun.storage.fs import Fs
@@ -134,7 +134,7 @@ def test_what_a_blob_is(tmp_path: Path, a: Any, b: Any, was: str, now: str) -> N
 
 
 def test_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobrun.checkpoint.compare._BLOCK", 7)
+    monkeypatch.setattr("jobrun.checkpoint.diff._BLOCK", 7)
     a = np.arange(100.0)
     b = a.copy()
     b[[3, 50, 99]] += [1, 2, 0.5]

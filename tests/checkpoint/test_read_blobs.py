@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from checkpoint_helpers import CountingFs, VanishingFs, save
 
-from jobrun.checkpoint.blobs import load_blobs
 from jobrun.checkpoint.catalog import Catalog
 from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.checkpoint.read_blobs import load_blobs
 from jobrun.errors import DamagedError, NotFoundError, UsageError
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from checkpoint_helpers import save
 
-from jobrun.checkpoint.survey import Survey, Verdict, sharing
+from jobrun.checkpoint.scrub import Survey, Verdict, sharing
 from jobrun.values.values import adopt
 
 

@@ -16,10 +16,10 @@ import crc32c
 import numpy as np
 import numpy.typing as npt
 
-from jobrun.checkpoint.compression import Codec, codecs, parse_codecs
+from jobrun.checkpoint.chunk_grid import Chunk, Grid
+from jobrun.checkpoint.codecs import Codec, codecs, parse_codecs
 from jobrun.checkpoint.dtypes import BYTES, DType, describe, dtype_of, storage_of, swapped
-from jobrun.checkpoint.fill import from_fill, to_fill
-from jobrun.checkpoint.grid import Chunk, Grid
+from jobrun.checkpoint.fill_value import from_fill, to_fill
 from jobrun.checkpoint.manifest import META, File, group_meta
 from jobrun.errors import DamagedError, ValueRefusedError
 from jobrun.model.policy import Compress

@@ -7,8 +7,8 @@ import warnings
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
+from jobrun.checkpoint.integrity import read_manifest, read_record
 from jobrun.checkpoint.manifest import META
-from jobrun.checkpoint.verify import read_manifest, read_record
 from jobrun.core.late_imports import importing
 from jobrun.errors import NotFoundError
 from jobrun.storage.fs import DEFAULT

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from checkpoint_helpers import SAMPLE, CountingFs, FailingFs, save
 
-from jobrun.checkpoint import removal
+from jobrun.checkpoint import trash
 from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.publish import clean_leftovers
 from jobrun.checkpoint.record import RecordFields
-from jobrun.checkpoint.saved import Saved
-from jobrun.checkpoint.source import BlobSource
+from jobrun.checkpoint.save_result import Saved
 from jobrun.errors import SaveError
 from jobrun.model.policy import Keep
 from jobrun.storage.fs import Fs
@@ -134,7 +134,7 @@ def test_an_error_in_the_background_is_a_warning_of_a_later_save(
 def test_no_more_than_so_many_wait_to_be_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(removal, "MOST_WAITING", 2)
+    monkeypatch.setattr(trash, "MOST_WAITING", 2)
     fs = SlowRemovals()
     manager = CheckpointManager(tmp_path, keep=Keep(last=1), fs=fs)
     for _ in range(3):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from checkpoint_helpers import save
 
-from jobrun.checkpoint.oracle import open_checkpoint
+from jobrun.checkpoint.zarr_view import open_checkpoint
 from jobrun.errors import NotFoundError
 
 

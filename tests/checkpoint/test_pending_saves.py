@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jobrun.checkpoint import unasked
+from jobrun.checkpoint import pending_saves
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.errors import SaveError
 from jobrun.storage.fs import Fs
@@ -64,10 +64,10 @@ def test_ctrl_c_while_it_is_waited_for_is_no_answer(
             patch.setattr(flying, "result", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 manager.wait()
-        assert flying in unasked._unasked
+        assert flying in pending_saves._unasked
         Held.go.set()
         manager.wait()
-        assert flying not in unasked._unasked
+        assert flying not in pending_saves._unasked
         assert manager.load().record.epoch == 1
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrun.checkpoint import grid as grid_module
-from jobrun.checkpoint.grid import Grid
+from jobrun.checkpoint import chunk_grid as grid_module
+from jobrun.checkpoint.chunk_grid import Grid
 
 shapes = st.lists(st.integers(0, 12), max_size=4).map(tuple)
 

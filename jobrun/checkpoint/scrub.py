@@ -16,15 +16,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jobrun.checkpoint.manifest import META, Entry, File
-from jobrun.checkpoint.record import SUCCESS, Record
-from jobrun.checkpoint.verify import (
+from jobrun.checkpoint.integrity import (
     check_payload,
     check_root,
     check_sizes,
     read_manifest,
     read_record,
 )
+from jobrun.checkpoint.manifest import META, Entry, File
+from jobrun.checkpoint.record import SUCCESS, Record
 from jobrun.errors import DamagedError, NotFoundError
 from jobrun.storage.fs import DEFAULT, Fs
 from jobrun.storage.threads import THREADS_FAR

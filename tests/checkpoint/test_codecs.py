@@ -19,15 +19,15 @@ from checkpoint_helpers import CountingFs, array, arrays, frozen, same, same_bit
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jobrun.checkpoint import compression
+from jobrun.checkpoint import codecs as codecs_module
 from jobrun.checkpoint.catalog import prove
-from jobrun.checkpoint.compression import Codec, choose
-from jobrun.checkpoint.layout import store
+from jobrun.checkpoint.codecs import Codec, choose
 from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.reading import read_part, read_slice
 from jobrun.checkpoint.record import RecordFields
-from jobrun.checkpoint.saved import Saved
-from jobrun.checkpoint.source import BlobSource
+from jobrun.checkpoint.save_result import Saved
+from jobrun.checkpoint.zarr_metadata import store
 from jobrun.errors import DamagedError, NotFoundError
 from jobrun.model.policy import Compress
 from jobrun.values.values import Box, Tree, Value
@@ -279,7 +279,7 @@ def test_nothing_is_imported_where_nothing_is_compressed(
     def refuse(name: str) -> None:
         raise AssertionError(name)
 
-    monkeypatch.setattr(compression, "import_module", refuse)
+    monkeypatch.setattr(codecs_module, "import_module", refuse)
     path = save(tmp_path, {"x": Box(RAMP, "array")}, Compress("zstd", blobs="y")).path
     read_part(path, "main")
     assert store(Box(1, "int"), ZSTD).form.codec is None
@@ -318,6 +318,6 @@ def test_a_package_that_is_there_and_broken_is_not_called_missing(
     def broken(name: str) -> None:
         raise ImportError("libzstd.so.1: cannot open shared object file")
 
-    monkeypatch.setattr(compression, "import_module", broken)
+    monkeypatch.setattr(codecs_module, "import_module", broken)
     with pytest.raises(NotFoundError, match=r"cannot be imported: libzstd\.so\.1"):
         save(tmp_path, {"x": Box(RAMP, "array")}, ZSTD)

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from checkpoint_helpers import CountingFs
 
-from jobrun.checkpoint import links
+from jobrun.checkpoint import hardlinks
 from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.record import RecordFields
-from jobrun.checkpoint.source import BlobSource
 from jobrun.core.position import Position
 from jobrun.model.policy import KEEP_ALL, Keep
 from jobrun.storage.fs import Fs, FsError
@@ -163,7 +163,7 @@ def test_what_a_process_has_saved_it_does_not_read_again(tmp_path: Path, link: s
         other.save(epoch)
     assert fs.manifests == []
     loop.manager.close()
-    links._remembered.clear()
+    hardlinks._remembered.clear()
     for epoch in range(5, 9):
         loop.save(epoch)
     assert fs.manifests == (
@@ -172,14 +172,14 @@ def test_what_a_process_has_saved_it_does_not_read_again(tmp_path: Path, link: s
 
 
 def test_few_of_the_manifests_of_a_run_are_kept_in_memory(tmp_path: Path) -> None:
-    links._remembered.clear()
+    hardlinks._remembered.clear()
     loop = Loop(tmp_path / "run")
     for epoch in range(6):
         loop.save(epoch)
-    assert [len(own) for nodes in links._remembered.values() for own in nodes.values()] == [3]
+    assert [len(own) for nodes in hardlinks._remembered.values() for own in nodes.values()] == [3]
     for number in range(10):
         Loop(tmp_path / str(number)).save(0)
-    assert len(links._remembered) == 8
+    assert len(hardlinks._remembered) == 8
 
 
 def test_metadata_that_are_damaged_are_not_passed_on(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from jobrun.checkpoint.catalog import Catalog, removal_is_said
+from jobrun.checkpoint.integrity import read_manifest, read_record
 from jobrun.checkpoint.loading import DirectoryRun, find, read_newest
 from jobrun.checkpoint.reading import read_part
 from jobrun.checkpoint.record import SUCCESS, Record
-from jobrun.checkpoint.verify import read_manifest, read_record
 from jobrun.core.patterns import Blob, full_name, is_pattern, select
 from jobrun.errors import JobrunError, NotFoundError, UsageError
 from jobrun.storage.fs import DEFAULT, Fs
