@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from jobrun.analysis.checks import warnings
+from jobrun.analysis.graph import Plan, live_scratch, persistent
+from jobrun.analysis.metrics import metric_names
 from jobrun.best import load_best
-from jobrun.check import warnings
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import Record
 from jobrun.choosing import asks_verdict
@@ -44,9 +46,7 @@ from jobrun.errors import (
     SaveError,
     WorkerLostError,
 )
-from jobrun.graph import Plan, live_scratch, persistent
 from jobrun.history import History
-from jobrun.metrics import metric_names
 from jobrun.model.job import Job
 from jobrun.node_times import NodeTimes
 from jobrun.saving import Saver

@@ -7,16 +7,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jobrun.analysis.metrics import best_metric
 from jobrun.checkpoint.record import Record
 from jobrun.core.ranking import best_record
 from jobrun.errors import DamagedError, NotFoundError, UsageError, did_you_mean
-from jobrun.metrics import best_metric
 from jobrun.node_map import NodeMaps
 from jobrun.overview import direction_of, kept_best
 from jobrun.rundir import RunDir, RunState
 
 if TYPE_CHECKING:
-    from jobrun.graph import Plan
+    from jobrun.analysis.graph import Plan
     from jobrun.history import History
     from jobrun.model.job import Job
     from jobrun.session.base import Session

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from jobrun.analysis.identity import compare, digest
 from jobrun.catalogue import RunCatalogue
 from jobrun.checkpoint.record import Record
 from jobrun.code import changed_code
@@ -18,7 +19,6 @@ from jobrun.lacking import refuse_lacking
 from jobrun.model.job import Job
 from jobrun.node_map import NodeMap
 from jobrun.rundir import RunDir, RunState, none_whole
-from jobrun.spec.diff import compare, digest
 from jobrun.standing import last_seen
 from jobrun.stop import Condition, Decision, decide_stop, match_states
 

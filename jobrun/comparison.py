@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jobrun.analysis.identity import compare
 from jobrun.core.ranking import Best, finite, first_best
 from jobrun.overview import Overview
 from jobrun.rundir import RunState
-from jobrun.spec.diff import compare
 
 __all__ = ["Comparison", "Difference", "MetricRow", "compare_runs"]
 

@@ -20,7 +20,7 @@ __all__ = ["build", "form_problems", "problems"]
 def build(job: Job, known: Collection[str] | None = None) -> list[tuple[Condition, bool]]:
     """The conditions of a job, each with whether it stands under ``fail``.
 
-    ``known`` are the blobs that tasks write, as ``jobrun.flow.written`` has them (the default).
+    ``known`` are the blobs that tasks write, as ``jobrun.analysis.dataflow.written`` has them (the default).
     Raises SpecError with every problem.
     """
     reader = _of_job(job, known)
@@ -63,11 +63,11 @@ def _of_job(job: Job, known: Collection[str] | None) -> _Reader:
 
 def _written(job: Job) -> Collection[str] | None:
     """The blobs that tasks write; None for a job whose tasks are not in order themselves."""
-    from jobrun.flow import written
+    from jobrun.analysis.dataflow import written
 
     try:
         return written(job)
-    except SpecError:  # which ``jobrun.check.check`` reports in full
+    except SpecError:  # which ``jobrun.analysis.checks.check`` reports in full
         return None
 
 

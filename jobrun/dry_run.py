@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from jobrun.analysis.graph import make_plan, persistent
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import Record
 from jobrun.conditions import build
@@ -19,7 +20,6 @@ from jobrun.core.events import ignore
 from jobrun.core.position import Position
 from jobrun.decide import Choice, Request
 from jobrun.expression import MissingName
-from jobrun.graph import make_plan, persistent
 from jobrun.history import History
 from jobrun.model.job import Job
 from jobrun.room import kept_in_all

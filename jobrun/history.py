@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from jobrun.analysis.identity import digest, job_facts
 from jobrun.catalogue import RunCatalogue
 from jobrun.checkpoint.catalog import span
 from jobrun.checkpoint.manager import CheckpointManager
@@ -37,7 +38,6 @@ from jobrun.errors import DamagedError, JobrunError, LockedError, SaveError, Usa
 from jobrun.model.job import Job
 from jobrun.node_map import NodeMap, NodeMaps
 from jobrun.rundir import RunDir, RunState, utc_now
-from jobrun.spec.diff import digest, job_facts
 from jobrun.stop import Condition
 
 __all__ = ["History"]

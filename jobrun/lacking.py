@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from jobrun.analysis.dataflow import writes_of
 from jobrun.checkpoint.integrity import read_manifest
 from jobrun.checkpoint.record import Record
 from jobrun.core.blob_paths import trees_of
 from jobrun.core.paths import shown
 from jobrun.errors import RunRefusedError
-from jobrun.flow import writes_of
 from jobrun.model.job import Job
 from jobrun.storage.fs import DEFAULT
 

@@ -21,8 +21,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from jobrun.analysis.checks import check
+from jobrun.analysis.graph import make_plan
 from jobrun.attempt import Attempt, Run
-from jobrun.check import check
 from jobrun.checkpoint.codecs import import_codecs
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.conditions import build
@@ -31,7 +32,6 @@ from jobrun.core.masking import masked
 from jobrun.core.position import Position
 from jobrun.decide import Choice, Request
 from jobrun.errors import EXIT_SIGINT, JobrunError, SpecError, WorkerLostError
-from jobrun.graph import make_plan
 from jobrun.history import History
 from jobrun.model.job import GROUPS, Job
 from jobrun.reference import forbid_while_importing

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import disk_usage
 
+from jobrun.analysis.metrics import metric_names
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.part import PartSummary
 from jobrun.checkpoint.record import RecordFields
@@ -25,7 +26,6 @@ from jobrun.core.events import (
 )
 from jobrun.core.position import Position
 from jobrun.errors import SaveError
-from jobrun.metrics import metric_names
 from jobrun.model.job import Job
 from jobrun.model.policy import CheckpointPolicy, Compress, Keep
 from jobrun.room import room_warning

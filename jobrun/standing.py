@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from jobrun.access import key_of
+from jobrun.analysis.frequency import Frequency
+from jobrun.analysis.graph import unit_key
+from jobrun.analysis.metrics import metric_names
+from jobrun.analysis.names import key_of
 from jobrun.checkpoint.record import Record, RecordFields
 from jobrun.core.position import Position
 from jobrun.core.ranking import (
@@ -21,9 +24,6 @@ from jobrun.core.ranking import (
     last_scalars,
     with_epoch,
 )
-from jobrun.frequency import Frequency
-from jobrun.graph import unit_key
-from jobrun.metrics import metric_names
 from jobrun.model.job import Job
 from jobrun.stop import (
     Condition,

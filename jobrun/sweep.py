@@ -11,6 +11,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from jobrun.analysis.identity import digest, job_facts
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.conditions import build as build_conditions
 from jobrun.core.events import ignore
@@ -21,7 +22,6 @@ from jobrun.history import History
 from jobrun.model.job import Job
 from jobrun.rundir import RunDir
 from jobrun.spec.build import job_of
-from jobrun.spec.diff import digest, job_facts
 from jobrun.spec.resolve import Spec, dump_resolved, with_values
 from jobrun.sweepdir import Member, SweepDir, SweepState, members_of
 

@@ -92,8 +92,8 @@ def _picture(job: Job, run: RunDir | None) -> Picture:
 
     if run is None:
         return picture(job)
+    from jobrun.analysis.graph import make_plan
     from jobrun.drawing.run_states import KINDS, RunStates
-    from jobrun.graph import make_plan
     from jobrun.report.events_file import read_events
 
     states = RunStates(read_events(run.path / "events.jsonl", KINDS), alive=run.held())

@@ -14,6 +14,7 @@ from typing import TextIO
 
 import click
 
+from jobrun.analysis.identity import digest, job_facts
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.part_source import RunLock
 from jobrun.cli.failure import not_written, say_error
@@ -37,7 +38,6 @@ from jobrun.runs import claim_after, fresh_name, newest_begun, run_of_spec
 from jobrun.session.base import Session
 from jobrun.session.local import LocalSession
 from jobrun.session.making import make_session
-from jobrun.spec.diff import digest, job_facts
 from jobrun.spec.overrides import UNSET
 
 __all__ = ["Engine", "command_line"]

@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 import click
 
+from jobrun.analysis.metrics import metric_names
 from jobrun.cli.fleet import Fleet
 from jobrun.cli.member import Order
 from jobrun.cli.options import Settings, screen_width
@@ -25,7 +26,6 @@ from jobrun.cli.table import table
 from jobrun.core.invocation import program
 from jobrun.decide import Choice
 from jobrun.errors import EXIT_DONE, EXIT_SIGINT, EXIT_SIGTERM, BindError, TaskError
-from jobrun.metrics import metric_names
 from jobrun.report.words import plain, plural
 from jobrun.runs import claim_after, fresh_name, newest_begun, sweep_of_spec
 from jobrun.session.local import default_threads

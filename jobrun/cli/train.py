@@ -46,12 +46,12 @@ def command(
     if shapes and not dry_run:
         raise click.UsageError("--shapes is for a dry run: add -n")
     with Signals() as signals:
+        from jobrun.analysis.identity import digest, job_facts
         from jobrun.cli.running import Engine, command_line
         from jobrun.cli.watching import Watching
         from jobrun.decide import Request
         from jobrun.runs import newest_begun, run_of_spec, sweep_of_spec
         from jobrun.spec.build import job_of
-        from jobrun.spec.diff import digest, job_facts
         from jobrun.spec.resolve import dump_resolved, load
 
         loaded = load(spec, sets, epochs=epochs, scheduler=scheduler)

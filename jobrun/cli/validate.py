@@ -78,7 +78,7 @@ def command(specs: tuple[str, ...], sets: tuple[str, ...], import_: bool) -> int
 
 
 def _check(spec: str, sets: tuple[str, ...], import_: bool) -> _Checked:
-    from jobrun.check import warnings
+    from jobrun.analysis.checks import warnings
     from jobrun.cli.specs import load_spec, shown_spec
     from jobrun.errors import JobrunError
     from jobrun.spec.build import validate_loaded

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from jobrun.access import Key, step_names
+from jobrun.analysis.graph import BlobUse, Plan, Unit, make_plan, persistent
+from jobrun.analysis.names import Key, step_names
 from jobrun.core.blob_paths import overlaps
 from jobrun.core.duration import duration
-from jobrun.graph import BlobUse, Plan, Unit, make_plan, persistent
 from jobrun.model.job import GROUPS, Job, Pipe, Task
 from jobrun.model.options import Load
 from jobrun.model.shell import Shell

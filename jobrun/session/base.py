@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jobrun.analysis.graph import Plan
 from jobrun.core.events import Report, ignore
 from jobrun.core.paths import start_directory
 from jobrun.core.position import Position
-from jobrun.graph import Plan
 from jobrun.model.job import Job
 from jobrun.model.policy import Compress
 from jobrun.versions import versions

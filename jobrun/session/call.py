@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from jobrun.access import Key, resolve
+from jobrun.analysis.names import Key, resolve
+from jobrun.analysis.pinned import other_thread
 from jobrun.bind import user_trace
 from jobrun.core.blob_paths import levels
 from jobrun.core.events import Warned
@@ -28,7 +29,6 @@ from jobrun.errors import TaskError, did_you_mean, with_article
 from jobrun.model.job import Argument, Job, Task
 from jobrun.model.options import Load, Retries
 from jobrun.model.shell import Shell
-from jobrun.pinned import other_thread
 from jobrun.session.current import Running, TaskStoppedError, current
 from jobrun.session.given import Change, Given, Held, Input
 from jobrun.session.input_check import HINT, changed_later, find_changed

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jobrun.access import Key
+from jobrun.analysis.names import Key
 from jobrun.model.job import Argument
 from jobrun.values.values import Box, Tree, Value, is_locked, lend
 

@@ -11,7 +11,11 @@ from dataclasses import dataclass, field, replace
 from heapq import nlargest
 from typing import Any
 
-from jobrun.access import Key
+from jobrun.analysis.dataflow import updated_blobs, write_mark
+from jobrun.analysis.graph import Plan, Unit
+from jobrun.analysis.names import Key
+from jobrun.analysis.pinned import Pins
+from jobrun.analysis.schedule import epochs_between
 from jobrun.core.blob_paths import overlaps
 from jobrun.core.events import (
     GroupFinished,
@@ -24,13 +28,9 @@ from jobrun.core.events import (
 from jobrun.core.names import CASE_HINT
 from jobrun.core.position import PipeState, Position, ReaderState
 from jobrun.errors import JobrunError, TaskError, ValueRefusedError
-from jobrun.every import epochs_between
-from jobrun.flow import updated_blobs, write_mark
-from jobrun.graph import Plan, Unit
 from jobrun.model.job import Job, Pipe, Task
 from jobrun.model.options import Load
 from jobrun.model.shell import Shell
-from jobrun.pinned import Pins
 from jobrun.session.base import Control, Places
 from jobrun.session.call import Call, Moment, Stores
 from jobrun.session.current import Running, TaskStoppedError, enter

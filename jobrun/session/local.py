@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from jobrun.access import key_of
+from jobrun.analysis.dataflow import inner_steps, writes_of
+from jobrun.analysis.graph import Plan, persistent, ranks, setup_blobs
+from jobrun.analysis.names import key_of
 from jobrun.bind import bind_job
 from jobrun.checkpoint.part import PartSummary, mark_saved, write_parts
 from jobrun.checkpoint.reading import read_part
 from jobrun.core.blob_paths import outermost
 from jobrun.core.position import Position
 from jobrun.errors import TaskError, did_you_mean, with_article
-from jobrun.flow import inner_steps, writes_of
-from jobrun.graph import Plan, persistent, ranks, setup_blobs
 from jobrun.model.job import Job
 from jobrun.model.options import Load
 from jobrun.model.policy import Compress

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from jobrun.access import Key, access, resolve
+from jobrun.analysis.dataflow import KEEP_CHANGES, inner_steps
+from jobrun.analysis.graph import Plan
+from jobrun.analysis.names import Key, access, resolve
 from jobrun.core.blob_paths import overlaps
 from jobrun.errors import TaskError, Where
-from jobrun.flow import KEEP_CHANGES, inner_steps
-from jobrun.graph import Plan
 from jobrun.model.job import Job, Task
 from jobrun.session.objects import ObjectOrder
 from jobrun.values.opaque import changeable_objects

@@ -15,10 +15,10 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 
-from jobrun.access import Key
+from jobrun.analysis.graph import Plan
+from jobrun.analysis.names import Key
 from jobrun.core.blob_paths import overlaps
 from jobrun.errors import TaskError
-from jobrun.graph import Plan
 from jobrun.session.scheduler import Dag
 from jobrun.values.opaque import changeable_objects
 from jobrun.values.values import Box, Value

@@ -14,13 +14,13 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from jobrun.access import Key, StepColumns, resolve, step_names
+from jobrun.analysis.names import Key, StepColumns, resolve, step_names
+from jobrun.analysis.schedule import batches_between, epochs_between
 from jobrun.core.blob_paths import overlaps
 from jobrun.core.events import BatchesDone, Report, ignore
 from jobrun.core.position import PipeState, ReaderState
 from jobrun.data.reader import Batch, RowReader
 from jobrun.errors import DataError, TaskError, Where
-from jobrun.every import batches_between, epochs_between
 from jobrun.model.job import Job, Pipe, Task
 from jobrun.session.base import Control, Places
 from jobrun.session.call import Call, Moment, Stores

@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from jobrun.access import resolve
+from jobrun.analysis.names import resolve
+from jobrun.analysis.pinned import other_thread
 from jobrun.bind import user_trace
 from jobrun.core.events import Report, Warned, ignore
 from jobrun.core.position import ReaderState
@@ -22,7 +23,6 @@ from jobrun.data.stream_reader import StreamReader
 from jobrun.data.tables import ArrayTable, blob_columns
 from jobrun.errors import DataError, TaskError
 from jobrun.model.job import SHARD, CallSource, Data, FileSource, Job, Pipe, Task
-from jobrun.pinned import other_thread
 from jobrun.session.base import Places
 from jobrun.session.call import Call, Moment, Stores
 from jobrun.values.values import Value, one_element

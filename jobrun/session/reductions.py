@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jobrun.access import Key
+from jobrun.analysis.names import Key
 from jobrun.errors import TaskError, ValueRefusedError, with_article
 from jobrun.values.values import Box, Tree, Value, adopt, one_element
 

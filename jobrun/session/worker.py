@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from jobrun.access import StepColumns
+from jobrun.analysis.names import StepColumns
 from jobrun.bind import bind, user_trace
 from jobrun.core.events import Event, Warned
 from jobrun.core.names import is_name

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from jobrun.access import Key
+from jobrun.analysis.names import Key
 
 __all__ = ["Written"]
 

@@ -86,7 +86,7 @@ def _checked(spec: Spec) -> Job:
 @few_hints()
 def check(job: Job) -> list[Problem]:
     """Everything that is wrong with a job as a whole: its data flow and its conditions."""
-    from jobrun.check import check as check_flow
+    from jobrun.analysis.checks import check as check_flow
     from jobrun.conditions import problems as condition_problems
 
     return [*check_flow(job), *condition_problems(job)]

@@ -11,8 +11,8 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from jobrun.analysis.graph import Plan, make_plan
 from jobrun.core.position import Position
-from jobrun.graph import Plan, make_plan
 from jobrun.model.job import Job, Task
 from jobrun.session.base import Control, Places
 from jobrun.session.local import LocalSession

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Node, Task
+from jobrun.analysis.graph import make_plan
 from jobrun.checkpoint.record import RecordFields
 from jobrun.core.position import Position
 from jobrun.decide import Request
-from jobrun.graph import make_plan
 from jobrun.saving import _Source
 from jobrun.session.base import Control, Places, Session
 from jobrun.spec.build import validate_spec

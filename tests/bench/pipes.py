@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from jobrun.analysis.graph import Plan, make_plan
 from jobrun.core.position import Position
-from jobrun.graph import Plan, make_plan
 from jobrun.model.job import Job, Pipe, Task
 from jobrun.session.base import Control, Places
 from jobrun.session.local import LocalSession

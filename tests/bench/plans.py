@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from jobrun.graph import make_plan
+from jobrun.analysis.graph import make_plan
 from jobrun.model.job import Job
 from jobrun.session.base import Places
 from jobrun.session.local import LocalSession

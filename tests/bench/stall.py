@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
+from jobrun.analysis.graph import Plan, make_plan
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import RecordFields
 from jobrun.core.events import ignore
 from jobrun.core.position import Position
-from jobrun.graph import Plan, make_plan
 from jobrun.model.job import Job, Pipe, Task
 from jobrun.saving import Saver
 from jobrun.session.base import Control, Places

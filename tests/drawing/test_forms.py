@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from jobrun.check import check
+from jobrun.analysis.checks import check
 from jobrun.drawing.dot import dot
 from jobrun.drawing.mermaid import mermaid
 from jobrun.drawing.picture import Picture, State, picture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobrun.check import check
+from jobrun.analysis.checks import check
 from jobrun.drawing.picture import LANES, Picture, picture
 from jobrun.model.job import Job, Node, Pipe, Task
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import jobrun.data.call_source as call_source
-from jobrun.check import check
+from jobrun.analysis.checks import check
 from jobrun.core.events import BatchesDone, Warned
 from jobrun.core.position import Position
 from jobrun.errors import DataError, SpecError, TaskError, Where

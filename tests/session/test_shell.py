@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from engine import Driver, same, within
 
+from jobrun.analysis.checks import warnings
 from jobrun.bind import bind_job
-from jobrun.check import warnings
 from jobrun.core.position import Position
 from jobrun.errors import BindError, SpecError, TaskError
 from jobrun.model.job import Job, Node, Pipe, Task

@@ -26,9 +26,9 @@ from typing import Any
 import yaml
 from jsonschema import Draft202012Validator
 
+from jobrun.analysis.identity import job_facts
 from jobrun.errors import JobrunError, SpecError, UsageError
 from jobrun.spec.build import job_of
-from jobrun.spec.diff import job_facts
 from jobrun.spec.render import render, resolved
 from jobrun.spec.resolve import load
 from jobrun.spec.schema import spec_schema

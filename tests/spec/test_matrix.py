@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from jobrun.analysis.identity import digest, job_facts
 from jobrun.errors import SpecError
 from jobrun.spec.build import build, job_of, validate_spec
-from jobrun.spec.diff import digest, job_facts
 from jobrun.spec.matrix import Matrix
 from jobrun.spec.resolve import Spec, dump_resolved, load, with_values
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from jobrun.analysis.identity import job_facts
 from jobrun.spec.build import build
-from jobrun.spec.diff import job_facts
 from jobrun.spec.render import DEFAULT, origins, render, resolved
 from jobrun.spec.resolve import load
 from jobrun.spec.source import Node, parse

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from jobrun.analysis.identity import compare, job_facts
 from jobrun.errors import SpecError, UsageError
 from jobrun.spec.build import build
-from jobrun.spec.diff import compare, job_facts
 from jobrun.spec.resolve import Spec, dump_resolved, load
 from jobrun.spec.source import parse
 

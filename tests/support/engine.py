@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from jobrun.check import check
+from jobrun.analysis.checks import check
+from jobrun.analysis.graph import make_plan
 from jobrun.core.events import Event
 from jobrun.core.position import Position
-from jobrun.graph import make_plan
 from jobrun.model.job import Job
 from jobrun.session.base import Control, Places, Session
 from jobrun.session.local import LocalSession

@@ -22,7 +22,12 @@ from typing import NoReturn
 COMMAND = Path(sys.executable).with_name("jobrun")
 _IMPORTED = (
     *("jobrun.bind", "jobrun.cli.app", "jobrun.cli.running", "jobrun.cli.train"),
-    *("jobrun.cli.watching", "jobrun.session.making", "jobrun.spec.build", "jobrun.spec.diff"),
+    *(
+        "jobrun.cli.watching",
+        "jobrun.session.making",
+        "jobrun.spec.build",
+        "jobrun.analysis.identity",
+    ),
 )
 
 

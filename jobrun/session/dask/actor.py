@@ -20,7 +20,7 @@ from distributed import get_worker
 from distributed.protocol.serialize import serialize_bytes
 
 import jobrun
-from jobrun.access import Key
+from jobrun.analysis.names import Key
 from jobrun.core.position import Position
 from jobrun.errors import JobrunError, UsageError, WorkerLostError
 from jobrun.session.base import Control

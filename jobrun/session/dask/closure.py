@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from jobrun.graph import Plan
+from jobrun.analysis.graph import Plan
 
 __all__ = ["closure"]
 

@@ -21,11 +21,11 @@ from importlib import import_module
 from pathlib import Path
 from tempfile import mkdtemp
 
+from jobrun.analysis.dataflow import inner_steps
 from jobrun.bind import forget
 from jobrun.code import changed_code
 from jobrun.core.template import Template, render, templates_in
 from jobrun.errors import BindError, TaskError
-from jobrun.flow import inner_steps
 from jobrun.model.job import Job, Pipe
 from jobrun.session.base import Places
 from jobrun.session.dask.messages import Setup

@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from heapq import nlargest
 from typing import Any
 
-from jobrun.access import Key
+from jobrun.analysis.graph import Unit
+from jobrun.analysis.names import Key
+from jobrun.analysis.schedule import epochs_between
 from jobrun.core.position import Position
 from jobrun.errors import TaskError
-from jobrun.every import epochs_between
-from jobrun.graph import Unit
 from jobrun.model.job import Job
 from jobrun.session.base import Control, Places
 from jobrun.session.call import Stores

@@ -15,10 +15,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from queue import Empty
 
+from jobrun.analysis.graph import Plan
 from jobrun.core.events import Event, TasksRunning
 from jobrun.core.position import Position
 from jobrun.errors import TaskError
-from jobrun.graph import Plan
 from jobrun.model.job import Job
 from jobrun.session.base import Control
 from jobrun.session.dask.closure import closure

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jobrun.access import Key, key_of
+from jobrun.analysis.names import Key, key_of
 from jobrun.checkpoint.part import PartSummary
 from jobrun.errors import TaskError
 from jobrun.model.job import Job

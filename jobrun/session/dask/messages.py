@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jobrun.access import Key
+from jobrun.analysis.names import Key
 from jobrun.core.events import Event
 from jobrun.core.position import PipeState, Position, ReaderState
 from jobrun.errors import WorkerLostError

@@ -21,8 +21,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from jobrun.access import Access, Key, access
-from jobrun.graph import BlobUse, Plan, Unit, reads_across, unit_key
+from jobrun.analysis.graph import BlobUse, Plan, Unit, reads_across, unit_key
+from jobrun.analysis.names import Access, Key, access
 from jobrun.model.job import Job, Task, TaskGroup
 
 __all__ = ["Portion", "Send", "portion"]

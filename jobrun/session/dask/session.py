@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import jobrun
-from jobrun.access import key_of
+from jobrun.analysis.graph import Plan
+from jobrun.analysis.names import key_of
 from jobrun.bind import bind_job
 from jobrun.checkpoint.integrity import check_written
 from jobrun.checkpoint.part import PartSummary
@@ -30,7 +31,6 @@ from jobrun.errors import (
     UsageError,
     WorkerLostError,
 )
-from jobrun.graph import Plan
 from jobrun.model.job import Job
 from jobrun.model.policy import Compress
 from jobrun.session.base import NO_SCRATCH, Control, Places, Session, Snapshot

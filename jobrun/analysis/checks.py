@@ -8,12 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from jobrun.core.blob_paths import Key, levels
-from jobrun.core.names import CASE_HINT, case_twins, check_name
-from jobrun.core.patterns import may_mean, touches
-from jobrun.errors import Problem, SpecError, Where, did_you_mean
-from jobrun.every import every_problems
-from jobrun.flow import (
+from jobrun.analysis.dataflow import (
     flow_problems,
     inner_steps,
     shuffle_problems,
@@ -23,11 +18,16 @@ from jobrun.flow import (
     writes_of,
     written,
 )
-from jobrun.graph import make_plan
-from jobrun.metrics import best_problems, metric_problems
+from jobrun.analysis.graph import make_plan
+from jobrun.analysis.metrics import best_problems, metric_problems
+from jobrun.analysis.pinned import pinned_problems
+from jobrun.analysis.schedule import every_problems
+from jobrun.core.blob_paths import Key, levels
+from jobrun.core.names import CASE_HINT, case_twins, check_name
+from jobrun.core.patterns import may_mean, touches
+from jobrun.errors import Problem, SpecError, Where, did_you_mean
 from jobrun.model.job import GROUPS, RESERVED, Job, Pipe, Task
 from jobrun.model.shell import Shell
-from jobrun.pinned import pinned_problems
 
 __all__ = ["check", "warnings"]
 

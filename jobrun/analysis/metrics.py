@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jobrun.analysis.dataflow import units_of, writes_of, written
 from jobrun.core.blob_paths import covers, overlaps
 from jobrun.errors import Problem, did_you_mean, did_you_mean_or_all
-from jobrun.flow import units_of, writes_of, written
 from jobrun.model.job import GROUPS, Job
 
 __all__ = ["best_metric", "best_problems", "metric_names", "metric_problems"]

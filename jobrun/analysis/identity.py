@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from jobrun.access import step_names
+from jobrun.analysis.names import step_names
 from jobrun.core.template import Template
 from jobrun.model.job import GROUPS, Argument, Data, Job, Outputs, Pipe, Reader, Task
 from jobrun.model.options import Load

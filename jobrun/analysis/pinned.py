@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from jobrun.access import Key, resolve
+from jobrun.analysis.dataflow import units_of
+from jobrun.analysis.graph import Unit
+from jobrun.analysis.names import Key, resolve
 from jobrun.core.blob_paths import overlaps
 from jobrun.errors import Problem
-from jobrun.flow import units_of
-from jobrun.graph import Unit
 from jobrun.model.job import GROUPS, Job, Pipe
 
 __all__ = ["Pins", "other_thread", "pinned_problems"]

@@ -5,9 +5,9 @@ Whether it did get one is what the session knows (see ``session/written.py``).
 
 from __future__ import annotations
 
-from jobrun.access import Key, access, key_of
+from jobrun.analysis.names import Key, access, key_of
+from jobrun.analysis.schedule import epochs_between
 from jobrun.core.blob_paths import overlaps
-from jobrun.every import epochs_between
 from jobrun.model.job import Job, Pipe
 
 __all__ = ["Frequency"]

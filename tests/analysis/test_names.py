@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobrun.access import StepColumns, access, resolve, step_names
+from jobrun.analysis.names import StepColumns, access, resolve, step_names
 from jobrun.model.job import Job, Node, Pipe, Task
 
 MAIN = "main"

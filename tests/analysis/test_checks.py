@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from jobrun.check import check, warnings
+from jobrun.analysis.checks import check, warnings
+from jobrun.analysis.dataflow import written
+from jobrun.analysis.metrics import best_metric, metric_names
 from jobrun.errors import Problem, Where
-from jobrun.flow import written
-from jobrun.metrics import best_metric, metric_names
 from jobrun.model.job import Job, Node, Pipe, Task, data
 from jobrun.model.policy import Best, CheckpointPolicy, Compress, Keep
 

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from jobrun.access import Access, access
+from jobrun.analysis.names import Access, access
 from jobrun.core.blob_paths import (
     Key,
     PathMap,

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from jobrun.analysis.identity import Change, compare, digest, job_facts
 from jobrun.model.job import Job, Pipe, Task
 from jobrun.model.policy import CheckpointPolicy, Every, Keep
 from jobrun.spec.build import build
-from jobrun.spec.diff import Change, compare, digest, job_facts
 from jobrun.spec.resolve import load
 
 SPECS = Path(__file__).parents[2] / "specs"

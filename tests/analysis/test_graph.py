@@ -9,11 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrun.access import Key, access
-from jobrun.core.blob_paths import covers, overlaps
-from jobrun.core.position import PipeState, Position
-from jobrun.errors import SpecError
-from jobrun.graph import (
+from jobrun.analysis.graph import (
     Plan,
     live_scratch,
     make_plan,
@@ -23,6 +19,10 @@ from jobrun.graph import (
     shortest_cycle,
     unit_key,
 )
+from jobrun.analysis.names import Key, access
+from jobrun.core.blob_paths import covers, overlaps
+from jobrun.core.position import PipeState, Position
+from jobrun.errors import SpecError
 from jobrun.model.job import Job, Node, Pipe, Task
 from jobrun.model.policy import CheckpointPolicy
 

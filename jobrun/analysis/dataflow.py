@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from jobrun.access import Access, access, resolve
+from jobrun.analysis.graph import reads_across
+from jobrun.analysis.names import Access, access, resolve
 from jobrun.core.blob_paths import Key, PathMap, PathSet, same_leaves
 from jobrun.errors import Problem, Where, did_you_mean, did_you_mean_or_all
-from jobrun.graph import reads_across
 from jobrun.model.job import GROUPS, RESERVED, Job, Pipe, Task
 from jobrun.model.rows import STREAMED
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobrun.every import batches_between, epochs_between, every_problems
+from jobrun.analysis.schedule import batches_between, epochs_between, every_problems
 from jobrun.model.job import Job, Pipe, Task
 
 

@@ -1,0 +1,1 @@
+"""What follows from a job without running it: who reads and writes what, plans, problems, identity."""
