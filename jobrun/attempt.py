@@ -19,6 +19,8 @@ from jobrun.best import load_best
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import Record
 from jobrun.choosing import asks_verdict
+from jobrun.conditions.base import Condition, Epochs, Walltime, Watched
+from jobrun.conditions.endless import first_none, never_ends
 from jobrun.core.events import (
     CheckpointLoaded,
     EpochFinished,
@@ -34,7 +36,6 @@ from jobrun.core.masking import masked
 from jobrun.core.paths import start_directory
 from jobrun.core.position import Position
 from jobrun.decide import Choice, Request
-from jobrun.endless import first_none, never_ends
 from jobrun.errors import (
     EXIT_DONE,
     EXIT_FAILED_BY_CONDITION,
@@ -52,7 +53,6 @@ from jobrun.node_times import NodeTimes
 from jobrun.saving import Saver
 from jobrun.session.base import Control, Session
 from jobrun.standing import Standing, best_of
-from jobrun.stop import Condition, Epochs, Walltime, Watched
 from jobrun.versions import differences
 
 __all__ = ["Attempt", "Run"]

@@ -13,6 +13,7 @@ from jobrun.analysis.identity import compare, digest
 from jobrun.catalogue import RunCatalogue
 from jobrun.checkpoint.record import Record
 from jobrun.code import changed_code
+from jobrun.conditions.base import Condition, Decision, decide_stop, match_states
 from jobrun.decide import Changes, Choice, Request, decide
 from jobrun.errors import DamagedError, NotFoundError
 from jobrun.lacking import refuse_lacking
@@ -20,7 +21,6 @@ from jobrun.model.job import Job
 from jobrun.node_map import NodeMap
 from jobrun.rundir import RunDir, RunState, none_whole
 from jobrun.standing import last_seen
-from jobrun.stop import Condition, Decision, decide_stop, match_states
 
 __all__ = ["Chooser", "asks_verdict"]
 

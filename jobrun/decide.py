@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from jobrun.errors import EXIT_DONE, EXIT_FAILED_BY_CONDITION, RunRefusedError
 
 if TYPE_CHECKING:
+    from jobrun.conditions.base import Decision
     from jobrun.node_map import NodeMap
-    from jobrun.stop import Decision
 
 __all__ = ["Changes", "Choice", "Found", "Request", "Start", "decide"]
 

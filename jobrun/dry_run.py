@@ -15,18 +15,7 @@ from pathlib import Path
 from jobrun.analysis.graph import make_plan, persistent
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import Record
-from jobrun.conditions import build
-from jobrun.core.events import ignore
-from jobrun.core.position import Position
-from jobrun.decide import Choice, Request
-from jobrun.expression import MissingName
-from jobrun.history import History
-from jobrun.model.job import Job
-from jobrun.room import kept_in_all
-from jobrun.runs import fresh_name
-from jobrun.session.base import Control, Places, Session
-from jobrun.standing import last_seen
-from jobrun.stop import (
+from jobrun.conditions.base import (
     BlobTrue,
     Condition,
     DataFinished,
@@ -39,6 +28,17 @@ from jobrun.stop import (
     When,
     match_states,
 )
+from jobrun.conditions.expression import MissingName
+from jobrun.conditions.parse import build
+from jobrun.core.events import ignore
+from jobrun.core.position import Position
+from jobrun.decide import Choice, Request
+from jobrun.history import History
+from jobrun.model.job import Job
+from jobrun.room import kept_in_all
+from jobrun.runs import fresh_name
+from jobrun.session.base import Control, Places, Session
+from jobrun.standing import last_seen
 from jobrun.values.values import Box, leaves
 
 __all__ = ["DryRun", "Outlook", "Size", "dry_run", "sizes"]

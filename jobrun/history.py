@@ -21,6 +21,7 @@ from jobrun.checkpoint.publish import clean_leftovers, discard, find_leftovers
 from jobrun.checkpoint.record import Record
 from jobrun.choosing import Chooser
 from jobrun.code import loaded_code
+from jobrun.conditions.base import Condition
 from jobrun.core.events import (
     CheckpointSkipped,
     CheckpointsMoved,
@@ -38,7 +39,6 @@ from jobrun.errors import DamagedError, JobrunError, LockedError, SaveError, Usa
 from jobrun.model.job import Job
 from jobrun.node_map import NodeMap, NodeMaps
 from jobrun.rundir import RunDir, RunState, utc_now
-from jobrun.stop import Condition
 
 __all__ = ["History"]
 

@@ -26,7 +26,7 @@ from jobrun.analysis.graph import make_plan
 from jobrun.attempt import Attempt, Run
 from jobrun.checkpoint.codecs import import_codecs
 from jobrun.checkpoint.manager import CheckpointManager
-from jobrun.conditions import build
+from jobrun.conditions.parse import build
 from jobrun.core.events import Report, RunEnded, SaveAsked, Stopping, Warned, warn
 from jobrun.core.masking import masked
 from jobrun.core.position import Position

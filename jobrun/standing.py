@@ -12,6 +12,17 @@ from jobrun.analysis.graph import unit_key
 from jobrun.analysis.metrics import metric_names
 from jobrun.analysis.names import key_of
 from jobrun.checkpoint.record import Record, RecordFields
+from jobrun.conditions.base import (
+    Condition,
+    Decision,
+    Seen,
+    Walltime,
+    Watched,
+    decide_stop,
+    match_states,
+    observe_all,
+    saved_states,
+)
 from jobrun.core.position import Position
 from jobrun.core.ranking import (
     EXTREMES,
@@ -25,17 +36,6 @@ from jobrun.core.ranking import (
     with_epoch,
 )
 from jobrun.model.job import Job
-from jobrun.stop import (
-    Condition,
-    Decision,
-    Seen,
-    Walltime,
-    Watched,
-    decide_stop,
-    match_states,
-    observe_all,
-    saved_states,
-)
 
 __all__ = ["Standing", "best_of", "last_seen"]
 

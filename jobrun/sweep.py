@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from jobrun.analysis.identity import digest, job_facts
 from jobrun.checkpoint.manager import CheckpointManager
-from jobrun.conditions import build as build_conditions
+from jobrun.conditions.parse import build as build_conditions
 from jobrun.core.events import ignore
 from jobrun.core.paths import resolved
 from jobrun.decide import Choice, Request

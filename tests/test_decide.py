@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from jobrun.conditions.base import Decision
 from jobrun.decide import Changes, Choice, Request, decide
 from jobrun.errors import RunRefusedError
-from jobrun.stop import Decision
 
 
 @dataclass(frozen=True)

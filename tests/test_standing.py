@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobrun.checkpoint.record import Record, RecordFields, decode_record, encode_record
-from jobrun.conditions import build
+from jobrun.conditions.parse import build
 from jobrun.core.position import Position, ReaderState
 from jobrun.model.job import Job, Pipe, Task
 from jobrun.standing import Standing

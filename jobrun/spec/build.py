@@ -87,7 +87,7 @@ def _checked(spec: Spec) -> Job:
 def check(job: Job) -> list[Problem]:
     """Everything that is wrong with a job as a whole: its data flow and its conditions."""
     from jobrun.analysis.checks import check as check_flow
-    from jobrun.conditions import problems as condition_problems
+    from jobrun.conditions.parse import problems as condition_problems
 
     return [*check_flow(job), *condition_problems(job)]
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from jobrun.conditions import form_problems
+from jobrun.conditions.parse import form_problems
 from jobrun.errors import SpecError, UsageError, few_hints, nearest
 from jobrun.spec.matrix import Matrix, Values, read_matrix, same
 from jobrun.spec.model import SpecModel

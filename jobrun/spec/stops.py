@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from jobrun.condition_forms import KINDS
+from jobrun.conditions.forms import KINDS
 from jobrun.errors import Where
 from jobrun.model.job import ConditionSpec
 from jobrun.spec.source import Node, Source

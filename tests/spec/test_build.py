@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrun.conditions import build as build_conditions
+from jobrun.conditions.parse import build as build_conditions
 from jobrun.core.template import Template
 from jobrun.errors import BindError, Problem, SpecError
 from jobrun.model.job import Job, Pipe

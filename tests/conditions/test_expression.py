@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobrun.conditions.expression import Expression, ExpressionError, MissingName
 from jobrun.errors import TaskError
-from jobrun.expression import Expression, ExpressionError, MissingName
 
 SCALARS = {
     "loss": 0.25,

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from jobrun.condition_forms import KINDS, Entry, Known
+from jobrun.conditions.base import Condition
+from jobrun.conditions.forms import KINDS, Entry, Known
 from jobrun.errors import Problem, SpecError, did_you_mean
 from jobrun.model.job import ConditionSpec, Job, Pipe
-from jobrun.stop import Condition
 
 __all__ = ["build", "form_problems", "problems"]
 

@@ -7,10 +7,18 @@ from typing import Any
 
 import pytest
 
-from jobrun.conditions import build, problems
+from jobrun.conditions.base import (
+    BlobTrue,
+    DataFinished,
+    Epochs,
+    NotFinite,
+    Patience,
+    Walltime,
+    When,
+)
+from jobrun.conditions.parse import build, problems
 from jobrun.errors import SpecError
 from jobrun.model.job import Job, Pipe, Task
-from jobrun.stop import BlobTrue, DataFinished, Epochs, NotFinite, Patience, Walltime, When
 
 
 def made(

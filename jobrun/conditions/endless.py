@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from jobrun.analysis.names import access, key_of, step_names
+from jobrun.conditions.base import Watched
 from jobrun.core.blob_paths import overlaps
 from jobrun.errors import TaskError, Where
 from jobrun.model.job import Job, Pipe, Task
-from jobrun.stop import Watched
 
 __all__ = ["first_none", "never_ends"]
 

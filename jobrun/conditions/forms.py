@@ -13,12 +13,7 @@ from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
-from jobrun.core.blob_paths import levels
-from jobrun.core.duration import TIMES, seconds_of
-from jobrun.errors import Problem, Where, did_you_mean
-from jobrun.expression import Expression, ExpressionError
-from jobrun.model.job import ConditionSpec
-from jobrun.stop import (
+from jobrun.conditions.base import (
     BlobTrue,
     Condition,
     DataFinished,
@@ -28,6 +23,11 @@ from jobrun.stop import (
     Walltime,
     When,
 )
+from jobrun.conditions.expression import Expression, ExpressionError
+from jobrun.core.blob_paths import levels
+from jobrun.core.duration import TIMES, seconds_of
+from jobrun.errors import Problem, Where, did_you_mean
+from jobrun.model.job import ConditionSpec
 
 __all__ = ["KINDS", "Entry", "Known"]
 

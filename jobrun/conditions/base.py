@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from jobrun.conditions.expression import Expression, MissingName
 from jobrun.core.duration import span
 from jobrun.core.ranking import better
 from jobrun.errors import TaskError
-from jobrun.expression import Expression, MissingName
 
 __all__ = [
     "BlobTrue",

@@ -11,9 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrun.errors import TaskError
-from jobrun.expression import Expression
-from jobrun.stop import (
+from jobrun.conditions.base import (
     BlobTrue,
     Condition,
     DataFinished,
@@ -29,6 +27,8 @@ from jobrun.stop import (
     observe_all,
     saved_states,
 )
+from jobrun.conditions.expression import Expression
+from jobrun.errors import TaskError
 
 MISSING = object()
 
