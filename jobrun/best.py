@@ -11,9 +11,9 @@ from jobrun.analysis.metrics import best_metric
 from jobrun.checkpoint.record import Record
 from jobrun.core.ranking import best_record
 from jobrun.errors import DamagedError, NotFoundError, UsageError, did_you_mean
-from jobrun.node_map import NodeMaps
-from jobrun.overview import direction_of, kept_best
-from jobrun.rundir import RunDir, RunState
+from jobrun.runs.node_map import NodeMaps
+from jobrun.runs.overview import direction_of, kept_best
+from jobrun.runs.rundir import RunDir, RunState
 
 if TYPE_CHECKING:
     from jobrun.analysis.graph import Plan

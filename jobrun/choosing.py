@@ -18,8 +18,8 @@ from jobrun.decide import Changes, Choice, Request, decide
 from jobrun.errors import DamagedError, NotFoundError
 from jobrun.lacking import refuse_lacking
 from jobrun.model.job import Job
-from jobrun.node_map import NodeMap
-from jobrun.rundir import RunDir, RunState, none_whole
+from jobrun.runs.node_map import NodeMap
+from jobrun.runs.rundir import RunDir, RunState, none_whole
 from jobrun.standing import last_seen
 
 __all__ = ["Chooser", "asks_verdict"]

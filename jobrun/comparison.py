@@ -8,8 +8,8 @@ from typing import Any
 
 from jobrun.analysis.identity import compare
 from jobrun.core.ranking import Best, finite, first_best
-from jobrun.overview import Overview
-from jobrun.rundir import RunState
+from jobrun.runs.overview import Overview
+from jobrun.runs.rundir import RunState
 
 __all__ = ["Comparison", "Difference", "MetricRow", "compare_runs"]
 

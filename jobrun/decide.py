@@ -32,7 +32,7 @@ from jobrun.errors import EXIT_DONE, EXIT_FAILED_BY_CONDITION, RunRefusedError
 
 if TYPE_CHECKING:
     from jobrun.conditions.base import Decision
-    from jobrun.node_map import NodeMap
+    from jobrun.runs.node_map import NodeMap
 
 __all__ = ["Changes", "Choice", "Found", "Request", "Start", "decide"]
 

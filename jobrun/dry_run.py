@@ -36,7 +36,7 @@ from jobrun.decide import Choice, Request
 from jobrun.history import History
 from jobrun.model.job import Job
 from jobrun.room import kept_in_all
-from jobrun.runs import fresh_name
+from jobrun.runs.find import fresh_name
 from jobrun.session.base import Control, Places, Session
 from jobrun.standing import last_seen
 from jobrun.values.values import Box, leaves

@@ -37,8 +37,8 @@ from jobrun.core.ranking import before_failure
 from jobrun.decide import Choice, Request
 from jobrun.errors import DamagedError, JobrunError, LockedError, SaveError, UsageError
 from jobrun.model.job import Job
-from jobrun.node_map import NodeMap, NodeMaps
-from jobrun.rundir import RunDir, RunState, utc_now
+from jobrun.runs.node_map import NodeMap, NodeMaps
+from jobrun.runs.rundir import RunDir, RunState, utc_now
 
 __all__ = ["History"]
 

@@ -10,7 +10,7 @@ from jobrun.checkpoint.publish import discard
 from jobrun.checkpoint.retention import retain
 from jobrun.errors import JobrunError
 from jobrun.model.policy import Keep
-from jobrun.rundir import RunDir
+from jobrun.runs.rundir import RunDir
 from jobrun.storage.fs import FsError
 
 __all__ = ["Pruned", "prune"]

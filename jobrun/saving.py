@@ -29,7 +29,7 @@ from jobrun.errors import SaveError
 from jobrun.model.job import Job
 from jobrun.model.policy import CheckpointPolicy, Compress, Keep
 from jobrun.room import room_warning
-from jobrun.rundir import RunDir
+from jobrun.runs.rundir import RunDir
 from jobrun.session.base import Session, Snapshot
 from jobrun.storage.fs import DEFAULT
 

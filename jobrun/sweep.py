@@ -20,10 +20,10 @@ from jobrun.decide import Choice, Request
 from jobrun.errors import RunRefusedError
 from jobrun.history import History
 from jobrun.model.job import Job
-from jobrun.rundir import RunDir
+from jobrun.runs.rundir import RunDir
+from jobrun.runs.sweepdir import Member, SweepDir, SweepState, members_of
 from jobrun.spec.build import job_of
 from jobrun.spec.resolve import Spec, dump_resolved, with_values
-from jobrun.sweepdir import Member, SweepDir, SweepState, members_of
 
 __all__ = ["Plan", "Sweep"]
 

@@ -10,8 +10,8 @@ from typing import Any
 from jobrun.core.process import Ended
 from jobrun.errors import EXIT_FAILED_BY_CONDITION
 from jobrun.model.job import Job
-from jobrun.overview import overview
-from jobrun.rundir import RunDir
+from jobrun.runs.overview import overview
+from jobrun.runs.rundir import RunDir
 
 __all__ = ["STATES", "Row", "row_on_disk", "row_told", "row_without_a_word"]
 

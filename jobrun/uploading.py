@@ -20,10 +20,10 @@ from jobrun.core.template import render
 from jobrun.errors import DamagedError, NotFoundError, StoreError, TaskError, Where
 from jobrun.model.job import Job
 from jobrun.model.policy import Upload
-from jobrun.remote.fetch import RUN_FILES
 from jobrun.remote.store import Store, open_store
 from jobrun.remote.upload import UploadStopped, is_uploaded, upload_checkpoint, upload_files
-from jobrun.rundir import RunDir
+from jobrun.runs.fetch import RUN_FILES
+from jobrun.runs.rundir import RunDir
 from jobrun.storage.bounded_json import MAX_BYTES, parse_json
 from jobrun.storage.regular_file import read_run_file
 

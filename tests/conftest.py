@@ -5,6 +5,7 @@ from __future__ import annotations
 import compileall
 import gc
 import os
+import secrets
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,6 +60,20 @@ def s3() -> Iterator[str]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@pytest.fixture(params=["directory", "file", "memory", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty place of each kind."""
+    name = secrets.token_hex(8)
+    if request.param == "directory":
+        return str(tmp_path / "elsewhere")
+    if request.param == "file":
+        return f"file://{tmp_path}/elsewhere"
+    if request.param == "memory":
+        pytest.importorskip("fsspec")
+        return f"memory://{name}"
+    return f"{request.getfixturevalue('s3')}/{name}"
 
 
 @pytest.hookimpl(trylast=True)

@@ -10,7 +10,7 @@ import pytest
 from jobrun import CheckpointManager
 from jobrun.best import best_by, best_of
 from jobrun.errors import NotFoundError, UsageError
-from jobrun.rundir import RunDir, RunState
+from jobrun.runs.rundir import RunDir, RunState
 
 
 def run_of(path: Path, facts: dict[str, Any], *metrics: dict[str, float]) -> RunDir:

@@ -29,7 +29,7 @@ from jobrun.core.events import (
 from jobrun.decide import Request
 from jobrun.errors import BindError, DamagedError, NotFoundError, SaveError, TaskError
 from jobrun.model.policy import Keep
-from jobrun.rundir import RunDir
+from jobrun.runs.rundir import RunDir
 
 
 def start() -> Any:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from jobrun.comparison import Difference, compare_runs
-from jobrun.overview import Overview
-from jobrun.rundir import RunState
+from jobrun.runs.overview import Overview
+from jobrun.runs.rundir import RunState
 
 
 def view(

@@ -328,7 +328,7 @@ _OS = {
     "removedirs", "rmdir", "symlink",
 }  # fmt: skip
 _METHODS = {"rename", "link", "unlink", "fsync", "hardlink_to", "symlink_to", "rmdir"}
-_MAY_TOUCH = {"jobrun.storage.fs", "jobrun.rundir"}
+_MAY_TOUCH = {"jobrun.storage.fs", "jobrun.runs.rundir"}
 
 
 def touches(name: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ import pytest
 
 from jobrun.errors import NotFoundError, UsageError
 from jobrun.kept import kept_spec
-from jobrun.rundir import RunDir, RunState
+from jobrun.runs.rundir import RunDir, RunState
 
 SPEC = """\
 name: sum

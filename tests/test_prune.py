@@ -12,7 +12,7 @@ from jobrun import CheckpointManager
 from jobrun.errors import JobrunError, LockedError
 from jobrun.model.policy import Best, Keep
 from jobrun.prune import prune
-from jobrun.rundir import RunDir
+from jobrun.runs.rundir import RunDir
 from jobrun.storage.fs import Fs
 
 

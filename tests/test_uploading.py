@@ -216,7 +216,7 @@ def test_a_run_whose_checkpoints_are_removed_on_success(tmp_path: Path) -> None:
 
 def test_when_a_run_was_created_never_changes(tmp_path: Path) -> None:
     """It tells two runs apart at one place."""
-    from jobrun.rundir import RunDir
+    from jobrun.runs.rundir import RunDir
 
     seen = []
 

@@ -15,7 +15,7 @@ from jobrun.core.paths import typed
 
 if TYPE_CHECKING:
     from jobrun.comparison import Comparison, Difference, MetricRow
-    from jobrun.overview import Overview
+    from jobrun.runs.overview import Overview
 
 __all__ = ["command"]
 
@@ -37,9 +37,9 @@ def command(runs: tuple[str, ...], runs_dir: str) -> None:
     """
     from jobrun.comparison import compare_runs
     from jobrun.errors import DamagedError
-    from jobrun.overview import overview
     from jobrun.report.words import plain
-    from jobrun.runs import find_run, names_apart
+    from jobrun.runs.find import find_run, names_apart
+    from jobrun.runs.overview import overview
 
     if len(runs) < 2:
         raise click.UsageError("name two runs or more")

@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.record import Record
-    from jobrun.rundir import RunDir
+    from jobrun.runs.rundir import RunDir
     from jobrun.spec.source import Node
 
 __all__ = [
@@ -50,7 +50,7 @@ def complete_run(ctx: click.Context, parameter: click.Parameter, incomplete: str
     """Runs by name, or by their paths; ``@latest`` and ``@best``."""
     if os.sep in incomplete or incomplete.startswith((".", "~")):
         return _paths(incomplete, lambda entry: False)
-    from jobrun.runs import list_runs
+    from jobrun.runs.find import list_runs
 
     names = [run.path.name for run in list_runs(_runs_dir(ctx))]
     found = [CompletionItem(n) for n in names if n.startswith(incomplete)]
@@ -101,7 +101,7 @@ def complete_page(ctx: click.Context, parameter: click.Parameter, incomplete: st
 
 def complete_blob(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
     """The blobs of the checkpoint that is named before, with their trees."""
-    from jobrun.runs import find_checkpoint
+    from jobrun.runs.find import find_checkpoint
 
     given = {k: ctx.params.get(k) for k in ("epoch", "id")}
     path = find_checkpoint(_runs_dir(ctx), _first_word(ctx), **given)
@@ -158,7 +158,7 @@ def _first_word(ctx: click.Context) -> str | None:
 
 
 def _run(ctx: click.Context) -> RunDir:
-    from jobrun.runs import find_run
+    from jobrun.runs.find import find_run
 
     return find_run(_runs_dir(ctx), _first_word(ctx))
 

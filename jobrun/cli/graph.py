@@ -14,7 +14,7 @@ from jobrun.cli.options import common, completes, option, runs_dir, sets_option,
 if TYPE_CHECKING:
     from jobrun.drawing.picture import Picture
     from jobrun.model.job import Job
-    from jobrun.rundir import RunDir
+    from jobrun.runs.rundir import RunDir
 
 __all__ = ["command"]
 
@@ -55,7 +55,7 @@ def command(
     """
     if spec is None and run is None:
         raise click.UsageError("name a SPEC, or a run with --run")
-    from jobrun.runs import find_run
+    from jobrun.runs.find import find_run
 
     found = find_run(runs_dir, run) if run is not None else None
     job = _job(spec, found, sets)

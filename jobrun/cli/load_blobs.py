@@ -129,7 +129,7 @@ def _read_newest(
 ) -> Chosen[Seen]:
     """What is seen of the newest checkpoint of a run that is here."""
     from jobrun.checkpoint.loading import DirectoryRun, read_newest
-    from jobrun.runs import find_run
+    from jobrun.runs.find import find_run
     from jobrun.storage.fs import DEFAULT
 
     found = find_run(runs_dir, run)
@@ -149,7 +149,7 @@ def _read_named(
     from jobrun.checkpoint.catalog import removal_is_said
     from jobrun.checkpoint.integrity import read_record
     from jobrun.checkpoint.loading import Chosen
-    from jobrun.runs import find_checkpoint
+    from jobrun.runs.find import find_checkpoint
     from jobrun.storage.fs import DEFAULT
 
     path = find_checkpoint(runs_dir, run, epoch=epoch, id=id)

@@ -11,7 +11,7 @@ import click
 from jobrun.cli.options import common, completes, option, runs_dir, settings
 
 if TYPE_CHECKING:
-    from jobrun.rundir import RunDir, RunState
+    from jobrun.runs.rundir import RunDir, RunState
 
 __all__ = ["command"]
 
@@ -42,7 +42,7 @@ def command(
     from jobrun.errors import NotFoundError
     from jobrun.report.log_reader import Wanted, read, since_time
     from jobrun.report.log_reader import follow as follow_log
-    from jobrun.runs import find_run
+    from jobrun.runs.find import find_run
 
     wanted = Wanted(task, attempt, since_time(since) if since else None)
     found = find_run(runs_dir, run)

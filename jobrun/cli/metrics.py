@@ -27,9 +27,9 @@ from jobrun.cli.options import (
 from jobrun.core.paths import typed
 
 if TYPE_CHECKING:
-    from jobrun.metric_rows import Row
-    from jobrun.overview import Overview
     from jobrun.report.chart import Series
+    from jobrun.runs.metrics_csv import Row
+    from jobrun.runs.overview import Overview
 
 __all__ = ["command"]
 
@@ -113,8 +113,8 @@ def _plain(text: str) -> str:
 
 
 def _gather(runs_dir: str, arguments: Sequence[str | None], epochs: str | None) -> list[_Run]:
-    from jobrun.overview import overview, rows_of
-    from jobrun.runs import find_run, names_apart
+    from jobrun.runs.find import find_run, names_apart
+    from jobrun.runs.overview import overview, rows_of
 
     runs = [find_run(runs_dir, argument) for argument in arguments]
     return [
@@ -185,8 +185,8 @@ def _table(runs: Sequence[_Run], metrics: Sequence[str]) -> str:
 
 def _csv(runs: Sequence[_Run], metrics: Sequence[str]) -> str:
     """A row per run and epoch, the run's name in front if there are several."""
-    from jobrun.metric_rows import FIXED, column
     from jobrun.report.words import json_values
+    from jobrun.runs.metrics_csv import FIXED, column
 
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -94,9 +94,9 @@ def command(
         from jobrun.decide import Request
         from jobrun.errors import UsageError
         from jobrun.kept import kept_spec
-        from jobrun.node_map import parse_maps
         from jobrun.report.words import plain
-        from jobrun.runs import find_run, find_sweep
+        from jobrun.runs.find import find_run, find_sweep
+        from jobrun.runs.node_map import parse_maps
         from jobrun.spec.build import job_of
         from jobrun.spec.resolve import dump_resolved
 
@@ -171,7 +171,7 @@ def command(
 def _say_unreadable(runs_dir: str) -> None:
     """Say which runs nobody can tell whether they are to go on."""
     from jobrun.report.words import plain
-    from jobrun.runs import unreadable
+    from jobrun.runs.find import unreadable
 
     for found, why in unreadable(runs_dir):
         click.echo(f"warning: {plain(found.shown())} is passed over: {plain(why)}", err=True)
@@ -182,9 +182,9 @@ def _fetch(url: str, runs_dir: str, epoch: int | None, id: int | None) -> str:
     from jobrun.cli.elsewhere import say_skipped
     from jobrun.core.paths import shown
     from jobrun.core.size import size
-    from jobrun.remote.fetch import fetch
     from jobrun.remote.find import find_at
     from jobrun.report.words import plain
+    from jobrun.runs.fetch import fetch
 
     found = find_at(url, epoch=epoch, id=id)
     say_skipped(found)

@@ -34,7 +34,7 @@ from jobrun.report.log_file import Prints
 from jobrun.report.summary import summary
 from jobrun.report.words import json_values, plain
 from jobrun.runner import JobRunner
-from jobrun.runs import claim_after, fresh_name, newest_begun, run_of_spec
+from jobrun.runs.find import claim_after, fresh_name, newest_begun, run_of_spec
 from jobrun.session.base import Session
 from jobrun.session.local import LocalSession
 from jobrun.session.making import make_session

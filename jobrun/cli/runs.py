@@ -14,7 +14,7 @@ from jobrun.cli.options import common, completes, option, runs_dir, screen_width
 from jobrun.core.paths import typed
 
 if TYPE_CHECKING:
-    from jobrun.overview import Overview
+    from jobrun.runs.overview import Overview
 
 __all__ = ["command"]
 
@@ -46,8 +46,8 @@ def command(sort: str, spec: str | None, runs_dir: str) -> None:
     Of each metric the last value is shown, and the best where the spec says which direction is
     better.  With --sort METRIC the run with the best value comes first.
     """
-    from jobrun.overview import overview
-    from jobrun.runs import is_of, list_runs
+    from jobrun.runs.find import is_of, list_runs
+    from jobrun.runs.overview import overview
 
     found = [run for run in list_runs(runs_dir) if spec is None or is_of(run, spec)]
     views = _sorted([overview(run) for run in found], sort)

@@ -16,9 +16,9 @@ from jobrun.core.paths import typed
 if TYPE_CHECKING:
     from jobrun.checkpoint.catalog import Ignored
     from jobrun.checkpoint.record import Record
-    from jobrun.overview import Overview
     from jobrun.report.attempts import Attempts, PastAttempt, TaskTime
-    from jobrun.rundir import RunDir
+    from jobrun.runs.overview import Overview
+    from jobrun.runs.rundir import RunDir
 
 __all__ = ["command"]
 
@@ -83,7 +83,7 @@ def command(run: str | None, runs_dir: str) -> None:
     RUN is a name or its beginning, a path, a spec (its newest run), @latest, or @best.  The last
     line is the command to type next.
     """
-    from jobrun.runs import find_run
+    from jobrun.runs.find import find_run
 
     found = find_run(runs_dir, run)
     shown = _gather(found)
@@ -94,8 +94,8 @@ def _gather(run: RunDir) -> _Shown:
     """Look at everything; raises what is wrong with a run that cannot be read."""
     from jobrun.checkpoint.catalog import Catalog
     from jobrun.errors import DamagedError
-    from jobrun.overview import overview
     from jobrun.report.attempts import read_attempts
+    from jobrun.runs.overview import overview
 
     state = run.state()
     view = overview(run)

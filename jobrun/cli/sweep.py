@@ -27,11 +27,11 @@ from jobrun.core.invocation import program
 from jobrun.decide import Choice
 from jobrun.errors import EXIT_DONE, EXIT_SIGINT, EXIT_SIGTERM, BindError, TaskError
 from jobrun.report.words import plain, plural
-from jobrun.runs import claim_after, fresh_name, newest_begun, sweep_of_spec
+from jobrun.runs.find import claim_after, fresh_name, newest_begun, sweep_of_spec
+from jobrun.runs.sweepdir import Member, SweepDir, encoded
 from jobrun.session.local import default_threads
 from jobrun.sweep import Plan, Sweep
 from jobrun.sweep_rows import Row, row_on_disk, row_told, row_without_a_word
-from jobrun.sweepdir import Member, SweepDir, encoded
 
 __all__ = ["How", "SweepEngine"]
 

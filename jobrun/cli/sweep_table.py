@@ -14,8 +14,8 @@ from jobrun.core.invocation import program
 from jobrun.core.paths import shown
 from jobrun.core.ranking import Best, first_best
 from jobrun.report.words import json_values, number, plain, plural
+from jobrun.runs.sweepdir import value_text
 from jobrun.sweep_rows import STATES, Row
-from jobrun.sweepdir import value_text
 
 __all__ = ["SweepEnded", "sweep_summary"]
 

@@ -50,7 +50,7 @@ def command(
         from jobrun.cli.running import Engine, command_line
         from jobrun.cli.watching import Watching
         from jobrun.decide import Request
-        from jobrun.runs import newest_begun, run_of_spec, sweep_of_spec
+        from jobrun.runs.find import newest_begun, run_of_spec, sweep_of_spec
         from jobrun.spec.build import job_of
         from jobrun.spec.resolve import dump_resolved, load
 

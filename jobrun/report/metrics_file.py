@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from jobrun.core.events import CheckpointLoaded, EpochFinished, Event, RunStarted, RunWentBack
-from jobrun.metric_rows import FIXED, column
 from jobrun.report.append import Appender
 from jobrun.report.events_file import read_events
 from jobrun.report.words import json_values
+from jobrun.runs.metrics_csv import FIXED, column
 from jobrun.storage.fs import DEFAULT
 
 __all__ = ["MetricsFile", "history"]

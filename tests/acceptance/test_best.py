@@ -14,9 +14,9 @@ from whole_runs import Ended, records, start, train, train_and_die
 from jobrun import Best, CheckpointPolicy, Every, Job, Keep, Pipe, Task, load_blobs
 from jobrun.best import best_of
 from jobrun.core.events import CheckpointLoaded, EpochFinished
-from jobrun.overview import overview
 from jobrun.report.summary import summary
-from jobrun.rundir import RunDir
+from jobrun.runs.overview import overview
+from jobrun.runs.rundir import RunDir
 
 NAN, INF = math.nan, math.inf
 WORKED = [9.0, 2.0, 5.0, 6.0]

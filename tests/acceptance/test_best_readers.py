@@ -30,10 +30,10 @@ from jobrun.cli.sweep_table import SweepEnded
 from jobrun.comparison import compare_runs
 from jobrun.core.events import CheckpointLoaded, CheckpointSaved, EpochFinished, Event
 from jobrun.errors import NotFoundError, TaskError
-from jobrun.overview import overview, rows_of
 from jobrun.report import Fan, RunFiles
 from jobrun.report.screen import Screen
-from jobrun.rundir import RunDir
+from jobrun.runs.overview import overview, rows_of
+from jobrun.runs.rundir import RunDir
 from jobrun.sweep_rows import Row, row_on_disk
 
 LONG = bool(os.environ.get("JOBRUN_LONG"))

@@ -53,7 +53,7 @@ from jobrun.decide import Request
 from jobrun.errors import DamagedError, NotFoundError, TaskError, UsageError
 from jobrun.report import Fan, RunFiles
 from jobrun.report.events_file import read_events
-from jobrun.rundir import RunDir
+from jobrun.runs.rundir import RunDir
 from jobrun.storage.fs import Fs
 from jobrun.storage.lock import Lock
 

@@ -23,7 +23,7 @@ from whole_runs import (
 from jobrun import CheckpointManager, CheckpointPolicy, Every, Job, Keep, Task, load_blobs
 from jobrun.core.events import EpochFinished, GroupStarted, Warned
 from jobrun.errors import LockedError, SpecError, TaskError, UsageError
-from jobrun.rundir import RunDir
+from jobrun.runs.rundir import RunDir
 
 
 class Log(list[str]):

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from whole_runs import bytes_of_checkpoints, facts_of_checkpoints, ids_and_epochs
 
-from jobrun.rundir import RunDir
+from jobrun.runs.rundir import RunDir
 
 ROOT = Path(__file__).parent.parent.parent
 SPEC = str(ROOT / "specs" / "digits.yaml")

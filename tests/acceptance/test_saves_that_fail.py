@@ -13,7 +13,7 @@ from whole_runs import FailingDisk, ids_and_epochs, names, start, train
 from jobrun import CheckpointManager, CheckpointPolicy, Every, Task, load_blobs
 from jobrun.core.events import CheckpointFailed, CheckpointSaved, Event
 from jobrun.errors import SaveError
-from jobrun.rundir import RunDir
+from jobrun.runs.rundir import RunDir
 
 
 def test_all_saves_fail_after_epoch_0_still_4_epochs_and_145(run_dir: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jobrun.rundir import RunDir
+from jobrun.runs.rundir import RunDir
 
 Call = Callable[..., Any]
 

@@ -15,7 +15,7 @@ import pytest
 from golden import check, constant, transcript
 
 from jobrun import errors
-from jobrun.rundir import RunDir
+from jobrun.runs.rundir import RunDir
 
 Call = Callable[..., Any]
 GOLDEN = Path(__file__).parent / "golden" / "errors.txt"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from golden import check, constant, transcript
 
-from jobrun.rundir import RunDir
+from jobrun.runs.rundir import RunDir
 
 Call = Callable[..., Any]
 GOLDEN = Path(__file__).parent / "golden" / "exit-codes"

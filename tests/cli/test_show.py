@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jobrun import CheckpointManager
-from jobrun.rundir import RunDir
+from jobrun.runs.rundir import RunDir
 
 Call = Callable[..., Any]
 FAILS = ("return total + step", "return total + step if total < 104 else 1 / 0")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from jobrun.checkpoint.read_blobs import load_blobs
-from jobrun.rundir import RunDir
+from jobrun.runs.rundir import RunDir
 
 Call = Callable[..., Any]
 SLOW = ("return total + step", "import time; time.sleep(0.1); return total + step")

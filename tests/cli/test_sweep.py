@@ -15,8 +15,8 @@ import pytest
 from whole_runs import bytes_of_checkpoints
 
 from jobrun.checkpoint.read_blobs import load_blobs
-from jobrun.rundir import RunDir
-from jobrun.sweepdir import SweepDir
+from jobrun.runs.rundir import RunDir
+from jobrun.runs.sweepdir import SweepDir
 
 Call = Callable[..., Any]
 long = pytest.mark.skipif(not os.environ.get("JOBRUN_LONG"), reason="JOBRUN_LONG is not set")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jobrun.checkpoint.read_blobs import load_blobs
-from jobrun.rundir import RunDir
+from jobrun.runs.rundir import RunDir
 from jobrun.storage.fs import Fs
 
 Call = Callable[..., Any]

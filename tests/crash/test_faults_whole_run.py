@@ -27,7 +27,7 @@ from faulty import EPOCHS, Attempt
 
 from jobrun import load_blobs
 from jobrun.errors import SaveError
-from jobrun.rundir import RunDir
+from jobrun.runs.rundir import RunDir
 from jobrun.storage.fs import DEFAULT, Fs
 
 CODES = [

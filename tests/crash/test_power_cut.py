@@ -20,10 +20,10 @@ from jobrun.checkpoint.publish import clean_leftovers
 from jobrun.checkpoint.record import Record, RecordFields
 from jobrun.core.events import CheckpointSaved, Event
 from jobrun.core.position import Position
-from jobrun.metric_rows import read_rows
 from jobrun.model.policy import KEEP_ALL, Keep
 from jobrun.report import Fan, RunFiles
-from jobrun.rundir import RunDir, RunState
+from jobrun.runs.metrics_csv import read_rows
+from jobrun.runs.rundir import RunDir, RunState
 from jobrun.storage.fs import DEFAULT
 from jobrun.values.values import Box, Tree, Value
 

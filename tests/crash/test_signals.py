@@ -18,7 +18,7 @@ from crash_job import bits, leftovers, prove_all
 from pausing import PHASES, SPEC
 
 from jobrun import load_blobs
-from jobrun.rundir import RunDir
+from jobrun.runs.rundir import RunDir
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 ON_DISK = {

@@ -13,7 +13,7 @@ from jobrun.cli.options import common, completes, option, runs_dir, settings
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.diff import Change, Comparison
-    from jobrun.rundir import RunDir
+    from jobrun.runs.rundir import RunDir
 
 __all__ = ["command"]
 
@@ -54,7 +54,7 @@ def command(which: tuple[str, ...], epochs: tuple[int, ...], runs_dir: str) -> N
 
 def _chosen(runs_dir: str, which: tuple[str, ...], epochs: tuple[int, ...]) -> tuple[Path, Path]:
     """The two checkpoints that are meant."""
-    from jobrun.runs import find_run
+    from jobrun.runs.find import find_run
 
     if (
         len(which) == 2
@@ -83,7 +83,7 @@ def _chosen(runs_dir: str, which: tuple[str, ...], epochs: tuple[int, ...]) -> t
 
 def _named(runs_dir: str, run: str | None, text: str) -> Path:
     from jobrun.errors import NotFoundError
-    from jobrun.runs import find_run
+    from jobrun.runs.find import find_run
 
     if _is_id(text):
         return _of_run(find_run(runs_dir, run), id=int(text))

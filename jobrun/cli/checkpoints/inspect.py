@@ -48,7 +48,7 @@ def command(run: str | None, epoch: int | None, id: int | None, stats: bool, run
     """
     from jobrun.checkpoint.contents import contents
     from jobrun.core.paths import is_url
-    from jobrun.runs import find_checkpoint
+    from jobrun.runs.find import find_checkpoint
     from jobrun.storage.fs import DEFAULT
 
     path: str | Path

@@ -14,7 +14,7 @@ from jobrun.core.paths import typed
 if TYPE_CHECKING:
     from jobrun.checkpoint.catalog import Catalog
     from jobrun.checkpoint.record import Record
-    from jobrun.rundir import RunDir
+    from jobrun.runs.rundir import RunDir
 
 __all__ = ["command"]
 
@@ -32,7 +32,7 @@ def command(run: str | None, attempts: bool, runs_dir: str) -> None:
     moves later checkpoints to the run's attempts/, where --attempts finds them.
     """
     from jobrun.checkpoint.catalog import Catalog
-    from jobrun.runs import find_run
+    from jobrun.runs.find import find_run
 
     found = find_run(runs_dir, run)
     records = found.records()

@@ -31,7 +31,7 @@ def command(
 
     Nothing else is printed: cp -r "$(jobrun checkpoints path --best)" somewhere
     """
-    from jobrun.runs import find_checkpoint, find_run
+    from jobrun.runs.find import find_checkpoint, find_run
 
     best = best or by is not None
     if sum((epoch is not None, id is not None, best)) > 1:

@@ -68,7 +68,7 @@ def command(run: str | None, runs_dir: str) -> int:
 def _wanted(runs_dir: str, argument: str | None) -> tuple[list[Path], list[Ignored]]:
     """The checkpoints to be read, and what is only named like one."""
     from jobrun.checkpoint.record import SUCCESS
-    from jobrun.runs import find_run
+    from jobrun.runs.find import find_run
 
     path = Path(argument or ".").absolute()
     if argument is not None and os.path.isfile(path / SUCCESS):

@@ -16,8 +16,8 @@ from typing import Any
 from jobrun.checkpoint.record import Record
 from jobrun.core.ranking import Best, Extremes, best_values, extremes_of, last_scalars, with_epoch
 from jobrun.errors import JobrunError, NotFoundError
-from jobrun.metric_rows import Row, read_rows, tail
-from jobrun.rundir import RunDir, RunState
+from jobrun.runs.metrics_csv import Row, read_rows, tail
+from jobrun.runs.rundir import RunDir, RunState
 
 __all__ = ["BROKEN", "UNREADABLE", "Overview", "direction_of", "kept_best", "overview", "rows_of"]
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrun.core.events import EpochFinished, RunStarted
-from jobrun.metric_rows import Row, column, parse, read_rows, tail
 from jobrun.report.metrics_file import MetricsFile
+from jobrun.runs.metrics_csv import Row, column, parse, read_rows, tail
 
 
 def written(folder: Path, rows: list[dict[str, Any]], names: list[str]) -> Path:

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrun.errors import DamagedError
-from jobrun.rundir import RunDir, RunState
-from jobrun.sweepdir import LONGEST, Member, SweepDir, SweepState, members_of, sweep_of
+from jobrun.runs.rundir import RunDir, RunState
+from jobrun.runs.sweepdir import LONGEST, Member, SweepDir, SweepState, members_of, sweep_of
 
 MATRIX = {"lr": [0.1, math.inf], "act": ["relu", "[x]"]}
 

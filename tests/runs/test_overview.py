@@ -11,8 +11,8 @@ from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.record import RecordFields
 from jobrun.core.position import Position
-from jobrun.overview import direction_of, overview, rows_of
-from jobrun.rundir import RunDir, RunState
+from jobrun.runs.overview import direction_of, overview, rows_of
+from jobrun.runs.rundir import RunDir, RunState
 from jobrun.values.values import Box
 
 FACTS = {"metrics": {"loss": "min", "size": None}, "stop": {"epochs": 9, "when": "loss < 0"}}

@@ -9,10 +9,10 @@ import pytest
 from jobrun import CheckpointManager, JobRunner, LocalSession, load_blobs
 from jobrun.errors import DamagedError, NotFoundError
 from jobrun.model.job import Job, Task
-from jobrun.remote.fetch import RUN_FILES, fetch
 from jobrun.remote.find import find_at
 from jobrun.remote.store import join, open_store
 from jobrun.remote.upload import upload_checkpoint, upload_files
+from jobrun.runs.fetch import RUN_FILES, fetch
 
 
 def start() -> int:
@@ -89,7 +89,7 @@ def test_a_fetch_that_was_killed_leaves_nothing_behind(
     def kill(*_: object) -> None:
         raise Killed
 
-    monkeypatch.setattr("jobrun.remote.fetch._prove", kill)
+    monkeypatch.setattr("jobrun.runs.fetch._prove", kill)
     monkeypatch.setattr("jobrun.checkpoint.publish._remove", lambda *_: None)
     with pytest.raises(Killed):
         fetch(find_at(uploaded), tmp_path / "runs")

@@ -22,10 +22,10 @@ from jobrun.errors import (
     UsageError,
     did_you_mean,
 )
-from jobrun.overview import overview
-from jobrun.rundir import RunDir, RunState, none_whole
+from jobrun.runs.overview import overview
+from jobrun.runs.rundir import RunDir, RunState, none_whole
+from jobrun.runs.sweepdir import SweepDir, SweepState, folders_in, runs_at, sweep_of
 from jobrun.storage.fs import DEFAULT, Fs
-from jobrun.sweepdir import SweepDir, SweepState, folders_in, runs_at, sweep_of
 
 __all__ = [
     "claim",

@@ -10,8 +10,7 @@ import pytest
 
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.errors import LockedError, NotFoundError, UsageError
-from jobrun.rundir import RunDir, RunState
-from jobrun.runs import (
+from jobrun.runs.find import (
     claim,
     claim_after,
     find_run,
@@ -23,7 +22,8 @@ from jobrun.runs import (
     series,
     sweep_of_spec,
 )
-from jobrun.sweepdir import Member, SweepDir, SweepState
+from jobrun.runs.rundir import RunDir, RunState
+from jobrun.runs.sweepdir import Member, SweepDir, SweepState
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ import pytest
 
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.errors import DamagedError, LockedError, NotFoundError, SaveError
-from jobrun.rundir import Rewind, RunDir, RunState
+from jobrun.runs.rundir import Rewind, RunDir, RunState
 from jobrun.storage.fs import Fs
 
 STATE = RunState(
@@ -354,8 +354,8 @@ def test_ids_count_what_was_moved_and_what_is_not_whole(run: RunDir) -> None:
 
 def test_listing_needs_neither_numpy_nor_zarr() -> None:
     code = (
-        "import sys, jobrun.runs\n"
-        "jobrun.runs.list_runs('.')\n"
+        "import sys, jobrun.runs.find\n"
+        "jobrun.runs.find.list_runs('.')\n"
         "print([m for m in ('numpy', 'zarr', 'rich', 'yaml') if m in sys.modules])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

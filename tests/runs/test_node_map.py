@@ -18,9 +18,9 @@ from jobrun.core.position import PipeState, Position, ReaderState
 from jobrun.decide import Request
 from jobrun.errors import DamagedError, UsageError
 from jobrun.model.policy import Best
-from jobrun.node_map import NodeMap, NodeMaps, parse_maps
 from jobrun.prune import prune
-from jobrun.rundir import RunDir
+from jobrun.runs.node_map import NodeMap, NodeMaps, parse_maps
+from jobrun.runs.rundir import RunDir
 
 
 def record(*nodes: str, position: Position | None = None) -> Record:

@@ -1,0 +1,1 @@
+"""Runs on disk: run directories, sweeps, and how they are found."""
