@@ -53,7 +53,7 @@ from jobrun.node_times import NodeTimes
 from jobrun.saving import Saver
 from jobrun.session.base import Control, Session
 from jobrun.standing import Standing, best_of
-from jobrun.versions import differences
+from jobrun.usercode.environment import differences
 
 __all__ = ["Attempt", "Run"]
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from jobrun.bind import bind_object, user_trace
 from jobrun.checkpoint.record import Record
 from jobrun.core.events import Event, Report, Warned
 from jobrun.errors import BindError, SaveError, TaskError, Where
+from jobrun.usercode.bind import bind_object, user_trace
 
 __all__ = ["Catalogue", "RunCatalogue"]
 

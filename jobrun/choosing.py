@@ -12,7 +12,6 @@ from typing import Any
 from jobrun.analysis.identity import compare, digest
 from jobrun.catalogue import RunCatalogue
 from jobrun.checkpoint.record import Record
-from jobrun.code import changed_code
 from jobrun.conditions.base import Condition, Decision, decide_stop, match_states
 from jobrun.decide import Changes, Choice, Request, decide
 from jobrun.errors import DamagedError, NotFoundError
@@ -21,6 +20,7 @@ from jobrun.model.job import Job
 from jobrun.runs.node_map import NodeMap
 from jobrun.runs.rundir import RunDir, RunState, none_whole
 from jobrun.standing import last_seen
+from jobrun.usercode.code_hash import changed_code
 
 __all__ = ["Chooser", "asks_verdict"]
 

@@ -20,7 +20,6 @@ from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.publish import clean_leftovers, discard, find_leftovers
 from jobrun.checkpoint.record import Record
 from jobrun.choosing import Chooser
-from jobrun.code import loaded_code
 from jobrun.conditions.base import Condition
 from jobrun.core.events import (
     CheckpointSkipped,
@@ -39,6 +38,7 @@ from jobrun.errors import DamagedError, JobrunError, LockedError, SaveError, Usa
 from jobrun.model.job import Job
 from jobrun.runs.node_map import NodeMap, NodeMaps
 from jobrun.runs.rundir import RunDir, RunState, utc_now
+from jobrun.usercode.code_hash import loaded_code
 
 __all__ = ["History"]
 

@@ -34,9 +34,9 @@ from jobrun.decide import Choice, Request
 from jobrun.errors import EXIT_SIGINT, JobrunError, SpecError, WorkerLostError
 from jobrun.history import History
 from jobrun.model.job import GROUPS, Job
-from jobrun.reference import forbid_while_importing
 from jobrun.results import Results
 from jobrun.session.base import Places, Session
+from jobrun.usercode.reference import forbid_while_importing
 
 __all__ = ["JobRunner"]
 

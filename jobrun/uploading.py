@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from jobrun.bind import bind, user_trace
 from jobrun.checkpoint.record import Record
 from jobrun.core.events import Report, Uploaded
 from jobrun.core.paths import is_url
@@ -26,6 +25,7 @@ from jobrun.runs.fetch import RUN_FILES
 from jobrun.runs.rundir import RunDir
 from jobrun.storage.bounded_json import MAX_BYTES, parse_json
 from jobrun.storage.regular_file import read_run_file
+from jobrun.usercode.bind import bind, user_trace
 
 __all__ = ["upload"]
 

@@ -12,7 +12,7 @@ from jobrun.conditions.parse import build
 from jobrun.core.position import Position, ReaderState
 from jobrun.model.job import Job, Pipe, Task
 from jobrun.standing import Standing
-from jobrun.versions import versions
+from jobrun.usercode.environment import versions
 
 
 def nothing(*given: Any) -> None:

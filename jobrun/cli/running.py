@@ -189,7 +189,7 @@ def _train(runner: JobRunner, session: Session) -> JobrunError | None:
 
 def _bind(job: Job, folder: Path | None) -> None:
     """Import every function before anything is written; raises BindError with all problems."""
-    from jobrun.bind import bind_job
+    from jobrun.usercode.bind import bind_job
 
     owner = os.getpid()
     try:

@@ -96,8 +96,8 @@ def _check(spec: str, sets: tuple[str, ...], import_: bool) -> _Checked:
 
 
 def _find_reporters(job: Job, folder: str) -> None:
-    from jobrun.bind import bind
     from jobrun.report.named import find_reporters
+    from jobrun.usercode.bind import bind
 
     find_reporters(job.reporters, partial(bind, folder=folder))
 

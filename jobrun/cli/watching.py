@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 
-from jobrun.bind import bind
 from jobrun.cli.failure import error_values, say_error
 from jobrun.cli.options import Settings, uses_color
 from jobrun.core.events import Report
@@ -25,6 +24,7 @@ from jobrun.report.live import LiveView
 from jobrun.report.log_file import Prints
 from jobrun.report.named import open_reporters, parse_reporter
 from jobrun.report.terminal import Painter
+from jobrun.usercode.bind import bind
 
 __all__ = ["Watching"]
 

@@ -20,7 +20,7 @@ from jobrun.core.paths import start_directory
 from jobrun.core.position import Position
 from jobrun.model.job import Job
 from jobrun.model.policy import Compress
-from jobrun.versions import versions
+from jobrun.usercode.environment import versions
 
 if TYPE_CHECKING:  # a worker process needs none of it
     from jobrun.checkpoint.part import PartSummary
@@ -110,7 +110,7 @@ class Session(ABC):
         """Bind the functions of ``job`` and make empty stores; raises BindError."""
 
     def versions(self) -> Mapping[str, str]:
-        """The libraries with which the tasks are run: see ``jobrun.versions``."""
+        """The libraries with which the tasks are run: see ``jobrun.usercode.environment``."""
         return versions()
 
     @abstractmethod

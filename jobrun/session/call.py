@@ -19,7 +19,6 @@ import numpy as np
 
 from jobrun.analysis.names import Key, resolve
 from jobrun.analysis.pinned import other_thread
-from jobrun.bind import user_trace
 from jobrun.core.blob_paths import levels
 from jobrun.core.events import Warned
 from jobrun.core.forked import end_if_forked
@@ -33,6 +32,7 @@ from jobrun.session.current import Running, TaskStoppedError, current
 from jobrun.session.given import Change, Given, Held, Input
 from jobrun.session.input_check import HINT, changed_later, find_changed
 from jobrun.session.written import Written
+from jobrun.usercode.bind import user_trace
 from jobrun.values.values import Tree, Value, adopt, adopt_items
 from jobrun.values.workspace import Workspace
 

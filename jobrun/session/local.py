@@ -12,7 +12,6 @@ import numpy as np
 from jobrun.analysis.dataflow import inner_steps, writes_of
 from jobrun.analysis.graph import Plan, persistent, ranks, setup_blobs
 from jobrun.analysis.names import key_of
-from jobrun.bind import bind_job
 from jobrun.checkpoint.part import PartSummary, mark_saved, write_parts
 from jobrun.checkpoint.reading import read_part
 from jobrun.core.blob_paths import outermost
@@ -28,6 +27,7 @@ from jobrun.session.group import Group
 from jobrun.session.scheduler import Scheduler
 from jobrun.session.task_folder import remove_leftovers
 from jobrun.session.written import Written
+from jobrun.usercode.bind import bind_job
 from jobrun.values.storable import is_storable
 from jobrun.values.values import BUFFERS, Box, Tree, Value, leaves, one_element, plain, reclaim
 from jobrun.values.workspace import Workspace

@@ -8,7 +8,6 @@ from typing import Any
 
 from jobrun.analysis.names import resolve
 from jobrun.analysis.pinned import other_thread
-from jobrun.bind import user_trace
 from jobrun.core.events import Report, Warned, ignore
 from jobrun.core.position import ReaderState
 from jobrun.core.rng import make_rng
@@ -25,6 +24,7 @@ from jobrun.errors import DataError, TaskError
 from jobrun.model.job import SHARD, CallSource, Data, FileSource, Job, Pipe, Task
 from jobrun.session.base import Places
 from jobrun.session.call import Call, Moment, Stores
+from jobrun.usercode.bind import user_trace
 from jobrun.values.values import Value, one_element
 
 __all__ = ["PipeReading"]

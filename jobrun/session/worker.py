@@ -24,14 +24,12 @@ from typing import Any
 import numpy as np
 
 from jobrun.analysis.names import StepColumns
-from jobrun.bind import bind, user_trace
 from jobrun.core.events import Event, Warned
 from jobrun.core.names import is_name
 from jobrun.core.signal_handlers import Handlers
 from jobrun.errors import BindError, TaskError, ValueRefusedError, Where
 from jobrun.model.job import Job, Task
 from jobrun.model.options import Retries
-from jobrun.reference import import_main
 from jobrun.session.base import Control
 from jobrun.session.call import Call, Moment, Stores, refuse_writable_views
 from jobrun.session.channel import Channel
@@ -39,6 +37,8 @@ from jobrun.session.current import Running, enter
 from jobrun.session.memory import mapped
 from jobrun.session.status import Status
 from jobrun.session.wire import Packed, UnsendableError
+from jobrun.usercode.bind import bind, user_trace
+from jobrun.usercode.reference import import_main
 from jobrun.values.values import Box, Tree, Value, plain
 
 __all__ = ["boxed", "main"]

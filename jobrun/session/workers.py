@@ -18,13 +18,13 @@ from jobrun.core.events import Warned
 from jobrun.core.template import render
 from jobrun.errors import BindError, TaskError, ValueRefusedError, Where
 from jobrun.model.job import Job, Pipe, Task
-from jobrun.reference import Main, main_module, reference
 from jobrun.session.base import Places
 from jobrun.session.call import Call, Moment
 from jobrun.session.current import TaskStoppedError, current
 from jobrun.session.process import LostError, WorkerProcess
 from jobrun.session.wire import Packed, UnsendableError
 from jobrun.session.worker import Message, boxed
+from jobrun.usercode.reference import Main, main_module, reference
 from jobrun.values.values import plain
 
 __all__ = ["Workers"]

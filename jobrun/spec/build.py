@@ -49,7 +49,7 @@ def validate_loaded(spec: Spec, import_: bool = False) -> Job:
     """The same for a spec that has been loaded."""
     job = job_of(spec)
     if import_:
-        from jobrun.bind import bind_job
+        from jobrun.usercode.bind import bind_job
 
         bind_job(job, spec.folder)
     return job

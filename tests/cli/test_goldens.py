@@ -143,7 +143,7 @@ def here(world: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(world, home, symlinks=True)
     monkeypatch.chdir(home)
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("jobrun.bind._folders", [])
+    monkeypatch.setattr("jobrun.usercode.bind._folders", [])
     return home
 
 

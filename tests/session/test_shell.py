@@ -12,12 +12,12 @@ import pytest
 from engine import Driver, same, within
 
 from jobrun.analysis.checks import warnings
-from jobrun.bind import bind_job
 from jobrun.core.position import Position
 from jobrun.errors import BindError, SpecError, TaskError
 from jobrun.model.job import Job, Node, Pipe, Task
 from jobrun.model.shell import FileForm, Shell
 from jobrun.session.base import Control, Places
+from jobrun.usercode.bind import bind_job
 
 RELAX = """#!/bin/bash
 set -e

@@ -21,7 +21,7 @@ from typing import NoReturn
 
 COMMAND = Path(sys.executable).with_name("jobrun")
 _IMPORTED = (
-    *("jobrun.bind", "jobrun.cli.app", "jobrun.cli.running", "jobrun.cli.train"),
+    *("jobrun.usercode.bind", "jobrun.cli.app", "jobrun.cli.running", "jobrun.cli.train"),
     *(
         "jobrun.cli.watching",
         "jobrun.session.making",

@@ -22,13 +22,13 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from jobrun.analysis.dataflow import inner_steps
-from jobrun.bind import forget
-from jobrun.code import changed_code
 from jobrun.core.template import Template, render, templates_in
 from jobrun.errors import BindError, TaskError
 from jobrun.model.job import Job, Pipe
 from jobrun.session.base import Places
 from jobrun.session.dask.messages import Setup
+from jobrun.usercode.bind import forget
+from jobrun.usercode.code_hash import changed_code
 
 __all__ = ["CodeMissingError", "archive", "packed_job", "place_code", "with_lines"]
 

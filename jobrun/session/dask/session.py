@@ -17,10 +17,8 @@ from typing import Any
 import jobrun
 from jobrun.analysis.graph import Plan
 from jobrun.analysis.names import key_of
-from jobrun.bind import bind_job
 from jobrun.checkpoint.integrity import check_written
 from jobrun.checkpoint.part import PartSummary
-from jobrun.code import loaded_code
 from jobrun.core.events import GroupFinished, GroupStarted, Warned
 from jobrun.core.position import Position
 from jobrun.errors import (
@@ -41,8 +39,10 @@ from jobrun.session.dask.messages import Outcome, Setup, arrived
 from jobrun.session.dask.nodes import Nodes
 from jobrun.session.group import SLOWEST, epoch_of
 from jobrun.storage.fs import DEFAULT
+from jobrun.usercode.bind import bind_job
+from jobrun.usercode.code_hash import loaded_code
+from jobrun.usercode.environment import differences
 from jobrun.values.values import plain
-from jobrun.versions import differences
 
 __all__ = ["DaskSession"]
 

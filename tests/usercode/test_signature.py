@@ -11,7 +11,7 @@ import pytest
 
 from jobrun.errors import Where
 from jobrun.model.job import Task
-from jobrun.signature import check_call
+from jobrun.usercode.signature import check_call
 
 
 def two(x: Any, y: Any = 1) -> None: ...

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobrun.code import changed_code, loaded_code
+from jobrun.usercode.code_hash import changed_code, loaded_code
 
 
 def test_loaded_modules_below_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

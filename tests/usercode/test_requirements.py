@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from jobrun.bind import bind_job
 from jobrun.core.template import template
 from jobrun.errors import BindError, Where
 from jobrun.model.job import Job, Pipe, Task
 from jobrun.model.options import Load
 from jobrun.model.policy import Upload
 from jobrun.model.shell import Shell
-from jobrun.needs import task_needs
+from jobrun.usercode.bind import bind_job
+from jobrun.usercode.requirements import task_needs
 
 MARK = Where("s.yaml", 4, 7)
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobrun import bind as module
-from jobrun.bind import bind, bind_job, user_trace
 from jobrun.errors import BindError, Where
 from jobrun.model.job import Job, Pipe, Task
+from jobrun.usercode import bind as module
+from jobrun.usercode.bind import bind, bind_job, user_trace
 
 WHERE = Where("spec.yaml", 3, 9, "  - call: job:step", 8)
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from jobrun import reference as references
 from jobrun.errors import BindError
-from jobrun.reference import forbid_while_importing, import_main, main_module, reference
+from jobrun.usercode import reference as references
+from jobrun.usercode.reference import forbid_while_importing, import_main, main_module, reference
 
 
 class Thing:
@@ -90,7 +90,7 @@ def test_what_was_typed_at_a_prompt_cannot_be_imported(script: Path) -> None:
 
 
 def test_while_a_script_is_imported_no_job_is_run(script: Path) -> None:
-    script.write_text("from jobrun.reference import forbid_while_importing as f\nf()\n")
+    script.write_text("from jobrun.usercode.reference import forbid_while_importing as f\nf()\n")
     with pytest.raises(BindError, match="runs a job when it is imported") as caught:
         import_main(("file", str(script)))
     assert 'if __name__ == "__main__":' in caught.value.hint

@@ -22,15 +22,15 @@ from jobrun.errors import BindError, Problem, Where, did_you_mean
 from jobrun.model.job import GROUPS, Job, Pipe, Task
 from jobrun.model.options import Load
 from jobrun.model.shell import Shell
-from jobrun.needs import task_needs, upload_needs
-from jobrun.reference import nameless
-from jobrun.signature import check_call
+from jobrun.usercode.reference import nameless
+from jobrun.usercode.requirements import task_needs, upload_needs
+from jobrun.usercode.signature import check_call
 
 __all__ = ["bind", "bind_job", "bind_object", "forget", "user_trace"]
 
 Function = Callable[..., Any]
 
-_OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _folders: list[str] = []
 """The folders of specs that were put on the import path, the newest first."""
 
@@ -74,7 +74,7 @@ def bind_object(
 def bind_job(job: Job, folder: str | os.PathLike[str] | None = None) -> dict[str, Function]:
     """Every function that a job names, by ``module:function``, with all calls checked.
 
-    What it needs beside them must be there too (``jobrun.needs``).  Raises one BindError with
+    What it needs beside them must be there too (``jobrun.usercode.requirements``).  Raises one BindError with
     everything that is wrong.
     """
     bound: dict[str, Function | BindError] = {}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jobrun
-from jobrun.versions import differences, versions
+from jobrun.usercode.environment import differences, versions
 
 
 def test_what_is_recorded() -> None:
