@@ -41,11 +41,11 @@ type: $(DEV) ## mypy --strict
 crash: $(DEV) ## the long hunt: kill runs at many places, resume, compare every byte
 	JOBRUN_LONG=1 $(PY) -m pytest tests/crash tests/acceptance \
 	  tests/checkpoint/test_huge.py tests/data/test_memory.py tests/cli/test_sweep.py \
-	  tests/cli/test_damage.py tests/cli/test_hostile.py tests/session tests/spec/test_scale.py \
+	  tests/cli/test_damage.py tests/cli/test_hostile.py tests/session tests/jobspec/test_scale.py \
 	  tests/bench $(ARGS)
 
 fuzz: $(DEV) ## 20,000 mutated specs: each is a job, or errors with their places
-	$(PY) -m tests.spec.fuzz $(ARGS)
+	$(PY) -m tests.jobspec.fuzz $(ARGS)
 
 bench: $(BENCH) ## measure against plain loops, raw files and other libraries; PEERS=1: all of them
 	$(PY) -m tests.bench $(ARGS)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from jobrun.core.paths import resolved
 from jobrun.errors import JobrunError, NotFoundError, UsageError
+from jobrun.jobspec.resolve import Spec, load
+from jobrun.jobspec.source import MAX_BYTES
 from jobrun.runs.rundir import RunDir, RunState
 from jobrun.runs.sweepdir import SweepState
-from jobrun.spec.resolve import Spec, load
-from jobrun.spec.source import MAX_BYTES
 from jobrun.storage.regular_file import read_run_file
 
 __all__ = ["Kept", "kept_spec"]

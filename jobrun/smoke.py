@@ -134,7 +134,7 @@ class _Run:
 
     def check_spec(self) -> bool:
         """The spec is valid and its functions can be called as it says."""
-        from jobrun.spec.build import validate_spec
+        from jobrun.jobspec.build import validate_spec
 
         def check() -> str:
             job = validate_spec(self._asked.spec, self._asked.sets, True, epochs=self._asked.epochs)

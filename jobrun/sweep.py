@@ -19,11 +19,11 @@ from jobrun.core.paths import resolved
 from jobrun.decide import Choice, Request
 from jobrun.errors import RunRefusedError
 from jobrun.history import History
+from jobrun.jobspec.build import job_of
+from jobrun.jobspec.resolve import Spec, dump_resolved, with_values
 from jobrun.model.job import Job
 from jobrun.runs.rundir import RunDir
 from jobrun.runs.sweepdir import Member, SweepDir, SweepState, members_of
-from jobrun.spec.build import job_of
-from jobrun.spec.resolve import Spec, dump_resolved, with_values
 
 __all__ = ["Plan", "Sweep"]
 

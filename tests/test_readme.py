@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from examples import ROOT, Page
 
-from jobrun.spec.build import build
-from jobrun.spec.resolve import load
+from jobrun.jobspec.build import build
+from jobrun.jobspec.resolve import load
 
 README = Page(ROOT / "README.md")
 

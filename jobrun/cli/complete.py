@@ -17,8 +17,8 @@ from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.record import Record
+    from jobrun.jobspec.source import Node
     from jobrun.runs.rundir import RunDir
-    from jobrun.spec.source import Node
 
 __all__ = [
     "complete_blob",
@@ -111,7 +111,7 @@ def complete_blob(ctx: click.Context, parameter: click.Parameter, incomplete: st
 
 def complete_task(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
     """The tasks of the run that is named before, and the steps of its pipes."""
-    from jobrun.spec.source import MAX_BYTES, parse
+    from jobrun.jobspec.source import MAX_BYTES, parse
     from jobrun.storage.regular_file import read_run_file
 
     path = _run(ctx).resolved_path
@@ -166,7 +166,7 @@ def _run(ctx: click.Context) -> RunDir:
 def _spec(ctx: click.Context) -> Node:
     """The tree of the spec on the line, or of the spec of the run there."""
     from jobrun.core.paths import resolved
-    from jobrun.spec.source import MAX_BYTES, Node, parse
+    from jobrun.jobspec.source import MAX_BYTES, Node, parse
     from jobrun.storage.regular_file import read_run_file
 
     word = _first_word(ctx)
@@ -218,8 +218,8 @@ def _blobs(checkpoint: Path) -> Iterator[str]:
 
 def _tasks(root: Node) -> Iterator[str]:
     """What tasks and steps are called: their names, else their functions, numbered."""
+    from jobrun.jobspec.overrides import entry_name
     from jobrun.model.job import GROUPS
-    from jobrun.spec.overrides import entry_name
 
     for group in GROUPS:
         seen: dict[str, int] = {}
@@ -240,8 +240,8 @@ def _list(node: Node | None) -> list[Node]:
 
 def _keys(root: Node, path: Sequence[str]) -> Items:
     """The keys at a path: those that are there with their values, and those of the language."""
-    from jobrun.spec.keys import keys_of
-    from jobrun.spec.overrides import entry_name
+    from jobrun.jobspec.keys import keys_of
+    from jobrun.jobspec.overrides import entry_name
 
     node, where = _at(root, path)
     if node is not None and isinstance(node.value, list):
@@ -267,7 +267,7 @@ def _full(root: Node, path: list[str]) -> list[str]:
 
 def _at(root: Node, path: Sequence[str]) -> tuple[Node | None, tuple[str | int, ...]]:
     """The node at a path, if there is one, and the path with the numbers of entries."""
-    from jobrun.spec.overrides import entry_name
+    from jobrun.jobspec.overrides import entry_name
 
     node: Node | None = root
     where: list[str | int] = []
@@ -287,14 +287,14 @@ def _key(name: str, node: Node) -> CompletionItem[str]:
     """A key that is there: ``name=`` with its value as help, or ``name.`` where more is below."""
     if isinstance(node.value, dict | list):
         return CompletionItem(f"{name}.")
-    from jobrun.spec.scalars import show
+    from jobrun.jobspec.scalars import show
 
     return CompletionItem(f"{name}=", help=show(node.value))
 
 
 def _keys_of_language(where: tuple[str | int, ...], key: str) -> Iterator[CompletionItem[str]]:
     """A key that is not there: ``key=``, and ``key.`` if it can be a mapping."""
-    from jobrun.spec.keys import has_short_form, model_at
+    from jobrun.jobspec.keys import has_short_form, model_at
 
     above, below = model_at(where), model_at((*where, key))
     if below is None or (above is not None and has_short_form(above, key)):

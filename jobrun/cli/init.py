@@ -35,7 +35,7 @@ def command(directory: str, template: str, list_: bool, force: bool) -> None:
     if list_:
         click.echo(_listed())
         return
-    from jobrun.spec.schema import FILE, schema_text
+    from jobrun.jobspec.schema import FILE, schema_text
     from jobrun.templates import template_files
 
     folder = Path(directory)

@@ -111,9 +111,9 @@ def _run(order: Order, settings: Settings, signals: Signals, wire: Wire) -> int:
     from jobrun.cli.running import Engine
     from jobrun.cli.watching import Watching
     from jobrun.decide import Request
+    from jobrun.jobspec.build import job_of
+    from jobrun.jobspec.resolve import dump_resolved, load, with_values
     from jobrun.runs.sweepdir import decoded
-    from jobrun.spec.build import job_of
-    from jobrun.spec.resolve import dump_resolved, load, with_values
 
     whole = load(
         order.path, order.sets, epochs=order.epochs, folder=order.folder, data=order.text.encode()

@@ -11,8 +11,8 @@ from click.core import ParameterSource
 from jobrun.cli.options import common, completes, option, sets_option, settings
 
 if TYPE_CHECKING:
-    from jobrun.spec.render import Origin
-    from jobrun.spec.resolve import Spec
+    from jobrun.jobspec.render import Origin
+    from jobrun.jobspec.resolve import Spec
 
 __all__ = ["command"]
 
@@ -30,7 +30,7 @@ def command(spec: str, sets: tuple[str, ...], epochs: int | None, origin: bool) 
     line, the option or JOBRUN_ variable that set it, or "default".  - reads the spec from stdin.
     """
     from jobrun.cli.specs import load_spec
-    from jobrun.spec.render import origins, render, resolved
+    from jobrun.jobspec.render import origins, render, resolved
 
     loaded = load_spec(spec, sets, epochs=epochs)
     root = resolved(loaded)
@@ -48,7 +48,7 @@ def command(spec: str, sets: tuple[str, ...], epochs: int | None, origin: bool) 
 
 def _origin(spec: Spec) -> Origin:
     """Where values come from: a line of the spec, an option, a variable, or nowhere."""
-    from jobrun.spec.source import Node
+    from jobrun.jobspec.source import Node
 
     context = click.get_current_context()
     variables = {

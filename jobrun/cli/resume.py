@@ -93,12 +93,12 @@ def command(
         from jobrun.core.paths import is_url, shown
         from jobrun.decide import Request
         from jobrun.errors import UsageError
+        from jobrun.jobspec.build import job_of
+        from jobrun.jobspec.resolve import dump_resolved
         from jobrun.kept import kept_spec
         from jobrun.report.words import plain
         from jobrun.runs.find import find_run, find_sweep
         from jobrun.runs.node_map import parse_maps
-        from jobrun.spec.build import job_of
-        from jobrun.spec.resolve import dump_resolved
 
         if run is not None and is_url(run):
             if dry_run:

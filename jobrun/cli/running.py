@@ -27,6 +27,7 @@ from jobrun.core.invocation import program
 from jobrun.core.paths import absolute, shown
 from jobrun.decide import Request
 from jobrun.errors import EXIT_DONE, JobrunError
+from jobrun.jobspec.overrides import UNSET
 from jobrun.model.job import Job
 from jobrun.report import Fan
 from jobrun.report.aside import Aside
@@ -38,7 +39,6 @@ from jobrun.runs.find import claim_after, fresh_name, newest_begun, run_of_spec
 from jobrun.session.base import Session
 from jobrun.session.local import LocalSession
 from jobrun.session.making import make_session
-from jobrun.spec.overrides import UNSET
 
 __all__ = ["Engine", "command_line"]
 

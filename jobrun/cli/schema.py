@@ -31,7 +31,7 @@ def command(write: str | None) -> None:
     \b
     # yaml-language-server: $schema=./jobrun.schema.json
     """
-    from jobrun.spec.schema import schema_text
+    from jobrun.jobspec.schema import schema_text
 
     if write is None:
         click.echo(schema_text(), nl=False)
@@ -45,7 +45,7 @@ def command(write: str | None) -> None:
 
 def _written(folder: Path, text: str) -> Path:
     """Write the schema into a folder; raises UsageError where that cannot be."""
-    from jobrun.spec.schema import FILE
+    from jobrun.jobspec.schema import FILE
     from jobrun.storage.atomic_file import write_text
 
     path = folder / FILE

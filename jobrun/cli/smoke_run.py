@@ -14,12 +14,12 @@ from jobrun.cli.options import Settings
 from jobrun.core.events import CheckpointSaved, Event, Report, ignore
 from jobrun.decide import Request
 from jobrun.errors import JobrunError
+from jobrun.jobspec.build import job_of
+from jobrun.jobspec.resolve import dump_resolved, load
 from jobrun.report.words import json_values
 from jobrun.runner import JobRunner
 from jobrun.session.local import LocalSession
 from jobrun.smoke import Asked, shorten
-from jobrun.spec.build import job_of
-from jobrun.spec.resolve import dump_resolved, load
 
 __all__ = ["main"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from jobrun.spec.resolve import Spec
+    from jobrun.jobspec.resolve import Spec
 
 __all__ = ["STDIN", "load_spec", "shown_spec"]
 
@@ -22,10 +22,10 @@ def shown_spec(argument: str) -> str:
 def load_spec(argument: str, sets: Iterable[str] = (), *, epochs: int | None = None) -> Spec:
     """The spec of a file or of stdin, whose code is in the current directory.
 
-    Raises UsageError and SpecError as ``jobrun.spec.resolve.load`` does.
+    Raises UsageError and SpecError as ``jobrun.jobspec.resolve.load`` does.
     """
-    from jobrun.spec.resolve import load
-    from jobrun.spec.source import MAX_BYTES
+    from jobrun.jobspec.resolve import load
+    from jobrun.jobspec.source import MAX_BYTES
 
     data = sys.stdin.buffer.read(MAX_BYTES + 1) if argument == "-" else None
     return load(shown_spec(argument), sets, epochs=epochs, data=data)

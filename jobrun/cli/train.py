@@ -50,9 +50,9 @@ def command(
         from jobrun.cli.running import Engine, command_line
         from jobrun.cli.watching import Watching
         from jobrun.decide import Request
+        from jobrun.jobspec.build import job_of
+        from jobrun.jobspec.resolve import dump_resolved, load
         from jobrun.runs.find import newest_begun, run_of_spec, sweep_of_spec
-        from jobrun.spec.build import job_of
-        from jobrun.spec.resolve import dump_resolved, load
 
         loaded = load(spec, sets, epochs=epochs, scheduler=scheduler)
         options: dict[str, Any] = {"epochs": epochs, "scheduler": scheduler}

@@ -81,7 +81,7 @@ def _check(spec: str, sets: tuple[str, ...], import_: bool) -> _Checked:
     from jobrun.analysis.checks import warnings
     from jobrun.cli.specs import load_spec, shown_spec
     from jobrun.errors import JobrunError
-    from jobrun.spec.build import validate_loaded
+    from jobrun.jobspec.build import validate_loaded
 
     shown = shown_spec(spec)
     try:

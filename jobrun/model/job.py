@@ -13,7 +13,7 @@ without nodes has one, ``main``.
             Task(add_one, update="total")
         job.stop(epochs=3)
 
-A YAML spec is turned into the same objects by ``jobrun.spec``.  Nothing here looks at values,
+A YAML spec is turned into the same objects by ``jobrun.jobspec``.  Nothing here looks at values,
 imports user code or runs anything; ``jobrun.analysis.graph`` checks a job as a whole.
 
 The model of the classes is Caffe2's Job, TaskGroup, Task and Node contexts.

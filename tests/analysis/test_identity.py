@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from jobrun.analysis.identity import Change, compare, digest, job_facts
+from jobrun.jobspec.build import build
+from jobrun.jobspec.resolve import load
 from jobrun.model.job import Job, Pipe, Task
 from jobrun.model.policy import CheckpointPolicy, Every, Keep
-from jobrun.spec.build import build
-from jobrun.spec.resolve import load
 
 SPECS = Path(__file__).parents[2] / "specs"
 SPEC = """\

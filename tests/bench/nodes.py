@@ -21,9 +21,9 @@ from jobrun.analysis.graph import make_plan
 from jobrun.checkpoint.record import RecordFields
 from jobrun.core.position import Position
 from jobrun.decide import Request
+from jobrun.jobspec.build import validate_spec
 from jobrun.saving import _Source
 from jobrun.session.base import Control, Places, Session
-from jobrun.spec.build import validate_spec
 from tests.bench.harness import Case, Contestant, Scale, Wanted, timed
 
 __all__ = ["cases"]

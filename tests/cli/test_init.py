@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from jobrun import load_blobs
-from jobrun.spec.build import validate_spec
-from jobrun.spec.schema import schema_text
+from jobrun.jobspec.build import validate_spec
+from jobrun.jobspec.schema import schema_text
 from jobrun.templates import TEMPLATES, template_files
 
 from .conftest import environment

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobrun.spec.schema import schema_text
+from jobrun.jobspec.schema import schema_text
 
 
 def test_it_is_printed_as_it_is(call: Callable[..., Any]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.cli import main
-from jobrun.spec import resolve
+from jobrun.jobspec import resolve
 from jobrun.storage.fs import DEFAULT
 
 SPEC = """\

@@ -25,7 +25,7 @@ _IMPORTED = (
     *(
         "jobrun.cli.watching",
         "jobrun.session.making",
-        "jobrun.spec.build",
+        "jobrun.jobspec.build",
         "jobrun.analysis.identity",
     ),
 )

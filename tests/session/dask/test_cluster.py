@@ -29,7 +29,7 @@ from jobrun.core.events import (
     TaskFinished,
 )
 from jobrun.errors import TaskError
-from jobrun.spec.build import validate_spec
+from jobrun.jobspec.build import validate_spec
 
 pytest.importorskip("distributed")
 

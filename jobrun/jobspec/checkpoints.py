@@ -1,0 +1,145 @@
+"""The ``checkpoint`` section of the spec language: when, what and how long to save."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+
+from jobrun.errors import did_you_mean
+from jobrun.jobspec.closed import ClosedModel, given, short_for
+from jobrun.jobspec.compression import Compression
+from jobrun.jobspec.faults import Fault, Optional, choice, refuse
+from jobrun.jobspec.fields import (
+    BlobName,
+    Call,
+    Globs,
+    Seconds,
+)
+from jobrun.jobspec.scalars import show
+
+__all__ = ["BestModel", "CheckpointModel", "EveryModel", "KeepModel", "checkpoint_form"]
+
+
+class EveryModel(ClosedModel):
+    """When to save: whichever comes first since the last save; epoch 0 and the last always."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"anyOf": [given("epochs"), given("batches"), given("seconds")]}
+    )
+
+    epochs: Optional[Annotated[int, Field(ge=1)]] = Field(
+        None, description="Save after so many epochs."
+    )
+    batches: Optional[Annotated[int, Field(ge=1)]] = Field(
+        None, description="Save after so many batches, inside an epoch too."
+    )
+    seconds: Optional[Seconds] = Field(
+        None, description="Save after so much time, inside an epoch too: 90s, 15m, 2h."
+    )
+    min_gap: Optional[Seconds] = Field(
+        None, description="At least so much time lies between two saves."
+    )
+
+    @model_validator(mode="after")
+    def _some(self) -> EveryModel:
+        if self.epochs is None and self.batches is None and self.seconds is None:
+            raise refuse(Fault("needs one of epochs, batches, seconds"))
+        return self
+
+
+class BestModel(ClosedModel):
+    """Which checkpoints are the best."""
+
+    metric: BlobName = Field(description="The metric that says which is better.")
+    count: Annotated[int, Field(ge=1)] = Field(1, description="How many of the best stay.")
+
+
+def _keep(value: Any) -> Any:
+    if value == "all":
+        return {}
+    if not isinstance(value, dict) or not value:
+        near = did_you_mean(value, ("all",)) if isinstance(value, str) else ""
+        hint = near or "keep: {last: 3}"
+        raise refuse(Fault(f"wants 'all' or a mapping, not {show(value)}", hint))
+    return value
+
+
+class KeepModel(ClosedModel):
+    """Which checkpoints stay: those that any of the keys keeps."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
+
+    last: Optional[Annotated[int, Field(ge=1)]] = Field(
+        None, description="The newest so many stay."
+    )
+    every: Optional[Annotated[int, Field(ge=1)]] = Field(
+        None, description="Every so many epochs one stays."
+    )
+    best: Annotated[
+        Optional[BestModel],
+        BeforeValidator(
+            short_for("metric", "a metric, or {metric, count}"),
+            json_schema_input_type=str | BestModel,
+        ),
+    ] = Field(None, description="The best by a metric stay.")
+
+
+class CheckpointModel(ClosedModel):
+    """When, what and how long to save."""
+
+    every: Annotated[
+        EveryModel,
+        BeforeValidator(
+            short_for("epochs", "a number of epochs"),
+            json_schema_input_type=Annotated[int, Field(ge=1)] | EveryModel,
+        ),
+    ] = Field(1, validate_default=True, description="When to save: every so many epochs.")
+    keep: Annotated[
+        KeepModel,
+        BeforeValidator(_keep, json_schema_input_type=Literal["all"] | KeepModel),
+    ] = Field("all", validate_default=True, description="Which checkpoints stay; default: all.")
+    include: Optional[Globs] = Field(
+        None, description="Further blobs to save; patterns are allowed."
+    )
+    on_error: Annotated[
+        str, BeforeValidator(choice("warn", "fail"), json_schema_input_type=Literal["warn", "fail"])
+    ] = Field("warn", description="Whether a save that fails is a warning or ends the run.")
+    on_success: Annotated[
+        str,
+        BeforeValidator(choice("keep", "delete"), json_schema_input_type=Literal["keep", "delete"]),
+    ] = Field("keep", description="Whether the checkpoints stay when the job is done.")
+    link: Annotated[
+        str,
+        BeforeValidator(
+            choice("alternate", "parent", "never"),
+            json_schema_input_type=Literal["alternate", "parent", "never"],
+        ),
+    ] = Field(
+        "alternate",
+        description="From which earlier checkpoint unchanged blobs are linked: the one before the "
+        "parent, the parent, or none.",
+    )
+    compress: Compression = Field(
+        "none",
+        validate_default=True,
+        description="How blobs are compressed: for all, or by patterns of their names.",
+    )
+    catalogue: Optional[Call] = Field(
+        None,
+        description="A site's own record of checkpoints, module:name: asked for the epoch to "
+        "resume from, and told of every save.",
+    )
+    background: bool = Field(
+        True, alias="async", description="Whether the run goes on while a checkpoint is written."
+    )
+
+
+def checkpoint_form(value: Any) -> Any:
+    """A mapping, or false: no checkpoints."""
+    if value is False:
+        return None
+    if not isinstance(value, dict):
+        hint = "remove the key for the defaults" if value is True or value is None else ""
+        raise refuse(Fault(f"wants a mapping or false, not {show(value)}", hint))
+    return value

@@ -1,0 +1,53 @@
+"""What all models of the language have in common: the world is closed, and some keys are short."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from jobrun.jobspec.faults import Fault, refuse
+from jobrun.jobspec.scalars import show
+
+__all__ = ["ClosedModel", "given", "one_of", "short_for", "without"]
+
+
+class ClosedModel(BaseModel):
+    """A mapping in which an unknown key is an error."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        model_title_generator=lambda model: model.__name__.removesuffix("Model"),
+    )
+
+
+# What validators of models refuse, as rules of their JSON Schema.
+
+
+def given(*keys: str) -> dict[str, Any]:
+    """The rule that all of the keys are there."""
+    return {"required": list(keys)}
+
+
+def one_of(*keys: str) -> dict[str, Any]:
+    """The rule that exactly one of the keys is there."""
+    return {"oneOf": [given(key) for key in keys]}
+
+
+def without(*keys: str) -> dict[str, Any]:
+    """The rule that none of the keys is there."""
+    return {"not": {"anyOf": [given(key) for key in keys]}}
+
+
+def short_for(key: str, what: str) -> Callable[[Any], Any]:
+    """``every: 3`` is short for ``every: {epochs: 3}``."""
+
+    def validate(value: Any) -> Any:
+        if value is None or isinstance(value, list | bool):
+            raise refuse(Fault(f"wants {what}, not {show(value)}"))
+        return value if isinstance(value, dict) else {key: value}
+
+    return validate

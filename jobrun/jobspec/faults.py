@@ -1,0 +1,71 @@
+"""What is wrong with a field, and the validators that every field shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BeforeValidator
+from pydantic_core import PydanticCustomError
+
+from jobrun.errors import did_you_mean
+from jobrun.jobspec.scalars import show
+
+__all__ = ["Fault", "Optional", "choice", "refuse", "wants"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong at a place below a field: ``path`` leads there, to its key if ``key``."""
+
+    message: str
+    hint: str = ""
+    path: tuple[str | int, ...] = ()
+    key: bool = False
+    offset: int = 0
+
+
+def refuse(*faults: Fault) -> PydanticCustomError:
+    """The faults as one error of pydantic; ``jobrun.jobspec.problems`` takes them apart again."""
+    return PydanticCustomError("jobrun", "wrong", {"faults": faults})
+
+
+def wants(what: str, value: object, hint: str = "") -> PydanticCustomError:
+    """The error of a value that is something else."""
+    return refuse(Fault(f"wants {what}, not {show(value)}", hint))
+
+
+def _given(value: Any) -> Any:
+    if value is None:
+        raise refuse(Fault("has no value", "give it one, or remove the key"))
+    return value
+
+
+class _NotNull:
+    """Takes the null of ``T | None`` out of the JSON Schema: the key may only be left out."""
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+        schema: dict[str, Any] = handler(core)
+        forms = [f for f in schema.get("anyOf", ()) if f != {"type": "null"}]
+        if not forms:
+            return schema
+        return forms[0] if len(forms) == 1 else {**schema, "anyOf": forms}
+
+
+Optional = Annotated[T | None, BeforeValidator(_given), _NotNull()]
+"""A key that may be left out, but not be empty."""
+
+
+def choice(*options: str) -> Callable[[Any], Any]:
+    """A validator for one of a few words."""
+
+    def validate(value: Any) -> Any:
+        if value not in options or not isinstance(value, str):
+            hint = did_you_mean(value, options) if isinstance(value, str) else ""
+            raise wants(" or ".join(options), value, hint)
+        return value
+
+    return validate

@@ -1,0 +1,374 @@
+"""The types of a spec's fields: what a value may be, and what is said where it is something else.
+
+Each is one function and no union, so that a wrong value gives one error and not one for each form
+it might have had.  The unions stand in the JSON Schema alone.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationInfo
+
+from jobrun.core.duration import TIMES, seconds_of
+from jobrun.core.template import TemplateError, template
+from jobrun.errors import did_you_mean
+from jobrun.jobspec.faults import Fault, refuse, wants
+from jobrun.jobspec.names import (
+    blob_fault,
+    node_fault,
+    output_fault,
+    plain_fault,
+    reference_fault,
+)
+from jobrun.jobspec.scalars import show
+from jobrun.model.job import REDUCTIONS
+from jobrun.model.shell import dtype_fault, split
+
+__all__ = [
+    "CALL_FORM",
+    "After",
+    "BlobName",
+    "Call",
+    "ColumnName",
+    "Command",
+    "Count",
+    "Dtype",
+    "Globs",
+    "Inputs",
+    "Loaded",
+    "Metrics",
+    "Name",
+    "NameForms",
+    "NodePattern",
+    "Outs",
+    "Reductions",
+    "RunPath",
+    "Script",
+    "Seconds",
+    "TaskInputs",
+    "Updates",
+    "With",
+    "annotated",
+    "count_of",
+    "like",
+    "list_faults",
+    "names_of",
+    "template_faults",
+    "text_of",
+    "twice",
+    "with_form",
+]
+
+Check = Callable[[str], str | None]
+
+CALL_FORM = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_COUNT = "a whole number from 1 up, or the name of a var or blob that holds one"
+
+
+def text_of(value: Any, what: str = "a text") -> str:
+    """A value that is a text; else the error wants ``what``."""
+    if not isinstance(value, str):
+        hint = "quote it" if isinstance(value, int | float) else ""
+        raise wants(what, value, hint)
+    return value
+
+
+def _checked(check: Check, what: str) -> Callable[[Any], str]:
+    def validate(value: Any) -> str:
+        fault = check(text_of(value, what))
+        if fault:
+            raise refuse(Fault(f"is wrong: {fault}"))
+        return str(value)
+
+    return validate
+
+
+def _call(value: Any) -> str:
+    text = text_of(value, "a function, module:function")
+    if CALL_FORM.fullmatch(text) and ".py:" not in text:
+        return text
+    hint = ""
+    module, dot, function = text.rpartition(".")
+    if text.count(":") == 1 and ".py:" in text:
+        hint = f"write {text.replace('.py:', ':').replace('/', '.')}"
+    elif ":" not in text and dot and CALL_FORM.fullmatch(f"{module}:{function}"):
+        hint = f"write {module}:{function}"
+    raise refuse(Fault(f"wants module:function, not {show(value)}", hint))
+
+
+def _command(value: Any) -> str:
+    text = text_of(value, "the words of a command")
+    faults = template_faults(text, ())
+    if faults:
+        raise refuse(*faults)
+    try:
+        split(text)
+    except ValueError as error:
+        raise refuse(Fault(f"is wrong: {error}")) from None
+    return text
+
+
+def _script(value: Any) -> str:
+    text = text_of(value, "the text of a script")
+    if not text.strip():
+        raise refuse(Fault("is an empty script"))
+    return text
+
+
+def count_of(value: Any) -> int | str:
+    """A whole number from 1 up, or a name."""
+    if isinstance(value, str):
+        fault = "write it without quotes" * value.isdigit() or reference_fault(value)
+        if fault:
+            raise wants(_COUNT, value, fault)
+        return value
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise wants(_COUNT, value)
+    return value
+
+
+def _seconds(value: Any) -> float:
+    seconds = seconds_of(value) if isinstance(value, str) else value
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
+        raise wants(TIMES, value)
+    try:
+        return float(seconds)
+    except OverflowError:  # an int that no float can hold
+        raise wants(TIMES, value) from None
+
+
+def names_of(
+    check: Check, what: str, parameter: Check | None = None, *, distinct: bool = True
+) -> Callable[[Any], Any]:
+    """A name, a list of names, or a mapping to names; without a value a key stands for itself."""
+
+    def validate(value: Any) -> Any:
+        faults: list[Fault] = []
+        if isinstance(value, str):
+            faults += _name_faults(check, value, ())
+        elif isinstance(value, list):
+            faults += list_faults(check, value)
+            faults += twice(list(enumerate(value))) if distinct else []
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                faults += _pair_faults(check, parameter, key, item)
+            pairs = [(k, k if v is None else v) for k, v in value.items()]
+            faults += twice(pairs) if distinct else []
+        else:
+            raise wants(what, value)
+        if faults:
+            raise refuse(*faults)
+        return value
+
+    return validate
+
+
+def _task_inputs(value: Any, info: ValidationInfo) -> Any:
+    """The keys are parameters, of a function; those of a program are files, which Task checks."""
+    of_program = "shell" not in info.data or info.data["shell"] is not None
+    return names_of(reference_fault, _IN, None if of_program else _parameter, distinct=False)(value)
+
+
+def _listed(check: Check, what: str) -> Callable[[Any], list[str]]:
+    """A name or a list of names, as a list."""
+
+    def validate(value: Any) -> list[str]:
+        names = [value] if isinstance(value, str) else value
+        if not isinstance(names, list):
+            raise wants(what, value)
+        faults = list_faults(check, names) + twice(list(enumerate(names)))
+        if faults:
+            raise refuse(*faults)
+        return names
+
+    return validate
+
+
+def list_faults(check: Check, names: Sequence[object]) -> list[Fault]:
+    """What is wrong with each of a list of names."""
+    return [f for i, name in enumerate(names) for f in _name_faults(check, name, (i,))]
+
+
+def _name_faults(check: Check, value: object, path: tuple[str | int, ...]) -> list[Fault]:
+    if not isinstance(value, str):
+        hint = "" if isinstance(value, dict | list) else "quote it if it is a name"
+        return [Fault(f"wants a name, not {show(value)}", hint, path)]
+    fault = check(value)
+    return [Fault(f"is wrong: {fault}", path=path)] if fault else []
+
+
+def twice(names: Sequence[tuple[Any, object]]) -> list[Fault]:
+    """Names, each with its key, that have been there before."""
+    seen: set[str] = set()
+    found: list[Fault] = []
+    for key, name in names:
+        if not isinstance(name, str):
+            continue
+        if name in seen:
+            found.append(Fault(f"has {name!r} twice", path=(key,)))
+        seen.add(name)
+    return found
+
+
+def _pair_faults(check: Check, parameter: Check | None, key: object, item: object) -> list[Fault]:
+    path = (key,) if isinstance(key, str | int) else ()
+    if not isinstance(key, str):
+        return [Fault(f"has the key {show(key)}, which is no name", "quote it", path, key=True)]
+    if parameter is not None:
+        fault = parameter(key)
+        if fault:
+            return [Fault(fault, _colon_hint(key), path, key=True)]
+    if item is not None:
+        return _name_faults(check, item, path)
+    fault = check(key)
+    return [Fault(f"is wrong: {fault}", _colon_hint(key), path, key=True)] if fault else []
+
+
+def _colon_hint(key: str) -> str:
+    left, colon, right = key.partition(":")
+    if colon and left.isidentifier() and right:
+        return f"write '{left}: {right}', with a space, or 'parameter: {key}'"
+    return f"write 'parameter: {key}'" if not key.isidentifier() else ""
+
+
+def _parameter(key: str) -> str | None:
+    if not key.isidentifier() or keyword.iskeyword(key):
+        return f"has {key!r}, which is no parameter of a function"
+    return None
+
+
+def _with(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise wants("a mapping of parameters to values", value)
+    if faults := with_form(value):
+        raise refuse(*faults)
+    return value
+
+
+def with_form(value: dict[Any, Any], path: tuple[Any, ...] = ()) -> list[Fault]:
+    """What is wrong with literal keyword arguments."""
+    faults: list[Fault] = []
+    for key, item in value.items():
+        fault = _parameter(key) if isinstance(key, str) else f"has the key {show(key)}"
+        if fault:
+            faults.append(Fault(fault, path=(*path, key), key=True))
+        faults += template_faults(item, (*path, key))
+    return faults
+
+
+def template_faults(value: Any, path: tuple[Any, ...]) -> list[Fault]:
+    """What is wrong with the ``${…}`` of the texts in a value."""
+    if isinstance(value, str):
+        if "${" not in value:
+            return []
+        try:
+            template(value)
+        except TemplateError as error:
+            return [Fault(f": {error.message}", error.hint, path, offset=error.offset)]
+        return []
+    if isinstance(value, dict):
+        return [f for k, v in value.items() for f in template_faults(v, (*path, k))]
+    if isinstance(value, list):
+        return [f for i, v in enumerate(value) for f in template_faults(v, (*path, i))]
+    return []
+
+
+def _run_path(value: Any) -> str:
+    text = text_of(value, "the directory of a run or checkpoint")
+    faults = template_faults(text, ())
+    if faults or not text:
+        raise refuse(*faults or [Fault("is an empty path")])
+    return text
+
+
+def _metrics(value: Any) -> dict[str, str | None]:
+    if not isinstance(value, dict):
+        hint = "metrics: {loss: min, accuracy: max}"
+        raise wants("a mapping of blobs to what is better", value, hint)
+    faults: list[Fault] = []
+    for key, item in value.items():
+        fault = reference_fault(key) if isinstance(key, str) else f"{show(key)} is no name"
+        if fault:
+            faults.append(Fault(f"has a wrong name: {fault}", "", (key,), key=True))
+        elif item not in ("min", "max", None) or isinstance(item, bool):
+            hint = did_you_mean(item, ("min", "max")) if isinstance(item, str) else ""
+            message = f"wants min, max or null, not {show(item)}"
+            faults.append(Fault(message, hint, (key,)))
+    if faults:
+        raise refuse(*faults)
+    return value
+
+
+def _reduce(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise wants("a mapping of blobs to reductions", value, "reduce: {loss: last}")
+    faults: list[Fault] = []
+    for key, item in value.items():
+        if not isinstance(item, str) or item not in REDUCTIONS:
+            hint = did_you_mean(item, REDUCTIONS) if isinstance(item, str) else ""
+            message = f"wants {', '.join(REDUCTIONS[:-1])} or {REDUCTIONS[-1]}, not {show(item)}"
+            faults.append(Fault(message, hint, (key,)))
+    if faults:
+        raise refuse(*faults)
+    return value
+
+
+NameForms = str | list[str] | dict[str, str | None]
+_IN = "a name, a list of names, or a mapping {parameter: name}"
+_OUT = "a name, a list of names, or a mapping {key of the result: name}"
+_LOADED = "a name, a list of names, or a mapping {name there: name here}"
+
+
+def annotated(validator: Callable[..., Any], schema: Any) -> BeforeValidator:
+    """A validator, with the type that stands for its forms in the JSON Schema."""
+    return BeforeValidator(validator, json_schema_input_type=schema)
+
+
+def like(pattern: str) -> Any:
+    """A text of a form, for the JSON Schema: at least as wide as the validator."""
+    return Annotated[str, Field(pattern=pattern)]
+
+
+_NUMBER = r"[0-9][0-9. ]*"
+_Time = like(rf"^ *({_NUMBER}h *)?({_NUMBER}m *)?({_NUMBER}s *)?$")
+_Positive = Annotated[int, Field(ge=1)]
+Text = Annotated[str, BeforeValidator(text_of)]
+Name = Annotated[
+    str, annotated(_checked(plain_fault, "a name"), like("^[A-Za-z0-9_-][A-Za-z0-9_.-]*$"))
+]
+NodePattern = Annotated[str, BeforeValidator(_checked(node_fault, "a node or pattern of nodes"))]
+ColumnName = Annotated[str, BeforeValidator(_checked(blob_fault, "the name of a column"))]
+BlobName = Annotated[str, BeforeValidator(_checked(reference_fault, "the name of a blob"))]
+Call = Annotated[str, annotated(_call, like(r"^[^:\s]+:[^:\s]+$"))]
+Command = Annotated[str, BeforeValidator(_command)]
+Script = Annotated[str, annotated(_script, like(r"\S"))]
+Dtype = Annotated[str, BeforeValidator(_checked(dtype_fault, "a dtype"))]
+Count = Annotated[Any, annotated(count_of, _Positive | like("[^0-9]"))]
+Seconds = Annotated[Any, annotated(_seconds, Annotated[float, Field(gt=0)] | _Time)]
+Inputs = Annotated[
+    Any, annotated(names_of(reference_fault, _IN, _parameter, distinct=False), NameForms)
+]
+TaskInputs = Annotated[Any, annotated(_task_inputs, NameForms)]
+Updates = Annotated[Any, annotated(names_of(output_fault, _IN, _parameter), NameForms)]
+Outs = Annotated[Any, annotated(names_of(output_fault, _OUT), NameForms)]
+Loaded = Annotated[Any, annotated(names_of(output_fault, _LOADED), NameForms)]
+RunPath = Annotated[str, BeforeValidator(_run_path)]
+After = Annotated[
+    Any, annotated(_listed(plain_fault, "a task, or a list of tasks"), str | list[str])
+]
+Globs = Annotated[
+    Any, annotated(_listed(lambda _: None, "a list of names or patterns"), str | list[str])
+]
+With = Annotated[dict[str, Any], BeforeValidator(_with)]
+Metrics = Annotated[
+    Any,
+    annotated(_metrics, dict[str, Literal["min", "max"] | None]),
+]
+Reductions = Annotated[
+    Any,
+    annotated(_reduce, dict[str, Literal["mean", "last", "sum", "min", "max"]]),
+]

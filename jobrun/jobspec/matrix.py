@@ -1,0 +1,210 @@
+"""``matrix``: vars that take several values, and the combinations of these: the runs of a sweep.
+
+``matrix: {lr: [0.1, 0.01], hidden: [32, 64]}`` is four runs.  Their order is that of the spec, the
+last var changing fastest.  ``--set lr=0.1`` picks the runs with that value; a value that is not in
+the list is added to it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from jobrun.errors import Problem, did_you_mean
+from jobrun.jobspec.faults import Fault, refuse, wants
+from jobrun.jobspec.scalars import Scalar, ScalarError, show, typed
+from jobrun.jobspec.source import Node, Source
+
+__all__ = ["Matrix", "MatrixField", "Values", "read_matrix", "same"]
+
+Values = Mapping[str, Scalar]
+"""One combination: a value for each var of the matrix."""
+
+MOST = 10_000
+"""How many runs a matrix may make."""
+_EXAMPLE = "matrix: {lr: [0.1, 0.01]}"
+_FEW = 100
+"""Up to so many combinations are all checked: about a second's work."""
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The values of each var, and what ``--set`` has picked of them."""
+
+    lists: Mapping[str, list[Scalar]]
+    picked: Values = field(default_factory=dict)
+
+    def combinations(self) -> list[Values]:
+        """All of them, in the order of the spec, the last var changing fastest."""
+        return _product(self.lists)
+
+    @property
+    def count(self) -> int:
+        """How many are wanted."""
+        return math.prod(map(len, self._wanted_lists().values()))
+
+    def wanted(self) -> list[Values]:
+        """Those with the values that ``--set`` has picked."""
+        return _product(self._wanted_lists())
+
+    def covering(self) -> list[Values]:
+        """Wanted ones to be checked: all if they are few, else so many that each value is in one.
+
+        What is wrong with a combination is wrong with one of its values, but for rare cases that
+        its own run finds.
+        """
+        lists = self._wanted_lists()
+        if self.count <= _FEW:
+            return _product(lists)
+        longest = max(map(len, lists.values()))
+        return [{n: v[i % len(v)] for n, v in lists.items()} for i in range(longest)]
+
+    def _wanted_lists(self) -> dict[str, list[Scalar]]:
+        return {n: [self.picked[n]] if n in self.picked else v for n, v in self.lists.items()}
+
+
+def _product(lists: Mapping[str, list[Scalar]]) -> list[Values]:
+    return [dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())]
+
+
+def same(a: Scalar, b: Scalar) -> bool:
+    """Whether two values are one, in type too: 1, 1.0 and true are three."""
+    return type(a) is type(b) and repr(a) == repr(b)
+
+
+# The field of the model: what can be said without the vars.
+
+
+def _matrix(value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise wants("a mapping of vars to lists of values", value, _EXAMPLE)
+    if not value:
+        raise refuse(Fault("names no var", f"{_EXAMPLE}, or remove the key"))
+    faults: list[Fault] = []
+    for name, values in value.items():
+        if not isinstance(name, str):
+            text = f"has the key {show(name)}, which is no name"
+            faults.append(Fault(text, "quote it", (name,), key=True))
+        elif not isinstance(values, list):
+            text = f"wants a list of values, not {show(values)}"
+            faults.append(Fault(text, _list_hint(name, values), (name,)))
+        elif not values:
+            faults.append(Fault("is an empty list", "give it values, or remove it", (name,)))
+        else:
+            faults += _value_faults(name, values)
+    if faults:
+        raise refuse(*faults)
+    return value
+
+
+def _list_hint(name: str, value: Any) -> str:
+    if value is None or isinstance(value, dict):
+        return _EXAMPLE
+    return f"write [{value}]; --set {name}={value} picks one value for a start"
+
+
+def _value_faults(name: str, values: list[Any]) -> Iterator[Fault]:
+    for number, value in enumerate(values):
+        if isinstance(value, list | dict):
+            text = f"wants one number, text or truth value, not {show(value)}"
+            yield Fault(text, path=(name, number))
+        elif isinstance(value, str) and "${" in value:
+            text = "holds '${…}', which is for 'with' and paths"
+            yield Fault(text, path=(name, number))
+
+
+_Form = Annotated[list[bool | int | float | str | None], Field(min_length=1)]
+MatrixField = Annotated[
+    dict[str, list[Any]], BeforeValidator(_matrix, json_schema_input_type=dict[str, _Form])
+]
+
+
+# With the vars.
+
+
+def read_matrix(source: Source, sets: Iterable[str]) -> tuple[Matrix | None, list[Problem]]:
+    """The matrix of a spec that fits the model and has its ``--set`` applied; None without one.
+
+    Its values get the types of their vars; what is wrong with them is given as problems.
+    """
+    root = source.root.get("matrix")
+    if root is None:
+        return None, []
+    reader = _Reader(source)
+    lists = {str(name): reader.values(str(name), node) for name, node in root.value.items()}
+    reader.check_number(lists, root)
+    if reader.problems:
+        return None, reader.problems
+    named = {text.partition("=")[0].strip().removeprefix("vars.") for text in sets}
+    picked = {n: reader.vars[n].value for n in lists if n in named}
+    for name, value in picked.items():
+        if not any(same(value, v) for v in lists[name]):
+            lists[name].append(value)
+    return Matrix(lists, picked), []
+
+
+class _Reader:
+    """Reads the lists of a matrix beside the vars, and collects what is wrong."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._root = source.root
+        own = source.root.get("vars")
+        self.vars: Mapping[str, Node] = own.value if own is not None else {}
+        self.problems: list[Problem] = []
+
+    def values(self, name: str, node: Node) -> list[Scalar]:
+        """The values of one var, of its type."""
+        if not self._is_var(name):
+            return []
+        was = self.vars[name].value
+        found: list[Scalar] = []
+        for entry in node.value:
+            try:
+                value = typed(entry.value, was)
+            except ScalarError as error:
+                text = f"the var {name!r} is {error.message}, and {show(entry.value)} is not"
+                self._problem(text, entry, error.hint)
+                continue
+            if any(same(value, v) for v in found):
+                self._problem(f"{show(value)} is in the list of {name!r} already", entry)
+            else:
+                found.append(value)
+        return found
+
+    def _is_var(self, name: str) -> bool:
+        key = self._root.value["matrix"].keys[name]
+        if name not in self.vars:
+            hint = did_you_mean(name, list(self.vars)) or (
+                f"a matrix goes over vars, which have a value without it too: vars: {{{name}: …}}"
+            )
+            self._problem(f"there is no var {name!r}", key, hint)
+            return False
+        var = self.vars[name].value
+        if isinstance(var, list | dict):
+            hint = "a matrix goes over vars of one value"
+            self._problem(f"the var {name!r} is {show(var)}", key, hint)
+            return False
+        nodes = self._root.get("nodes")
+        if nodes is not None and isinstance(nodes.value, dict):
+            maps = [n.value for n in nodes.value.values()]
+            if all(isinstance(m, dict) and name in m for m in maps):
+                hint = "the matrix would change nothing"
+                self._problem(f"every node has a value of its own for {name!r}", key, hint)
+                return False
+        return True
+
+    def check_number(self, lists: Mapping[str, list[Scalar]], root: Node) -> None:
+        """Refuse a matrix of too many runs."""
+        count = math.prod(map(len, lists.values()))
+        if count > MOST:
+            text = f"'matrix' makes {count:,} runs; {MOST:,} are the most"
+            self._problem(text, self._root.value["matrix"], "leave out values")
+
+    def _problem(self, message: str, node: Node, hint: str = "") -> None:
+        self.problems.append(Problem(message, self._source.where(node), hint))

@@ -1,0 +1,325 @@
+"""The spec language as models of pydantic: every key, its type and what it means.
+
+The world is closed: a key that is not here is an error (top-level ``x-…`` keys may hold anchors).
+A task is one flat model with "exactly one of ``call``, ``shell``, ``load`` and ``pipe``", since a
+union would report each error once for every form.  Conditions under ``stop`` and ``fail`` are
+looked at by ``jobrun.conditions.parse``, for specs and for jobs made in Python alike; here stand their
+forms, for the JSON Schema.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field, WrapValidator, model_validator
+
+from jobrun.errors import did_you_mean
+from jobrun.jobspec.checkpoints import CheckpointModel, checkpoint_form
+from jobrun.jobspec.closed import ClosedModel, given, one_of, short_for, without
+from jobrun.jobspec.faults import Fault, Optional, choice, refuse
+from jobrun.jobspec.fields import (
+    After,
+    Call,
+    Count,
+    Metrics,
+    Name,
+    NodePattern,
+    Outs,
+    Reductions,
+    Seconds,
+    TaskInputs,
+    Updates,
+    With,
+)
+from jobrun.jobspec.matrix import MatrixField
+from jobrun.jobspec.pipes import DoStepModel, MapStepModel, PipeModel
+from jobrun.jobspec.reports import Reports
+from jobrun.jobspec.scalars import show
+from jobrun.jobspec.sessions import Session
+from jobrun.jobspec.tasks import LoadModel, ShellModel, TaskRetries
+from jobrun.jobspec.uploads import Upload
+from jobrun.jobspec.vars import Nodes, Vars
+from jobrun.model.job import GROUPS
+
+__all__ = ["ConditionsModel", "SpecModel", "TaskModel"]
+
+
+def _whose(key: str, in_pipe: bool) -> str:
+    """Where a key belongs that is in the wrong form of a task."""
+    if in_pipe:
+        return "" if key == "timeout" else "; its steps have that"
+    return "; that belongs to a task with 'pipe'" if key in ("map", "do", "reduce") else ""
+
+
+_FORMS = ("call", "shell", "load", "pipe")
+_OF_PIPE = ("map", "do", "reduce")
+_NOT_OF_PIPE = ("in", "with", "update", "out", "retries", "timeout")
+_NOT_OF_LOAD = ("in", "with", "update", "out", "thread")
+_NOT_OF_SHELL = ("thread",)
+_TASK_RULES = {
+    **one_of(*_FORMS),
+    "dependentRequired": {"pipe": ["do"], **{key: ["pipe"] for key in _OF_PIPE}},
+    "dependentSchemas": {
+        "pipe": without(*_NOT_OF_PIPE),
+        "load": without(*_NOT_OF_LOAD),
+        "shell": without(*_NOT_OF_SHELL),
+    },
+}
+
+
+class TaskModel(ClosedModel):
+    """A task: one call of a function or program, or a pipe with steps for each batch."""
+
+    model_config = ConfigDict(json_schema_extra=_TASK_RULES)
+
+    name: Optional[Name] = Field(None, description="The task's name; default: the function's.")
+    call: Optional[Call] = Field(
+        None,
+        description="The function, module:function. The spec's folder is on the import path.",
+    )
+    shell: Annotated[
+        Optional[ShellModel],
+        BeforeValidator(
+            short_for("command", "the words of a command, or {script: …}"),
+            json_schema_input_type=str | ShellModel,
+        ),
+    ] = Field(
+        None,
+        description="A program; the spec's folder is on PATH. 'in' and 'out' name files: "
+        "{file: blob}, written and read by their ending (.npy, .txt, .csv, .json, .raw).",
+    )
+    load: Optional[LoadModel] = Field(
+        None, description="Blobs of another run or checkpoint become blobs of this job."
+    )
+    in_: Optional[TaskInputs] = Field(
+        None,
+        alias="in",
+        description="Blobs, vars and reserved names (epoch, rng, node) that the function is given: "
+        "one or a list by position, a mapping {parameter: name} by keyword.",
+    )
+    with_: Optional[With] = Field(
+        None,
+        alias="with",
+        description="Literal keyword arguments; texts may hold ${spec.dir}, ${run.dir}, ${node} "
+        "and ${env.NAME}.",
+    )
+    update: Optional[Updates] = Field(
+        None, description="Blobs that the function is given and changes in place."
+    )
+    out: Optional[Outs] = Field(
+        None,
+        description="Blobs that the result becomes: one name takes the value, a list takes a "
+        "tuple, a mapping {key: name} takes parts of a dict.",
+    )
+    pipe: Optional[PipeModel] = Field(None, description="What is read, batch by batch.")
+    map: Optional[list[MapStepModel]] = Field(
+        None, description="Steps of a pipe that see columns alone and run ahead."
+    )
+    do: Optional[list[DoStepModel]] = Field(
+        None,
+        json_schema_extra={"minItems": 1},
+        description="Steps of a pipe that are applied for each batch, in batch order.",
+    )
+    reduce: Optional[Reductions] = Field(
+        None,
+        description="How numbers that the steps put out are joined over the epoch; default: the "
+        "mean, weighted by rows.",
+    )
+    node: Optional[NodePattern] = Field(
+        None, description="The node the task runs on; a pattern makes a copy for each."
+    )
+    after: Optional[After] = Field(None, description="Tasks of the same group that come first.")
+    every: Optional[Count] = Field(None, description="Run the task every so many epochs.")
+    retries: TaskRetries = Field(
+        None, description="How often a call that fails is made again, with what it was given."
+    )
+    timeout: Optional[Seconds] = Field(
+        None,
+        description="The time the task may take: 90s, 15m. A program is ended then; of a function "
+        "the run ends without it, since a thread cannot be killed.",
+    )
+    thread: Optional[
+        Annotated[str, BeforeValidator(choice("same"), json_schema_input_type=Literal["same"])]
+    ] = Field(
+        None,
+        description="'same': the task, and all tasks that read what it puts out, run on one "
+        "thread; for objects that may be used only on the thread that made them.",
+    )
+
+    @model_validator(mode="after")
+    def _one_form(self) -> TaskModel:
+        forms = [f for f in _FORMS if getattr(self, f) is not None]
+        if not forms:
+            raise refuse(Fault("|a task calls nothing", "call: module:function"))
+        if len(forms) > 1:
+            hint = "a pipe's functions are called under 'do'" if "pipe" in forms else ""
+            text = " or ".join(map(repr, forms))
+            raise refuse(Fault(f"|a task has either {text}, not both", hint))
+        wrong = _NOT_OF_PIPE if self.pipe else _OF_PIPE
+        if self.load:
+            wrong = (*wrong, *_NOT_OF_LOAD)
+        if self.shell:
+            wrong = (*wrong, *_NOT_OF_SHELL)
+        owner = "a pipe" if self.pipe else f"a task with {forms[0]!r}"
+        given = {self.__class__.model_fields[f].alias or f for f in self.model_fields_set}
+        faults = [
+            Fault(f"|{owner} has no {k!r}{_whose(k, self.pipe is not None)}", path=(k,), key=True)
+            for k in wrong
+            if k in given
+        ]
+        if self.pipe and not self.do:
+            faults.append(Fault("|a pipe without 'do' steps does nothing", "do: [{call: …}]"))
+        if faults:
+            raise refuse(*faults)
+        return self
+
+
+class PatienceModel(ClosedModel):
+    """How long to wait for a metric to become better."""
+
+    epochs: Annotated[int, Field(ge=1)] | str = Field(
+        description="Epochs without improvement after which to stop."
+    )
+    min_delta: Annotated[float, Field(ge=0)] | str = Field(
+        0.0, description="What counts as an improvement: more than this."
+    )
+    start: Annotated[int, Field(ge=0)] | str = Field(
+        0, description="Epochs at the beginning that are not looked at."
+    )
+
+
+def _anything(value: Any, _handler: Any) -> Any:
+    return value
+
+
+def _condition(schema: Any) -> Any:
+    return WrapValidator(_anything, json_schema_input_type=schema)
+
+
+_Epochs = Annotated[int, Field(ge=1)] | str
+_Patience = Annotated[dict[str, _Epochs | PatienceModel], Field(min_length=1)]
+
+
+class ConditionsModel(ClosedModel):
+    """Conditions after each epoch: the first that is true ends the run."""
+
+    epochs: Annotated[Any, _condition(_Epochs)] = Field(
+        None, description="True after so many epochs in all, counted over resumes."
+    )
+    when: Annotated[Any, _condition(str)] = Field(
+        None,
+        description="An expression over scalar blobs, vars, epoch and elapsed: loss < 0.1 and "
+        "epoch >= 3.",
+    )
+    blob: Annotated[Any, _condition(str)] = Field(
+        None, description="True if this one-element blob is."
+    )
+    data_finished: Annotated[Any, _condition(str)] = Field(
+        None, description="A pipe's task: true when nothing is left to read in it."
+    )
+    patience: Annotated[Any, _condition(_Patience)] = Field(
+        None, description="True when a metric has not become better for so many epochs."
+    )
+    walltime: Annotated[Any, _condition(Annotated[float, Field(gt=0)] | str)] = Field(
+        None, description="True after 90s, 15m or 2h of run time, counted over resumes."
+    )
+    not_finite: Annotated[Any, _condition(str)] = Field(
+        None, description="True when a metric is NaN or infinite; for 'fail'."
+    )
+
+
+def _conditions(value: Any) -> Any:
+    """One mapping of conditions is a list of one; ``never`` is a list of none."""
+    if value == "never":
+        return []
+    if isinstance(value, dict):
+        return [value]
+    if not isinstance(value, list):
+        what = "a mapping of conditions, a list of such, or 'never'"
+        near = did_you_mean(value, ("never",)) if isinstance(value, str) else ""
+        hint = near or "stop: {epochs: 10}"
+        raise refuse(Fault(f"wants {what}, not {show(value)}", hint))
+    return value
+
+
+def _fail_conditions(value: Any) -> Any:
+    if value == "never":
+        text = "wants a mapping of conditions, or a list of such"
+        raise refuse(Fault(text, "'never' is for 'stop'"))
+    return _conditions(value)
+
+
+def _group(value: Any) -> Any:
+    if value is not None and not isinstance(value, list):
+        hint = "an entry begins with '- call:'" if isinstance(value, dict) else ""
+        raise refuse(Fault(f"wants a list of tasks, not {show(value)}", hint))
+    return value or []
+
+
+Tasks = Annotated[
+    list[TaskModel], BeforeValidator(_group, json_schema_input_type=list[TaskModel] | None)
+]
+_ListForm = list[ConditionsModel]
+_StopForms = ConditionsModel | Annotated[_ListForm, Field(min_length=1)] | Literal["never"]
+
+
+class SpecModel(ClosedModel):
+    """A spec: what a job is."""
+
+    model_config = ConfigDict(
+        json_schema_extra={**given("stop"), "patternProperties": {"^x-": True}}
+    )
+
+    version: Optional[Literal[1]] = Field(None, description="The version of the language: 1.")
+    name: Optional[Name] = Field(None, description="The job's name; default: the file's.")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
+        0, description="What all random numbers are derived from."
+    )
+    vars: Vars = Field({}, description="Constants, read like blobs; --set NAME=VALUE changes one.")
+    matrix: Optional[MatrixField] = Field(
+        None,
+        description="A sweep: several values for each of some vars; each combination is a run.",
+    )
+    nodes: Optional[Nodes] = Field(
+        None,
+        description="Namespaces of blobs: a list of names, or a mapping {name: vars of its own}.",
+    )
+    setup: Tasks = Field([], description="Run at every start; its blobs are never saved.")
+    init: Tasks = Field([], description="Run once; what it writes is in every checkpoint.")
+    epoch: Tasks = Field([], description="Run again and again.")
+    download: Tasks = Field([], description="Run after the loop, to gather what is scattered.")
+    exit: Tasks = Field([], description="Run at the end.")
+    metrics: Metrics = Field(
+        {}, description="Scalar blobs to record, and whether min, max or nothing is better."
+    )
+    stop: Annotated[
+        list[ConditionsModel],
+        BeforeValidator(_conditions, json_schema_input_type=_StopForms),
+    ] = Field([], description="When the loop ends.")
+    fail: Annotated[
+        list[ConditionsModel],
+        BeforeValidator(_fail_conditions, json_schema_input_type=ConditionsModel | _ListForm),
+    ] = Field([], description="When the run ends as a failure; wins over 'stop'.")
+    upload: Upload = Field(
+        None, description="Where checkpoints are copied after the loop: a directory or a URL."
+    )
+    checkpoint: Annotated[
+        CheckpointModel | None,
+        BeforeValidator(checkpoint_form, json_schema_input_type=CheckpointModel | Literal[False]),
+    ] = Field({}, validate_default=True, description="When and what to save; false: nothing.")
+    report: Reports = Field(
+        [],
+        description="Who else is told of the run: tensorboard, {mlflow: {experiment: x}}, "
+        "{lines: FILE}, {events: FILE}, or {call: module:function, with: {…}}.",
+    )
+    session: Session = Field(
+        "local", validate_default=True, description="Where the job runs; default: in this process."
+    )
+
+    def tasks(self, group: str) -> list[TaskModel]:
+        """The tasks of a group."""
+        found: list[TaskModel] = getattr(self, group)
+        return found
+
+
+assert set(GROUPS) <= set(SpecModel.model_fields)

@@ -1,0 +1,169 @@
+"""Errors of pydantic as problems: at the node they are about, in the words of the spec."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import ValidationError
+
+from jobrun.errors import Problem, Where, did_you_mean
+from jobrun.jobspec.faults import Fault
+from jobrun.jobspec.keys import fields, model_at
+from jobrun.jobspec.model import SpecModel
+from jobrun.jobspec.scalars import show
+from jobrun.jobspec.source import Node, Source
+
+__all__ = ["problems_of", "validate"]
+
+_WANTED = {
+    "string_type": "a text",
+    "bool_type": "true or false",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+}
+_YAML_1_1 = ("yes", "no", "on", "off", "y", "n")
+
+
+def validate(source: Source, tree: dict[str, Any]) -> tuple[SpecModel | None, list[Problem]]:
+    """The model of a plain tree, or None; and all that is wrong with it."""
+    known = {k: v for k, v in tree.items() if not str(k).startswith("x-")}
+    try:
+        return SpecModel.model_validate(known), []
+    except ValidationError as error:
+        return None, problems_of(error, source)
+
+
+def problems_of(error: ValidationError, source: Source) -> list[Problem]:
+    """Every error with its place."""
+    found: list[Problem] = []
+    items = error.errors(include_url=False)
+    misspelt = {item["loc"][:-1] for item in items if item["type"] == "extra_forbidden"}
+    for item in items:
+        if item["type"] == "missing" and item["loc"][:-1] in misspelt:
+            continue  # it is there, under a name that is reported
+        found += _problems(item["type"], item["loc"], item["input"], item.get("ctx", {}), source)
+    return found
+
+
+def _problems(
+    kind: str, loc: tuple[int | str, ...], value: Any, ctx: dict[str, Any], source: Source
+) -> Iterator[Problem]:
+    place = _Place(source, loc)
+    if kind == "jobrun":
+        for fault in ctx["faults"]:
+            yield _fault_problem(source, loc, fault)
+    elif kind == "extra_forbidden":
+        yield _unknown_key(place, loc)
+    elif kind == "invalid_key":
+        where = place.key_where()
+        yield Problem(f"the key {_as_written(where, loc[-1])} is no name", where, "quote it")
+    elif kind == "missing":
+        yield Problem(f"{loc[-1]!r} is missing here", place.where(), _example(str(loc[-1])))
+    else:
+        yield place.problem(_message(kind, value, ctx), _advice(kind, value))
+
+
+def _as_written(where: Where | None, key: int | str) -> str:
+    """A key as it stands in the spec: of ``true`` only the number 1 is left."""
+    text = where.text[where.column - 1 :][: where.width] if where is not None else ""
+    return text or show(key)
+
+
+def _fault_problem(source: Source, loc: tuple[int | str, ...], fault: Fault) -> Problem:
+    place = _Place(source, (*loc, *fault.path))
+    where = place.key_where() if fault.key else place.where(fault.offset)
+    if fault.message.startswith("|"):
+        return Problem(fault.message[1:], where, fault.hint)
+    label = _Place(source, loc).label if fault.key or place.entry else place.label
+    space = "" if fault.message.startswith(":") else " "
+    return Problem(f"{label}{space}{fault.message}", where, fault.hint)
+
+
+class _Place:
+    """Where a location of pydantic is in the source: as deep as the tree goes."""
+
+    def __init__(self, source: Source, loc: tuple[int | str, ...]) -> None:
+        self.source = source
+        self.node: Node = source.root
+        self.key: Node | None = None
+        self.name = ""
+        self.entry = False
+        for part in loc:
+            below = self.node.value
+            if isinstance(below, dict) and part in below:
+                self.key, self.name = self.node.keys.get(part), str(part)
+                self.node, self.entry = below[part], False
+            elif isinstance(below, list) and isinstance(part, int) and part < len(below):
+                self.key, self.node, self.entry = None, below[part], True
+
+    @property
+    def label(self) -> str:
+        """The nearest key, for a message."""
+        if not self.name:
+            return "the spec"
+        return f"an entry of {self.name!r}" if self.entry else repr(self.name)
+
+    def where(self, offset: int = 0) -> Any:
+        """The value's place; the key's where there is no value to point at."""
+        if self.key is not None and self.node.value is None and self.node.width <= 1:
+            return self.source.where(self.key)
+        return self.source.where(self.node, offset)
+
+    def key_where(self) -> Any:
+        """The key's place."""
+        return self.source.where(self.key if self.key is not None else self.node)
+
+    def problem(self, message: str, hint: str) -> Problem:
+        """A problem with the value here."""
+        return Problem(f"{self.label} {message}", self.where(), hint)
+
+
+def _message(kind: str, value: Any, ctx: dict[str, Any]) -> str:
+    if kind in _WANTED:
+        return f"wants {_WANTED[kind]}, not {show(value)}"
+    if kind == "literal_error":
+        return f"wants {ctx['expected']}, not {show(value)}"
+    if kind == "greater_than_equal":
+        return f"wants a number of {ctx['ge']} or more, not {show(value)}"
+    if kind == "less_than":
+        return f"wants a number below {ctx['lt']}, not {show(value)}"
+    return f"cannot be {show(value)}"
+
+
+def _advice(kind: str, value: Any) -> str:
+    if kind == "bool_type" and isinstance(value, str) and value.lower() in _YAML_1_1:
+        return f"in YAML 1.2 {value!r} is a text"
+    if kind in ("int_type", "float_type") and isinstance(value, str):
+        digits = value.replace("_", "").replace(",", "")
+        return f"write {digits}" if digits.isdigit() else ""
+    if kind == "string_type" and isinstance(value, int | float | bool):
+        return "quote it"
+    return ""
+
+
+def _example(key: str) -> str:
+    return {"call": "call: module:function", "metric": "best: loss"}.get(key, "")
+
+
+def _unknown_key(place: _Place, loc: tuple[int | str, ...]) -> Problem:
+    name = str(loc[-1])
+    return Problem(f"unknown key {name!r}", place.key_where(), _nearest_key(name, loc[:-1]))
+
+
+def _nearest_key(name: str, parent: tuple[int | str, ...]) -> str:
+    """What an unknown key may have meant: a key of this level, of one below, or two in one."""
+    model = model_at(parent)
+    if model is None:
+        return ""
+    keys = fields(model)
+    left, colon, right = name.partition(":")
+    if colon and left in keys and right:
+        return f"write '{left}: {right}', with a space"
+    below = [key for key, sub in keys.items() if sub is not None and name in fields(sub)]
+    if below:
+        return f"it belongs under {' or '.join(repr(b) for b in below[:3])}"
+    return did_you_mean(name, list(keys)) or f"there are {', '.join(keys)}"

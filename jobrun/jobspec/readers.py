@@ -1,0 +1,120 @@
+"""What a pipe reads and how: the types of these fields alone."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationInfo
+from pydantic_core import PydanticCustomError
+
+from jobrun.errors import did_you_mean
+from jobrun.jobspec.closed import ClosedModel
+from jobrun.jobspec.faults import Fault, refuse, wants
+from jobrun.jobspec.fields import (
+    NameForms,
+    annotated,
+    count_of,
+    like,
+    list_faults,
+    names_of,
+    template_faults,
+    text_of,
+)
+from jobrun.jobspec.names import plain_fault, reference_fault
+from jobrun.jobspec.scalars import show
+from jobrun.model.job import SHARD
+
+__all__ = ["BufferModel", "Columns", "FilePath", "Shard", "Shuffle", "Types"]
+
+_ENDINGS = (".npz", ".npy", ".csv", ".tsv", ".jsonl", ".txt", ".zarr")
+_TYPES = ("int", "float", "text")
+_RENAME = "write a mapping: {column: its name in the file}"
+_SHARD = "'node', or i/n, each a number or a var, i counted from 0"
+_FROM = "a blob, a list of blobs, or a mapping {column: blob}"
+
+
+def _file(value: Any) -> str:
+    text = text_of(value, "the path of a file")
+    faults = template_faults(text, ())
+    if faults:
+        raise refuse(*faults)
+    if not text.endswith(_ENDINGS) and not any(p.endswith(".zarr") for p in text.split("/")):
+        known = ", ".join(_ENDINGS[:-1])
+        raise refuse(Fault(f"wants a {known} or {_ENDINGS[-1]} file, not {show(value)}"))
+    return text
+
+
+def _columns(value: Any, info: ValidationInfo) -> Any:
+    """The columns of a pipe: blobs, or whatever names a file or an item has for them."""
+    given = info.data
+    if given.get("file") is None and given.get("call") is None:
+        return names_of(reference_fault, _FROM, plain_fault, distinct=False)(value)
+    return names_of(_foreign_fault, _FROM, plain_fault, distinct=False)(
+        _named_after_themselves(value)
+    )
+
+
+def _named_after_themselves(value: Any) -> Any:
+    """Names in a list, and keys without a value, must be names of columns themselves."""
+    names = [value] if isinstance(value, str) else value
+    if isinstance(names, list):
+        faults = list_faults(plain_fault, names)
+        if faults:
+            raise refuse(*(Fault(f.message, _RENAME, f.path) for f in faults))
+    return value
+
+
+def _foreign_fault(name: str) -> str | None:
+    return None if name else "an empty name"
+
+
+def _types(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise wants("a mapping of columns to int, float or text", value, "types: {id: text}")
+    faults = [
+        Fault(
+            f"wants {', '.join(_TYPES[:-1])} or {_TYPES[-1]}, not {show(item)}",
+            did_you_mean(item, _TYPES) if isinstance(item, str) else "",
+            (key,),
+        )
+        for key, item in value.items()
+        if item not in _TYPES or isinstance(item, bool)
+    ]
+    if faults:
+        raise refuse(*faults)
+    return value
+
+
+def _shuffle(value: Any) -> Any:
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, dict) or list(value) != ["buffer"]:
+        hint = f"in YAML 1.2 {value!r} is a text" if value in ("yes", "no", "on", "off") else ""
+        raise wants("true or false, or {buffer: rows}", value, hint)
+    try:
+        return {"buffer": count_of(value["buffer"])}
+    except PydanticCustomError as error:
+        faults = (error.context or {})["faults"]
+        raise refuse(*(Fault(f.message, f.hint, ("buffer",)) for f in faults)) from None
+
+
+def _shard(value: Any) -> str:
+    text = text_of(value, _SHARD)
+    if text != "node" and not SHARD.fullmatch(text):
+        raise wants(_SHARD, value)
+    return text
+
+
+class BufferModel(ClosedModel):
+    """Shuffling within blocks, for what is read from front to back."""
+
+    buffer: Annotated[int, Field(ge=1)] | str = Field(
+        description="Rows of a block: a number, or a var or blob that holds one."
+    )
+
+
+FilePath = Annotated[str, annotated(_file, str)]
+Columns = Annotated[Any, annotated(_columns, NameForms)]
+Types = Annotated[dict[str, str], annotated(_types, dict[str, Literal["int", "float", "text"]])]
+Shuffle = Annotated[Any, annotated(_shuffle, bool | BufferModel)]
+Shard = Annotated[str, annotated(_shard, like("^(node|[^/]+/[^/]+)$"))]

@@ -1,0 +1,339 @@
+"""A spec's text as a tree of nodes, each with its place.
+
+The tree is composed here from the parser's events, one after the other and without recursion, so
+that depth, size and what aliases expand to are bounded, and all that YAML allows and a spec does
+not (tags, merge keys, duplicate keys, several documents) is refused with its place.  The events
+come from libyaml where PyYAML has it.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import yaml
+
+from jobrun.errors import Problem, SpecError, Where
+from jobrun.jobspec.scalars import Scalar, ScalarError, scalar
+from jobrun.jobspec.syntax import explain
+
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "Node", "Source", "gc_paused", "parse"]
+
+MAX_BYTES = 16 * 2**20
+MAX_DEPTH = 50
+MAX_ALIASED = 100_000
+"""How many values aliases may add to those that are written out."""
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_LARGE = 100_000
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_BOMS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x00\x00\xfe\xff": "UTF-32"}
+
+
+class Node:
+    """A value of the spec and its place.
+
+    ``value`` is a scalar, a list of nodes, or a dict of nodes, whose ``keys`` are nodes too.
+    ``line`` and ``column`` count from 0; ``indent`` is how many characters of the source stand
+    before a scalar's own text (1 for a quote), or -1 where its text is not a piece of the line.
+    ``count`` and ``height`` are of the tree below, aliases expanded.
+    """
+
+    __slots__ = ("column", "count", "height", "indent", "keys", "line", "place", "value", "width")
+
+    def __init__(self, value: Any, line: int, column: int, width: int, indent: int = 0) -> None:
+        self.value = value
+        self.keys: dict[Scalar, Node] = {}
+        self.line = line
+        self.column = column
+        self.width = width
+        self.indent = indent
+        self.count = 1
+        self.height = 1
+        self.place: Where | None = None
+
+    def plain(self) -> Any:
+        """The value without places: dicts, lists and scalars."""
+        if isinstance(self.value, dict):
+            return {k: v.plain() for k, v in self.value.items()}
+        if isinstance(self.value, list):
+            return [v.plain() for v in self.value]
+        return self.value
+
+    def get(self, *path: str | int) -> Node | None:
+        """The node below, or None."""
+        node: Node | None = self
+        for part in path:
+            below = node.value if node else None
+            if isinstance(below, dict):
+                node = below.get(part)
+            elif isinstance(below, list) and isinstance(part, int) and part < len(below):
+                node = below[part]
+            else:
+                return None
+        return node
+
+
+class Source:
+    """A parsed spec: its file as the user named it, its lines and the root of its tree."""
+
+    def __init__(self, file: str, text: str) -> None:
+        self.file = file
+        self.text = text
+        self.lines = text.splitlines()
+        self.root = Node({}, 0, 0, 1)
+
+    def where(self, node: Node, offset: int = 0, width: int = 0) -> Where:
+        """The place of a node; ``offset`` is a place within a scalar's text, where it is there."""
+        if node.place is not None:
+            return node.place
+        column, wide = node.column, node.width
+        if offset and node.indent >= 0 and offset + node.indent < node.width:
+            column, wide = column + node.indent + offset, 1
+        return self.at(node.line, column, width or wide)
+
+    def at(self, line: int, column: int, width: int = 1) -> Where:
+        """The place of a line and column, both from 0."""
+        text = self.lines[line] if line < len(self.lines) else ""
+        return Where(self.file, line + 1, column + 1, text, max(1, min(width, len(text) - column)))
+
+
+@contextmanager
+def gc_paused(large: bool = True) -> Iterator[None]:
+    """No garbage collection while many objects that live are made: five times faster there."""
+    paused = large and gc.isenabled()
+    if paused:
+        gc.disable()
+    try:
+        yield
+    finally:
+        if paused:
+            gc.enable()
+
+
+def parse(data: bytes, file: str) -> Source:
+    """The tree of a spec; raises SpecError with all that is wrong with its YAML."""
+    source = Source(file, _text(data, file))
+    with gc_paused(len(data) > _LARGE):
+        _Composer(source).compose()
+    return source
+
+
+def _text(data: bytes, file: str) -> str:
+    """The file's text, with errors for what is no text."""
+    if len(data) > MAX_BYTES:
+        raise SpecError([Problem(f"a spec of more than {MAX_BYTES >> 20} MiB", Where(file))])
+    for bom, encoding in _BOMS.items():
+        if data.startswith(bom):
+            message = f"this file is {encoding}; a spec is UTF-8"
+            raise SpecError([Problem(message, Where(file), "save it as UTF-8")])
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode()
+        message = f"byte 0x{data[error.start]:02x} is not UTF-8"
+        raise SpecError([Problem(message, _end_of(before, file), "save it as UTF-8")]) from None
+    bad = _UNPRINTABLE.search(text)
+    if bad:
+        message = f"the character U+{ord(bad.group()):04X} is not allowed in YAML"
+        hint = 'in a text, write an escape such as "\\0" in double quotes'
+        raise SpecError([Problem(message, _end_of(text[: bad.start()], file), hint)])
+    return text
+
+
+def _end_of(before: str, file: str) -> Where:
+    lines = (before + "|").splitlines()
+    return Where(file, len(lines), len(lines[-1]))
+
+
+class _Open:
+    """A collection that is being composed, and the key whose value comes next."""
+
+    __slots__ = ("key", "node")
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.key: Node | None = None
+
+
+class _Composer:
+    """Events to nodes.  What can be passed over is collected; the rest ends the parse."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.problems: list[Problem] = []
+        self.stack: list[_Open] = []
+        self.anchors: dict[str, Node] = {}
+        self.aliased = 0
+        self.documents = 0
+
+    def compose(self) -> None:
+        """Fill ``source.root``; raises SpecError."""
+        loader = _Loader(self.source.text)
+        try:
+            self._events(loader)
+        except yaml.YAMLError as error:
+            self._fatal(explain(error, self.source))
+        finally:
+            loader.dispose()
+        self._check_root()
+        if self.problems:
+            raise SpecError(self.problems)
+
+    def _events(self, loader: Any) -> None:
+        handlers = {
+            yaml.ScalarEvent: self._scalar,
+            yaml.AliasEvent: self._alias,
+            yaml.MappingStartEvent: self._mapping,
+            yaml.SequenceStartEvent: self._sequence,
+            yaml.MappingEndEvent: self._end,
+            yaml.SequenceEndEvent: self._end,
+            yaml.DocumentStartEvent: self._document,
+        }
+        while True:
+            event = loader.get_event()
+            handler = handlers.get(type(event))
+            if handler is not None:
+                handler(event)
+            elif isinstance(event, yaml.StreamEndEvent):
+                return
+
+    def _document(self, event: Any) -> None:
+        self.documents += 1
+        mark = event.start_mark
+        if self.documents > 1:
+            place = self.source.at(mark.line, mark.column, 3)
+            self._fatal(Problem("a second document; a spec is one", place, "remove this '---'"))
+        if event.version is not None and tuple(event.version) != (1, 2):
+            place = self.source.at(mark.line, mark.column)
+            version = ".".join(map(str, event.version))
+            message = f"this says YAML {version}; specs are YAML 1.2"
+            self.problems.append(Problem(message, place, "remove the '%YAML' line"))
+
+    def _scalar(self, event: Any) -> None:
+        start, end = event.start_mark, event.end_mark
+        one_line = end.line == start.line
+        width = end.column - start.column if one_line else 1
+        node = Node(event.value, start.line, start.column, width)
+        if event.style:
+            node.indent = 1 if event.style in "'\"" else -1
+            if not one_line or width != len(event.value) + 2:
+                node.indent = -1
+        else:
+            node.indent = 0 if width == len(event.value) else -1
+            try:
+                node.value = scalar(event.value)
+            except ScalarError as error:
+                self._problem(error.message, node, error.hint)
+        self._named(event, node)
+        self._attach(node)
+
+    def _named(self, event: Any, node: Node) -> None:
+        """The tag and the anchor of a new node."""
+        if event.tag is not None:
+            node_text = event.tag.replace("tag:yaml.org,2002:", "!!")
+            quote = "; quote what is a text" if node_text == "!!str" else ""
+            self._problem(f"the tag {node_text!r}; specs have no tags", node, "remove it" + quote)
+        if event.anchor:
+            self.anchors[event.anchor] = node
+
+    def _mapping(self, event: Any) -> None:
+        self._start(event, {})
+
+    def _sequence(self, event: Any) -> None:
+        self._start(event, [])
+
+    def _start(self, event: Any, value: Any) -> None:
+        start, end = event.start_mark, event.end_mark
+        node = Node(value, start.line, start.column, max(1, end.column - start.column))
+        self._named(event, node)
+        self._check_depth(1, node)
+        self.stack.append(_Open(node))
+
+    def _check_depth(self, height: int, node: Node) -> None:
+        if len(self.stack) + height > MAX_DEPTH:
+            place = self.source.where(node)
+            self._fatal(Problem(f"more than {MAX_DEPTH} levels in each other", place))
+
+    def _end(self, event: Any) -> None:
+        self._attach(self.stack.pop().node)
+
+    def _alias(self, event: Any) -> None:
+        start, end = event.start_mark, event.end_mark
+        here = Node(None, start.line, start.column, end.column - start.column)
+        node = self.anchors.get(event.anchor)
+        if node is None:
+            hint = f"a text that begins with '*' is quoted: \"*{event.anchor}\""
+            self._problem(f"there is no anchor '&{event.anchor}' before this", here, hint)
+            self._attach(here)
+            return
+        if any(o.node is node for o in self.stack):
+            place = self.source.where(here)
+            self._fatal(Problem(f"'*{event.anchor}' lies within what it stands for", place))
+        self.aliased += node.count
+        if self.aliased > MAX_ALIASED:
+            message = f"aliases that expand to more than {MAX_ALIASED:,} values"
+            self._fatal(Problem(message, self.source.where(here), "write out what is meant"))
+        self._check_depth(node.height, here)
+        self._attach(node)
+
+    def _attach(self, node: Node) -> None:
+        """Put a finished node where it belongs."""
+        if not self.stack:
+            self.source.root = node
+            return
+        top = self.stack[-1]
+        parent = top.node
+        parent.count += node.count
+        if node.height >= parent.height:
+            parent.height = node.height + 1
+        if isinstance(parent.value, list):
+            parent.value.append(node)
+        elif top.key is None:
+            top.key = node
+            self._check_key(node)
+        else:
+            self._put(parent, top.key, node)
+            top.key = None
+
+    def _check_key(self, key: Node) -> None:
+        if isinstance(key.value, dict | list):
+            line = self.source.lines[key.line]
+            hint = "specs have no '{{…}}': vars are read by their name" if "{{" in line else ""
+            hint = hint or "a text that begins with '[' or '{' is quoted"
+            self._problem("a key that is a list or mapping", key, hint)
+        elif key.value is None:
+            self._problem("a key that is empty", key, "write its name before the ':'")
+        elif key.value == "<<" and key.indent == 0:
+            self._problem("'<<': YAML 1.2 has no merge keys", key, "write the keys out")
+
+    def _put(self, parent: Node, key: Node, node: Node) -> None:
+        if isinstance(key.value, dict | list):
+            return
+        first = parent.keys.get(key.value)
+        if first is None:
+            parent.value[key.value] = node
+            parent.keys[key.value] = key
+        else:
+            hint = f"it is in line {first.line + 1} already"
+            self._problem(f"duplicate key '{key.value}'", key, hint)
+
+    def _check_root(self) -> None:
+        if not self.documents:
+            message = "an empty spec"
+            hint = "the least that runs has 'epoch:' with a task, and 'stop:'"
+            self.problems.append(Problem(message, Where(self.source.file), hint))
+        elif not isinstance(self.source.root.value, dict):
+            place = self.source.where(self.source.root)
+            message = "a spec is a mapping of keys such as 'epoch:' and 'stop:'"
+            self.problems.append(Problem(message, place))
+
+    def _problem(self, message: str, node: Node, hint: str = "") -> None:
+        self.problems.append(Problem(message, self.source.where(node), hint))
+
+    def _fatal(self, problem: Problem) -> NoReturn:
+        raise SpecError([*self.problems, problem]) from None

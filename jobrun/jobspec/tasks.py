@@ -1,0 +1,105 @@
+"""The forms of a task that call no function of Python."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+
+from jobrun.jobspec.closed import ClosedModel, given, one_of, short_for
+from jobrun.jobspec.faults import Fault, Optional, refuse
+from jobrun.jobspec.fields import Command, Dtype, Loaded, RunPath, Script, Seconds
+
+__all__ = ["FileModel", "LoadModel", "RetriesModel", "ShellModel", "TaskRetries"]
+
+
+class FileModel(ClosedModel):
+    """What a file's ending leaves open."""
+
+    dtype: Optional[Dtype] = Field(
+        None,
+        description="The dtype of its numbers (float32, int64, …); 'str': the file is one text.",
+    )
+    shape: Optional[list[Annotated[int, Field(ge=-1)]]] = Field(
+        None, description="The shape of its array; -1, once, is what is left."
+    )
+
+
+class ShellModel(ClosedModel):
+    """A program, and the files by which it gets and leaves blobs."""
+
+    model_config = ConfigDict(json_schema_extra=one_of("command", "script"))
+
+    command: Optional[Command] = Field(
+        None,
+        description="A program and its arguments: split into words, without a shell. Each word may "
+        "hold ${spec.dir}, ${run.dir}, ${node} and ${env.NAME}.",
+    )
+    script: Optional[Script] = Field(
+        None,
+        description="A script for bash -euo pipefail. Its text is not touched: JOBRUN_SPEC_DIR, "
+        "JOBRUN_RUN_DIR, JOBRUN_EPOCH and JOBRUN_NODE are in its environment.",
+    )
+    files: Optional[
+        dict[
+            str,
+            Annotated[
+                FileModel,
+                BeforeValidator(
+                    short_for("dtype", "a dtype, or {dtype, shape}"),
+                    json_schema_input_type=str | FileModel,
+                ),
+            ],
+        ]
+    ] = Field(None, description="What the endings of files leave open: {file: dtype}.")
+
+    @model_validator(mode="after")
+    def _one(self) -> ShellModel:
+        if (self.command is None) == (self.script is None):
+            raise refuse(Fault("wants either 'command' or 'script'"))
+        return self
+
+
+class LoadModel(ClosedModel):
+    """Blobs of another run or checkpoint."""
+
+    model_config = ConfigDict(json_schema_extra={"not": given("epoch", "id")})
+
+    run: RunPath = Field(
+        description="The directory of a run or of one checkpoint; a relative path begins at the "
+        "spec's folder."
+    )
+    epoch: Optional[Annotated[int, Field(ge=0)]] = Field(
+        None, description="The checkpoint of this epoch; default: the newest."
+    )
+    id: Optional[Annotated[int, Field(ge=0)]] = Field(
+        None, description="The checkpoint with this id; default: the newest."
+    )
+    blobs: Loaded = Field(
+        description="The blobs: one name, a list, or a mapping {name there: name here}."
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> LoadModel:
+        if self.epoch is not None and self.id is not None:
+            raise refuse(Fault("wants either 'epoch' or 'id', not both"))
+        return self
+
+
+class RetriesModel(ClosedModel):
+    """How a call that fails is made again."""
+
+    times: Annotated[int, Field(ge=1)] = Field(description="How often it is tried again at most.")
+    delay: Optional[Seconds] = Field(None, description="The time before the first retry: 90s, 15m.")
+    backoff: Annotated[float, Field(ge=1)] = Field(
+        1.0, description="Each further pause is so many times the one before."
+    )
+
+
+TaskRetries = Annotated[
+    Optional[RetriesModel],
+    BeforeValidator(
+        short_for("times", "a number of retries, or {times, delay, backoff}"),
+        json_schema_input_type=Annotated[int, Field(ge=1)] | RetriesModel,
+    ),
+]

@@ -1,0 +1,94 @@
+"""``vars`` and ``nodes``: constants by name, and the nodes with their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+from pydantic_core import PydanticCustomError
+
+from jobrun.jobspec.faults import Fault, refuse, wants
+from jobrun.jobspec.fields import annotated, twice
+from jobrun.jobspec.names import blob_fault, output_fault, plain_fault
+from jobrun.jobspec.scalars import show
+
+__all__ = ["Nodes", "Vars"]
+
+
+def _vars(value: Any) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise wants("a mapping of names to values", value)
+    faults: list[Fault] = []
+    for key, item in value.items():
+        if not isinstance(key, str):
+            text = f"has the key {show(key)}, which is no name"
+            faults.append(Fault(text, "quote it", (key,), key=True))
+            continue
+        fault = output_fault(key) or (f"{key!r} is the name of a node's blob" * (":" in key))
+        if fault:
+            faults.append(Fault(f"has a wrong name: {fault}", path=(key,), key=True))
+        faults += _var_faults(item, (key,))
+    if faults:
+        raise refuse(*faults)
+    return value
+
+
+def _var_faults(value: Any, path: tuple[Any, ...]) -> list[Fault]:
+    """A var is read like a blob: texts are as they are, keys of mappings are names."""
+    if isinstance(value, str) and "${" in value:
+        return [Fault("holds '${…}', which is for 'with' and paths", path=path)]
+    if isinstance(value, list):
+        return [f for i, v in enumerate(value) for f in _var_faults(v, (*path, i))]
+    found: list[Fault] = []
+    if isinstance(value, dict):
+        for key, item in value.items():
+            fault = blob_fault(key) if isinstance(key, str) else f"{show(key)} is no name"
+            if fault:
+                found.append(Fault(f"has a wrong key: {fault}", "", (*path, key), key=True))
+            found += _var_faults(item, (*path, key))
+    return found
+
+
+def _nodes(value: Any) -> Any:
+    if isinstance(value, list):
+        items: list[tuple[Any, tuple[Any, ...]]] = [(v, (i,)) for i, v in enumerate(value)]
+        faults = twice(list(enumerate(value)))
+    elif isinstance(value, dict):
+        items, faults = [(k, (k,)) for k in value], []
+    else:
+        raise wants("a list of names, or a mapping of names to vars", value)
+    if not items:
+        raise refuse(Fault("names no node", "name one, or remove the key"))
+    for name, path in items:
+        fault = plain_fault(name) if isinstance(name, str) else f"{show(name)} is no name"
+        if fault is None and name == "best":
+            fault = "'best' stands for the best checkpoint"
+        if fault:
+            faults.append(Fault(f"has a wrong name: {fault}", "", path, isinstance(value, dict)))
+    if isinstance(value, dict):
+        faults += _node_vars_faults(value)
+    if faults:
+        raise refuse(*faults)
+    return value
+
+
+def _node_vars_faults(nodes: Mapping[Any, Any]) -> list[Fault]:
+    found: list[Fault] = []
+    for name, own in nodes.items():
+        try:
+            _vars(own)
+        except PydanticCustomError as error:
+            found += [
+                Fault(f.message, f.hint, (name, *f.path), f.key, f.offset)
+                for f in (error.context or {})["faults"]
+            ]
+    return found
+
+
+Vars = Annotated[dict[str, Any], annotated(_vars, dict[str, Any] | None)]
+_SomeNames = Annotated[list[str], Field(min_length=1)]
+_VarsByNode = Annotated[dict[str, dict[str, Any] | None], Field(min_length=1)]
+Nodes = Annotated[Any, annotated(_nodes, _SomeNames | _VarsByNode)]

@@ -1,0 +1,264 @@
+"""The JSON Schema: closed, described, and true of every spec there is."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from jobrun.errors import SpecError
+from jobrun.jobspec.problems import validate as validate_model
+from jobrun.jobspec.schema import DIALECT, schema_text, spec_schema
+from jobrun.jobspec.source import parse
+
+ROOT = Path(__file__).parents[2]
+MALFORMED = Path(__file__).parent / "malformed"
+SCHEMA = spec_schema()
+VALIDATOR = Draft202012Validator(SCHEMA)
+
+
+def tree_of(text: str) -> Any:
+    """A spec as an editor has it: JSON values."""
+    return json.loads(json.dumps(parse(text.encode(), "spec.yaml").root.plain()))
+
+
+def faults(text: str) -> list[str]:
+    return [error.message for error in VALIDATOR.iter_errors(tree_of(text))]
+
+
+def objects() -> list[dict[str, Any]]:
+    return [SCHEMA, *SCHEMA["$defs"].values()]
+
+
+# The schema by itself.
+
+
+def test_it_is_a_json_schema_of_its_dialect() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+    assert SCHEMA["$schema"] == DIALECT == Draft202012Validator.META_SCHEMA["$id"]
+    assert json.loads(schema_text()) == SCHEMA
+
+
+def test_every_object_of_the_language_is_closed_and_described() -> None:
+    assert len(objects()) > 15
+    for schema in objects():
+        assert schema["additionalProperties"] is False
+        assert schema["description"]
+
+
+def test_every_key_has_a_description() -> None:
+    keys = [(s["title"], key, p) for s in objects() for key, p in s["properties"].items()]
+    assert len(keys) > 80
+    assert [(title, key) for title, key, p in keys if not p.get("description")] == []
+
+
+def test_keys_that_may_be_left_out_may_not_be_null() -> None:
+    nullable = {
+        name
+        for schema in objects()
+        for name, p in schema["properties"].items()
+        if {"type": "null"} in p.get("anyOf", ())
+    }
+    assert nullable == {"vars", "setup", "init", "epoch", "download", "exit"}
+
+
+def test_no_default_is_null_or_an_object_of_the_model() -> None:
+    defaults = {
+        key: p["default"] for s in objects() for key, p in s["properties"].items() if "default" in p
+    }
+    assert defaults["keep"] == "all"
+    assert defaults["every"] == 1
+    assert all(isinstance(value, str | int | float | bool) for value in defaults.values())
+
+
+def test_both_forms_of_a_key_are_in_the_schema() -> None:
+    checkpoint = SCHEMA["$defs"]["CheckpointModel"]["properties"]
+    assert {"$ref": "#/$defs/EveryModel"} in checkpoint["every"]["anyOf"]
+    assert {"minimum": 1, "type": "integer"} in checkpoint["every"]["anyOf"]
+    kinds = {p.get("type") for p in SCHEMA["$defs"]["TaskModel"]["properties"]["in"]["anyOf"]}
+    assert kinds == {"string", "array", "object"}
+
+
+# What it accepts.
+
+
+def files() -> list[Path]:
+    found = [*(ROOT / "specs").glob("*.yaml"), *(ROOT / "jobrun").rglob("*.yaml")]
+    found += [p for p in (ROOT / "tests").rglob("*.yaml") if p.parent != MALFORMED]
+    return sorted(found)
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda p: p.stem)
+def test_the_specs_of_the_project(path: Path) -> None:
+    assert faults(path.read_text(encoding="utf-8")) == []
+
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "jobrun/docs").glob("*.md"))]
+BLOCK = re.compile(r"^```yaml file=\S+\n(.*?)^```$", re.M | re.S)
+EXAMPLES = [(p.name, text) for p in PAGES for text in BLOCK.findall(p.read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize(("page", "text"), EXAMPLES)
+def test_the_specs_of_the_pages(page: str, text: str) -> None:
+    assert faults(text) == []
+
+
+def texts_in_tests() -> Iterator[str]:
+    """Every text of the tests that the language accepts as a spec."""
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+                continue
+            if not re.search(r"^(stop|epoch):", node.value, re.M):
+                continue
+            try:
+                source = parse(node.value.encode(), "text")
+            except SpecError:
+                continue
+            if validate_model(source, source.root.plain())[0] is not None:
+                yield node.value
+
+
+def test_the_specs_within_tests() -> None:
+    texts = list(texts_in_tests())
+    assert len(texts) > 30
+    for text in texts:
+        # a job without stop conditions can still be built, and is refused later
+        assert [f for f in faults(text) if f != "'stop' is a required property"] == [], text
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "{call: m.sub:f, in: a}",
+        "{call: m:f, in: [a, b], update: {c}, out: {key: d, e}}",
+        "{call: m:f, with: {x: {deep: [1, null]}}, after: [a], every: n, retries: 3, timeout: 1h}",
+        "{call: m:f, retries: {times: 2, delay: 0.5, backoff: 2}, timeout: 90}",
+        "{call: m:f, out: db, thread: same}",
+        "{pipe: {from: x}, do: [{call: m:f}], thread: same}",
+        '{shell: "prog a b", in: {in.txt: a}, out: {out.npy: b}}',
+        "{shell: {script: 'echo', files: {a.raw: float32, b.raw: {dtype: f4, shape: [-1]}}}}",
+        "{load: {run: runs/a, blobs: [w]}}",
+        "{pipe: {from: x}, do: [{call: m:f}]}",
+        "{pipe: {file: a.csv, from: {x: 'p*'}, types: {l: text}}, do: [{call: m:f, every: 3}]}",
+        "{pipe: {file: a.npz}, do: [{call: m:f, every: {batches: n}}], reduce: {loss: sum}}",
+        "{pipe: {call: m:f, in: {a}, with: {b: 1}, from: [x]}, map: [], do: [{call: m:f}]}",
+        "{pipe: {zip: [{from: x}, {concat: [{from: y}]}], shard: i / n}, do: [{call: m:f}]}",
+        "{pipe: {from: x, shuffle: {buffer: 9}, shard: node, batch: b}, do: [{call: m:f}]}",
+    ],
+)
+def test_forms_of_tasks(task: str) -> None:
+    assert faults(f"epoch: [{task}]\nstop: never\n") == []
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        "stop: [{epochs: 3}, {when: a > 1}]",
+        "stop: {patience: {loss: 3, acc: {epochs: n, min_delta: 0, start: 2}}, walltime: limit}",
+        "stop: {walltime: 1.5, blob: done, data_finished: p}\nfail: [{not_finite: a}]",
+        "stop: never\ncheckpoint: false",
+        "stop: never\ncheckpoint: {every: {seconds: 15m, min_gap: 3}, keep: all, compress: zstd}",
+        'stop: never\ncheckpoint: {every: 3, keep: {best: {metric: a}}, compress: {"a*": lz4}}',
+        "stop: never\nvars:\nsetup:\nepoch:\nmetrics: {a: null}\nfail: {}",
+        "stop: never\nnodes: {a: {lr: 1}, b: null}",
+        "stop: never\nversion: 1\nx-any: [1, {2: 3}]",
+        "stop: never\nsession: {kind: dask, workers: 2, wait: 90s}\nnodes: [a, b]",
+        "stop: never\nupload: s3://bucket/x\nmatrix: {lr: [0.1, 1]}\nreport: [tensorboard]",
+        "stop: never\nupload: {call: m:f, with: {a: 1}, what: kept}\nreport: {call: m:f}",
+    ],
+)
+def test_forms_of_sections(section: str) -> None:
+    assert faults(section + "\n") == []
+
+
+# What it refuses.
+
+STRUCTURAL = [
+    "03-list-at-top", "04-text-at-top", "29-no-space-after-colon", "30-misspelt-top-level",
+    "31-misspelt-task", "32-misspelt-pipe", "33-misspelt-step", "34-misspelt-stop",
+    "35-misspelt-checkpoint", "36-misspelt-patience", "37-key-of-another-level",
+    "38-keys-of-later", "39-wrong-types", "40-wrong-types-pipe", "41-wrong-types-checkpoint",
+    "42-no-value", "43-group-is-a-mapping", "44-function-names", "45-call-and-pipe",
+    "46-pipe-reads-nothing", "54-metrics", "55-no-stop", "56-only-fail", "58-stop-values",
+    "59-stop-values-more", "78-save-never", "79-compress", "79-shell", "81-task-options",
+    "85-sources",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STRUCTURAL)
+def test_malformed_specs_whose_fault_is_one_of_structure(name: str) -> None:
+    path = MALFORMED / f"{name}.yaml"
+    try:
+        text = path.read_text(encoding="utf-8")
+        assert faults(text)
+    except SpecError:  # of what is no mapping, no tree is made
+        assert name in ("03-list-at-top", "04-text-at-top")
+        assert faults("stop: never\n") == []
+        assert not VALIDATOR.is_valid([])
+        assert not VALIDATOR.is_valid("text")
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        "session: {kind: dask, workers: 2, address: 'tcp://a:1'}",
+        "session: dusk",
+        "upload: {to: a, call: m:f}",
+        "upload: {what: kept}",
+        "upload: {to: a, with: {b: 1}}",
+        "matrix: {lr: 3}",
+        "matrix: {lr: []}",
+        "report: 3",
+    ],
+)
+def test_sections_that_cannot_be(section: str) -> None:
+    text = f"{section}\nstop: never\n"
+    assert faults(text)
+    source = parse(text.encode(), "a.yaml")
+    assert validate_model(source, source.root.plain())[0] is None, "the model refuses it too"
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "{}",
+        "{in: a}",
+        "{call: m:f, shell: a}",
+        "{call: m:f, do: [{call: m:f}]}",
+        "{call: m}",
+        "{shell: {command: a, script: b}}",
+        "{shell: {files: {}}}",
+        "{load: {run: a, blobs: b, epoch: 1, id: 1}}",
+        "{load: {run: a, blobs: b}, out: c}",
+        "{pipe: {from: x}}",
+        "{pipe: {from: x}, do: []}",
+        "{pipe: {from: x}, do: [{call: m:f}], in: a}",
+        "{pipe: {}, do: [{call: m:f}]}",
+        "{pipe: {file: a.csv, zip: [{from: x}]}, do: [{call: m:f}]}",
+        "{pipe: {zip: [{from: x}], from: y}, do: [{call: m:f}]}",
+        "{pipe: {zip: []}, do: [{call: m:f}]}",
+        "{pipe: {call: m:f}, do: [{call: m:f}]}",
+        "{pipe: {from: x, types: {x: int}}, do: [{call: m:f}]}",
+        "{pipe: {from: x, batch: 0}, do: [{call: m:f}]}",
+        "{pipe: {from: x, shuffle: {bufer: 3}}, do: [{call: m:f}]}",
+        "{pipe: {from: x}, do: [{call: m:f, every: {batches: 1, epochs: 1}}]}",
+        "{call: m:f, x-mine: 1}",
+        "{call: m:f, timeout: soon}",
+        "{call: m:f, thread: other}",
+        "{shell: prog, thread: same}",
+        "{load: {run: runs/a, blobs: [w]}, thread: same}",
+        "{pipe: {from: x}, do: [{call: m:f, thread: same}]}",
+    ],
+)
+def test_tasks_that_cannot_be(task: str) -> None:
+    text = f"epoch: [{task}]\nstop: never\n"
+    assert faults(text)
+    source = parse(text.encode(), "a.yaml")
+    assert validate_model(source, source.root.plain())[0] is None, "the model refuses it too"
