@@ -34,7 +34,7 @@ PROGRESS = ("live", "lines", "json", "none")
 _IN_TASK = "JOBRUN_SPEC_DIR"
 """The variable that says that this runs in a ``shell`` task."""
 _OF_TASKS = {_IN_TASK, "JOBRUN_RUN_DIR", "JOBRUN_EPOCH", "JOBRUN_NODE"}
-"""What ``jobrun.session.shell`` tells a program: no option there, but where it is."""
+"""What ``jobrun.session.shell.program`` tells a program: no option there, but where it is."""
 
 
 @dataclass

@@ -37,8 +37,8 @@ from jobrun.report.words import json_values, plain
 from jobrun.runner import JobRunner
 from jobrun.runs.find import claim_after, fresh_name, newest_begun, run_of_spec
 from jobrun.session.base import Session
+from jobrun.session.factory import make_session
 from jobrun.session.local import LocalSession
-from jobrun.session.making import make_session
 
 __all__ = ["Engine", "command_line"]
 

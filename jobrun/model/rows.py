@@ -121,7 +121,7 @@ class Reader:
     up to ``ahead`` batches before the ``do`` steps (default: twice the threads); with one thread
     and no ``ahead``, in turn with them.  With ``processes``, the ``map`` steps run in so many
     worker processes instead, likewise ahead.  ``rows`` names the column whose length is the number
-    of rows that the ``map`` steps leave of a batch; None: see ``jobrun.session.row_columns``.
+    of rows that the ``map`` steps leave of a batch; None: see ``jobrun.session.pipe.row_columns``.
     """
 
     data: Data = Data()

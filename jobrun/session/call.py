@@ -28,10 +28,10 @@ from jobrun.errors import TaskError, did_you_mean, with_article
 from jobrun.model.job import Argument, Job, Task
 from jobrun.model.options import Load, Retries
 from jobrun.model.shell import Shell
+from jobrun.session.call_inputs import Change, Given, Held, Input
 from jobrun.session.current import Running, TaskStoppedError, current
-from jobrun.session.given import Change, Given, Held, Input
 from jobrun.session.input_check import HINT, changed_later, find_changed
-from jobrun.session.written import Written
+from jobrun.session.written_blobs import Written
 from jobrun.usercode.bind import user_trace
 from jobrun.values.values import Tree, Value, adopt, adopt_items
 from jobrun.values.workspace import Workspace

@@ -23,10 +23,10 @@ from jobrun.model.policy import Compress
 from jobrun.model.shell import Shell
 from jobrun.session.base import NO_SCRATCH, Control, Places, Session, Snapshot
 from jobrun.session.call import Stores, refuse_writable_views
-from jobrun.session.group import Group
 from jobrun.session.scheduler import Scheduler
-from jobrun.session.task_folder import remove_leftovers
-from jobrun.session.written import Written
+from jobrun.session.shell.task_folder import remove_leftovers
+from jobrun.session.task_group import Group
+from jobrun.session.written_blobs import Written
 from jobrun.usercode.bind import bind_job
 from jobrun.values.storable import is_storable
 from jobrun.values.values import BUFFERS, Box, Tree, Value, leaves, one_element, plain, reclaim

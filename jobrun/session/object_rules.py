@@ -18,7 +18,7 @@ from jobrun.analysis.names import Key, access, resolve
 from jobrun.core.blob_paths import overlaps
 from jobrun.errors import TaskError, Where
 from jobrun.model.job import Job, Task
-from jobrun.session.objects import ObjectOrder
+from jobrun.session.object_order import ObjectOrder
 from jobrun.values.opaque import changeable_objects
 from jobrun.values.workspace import Workspace
 

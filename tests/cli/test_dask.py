@@ -16,7 +16,7 @@ import pytest
 from jobrun import load_blobs
 from jobrun.errors import UsageError
 from jobrun.model.policy import SessionSpec
-from jobrun.session import making
+from jobrun.session import factory
 
 pytest.importorskip("distributed")
 
@@ -154,7 +154,7 @@ def test_a_scheduler_that_is_not_there(job: Path, jobrun: Callable[..., Any]) ->
 
 
 def test_the_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(making, "find_spec", lambda name: None)
+    monkeypatch.setattr(factory, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match="dask") as caught:
-        making.make_session(SessionSpec("dask"))
+        factory.make_session(SessionSpec("dask"))
     assert caught.value.hint == "pip install 'jobrun[dask]'"

@@ -20,7 +20,7 @@ from jobrun.cli.options import Settings, uses_color
 from jobrun.model.shell import Shell
 from jobrun.report.words import uses_unicode
 from jobrun.session.base import Places
-from jobrun.session.shell import Program
+from jobrun.session.shell.program import Program
 
 
 class Terminal(io.StringIO):

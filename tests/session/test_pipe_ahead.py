@@ -12,7 +12,7 @@ from engine import Driver, same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import jobrun.session.pipe as pipe_module
+import jobrun.session.pipe.run as pipe_module
 from jobrun.errors import DataError, TaskError, Where
 from jobrun.model.job import Job, Pipe, Task
 

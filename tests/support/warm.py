@@ -24,7 +24,7 @@ _IMPORTED = (
     *("jobrun.usercode.bind", "jobrun.cli.app", "jobrun.cli.running", "jobrun.cli.train"),
     *(
         "jobrun.cli.watching",
-        "jobrun.session.making",
+        "jobrun.session.factory",
         "jobrun.jobspec.build",
         "jobrun.analysis.identity",
     ),

@@ -24,10 +24,10 @@ from jobrun.analysis.names import Key
 from jobrun.core.position import Position
 from jobrun.errors import JobrunError, UsageError, WorkerLostError
 from jobrun.session.base import Control
-from jobrun.session.dask.calling import call_actor
+from jobrun.session.dask.actor_calls import call_actor
 from jobrun.session.dask.code import CodeMissingError, place_code
+from jobrun.session.dask.event_queue import NewsQueue, Told, route_prints
 from jobrun.session.dask.group import NodeGroup
-from jobrun.session.dask.holder import Holder
 from jobrun.session.dask.messages import (
     Answer,
     Message,
@@ -36,7 +36,7 @@ from jobrun.session.dask.messages import (
     Setup,
     arrived,
 )
-from jobrun.session.dask.news import NewsQueue, Told, route_prints
+from jobrun.session.dask.node_session import Holder
 from jobrun.values.values import Value
 
 __all__ = ["NodeActor"]

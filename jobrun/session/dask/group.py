@@ -16,11 +16,11 @@ from jobrun.errors import TaskError
 from jobrun.model.job import Job
 from jobrun.session.base import Control, Places
 from jobrun.session.call import Stores
+from jobrun.session.dask.event_queue import NewsQueue
 from jobrun.session.dask.messages import Message, Missing, arrived, has_opaque
-from jobrun.session.dask.news import NewsQueue
-from jobrun.session.dask.portion import Portion, Send
-from jobrun.session.group import SLOWEST, Group, Now
+from jobrun.session.dask.node_plan import Portion, Send
 from jobrun.session.scheduler import Scheduler
+from jobrun.session.task_group import SLOWEST, Group, Now
 from jobrun.values.values import Value
 from jobrun.values.workspace import Workspace
 

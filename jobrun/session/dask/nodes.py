@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from jobrun.errors import ClusterLostError, JobrunError, WorkerLostError
-from jobrun.session.dask.calling import call_actor, from_client
+from jobrun.session.dask.actor_calls import call_actor, from_client
 from jobrun.session.dask.messages import Answer, News, Outcome, Unreached
 
 __all__ = ["Happening", "Nodes", "Placed"]

@@ -37,7 +37,7 @@ from jobrun.session.dask.code import CodeMissingError, archive, packed_job
 from jobrun.session.dask.group_run import GroupRun, keys_by_node, reached
 from jobrun.session.dask.messages import Outcome, Setup, arrived
 from jobrun.session.dask.nodes import Nodes
-from jobrun.session.group import SLOWEST, epoch_of
+from jobrun.session.task_group import SLOWEST, epoch_of
 from jobrun.storage.fs import DEFAULT
 from jobrun.usercode.bind import bind_job
 from jobrun.usercode.code_hash import loaded_code

@@ -36,7 +36,7 @@ pytest.importorskip("distributed")
 import distributed
 
 from jobrun.decide import Request
-from jobrun.session.dask import calling
+from jobrun.session.dask import actor_calls
 from jobrun.session.dask.cluster import connect, start_cluster
 from jobrun.session.dask.session import DaskSession
 
@@ -100,7 +100,7 @@ def test_blobs_do_not_pass_through_the_client(
 ) -> None:
     """Neither what nodes exchange, nor what is saved and loaded."""
     sizes: list[int] = []
-    call = calling.call_actor
+    call = actor_calls.call_actor
 
     async def counting(rpc: Any, key: str, method: str, args: Any) -> Any:
         answer = await call(rpc, key, method, args)

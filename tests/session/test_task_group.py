@@ -354,7 +354,7 @@ def test_tasks_are_said_if_they_are_slow_or_if_it_is_asked(monkeypatch: pytest.M
     driver.run("epoch", Control(report=driver.events.append, every_task=True))
     (said,) = (e for e in driver.events if isinstance(e, TaskFinished))
     assert (said.group, said.epoch, said.task, said.node) == ("epoch", 2, "t", "main")
-    monkeypatch.setattr("jobrun.session.group._SLOW_SECONDS", -1.0)
+    monkeypatch.setattr("jobrun.session.task_group._SLOW_SECONDS", -1.0)
     driver.epochs(1)
     assert sum(isinstance(e, TaskFinished) for e in driver.events) == 2
 

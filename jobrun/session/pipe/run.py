@@ -25,11 +25,11 @@ from jobrun.model.job import Job, Pipe, Task
 from jobrun.session.base import Control, Places
 from jobrun.session.call import Call, Moment, Stores
 from jobrun.session.current import TaskStoppedError, enter, here
-from jobrun.session.feed import Feed, InTurn, Prepared, ReadAhead
-from jobrun.session.reading import PipeReading
-from jobrun.session.reductions import Reductions
-from jobrun.session.row_columns import row_columns
-from jobrun.session.workers import Workers
+from jobrun.session.pipe.feed import Feed, InTurn, Prepared, ReadAhead
+from jobrun.session.pipe.reductions import Reductions
+from jobrun.session.pipe.row_columns import row_columns
+from jobrun.session.pipe.source import PipeReading
+from jobrun.session.workers.pool import Workers
 from jobrun.values.values import Box, Value
 
 __all__ = ["PipeRun"]

@@ -12,9 +12,9 @@ from typing import Protocol
 
 from jobrun.core.position import ReaderState
 from jobrun.data.reader import Batch, RowReader
-from jobrun.session.ahead import Ahead
 from jobrun.session.call import Moment
 from jobrun.session.current import TaskStoppedError
+from jobrun.session.pipe.prefetch import Ahead
 
 __all__ = ["Feed", "InTurn", "Prepare", "Prepared", "ReadAhead"]
 

@@ -37,11 +37,11 @@ from jobrun.session.current import Running, TaskStoppedError, enter
 from jobrun.session.deadline import Deadline
 from jobrun.session.input_check import check_kept
 from jobrun.session.loader import Loader
+from jobrun.session.object_order import ObjectOrder
 from jobrun.session.object_rules import ObjectRules
-from jobrun.session.objects import ObjectOrder
-from jobrun.session.pipe import PipeRun
+from jobrun.session.pipe.run import PipeRun
 from jobrun.session.scheduler import Dag, Scheduler
-from jobrun.session.shell import Program
+from jobrun.session.shell.program import Program
 from jobrun.values.storable import check_storable
 from jobrun.values.values import Value
 from jobrun.values.workspace import Workspace

@@ -16,9 +16,9 @@ from engine import within
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrun.session import channel as channels
-from jobrun.session.channel import Channel
-from jobrun.session.wire import UnsendableError
+from jobrun.session.workers import channel as channels
+from jobrun.session.workers.channel import Channel
+from jobrun.session.workers.wire import UnsendableError
 
 LARGE = 100_000
 

@@ -620,7 +620,7 @@ def test_where_the_system_has_no_more_it_is_an_error(
         raise OSError(24, "Too many open files")
 
     place = "process.subprocess.Popen" if what == "process" else "channel.anonymous_file"
-    monkeypatch.setattr(f"jobrun.session.{place}", fails)
+    monkeypatch.setattr(f"jobrun.session.workers.{place}", fails)
     step = Task(steps.same, "x", out="x")
     data = np.zeros((20, 10_000))
     with pytest.raises(TaskError, match=r"cannot have its worker processes: .*Too many") as caught:

@@ -19,8 +19,8 @@ from jobrun.errors import TaskError
 from jobrun.model.shell import FileForm, Shell
 from jobrun.session.base import Places
 from jobrun.session.current import Running, TaskStoppedError, current
-from jobrun.session.files import read_file, write_file
-from jobrun.session.task_folder import task_folder
+from jobrun.session.shell.files import read_file, write_file
+from jobrun.session.shell.task_folder import task_folder
 
 __all__ = ["Program"]
 

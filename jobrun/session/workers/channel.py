@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from jobrun.session.memory import anonymous_file, mapped
-from jobrun.session.wire import Packed, unpack
+from jobrun.session.workers.shared_memory import anonymous_file, mapped
+from jobrun.session.workers.wire import Packed, unpack
 from jobrun.values.values import held_alone
 
 __all__ = ["Channel"]

@@ -642,7 +642,7 @@ def test_a_column_that_is_kept_as_a_blob_does_not_change_with_its_source() -> No
 
 
 def test_progress_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobrun.session.pipe._PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr("jobrun.session.pipe.run._PROGRESS_SECONDS", 0.0)
     driver = Driver(summing(6, batch=2)).start().epochs(1)
     said = [e for e in driver.events if isinstance(e, BatchesDone)]
     assert said == [BatchesDone("pipe", "main", 1, n, 3, 2 * n) for n in (1, 2, 3)]

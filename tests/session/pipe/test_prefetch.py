@@ -13,7 +13,7 @@ from engine import within
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrun.session.ahead import Ahead
+from jobrun.session.pipe.prefetch import Ahead
 
 THREADS = range(1, 9)
 

@@ -1,6 +1,6 @@
 """A worker process: runs the ``map`` steps of a pipe on one batch after another.
 
-It is started by ``jobrun.session.process`` and talks to it over a ``Channel``.  It is told once
+It is started by ``jobrun.session.workers.process`` and talks to it over a ``Channel``.  It is told once
 what the steps are, then gets columns and gives columns.  The steps run by the same ``Call`` as
 everywhere; so arguments, random numbers and results are those of a thread.
 
@@ -32,11 +32,11 @@ from jobrun.model.job import Job, Task
 from jobrun.model.options import Retries
 from jobrun.session.base import Control
 from jobrun.session.call import Call, Moment, Stores, refuse_writable_views
-from jobrun.session.channel import Channel
 from jobrun.session.current import Running, enter
-from jobrun.session.memory import mapped
-from jobrun.session.status import Status
-from jobrun.session.wire import Packed, UnsendableError
+from jobrun.session.workers.channel import Channel
+from jobrun.session.workers.shared_memory import mapped
+from jobrun.session.workers.status import Status
+from jobrun.session.workers.wire import Packed, UnsendableError
 from jobrun.usercode.bind import bind, user_trace
 from jobrun.usercode.reference import import_main
 from jobrun.values.values import Box, Tree, Value, plain
@@ -107,7 +107,7 @@ class _Watched:
 
 
 class _Steps:
-    """The ``map`` steps, made from what ``jobrun.session.workers`` tells of them."""
+    """The ``map`` steps, made from what ``jobrun.session.workers.pool`` tells of them."""
 
     def __init__(self, told: Message, calls: list[tuple[Call, _Watched]], channel: Channel) -> None:
         self._calls = calls

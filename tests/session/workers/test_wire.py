@@ -14,7 +14,7 @@ from engine import same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrun.session.wire import Packed, UnsendableError, unpack
+from jobrun.session.workers.wire import Packed, UnsendableError, unpack
 
 
 def sent(value: Any) -> Any:

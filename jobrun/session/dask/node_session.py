@@ -12,10 +12,10 @@ from jobrun.errors import TaskError
 from jobrun.model.job import Job
 from jobrun.model.policy import Compress
 from jobrun.session.base import Snapshot
+from jobrun.session.dask.event_queue import NewsQueue
 from jobrun.session.dask.group import Mailbox, NodeGroup, Post
 from jobrun.session.dask.messages import has_opaque
-from jobrun.session.dask.news import NewsQueue
-from jobrun.session.dask.portion import portion
+from jobrun.session.dask.node_plan import portion
 from jobrun.session.local import LocalSession
 from jobrun.values.values import Value
 

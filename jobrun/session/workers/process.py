@@ -3,7 +3,7 @@
 It is a fresh interpreter, never a fork: other threads run here, and what they hold would be held
 for ever in a copy.  It has a session and a process group of its own, so that Ctrl-C does not reach
 it, and it can be ended with all its children.  If this process dies, however it does, the system
-ends the worker at once (see ``jobrun.session.worker``).
+ends the worker at once (see ``jobrun.session.workers.worker``).
 
 What it prints is printed here, before the answer it was printed for is given.
 """
@@ -27,10 +27,10 @@ from typing import IO, Any
 from jobrun.core.children import end_group, forget, remember
 from jobrun.core.lines import LineDecoder
 from jobrun.core.process import Ended
-from jobrun.session.channel import Channel
 from jobrun.session.current import TaskStoppedError
-from jobrun.session.memory import anonymous_file, mapped
-from jobrun.session.status import STATUS_BYTES, Doing, Status
+from jobrun.session.workers.channel import Channel
+from jobrun.session.workers.shared_memory import anonymous_file, mapped
+from jobrun.session.workers.status import STATUS_BYTES, Doing, Status
 
 __all__ = ["LostError", "WorkerProcess"]
 
@@ -42,7 +42,7 @@ _LAST_LINES = 20
 _LONGEST_LINE = 500
 _CODE = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from jobrun.session.worker import main; main(*map(int, sys.argv[2:]))"
+    "from jobrun.session.workers.worker import main; main(*map(int, sys.argv[2:]))"
 )
 
 

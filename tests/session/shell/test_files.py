@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 from jobrun.errors import TaskError
 from jobrun.model.shell import FileForm
-from jobrun.session.files import read_file, write_file
+from jobrun.session.shell.files import read_file, write_file
 
 NO_FORM = FileForm()
 

@@ -14,7 +14,7 @@ from jobrun.core.position import ReaderState
 from jobrun.data.reader import Batch, BatchReader, Limits
 from jobrun.data.tables import ArrayTable
 from jobrun.session.call import Moment
-from jobrun.session.feed import Feed, InTurn, ReadAhead
+from jobrun.session.pipe.feed import Feed, InTurn, ReadAhead
 
 Make = Callable[..., Feed]
 

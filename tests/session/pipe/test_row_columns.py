@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jobrun.errors import DataError, SpecError, TaskError, Where
 from jobrun.model.job import Job, Pipe, Task
-from jobrun.session.row_columns import RowColumns, row_columns
+from jobrun.session.pipe.row_columns import RowColumns, row_columns
 from jobrun.values.values import Value, adopt
 
 

@@ -21,9 +21,9 @@ from jobrun.model.job import Job, Pipe, Task
 from jobrun.session.base import Places
 from jobrun.session.call import Call, Moment
 from jobrun.session.current import TaskStoppedError, current
-from jobrun.session.process import LostError, WorkerProcess
-from jobrun.session.wire import Packed, UnsendableError
-from jobrun.session.worker import Message, boxed
+from jobrun.session.workers.process import LostError, WorkerProcess
+from jobrun.session.workers.wire import Packed, UnsendableError
+from jobrun.session.workers.worker import Message, boxed
 from jobrun.usercode.reference import Main, main_module, reference
 from jobrun.values.values import plain
 

@@ -1,0 +1,1 @@
+"""Pipes on one node: reading batches, running steps ahead, applying them in order."""

@@ -1,0 +1,1 @@
+"""Programs as tasks: blobs in as files, files out as blobs."""

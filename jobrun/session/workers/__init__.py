@@ -1,0 +1,1 @@
+"""The ``map`` steps of pipes in worker processes, with arrays in shared memory."""
