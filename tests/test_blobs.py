@@ -13,7 +13,7 @@ import pytest
 from jobrun.blobs import describe, pick, read
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.errors import NotFoundError, UsageError
-from jobrun.report.words import json_values
+from jobrun.report.formatting import json_values
 
 W1 = np.arange(20.0).reshape(5, 4)
 

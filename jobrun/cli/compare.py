@@ -37,7 +37,7 @@ def command(runs: tuple[str, ...], runs_dir: str) -> None:
     """
     from jobrun.comparison import compare_runs
     from jobrun.errors import DamagedError
-    from jobrun.report.words import plain
+    from jobrun.report.formatting import plain
     from jobrun.runs.find import find_run, names_apart
     from jobrun.runs.overview import overview
 
@@ -90,7 +90,7 @@ def _section(
     title: str, differences: Sequence[Difference], most: int | None = None
 ) -> list[list[str]]:
     """A title, and what differs below it."""
-    from jobrun.report.words import plain
+    from jobrun.report.formatting import plain
 
     if not differences:
         return []
@@ -102,7 +102,7 @@ def _section(
 
 
 def _metrics(metrics: Sequence[MetricRow]) -> list[list[str]]:
-    from jobrun.report.words import number, plain
+    from jobrun.report.formatting import number, plain
 
     if not metrics:
         return []
@@ -121,14 +121,14 @@ def _metrics(metrics: Sequence[MetricRow]) -> list[list[str]]:
 
 
 def _numbers(values: Sequence[Any]) -> list[str]:
-    from jobrun.report.words import number
+    from jobrun.report.formatting import number
 
     return _arrows(values, [number(value) for value in values])
 
 
 def _arrows(values: Sequence[Any], texts: Sequence[str]) -> list[str]:
     """The texts, each with whether its value is above or below the first."""
-    from jobrun.report.words import uses_unicode
+    from jobrun.report.formatting import uses_unicode
 
     up, down = "↑↓" if uses_unicode(sys.stdout) else "^v"
     first, cells = values[0], [texts[0]]
@@ -140,7 +140,7 @@ def _arrows(values: Sequence[Any], texts: Sequence[str]) -> list[str]:
 
 
 def _object(views: Sequence[Overview], found: Comparison) -> dict[str, Any]:
-    from jobrun.report.words import json_values
+    from jobrun.report.formatting import json_values
 
     return {
         "runs": [

@@ -21,7 +21,7 @@ from jobrun.drawing.tree import glyphs_for, tree
 from jobrun.dry_run import DryRun, Size, dry_run, sizes
 from jobrun.model.job import Job
 from jobrun.model.policy import SessionSpec
-from jobrun.report.words import plain, plural
+from jobrun.report.formatting import plain, plural
 from jobrun.session.base import Places
 from jobrun.session.local import LocalSession, default_threads
 

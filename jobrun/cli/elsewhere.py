@@ -28,7 +28,7 @@ def checkpoint_at(url: str, epoch: int | None, id: int | None) -> tuple[str, Fs]
 
 def say_skipped(found: Found) -> None:
     """Say which newer checkpoints are damaged, so that an older one was taken."""
-    from jobrun.report.words import plain
+    from jobrun.report.formatting import plain
 
     for name, reason in found.skipped:
         click.echo(f"warning: {plain(f'{name} is passed over: {reason}')}", err=True)

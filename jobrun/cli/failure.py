@@ -21,7 +21,7 @@ from jobrun.errors import (
     UsageError,
     Where,
 )
-from jobrun.report.words import plain
+from jobrun.report.formatting import plain
 
 __all__ = [
     "error_values",

@@ -68,7 +68,7 @@ def command(
     if output is None:
         click.echo(text)
         return
-    from jobrun.report.words import plain
+    from jobrun.report.formatting import plain
     from jobrun.storage.atomic_file import write_text
 
     write_text(Path(output), text + "\n")

@@ -107,7 +107,7 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
 
 def _say(written: list[Path], spec: Path) -> None:
     from jobrun.cli.running import command_line
-    from jobrun.report.words import plain
+    from jobrun.report.formatting import plain
 
     for path in written:
         click.echo(f"{plain(path)} written")

@@ -160,7 +160,7 @@ def _read_named(
 
 def _say_skipped(skipped: Sequence[Skipped]) -> None:
     """The newer checkpoints of the run that are damaged, so that an older one was taken."""
-    from jobrun.report.words import plain
+    from jobrun.report.formatting import plain
 
     for one in skipped:
         text = f"checkpoint_{one.id} is passed over: {one.reason}"
@@ -168,7 +168,7 @@ def _say_skipped(skipped: Sequence[Skipped]) -> None:
 
 
 def _say_exported(output: str, boxes: Mapping[str, Box], left_out: list[str]) -> None:
-    from jobrun.report.words import plain, plural
+    from jobrun.report.formatting import plain, plural
 
     done = [name for name in boxes if name not in left_out]
     if settings().json:
@@ -184,7 +184,7 @@ def _object(
     path: str | Path, record: Record, boxes: Mapping[str, Box], sliced: set[str]
 ) -> dict[str, Any]:
     from jobrun.blobs import describe
-    from jobrun.report.words import json_values
+    from jobrun.report.formatting import json_values
 
     blobs = {n: json_values(describe(b, values=n in sliced)) for n, b in boxes.items()}
     return {"checkpoint": typed(path), "id": record.id, "epoch": record.epoch, "blobs": blobs}
@@ -194,7 +194,7 @@ def _text(path: str | Path, record: Record, boxes: Mapping[str, Box], sliced: se
     from jobrun.blobs import describe
     from jobrun.cli.table import table
     from jobrun.core.paths import shown
-    from jobrun.report.words import plain
+    from jobrun.report.formatting import plain
 
     rows = [_row(name, describe(box, values=name in sliced)) for name, box in boxes.items()]
     head = f"{plain(shown(path))}: epoch {record.epoch}"
@@ -203,7 +203,7 @@ def _text(path: str | Path, record: Record, boxes: Mapping[str, Box], sliced: se
 
 
 def _row(name: str, facts: Mapping[str, Any]) -> tuple[str, ...]:
-    from jobrun.report.words import plain, statistics
+    from jobrun.report.formatting import plain, statistics
 
     shape = str(tuple(facts["shape"])) if "shape" in facts else ""
     size = str(facts.get("bytes", ""))

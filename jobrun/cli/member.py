@@ -148,7 +148,7 @@ class Wire:
 
     def __call__(self, event: Event) -> None:
         """Write ``event``; progress within an epoch is not told."""
-        from jobrun.report.words import json_values
+        from jobrun.report.formatting import json_values
 
         if isinstance(event, PASSING):
             return

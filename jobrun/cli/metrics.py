@@ -107,7 +107,7 @@ def command(
 
 
 def _plain(text: str) -> str:
-    from jobrun.report.words import plain
+    from jobrun.report.formatting import plain
 
     return plain(text)
 
@@ -164,7 +164,7 @@ def _chosen(runs: Sequence[_Run], wanted: Sequence[str]) -> list[str]:
 def _table(runs: Sequence[_Run], metrics: Sequence[str]) -> str:
     """A row per epoch; a column per metric, and below it per run."""
     from jobrun.cli.table import table
-    from jobrun.report.words import number
+    from jobrun.report.formatting import number
 
     columns = [(run, metric) for metric in metrics for run in runs]
     several = len(runs) > 1
@@ -185,7 +185,7 @@ def _table(runs: Sequence[_Run], metrics: Sequence[str]) -> str:
 
 def _csv(runs: Sequence[_Run], metrics: Sequence[str]) -> str:
     """A row per run and epoch, the run's name in front if there are several."""
-    from jobrun.report.words import json_values
+    from jobrun.report.formatting import json_values
     from jobrun.runs.metrics_csv import FIXED, column
 
     text = io.StringIO()
@@ -201,7 +201,7 @@ def _csv(runs: Sequence[_Run], metrics: Sequence[str]) -> str:
 
 
 def _object(run: _Run, metrics: Sequence[str]) -> dict[str, Any]:
-    from jobrun.report.words import json_values
+    from jobrun.report.formatting import json_values
 
     return {
         "name": run.name,
@@ -240,7 +240,7 @@ def _series(runs: Sequence[_Run], metric: str) -> list[Series]:
 def _remark(runs: Sequence[_Run], metric: str) -> str:
     """``best 0.21 (epoch 7)``, of several runs with its name."""
     from jobrun.core.ranking import first_best
-    from jobrun.report.words import number
+    from jobrun.report.formatting import number
 
     known = [(best, run) for run in runs if (best := run.best(metric)) is not None]
     direction = next((d for _, run in known if (d := run.view.directions[metric])), "")
@@ -254,7 +254,7 @@ def _remark(runs: Sequence[_Run], metric: str) -> str:
 
 def _charts(runs: Sequence[_Run], metrics: Sequence[str], *, log: bool) -> str:
     from jobrun.report.chart import Look, chart
-    from jobrun.report.words import uses_unicode
+    from jobrun.report.formatting import uses_unicode
 
     look = Look(
         columns=screen_width() or _WIDTH,

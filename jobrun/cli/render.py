@@ -38,7 +38,7 @@ def command(spec: str, sets: tuple[str, ...], epochs: int | None, origin: bool) 
     if not settings().json:
         click.echo(render(root, where), nl=False)
         return
-    from jobrun.report.words import json_values
+    from jobrun.report.formatting import json_values
 
     values = json_values(root.plain())
     if where is not None:

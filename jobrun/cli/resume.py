@@ -96,7 +96,7 @@ def command(
         from jobrun.jobspec.build import job_of
         from jobrun.jobspec.resolve import dump_resolved
         from jobrun.kept import kept_spec
-        from jobrun.report.words import plain
+        from jobrun.report.formatting import plain
         from jobrun.runs.find import find_run, find_sweep
         from jobrun.runs.node_map import parse_maps
 
@@ -170,7 +170,7 @@ def command(
 
 def _say_unreadable(runs_dir: str) -> None:
     """Say which runs nobody can tell whether they are to go on."""
-    from jobrun.report.words import plain
+    from jobrun.report.formatting import plain
     from jobrun.runs.find import unreadable
 
     for found, why in unreadable(runs_dir):
@@ -183,7 +183,7 @@ def _fetch(url: str, runs_dir: str, epoch: int | None, id: int | None) -> str:
     from jobrun.core.paths import shown
     from jobrun.core.size import size
     from jobrun.remote.find import find_at
-    from jobrun.report.words import plain
+    from jobrun.report.formatting import plain
     from jobrun.runs.fetch import fetch
 
     found = find_at(url, epoch=epoch, id=id)

@@ -30,10 +30,10 @@ from jobrun.errors import EXIT_DONE, JobrunError
 from jobrun.jobspec.overrides import UNSET
 from jobrun.model.job import Job
 from jobrun.report import Fan
-from jobrun.report.aside import Aside
+from jobrun.report.background import Aside
+from jobrun.report.formatting import json_values, plain
 from jobrun.report.log_file import Prints
 from jobrun.report.summary import summary
-from jobrun.report.words import json_values, plain
 from jobrun.runner import JobRunner
 from jobrun.runs.find import claim_after, fresh_name, newest_begun, run_of_spec
 from jobrun.session.base import Session

@@ -62,7 +62,7 @@ def command(sort: str, spec: str | None, runs_dir: str) -> None:
 
 
 def _plain(text: str) -> str:
-    from jobrun.report.words import plain
+    from jobrun.report.formatting import plain
 
     return plain(text)
 
@@ -118,7 +118,7 @@ def _text(views: Sequence[Overview]) -> str:
 
 def _row(view: Overview, metrics: Sequence[str], directed: set[str]) -> list[str]:
     from jobrun.core.duration import duration
-    from jobrun.report.words import number
+    from jobrun.report.formatting import number
 
     limit = f"/{view.limit}" if view.limit and view.state not in ("finished", "failed") else ""
     row = [_plain(view.name), view.state, f"{view.epoch}{limit}"]
@@ -133,7 +133,7 @@ def _row(view: Overview, metrics: Sequence[str], directed: set[str]) -> list[str
 
 
 def _object(view: Overview) -> dict[str, Any]:
-    from jobrun.report.words import json_values
+    from jobrun.report.formatting import json_values
 
     return {
         "name": view.name,

@@ -54,7 +54,7 @@ def _written(folder: Path, text: str) -> Path:
 
 
 def _say(path: Path) -> None:
-    from jobrun.report.words import plain
+    from jobrun.report.formatting import plain
 
     click.echo(f"{plain(path)} written; specs beside it begin with")
     click.echo(f"# yaml-language-server: $schema=./{path.name}")

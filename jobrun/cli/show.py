@@ -119,7 +119,7 @@ def _gather(run: RunDir) -> _Shown:
 
 def _text(shown: _Shown) -> str:
     from jobrun.cli.table import labelled
-    from jobrun.report.words import plain
+    from jobrun.report.formatting import plain
 
     about = ((label, plain(text)) for label, text in _about(shown))
     lines = [_headline(shown), *labelled(about, 11, width=screen_width())]
@@ -133,8 +133,8 @@ def _text(shown: _Shown) -> str:
 
 
 def _headline(shown: _Shown) -> str:
+    from jobrun.report.formatting import plain, plural
     from jobrun.report.summary import OUTCOMES
-    from jobrun.report.words import plain, plural
 
     view = shown.view
     state = OUTCOMES.get(view.state, view.state)
@@ -144,7 +144,7 @@ def _headline(shown: _Shown) -> str:
 
 def _about(shown: _Shown) -> list[tuple[str, str]]:
     """What is said of the run, a line each."""
-    from jobrun.report.words import metric_texts, number, value_text
+    from jobrun.report.formatting import metric_texts, number, value_text
 
     view, facts = shown.view, shown.facts
     seed = f", seed {facts['seed']}" if facts.get("seed") is not None else ""
@@ -169,7 +169,7 @@ def _about(shown: _Shown) -> list[tuple[str, str]]:
 
 def _time(shown: _Shown) -> str:
     from jobrun.core.duration import duration
-    from jobrun.report.words import percent, plural
+    from jobrun.report.formatting import percent, plural
 
     past = shown.past
     text = duration(shown.view.elapsed)
@@ -233,8 +233,8 @@ def _attempts(attempts: Sequence[PastAttempt], *, going: bool) -> str:
 
 
 def _ending(attempt: PastAttempt) -> str:
+    from jobrun.report.formatting import plain
     from jobrun.report.summary import OUTCOMES
-    from jobrun.report.words import plain
 
     if not attempt.outcome:
         return "without a word"
@@ -245,7 +245,7 @@ def _ending(attempt: PastAttempt) -> str:
 def _tasks(past: Attempts) -> str:
     from jobrun.cli.table import table
     from jobrun.core.duration import duration
-    from jobrun.report.words import plain
+    from jobrun.report.formatting import plain
 
     header = ("slowest tasks", "group", "total", "share", "times", "mean", "longest")
     rows = [
@@ -272,7 +272,7 @@ def _damage(shown: _Shown) -> list[str]:
 
 def _object(shown: _Shown) -> dict[str, Any]:
     from jobrun.checkpoint.contents import disk_use
-    from jobrun.report.words import json_values
+    from jobrun.report.formatting import json_values
 
     view, past, best = shown.view, shown.past, shown.best
     return {

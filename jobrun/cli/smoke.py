@@ -92,7 +92,7 @@ def _folder(kept: str | None, name: str) -> Iterator[Path]:
 
 
 def _say(text: str) -> None:
-    from jobrun.report.words import plain
+    from jobrun.report.formatting import plain
 
     if not (settings().json or settings().quiet):
         click.echo(plain(text))
@@ -100,7 +100,7 @@ def _say(text: str) -> None:
 
 def _say_step(step: Step) -> None:
     from jobrun.core.duration import duration
-    from jobrun.report.words import plain
+    from jobrun.report.formatting import plain
 
     mark = {"ok": "ok", "failed": "FAILED", "skipped": "skipped"}[step.status]
     if step.status != "failed":
@@ -114,7 +114,7 @@ def _say_step(step: Step) -> None:
 
 def _write(results: Sequence[Smoke], junit: str | None) -> None:
     from jobrun.report import ci
-    from jobrun.report.words import plain
+    from jobrun.report.formatting import plain
     from jobrun.storage.atomic_file import write_text
 
     if junit is not None:

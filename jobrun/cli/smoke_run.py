@@ -16,7 +16,7 @@ from jobrun.decide import Request
 from jobrun.errors import JobrunError
 from jobrun.jobspec.build import job_of
 from jobrun.jobspec.resolve import dump_resolved, load
-from jobrun.report.words import json_values
+from jobrun.report.formatting import json_values
 from jobrun.runner import JobRunner
 from jobrun.session.local import LocalSession
 from jobrun.smoke import Asked, shorten

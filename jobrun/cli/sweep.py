@@ -26,7 +26,7 @@ from jobrun.cli.table import table
 from jobrun.core.invocation import program
 from jobrun.decide import Choice
 from jobrun.errors import EXIT_DONE, EXIT_SIGINT, EXIT_SIGTERM, BindError, TaskError
-from jobrun.report.words import plain, plural
+from jobrun.report.formatting import plain, plural
 from jobrun.runs.find import claim_after, fresh_name, newest_begun, sweep_of_spec
 from jobrun.runs.sweepdir import Member, SweepDir, encoded
 from jobrun.session.local import default_threads

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jobrun.core.process import Ended
-from jobrun.report.words import json_line, plain, uncoloured
+from jobrun.report.formatting import json_line, plain, uncoloured
 
 __all__ = ["Board", "JsonBoard"]
 

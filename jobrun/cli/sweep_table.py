@@ -13,7 +13,7 @@ from jobrun.core.duration import duration
 from jobrun.core.invocation import program
 from jobrun.core.paths import shown
 from jobrun.core.ranking import Best, first_best
-from jobrun.report.words import json_values, number, plain, plural
+from jobrun.report.formatting import json_values, number, plain, plural
 from jobrun.runs.sweepdir import value_text
 from jobrun.sweep_rows import STATES, Row
 

@@ -96,7 +96,7 @@ def _check(spec: str, sets: tuple[str, ...], import_: bool) -> _Checked:
 
 
 def _find_reporters(job: Job, folder: str) -> None:
-    from jobrun.report.named import find_reporters
+    from jobrun.report.registry import find_reporters
     from jobrun.usercode.bind import bind
 
     find_reporters(job.reporters, partial(bind, folder=folder))
@@ -105,7 +105,7 @@ def _find_reporters(job: Job, folder: str) -> None:
 def _show(one: _Checked) -> None:
     """Say what was found: problems on stderr, the line of a good spec on stdout."""
     from jobrun.cli.failure import say_error
-    from jobrun.report.words import plain, plural
+    from jobrun.report.formatting import plain, plural
 
     if one.error is not None:
         say_error(one.error, settings())
@@ -147,7 +147,7 @@ def _entries(one: _Checked) -> list[dict[str, Any]]:
 
 def _summary(checked: Sequence[_Checked]) -> str:
     """One line for several specs: ``3 specs: 2 ok, 1 invalid``."""
-    from jobrun.report.words import plural
+    from jobrun.report.formatting import plural
 
     words = {0: "ok", 3: "invalid", 4: "cannot be bound"}
     counts: dict[str, int] = {}

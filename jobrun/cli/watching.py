@@ -17,12 +17,12 @@ from jobrun.core.events import Report
 from jobrun.errors import JobrunError
 from jobrun.model.job import Job
 from jobrun.report import Fan, RunFiles
-from jobrun.report.aside import Aside
+from jobrun.report.background import Aside
 from jobrun.report.json_lines import JsonLines
 from jobrun.report.lines import Lines
 from jobrun.report.live import LiveView
 from jobrun.report.log_file import Prints
-from jobrun.report.named import open_reporters, parse_reporter
+from jobrun.report.registry import open_reporters, parse_reporter
 from jobrun.report.terminal import Painter
 from jobrun.usercode.bind import bind
 

@@ -1,6 +1,6 @@
 """Which reporters a job asks for, by name or by their function: plain values.
 
-A reporter is called with every event of a run; ``jobrun.report.named`` finds and opens them.
+A reporter is called with every event of a run; ``jobrun.report.registry`` finds and opens them.
 """
 
 from __future__ import annotations

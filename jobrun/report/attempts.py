@@ -10,7 +10,7 @@ from typing import Any
 
 from jobrun.core.events import SlowestNode
 from jobrun.report.events_file import read_events
-from jobrun.report.words import why_not_saved
+from jobrun.report.formatting import why_not_saved
 
 __all__ = ["Attempts", "PastAttempt", "TaskTime", "read_attempts"]
 

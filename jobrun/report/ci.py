@@ -7,7 +7,7 @@ from typing import Protocol
 from xml.etree import ElementTree
 
 from jobrun.core.duration import duration
-from jobrun.report.words import plain
+from jobrun.report.formatting import plain
 
 __all__ = ["Case", "Suite", "junit", "step_summary"]
 

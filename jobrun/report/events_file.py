@@ -27,8 +27,8 @@ from jobrun.core.json_forms import (
     time,
     whole,
 )
-from jobrun.report.append import Appender
-from jobrun.report.words import json_line, plural
+from jobrun.report.append_file import Appender
+from jobrun.report.formatting import json_line, plural
 from jobrun.storage.bounded_json import parse_json
 from jobrun.storage.regular_file import open_run_file, whole_lines
 

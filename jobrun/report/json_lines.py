@@ -7,9 +7,9 @@ from typing import Any, TextIO, cast
 
 from jobrun.core.current_task import task_here
 from jobrun.core.events import Event, Printed
+from jobrun.report.formatting import json_line, uncoloured
 from jobrun.report.log_file import Tee
 from jobrun.report.whole_lines import WholeLines
-from jobrun.report.words import json_line, uncoloured
 
 __all__ = ["JsonLines"]
 

@@ -9,8 +9,8 @@ from rich.cells import cell_len, set_cell_size
 
 from jobrun.core.duration import duration
 from jobrun.core.size import size
+from jobrun.report.formatting import number, plain
 from jobrun.report.screen import Metric, PipeProgress, Screen
-from jobrun.report.words import number, plain
 
 __all__ = ["ASCII", "UNICODE", "Glyphs", "Line", "Piece", "layout", "one_line"]
 

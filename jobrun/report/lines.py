@@ -36,8 +36,8 @@ from jobrun.core.events import (
 )
 from jobrun.core.paths import shown
 from jobrun.core.size import size
+from jobrun.report.formatting import metric_texts, plain, plural, why_not_saved
 from jobrun.report.screen import Screen
-from jobrun.report.words import metric_texts, plain, plural, why_not_saved
 
 __all__ = ["Describer", "Lines", "heartbeat"]
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TextIO, cast
 
 from jobrun.core.events import EpochFinished, Event, RunEnded, RunStarted
+from jobrun.report.formatting import visible
 from jobrun.report.layout import Glyphs, Line, layout
 from jobrun.report.lines import Describer
 from jobrun.report.log_file import Prints
 from jobrun.report.screen import Screen
 from jobrun.report.whole_lines import WholeLines
-from jobrun.report.words import visible
 
 __all__ = ["LiveView", "Paints"]
 

@@ -19,10 +19,10 @@ from weakref import WeakSet
 from jobrun.core.current_task import task_here
 from jobrun.core.events import Event, RunEnded
 from jobrun.core.masking import mask
-from jobrun.report.append import Appender
+from jobrun.report.append_file import Appender
+from jobrun.report.formatting import plain, plural, uncoloured
 from jobrun.report.lines import Describer
 from jobrun.report.log_format import attempt_stamp, escaped, stamp
-from jobrun.report.words import plain, plural, uncoloured
 
 __all__ = ["LogFile", "Prints", "Tee"]
 

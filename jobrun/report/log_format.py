@@ -19,7 +19,7 @@ import re
 from dataclasses import dataclass
 
 from jobrun.core.current_task import Doing
-from jobrun.report.words import plain
+from jobrun.report.formatting import plain
 
 __all__ = ["LogLine", "attempt_stamp", "escaped", "parse", "stamp"]
 

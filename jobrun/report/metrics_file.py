@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from jobrun.core.events import CheckpointLoaded, EpochFinished, Event, RunStarted, RunWentBack
-from jobrun.report.append import Appender
+from jobrun.report.append_file import Appender
 from jobrun.report.events_file import read_events
-from jobrun.report.words import json_values
+from jobrun.report.formatting import json_values
 from jobrun.runs.metrics_csv import FIXED, column
 from jobrun.storage.fs import DEFAULT
 

@@ -13,13 +13,13 @@ from functools import partial
 
 from jobrun.core.events import Event, Report, RunEnded, RunStarted
 from jobrun.report import Fan, RunFiles
-from jobrun.report.aside import Aside
+from jobrun.report.background import Aside
 from jobrun.report.json_lines import JsonLines
 from jobrun.report.lines import Lines
 from jobrun.report.live import LiveView
 from jobrun.report.log_file import Prints
-from jobrun.report.named import open_reporters, parse_reporter
 from jobrun.report.notebook import Cell, in_notebook
+from jobrun.report.registry import open_reporters, parse_reporter
 from jobrun.report.summary import ending
 from jobrun.report.terminal import Painter
 

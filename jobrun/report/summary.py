@@ -9,7 +9,7 @@ from jobrun.core.events import RunEnded, SlowestNode
 from jobrun.core.invocation import program
 from jobrun.core.paths import shown
 from jobrun.errors import EXIT_NOT_SAVED
-from jobrun.report.words import metric_texts, number, percent, plain, plural
+from jobrun.report.formatting import metric_texts, number, percent, plain, plural
 
 __all__ = ["OUTCOMES", "command_after", "ending", "next_command", "slowest_text", "summary"]
 

@@ -12,8 +12,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
+from jobrun.report.formatting import uses_unicode
 from jobrun.report.layout import ASCII, UNICODE, Line
-from jobrun.report.words import uses_unicode
 
 __all__ = ["Painter"]
 

@@ -18,7 +18,7 @@ from jobrun.cli.app import _COMMANDS, app
 from jobrun.cli.group import LazyGroup
 from jobrun.cli.options import Settings, uses_color
 from jobrun.model.shell import Shell
-from jobrun.report.words import uses_unicode
+from jobrun.report.formatting import uses_unicode
 from jobrun.session.base import Places
 from jobrun.session.shell.program import Program
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jobrun.core.events import BatchesDone, TaskProgress, Warned
-from jobrun.report.append import Appender
+from jobrun.report.append_file import Appender
 from jobrun.report.events_file import EventsFile, read_events
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from screens import Terminal
 
+from jobrun.report.formatting import uncoloured, uses_unicode, visible
 from jobrun.report.terminal import Painter
-from jobrun.report.words import uncoloured, uses_unicode, visible
 
 
 @pytest.mark.parametrize(

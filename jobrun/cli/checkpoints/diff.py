@@ -112,7 +112,7 @@ def _of_run(run: RunDir, *, epoch: int | None = None, id: int | None = None) -> 
 def _text(a: Path, b: Path, found: Comparison) -> str:
     from jobrun.cli.table import table
     from jobrun.core.paths import shown
-    from jobrun.report.words import plain, plural
+    from jobrun.report.formatting import plain, plural
 
     ends = (
         f"{plain(shown(p))} ({plain(r.place)})" for p, r in zip((a, b), found.records, strict=True)
@@ -127,7 +127,7 @@ def _text(a: Path, b: Path, found: Comparison) -> str:
 
 
 def _change(change: Change) -> str:
-    from jobrun.report.words import number, plain, plural, value_text
+    from jobrun.report.formatting import number, plain, plural, value_text
 
     one = change.before is not None or change.after is not None
     if change.was or one:
@@ -150,7 +150,7 @@ def _change(change: Change) -> str:
 def _object(a: Path, b: Path, found: Comparison) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from jobrun.report.words import json_values
+    from jobrun.report.formatting import json_values
 
     return {
         "a": {"checkpoint": str(a), "id": found.records[0].id, "epoch": found.records[0].epoch},

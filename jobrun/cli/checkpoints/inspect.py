@@ -78,7 +78,7 @@ def _text(
 ) -> str:
     from jobrun.cli.table import labelled, table
     from jobrun.core.paths import shown
-    from jobrun.report.words import plain, statistics
+    from jobrun.report.formatting import plain, statistics
 
     head = f"{plain(shown(path))}: id {record.id}, {plain(record.place)}"
     about = labelled(_about(record, items), 9, width=screen_width())
@@ -94,7 +94,7 @@ def _text(
 def _about(record: Record, items: Sequence[Item]) -> list[tuple[str, str]]:
     """What the record says, a line each."""
     from jobrun.core.size import size
-    from jobrun.report.words import metric_texts, plain, plural
+    from jobrun.report.formatting import metric_texts, plain, plural
 
     linked = sum(item.bytes for item in items if item.stored(record.id) == "linked")
     shared = f", {size(linked)} of them linked" if linked else ""
@@ -135,7 +135,7 @@ def _stop(saved: Any) -> str:
 def _row(record: Record, item: Item) -> list[str]:
     from jobrun.checkpoint.dtypes import dtype_text
     from jobrun.core.size import size
-    from jobrun.report.words import plain
+    from jobrun.report.formatting import plain
 
     entry = item.entry
     kind = entry.kind if entry.dtype is None else dtype_text(entry.dtype)
@@ -152,7 +152,7 @@ def _object(
     path: str | Path, record: Record, items: Sequence[Item], facts: Sequence[Facts] | None
 ) -> dict[str, Any]:
     from jobrun.checkpoint.dtypes import dtype_text
-    from jobrun.report.words import json_values
+    from jobrun.report.formatting import json_values
 
     blobs: dict[str, dict[str, Any]] = {}
     for number, item in enumerate(items):

@@ -56,7 +56,7 @@ def _text(title: str, catalog: Catalog, records: Sequence[Record]) -> str:
     from jobrun.checkpoint.contents import disk_use
     from jobrun.cli.table import table
     from jobrun.core.size import size
-    from jobrun.report.words import metric_texts, plain, plural
+    from jobrun.report.formatting import metric_texts, plain, plural
 
     header = ("id", "epoch", "saved (UTC)", "size", "metrics")
     rows = [
@@ -83,7 +83,7 @@ def _text(title: str, catalog: Catalog, records: Sequence[Record]) -> str:
 
 def _epoch(record: Record) -> str:
     """``2``, or ``2 + 10 batches`` inside the third."""
-    from jobrun.report.words import plural
+    from jobrun.report.formatting import plural
 
     position = record.position
     if position.at_boundary:
@@ -98,7 +98,7 @@ def _left(run: RunDir, count: int) -> str:
     import shlex
 
     from jobrun.core.invocation import program
-    from jobrun.report.words import plain, plural
+    from jobrun.report.formatting import plain, plural
 
     command = f"{program()} checkpoints list {shlex.quote(run.shown())} --attempts"
     return plain(f"{plural(count, 'checkpoint')} of earlier attempts:  {command}")
@@ -117,7 +117,7 @@ def _object(catalog: Catalog, records: Sequence[Record]) -> dict[str, Any]:
 
 
 def _checkpoint(catalog: Catalog, record: Record) -> dict[str, Any]:
-    from jobrun.report.words import json_values
+    from jobrun.report.formatting import json_values
 
     return {
         "id": record.id,

@@ -60,7 +60,7 @@ def command(
         return
     from jobrun.checkpoint.catalog import span
     from jobrun.core.size import size
-    from jobrun.report.words import plain, plural
+    from jobrun.report.formatting import plain, plural
 
     done = "would be removed" if dry_run else "removed"
     count = plural(len(pruned.removed), "checkpoint")

@@ -104,7 +104,7 @@ def _at(url: str) -> tuple[list[str], list[Ignored]]:
 def _lines(verdict: Verdict) -> list[str]:
     from jobrun.core.paths import shown
     from jobrun.core.size import size
-    from jobrun.report.words import plain, plural
+    from jobrun.report.formatting import plain, plural
 
     where = plain(shown(verdict.path))
     if verdict.record is not None:
@@ -117,7 +117,7 @@ def _lines(verdict: Verdict) -> list[str]:
 
 def _faults(verdict: Verdict) -> list[str]:
     """A line for each damaged file, however many blobs have their metadata in it."""
-    from jobrun.report.words import plain, plural
+    from jobrun.report.formatting import plain, plural
 
     files: dict[object, list[Fault]] = {}
     for fault in verdict.faults:
@@ -133,7 +133,7 @@ def _faults(verdict: Verdict) -> list[str]:
 def _shared(verdicts: Sequence[Verdict]) -> list[str]:
     """The damaged files that several checkpoints share."""
     from jobrun.checkpoint.scrub import sharing
-    from jobrun.report.words import plain
+    from jobrun.report.formatting import plain
 
     names = {f.inode: f.file for v in verdicts for f in v.faults}
     return [
@@ -146,7 +146,7 @@ def _ending(
     verdicts: Sequence[Verdict], ignored: Iterable[Ignored], files: int, count: int
 ) -> list[str]:
     from jobrun.core.size import size
-    from jobrun.report.words import plain, plural
+    from jobrun.report.formatting import plain, plural
 
     lines = [f"{plain(i.name)} is no checkpoint: {plain(i.reason)}" for i in ignored]
     damaged = [verdict.name for verdict in verdicts if not verdict.whole]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jobrun.core.events import BatchesDone, Event, LeftoversCleaned, Warned
-from jobrun.report.aside import Aside
+from jobrun.report.background import Aside
 
 
 class Kept:

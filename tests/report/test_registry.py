@@ -13,7 +13,7 @@ from jobrun.core.events import ignore
 from jobrun.core.template import template
 from jobrun.errors import BindError, UsageError, Where
 from jobrun.model.reporter import Reporter
-from jobrun.report.named import open_reporters, parse_reporter
+from jobrun.report.registry import open_reporters, parse_reporter
 
 
 def test_names_on_the_command_line() -> None:
@@ -77,7 +77,7 @@ def test_options_it_does_not_take() -> None:
 
 def entry(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     found = [EntryPoint("mine", value, "jobrun.reporters")]
-    monkeypatch.setattr("jobrun.report.named.entry_points", lambda group: found)
+    monkeypatch.setattr("jobrun.report.registry.entry_points", lambda group: found)
 
 
 def test_one_of_an_installed_package(monkeypatch: pytest.MonkeyPatch, make: Any) -> None:

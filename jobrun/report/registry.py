@@ -22,7 +22,7 @@ from jobrun.core.late_imports import importing
 from jobrun.core.template import render
 from jobrun.errors import BindError, UsageError, did_you_mean
 from jobrun.model.reporter import Reporter
-from jobrun.report.aside import Aside
+from jobrun.report.background import Aside
 
 __all__ = ["GROUP", "find_reporters", "open_reporters", "parse_reporter"]
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrun.core.size import size
-from jobrun.report.words import json_values, metric_texts, number, percent, plain, plural
+from jobrun.report.formatting import json_values, metric_texts, number, percent, plain, plural
 
 
 @pytest.mark.parametrize(
