@@ -9,9 +9,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jobrun.catalogue import Catalogue
     from jobrun.checkpoint.manager import CheckpointManager
     from jobrun.checkpoint.zarr_view import open_checkpoint
+    from jobrun.engine.registry_hook import Catalogue
+    from jobrun.engine.runner import JobRunner
     from jobrun.errors import JobrunError
     from jobrun.model.job import Job, Node, Pipe, Task, TaskGroup
     from jobrun.model.options import Load, Retries
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from jobrun.model.shell import FileForm, Shell
     from jobrun.remote.blobs import load_blobs
     from jobrun.report.python import progress_report
-    from jobrun.runner import JobRunner
     from jobrun.session.local import LocalSession
     from jobrun.session.progress import progress
 
@@ -55,14 +55,14 @@ __all__ = [
 
 _HOMES = {
     "Best": "jobrun.model.policy",
-    "Catalogue": "jobrun.catalogue",
+    "Catalogue": "jobrun.engine.registry_hook",
     "CheckpointManager": "jobrun.checkpoint.manager",
     "CheckpointPolicy": "jobrun.model.policy",
     "Compress": "jobrun.model.policy",
     "Every": "jobrun.model.policy",
     "FileForm": "jobrun.model.shell",
     "Job": "jobrun.model.job",
-    "JobRunner": "jobrun.runner",
+    "JobRunner": "jobrun.engine.runner",
     "JobrunError": "jobrun.errors",
     "Keep": "jobrun.model.policy",
     "Load": "jobrun.model.options",

@@ -32,13 +32,13 @@ from jobrun.conditions.expression import MissingName
 from jobrun.conditions.parse import build
 from jobrun.core.events import ignore
 from jobrun.core.position import Position
-from jobrun.decide import Choice, Request
-from jobrun.history import History
+from jobrun.engine.disk_room import kept_in_all
+from jobrun.engine.history import History
+from jobrun.engine.progress import last_seen
+from jobrun.engine.resume_policy import Choice, Request
 from jobrun.model.job import Job
-from jobrun.room import kept_in_all
 from jobrun.runs.find import fresh_name
 from jobrun.session.base import Control, Places, Session
-from jobrun.standing import last_seen
 from jobrun.values.values import Box, leaves
 
 __all__ = ["DryRun", "Outlook", "Size", "dry_run", "sizes"]

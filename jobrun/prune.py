@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jobrun.best import named_now
 from jobrun.checkpoint.contents import freed_by
 from jobrun.checkpoint.publish import discard
 from jobrun.checkpoint.retention import retain
+from jobrun.engine.best import named_now
 from jobrun.errors import JobrunError
 from jobrun.model.policy import Keep
 from jobrun.runs.rundir import RunDir

@@ -16,9 +16,9 @@ from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.conditions.parse import build as build_conditions
 from jobrun.core.events import ignore
 from jobrun.core.paths import resolved
-from jobrun.decide import Choice, Request
+from jobrun.engine.history import History
+from jobrun.engine.resume_policy import Choice, Request
 from jobrun.errors import RunRefusedError
-from jobrun.history import History
 from jobrun.jobspec.build import job_of
 from jobrun.jobspec.resolve import Spec, dump_resolved, with_values
 from jobrun.model.job import Job

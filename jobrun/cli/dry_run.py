@@ -15,10 +15,10 @@ from jobrun.cli.options import settings
 from jobrun.cli.table import table
 from jobrun.core.paths import shown
 from jobrun.core.size import size
-from jobrun.decide import Request
 from jobrun.drawing.picture import picture
 from jobrun.drawing.tree import glyphs_for, tree
 from jobrun.dry_run import DryRun, Size, dry_run, sizes
+from jobrun.engine.resume_policy import Request
 from jobrun.model.job import Job
 from jobrun.model.policy import SessionSpec
 from jobrun.report.formatting import plain, plural

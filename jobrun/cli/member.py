@@ -110,7 +110,7 @@ def _obey(stdin: BinaryIO) -> None:
 def _run(order: Order, settings: Settings, signals: Signals, wire: Wire) -> int:
     from jobrun.cli.running import Engine
     from jobrun.cli.watching import Watching
-    from jobrun.decide import Request
+    from jobrun.engine.resume_policy import Request
     from jobrun.jobspec.build import job_of
     from jobrun.jobspec.resolve import dump_resolved, load, with_values
     from jobrun.runs.sweepdir import decoded

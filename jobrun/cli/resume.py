@@ -91,7 +91,7 @@ def command(
         from jobrun.cli.running import Engine, command_line
         from jobrun.cli.watching import Watching
         from jobrun.core.paths import is_url, shown
-        from jobrun.decide import Request
+        from jobrun.engine.resume_policy import Request
         from jobrun.errors import UsageError
         from jobrun.jobspec.build import job_of
         from jobrun.jobspec.resolve import dump_resolved

@@ -25,7 +25,8 @@ from jobrun.core.events import RunEnded, Warned
 from jobrun.core.forked import end_if_forked
 from jobrun.core.invocation import program
 from jobrun.core.paths import absolute, shown
-from jobrun.decide import Request
+from jobrun.engine.resume_policy import Request
+from jobrun.engine.runner import JobRunner
 from jobrun.errors import EXIT_DONE, JobrunError
 from jobrun.jobspec.overrides import UNSET
 from jobrun.model.job import Job
@@ -34,7 +35,6 @@ from jobrun.report.background import Aside
 from jobrun.report.formatting import json_values, plain
 from jobrun.report.log_file import Prints
 from jobrun.report.summary import summary
-from jobrun.runner import JobRunner
 from jobrun.runs.find import claim_after, fresh_name, newest_begun, run_of_spec
 from jobrun.session.base import Session
 from jobrun.session.factory import make_session

@@ -43,8 +43,8 @@ class _Shown:
     @property
     def best(self) -> Record | None:
         """The best checkpoint that is kept."""
-        from jobrun.best import named_now
         from jobrun.core.ranking import best_record
+        from jobrun.engine.best import named_now
 
         name = self.view.best_by
         direction = self.view.directions.get(name) if name else None
@@ -60,9 +60,9 @@ class _Shown:
     @property
     def next(self) -> str:
         """What to type next."""
-        from jobrun.best import named_now
         from jobrun.core.invocation import program
         from jobrun.core.ranking import before_failure
+        from jobrun.engine.best import named_now
         from jobrun.report.summary import command_after
 
         path = self.run.shown()

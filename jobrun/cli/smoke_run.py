@@ -12,12 +12,12 @@ from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.cli.failure import say_error
 from jobrun.cli.options import Settings
 from jobrun.core.events import CheckpointSaved, Event, Report, ignore
-from jobrun.decide import Request
+from jobrun.engine.resume_policy import Request
+from jobrun.engine.runner import JobRunner
 from jobrun.errors import JobrunError
 from jobrun.jobspec.build import job_of
 from jobrun.jobspec.resolve import dump_resolved, load
 from jobrun.report.formatting import json_values
-from jobrun.runner import JobRunner
 from jobrun.session.local import LocalSession
 from jobrun.smoke import Asked, shorten
 

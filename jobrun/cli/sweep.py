@@ -24,7 +24,7 @@ from jobrun.cli.sweep_board import Board, JsonBoard
 from jobrun.cli.sweep_table import SweepEnded, sweep_summary
 from jobrun.cli.table import table
 from jobrun.core.invocation import program
-from jobrun.decide import Choice
+from jobrun.engine.resume_policy import Choice
 from jobrun.errors import EXIT_DONE, EXIT_SIGINT, EXIT_SIGTERM, BindError, TaskError
 from jobrun.report.formatting import plain, plural
 from jobrun.runs.find import claim_after, fresh_name, newest_begun, sweep_of_spec

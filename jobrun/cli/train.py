@@ -49,7 +49,7 @@ def command(
         from jobrun.analysis.identity import digest, job_facts
         from jobrun.cli.running import Engine, command_line
         from jobrun.cli.watching import Watching
-        from jobrun.decide import Request
+        from jobrun.engine.resume_policy import Request
         from jobrun.jobspec.build import job_of
         from jobrun.jobspec.resolve import dump_resolved, load
         from jobrun.runs.find import newest_begun, run_of_spec, sweep_of_spec

@@ -22,13 +22,13 @@ from hypothesis import strategies as st
 from whole_runs import MEMORY, Died, Ended, records, start
 
 from jobrun import Best, CheckpointPolicy, Every, Job, Keep, Pipe, Task, load_blobs
-from jobrun.best import best_of
 from jobrun.checkpoint.record import Record
 from jobrun.cli.metrics import _Run
 from jobrun.cli.show import _gather
 from jobrun.cli.sweep_table import SweepEnded
 from jobrun.comparison import compare_runs
 from jobrun.core.events import CheckpointLoaded, CheckpointSaved, EpochFinished, Event
+from jobrun.engine.best import best_of
 from jobrun.errors import NotFoundError, TaskError
 from jobrun.report import Fan, RunFiles
 from jobrun.report.screen import Screen

@@ -49,7 +49,7 @@ from jobrun.core.events import (
     GroupStarted,
     LeftoversCleaned,
 )
-from jobrun.decide import Request
+from jobrun.engine.resume_policy import Request
 from jobrun.errors import DamagedError, NotFoundError, TaskError, UsageError
 from jobrun.report import Fan, RunFiles
 from jobrun.report.events_file import read_events
@@ -429,7 +429,7 @@ def test_a_deletion_that_was_interrupted_is_finished_by_the_next_start(
             raise KeyboardInterrupt
         discard(path, id)
 
-    monkeypatch.setattr("jobrun.history.discard", discarded)
+    monkeypatch.setattr("jobrun.engine.history.discard", discarded)
     with pytest.raises(KeyboardInterrupt):
         train(counting(3, on_success="delete"), run_dir)
     monkeypatch.undo()

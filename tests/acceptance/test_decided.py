@@ -13,7 +13,7 @@ from whole_runs import Ended, ids_and_epochs, start, state_of_disk, train, train
 
 from jobrun import Best, CheckpointPolicy, Every, Job, Keep, Pipe, Task
 from jobrun.core.events import RunStarted
-from jobrun.decide import Request
+from jobrun.engine.resume_policy import Request
 from jobrun.errors import RunRefusedError
 
 EPOCHS = 4

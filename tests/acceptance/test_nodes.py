@@ -12,7 +12,7 @@ from whole_runs import bytes_of_checkpoints, ids_and_epochs, state_of_disk, trai
 
 from jobrun import Job, Node, Pipe, Task, load_blobs
 from jobrun.core.events import CheckpointLoaded, CheckpointSkipped
-from jobrun.decide import Request
+from jobrun.engine.resume_policy import Request
 from jobrun.errors import DamagedError, NotFoundError, RunRefusedError
 from jobrun.session.base import Session
 

@@ -15,7 +15,7 @@ from reference_job import TOTALS, TRAINERS, reference
 from whole_runs import blob_list, ids_and_epochs, names, records, state_of_disk, train
 
 from jobrun import CheckpointManager, JobrunError, JobRunner, LocalSession, Task, load_blobs
-from jobrun.decide import Request
+from jobrun.engine.resume_policy import Request
 from jobrun.errors import DataError, NotFoundError, SpecError
 from jobrun.model.job import Data
 

@@ -113,7 +113,7 @@ def test_elapsed_is_frozen_at_the_epochs_end_and_saved(
 def slow_clock(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A clock that only moves when an epoch starts, by ten seconds."""
     now = [1000.0]
-    monkeypatch.setattr("jobrun.standing.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("jobrun.engine.progress.time", SimpleNamespace(monotonic=lambda: now[0]))
 
     def watch(event: Event) -> None:
         if isinstance(event, GroupStarted) and event.group == "epoch":

@@ -20,9 +20,9 @@ from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Node, Task
 from jobrun.analysis.graph import make_plan
 from jobrun.checkpoint.record import RecordFields
 from jobrun.core.position import Position
-from jobrun.decide import Request
+from jobrun.engine.resume_policy import Request
+from jobrun.engine.saver import _Source
 from jobrun.jobspec.build import validate_spec
-from jobrun.saving import _Source
 from jobrun.session.base import Control, Places, Session
 from tests.bench.harness import Case, Contestant, Scale, Wanted, timed
 

@@ -19,8 +19,8 @@ from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import RecordFields
 from jobrun.core.events import ignore
 from jobrun.core.position import Position
+from jobrun.engine.saver import Saver
 from jobrun.model.job import Job, Pipe, Task
-from jobrun.saving import Saver
 from jobrun.session.base import Control, Places
 from jobrun.session.local import LocalSession
 from tests.bench.durable import Array, write_file

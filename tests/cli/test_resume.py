@@ -228,7 +228,7 @@ def test_other_libraries_are_said(call: Call, write: Call, monkeypatch: pytest.M
     call("train", "sum.yaml")
     write()
     monkeypatch.setattr(
-        "jobrun.attempt.differences", lambda old, now: (f"numpy: {old['numpy']} -> 9",)
+        "jobrun.engine.attempt.differences", lambda old, now: (f"numpy: {old['numpy']} -> 9",)
     )
     for verbosity in ("-q", "-v"):
         result = call(verbosity, "resume", "sum", "--epoch", "1")
@@ -309,4 +309,4 @@ def test_the_catalogue_names_the_epoch(call: Call, write: Call, folder: Path) ->
     assert broken.code == 1
     assert 'return int(open("latest").read())' in broken.err
     assert "latest() failed: ValueError" in broken.err
-    assert "jobrun/catalogue.py" not in broken.err
+    assert "jobrun/engine/registry_hook.py" not in broken.err

@@ -12,10 +12,10 @@ from reference_job import TRAINERS, reference
 from whole_runs import train, train_and_die
 
 from jobrun import CheckpointPolicy, Job, Keep, Node, Task, load_blobs
-from jobrun.best import best_of
 from jobrun.checkpoint.record import Record
 from jobrun.core.position import PipeState, Position, ReaderState
-from jobrun.decide import Request
+from jobrun.engine.best import best_of
+from jobrun.engine.resume_policy import Request
 from jobrun.errors import DamagedError, UsageError
 from jobrun.model.policy import Best
 from jobrun.prune import prune

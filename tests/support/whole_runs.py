@@ -15,7 +15,7 @@ from jobrun.checkpoint.catalog import Catalog
 from jobrun.checkpoint.integrity import read_manifest
 from jobrun.checkpoint.record import SUCCESS, Record
 from jobrun.core.events import CheckpointSaved, Event, RunEnded
-from jobrun.decide import Request
+from jobrun.engine.resume_policy import Request
 from jobrun.session.base import Session
 from jobrun.storage.fs import Fs
 

@@ -40,7 +40,7 @@ def command(
     The newest one always stays.  A run that is going on is left alone (exit code 8).  What is no
     checkpoint of the run, and what an earlier attempt left in attempts/, is not touched.
     """
-    from jobrun.best import best_by
+    from jobrun.engine.best import best_by
     from jobrun.model.policy import Best, Keep
     from jobrun.prune import prune
     from jobrun.runs.find import find_run

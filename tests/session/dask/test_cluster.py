@@ -35,7 +35,7 @@ pytest.importorskip("distributed")
 
 import distributed
 
-from jobrun.decide import Request
+from jobrun.engine.resume_policy import Request
 from jobrun.session.dask import actor_calls
 from jobrun.session.dask.cluster import connect, start_cluster
 from jobrun.session.dask.session import DaskSession

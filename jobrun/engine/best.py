@@ -17,7 +17,7 @@ from jobrun.runs.rundir import RunDir, RunState
 
 if TYPE_CHECKING:
     from jobrun.analysis.graph import Plan
-    from jobrun.history import History
+    from jobrun.engine.history import History
     from jobrun.model.job import Job
     from jobrun.session.base import Session
 

@@ -16,7 +16,7 @@ import pytest
 from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Pipe, Task
 from jobrun.checkpoint.catalog import Catalog
 from jobrun.core.events import CheckpointSaved, Event, RunEnded, Warned
-from jobrun.decide import Request
+from jobrun.engine.resume_policy import Request
 from jobrun.errors import LockedError, SpecError, TaskError
 from jobrun.model.policy import CheckpointPolicy, Every
 

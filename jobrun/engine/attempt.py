@@ -15,10 +15,8 @@ from pathlib import Path
 from jobrun.analysis.checks import warnings
 from jobrun.analysis.graph import Plan, live_scratch, persistent
 from jobrun.analysis.metrics import metric_names
-from jobrun.best import load_best
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import Record
-from jobrun.choosing import asks_verdict
 from jobrun.conditions.base import Condition, Epochs, Walltime, Watched
 from jobrun.conditions.endless import first_none, never_ends
 from jobrun.core.events import (
@@ -35,7 +33,13 @@ from jobrun.core.events import (
 from jobrun.core.masking import masked
 from jobrun.core.paths import start_directory
 from jobrun.core.position import Position
-from jobrun.decide import Choice, Request
+from jobrun.engine.best import load_best
+from jobrun.engine.history import History
+from jobrun.engine.node_times import NodeTimes
+from jobrun.engine.progress import Standing, best_of
+from jobrun.engine.resume_policy import Choice, Request
+from jobrun.engine.resume_survey import asks_verdict
+from jobrun.engine.saver import Saver
 from jobrun.errors import (
     EXIT_DONE,
     EXIT_FAILED_BY_CONDITION,
@@ -47,12 +51,8 @@ from jobrun.errors import (
     SaveError,
     WorkerLostError,
 )
-from jobrun.history import History
 from jobrun.model.job import Job
-from jobrun.node_times import NodeTimes
-from jobrun.saving import Saver
 from jobrun.session.base import Control, Session
-from jobrun.standing import Standing, best_of
 from jobrun.usercode.environment import differences
 
 __all__ = ["Attempt", "Run"]
@@ -383,7 +383,7 @@ class Attempt:
         run = self._run
         if run.job.upload is None or run.history.run is None:
             return True
-        from jobrun.uploading import upload  # few jobs need what it imports
+        from jobrun.engine.uploading import upload  # few jobs need what it imports
 
         folder = run.request.folder
         stopped = lambda: run.signal is not None  # noqa: E731

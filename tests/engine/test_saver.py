@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Pipe, Task, load_blobs, saving
+from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Pipe, Task, load_blobs
 from jobrun.core.events import (
     CheckpointFailed,
     CheckpointSaved,
@@ -23,9 +23,10 @@ from jobrun.core.events import (
     SaveStarted,
     Warned,
 )
+from jobrun.engine import saver
+from jobrun.engine.saver import Due
 from jobrun.errors import SaveError, TaskError
 from jobrun.model.policy import CheckpointPolicy, Compress, Every, Keep
-from jobrun.saving import Due
 from jobrun.storage.fs import Fs
 
 
@@ -42,7 +43,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("jobrun.saving.time.monotonic", clock.monotonic)
+    monkeypatch.setattr("jobrun.engine.saver.time.monotonic", clock.monotonic)
     return clock
 
 
@@ -249,7 +250,7 @@ def test_the_wait_for_the_save_before_and_the_snapshot_are_measured(
 ) -> None:
     """Save 1 ends only once save 2 waits for it, for 100 seconds; a snapshot takes 10."""
     now, waited = [0.0], threading.Event()
-    wait = saving.wait_for
+    wait = saver.wait_for
 
     class Slow(LocalSession):
         def snapshot(self, *how: Any) -> Any:
@@ -269,8 +270,8 @@ def test_the_wait_for_the_save_before_and_the_snapshot_are_measured(
             saved.append(event)
 
     started, saved = list[int](), list[CheckpointSaved]()
-    monkeypatch.setattr(saving, "wait_for", waiting)
-    monkeypatch.setattr(saving.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(saver, "wait_for", waiting)
+    monkeypatch.setattr(saver.time, "perf_counter", lambda: now[0])
     manager = CheckpointManager(tmp_path / "run", fs=SlowRename(waited, 0))
     JobRunner(job_of(), manager, report=report).train(Slow(1))
     assert [e.phases["wait"] for e in saved] == [0, 0, 100, 0, 0]
@@ -415,14 +416,14 @@ def test_who_does_not_wait_for_the_save_is_told_of_the_one_before(
 ) -> None:
     """Ctrl-C, and again while the save is waited for."""
     session, events = Ending(KeyboardInterrupt()), list[Event]()
-    wait = saving.wait_for
+    wait = saver.wait_for
 
     def interrupted(*how: Any) -> Any:
         if session.over.is_set():
             raise KeyboardInterrupt
         return wait(*how)
 
-    monkeypatch.setattr(saving, "wait_for", interrupted)
+    monkeypatch.setattr(saver, "wait_for", interrupted)
     manager = CheckpointManager(tmp_path / "run", fs=SlowRename(session.over, 0))
     with pytest.raises(KeyboardInterrupt):
         JobRunner(job_of(), manager, report=events.append).train(session)
@@ -434,7 +435,7 @@ def test_who_does_not_wait_for_the_save_is_told_of_the_one_before(
 def test_a_save_whose_waiting_ctrl_c_has_ended_is_waited_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    events, wait, looks = list[Event](), saving.wait_for, count()
+    events, wait, looks = list[Event](), saver.wait_for, count()
     started: list[int] = []
 
     def interrupted(*how: Any) -> Any:
@@ -443,7 +444,7 @@ def test_a_save_whose_waiting_ctrl_c_has_ended_is_waited_for_again(
             raise KeyboardInterrupt
         return wait(*how)
 
-    monkeypatch.setattr(saving, "wait_for", interrupted)
+    monkeypatch.setattr(saver, "wait_for", interrupted)
     manager = CheckpointManager(tmp_path / "run")
     with pytest.raises(KeyboardInterrupt):
         JobRunner(job_of(background=False), manager, report=events.append).train(LocalSession(1))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from jobrun.conditions.base import Decision
-from jobrun.decide import Changes, Choice, Request, decide
+from jobrun.engine.resume_policy import Changes, Choice, Request, decide
 from jobrun.errors import RunRefusedError
 
 
@@ -155,7 +155,7 @@ def test_a_finished_run_of_another_job_is_refused_where_python_built_the_job(sta
     assert (choice.action, choice.exit_code) == ("refuse", 2)
     assert choice.lines[2:] == (
         "to go on with the changes:  "
-        "JobRunner(..., request=jobrun.decide.Request(accept_changes=True))",
+        "JobRunner(..., request=jobrun.engine.resume_policy.Request(accept_changes=True))",
         "to start a new run:         give the CheckpointManager another directory",
     )
 

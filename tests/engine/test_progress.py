@@ -10,8 +10,8 @@ import pytest
 from jobrun.checkpoint.record import Record, RecordFields, decode_record, encode_record
 from jobrun.conditions.parse import build
 from jobrun.core.position import Position, ReaderState
+from jobrun.engine.progress import Standing
 from jobrun.model.job import Job, Pipe, Task
-from jobrun.standing import Standing
 from jobrun.usercode.environment import versions
 
 

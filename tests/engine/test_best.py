@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobrun import CheckpointManager
-from jobrun.best import best_by, best_of
+from jobrun.engine.best import best_by, best_of
 from jobrun.errors import NotFoundError, UsageError
 from jobrun.runs.rundir import RunDir, RunState
 

@@ -10,16 +10,16 @@ from dataclasses import replace
 from typing import Any
 
 from jobrun.analysis.identity import compare, digest
-from jobrun.catalogue import RunCatalogue
 from jobrun.checkpoint.record import Record
 from jobrun.conditions.base import Condition, Decision, decide_stop, match_states
-from jobrun.decide import Changes, Choice, Request, decide
+from jobrun.engine.missing_blobs import refuse_lacking
+from jobrun.engine.progress import last_seen
+from jobrun.engine.registry_hook import RunCatalogue
+from jobrun.engine.resume_policy import Changes, Choice, Request, decide
 from jobrun.errors import DamagedError, NotFoundError
-from jobrun.lacking import refuse_lacking
 from jobrun.model.job import Job
 from jobrun.runs.node_map import NodeMap
 from jobrun.runs.rundir import RunDir, RunState, none_whole
-from jobrun.standing import last_seen
 from jobrun.usercode.code_hash import changed_code
 
 __all__ = ["Chooser", "asks_verdict"]

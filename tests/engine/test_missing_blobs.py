@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from jobrun import CheckpointManager, Job, Node, Task
+from jobrun.engine.missing_blobs import refuse_lacking
 from jobrun.errors import RunRefusedError
-from jobrun.lacking import refuse_lacking
 
 
 def refuse(

@@ -39,7 +39,7 @@ __all__ = ["Changes", "Choice", "Found", "Request", "Start", "decide"]
 Action = Literal["fresh", "resume", "exit", "done", "refuse", "new_run"]
 Only = Literal["", "exit"]
 
-_ACCEPTING = "JobRunner(..., request=jobrun.decide.Request(accept_changes=True))"
+_ACCEPTING = "JobRunner(..., request=jobrun.engine.resume_policy.Request(accept_changes=True))"
 
 
 @dataclass(frozen=True, slots=True)

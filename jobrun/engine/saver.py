@@ -25,10 +25,10 @@ from jobrun.core.events import (
     Warned,
 )
 from jobrun.core.position import Position
+from jobrun.engine.disk_room import room_warning
 from jobrun.errors import SaveError
 from jobrun.model.job import Job
 from jobrun.model.policy import CheckpointPolicy, Compress, Keep
-from jobrun.room import room_warning
 from jobrun.runs.rundir import RunDir
 from jobrun.session.base import Session, Snapshot
 from jobrun.storage.fs import DEFAULT

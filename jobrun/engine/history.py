@@ -14,12 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from jobrun.analysis.identity import digest, job_facts
-from jobrun.catalogue import RunCatalogue
 from jobrun.checkpoint.catalog import span
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.publish import clean_leftovers, discard, find_leftovers
 from jobrun.checkpoint.record import Record
-from jobrun.choosing import Chooser
 from jobrun.conditions.base import Condition
 from jobrun.core.events import (
     CheckpointSkipped,
@@ -33,7 +31,9 @@ from jobrun.core.masking import mask
 from jobrun.core.paths import resolved
 from jobrun.core.position import Position
 from jobrun.core.ranking import before_failure
-from jobrun.decide import Choice, Request
+from jobrun.engine.registry_hook import RunCatalogue
+from jobrun.engine.resume_policy import Choice, Request
+from jobrun.engine.resume_survey import Chooser
 from jobrun.errors import DamagedError, JobrunError, LockedError, SaveError, UsageError
 from jobrun.model.job import Job
 from jobrun.runs.node_map import NodeMap, NodeMaps

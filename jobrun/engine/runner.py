@@ -23,18 +23,18 @@ from typing import Any
 
 from jobrun.analysis.checks import check
 from jobrun.analysis.graph import make_plan
-from jobrun.attempt import Attempt, Run
 from jobrun.checkpoint.codecs import import_codecs
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.conditions.parse import build
 from jobrun.core.events import Report, RunEnded, SaveAsked, Stopping, Warned, warn
 from jobrun.core.masking import masked
 from jobrun.core.position import Position
-from jobrun.decide import Choice, Request
+from jobrun.engine.attempt import Attempt, Run
+from jobrun.engine.history import History
+from jobrun.engine.results import Results
+from jobrun.engine.resume_policy import Choice, Request
 from jobrun.errors import EXIT_SIGINT, JobrunError, SpecError, WorkerLostError
-from jobrun.history import History
 from jobrun.model.job import GROUPS, Job
-from jobrun.results import Results
 from jobrun.session.base import Places, Session
 from jobrun.usercode.reference import forbid_while_importing
 

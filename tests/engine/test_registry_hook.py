@@ -26,7 +26,7 @@ from jobrun.core.events import (
     RunStarted,
     Warned,
 )
-from jobrun.decide import Request
+from jobrun.engine.resume_policy import Request
 from jobrun.errors import BindError, DamagedError, NotFoundError, SaveError, TaskError
 from jobrun.model.policy import Keep
 from jobrun.runs.rundir import RunDir
@@ -304,7 +304,7 @@ def test_failures_are_said_once_each_and_hurt_nothing(tmp_path: Path) -> None:
         "the catalogue's report() failed, which is said once: ValueError",
         "the catalogue's written() failed, which is said once: ValueError: told",
     ]
-    assert all("test_catalogue.py:" in e.message for e in events if isinstance(e, Warned))
+    assert all("test_registry_hook.py:" in e.message for e in events if isinstance(e, Warned))
 
 
 # Which one.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobrun.core.events import SlowestNode
-from jobrun.node_times import NodeTimes
+from jobrun.engine.node_times import NodeTimes
 
 
 def test_the_slowest_of_several() -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Task
 from jobrun.core.events import Event, Warned
+from jobrun.engine.disk_room import kept_in_all, room_warning
 from jobrun.model.policy import Best, CheckpointPolicy, Every, Keep
-from jobrun.room import kept_in_all, room_warning
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def nothing(total: np.ndarray) -> None:
 def test_it_is_said_once_before_epoch_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, said: int
 ) -> None:
-    monkeypatch.setattr("jobrun.saving.disk_usage", lambda path: Usage(free, 0, free))
+    monkeypatch.setattr("jobrun.engine.saver.disk_usage", lambda path: Usage(free, 0, free))
     with Job("room") as job:
         with job.init:
             Task(start, out="total")
