@@ -14,8 +14,8 @@ from jobrun.cli.options import common, completes, runs_dir, screen_width, settin
 from jobrun.core.paths import typed
 
 if TYPE_CHECKING:
-    from jobrun.comparison import Comparison, Difference, MetricRow
     from jobrun.runs.overview import Overview
+    from jobrun.tools.compare_runs import Comparison, Difference, MetricRow
 
 __all__ = ["command"]
 
@@ -35,11 +35,11 @@ def command(runs: tuple[str, ...], runs_dir: str) -> None:
     An arrow says whether a number is above or below that of the first run; * marks the best run.
     RUN is a name or its beginning, a path, a spec (its newest run), @latest, or @best.
     """
-    from jobrun.comparison import compare_runs
     from jobrun.errors import DamagedError
     from jobrun.report.formatting import plain
     from jobrun.runs.find import find_run, names_apart
     from jobrun.runs.overview import overview
+    from jobrun.tools.compare_runs import compare_runs
 
     if len(runs) < 2:
         raise click.UsageError("name two runs or more")

@@ -17,13 +17,13 @@ from jobrun.core.paths import shown
 from jobrun.core.size import size
 from jobrun.drawing.picture import picture
 from jobrun.drawing.tree import glyphs_for, tree
-from jobrun.dry_run import DryRun, Size, dry_run, sizes
 from jobrun.engine.resume_policy import Request
 from jobrun.model.job import Job
 from jobrun.model.policy import SessionSpec
 from jobrun.report.formatting import plain, plural
 from jobrun.session.base import Places
 from jobrun.session.local import LocalSession, default_threads
+from jobrun.tools.dry_run import DryRun, Size, dry_run, sizes
 
 __all__ = ["show_dry_run"]
 

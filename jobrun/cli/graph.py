@@ -79,7 +79,7 @@ def command(
 def _job(spec: str | None, run: RunDir | None, sets: tuple[str, ...]) -> Job:
     from jobrun.jobspec.build import job_of
     from jobrun.jobspec.resolve import load
-    from jobrun.kept import kept_spec
+    from jobrun.tools.stored_spec import kept_spec
 
     if spec is not None:
         return job_of(load(spec, sets))

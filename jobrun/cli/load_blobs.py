@@ -23,10 +23,10 @@ from jobrun.cli.options import (
 from jobrun.core.paths import typed
 
 if TYPE_CHECKING:
-    from jobrun.blobs import Leaf
     from jobrun.checkpoint.loading import Chosen, Place, Skipped
     from jobrun.checkpoint.record import Record
     from jobrun.storage.fs import Fs
+    from jobrun.tools.inspect import Leaf
     from jobrun.values.values import Box
 
     Seen = tuple[list[Leaf], dict[str, Box]]
@@ -75,8 +75,8 @@ def command(
     s3://bucket/run.  A NAME may be a glob, or have a slice, of which no more is read than the
     chunks it touches: 'model/*', 'model/w1[0:10]'.
     """
-    from jobrun.blobs import pick_and_read
     from jobrun.core.paths import is_url
+    from jobrun.tools.inspect import pick_and_read
 
     if fallback and (epoch is not None or id is not None):
         raise click.UsageError("--fallback is for the newest checkpoint: not with --epoch or --id")
@@ -106,7 +106,7 @@ def command(
     _say_skipped(chosen.skipped)
     path, record, (picked, boxes) = chosen.place, chosen.record, chosen.value
     if output is not None:
-        from jobrun.export import export
+        from jobrun.tools.export import export
 
         about = {"job": record.job, "checkpoint": str(record.id), "epoch": str(record.epoch)}
         _say_exported(output, boxes, export(boxes, output, about))
@@ -183,18 +183,18 @@ def _say_exported(output: str, boxes: Mapping[str, Box], left_out: list[str]) ->
 def _object(
     path: str | Path, record: Record, boxes: Mapping[str, Box], sliced: set[str]
 ) -> dict[str, Any]:
-    from jobrun.blobs import describe
     from jobrun.report.formatting import json_values
+    from jobrun.tools.inspect import describe
 
     blobs = {n: json_values(describe(b, values=n in sliced)) for n, b in boxes.items()}
     return {"checkpoint": typed(path), "id": record.id, "epoch": record.epoch, "blobs": blobs}
 
 
 def _text(path: str | Path, record: Record, boxes: Mapping[str, Box], sliced: set[str]) -> str:
-    from jobrun.blobs import describe
     from jobrun.cli.table import table
     from jobrun.core.paths import shown
     from jobrun.report.formatting import plain
+    from jobrun.tools.inspect import describe
 
     rows = [_row(name, describe(box, values=name in sliced)) for name, box in boxes.items()]
     head = f"{plain(shown(path))}: epoch {record.epoch}"

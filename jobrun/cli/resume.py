@@ -95,10 +95,10 @@ def command(
         from jobrun.errors import UsageError
         from jobrun.jobspec.build import job_of
         from jobrun.jobspec.resolve import dump_resolved
-        from jobrun.kept import kept_spec
         from jobrun.report.formatting import plain
         from jobrun.runs.find import find_run, find_sweep
         from jobrun.runs.node_map import parse_maps
+        from jobrun.tools.stored_spec import kept_spec
 
         if run is not None and is_url(run):
             if dry_run:
@@ -148,7 +148,7 @@ def command(
                 text = "a sweep has no --reporter; its spec names reporters under 'report'"
                 raise click.UsageError(text)
             from jobrun.cli.sweep import How, SweepEngine
-            from jobrun.sweep import Sweep
+            from jobrun.tools.sweep import Sweep
 
             how = How(jobs, threads, check, fail_fast, sets, epochs, runs_dir, progress)
             whole = SweepEngine(settings(), signals, Sweep(kept.spec, kept.text, request), how)

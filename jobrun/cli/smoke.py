@@ -16,7 +16,7 @@ import click
 from jobrun.cli.options import common, option, sets_option, settings, specs_argument
 
 if TYPE_CHECKING:
-    from jobrun.smoke import Smoke, Step
+    from jobrun.tools.smoke import Smoke, Step
 
 __all__ = ["command"]
 
@@ -57,7 +57,7 @@ def command(
     of an epoch and after a save inside one, and resumed.  Nothing is left behind.  In GitHub
     Actions the results are added to the step summary.
     """
-    from jobrun.smoke import smoke
+    from jobrun.tools.smoke import smoke
 
     results = []
     for number, spec in enumerate(specs, 1):

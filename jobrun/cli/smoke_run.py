@@ -1,4 +1,4 @@
-"""One process of a smoke run: ``python -m jobrun.cli.smoke_run JSON``; see ``jobrun.smoke``."""
+"""One process of a smoke run: ``python -m jobrun.cli.smoke_run JSON``; see ``jobrun.tools.smoke``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jobrun.jobspec.build import job_of
 from jobrun.jobspec.resolve import dump_resolved, load
 from jobrun.report.formatting import json_values
 from jobrun.session.local import LocalSession
-from jobrun.smoke import Asked, shorten
+from jobrun.tools.smoke import Asked, shorten
 
 __all__ = ["main"]
 

@@ -30,8 +30,8 @@ from jobrun.report.formatting import plain, plural
 from jobrun.runs.find import claim_after, fresh_name, newest_begun, sweep_of_spec
 from jobrun.runs.sweepdir import Member, SweepDir, encoded
 from jobrun.session.local import default_threads
-from jobrun.sweep import Plan, Sweep
-from jobrun.sweep_rows import Row, row_on_disk, row_told, row_without_a_word
+from jobrun.tools.sweep import Plan, Sweep
+from jobrun.tools.sweep_rows import Row, row_on_disk, row_told, row_without_a_word
 
 __all__ = ["How", "SweepEngine"]
 

@@ -15,7 +15,7 @@ from jobrun.core.paths import shown
 from jobrun.core.ranking import Best, first_best
 from jobrun.report.formatting import json_values, number, plain, plural
 from jobrun.runs.sweepdir import value_text
-from jobrun.sweep_rows import STATES, Row
+from jobrun.tools.sweep_rows import STATES, Row
 
 __all__ = ["SweepEnded", "sweep_summary"]
 

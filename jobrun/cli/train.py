@@ -75,7 +75,7 @@ def command(
                 text = "a sweep has no --reporter; its spec names reporters under 'report'"
                 raise click.UsageError(text)
             from jobrun.cli.sweep import How, SweepEngine
-            from jobrun.sweep import Sweep
+            from jobrun.tools.sweep import Sweep
 
             how = How(jobs, threads, check, fail_fast, sets, epochs, runs_dir, progress)
             sweep = Sweep(loaded, loaded.text, request)

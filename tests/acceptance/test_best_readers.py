@@ -26,7 +26,6 @@ from jobrun.checkpoint.record import Record
 from jobrun.cli.metrics import _Run
 from jobrun.cli.show import _gather
 from jobrun.cli.sweep_table import SweepEnded
-from jobrun.comparison import compare_runs
 from jobrun.core.events import CheckpointLoaded, CheckpointSaved, EpochFinished, Event
 from jobrun.engine.best import best_of
 from jobrun.errors import NotFoundError, TaskError
@@ -34,7 +33,8 @@ from jobrun.report import Fan, RunFiles
 from jobrun.report.screen import Screen
 from jobrun.runs.overview import overview, rows_of
 from jobrun.runs.rundir import RunDir
-from jobrun.sweep_rows import Row, row_on_disk
+from jobrun.tools.compare_runs import compare_runs
+from jobrun.tools.sweep_rows import Row, row_on_disk
 
 LONG = bool(os.environ.get("JOBRUN_LONG"))
 BATCHES = 2

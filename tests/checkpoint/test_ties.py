@@ -26,9 +26,9 @@ from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.scrub import Survey
 from jobrun.core.position import Position
 from jobrun.errors import DamagedError
-from jobrun.export import export
 from jobrun.model.policy import Compress, Keep
 from jobrun.storage.fs import Fs
+from jobrun.tools.export import export
 from jobrun.values.values import Box, Tree, Value, adopt, leaves, plain
 
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from jobrun import CheckpointManager, CheckpointPolicy, Job, Node, Task, load_blobs
 from jobrun.analysis.checks import warnings
 from jobrun.analysis.graph import persistent
-from jobrun.blobs import pick
 from jobrun.checkpoint.codecs import choose
 from jobrun.core.patterns import Blob, leaves_of, may_mean, means, select, touches
 from jobrun.errors import NotFoundError
 from jobrun.model.policy import Compress
+from jobrun.tools.inspect import pick
 
 LEAF = [
     ("aux", True),

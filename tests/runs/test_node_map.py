@@ -18,9 +18,9 @@ from jobrun.engine.best import best_of
 from jobrun.engine.resume_policy import Request
 from jobrun.errors import DamagedError, UsageError
 from jobrun.model.policy import Best
-from jobrun.prune import prune
 from jobrun.runs.node_map import NodeMap, NodeMaps, parse_maps
 from jobrun.runs.rundir import RunDir
+from jobrun.tools.prune import prune
 
 
 def record(*nodes: str, position: Position | None = None) -> Record:

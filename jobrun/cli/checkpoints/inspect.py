@@ -66,8 +66,8 @@ def command(run: str | None, epoch: int | None, id: int | None, stats: bool, run
 
 def _facts(path: str | Path, item: Item, fs: Fs) -> Facts:
     """The statistics of one leaf; its values are let go of again."""
-    from jobrun.blobs import describe
     from jobrun.checkpoint.reading import read_leaves
+    from jobrun.tools.inspect import describe
 
     box = read_leaves(fs, f"{path}/{item.node}", [item.entry])[item.entry.path]
     return describe(box)

@@ -42,8 +42,8 @@ def command(
     """
     from jobrun.engine.best import best_by
     from jobrun.model.policy import Best, Keep
-    from jobrun.prune import prune
     from jobrun.runs.find import find_run
+    from jobrun.tools.prune import prune
 
     if keep_last is None and keep_every is None and keep_best is None:
         raise click.UsageError("what is to stay? --keep-last, --keep-every or --keep-best")

@@ -13,10 +13,10 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
-from jobrun.blobs import pick, read
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.errors import UsageError
-from jobrun.export import export
+from jobrun.tools.export import export
+from jobrun.tools.inspect import pick, read
 from jobrun.values.values import Box
 
 W1 = np.arange(20.0).reshape(5, 4)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from jobrun.errors import NotFoundError, UsageError
-from jobrun.kept import kept_spec
 from jobrun.runs.rundir import RunDir, RunState
+from jobrun.tools.stored_spec import kept_spec
 
 SPEC = """\
 name: sum

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from jobrun import CheckpointManager, JobRunner, LocalSession
-from jobrun.dry_run import DryRun, dry_run, sizes
 from jobrun.engine.resume_policy import Request
 from jobrun.model.job import Job, Node, Task
 from jobrun.model.policy import KEEP_ALL, CheckpointPolicy, Keep
 from jobrun.session.base import Places
+from jobrun.tools.dry_run import DryRun, dry_run, sizes
 
 
 def start() -> dict[str, object]:

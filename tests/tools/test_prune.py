@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from jobrun import CheckpointManager
 from jobrun.errors import JobrunError, LockedError
 from jobrun.model.policy import Best, Keep
-from jobrun.prune import prune
 from jobrun.runs.rundir import RunDir
 from jobrun.storage.fs import Fs
+from jobrun.tools.prune import prune
 
 
 def make(path: Path, epochs: int = 5) -> RunDir:

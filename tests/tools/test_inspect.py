@@ -10,10 +10,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from jobrun.blobs import describe, pick, read
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.errors import NotFoundError, UsageError
 from jobrun.report.formatting import json_values
+from jobrun.tools.inspect import describe, pick, read
 
 W1 = np.arange(20.0).reshape(5, 4)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from jobrun.comparison import Difference, compare_runs
 from jobrun.runs.overview import Overview
 from jobrun.runs.rundir import RunState
+from jobrun.tools.compare_runs import Difference, compare_runs
 
 
 def view(

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from jobrun.blobs import is_foreign
 from jobrun.core.late_imports import importing
 from jobrun.errors import UsageError
 from jobrun.storage.atomic_file import whole_file
+from jobrun.tools.inspect import is_foreign
 from jobrun.values.values import Box
 
 __all__ = ["export"]

@@ -8,7 +8,7 @@ import pytest
 
 from jobrun.model.job import Job, Pipe, Task
 from jobrun.model.policy import Best, CheckpointPolicy, Every, Keep, Upload
-from jobrun.smoke import Smoke, shorten, smoke
+from jobrun.tools.smoke import Smoke, shorten, smoke
 
 SPEC = """\
 name: walk
@@ -171,7 +171,7 @@ def test_a_run_that_something_else_kills(tmp_path: Path) -> None:
 
 
 def test_a_run_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobrun.smoke._TIMEOUT", 0.01)
+    monkeypatch.setattr("jobrun.tools.smoke._TIMEOUT", 0.01)
     result = run(tmp_path, ("return np.zeros(3)", "import time; time.sleep(3600)"))
     failed = result.steps[-1]
     assert (failed.name, failed.status, result.exit_code) == ("train", "failed", 1)
