@@ -3,7 +3,7 @@
 PYTHON ?= python3
 # One environment per PYTHON: .venv for python3, .venv-python3.13 for python3.13, ...
 VENV ?= $(if $(filter-out python3,$(PYTHON)),.venv-$(notdir $(PYTHON)),.venv)
-# Further arguments for pytest or the benchmarks: make test ARGS="tests/test_graph.py -x"
+# Further arguments for pytest or the benchmarks: make test ARGS="tests/analysis/test_graph.py -x"
 ARGS ?=
 # PEERS=1: also install the larger libraries that the benchmarks compare with (several GB with torch).
 PEERS ?=

@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from jobrun._version import __version__
+
 if TYPE_CHECKING:
     from jobrun.checkpoint.manager import CheckpointManager
     from jobrun.checkpoint.zarr_view import open_checkpoint
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
     from jobrun.report.python import progress_report
     from jobrun.session.local import LocalSession
     from jobrun.session.progress import progress
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Best",

@@ -70,123 +70,48 @@ def part(name: str) -> str:
     return name.split(".")[1] if "." in name else ""
 
 
-def parts_imported_by(wanted: str) -> set[str]:
-    """The parts of jobrun that the modules of a part import, without itself."""
-    inside = [n for n in modules() if part(n) == wanted]
-    assert inside, f"there is no {wanted}"
-    found = {part(m) for n in inside for m in imports(n) if m.split(".")[0] == "jobrun"}
-    return found - {wanted, ""}
-
-
 # Arrows point down.
 
-
-@pytest.mark.parametrize(
-    ("name", "allowed"),
-    [
-        ("errors", "paths"),
-        ("events", ""),
-        ("position", ""),
-        ("names", ""),
-        ("late_imports", ""),
-        ("plain_text", ""),
-        ("paths", "plain_text"),
-        ("rng", ""),
-        ("buffers", ""),
-        ("masking", ""),
-        ("template", "errors masking"),
-        ("policy", "errors"),
-        ("expression", "errors"),
-        ("regular_file", "errors"),
-        ("bounded_json", "errors regular_file"),
-        ("forms", ""),
-        ("lock", "errors regular_file"),
-        ("plain_dtype", "buffers"),
-        ("values", "errors names buffers plain_dtype"),
-        ("storable", "errors names values"),
-        ("workspace", "errors values"),
-        ("data", "errors late_imports position values"),
-        ("children", ""),
-        ("handlers", ""),
-        ("forked", ""),
-        ("lines", ""),
-        ("process", "children lines"),
-        ("shell", "errors template"),
-        ("options", "template"),
-        ("rows", "template"),
-        ("task", "errors options rows shell"),
-        ("pipe", "errors rows task template"),
-        ("reporter", "errors"),
-        ("job", "errors pipe policy reporter rows task"),
-        ("blob_paths", ""),
-        ("patterns", "blob_paths errors"),
-        ("access", "blob_paths errors job"),
-        ("signature", "errors job"),
-        ("needs", "errors job options paths remote shell template"),
-        ("graph", "errors job access blob_paths patterns position"),
-        ("doing", ""),
-        ("duration", ""),
-        ("ranking", ""),
-        ("stop", "duration errors expression ranking"),
-        ("decide", "errors"),
-        ("checkpoint", "buffers errors events lock names patterns policy position storable values"),
-        ("rundir", "errors lock paths checkpoint"),
-        ("metric_rows", ""),
-        ("overview", "errors metric_rows ranking rundir checkpoint"),
-        ("output", "errors checkpoint"),
-    ],
+LAYERS = (
+    {"core", "docs", "templates"},
+    {"storage", "values", "model"},
+    {"checkpoint", "data", "analysis"},
+    {"conditions", "drawing", "remote"},
+    {"runs", "usercode"},
+    {"session", "jobspec", "report"},
+    {"engine"},
+    {"tools"},
+    {"cli"},
 )
-def test_the_lower_floors_know_nothing_of_those_above(name: str, allowed: str) -> None:
-    assert parts_imported_by(name) <= set(allowed.split())
+"""The packages of jobrun, bottom up.  A package imports packages of lower layers only."""
+
+OF_CORE = {"errors", "_version"}
+"""Modules at the top of the package that belong to ``core``."""
 
 
-_ABOVE_SESSION = [
-    "runner",
-    "choosing",
-    "history",
-    "standing",
-    "saving",
-    "rundir",
-    "runs",
-    "decide",
-    "stop",
-    "spec",
-]
+def package(name: str) -> str:
+    """The package of a module of jobrun: ``core``, ``checkpoint``, …"""
+    found = part(name)
+    return "core" if found in OF_CORE else found
 
 
-@pytest.mark.parametrize(
-    ("name", "forbidden"),
-    [
-        ("session", [*_ABOVE_SESSION, "cli", "report"]),
-        (
-            "spec",
-            [
-                "session",
-                "checkpoint",
-                "runner",
-                "rundir",
-                "runs",
-                "choosing",
-                "history",
-                "values",
-                "data",
-            ],
-        ),
-        ("report", ["session", "runner", "spec", "job", "graph", "workspace", "values", "data"]),
-        ("runner", ["spec", "cli", "report", "workspace", "values", "data"]),
-    ],
-)
-def test_the_upper_floors_are_kept_apart(name: str, forbidden: list[str]) -> None:
-    assert not parts_imported_by(name) & set(forbidden)
+def layer(name: str) -> int:
+    return next(i for i, packages in enumerate(LAYERS) if name in packages)
 
 
-def test_only_the_command_line_knows_the_command_line_and_the_reports() -> None:
-    for name in modules():
-        if part(name) not in ("cli", "report", "__main__"):
-            assert not {part(m) for m in imports(name) if m.startswith("jobrun.")} & {
-                "cli",
-                "report",
-            }, name
+def test_each_package_has_its_layer() -> None:
+    top = {p.name.removesuffix(".py") for p in ROOT.iterdir() if p.suffix in ("", ".py")}
+    top -= {"__pycache__", "__init__", "__main__"}
+    assert top == {*set().union(*LAYERS), *OF_CORE}
+
+
+@pytest.mark.parametrize("name", sorted(set(modules()) - {"jobrun", "jobrun.__main__"}))
+def test_packages_import_lower_layers_only(name: str) -> None:
+    """Lazy imports included."""
+    own = package(name)
+    found = {package(m) for m in imports(name) if m.split(".")[0] == "jobrun"} - {own, ""}
+    above = {other for other in found if layer(other) >= layer(own)}
+    assert not above, f"{name} of {own} imports {sorted(above)}"
 
 
 def test_no_modules_import_each_other() -> None:
@@ -219,7 +144,7 @@ def test_zarr_is_the_oracle_and_a_source_of_data_only() -> None:
     assert {n for n in users if part(n) != "data"} == {"jobrun.checkpoint.zarr_view"}
 
 
-_THREADED = {"checkpoint", "data", "export", "remote", "report"}
+_THREADED = {"checkpoint", "data", "remote", "report", "storage", "tools", "values"}
 _WITH_JOBRUN = {"numpy", "jobrun", "rich", *sys.stdlib_module_names}
 
 
@@ -307,7 +232,9 @@ def test_public_names_are_declared_for_type_checkers() -> None:
     declared = {
         alias.name
         for node in ast.walk(tree("jobrun"))
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("jobrun.")
+        if isinstance(node, ast.ImportFrom)
+        and str(node.module).startswith("jobrun.")
+        and node.module != "jobrun._version"
         for alias in node.names
     }
     assert declared == set(jobrun._HOMES)

@@ -1,1 +1,1 @@
-"""What follows from a job without running it: who reads and writes what, plans, problems, identity."""
+"""What follows from a job without running it: reads and writes, plans, problems, identity."""

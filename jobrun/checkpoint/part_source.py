@@ -25,7 +25,7 @@ Nodes = Mapping[str, Mapping[str, Value]]
 
 
 class RunLock(Protocol):
-    """What keeps other writers out: ``jobrun.storage.lock.Lock``, or one that its owner holds already."""
+    """What keeps other writers out: ``storage.lock.Lock``, or one that its owner holds already."""
 
     def acquire(self) -> None:
         """Hold it; raises LockedError if another process does."""

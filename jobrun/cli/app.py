@@ -39,7 +39,7 @@ _COMMANDS: Commands = {
 
 def _version(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
     if value:
-        from jobrun import __version__
+        from jobrun._version import __version__
 
         click.echo(f"jobrun {__version__}")
         ctx.exit()

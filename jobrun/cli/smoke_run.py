@@ -1,4 +1,4 @@
-"""One process of a smoke run: ``python -m jobrun.cli.smoke_run JSON``; see ``jobrun.tools.smoke``."""
+"""One process of a smoke run: ``python -m jobrun.cli.smoke_run JSON``; see ``tools.smoke``."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ __all__ = ["build", "form_problems", "problems"]
 def build(job: Job, known: Collection[str] | None = None) -> list[tuple[Condition, bool]]:
     """The conditions of a job, each with whether it stands under ``fail``.
 
-    ``known`` are the blobs that tasks write, as ``jobrun.analysis.dataflow.written`` has them (the default).
+    ``known`` are the blobs that tasks write, as ``dataflow.written`` has them (the default).
     Raises SpecError with every problem.
     """
     reader = _of_job(job, known)

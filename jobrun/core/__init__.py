@@ -1,1 +1,1 @@
-"""What every other package builds on: events, positions, names, texts, processes, random numbers."""
+"""What every other package builds on: events, positions, names, texts, processes, randomness."""

@@ -3,7 +3,7 @@
 The world is closed: a key that is not here is an error (top-level ``x-…`` keys may hold anchors).
 A task is one flat model with "exactly one of ``call``, ``shell``, ``load`` and ``pipe``", since a
 union would report each error once for every form.  Conditions under ``stop`` and ``fail`` are
-looked at by ``jobrun.conditions.parse``, for specs and for jobs made in Python alike; here stand their
+looked at by ``conditions.parse``, for specs and for jobs made in Python alike; here stand their
 forms, for the JSON Schema.
 """
 

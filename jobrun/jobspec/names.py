@@ -1,6 +1,6 @@
 """The names of a spec: what is wrong with one, in words, or None.
 
-They rest on the rule of ``jobrun.core.names``; here are the forms that a spec adds to it: ``node:blob``,
+They rest on the rule of ``core.names``; here are the forms that a spec adds to it: ``node:blob``,
 patterns of nodes, ``best:blob``, reserved names.
 """
 

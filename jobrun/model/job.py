@@ -221,7 +221,7 @@ class Job(_Scope):
     def stop(self, *, never: bool = False, **conditions: Any) -> None:
         """Add stop conditions, with the keys of the spec: ``epochs=3``, ``when="loss < 0.1"`` …
 
-        ``never=True`` is for endless jobs.  ``jobrun.conditions.parse`` checks them, once the job is
+        ``never=True`` is for endless jobs.  ``conditions.parse`` checks them, once the job is
         whole.
         """
         self.never_stops = self.never_stops or never

@@ -99,7 +99,7 @@ _LEVELS = {"zstd": (3, 22), "lz4": (5, 9), "none": (0, 0)}
 class Compress:
     """That blobs are compressed: with ``zstd``, ``lz4``, or (``none``) not.
 
-    ``blobs`` is a name or pattern (see ``jobrun.core.patterns``); that of a tree holds for all in it.
+    ``blobs`` is a name or pattern (see ``core.patterns``); that of a tree holds for all in it.
     Level 0 stands for the usual one; from 1 to 22 (zstd) or 9 (lz4) it becomes slower and smaller.
     Raises UsageError for what there is not.
     """

@@ -1,7 +1,7 @@
 """Programs as tasks, as plain values: a command's words or a script, and the files it exchanges.
 
 The blobs that a program reads and puts out are files in a fresh folder, written and read by their
-ending (``jobrun.session.shell.files``).  A command is split into words, without a shell: nothing in it
+ending (``session.shell.files``).  A command is split into words, without a shell: nothing in it
 means anything but quotes.  ``${…}`` in a word is replaced after the split, so that no value can
 become two words; a script is never touched.
 """

@@ -1,1 +1,1 @@
-"""What commands do with jobs and runs beside running one: inspect, compare, export, sweep, smoke."""
+"""What commands do beside running a job: inspect, compare, export, sweep, smoke."""

@@ -74,8 +74,8 @@ def bind_object(
 def bind_job(job: Job, folder: str | os.PathLike[str] | None = None) -> dict[str, Function]:
     """Every function that a job names, by ``module:function``, with all calls checked.
 
-    What it needs beside them must be there too (``jobrun.usercode.requirements``).  Raises one BindError with
-    everything that is wrong.
+    What it needs beside them must be there too (``usercode.requirements``).  Raises one
+    BindError with everything that is wrong.
     """
     bound: dict[str, Function | BindError] = {}
     errors: dict[str, BindError] = {}

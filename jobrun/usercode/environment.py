@@ -9,6 +9,8 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
+from jobrun._version import __version__
+
 __all__ = ["differences", "versions"]
 
 _THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
@@ -18,10 +20,8 @@ _THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS
 def _libraries() -> dict[str, str]:
     import numpy as np
 
-    import jobrun
-
     found = {
-        "jobrun": jobrun.__version__,
+        "jobrun": __version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
         "machine": f"{platform.system()} {platform.machine()}",

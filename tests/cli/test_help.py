@@ -78,9 +78,11 @@ def test_help_imports_click_and_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.splitlines() == [
         "[]",
-        "['jobrun', 'jobrun.core.children', 'jobrun.cli', 'jobrun.cli.app', 'jobrun.cli.group', "
-        "'jobrun.cli.leaving', 'jobrun.cli.options', 'jobrun.cli.signals', 'jobrun.cli.streams', "
-        "'jobrun.core.gc_tuning', 'jobrun.core.signal_handlers', 'jobrun.core.paths', 'jobrun.core.plain_text']",
+        "['jobrun', 'jobrun.cli', 'jobrun.cli.app', 'jobrun.cli.group', "
+        "'jobrun.cli.leaving', 'jobrun.cli.options', 'jobrun.cli.signals', "
+        "'jobrun.cli.streams', 'jobrun.core', 'jobrun.core.children', "
+        "'jobrun.core.gc_tuning', 'jobrun.core.paths', 'jobrun.core.plain_text', "
+        "'jobrun.core.signal_handlers']",
     ]
 
 

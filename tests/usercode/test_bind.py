@@ -253,7 +253,8 @@ def test_a_trace_begins_with_the_users_first_line(tmp_path: Path) -> None:
 def test_a_trace_has_no_frames_of_jobrun(tmp_path: Path) -> None:
     write(
         tmp_path,
-        bound_s="from jobrun.conditions.expression import Expression as E\n\n\ndef f():\n    E.parse('<')\n",
+        bound_s="from jobrun.conditions.expression import Expression as E\n\n\n"
+        "def f():\n    E.parse('<')\n",
     )
     function = bind("bound_s:f", tmp_path)
     with pytest.raises(ValueError, match="not an expression") as caught:

@@ -19,7 +19,7 @@ from typing import Any
 from distributed import get_worker
 from distributed.protocol.serialize import serialize_bytes
 
-import jobrun
+from jobrun._version import __version__
 from jobrun.analysis.names import Key
 from jobrun.core.position import Position
 from jobrun.errors import JobrunError, UsageError, WorkerLostError
@@ -73,9 +73,9 @@ class NodeActor:
         return await self._answer(lambda: self._open(setup))
 
     def _open(self, setup: Setup) -> Mapping[str, str]:
-        if setup.version != jobrun.__version__:
+        if setup.version != __version__:
             raise UsageError(
-                f"a worker has jobrun {jobrun.__version__}, but the client {setup.version}",
+                f"a worker has jobrun {__version__}, but the client {setup.version}",
                 hint="install the same version on all machines",
             )
         route_prints()

@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import jobrun
+from jobrun._version import __version__
 from jobrun.analysis.graph import Plan
 from jobrun.analysis.names import key_of
 from jobrun.checkpoint.integrity import check_written
@@ -144,7 +144,7 @@ class DaskSession(Session):
         for node, one in placed.items():
             share = max(1, threads.get(one.address, 1) // on_worker[one.address])
             own = self._threads or share
-            setups[node] = Setup(packed, places, node, own, peers, code, jobrun.__version__)
+            setups[node] = Setup(packed, places, node, own, peers, code, __version__)
         nodes.listen()
         self._versions = self._open_nodes(nodes, setups)
 

@@ -1,6 +1,6 @@
 """A worker process: runs the ``map`` steps of a pipe on one batch after another.
 
-It is started by ``jobrun.session.workers.process`` and talks to it over a ``Channel``.  It is told once
+It is started by ``session.workers.process`` and talks to it over a ``Channel``.  It is told once
 what the steps are, then gets columns and gives columns.  The steps run by the same ``Call`` as
 everywhere; so arguments, random numbers and results are those of a thread.
 
