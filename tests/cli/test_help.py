@@ -78,7 +78,7 @@ def test_help_imports_click_and_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.splitlines() == [
         "[]",
-        "['jobrun', 'jobrun.cli', 'jobrun.cli.app', 'jobrun.cli.group', "
+        "['jobrun', 'jobrun._version', 'jobrun.cli', 'jobrun.cli.app', 'jobrun.cli.group', "
         "'jobrun.cli.leaving', 'jobrun.cli.options', 'jobrun.cli.signals', "
         "'jobrun.cli.streams', 'jobrun.core', 'jobrun.core.children', "
         "'jobrun.core.gc_tuning', 'jobrun.core.paths', 'jobrun.core.plain_text', "
