@@ -18,7 +18,7 @@ from jobrun.model.job import RESERVED, SHARD, Job, Pipe, Task, match_nodes
 __all__ = [
     "Access",
     "Key",
-    "Source",
+    "NameOrigin",
     "StepColumns",
     "access",
     "key_of",
@@ -28,7 +28,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class NameOrigin:
     """Where the value of a name comes from.
 
     ``form`` is ``blob`` (``keys[0]``), ``blobs`` (a list, one of each key), ``column``, ``var``
@@ -54,24 +54,24 @@ class Access:
     problems: list[Problem] = field(default_factory=list)
 
 
-def resolve(job: Job, node: str, name: str, columns: Collection[str] | None = None) -> Source:
+def resolve(job: Job, node: str, name: str, columns: Collection[str] | None = None) -> NameOrigin:
     """What ``name`` means for a task on ``node``; ``columns`` are those of its pipe.
 
     Raises LookupError with the text of the problem where it means nothing.
     """
     if columns is not None and name in columns:
-        return Source("column", value=name)
+        return NameOrigin("column", value=name)
     prefix, colon, path = name.partition(":")
     if colon:
         return _of_node(job, prefix, path)
     if name in ("epoch", "rng", "node"):
-        return Source(name, value=node)
+        return NameOrigin(name, value=node)
     if name == "best":
         raise LookupError("'best' needs a blob: best:model")
     for own in (job.nodes[node], job.vars):
         if name in own:
-            return Source("var", value=own[name])
-    return Source("blob", ((node, name),))
+            return NameOrigin("var", value=own[name])
+    return NameOrigin("blob", ((node, name),))
 
 
 def key_of(job: Job, name: str) -> Key:
@@ -83,15 +83,15 @@ def key_of(job: Job, name: str) -> Key:
     return (node if colon else next(iter(job.nodes)), path)
 
 
-def _of_node(job: Job, prefix: str, path: str) -> Source:
+def _of_node(job: Job, prefix: str, path: str) -> NameOrigin:
     if prefix == "best":
-        return Source("best", (("", path),))
+        return NameOrigin("best", (("", path),))
     nodes = match_nodes(prefix, job.nodes)
     if not nodes:
         hint = did_you_mean(prefix, list(job.nodes)) or f"there are {', '.join(job.nodes)}"
         raise LookupError(f"no node {prefix!r} in {prefix}:{path}; {hint}")
     keys = tuple((n, path) for n in nodes)
-    return Source("blob" if prefix in job.nodes else "blobs", keys)
+    return NameOrigin("blob" if prefix in job.nodes else "blobs", keys)
 
 
 def access(job: Job, task: Task, node: str) -> Access:

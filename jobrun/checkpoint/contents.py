@@ -17,11 +17,11 @@ from jobrun.checkpoint.manifest import Entry
 from jobrun.checkpoint.record import Record
 from jobrun.storage.fs import DEFAULT, Fs
 
-__all__ = ["Item", "contents", "disk_use", "freed_by"]
+__all__ = ["LeafSummary", "contents", "disk_use", "freed_by"]
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class LeafSummary:
     """One leaf: ``name`` has the node in front if there are several.
 
     ``bytes`` are those of its files, ``version`` the id of the checkpoint that first wrote its
@@ -49,7 +49,7 @@ class Item:
         return "linked" if self.links > 1 and self.version not in (None, id) else "written"
 
 
-def contents(checkpoint: str | Path, fs: Fs = DEFAULT) -> tuple[Record, list[Item]]:
+def contents(checkpoint: str | Path, fs: Fs = DEFAULT) -> tuple[Record, list[LeafSummary]]:
     """The record of a checkpoint and its leaves, in order; at a URL no file has another name.
 
     Raises DamagedError, naming the file, where ``_SUCCESS`` or a manifest is not what was written.
@@ -67,7 +67,7 @@ def contents(checkpoint: str | Path, fs: Fs = DEFAULT) -> tuple[Record, list[Ite
                 name = f"{node}:{entry.path}" if len(record.nodes) > 1 else entry.path
                 places = tied.get(entry.same_as or entry.path, [entry.path])
                 links = 1 if fs.far else _links(f"{checkpoint}/{node}", entry, places)
-                items.append(Item(name, node, entry, links))
+                items.append(LeafSummary(name, node, entry, links))
     return record, items
 
 

@@ -23,7 +23,7 @@ from jobrun.checkpoint.record import Record
 from jobrun.storage.fs import DEFAULT, Fs
 from jobrun.values.values import Box
 
-__all__ = ["Change", "Comparison", "compare"]
+__all__ = ["BlobChange", "CheckpointDiff", "compare"]
 
 Array = npt.NDArray[Any]
 _BLOCK = 1 << 20
@@ -31,7 +31,7 @@ _BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class BlobChange:
     """A blob that differs.
 
     ``was`` and ``now`` say what it is (kind, dtype and shape, or the order of its keys) where that
@@ -54,17 +54,17 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class CheckpointDiff:
     """What differs between two checkpoints, by name, in order; ``same`` leaves do not."""
 
     records: tuple[Record, Record]
     added: Sequence[str] = ()
     removed: Sequence[str] = ()
-    changed: Sequence[Change] = field(default_factory=list)
+    changed: Sequence[BlobChange] = field(default_factory=list)
     same: int = 0
 
 
-def compare(a: Path, b: Path, fs: Fs = DEFAULT) -> Comparison:
+def compare(a: Path, b: Path, fs: Fs = DEFAULT) -> CheckpointDiff:
     """Compare two checkpoints, from ``a`` to ``b``.
 
     Raises DamagedError, naming the file, for what is not as it was written.
@@ -83,7 +83,7 @@ def compare(a: Path, b: Path, fs: Fs = DEFAULT) -> Comparison:
         elif not before[name][1].is_tree:
             same += 1
     changed += _reordered(before, after)
-    return Comparison(records, _missing(after, before), _missing(before, after), changed, same)
+    return CheckpointDiff(records, _missing(after, before), _missing(before, after), changed, same)
 
 
 Entries = Mapping[str, tuple[str, Entry]]
@@ -109,14 +109,14 @@ def _missing(here: Entries, there: Entries) -> list[str]:
     ]
 
 
-def _reordered(before: Entries, after: Entries) -> list[Change]:
+def _reordered(before: Entries, after: Entries) -> list[BlobChange]:
     """The trees whose keys are the same, in another order."""
     found = []
     for name in before:
         if name in after and before[name][1].kind == after[name][1].kind == "dict":
             keys = [_keys(name, entries) for entries in (before, after)]
             if keys[0] != keys[1] and sorted(keys[0]) == sorted(keys[1]):
-                found.append(Change(name, f"keys {_text(keys[0])}", f"keys {_text(keys[1])}"))
+                found.append(BlobChange(name, f"keys {_text(keys[0])}", f"keys {_text(keys[1])}"))
     return found
 
 
@@ -133,18 +133,18 @@ def _text(keys: Sequence[str]) -> str:
 Side = tuple[Path, str, Entry]
 
 
-def _change(name: str, a: Side, b: Side, fs: Fs) -> Change | None:
+def _change(name: str, a: Side, b: Side, fs: Fs) -> BlobChange | None:
     """How one blob differs, or None."""
     before, after = a[2], b[2]
     if before.is_tree or after.is_tree or "array" in (before.kind, after.kind):
         if _what(before) != _what(after):
-            return Change(name, _what(before), _what(after))
+            return BlobChange(name, _what(before), _what(after))
         if before.is_tree or _same_files(a, b):
             return None
         return _difference(name, _array(_read(a, fs)), _array(_read(b, fs)))
     x, y = _read(a, fs), _read(b, fs)
     if _what(before) != _what(after):
-        return Change(name, _what(before), _what(after), _value(x), _value(y))
+        return BlobChange(name, _what(before), _what(after), _value(x), _value(y))
     return _one_value(name, x, y)
 
 
@@ -185,22 +185,22 @@ def _value(box: Box) -> Any:
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(box.value)
 
 
-def _one_value(name: str, x: Box, y: Box) -> Change | None:
+def _one_value(name: str, x: Box, y: Box) -> BlobChange | None:
     if x.kind == "int":
         if x.value == y.value:
             return None
         by, most = abs(x.value - y.value), max(abs(x.value), abs(y.value))
-        return Change(name, "", "", x.value, y.value, 1, 1, by, by / most)
+        return BlobChange(name, "", "", x.value, y.value, 1, 1, by, by / most)
     if x.kind in ("scalar", "float"):
         change = _difference(name, _array(x), _array(y))
         return change and replace(change, before=_value(x), after=_value(y))
-    return None if x.value == y.value else Change(name, before=x.value, after=y.value)
+    return None if x.value == y.value else BlobChange(name, before=x.value, after=y.value)
 
 
 # Arrays of one dtype and shape, flat.
 
 
-def _difference(name: str, a: Array, b: Array) -> Change | None:
+def _difference(name: str, a: Array, b: Array) -> BlobChange | None:
     """How many elements differ, and by how much; None if none does."""
     count = not_finite = 0
     absolute: float | int | None = None
@@ -217,7 +217,7 @@ def _difference(name: str, a: Array, b: Array) -> Change | None:
         relative = max((n for n in (relative, ratio) if n is not None), default=None)
     if not count:
         return None
-    return Change(
+    return BlobChange(
         name,
         count=count,
         size=a.size,

@@ -16,7 +16,7 @@ from jobrun.checkpoint.catalog import Catalog, removal_is_said
 from jobrun.checkpoint.record import Record
 from jobrun.errors import DamagedError, JobrunError, NotFoundError, UsageError
 from jobrun.storage.fs import DEFAULT
-from jobrun.values.values import plain
+from jobrun.values.values import view
 
 __all__ = [
     "Chosen",
@@ -68,7 +68,7 @@ class Loaded:
     def blobs(self) -> dict[str, dict[str, Any]]:
         """``{node: {name: value}}``: read-only arrays, Python values, dicts and lists of those."""
         return {
-            node: {name: plain(value) for name, value in part.items()}
+            node: {name: view(value) for name, value in part.items()}
             for node, part in self.parts.items()
         }
 

@@ -16,7 +16,7 @@ from jobrun.checkpoint.record import SUCCESS, Record
 from jobrun.core.patterns import Blob, full_name, is_pattern, select
 from jobrun.errors import JobrunError, NotFoundError, UsageError
 from jobrun.storage.fs import DEFAULT, Fs
-from jobrun.values.values import plain
+from jobrun.values.values import view
 
 __all__ = ["FALLBACK_HINT", "blobs_of", "load_blobs", "load_from"]
 
@@ -106,7 +106,7 @@ def load_from(
     for node in record.nodes:
         if below := [blob.path for blob in chosen if blob.node == node]:
             for name, value in read_part(path, node, below, fs=fs, record=record).items():
-                loaded[node, name] = plain(value)
+                loaded[node, name] = view(value)
     return {blob.name: loaded[blob.node, blob.path] for blob in chosen}
 
 
@@ -128,7 +128,7 @@ def _load_named(path: str, record: Record, names: Sequence[str], fs: Fs) -> dict
     for node in dict.fromkeys(node for node, _ in places.values()):
         below = [blob for place, blob in places.values() if place == node]
         for blob, value in read_part(path, node, below, fs=fs, record=record).items():
-            found[node, blob] = plain(value)
+            found[node, blob] = view(value)
     return {name: found[place] for name, place in places.items()}
 
 

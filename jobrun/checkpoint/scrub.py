@@ -29,7 +29,7 @@ from jobrun.errors import DamagedError, NotFoundError
 from jobrun.storage.fs import DEFAULT, Fs
 from jobrun.storage.threads import THREADS_FAR
 
-__all__ = ["Fault", "Survey", "Verdict", "sharing"]
+__all__ = ["DamagedFile", "Survey", "Verdict", "sharing"]
 
 _NAME = re.compile(r"checkpoint_[0-9]+")
 _THREADS = 4
@@ -39,7 +39,7 @@ _OF_A_FILE = (DamagedError, NotFoundError)
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class DamagedFile:
     """A file that is not what was written: its path below the checkpoint, and why.
 
     ``blob`` is the leaf or tree that it belongs to (empty: the checkpoint itself), with its node in
@@ -61,7 +61,7 @@ class Verdict:
 
     path: str | Path
     record: Record | None
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[DamagedFile, ...] = ()
 
     @property
     def name(self) -> str:
@@ -109,7 +109,7 @@ class Survey:
     def __init__(self, fs: Fs = DEFAULT) -> None:
         self._fs = fs
         self._reasons: dict[tuple[Inode | str, File], str] = {}
-        self._values: dict[tuple[Inode | str, Any], Fault | None] = {}
+        self._values: dict[tuple[Inode | str, Any], DamagedFile | None] = {}
         self.files = 0
         self.bytes = 0
 
@@ -122,14 +122,14 @@ class Survey:
                     yield verdict
 
     def _verdict(self, path: str | Path, pool: ThreadPoolExecutor) -> Verdict:
-        faults: list[Fault] = []
+        faults: list[DamagedFile] = []
         try:
             record = read_record(self._fs, str(path))
         except _OF_A_FILE as error:
             return Verdict(path, None, (_fault(path, error),))
         name = os.path.basename(path)
         if _NAME.fullmatch(name) and name != f"checkpoint_{record.id}":
-            faults.append(Fault(SUCCESS, f"it is a copy of checkpoint {record.id}"))
+            faults.append(DamagedFile(SUCCESS, f"it is a copy of checkpoint {record.id}"))
         try:
             check_root(self._fs, str(path), record)
         except _OF_A_FILE as error:
@@ -143,14 +143,14 @@ class Survey:
         self._prove(parts, pool)
         faults += self._unloadable(path, parts, pool)
         faults += [
-            Fault(os.path.relpath(part.path, path), reason, part.blob, part.inode)
+            DamagedFile(os.path.relpath(part.path, path), reason, part.blob, part.inode)
             for part in parts
             if (reason := self._reasons[part.key])
         ]
         return Verdict(path, record, tuple(faults))
 
     def _parts(
-        self, path: str | Path, record: Record, node: str, faults: list[Fault]
+        self, path: str | Path, record: Record, node: str, faults: list[DamagedFile]
     ) -> list[_Part]:
         """The files of a node, which are there at their lengths; the others are faults."""
         found = []
@@ -178,7 +178,7 @@ class Survey:
 
     def _unloadable(
         self, path: str | Path, parts: Sequence[_Part], pool: ThreadPoolExecutor
-    ) -> list[Fault]:
+    ) -> list[DamagedFile]:
         """The leaves whose files are all what was written, and which are no value all the same."""
         bad = {part.blob for part in parts if self._reasons[part.key]}
         metas = [p for p in parts if p.file.name == META and not p.entry.is_tree]
@@ -192,7 +192,7 @@ class Survey:
             if (fault := self._values[part.leaf]) is not None
         ]
 
-    def _no_value(self, path: str | Path, part: _Part) -> Fault | None:
+    def _no_value(self, path: str | Path, part: _Part) -> DamagedFile | None:
         """Why a leaf cannot be loaded; None if it can."""
         from jobrun.checkpoint.reading import prove_leaf  # needs numpy, which listing does not
 
@@ -233,6 +233,6 @@ def _fault(
     error: DamagedError | NotFoundError,
     blob: str = "",
     inode: Inode | None = None,
-) -> Fault:
+) -> DamagedFile:
     where = os.path.relpath(str(error.where), path) if error.where else "."
-    return Fault(where, error.message, blob, inode)
+    return DamagedFile(where, error.message, blob, inode)

@@ -15,7 +15,7 @@ from jobrun.core.paths import typed
 
 if TYPE_CHECKING:
     from jobrun.runs.overview import Overview
-    from jobrun.tools.compare_runs import Comparison, Difference, MetricRow
+    from jobrun.tools.compare_runs import Difference, MetricRow, RunComparison
 
 __all__ = ["command"]
 
@@ -57,7 +57,7 @@ def command(runs: tuple[str, ...], runs_dir: str) -> None:
         click.echo(_text(names, views, compared))
 
 
-def _text(names: Sequence[str], views: Sequence[Overview], found: Comparison) -> str:
+def _text(names: Sequence[str], views: Sequence[Overview], found: RunComparison) -> str:
     from jobrun.cli.table import table
     from jobrun.core.duration import duration
 
@@ -139,7 +139,7 @@ def _arrows(values: Sequence[Any], texts: Sequence[str]) -> list[str]:
     return cells
 
 
-def _object(views: Sequence[Overview], found: Comparison) -> dict[str, Any]:
+def _object(views: Sequence[Overview], found: RunComparison) -> dict[str, Any]:
     from jobrun.report.formatting import json_values
 
     return {

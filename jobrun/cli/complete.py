@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.record import Record
-    from jobrun.jobspec.source import Node
+    from jobrun.jobspec.source import SpecNode
     from jobrun.runs.rundir import RunDir
 
 __all__ = [
@@ -163,10 +163,10 @@ def _run(ctx: click.Context) -> RunDir:
     return find_run(_runs_dir(ctx), _first_word(ctx))
 
 
-def _spec(ctx: click.Context) -> Node:
+def _spec(ctx: click.Context) -> SpecNode:
     """The tree of the spec on the line, or of the spec of the run there."""
     from jobrun.core.paths import resolved
-    from jobrun.jobspec.source import MAX_BYTES, Node, parse
+    from jobrun.jobspec.source import MAX_BYTES, SpecNode, parse
     from jobrun.storage.regular_file import read_run_file
 
     word = _first_word(ctx)
@@ -175,7 +175,7 @@ def _spec(ctx: click.Context) -> Node:
     elif ctx.command.name == "resume":
         path = _run(ctx).resolved_path
     else:
-        return Node({}, 0, 0, 1)
+        return SpecNode({}, 0, 0, 1)
     return parse(read_run_file(path, MAX_BYTES), str(path)).root
 
 
@@ -216,7 +216,7 @@ def _blobs(checkpoint: Path) -> Iterator[str]:
                 yield lead + entry.path
 
 
-def _tasks(root: Node) -> Iterator[str]:
+def _tasks(root: SpecNode) -> Iterator[str]:
     """What tasks and steps are called: their names, else their functions, numbered."""
     from jobrun.jobspec.overrides import entry_name
     from jobrun.model.job import GROUPS
@@ -231,14 +231,14 @@ def _tasks(root: Node) -> Iterator[str]:
                 yield from map(entry_name, _list(task.get(steps)))
 
 
-def _list(node: Node | None) -> list[Node]:
+def _list(node: SpecNode | None) -> list[SpecNode]:
     return node.value if node is not None and isinstance(node.value, list) else []
 
 
 # Paths of ``--set``.
 
 
-def _keys(root: Node, path: Sequence[str]) -> Items:
+def _keys(root: SpecNode, path: Sequence[str]) -> Items:
     """The keys at a path: those that are there with their values, and those of the language."""
     from jobrun.jobspec.keys import keys_of
     from jobrun.jobspec.overrides import entry_name
@@ -258,18 +258,18 @@ def _keys(root: Node, path: Sequence[str]) -> Items:
     return [*found, *(item for key in missing for item in _keys_of_language(where, key))]
 
 
-def _full(root: Node, path: list[str]) -> list[str]:
+def _full(root: SpecNode, path: list[str]) -> list[str]:
     """A path from the root: a var may be named without ``vars``."""
     own = root.get("vars")
     names = own.value if own is not None and isinstance(own.value, dict) else {}
     return ["vars", *path] if path and path[0] in names else path
 
 
-def _at(root: Node, path: Sequence[str]) -> tuple[Node | None, tuple[str | int, ...]]:
+def _at(root: SpecNode, path: Sequence[str]) -> tuple[SpecNode | None, tuple[str | int, ...]]:
     """The node at a path, if there is one, and the path with the numbers of entries."""
     from jobrun.jobspec.overrides import entry_name
 
-    node: Node | None = root
+    node: SpecNode | None = root
     where: list[str | int] = []
     for part in path:
         if node is not None and isinstance(node.value, list):
@@ -283,7 +283,7 @@ def _at(root: Node, path: Sequence[str]) -> tuple[Node | None, tuple[str | int, 
     return node, tuple(where)
 
 
-def _key(name: str, node: Node) -> CompletionItem[str]:
+def _key(name: str, node: SpecNode) -> CompletionItem[str]:
     """A key that is there: ``name=`` with its value as help, or ``name.`` where more is below."""
     if isinstance(node.value, dict | list):
         return CompletionItem(f"{name}.")
@@ -303,7 +303,7 @@ def _keys_of_language(where: tuple[str | int, ...], key: str) -> Iterator[Comple
         yield CompletionItem(f"{key}.")
 
 
-def _values(root: Node, name: str) -> Iterator[str]:
+def _values(root: SpecNode, name: str) -> Iterator[str]:
     """What a key may be set to: the value it has, and the other one of true and false."""
     node, _ = _at(root, _full(root, name.split(".")))
     value = node.value if node is not None else None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from jobrun.remote.find import Found
+    from jobrun.remote.find import RemoteCheckpoint
     from jobrun.storage.fs import Fs
 
 __all__ = ["checkpoint_at", "say_skipped"]
@@ -26,7 +26,7 @@ def checkpoint_at(url: str, epoch: int | None, id: int | None) -> tuple[str, Fs]
     return found.url, RemoteFs()
 
 
-def say_skipped(found: Found) -> None:
+def say_skipped(found: RemoteCheckpoint) -> None:
     """Say which newer checkpoints are damaged, so that an older one was taken."""
     from jobrun.report.formatting import plain
 

@@ -28,7 +28,7 @@ from jobrun.core.paths import typed
 
 if TYPE_CHECKING:
     from jobrun.report.chart import Series
-    from jobrun.runs.metrics_csv import Row
+    from jobrun.runs.metrics_csv import EpochRow
     from jobrun.runs.overview import Overview
 
 __all__ = ["command"]
@@ -43,7 +43,7 @@ class _Run:
 
     name: str
     view: Overview
-    rows: Sequence[Row]
+    rows: Sequence[EpochRow]
 
     def best(self, metric: str) -> tuple[int, Any] | None:
         """The epoch and the value of the best one among the rows, if it has a direction."""
@@ -123,7 +123,7 @@ def _gather(runs_dir: str, arguments: Sequence[str | None], epochs: str | None) 
     ]
 
 
-def _span(rows: Sequence[Row], text: str | None) -> list[Row]:
+def _span(rows: Sequence[EpochRow], text: str | None) -> list[EpochRow]:
     """The rows from epoch A to B of ``A:B``; numbers below zero count from the last epoch."""
     match = _EPOCHS.fullmatch(text or ":")
     if match is None or not match[0]:

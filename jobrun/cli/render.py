@@ -48,7 +48,7 @@ def command(spec: str, sets: tuple[str, ...], epochs: int | None, origin: bool) 
 
 def _origin(spec: Spec) -> Origin:
     """Where values come from: a line of the spec, an option, a variable, or nowhere."""
-    from jobrun.jobspec.source import Node
+    from jobrun.jobspec.source import SpecNode
 
     context = click.get_current_context()
     variables = {
@@ -61,7 +61,7 @@ def _origin(spec: Spec) -> Origin:
         if context.get_parameter_source(parameter) is ParameterSource.ENVIRONMENT
     }
 
-    def origin(node: Node) -> str:
+    def origin(node: SpecNode) -> str:
         if node.place is None:
             return f"{spec.path}:{node.line + 1}"
         said = node.place.file

@@ -30,7 +30,7 @@ from jobrun.engine.runner import JobRunner
 from jobrun.errors import EXIT_DONE, JobrunError
 from jobrun.jobspec.overrides import UNSET
 from jobrun.model.job import Job
-from jobrun.report import Fan
+from jobrun.report import Broadcast
 from jobrun.report.background import Aside
 from jobrun.report.formatting import json_values, plain
 from jobrun.report.log_file import Prints
@@ -113,7 +113,7 @@ class Engine:
         runs_dir: str,
         run: Path | None,
         seen: Path | None,
-        fan: Fan,
+        fan: Broadcast,
     ) -> tuple[JobRunner, Session]:
         """The runner in the directory that is decided on; a fresh one is made last of all."""
 

@@ -30,8 +30,8 @@ from jobrun.report.formatting import plain, plural
 from jobrun.runs.find import claim_after, fresh_name, newest_begun, sweep_of_spec
 from jobrun.runs.sweepdir import Member, SweepDir, encoded
 from jobrun.session.local import default_threads
-from jobrun.tools.sweep import Plan, Sweep
-from jobrun.tools.sweep_rows import Row, row_on_disk, row_told, row_without_a_word
+from jobrun.tools.sweep import Sweep, SweepPlan
+from jobrun.tools.sweep_rows import SweepRow, row_on_disk, row_told, row_without_a_word
 
 __all__ = ["How", "SweepEngine"]
 
@@ -110,7 +110,7 @@ class SweepEngine:
             click.echo(text)
         return EXIT_DONE
 
-    def _run(self, plan: Plan, home: SweepDir) -> int:
+    def _run(self, plan: SweepPlan, home: SweepDir) -> int:
         self._sweep.write(plan, home)
         self._signals.again = f"{program()} resume {shlex.quote(home.shown())}"
         board = self._board(plan)
@@ -131,7 +131,7 @@ class SweepEngine:
     def _verbosity(self) -> int:
         return -1 if self._how.progress == "none" else self._settings.verbosity
 
-    def _board(self, plan: Plan) -> Board:
+    def _board(self, plan: SweepPlan) -> Board:
         names = [member.directory for member in plan.members]
         if self._how.progress == "json":
             return JsonBoard(names)
@@ -147,12 +147,12 @@ class SweepEngine:
             return False
         return not (self._how.fail_fast and found - {EXIT_DONE})
 
-    def _rows(self, plan: Plan, home: SweepDir) -> list[Row]:
+    def _rows(self, plan: SweepPlan, home: SweepDir) -> list[SweepRow]:
         return [self._on_disk(home, member) for member in plan.members]
 
-    def _on_disk(self, home: SweepDir, member: Member) -> Row:
+    def _on_disk(self, home: SweepDir, member: Member) -> SweepRow:
         run = home.run(member)
-        row = Row(member.directory, str(run.path.absolute()), member.values)
+        row = SweepRow(member.directory, str(run.path.absolute()), member.values)
         return row_on_disk(row, self._sweep.job_of(member), run) if run.is_run() else row
 
     def _order(self, home: SweepDir, member: Member, jobs: int) -> Order:
@@ -180,9 +180,9 @@ class SweepEngine:
 
     def _show(
         self,
-        plan: Plan,
+        plan: SweepPlan,
         home: SweepDir,
-        rows: Sequence[Row],
+        rows: Sequence[SweepRow],
         codes: Mapping[int, int] = MappingProxyType({}),
         signal_name: str = "",
     ) -> int:
@@ -230,7 +230,7 @@ def _would(choice: Choice) -> str:
     return "start from the beginning" if choice.action == "fresh" else "not be run: finished"
 
 
-def _opening(plan: Plan, home: SweepDir, jobs: int) -> str:
+def _opening(plan: SweepPlan, home: SweepDir, jobs: int) -> str:
     """What is going to be done, in one line."""
     actions = [choice.action for choice in plan.choices]
     texts = {"done": "finished already", "resume": "to go on", "fresh": "to start"}
@@ -241,7 +241,7 @@ def _opening(plan: Plan, home: SweepDir, jobs: int) -> str:
     return f"{home.name}: {runs} in {home.shown()}{how}: {', '.join(parts)}"
 
 
-def _exit_code(rows: Sequence[Row], codes: Iterable[int], signal_name: str) -> int:
+def _exit_code(rows: Sequence[SweepRow], codes: Iterable[int], signal_name: str) -> int:
     """That of the sweep: see ``_RANK``."""
     found = {code if code >= 0 else TaskError.exit_code for code in codes}
     found |= {row.exit_code for row in rows if row.exit_code is not None}

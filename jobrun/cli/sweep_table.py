@@ -15,7 +15,7 @@ from jobrun.core.paths import shown
 from jobrun.core.ranking import Best, first_best
 from jobrun.report.formatting import json_values, number, plain, plural
 from jobrun.runs.sweepdir import value_text
-from jobrun.tools.sweep_rows import STATES, Row
+from jobrun.tools.sweep_rows import STATES, SweepRow
 
 __all__ = ["SweepEnded", "sweep_summary"]
 
@@ -35,7 +35,7 @@ class SweepEnded:
     name: str
     sweep_dir: str
     metrics: Mapping[str, str | None]
-    rows: Sequence[Row]
+    rows: Sequence[SweepRow]
     left: Sequence[str]
     exit_code: int
 
@@ -51,7 +51,7 @@ class SweepEnded:
             "left": list(self.left),
         }
 
-    def best(self, metric: str) -> Row | None:
+    def best(self, metric: str) -> SweepRow | None:
         """The run with the best value of a metric in any of its epochs; the first of equal ones."""
         direction = self.metrics[metric]
         if direction is None:
@@ -60,7 +60,7 @@ class SweepEnded:
         return first_best(self.rows, lambda row: row.best.get(metric, nothing)[0], direction)
 
 
-def _json(row: Row) -> dict[str, Any]:
+def _json(row: SweepRow) -> dict[str, Any]:
     found: dict[str, Any] = json_values(asdict(row))
     return found
 
@@ -85,7 +85,7 @@ def _headline(ended: SweepEnded) -> str:
     return f"{plain(ended.name)}: {plural(len(ended.rows), 'run')}: {states}"
 
 
-def _word(row: Row) -> str:
+def _word(row: SweepRow) -> str:
     return _WORDS.get(row.state, row.state)
 
 
@@ -110,7 +110,7 @@ def _cells(ended: SweepEnded) -> tuple[list[str], list[list[str]]]:
     return [plain(text) for text in header], rows
 
 
-def _starred(ended: SweepEnded, metric: str) -> Row | None:
+def _starred(ended: SweepEnded, metric: str) -> SweepRow | None:
     """The run whose last value of a metric is the best."""
     direction = ended.metrics[metric]
     if direction is None:

@@ -16,7 +16,7 @@ from jobrun.cli.options import Settings, uses_color
 from jobrun.core.events import Report
 from jobrun.errors import JobrunError
 from jobrun.model.job import Job
-from jobrun.report import Fan, RunFiles
+from jobrun.report import Broadcast, RunFiles
 from jobrun.report.background import Aside
 from jobrun.report.json_lines import JsonLines
 from jobrun.report.lines import Lines
@@ -43,13 +43,13 @@ class Watching:
     instead: Report | None = None
     tell_error: Callable[[dict[str, Any]], None] | None = None
 
-    def fan(self, prints: Prints) -> Fan:
+    def fan(self, prints: Prints) -> Broadcast:
         """Progress, and the files of the run."""
-        fan = Fan(self.instead or self._progress(prints))
+        fan = Broadcast(self.instead or self._progress(prints))
         fan.add("files", lambda: RunFiles(fan, prints))
         return fan
 
-    def reporters(self, job: Job, folder: Path | None, fan: Fan) -> list[Aside]:
+    def reporters(self, job: Job, folder: Path | None, fan: Broadcast) -> list[Aside]:
         """The reporters of the job and of the command line; raises BindError, UsageError."""
         wanted = [*job.reporters, *map(parse_reporter, self.names)]
         found = open_reporters(wanted, fan, folder, partial(bind, folder=folder))

@@ -23,14 +23,14 @@ from jobrun.errors import TaskError
 __all__ = [
     "BlobTrue",
     "Condition",
+    "ConditionState",
     "DataFinished",
     "Decision",
+    "EpochSummary",
     "Epochs",
     "NotFinite",
     "Patience",
-    "Seen",
     "Walltime",
-    "Watched",
     "When",
     "decide_stop",
     "match_states",
@@ -41,7 +41,7 @@ State = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class EpochSummary:
     """What the conditions are shown of a finished epoch.
 
     ``epoch`` is the number of epochs done, ``elapsed`` the run's seconds over all attempts,
@@ -82,7 +82,7 @@ class Condition:
         """The condition as the spec has it, for messages: ``patience: loss``."""
         return self.kind if self.metric is None else f"{self.kind}: {self.metric}"
 
-    def observe(self, state: State, seen: Seen) -> State:
+    def observe(self, state: State, seen: EpochSummary) -> State:
         """The state after a finished epoch; ``state`` is ``{}`` at first."""
         raise AssertionError(self)  # every kind has its own
 
@@ -102,7 +102,7 @@ class Epochs(Condition):
     n: int
     kind: ClassVar[str] = "epochs"
 
-    def observe(self, state: State, seen: Seen) -> State:
+    def observe(self, state: State, seen: EpochSummary) -> State:
         """Remember how many epochs are done."""
         return {"epoch": seen.epoch}
 
@@ -140,7 +140,7 @@ class When(Condition):
         """The expression."""
         return f"when: {self.expression.text}"
 
-    def observe(self, state: State, seen: Seen) -> State:
+    def observe(self, state: State, seen: EpochSummary) -> State:
         """Remember every scalar, since the expression may be another one at the verdict."""
         return {**seen.scalars, "epoch": seen.epoch, "elapsed": seen.elapsed}
 
@@ -182,7 +182,7 @@ class BlobTrue(_OfBlob):
 
     kind: ClassVar[str] = "blob"
 
-    def observe(self, state: State, seen: Seen) -> State:
+    def observe(self, state: State, seen: EpochSummary) -> State:
         """Remember whether the blob is true."""
         return {"value": bool(seen.scalars.get(self.name, False))}
 
@@ -204,7 +204,7 @@ class DataFinished(Condition):
         """The pipe's task."""
         return self.task
 
-    def observe(self, state: State, seen: Seen) -> State:
+    def observe(self, state: State, seen: EpochSummary) -> State:
         """Remember how many passes are finished."""
         return {"passes": seen.passes.get(self.task, 0)}
 
@@ -234,7 +234,7 @@ class Patience(_OfBlob):
     start: int = 0
     kind: ClassVar[str] = "patience"
 
-    def observe(self, state: State, seen: Seen) -> State:
+    def observe(self, state: State, seen: EpochSummary) -> State:
         """Move the best value, or count an epoch without improvement."""
         if state.get("direction", self.direction) != self.direction:
             state = {}
@@ -280,7 +280,7 @@ class Walltime(Condition):
     seconds: float
     kind: ClassVar[str] = "walltime"
 
-    def observe(self, state: State, seen: Seen) -> State:
+    def observe(self, state: State, seen: EpochSummary) -> State:
         """Remember the run's seconds."""
         return {"elapsed": seen.elapsed}
 
@@ -301,7 +301,7 @@ class NotFinite(_OfBlob):
 
     kind: ClassVar[str] = "not_finite"
 
-    def observe(self, state: State, seen: Seen) -> State:
+    def observe(self, state: State, seen: EpochSummary) -> State:
         """Remember the value if it is not finite."""
         value = _number(self, seen)
         if value is None or math.isfinite(value):
@@ -315,7 +315,7 @@ class NotFinite(_OfBlob):
         return None
 
 
-def _number(condition: Patience | NotFinite, seen: Seen) -> Any:
+def _number(condition: Patience | NotFinite, seen: EpochSummary) -> Any:
     """The metric of a condition, None without a value; raises TaskError if it is no number."""
     value = seen.scalars.get(condition.name)
     if value is None:
@@ -344,7 +344,7 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Watched:
+class ConditionState:
     """A condition with its state, and whether it stands under ``fail``.
 
     ``none`` has, for each blob that it looks at, in how many epochs it was None; 0 from its first
@@ -356,7 +356,7 @@ class Watched:
     state: State = field(default_factory=dict)
     none: Mapping[str, int] = field(default_factory=dict)
 
-    def observe(self, seen: Seen) -> Watched:
+    def observe(self, seen: EpochSummary) -> ConditionState:
         """The condition after a finished epoch."""
         none = dict(self.none)
         for name in self.condition.names:
@@ -367,12 +367,14 @@ class Watched:
         return replace(self, state=self.condition.observe(self.state, seen), none=none)
 
 
-def observe_all(watched: Sequence[Watched], seen: Seen) -> tuple[Watched, ...]:
+def observe_all(
+    watched: Sequence[ConditionState], seen: EpochSummary
+) -> tuple[ConditionState, ...]:
     """Let **every** condition observe: no short circuit, since each may keep state."""
     return tuple(w.observe(seen) for w in watched)
 
 
-def decide_stop(watched: Iterable[Watched]) -> Decision | None:
+def decide_stop(watched: Iterable[ConditionState]) -> Decision | None:
     """Of several true conditions one under ``fail`` wins, else the first under ``stop``."""
     first: Decision | None = None
     for w in watched:
@@ -388,8 +390,8 @@ def decide_stop(watched: Iterable[Watched]) -> Decision | None:
 def match_states(
     conditions: Sequence[tuple[Condition, bool]],
     saved: Sequence[Mapping[str, Any]],
-    seen: Seen | None = None,
-) -> tuple[Watched, ...]:
+    seen: EpochSummary | None = None,
+) -> tuple[ConditionState, ...]:
     """Pair conditions (with their ``fails``) with saved states.
 
     Matched by kind, metric and occurrence, since the conditions may have been edited; a condition
@@ -398,10 +400,10 @@ def match_states(
     pool: dict[tuple[str, str | None], list[Mapping[str, Any]]] = {}
     for entry in saved:
         pool.setdefault((entry["kind"], entry.get("metric")), []).append(entry)
-    found: list[Watched] = []
+    found: list[ConditionState] = []
     for condition, fails in conditions:
         entries = pool.get((condition.kind, condition.metric), [])
-        watched = Watched(condition, fails)
+        watched = ConditionState(condition, fails)
         if entries:
             entry = entries.pop(0)
             state, none = dict(entry["state"]), dict(entry.get("none", {}))
@@ -412,7 +414,7 @@ def match_states(
     return tuple(found)
 
 
-def saved_states(watched: Iterable[Watched]) -> list[dict[str, Any]]:
+def saved_states(watched: Iterable[ConditionState]) -> list[dict[str, Any]]:
     """What a checkpoint keeps of the conditions; the inverse of ``match_states``."""
     return [
         {

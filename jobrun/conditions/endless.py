@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from jobrun.analysis.names import access, key_of, step_names
-from jobrun.conditions.base import Watched
+from jobrun.conditions.base import ConditionState
 from jobrun.core.blob_paths import overlaps
 from jobrun.errors import TaskError, Where
 from jobrun.model.job import Job, Pipe, Task
@@ -21,7 +21,9 @@ _EPOCHS = 3
 """After so many epochs with nothing but None, no other value is waited for."""
 
 
-def first_none(job: Job, before: Sequence[Watched], now: Sequence[Watched]) -> dict[str, str]:
+def first_none(
+    job: Job, before: Sequence[ConditionState], now: Sequence[ConditionState]
+) -> dict[str, str]:
     """Return a warning for each blob that is None for the first time, and that a condition needs.
 
     ``before`` and ``now`` are the conditions before and after an epoch, in one order.
@@ -38,7 +40,7 @@ def first_none(job: Job, before: Sequence[Watched], now: Sequence[Watched]) -> d
     return found
 
 
-def never_ends(job: Job, watched: Sequence[Watched]) -> TaskError | None:
+def never_ends(job: Job, watched: Sequence[ConditionState]) -> TaskError | None:
     """Return the error of a run of which no condition can come true, as far as can be seen.
 
     None where one may, and for a job that is to be endless.
@@ -59,13 +61,13 @@ def never_ends(job: Job, watched: Sequence[Watched]) -> TaskError | None:
     )
 
 
-def _waits_for(watched: Watched) -> str:
+def _waits_for(watched: ConditionState) -> str:
     """The blob that has kept a condition from coming true for long enough, or an empty text."""
     needs = sorted(watched.condition.needs)
     return next((n for n in needs if watched.none.get(n, 0) >= _EPOCHS), "")
 
 
-def _described(watched: Watched) -> str:
+def _described(watched: ConditionState) -> str:
     return f"the condition '{watched.condition.describe()}'"
 
 
@@ -91,7 +93,7 @@ def _steps(task: Task) -> Iterator[tuple[str, Task]]:
         yield f"{task.name}/{names[id(step)]}", step
 
 
-def _where(job: Job, watched: Watched, name: str) -> Where | None:
+def _where(job: Job, watched: ConditionState, name: str) -> Where | None:
     """The place of a condition in the spec."""
     section = "fail" if watched.fails else "stop"
     kind = watched.condition.kind

@@ -1,7 +1,7 @@
 """The forms of each stop condition as written, and what is wrong with one.
 
-Every reader takes an ``Entry`` and gives the conditions that it stands for; what is wrong with it
-goes to ``Entry.problems``.
+Every reader takes a ``WrittenCondition`` and returns the conditions that it stands for; what is
+wrong with it goes to ``WrittenCondition.problems``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from jobrun.core.duration import TIMES, seconds_of
 from jobrun.errors import Problem, Where, did_you_mean
 from jobrun.model.job import ConditionSpec
 
-__all__ = ["KINDS", "Entry", "Known"]
+__all__ = ["KINDS", "Known", "WrittenCondition"]
 
 _PATIENCE_KEYS = ("epochs", "min_delta", "start")
 
@@ -50,7 +50,7 @@ class Known:
 
 
 @dataclass
-class Entry:
+class WrittenCondition:
     """One condition as written, and where to report what is wrong with it."""
 
     spec: ConditionSpec
@@ -159,13 +159,13 @@ def _shown(value: Any) -> str:
     return repr(value)[:40]
 
 
-def _epochs(entry: Entry) -> list[Condition]:
+def _epochs(entry: WrittenCondition) -> list[Condition]:
     what = "a number of epochs from 1 up"
     n = entry.number(entry.value, least=1, whole=True, what=what)
     return [] if n is None else [Epochs(int(n))]
 
 
-def _walltime(entry: Entry) -> list[Condition]:
+def _walltime(entry: WrittenCondition) -> list[Condition]:
     value = entry.value
     held = entry.known.shared.get(value, value) if isinstance(value, str) else value
     if isinstance(held, str) and value not in entry.known.split:
@@ -182,12 +182,12 @@ def _walltime(entry: Entry) -> list[Condition]:
     return [Walltime(found)] if found else []
 
 
-def _blob(entry: Entry) -> list[Condition]:
+def _blob(entry: WrittenCondition) -> list[Condition]:
     name = entry.blob(entry.value)
     return [] if name is None else [BlobTrue(name)]
 
 
-def _not_finite(entry: Entry) -> list[Condition]:
+def _not_finite(entry: WrittenCondition) -> list[Condition]:
     if isinstance(entry.value, list | tuple):
         entry.refuse("wants one metric", "for several, fail: [{not_finite: a}, {not_finite: b}]")
         return []
@@ -195,7 +195,7 @@ def _not_finite(entry: Entry) -> list[Condition]:
     return [] if name is None else [NotFinite(name)]
 
 
-def _data_finished(entry: Entry) -> list[Condition]:
+def _data_finished(entry: WrittenCondition) -> list[Condition]:
     name, pipes = entry.value, entry.known.pipes
     if not isinstance(name, str):
         entry.refuse(f"wants the name of a pipe's task, not {_shown(name)}")
@@ -214,7 +214,7 @@ def _data_finished(entry: Entry) -> list[Condition]:
     return []
 
 
-def _when(entry: Entry) -> list[Condition]:
+def _when(entry: WrittenCondition) -> list[Condition]:
     text = entry.value
     if isinstance(text, bool) or not isinstance(text, str):
         entry.refuse(f"wants an expression such as 'loss < 0.1', not {_shown(text)}")
@@ -233,7 +233,7 @@ def _when(entry: Entry) -> list[Condition]:
     return [When(expression, {n: shared[n] for n in expression.names if n in shared})]
 
 
-def _check_name(entry: Entry, name: str, text: str) -> None:
+def _check_name(entry: WrittenCondition, name: str, text: str) -> None:
     """A name of an expression: ``epoch``, ``elapsed``, a var that is a number, or a blob."""
     known = entry.known
     where = _within(entry, _find(name, text), len(name))
@@ -260,7 +260,7 @@ def _find(name: str, text: str) -> int:
     return found.start() if found else 0
 
 
-def _within(entry: Entry, offset: int, width: int = 1) -> Where | None:
+def _within(entry: WrittenCondition, offset: int, width: int = 1) -> Where | None:
     """The place of a piece of the expression, where the spec has it on one line."""
     marks = entry.spec.marks
     start = marks.get("text")
@@ -270,7 +270,7 @@ def _within(entry: Entry, offset: int, width: int = 1) -> Where | None:
     return replace(start, column=start.column + offset, width=width)
 
 
-def _patience(entry: Entry) -> list[Condition]:
+def _patience(entry: WrittenCondition) -> list[Condition]:
     if not isinstance(entry.value, Mapping) or not entry.value:
         hint = f"patience: {{loss: {entry.value}}}" if isinstance(entry.value, int) else ""
         entry.refuse(f"wants {{metric: epochs}}, not {_shown(entry.value)}", hint)
@@ -279,7 +279,7 @@ def _patience(entry: Entry) -> list[Condition]:
     return [c for c in found if c is not None]
 
 
-def _patience_with(entry: Entry, name: Any, value: Any) -> Condition | None:
+def _patience_with(entry: WrittenCondition, name: Any, value: Any) -> Condition | None:
     if not isinstance(name, str):
         entry.refuse(f"wants the name of a metric, not {_shown(name)}")
         return None
@@ -308,7 +308,7 @@ def _patience_with(entry: Entry, name: Any, value: Any) -> Condition | None:
     return Patience(name, int(epochs), direction, delta, int(start))
 
 
-def _direction(entry: Entry, name: str) -> str | None:
+def _direction(entry: WrittenCondition, name: str) -> str | None:
     """``min`` or ``max``; an empty string where metrics are not looked at; None after a problem."""
     metrics = entry.known.metrics
     if metrics is None:
@@ -333,7 +333,7 @@ def _direction(entry: Entry, name: str) -> str | None:
     return direction
 
 
-KINDS: dict[str, Callable[[Entry], list[Condition]]] = {
+KINDS: dict[str, Callable[[WrittenCondition], list[Condition]]] = {
     "epochs": _epochs,
     "when": _when,
     "blob": _blob,

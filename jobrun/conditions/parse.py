@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from jobrun.conditions.base import Condition
-from jobrun.conditions.forms import KINDS, Entry, Known
+from jobrun.conditions.forms import KINDS, Known, WrittenCondition
 from jobrun.errors import Problem, SpecError, did_you_mean
 from jobrun.model.job import ConditionSpec, Job, Pipe
 
@@ -82,7 +82,7 @@ class _Reader:
         """Every condition that can be read, with whether it is under ``fail``."""
         found: list[tuple[Condition, bool]] = []
         for spec in conditions:
-            entry = Entry(spec, self.problems, self.known)
+            entry = WrittenCondition(spec, self.problems, self.known)
             reader = KINDS.get(spec.kind)
             if reader is None:
                 hint = did_you_mean(spec.kind, list(KINDS)) or f"there are {', '.join(KINDS)}"

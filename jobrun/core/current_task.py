@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from typing import Protocol
 
-__all__ = ["Doing", "Place", "Runs", "enter", "here", "task_here"]
+__all__ = ["CurrentTask", "Place", "Runs", "enter", "here", "task_here"]
 
 
-class Doing(Protocol):
+class CurrentTask(Protocol):
     """A task that runs; ``epoch`` is 0 before the first."""
 
     @property
@@ -31,7 +31,7 @@ class Doing(Protocol):
 class Runs(Protocol):
     """Whoever runs tasks by number."""
 
-    def running(self, number: int) -> Doing:
+    def running(self, number: int) -> CurrentTask:
         """What is to be known of a task that runs."""
 
 
@@ -55,7 +55,7 @@ def here() -> Place | None:
     return _local.place
 
 
-def task_here() -> Doing | None:
+def task_here() -> CurrentTask | None:
     """The task that runs on this thread."""
     place = _local.place
     return None if place is None else place[0].running(place[1])

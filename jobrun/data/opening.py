@@ -10,7 +10,7 @@ from pathlib import Path
 from jobrun.data.joined import concat
 from jobrun.data.numpy_files import npy_table, npz_table
 from jobrun.data.source import Source
-from jobrun.data.text_files import CsvFile, JsonLines, TextLines
+from jobrun.data.text_files import CsvFile, JsonLinesFile, TextLines
 from jobrun.data.zarr_source import zarr_table
 from jobrun.errors import DataError, did_you_mean
 
@@ -23,7 +23,7 @@ _OPENERS: Mapping[str, _Opener] = {
     ".npz": npz_table,
     ".csv": CsvFile,
     ".tsv": CsvFile,
-    ".jsonl": JsonLines,
+    ".jsonl": JsonLinesFile,
     ".txt": TextLines,
 }
 
@@ -50,7 +50,7 @@ def open_files(
 
 def _found_types(source: Source) -> Mapping[str, str]:
     """The types of columns of a text file, to which the files after it are held."""
-    return source.types if isinstance(source, CsvFile | JsonLines) else {}
+    return source.types if isinstance(source, CsvFile | JsonLinesFile) else {}
 
 
 def _open(path: Path, wanted: Mapping[str, str], types: Mapping[str, str]) -> Source:

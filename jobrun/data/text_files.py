@@ -20,7 +20,7 @@ from jobrun.data.select import Plan, common_dtype, expand, names_in, stacked
 from jobrun.data.source import Columns, Cursor, Slow, Stream, ignore_slow
 from jobrun.errors import DataError, did_you_mean
 
-__all__ = ["CsvFile", "JsonLines", "TextFile", "TextLines"]
+__all__ = ["CsvFile", "JsonLinesFile", "TextFile", "TextLines"]
 
 _BOM = b"\xef\xbb\xbf"
 _WRONG = (ValueError, TypeError, OverflowError)
@@ -294,7 +294,7 @@ class CsvFile(TextFile):
             yield name, columns[self._order.index(name)] if columns else ()
 
 
-class JsonLines(TextFile):
+class JsonLinesFile(TextFile):
     """A ``.jsonl``: an object a line, of numbers, texts, truth values and lists of numbers."""
 
     def _records(self, lines: _Lines) -> Iterator[dict[str, Any]]:

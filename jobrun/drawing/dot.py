@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jobrun.drawing.picture import Box, Picture
+from jobrun.drawing.picture import Picture, TaskBox
 
 __all__ = ["dot"]
 
@@ -34,7 +34,7 @@ def _lines(picture: Picture) -> Iterator[str]:
     yield "}"
 
 
-def _box(box: Box) -> str:
+def _box(box: TaskBox) -> str:
     name = box.key + (f" x{box.copies}" if box.copies > 1 else "")
     lines = [name, box.detail, *box.steps]
     if box.state is not None and box.state.seconds is not None:

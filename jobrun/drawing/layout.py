@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from operator import attrgetter
 
-__all__ = ["Item", "Link", "Placed", "place"]
+__all__ = ["LayoutItem", "Link", "PlacedLayout", "place"]
 
 ITEM_GAP = 28.0
 LANE_GAP = 56.0
@@ -24,7 +24,7 @@ LONGEST = 4000
 
 
 @dataclass
-class Item:
+class LayoutItem:
     """Something with a size in a row: a box, a label, or a bend of an arrow.
 
     ``x`` and ``y`` are its centre and its top, once it is placed.
@@ -36,8 +36,8 @@ class Item:
     height: float = 0.0
     x: float = 0.0
     y: float = 0.0
-    above: list[Item] = field(default_factory=list, repr=False)
-    below: list[Item] = field(default_factory=list, repr=False)
+    above: list[LayoutItem] = field(default_factory=list, repr=False)
+    below: list[LayoutItem] = field(default_factory=list, repr=False)
 
 
 @dataclass(frozen=True)
@@ -51,26 +51,28 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedLayout:
     """What came of it: of each link its ends and bends, in order; the last bend is the label.
 
     A link that was left out, since there are too many, has none.  ``tops`` and ``bottoms`` are of
     the rows, ``lanes`` the left and right end of each lane.
     """
 
-    bends: tuple[tuple[Item, ...], ...]
+    bends: tuple[tuple[LayoutItem, ...], ...]
     tops: tuple[float, ...]
     bottoms: tuple[float, ...]
     lanes: tuple[tuple[float, float], ...]
 
 
-def place(items: Sequence[Item], links: Sequence[Link], gaps: Sequence[float]) -> Placed:
+def place(
+    items: Sequence[LayoutItem], links: Sequence[Link], gaps: Sequence[float]
+) -> PlacedLayout:
     """Give every item its place.
 
     Items stand in even rows; a label takes the odd row above the target of its arrow.
     ``gaps[row]`` is extra room above a row.
     """
-    rows: list[list[Item]] = [[] for _ in range(len(gaps))]
+    rows: list[list[LayoutItem]] = [[] for _ in range(len(gaps))]
     for item in items:
         rows[item.row].append(item)
     bends = tuple(_bends(items, links, rows))
@@ -80,12 +82,12 @@ def place(items: Sequence[Item], links: Sequence[Link], gaps: Sequence[float]) -
         _sort(rows, down=sweep % 2 == 0)
     lanes = _columns(rows)
     tops, bottoms = _heights(rows, gaps)
-    return Placed(bends, tops, bottoms, lanes)
+    return PlacedLayout(bends, tops, bottoms, lanes)
 
 
 def _bends(
-    items: Sequence[Item], links: Sequence[Link], rows: list[list[Item]]
-) -> Iterator[tuple[Item, ...]]:
+    items: Sequence[LayoutItem], links: Sequence[Link], rows: list[list[LayoutItem]]
+) -> Iterator[tuple[LayoutItem, ...]]:
     """Cut the links at every row between their ends; the longest are left out if too many."""
     spans = sorted(items[link.target].row - items[link.source].row for link in links)
     left = LONGEST
@@ -103,7 +105,7 @@ def _bends(
         chain = [source]
         for row in range(source.row + 1, target.row):
             last = row == target.row - 1
-            bend = Item(row, target.lane if last else source.lane)
+            bend = LayoutItem(row, target.lane if last else source.lane)
             if last:
                 bend.width, bend.height = link.width, link.height
             rows[row].append(bend)
@@ -115,11 +117,11 @@ def _bends(
         yield tuple(chain)
 
 
-def _sort(rows: list[list[Item]], down: bool) -> None:
+def _sort(rows: list[list[LayoutItem]], down: bool) -> None:
     """One sweep: every row in the order of the middles of its neighbours, lane by lane."""
     where: dict[int, float] = {}
     for row in rows if down else rows[::-1]:
-        sorted_row: list[Item] = []
+        sorted_row: list[LayoutItem] = []
         for _, items in groupby(row, key=attrgetter("lane")):
             lane = _by_middle(list(items), down, where)
             where.update((id(item), number) for number, item in enumerate(lane))
@@ -127,7 +129,7 @@ def _sort(rows: list[list[Item]], down: bool) -> None:
         row[:] = sorted_row
 
 
-def _by_middle(lane: list[Item], down: bool, where: Mapping[int, float]) -> list[Item]:
+def _by_middle(lane: list[LayoutItem], down: bool, where: Mapping[int, float]) -> list[LayoutItem]:
     """The items of a row and lane by the mean place of their neighbours; others keep theirs."""
     middles = []
     for number, item in enumerate(lane):
@@ -136,7 +138,7 @@ def _by_middle(lane: list[Item], down: bool, where: Mapping[int, float]) -> list
     return [lane[number] for _, number in sorted(middles)]
 
 
-def _columns(rows: list[list[Item]]) -> tuple[tuple[float, float], ...]:
+def _columns(rows: list[list[LayoutItem]]) -> tuple[tuple[float, float], ...]:
     """The ``x`` of every item, lane by lane, each lane to the right of the one before."""
     count = max((item.lane for row in rows for item in row), default=0) + 1
     ends = []
@@ -151,7 +153,7 @@ def _columns(rows: list[list[Item]]) -> tuple[tuple[float, float], ...]:
     return tuple(ends)
 
 
-def _lane(rows: list[list[Item]]) -> tuple[float, float]:
+def _lane(rows: list[list[LayoutItem]]) -> tuple[float, float]:
     """Place one lane by itself; its left and right end."""
     for row in rows:
         _spread(row, [0.0] * len(row))
@@ -170,7 +172,7 @@ def _lane(rows: list[list[Item]]) -> tuple[float, float]:
     return left, right
 
 
-def _spread(row: Sequence[Item], wanted: Sequence[float]) -> None:
+def _spread(row: Sequence[LayoutItem], wanted: Sequence[float]) -> None:
     """Put a row as near to ``wanted`` as its order and widths allow (least squares).
 
     With the room that lies left of each item taken away, that is isotonic regression, and pooling
@@ -195,7 +197,7 @@ def _spread(row: Sequence[Item], wanted: Sequence[float]) -> None:
 
 
 def _heights(
-    rows: list[list[Item]], gaps: Iterable[float]
+    rows: list[list[LayoutItem]], gaps: Iterable[float]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """The ``y`` of every item: all of a row begin at one height."""
     tops, bottoms = [], []

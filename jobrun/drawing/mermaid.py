@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jobrun.drawing.picture import Box, Picture
+from jobrun.drawing.picture import Picture, TaskBox
 
 __all__ = ["mermaid"]
 
@@ -38,7 +38,7 @@ def _lines(picture: Picture) -> Iterator[str]:
         yield f"  classDef {status} {_CLASSES[status]}"
 
 
-def _box(box: Box, number: int) -> str:
+def _box(box: TaskBox, number: int) -> str:
     start, end = _SHAPES.get(box.kind, ('["', '"]'))
     name = box.key + (f" x{box.copies}" if box.copies > 1 else "")
     lines = [f"<b>{_text(name)}</b>", _text(box.detail), *map(_text, box.steps)]

@@ -14,7 +14,7 @@ from jobrun.model.job import GROUPS, Job, Pipe, Task
 from jobrun.model.options import Load
 from jobrun.model.shell import Shell
 
-__all__ = ["WHEN", "Arrow", "Box", "GroupPicture", "Picture", "State", "picture"]
+__all__ = ["WHEN", "Arrow", "GroupPicture", "Picture", "State", "TaskBox", "picture"]
 
 WHEN = {
     "setup": "at every start",
@@ -51,7 +51,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Box:
+class TaskBox:
     """A task on a node; or, with ``copies`` above 1, on so many nodes.
 
     ``kind`` is call, pipe, shell or load.  ``rank`` is the longest way to it within its group:
@@ -105,7 +105,7 @@ class Picture:
     job: str
     nodes: tuple[str, ...]
     groups: tuple[GroupPicture, ...]
-    boxes: tuple[Box, ...]
+    boxes: tuple[TaskBox, ...]
     arrows: tuple[Arrow, ...]
     kept: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -146,7 +146,7 @@ class _Drawer:
         self.states = states
         self.kept = persistent(job)
         self.merge = len(job.nodes) > LANES
-        self.boxes: list[Box] = []
+        self.boxes: list[TaskBox] = []
         self.use = BlobUse()
         self.flow: dict[tuple[int, int], dict[str, bool]] = {}
         self.order: set[tuple[int, int]] = set()
@@ -171,11 +171,11 @@ class _Drawer:
         self._order(plan, heights, box_of)
         return tuple(range(first, len(self.boxes)))
 
-    def _box(self, group: str, unit: Unit, rank: int) -> Box:
+    def _box(self, group: str, unit: Unit, rank: int) -> TaskBox:
         task = unit.task
         copies = len(self.job.nodes_of(task)) if self.merge else 1
         reads, writes = set(unit.access.reads), set(unit.access.writes)
-        return Box(
+        return TaskBox(
             key=task.name if copies > 1 else unit.key,
             name=task.name,
             kind=_kind(task),

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
-from jobrun.drawing.layout import Item, Link, place
-from jobrun.drawing.picture import Arrow, Box, Picture
+from jobrun.drawing.layout import LayoutItem, Link, place
+from jobrun.drawing.picture import Arrow, Picture, TaskBox
 
 __all__ = ["svg"]
 
@@ -90,15 +90,15 @@ class _Sheet:
         self.placed = place(self.items, links, self._gaps())
         self._say_what_was_left_out()
 
-    def _lane(self, box: Box) -> int:
+    def _lane(self, box: TaskBox) -> int:
         return self.lane_of.get(box.node, 0)
 
-    def _item(self, number: int) -> Item:
+    def _item(self, number: int) -> LayoutItem:
         box = self.picture.boxes[number]
         lines = self.lines[number]
         width = max(_width(lines) + 28, 96.0)
         height = _LINE * len(lines) + 18 + (6 if box.state and box.state.seconds is not None else 0)
-        return Item(self.row_of[number], self._lane(box), width, height)
+        return LayoutItem(self.row_of[number], self._lane(box), width, height)
 
     def _box_lines(self, number: int) -> list[_Line]:
         box = self.picture.boxes[number]
@@ -199,7 +199,7 @@ class _Sheet:
                 yield from self._arrow(arrow, chain, starts[number], ends[number])
 
     def _arrow(
-        self, arrow: Arrow, chain: Sequence[Item], start: float, end: float
+        self, arrow: Arrow, chain: Sequence[LayoutItem], start: float, end: float
     ) -> Iterator[str]:
         x, y = start, chain[0].y + chain[0].height
         path = []
@@ -215,7 +215,7 @@ class _Sheet:
         yield f'<path class="tip" d="M{end:.1f} {tip:.1f}l-4 -8h8z"/>'
         yield from self._label(arrow, chain[-2])
 
-    def _label(self, arrow: Arrow, item: Item) -> Iterator[str]:
+    def _label(self, arrow: Arrow, item: LayoutItem) -> Iterator[str]:
         for number, line in enumerate(_label(arrow)):
             spans = []
             for word in line.text.split(" "):
@@ -244,7 +244,7 @@ class _Sheet:
             yield _rect(bar, x + 14, y + item.height - 9, wide, 3, 1.5)
         yield "</g>"
 
-    def _hint(self, box: Box) -> str:
+    def _hint(self, box: TaskBox) -> str:
         """What a pointer held over a box shows: everything, uncut."""
         lines = [f"{box.group}: {box.key}", box.detail, *box.steps]
         for what, names in (
@@ -268,7 +268,9 @@ class _Sheet:
             yield _words(_PAD + 328, y, "soft", "order alone")
 
 
-def _rows(picture: Picture, lane: Callable[[Box], int]) -> tuple[list[int], list[tuple[int, int]]]:
+def _rows(
+    picture: Picture, lane: Callable[[TaskBox], int]
+) -> tuple[list[int], list[tuple[int, int]]]:
     """The row of every box, and the first and last row of every group; odd rows hold labels."""
     row_of = [0] * len(picture.boxes)
     bands = []
@@ -305,7 +307,7 @@ def _label(arrow: Arrow) -> list[_Line]:
     return [_Line("blob", line) for line in lines]
 
 
-def _ports(ends: Sequence[Sequence[Item]]) -> list[float]:
+def _ports(ends: Sequence[Sequence[LayoutItem]]) -> list[float]:
     """The ``x`` at which each arrow leaves (or meets) its box: side by side, in their order."""
     by_box: dict[int, list[int]] = {}
     for number, pair in enumerate(ends):

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
-from jobrun.drawing.picture import Box, GroupPicture, Picture
+from jobrun.drawing.picture import GroupPicture, Picture, TaskBox
 
-__all__ = ["ASCII", "LINES", "Glyphs", "glyphs_for", "tree"]
+__all__ = ["ASCII", "LINES", "TreeGlyphs", "glyphs_for", "tree"]
 
 
 @dataclass(frozen=True, slots=True)
-class Glyphs:
+class TreeGlyphs:
     """What a tree is drawn with: a branch, the last branch, a line that goes on, and signs."""
 
     branch: str
@@ -22,11 +22,11 @@ class Glyphs:
     kept: str
 
 
-LINES = Glyphs("├─ ", "└─ ", "│  ", "→", "●")
-ASCII = Glyphs("|- ", "`- ", "|  ", "->", "*")
+LINES = TreeGlyphs("├─ ", "└─ ", "│  ", "→", "●")
+ASCII = TreeGlyphs("|- ", "`- ", "|  ", "->", "*")
 
 
-def glyphs_for(stream: TextIO | None) -> Glyphs:
+def glyphs_for(stream: TextIO | None) -> TreeGlyphs:
     """What a stream can show; a file (None) holds UTF-8."""
     try:
         "├└│→●".encode((stream and stream.encoding) or "utf-8")
@@ -38,7 +38,7 @@ def glyphs_for(stream: TextIO | None) -> Glyphs:
 _STATUS = {"done": "done", "failed": "FAILED", "running": "running", "interrupted": "interrupted"}
 
 
-def tree(picture: Picture, glyphs: Glyphs = LINES) -> str:
+def tree(picture: Picture, glyphs: TreeGlyphs = LINES) -> str:
     """The text, without a line end at its end.
 
     The number in front of a task is its rank: tasks of one number can run at the same time.
@@ -55,7 +55,7 @@ def tree(picture: Picture, glyphs: Glyphs = LINES) -> str:
     return "\n".join(lines)
 
 
-def _group(picture: Picture, group: GroupPicture, glyphs: Glyphs) -> Iterator[str]:
+def _group(picture: Picture, group: GroupPicture, glyphs: TreeGlyphs) -> Iterator[str]:
     boxes = sorted((picture.boxes[b] for b in group.boxes), key=lambda box: box.rank)
     width = len(str(boxes[-1].rank + 1))
     for number, box in enumerate(boxes):
@@ -66,7 +66,7 @@ def _group(picture: Picture, group: GroupPicture, glyphs: Glyphs) -> Iterator[st
         yield from (indent + step.replace("→", glyphs.arrow) for step in box.steps)
 
 
-def _task(picture: Picture, box: Box, glyphs: Glyphs) -> str:
+def _task(picture: Picture, box: TaskBox, glyphs: TreeGlyphs) -> str:
     parts = [box.key + (f" x{box.copies} nodes" if box.copies > 1 else "")]
     if box.kind != "call":
         parts.append(f"[{box.kind}: {box.detail}]")
@@ -82,14 +82,14 @@ def _task(picture: Picture, box: Box, glyphs: Glyphs) -> str:
     return "  ".join(part for part in parts if part)
 
 
-def _blobs(picture: Picture, box: Box, names: Sequence[str], glyphs: Glyphs) -> str:
+def _blobs(picture: Picture, box: TaskBox, names: Sequence[str], glyphs: TreeGlyphs) -> str:
     def mark(name: str) -> str:
         return glyphs.kept if picture.persists(box.node, name) else ""
 
     return ", ".join(f"{name}{mark(name)}" for name in names)
 
 
-def _state(box: Box) -> str:
+def _state(box: TaskBox) -> str:
     assert box.state is not None
     text = _STATUS.get(box.state.status, box.state.status)
     return f"({text}, {box.state.took})" if box.state.took else f"({text})"

@@ -17,7 +17,7 @@ from jobrun.analysis.graph import Plan, live_scratch, persistent
 from jobrun.analysis.metrics import metric_names
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import Record
-from jobrun.conditions.base import Condition, Epochs, Walltime, Watched
+from jobrun.conditions.base import Condition, ConditionState, Epochs, Walltime
 from jobrun.conditions.endless import first_none, never_ends
 from jobrun.core.events import (
     CheckpointLoaded,
@@ -36,7 +36,7 @@ from jobrun.core.position import Position
 from jobrun.engine.best import load_best
 from jobrun.engine.history import History
 from jobrun.engine.node_times import NodeTimes
-from jobrun.engine.progress import Standing, best_of
+from jobrun.engine.progress import RunProgress, best_of
 from jobrun.engine.resume_policy import Choice, Request
 from jobrun.engine.resume_survey import asks_verdict
 from jobrun.engine.saver import Saver
@@ -109,7 +109,7 @@ class Attempt:
     def __init__(self, run: Run, session: Session) -> None:
         self._run = run
         self.session = session
-        self.standing = Standing(run.job, run.conditions)
+        self.standing = RunProgress(run.job, run.conditions)
         self.saver = Saver(run.job, run.manager, run.report, run.history.saved, run.epochs)
         saver, due = self.saver, self.saver.due
         self._times = NodeTimes()
@@ -255,7 +255,7 @@ class Attempt:
         self._restarts += 1
         again = run.history.back(choice)
         start = again.start
-        self.standing = Standing(run.job, run.conditions)
+        self.standing = RunProgress(run.job, run.conditions)
         self.saver.lost()
         run.report(
             RunWentBack(
@@ -310,7 +310,7 @@ class Attempt:
         if endless is not None:
             raise endless
 
-    def _warn_of_none(self, before: Sequence[Watched]) -> None:
+    def _warn_of_none(self, before: Sequence[ConditionState]) -> None:
         """Once: a metric without a value may be meant, or a ``return`` that was forgotten.
 
         ``before`` are the stop conditions as they were before the epoch.

@@ -14,10 +14,10 @@ from jobrun.analysis.names import key_of
 from jobrun.checkpoint.record import Record, RecordFields
 from jobrun.conditions.base import (
     Condition,
+    ConditionState,
     Decision,
-    Seen,
+    EpochSummary,
     Walltime,
-    Watched,
     decide_stop,
     match_states,
     observe_all,
@@ -37,14 +37,14 @@ from jobrun.core.ranking import (
 )
 from jobrun.model.job import Job
 
-__all__ = ["Standing", "best_of", "last_seen"]
+__all__ = ["RunProgress", "best_of", "last_seen"]
 
 _WRITTEN = "written"
 """The key in ``extra`` of a record inside an epoch of the scalars that were written in it already;
 one without it, of an earlier version, is taken to have all."""
 
 
-class Standing:
+class RunProgress:
     """What a run has come to; saved in every checkpoint and restored from one."""
 
     def __init__(self, job: Job, conditions: Sequence[tuple[Condition, bool]]) -> None:
@@ -89,7 +89,7 @@ class Standing:
         return paths
 
     @property
-    def watched(self) -> tuple[Watched, ...]:
+    def watched(self) -> tuple[ConditionState, ...]:
         """The stop conditions with what they have seen."""
         return self._watched
 
@@ -126,7 +126,7 @@ class Standing:
         self.scalars = {n: v for n, v in scalars.items() if v is not None}
         passes = _passes(self._job, self.position)
         none = frozenset(n for n, v in scalars.items() if v is None)
-        seen = Seen(epoch, self.elapsed, self.scalars, passes, none)
+        seen = EpochSummary(epoch, self.elapsed, self.scalars, passes, none)
         self._watched = observe_all(self._watched, seen)
         self.decision = decide_stop(self._watched)
         self._extremes = with_epoch(self._extremes, epoch, self.scalars)
@@ -182,12 +182,12 @@ def best_of(job: Job, record: Record) -> dict[str, Best]:
     return best_values(extremes_of(record), metric_names(job))
 
 
-def last_seen(job: Job, record: Record) -> Seen | None:
+def last_seen(job: Job, record: Record) -> EpochSummary | None:
     """What the stop conditions saw at the end of the epoch that a checkpoint was made after."""
     if record.epoch < 1 or not record.at_boundary:
         return None
     passes = _passes(job, record.position)
-    return Seen(record.epoch, record.run_seconds, record.metrics, passes)
+    return EpochSummary(record.epoch, record.run_seconds, record.metrics, passes)
 
 
 def _passes(job: Job, position: Position) -> dict[str, int]:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from jobrun.conditions.base import Decision
     from jobrun.runs.node_map import NodeMap
 
-__all__ = ["Changes", "Choice", "Found", "Request", "Start", "decide"]
+__all__ = ["Changes", "Choice", "FoundState", "Request", "Start", "decide"]
 
 Action = Literal["fresh", "resume", "exit", "done", "refuse", "new_run"]
 Only = Literal["", "exit"]
@@ -103,7 +103,7 @@ class Start(Protocol):
         """Where in the run it lies, in words."""
 
 
-class Found(Protocol):
+class FoundState(Protocol):
     """What is looked at of a run's state (``rundir.RunState``)."""
 
     @property
@@ -140,7 +140,7 @@ class Choice:
 
 def decide(
     request: Request,
-    state: Found | None,
+    state: FoundState | None,
     head: Start | None,
     changes: Changes = Changes(),
     verdict: Decision | None = None,
@@ -174,7 +174,7 @@ def decide(
 
 def _stays_over(
     request: Request,
-    state: Found,
+    state: FoundState,
     head: Start | None,
     start: Start | None,
     changes: Changes,
@@ -219,7 +219,7 @@ def _another_job(request: Request, epoch: int, changes: Changes, run: str, over:
     return Choice("refuse", (why, *differences, *_table(ways)), exit_code=2)
 
 
-def _done(request: Request, state: Found, changes: Changes, run: str) -> Choice:
+def _done(request: Request, state: FoundState, changes: Changes, run: str) -> Choice:
     """Nothing is left to do; what would change that is shown."""
     epochs = f"{state.epoch} epoch{'' if state.epoch == 1 else 's'}"
     ways = [("to run the job again from its start", request.afresh)] if request.afresh else []

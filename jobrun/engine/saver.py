@@ -33,14 +33,14 @@ from jobrun.runs.rundir import RunDir
 from jobrun.session.base import Session, Snapshot
 from jobrun.storage.fs import DEFAULT
 
-__all__ = ["Due", "Saver"]
+__all__ = ["SaveSchedule", "Saver"]
 
 _LOOK = 0.2
 """Seconds after which one who waits for a save looks up, so that a signal is served that came just
 before the wait began."""
 
 
-class Due:
+class SaveSchedule:
     """Whether a save is due, by what has happened since the last one.
 
     ``applied`` and ``inside`` may be called from any thread while an epoch runs; a batch that is
@@ -186,7 +186,7 @@ class Saver:
         self._policy = job.checkpoint or CheckpointPolicy()
         self._protected: tuple[int, ...] = ()
         self._flying: _Save | None = None
-        self.due = Due(self._policy)
+        self.due = SaveSchedule(self._policy)
         self.on_disk: Position | None = None
         self.last: Position | None = None
         self.path: Path | None = None

@@ -14,7 +14,7 @@ from jobrun.jobspec.pipes import DoStepModel, MapStepModel, SourceModel
 from jobrun.jobspec.reports import reporter_parts
 from jobrun.jobspec.resolve import Spec, load, with_values
 from jobrun.jobspec.scalars import show
-from jobrun.jobspec.source import Node, gc_paused
+from jobrun.jobspec.source import SpecNode, gc_paused
 from jobrun.jobspec.stops import condition_specs
 from jobrun.jobspec.tasks import RetriesModel, ShellModel
 from jobrun.jobspec.uploads import UploadModel
@@ -154,7 +154,7 @@ class _Builder:
                 self.problems += error.problems
         job.groups[group].named()
 
-    def _task(self, model: TaskModel, node: Node) -> Task:
+    def _task(self, model: TaskModel, node: SpecNode) -> Task:
         marks = self._marks(node, "in", "update", "out", "with", "after")
         if model.load is not None:
             blobs = node.get("load", "blobs")
@@ -177,7 +177,7 @@ class _Builder:
             marks=marks,
         )
 
-    def _pipe(self, model: TaskModel, node: Node) -> Pipe:
+    def _pipe(self, model: TaskModel, node: SpecNode) -> Pipe:
         pipe, below = model.pipe, node.get("pipe")
         assert pipe is not None
         assert below is not None
@@ -207,7 +207,7 @@ class _Builder:
             marks=marks,
         )
 
-    def _source(self, model: SourceModel, node: Node) -> dict[str, Any]:
+    def _source(self, model: SourceModel, node: SpecNode) -> dict[str, Any]:
         """A source, as the arguments of ``Pipe`` and of ``data``."""
         return {
             "from_": model.from_,
@@ -221,7 +221,7 @@ class _Builder:
             "concat": self._sources(model.concat, node.get("concat")),
         }
 
-    def _sources(self, models: Iterable[SourceModel] | None, nodes: Node | None) -> list[Data]:
+    def _sources(self, models: Iterable[SourceModel] | None, nodes: SpecNode | None) -> list[Data]:
         found: list[Data] = []
         for number, model in enumerate(models or ()):
             node = nodes.get(number) if nodes is not None else None
@@ -231,7 +231,7 @@ class _Builder:
         return found
 
     def _steps(
-        self, models: Iterable[MapStepModel | DoStepModel], nodes: Node | None
+        self, models: Iterable[MapStepModel | DoStepModel], nodes: SpecNode | None
     ) -> list[Task]:
         steps: list[Task] = []
         for number, model in enumerate(models):
@@ -244,7 +244,7 @@ class _Builder:
                 steps.append(Task(model.call))
         return steps
 
-    def _step(self, model: MapStepModel | DoStepModel, node: Node) -> Task:
+    def _step(self, model: MapStepModel | DoStepModel, node: SpecNode) -> Task:
         marks = self._marks(node, "in", "update", "out", "with")
         does = model if isinstance(model, DoStepModel) else None
         return Task(
@@ -261,7 +261,7 @@ class _Builder:
             marks=marks,
         )
 
-    def _step_every(self, model: DoStepModel, node: Node) -> Mapping[str, Any] | None:
+    def _step_every(self, model: DoStepModel, node: SpecNode) -> Mapping[str, Any] | None:
         if model.every is None:
             return None
         key = "batches" if model.every.batches is not None else "epochs"
@@ -270,7 +270,9 @@ class _Builder:
         name = key if holder is below else "every"
         return {key: self._number(getattr(model.every, key), holder, name, strict=True)}
 
-    def _number(self, value: int | str | None, node: Node, key: str, strict: bool = False) -> Any:
+    def _number(
+        self, value: int | str | None, node: SpecNode, key: str, strict: bool = False
+    ) -> Any:
         """A number; that of a var if it has one value everywhere, else the name as it is.
 
         ``strict``: it must be known before anything runs.
@@ -289,15 +291,15 @@ class _Builder:
             return 1
         return found
 
-    def _problem(self, message: str, node: Node, key: str, hint: str = "") -> None:
+    def _problem(self, message: str, node: SpecNode, key: str, hint: str = "") -> None:
         below = node.get(key)
         where = self._where(below if below is not None else node)
         self.problems.append(Problem(message, where, hint))
 
-    def _where(self, node: Node) -> Where:
+    def _where(self, node: SpecNode) -> Where:
         return self.spec.source.where(node)
 
-    def _marks(self, node: Node, *roles: str) -> dict[str, Where]:
+    def _marks(self, node: SpecNode, *roles: str) -> dict[str, Where]:
         """Places by key, and by ``role:name`` for the names below a role."""
         marks: dict[str, Where] = {}
         for key, below in node.value.items():
@@ -306,7 +308,7 @@ class _Builder:
                 marks.update(self._names(key, below, node))
         return marks
 
-    def _names(self, role: str, below: Node, node: Node) -> Iterator[tuple[str, Where]]:
+    def _names(self, role: str, below: SpecNode, node: SpecNode) -> Iterator[tuple[str, Where]]:
         """The names of ``in``, ``update``, ``out`` …: a text, a list, or a mapping of both."""
         if isinstance(below.value, str):
             yield f"{role}:{below.value}", self._where(below)

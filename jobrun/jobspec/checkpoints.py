@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from jobrun.errors import did_you_mean
 from jobrun.jobspec.closed import ClosedModel, given, short_for
 from jobrun.jobspec.compression import Compression
-from jobrun.jobspec.faults import Fault, Optional, choice, refuse
+from jobrun.jobspec.faults import FieldFault, Optional, choice, refuse
 from jobrun.jobspec.fields import (
     BlobName,
     Call,
@@ -44,7 +44,7 @@ class EveryModel(ClosedModel):
     @model_validator(mode="after")
     def _some(self) -> EveryModel:
         if self.epochs is None and self.batches is None and self.seconds is None:
-            raise refuse(Fault("needs one of epochs, batches, seconds"))
+            raise refuse(FieldFault("needs one of epochs, batches, seconds"))
         return self
 
 
@@ -61,7 +61,7 @@ def _keep(value: Any) -> Any:
     if not isinstance(value, dict) or not value:
         near = did_you_mean(value, ("all",)) if isinstance(value, str) else ""
         hint = near or "keep: {last: 3}"
-        raise refuse(Fault(f"wants 'all' or a mapping, not {show(value)}", hint))
+        raise refuse(FieldFault(f"wants 'all' or a mapping, not {show(value)}", hint))
     return value
 
 
@@ -141,5 +141,5 @@ def checkpoint_form(value: Any) -> Any:
         return None
     if not isinstance(value, dict):
         hint = "remove the key for the defaults" if value is True or value is None else ""
-        raise refuse(Fault(f"wants a mapping or false, not {show(value)}", hint))
+        raise refuse(FieldFault(f"wants a mapping or false, not {show(value)}", hint))
     return value

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from jobrun.jobspec.faults import Fault, refuse
+from jobrun.jobspec.faults import FieldFault, refuse
 from jobrun.jobspec.scalars import show
 
 __all__ = ["ClosedModel", "given", "one_of", "short_for", "without"]
@@ -47,7 +47,7 @@ def short_for(key: str, what: str) -> Callable[[Any], Any]:
 
     def validate(value: Any) -> Any:
         if value is None or isinstance(value, list | bool):
-            raise refuse(Fault(f"wants {what}, not {show(value)}"))
+            raise refuse(FieldFault(f"wants {what}, not {show(value)}"))
         return value if isinstance(value, dict) else {key: value}
 
     return validate

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from jobrun.errors import UsageError, did_you_mean
 from jobrun.jobspec.closed import ClosedModel
-from jobrun.jobspec.faults import Fault, refuse, wants
+from jobrun.jobspec.faults import FieldFault, refuse, wants
 from jobrun.jobspec.scalars import show
 from jobrun.model.policy import Compress
 
@@ -35,41 +35,41 @@ def _compress(value: Any) -> tuple[Compress, ...]:
         what = "zstd, lz4, or a mapping of patterns of names to one of these"
         raise wants(what, value, "compress: zstd")
     if value.keys() <= {"codec", "level"}:
-        raise refuse(Fault("is by patterns of names", 'write {"*": {codec: zstd, level: 9}}'))
+        raise refuse(FieldFault("is by patterns of names", 'write {"*": {codec: zstd, level: 9}}'))
     return tuple(_rule(pattern, item, (pattern,)) for pattern, item in value.items())
 
 
 def _rule(pattern: Any, value: Any, path: tuple[Any, ...]) -> Compress:
     if not isinstance(pattern, str):
         raise refuse(
-            Fault(f"has the key {show(pattern)}, which is no name", "quote it", path, True)
+            FieldFault(f"has the key {show(pattern)}, which is no name", "quote it", path, True)
         )
     if isinstance(value, str):
         return Compress(_codec(value, path), blobs=pattern)
     if not isinstance(value, dict) or "codec" not in value:
-        raise refuse(Fault(f"wants {_FORMS}, not {show(value)}", path=path))
+        raise refuse(FieldFault(f"wants {_FORMS}, not {show(value)}", path=path))
     for key in value:
         if key not in ("codec", "level"):
             hint = did_you_mean(str(key), ("codec", "level"))
-            raise refuse(Fault(f"has an unknown key {show(key)}", hint, (*path, key), True))
+            raise refuse(FieldFault(f"has an unknown key {show(key)}", hint, (*path, key), True))
     codec = _codec(value["codec"], (*path, "codec"))
     level = value.get("level", 0)
     if isinstance(level, bool) or not isinstance(level, int) or (level < 1 and "level" in value):
         raise refuse(
-            Fault(f"wants a whole number from 1 up, not {show(level)}", path=(*path, "level"))
+            FieldFault(f"wants a whole number from 1 up, not {show(level)}", path=(*path, "level"))
         )
     try:
         return Compress(codec, level, pattern)
     except UsageError as error:
         message = error.message.removeprefix("checkpoint.compress: ")
-        raise refuse(Fault(f"is wrong: {message}", path=(*path, "level"))) from error
+        raise refuse(FieldFault(f"is wrong: {message}", path=(*path, "level"))) from error
 
 
 def _codec(value: Any, path: tuple[Any, ...]) -> str:
     if isinstance(value, str) and value in _CODECS:
         return value
     hint = did_you_mean(value, _CODECS) if isinstance(value, str) else ""
-    raise refuse(Fault(f"wants zstd, lz4 or none, not {show(value)}", hint, path))
+    raise refuse(FieldFault(f"wants zstd, lz4 or none, not {show(value)}", hint, path))
 
 
 _Patterns = Annotated[dict[str, _Codec | CompressionModel], Field(min_length=1)]

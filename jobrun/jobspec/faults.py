@@ -12,13 +12,13 @@ from pydantic_core import PydanticCustomError
 from jobrun.errors import did_you_mean
 from jobrun.jobspec.scalars import show
 
-__all__ = ["Fault", "Optional", "choice", "refuse", "wants"]
+__all__ = ["FieldFault", "Optional", "choice", "refuse", "wants"]
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class FieldFault:
     """What is wrong at a place below a field: ``path`` leads there, to its key if ``key``."""
 
     message: str
@@ -28,19 +28,19 @@ class Fault:
     offset: int = 0
 
 
-def refuse(*faults: Fault) -> PydanticCustomError:
+def refuse(*faults: FieldFault) -> PydanticCustomError:
     """The faults as one error of pydantic; ``jobrun.jobspec.problems`` takes them apart again."""
     return PydanticCustomError("jobrun", "wrong", {"faults": faults})
 
 
 def wants(what: str, value: object, hint: str = "") -> PydanticCustomError:
     """The error of a value that is something else."""
-    return refuse(Fault(f"wants {what}, not {show(value)}", hint))
+    return refuse(FieldFault(f"wants {what}, not {show(value)}", hint))
 
 
 def _given(value: Any) -> Any:
     if value is None:
-        raise refuse(Fault("has no value", "give it one, or remove the key"))
+        raise refuse(FieldFault("has no value", "give it one, or remove the key"))
     return value
 
 

@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo
 from jobrun.core.duration import TIMES, seconds_of
 from jobrun.core.template import TemplateError, template
 from jobrun.errors import did_you_mean
-from jobrun.jobspec.faults import Fault, refuse, wants
+from jobrun.jobspec.faults import FieldFault, refuse, wants
 from jobrun.jobspec.names import (
     blob_fault,
     node_fault,
@@ -81,7 +81,7 @@ def _checked(check: Check, what: str) -> Callable[[Any], str]:
     def validate(value: Any) -> str:
         fault = check(text_of(value, what))
         if fault:
-            raise refuse(Fault(f"is wrong: {fault}"))
+            raise refuse(FieldFault(f"is wrong: {fault}"))
         return str(value)
 
     return validate
@@ -97,7 +97,7 @@ def _call(value: Any) -> str:
         hint = f"write {text.replace('.py:', ':').replace('/', '.')}"
     elif ":" not in text and dot and CALL_FORM.fullmatch(f"{module}:{function}"):
         hint = f"write {module}:{function}"
-    raise refuse(Fault(f"wants module:function, not {show(value)}", hint))
+    raise refuse(FieldFault(f"wants module:function, not {show(value)}", hint))
 
 
 def _command(value: Any) -> str:
@@ -108,14 +108,14 @@ def _command(value: Any) -> str:
     try:
         split(text)
     except ValueError as error:
-        raise refuse(Fault(f"is wrong: {error}")) from None
+        raise refuse(FieldFault(f"is wrong: {error}")) from None
     return text
 
 
 def _script(value: Any) -> str:
     text = text_of(value, "the text of a script")
     if not text.strip():
-        raise refuse(Fault("is an empty script"))
+        raise refuse(FieldFault("is an empty script"))
     return text
 
 
@@ -147,7 +147,7 @@ def names_of(
     """A name, a list of names, or a mapping to names; without a value a key stands for itself."""
 
     def validate(value: Any) -> Any:
-        faults: list[Fault] = []
+        faults: list[FieldFault] = []
         if isinstance(value, str):
             faults += _name_faults(check, value, ())
         elif isinstance(value, list):
@@ -188,44 +188,48 @@ def _listed(check: Check, what: str) -> Callable[[Any], list[str]]:
     return validate
 
 
-def list_faults(check: Check, names: Sequence[object]) -> list[Fault]:
+def list_faults(check: Check, names: Sequence[object]) -> list[FieldFault]:
     """What is wrong with each of a list of names."""
     return [f for i, name in enumerate(names) for f in _name_faults(check, name, (i,))]
 
 
-def _name_faults(check: Check, value: object, path: tuple[str | int, ...]) -> list[Fault]:
+def _name_faults(check: Check, value: object, path: tuple[str | int, ...]) -> list[FieldFault]:
     if not isinstance(value, str):
         hint = "" if isinstance(value, dict | list) else "quote it if it is a name"
-        return [Fault(f"wants a name, not {show(value)}", hint, path)]
+        return [FieldFault(f"wants a name, not {show(value)}", hint, path)]
     fault = check(value)
-    return [Fault(f"is wrong: {fault}", path=path)] if fault else []
+    return [FieldFault(f"is wrong: {fault}", path=path)] if fault else []
 
 
-def twice(names: Sequence[tuple[Any, object]]) -> list[Fault]:
+def twice(names: Sequence[tuple[Any, object]]) -> list[FieldFault]:
     """Names, each with its key, that have been there before."""
     seen: set[str] = set()
-    found: list[Fault] = []
+    found: list[FieldFault] = []
     for key, name in names:
         if not isinstance(name, str):
             continue
         if name in seen:
-            found.append(Fault(f"has {name!r} twice", path=(key,)))
+            found.append(FieldFault(f"has {name!r} twice", path=(key,)))
         seen.add(name)
     return found
 
 
-def _pair_faults(check: Check, parameter: Check | None, key: object, item: object) -> list[Fault]:
+def _pair_faults(
+    check: Check, parameter: Check | None, key: object, item: object
+) -> list[FieldFault]:
     path = (key,) if isinstance(key, str | int) else ()
     if not isinstance(key, str):
-        return [Fault(f"has the key {show(key)}, which is no name", "quote it", path, key=True)]
+        return [
+            FieldFault(f"has the key {show(key)}, which is no name", "quote it", path, key=True)
+        ]
     if parameter is not None:
         fault = parameter(key)
         if fault:
-            return [Fault(fault, _colon_hint(key), path, key=True)]
+            return [FieldFault(fault, _colon_hint(key), path, key=True)]
     if item is not None:
         return _name_faults(check, item, path)
     fault = check(key)
-    return [Fault(f"is wrong: {fault}", _colon_hint(key), path, key=True)] if fault else []
+    return [FieldFault(f"is wrong: {fault}", _colon_hint(key), path, key=True)] if fault else []
 
 
 def _colon_hint(key: str) -> str:
@@ -249,18 +253,18 @@ def _with(value: Any) -> dict[str, Any]:
     return value
 
 
-def with_form(value: dict[Any, Any], path: tuple[Any, ...] = ()) -> list[Fault]:
+def with_form(value: dict[Any, Any], path: tuple[Any, ...] = ()) -> list[FieldFault]:
     """What is wrong with literal keyword arguments."""
-    faults: list[Fault] = []
+    faults: list[FieldFault] = []
     for key, item in value.items():
         fault = _parameter(key) if isinstance(key, str) else f"has the key {show(key)}"
         if fault:
-            faults.append(Fault(fault, path=(*path, key), key=True))
+            faults.append(FieldFault(fault, path=(*path, key), key=True))
         faults += template_faults(item, (*path, key))
     return faults
 
 
-def template_faults(value: Any, path: tuple[Any, ...]) -> list[Fault]:
+def template_faults(value: Any, path: tuple[Any, ...]) -> list[FieldFault]:
     """What is wrong with the ``${…}`` of the texts in a value."""
     if isinstance(value, str):
         if "${" not in value:
@@ -268,7 +272,7 @@ def template_faults(value: Any, path: tuple[Any, ...]) -> list[Fault]:
         try:
             template(value)
         except TemplateError as error:
-            return [Fault(f": {error.message}", error.hint, path, offset=error.offset)]
+            return [FieldFault(f": {error.message}", error.hint, path, offset=error.offset)]
         return []
     if isinstance(value, dict):
         return [f for k, v in value.items() for f in template_faults(v, (*path, k))]
@@ -281,7 +285,7 @@ def _run_path(value: Any) -> str:
     text = text_of(value, "the directory of a run or checkpoint")
     faults = template_faults(text, ())
     if faults or not text:
-        raise refuse(*faults or [Fault("is an empty path")])
+        raise refuse(*faults or [FieldFault("is an empty path")])
     return text
 
 
@@ -289,15 +293,15 @@ def _metrics(value: Any) -> dict[str, str | None]:
     if not isinstance(value, dict):
         hint = "metrics: {loss: min, accuracy: max}"
         raise wants("a mapping of blobs to what is better", value, hint)
-    faults: list[Fault] = []
+    faults: list[FieldFault] = []
     for key, item in value.items():
         fault = reference_fault(key) if isinstance(key, str) else f"{show(key)} is no name"
         if fault:
-            faults.append(Fault(f"has a wrong name: {fault}", "", (key,), key=True))
+            faults.append(FieldFault(f"has a wrong name: {fault}", "", (key,), key=True))
         elif item not in ("min", "max", None) or isinstance(item, bool):
             hint = did_you_mean(item, ("min", "max")) if isinstance(item, str) else ""
             message = f"wants min, max or null, not {show(item)}"
-            faults.append(Fault(message, hint, (key,)))
+            faults.append(FieldFault(message, hint, (key,)))
     if faults:
         raise refuse(*faults)
     return value
@@ -306,12 +310,12 @@ def _metrics(value: Any) -> dict[str, str | None]:
 def _reduce(value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
         raise wants("a mapping of blobs to reductions", value, "reduce: {loss: last}")
-    faults: list[Fault] = []
+    faults: list[FieldFault] = []
     for key, item in value.items():
         if not isinstance(item, str) or item not in REDUCTIONS:
             hint = did_you_mean(item, REDUCTIONS) if isinstance(item, str) else ""
             message = f"wants {', '.join(REDUCTIONS[:-1])} or {REDUCTIONS[-1]}, not {show(item)}"
-            faults.append(Fault(message, hint, (key,)))
+            faults.append(FieldFault(message, hint, (key,)))
     if faults:
         raise refuse(*faults)
     return value

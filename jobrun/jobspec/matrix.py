@@ -16,9 +16,9 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from jobrun.errors import Problem, did_you_mean
-from jobrun.jobspec.faults import Fault, refuse, wants
+from jobrun.jobspec.faults import FieldFault, refuse, wants
 from jobrun.jobspec.scalars import Scalar, ScalarError, show, typed
-from jobrun.jobspec.source import Node, Source
+from jobrun.jobspec.source import SpecNode, SpecSource
 
 __all__ = ["Matrix", "MatrixField", "Values", "read_matrix", "same"]
 
@@ -84,17 +84,17 @@ def _matrix(value: Any) -> Any:
     if not isinstance(value, dict):
         raise wants("a mapping of vars to lists of values", value, _EXAMPLE)
     if not value:
-        raise refuse(Fault("names no var", f"{_EXAMPLE}, or remove the key"))
-    faults: list[Fault] = []
+        raise refuse(FieldFault("names no var", f"{_EXAMPLE}, or remove the key"))
+    faults: list[FieldFault] = []
     for name, values in value.items():
         if not isinstance(name, str):
             text = f"has the key {show(name)}, which is no name"
-            faults.append(Fault(text, "quote it", (name,), key=True))
+            faults.append(FieldFault(text, "quote it", (name,), key=True))
         elif not isinstance(values, list):
             text = f"wants a list of values, not {show(values)}"
-            faults.append(Fault(text, _list_hint(name, values), (name,)))
+            faults.append(FieldFault(text, _list_hint(name, values), (name,)))
         elif not values:
-            faults.append(Fault("is an empty list", "give it values, or remove it", (name,)))
+            faults.append(FieldFault("is an empty list", "give it values, or remove it", (name,)))
         else:
             faults += _value_faults(name, values)
     if faults:
@@ -108,14 +108,14 @@ def _list_hint(name: str, value: Any) -> str:
     return f"write [{value}]; --set {name}={value} picks one value for a start"
 
 
-def _value_faults(name: str, values: list[Any]) -> Iterator[Fault]:
+def _value_faults(name: str, values: list[Any]) -> Iterator[FieldFault]:
     for number, value in enumerate(values):
         if isinstance(value, list | dict):
             text = f"wants one number, text or truth value, not {show(value)}"
-            yield Fault(text, path=(name, number))
+            yield FieldFault(text, path=(name, number))
         elif isinstance(value, str) and "${" in value:
             text = "holds '${…}', which is for 'with' and paths"
-            yield Fault(text, path=(name, number))
+            yield FieldFault(text, path=(name, number))
 
 
 _Form = Annotated[list[bool | int | float | str | None], Field(min_length=1)]
@@ -127,7 +127,7 @@ MatrixField = Annotated[
 # With the vars.
 
 
-def read_matrix(source: Source, sets: Iterable[str]) -> tuple[Matrix | None, list[Problem]]:
+def read_matrix(source: SpecSource, sets: Iterable[str]) -> tuple[Matrix | None, list[Problem]]:
     """The matrix of a spec that fits the model and has its ``--set`` applied; None without one.
 
     Its values get the types of their vars; what is wrong with them is given as problems.
@@ -151,14 +151,14 @@ def read_matrix(source: Source, sets: Iterable[str]) -> tuple[Matrix | None, lis
 class _Reader:
     """Reads the lists of a matrix beside the vars, and collects what is wrong."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SpecSource) -> None:
         self._source = source
         self._root = source.root
         own = source.root.get("vars")
-        self.vars: Mapping[str, Node] = own.value if own is not None else {}
+        self.vars: Mapping[str, SpecNode] = own.value if own is not None else {}
         self.problems: list[Problem] = []
 
-    def values(self, name: str, node: Node) -> list[Scalar]:
+    def values(self, name: str, node: SpecNode) -> list[Scalar]:
         """The values of one var, of its type."""
         if not self._is_var(name):
             return []
@@ -199,12 +199,12 @@ class _Reader:
                 return False
         return True
 
-    def check_number(self, lists: Mapping[str, list[Scalar]], root: Node) -> None:
+    def check_number(self, lists: Mapping[str, list[Scalar]], root: SpecNode) -> None:
         """Refuse a matrix of too many runs."""
         count = math.prod(map(len, lists.values()))
         if count > MOST:
             text = f"'matrix' makes {count:,} runs; {MOST:,} are the most"
             self._problem(text, self._root.value["matrix"], "leave out values")
 
-    def _problem(self, message: str, node: Node, hint: str = "") -> None:
+    def _problem(self, message: str, node: SpecNode, hint: str = "") -> None:
         self.problems.append(Problem(message, self._source.where(node), hint))

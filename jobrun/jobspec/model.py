@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, WrapValidator, model_va
 from jobrun.errors import did_you_mean
 from jobrun.jobspec.checkpoints import CheckpointModel, checkpoint_form
 from jobrun.jobspec.closed import ClosedModel, given, one_of, short_for, without
-from jobrun.jobspec.faults import Fault, Optional, choice, refuse
+from jobrun.jobspec.faults import FieldFault, Optional, choice, refuse
 from jobrun.jobspec.fields import (
     After,
     Call,
@@ -150,11 +150,11 @@ class TaskModel(ClosedModel):
     def _one_form(self) -> TaskModel:
         forms = [f for f in _FORMS if getattr(self, f) is not None]
         if not forms:
-            raise refuse(Fault("|a task calls nothing", "call: module:function"))
+            raise refuse(FieldFault("|a task calls nothing", "call: module:function"))
         if len(forms) > 1:
             hint = "a pipe's functions are called under 'do'" if "pipe" in forms else ""
             text = " or ".join(map(repr, forms))
-            raise refuse(Fault(f"|a task has either {text}, not both", hint))
+            raise refuse(FieldFault(f"|a task has either {text}, not both", hint))
         wrong = _NOT_OF_PIPE if self.pipe else _OF_PIPE
         if self.load:
             wrong = (*wrong, *_NOT_OF_LOAD)
@@ -163,12 +163,14 @@ class TaskModel(ClosedModel):
         owner = "a pipe" if self.pipe else f"a task with {forms[0]!r}"
         given = {self.__class__.model_fields[f].alias or f for f in self.model_fields_set}
         faults = [
-            Fault(f"|{owner} has no {k!r}{_whose(k, self.pipe is not None)}", path=(k,), key=True)
+            FieldFault(
+                f"|{owner} has no {k!r}{_whose(k, self.pipe is not None)}", path=(k,), key=True
+            )
             for k in wrong
             if k in given
         ]
         if self.pipe and not self.do:
-            faults.append(Fault("|a pipe without 'do' steps does nothing", "do: [{call: …}]"))
+            faults.append(FieldFault("|a pipe without 'do' steps does nothing", "do: [{call: …}]"))
         if faults:
             raise refuse(*faults)
         return self
@@ -238,21 +240,21 @@ def _conditions(value: Any) -> Any:
         what = "a mapping of conditions, a list of such, or 'never'"
         near = did_you_mean(value, ("never",)) if isinstance(value, str) else ""
         hint = near or "stop: {epochs: 10}"
-        raise refuse(Fault(f"wants {what}, not {show(value)}", hint))
+        raise refuse(FieldFault(f"wants {what}, not {show(value)}", hint))
     return value
 
 
 def _fail_conditions(value: Any) -> Any:
     if value == "never":
         text = "wants a mapping of conditions, or a list of such"
-        raise refuse(Fault(text, "'never' is for 'stop'"))
+        raise refuse(FieldFault(text, "'never' is for 'stop'"))
     return _conditions(value)
 
 
 def _group(value: Any) -> Any:
     if value is not None and not isinstance(value, list):
         hint = "an entry begins with '- call:'" if isinstance(value, dict) else ""
-        raise refuse(Fault(f"wants a list of tasks, not {show(value)}", hint))
+        raise refuse(FieldFault(f"wants a list of tasks, not {show(value)}", hint))
     return value or []
 
 

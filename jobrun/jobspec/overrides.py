@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from jobrun.errors import UsageError, Where, did_you_mean
 from jobrun.jobspec.keys import keys_of
 from jobrun.jobspec.scalars import Scalar, ScalarError, scalar, show, typed
-from jobrun.jobspec.source import Node, Source
+from jobrun.jobspec.source import SpecNode, SpecSource
 from jobrun.model.job import GROUPS
 
 __all__ = ["UNSET", "apply_set", "entry_name", "set_epochs", "set_scheduler"]
@@ -35,7 +35,7 @@ _TEXTS = (
 """Keys of the language whose value is a text, also where it looks like a number."""
 
 
-def apply_set(source: Source, text: str) -> None:
+def apply_set(source: SpecSource, text: str) -> None:
     """Apply ``NAME=VALUE``: the var of that name if there is one, else the key at a dotted path.
 
     The value is one YAML scalar, of the type that the key has in the spec; ``null`` drops a key of
@@ -57,7 +57,7 @@ def apply_set(source: Source, text: str) -> None:
         _drop(parent, key)
         return
     _refuse_truth(str(key), value.strip(), text, name)
-    new = Node(_coerced(value, parent.get(key), str(key), free, text), 0, 0, 1)
+    new = SpecNode(_coerced(value, parent.get(key), str(key), free, text), 0, 0, 1)
     new.place = Where(f"--set {text}")
     _put(parent, key, new)
 
@@ -66,7 +66,7 @@ _NULL = ("null", "~", "Null", "NULL")
 _PLACES = ("upload", "to")
 
 
-def _parts(root: Node, name: str) -> list[str]:
+def _parts(root: SpecNode, name: str) -> list[str]:
     """The path of a var, which may be named alone, or of a key."""
     parts, own = name.split("."), _vars(root)
     if name in own or (parts[0] in own and isinstance(own[parts[0]].value, dict | list)):
@@ -81,7 +81,7 @@ def _refuse_truth(key: str, value: str, text: str, name: str) -> None:
         raise UsageError(f"--set {text}: {key!r} is a place", hint=hint)
 
 
-def _unset(root: Node, name: str) -> None:
+def _unset(root: SpecNode, name: str) -> None:
     """``--unset NAME``: drop a var, a key, or a task."""
     option = f"--unset {name}"
     if not name or "=" in name:
@@ -94,7 +94,7 @@ def _unset(root: Node, name: str) -> None:
     _drop(parent, key)
 
 
-def _drop(parent: Node, key: str | int) -> None:
+def _drop(parent: SpecNode, key: str | int) -> None:
     """Take an entry away, if it is there."""
     if isinstance(parent.value, list):
         del parent.value[int(key)]
@@ -103,9 +103,9 @@ def _drop(parent: Node, key: str | int) -> None:
         parent.keys.pop(str(key), None)
 
 
-def set_epochs(source: Source, epochs: int) -> None:
+def set_epochs(source: SpecSource, epochs: int) -> None:
     """``--epochs N``: replace the ``epochs`` condition, or add one."""
-    new = Node(epochs, 0, 0, 1)
+    new = SpecNode(epochs, 0, 0, 1)
     new.place = Where(f"--epochs {epochs}")
     stop = source.root.get("stop")
     if stop is not None and isinstance(stop.value, list):
@@ -122,7 +122,7 @@ def set_epochs(source: Source, epochs: int) -> None:
     _put(_owned(source.root, "stop"), "epochs", new)
 
 
-def set_scheduler(source: Source, address: str) -> None:
+def set_scheduler(source: SpecSource, address: str) -> None:
     """``--scheduler ADDRESS``: run on that cluster, whatever ``session`` says."""
     old = source.root.get("session")
     place = Where(f"--scheduler {address}")
@@ -131,34 +131,34 @@ def set_scheduler(source: Source, address: str) -> None:
     session = _owned(source.root, "session")
     session.value.pop("workers", None)
     for key, value in (("kind", "dask"), ("address", address)):
-        new = Node(value, 0, 0, 1)
+        new = SpecNode(value, 0, 0, 1)
         new.place = place
         _put(session, key, new)
 
 
-def _mapping(place: Where) -> Node:
-    node = Node({}, 0, 0, 1)
+def _mapping(place: Where) -> SpecNode:
+    node = SpecNode({}, 0, 0, 1)
     node.place = place
     return node
 
 
-def _put(parent: Node, key: str | int, node: Node) -> None:
+def _put(parent: SpecNode, key: str | int, node: SpecNode) -> None:
     parent.value[key] = node
     if isinstance(key, str):
         parent.keys.setdefault(key, node)
 
 
-def _owned(parent: Node, key: str | int) -> Node:
+def _owned(parent: SpecNode, key: str | int) -> SpecNode:
     """The child as a copy that no alias shares."""
     old = parent.value[key]
-    new = Node(old.value.copy(), old.line, old.column, old.width)
+    new = SpecNode(old.value.copy(), old.line, old.column, old.width)
     new.keys = dict(old.keys)
     new.place = old.place
     parent.value[key] = new
     return new
 
 
-def _descend(root: Node, parts: list[str], text: str) -> tuple[Node, str | int, bool]:
+def _descend(root: SpecNode, parts: list[str], text: str) -> tuple[SpecNode, str | int, bool]:
     """The collection and the key that a path leads to; whether the language leaves its type free.
 
     Collections on the way that the spec does not have are made, as far as the language has them.
@@ -182,7 +182,7 @@ def _descend(root: Node, parts: list[str], text: str) -> tuple[Node, str | int, 
 
 
 def _next(
-    root: Node, node: Node, parts: list[str], path: list[str | int], text: str
+    root: SpecNode, node: SpecNode, parts: list[str], path: list[str | int], text: str
 ) -> tuple[str | int, list[str]]:
     """The next key and the parts after it; names with dots count as one key where there is one."""
     if isinstance(node.value, list):
@@ -196,7 +196,9 @@ def _next(
     return parts[0], parts[1:]
 
 
-def _check_key(root: Node, node: Node, key: str | int, path: list[str | int], text: str) -> None:
+def _check_key(
+    root: SpecNode, node: SpecNode, key: str | int, path: list[str | int], text: str
+) -> None:
     """Refuse a key that the language does not have here, and a var or node that it has not."""
     keys = _names_of_spec(root, node, path)
     if keys is None:
@@ -216,7 +218,7 @@ def _check_key(root: Node, node: Node, key: str | int, path: list[str | int], te
     raise UsageError(f"{text}: there is no {str(key)!r}{at}", hint=hint)
 
 
-def _names_of_spec(root: Node, node: Node, path: list[str | int]) -> list[str] | None:
+def _names_of_spec(root: SpecNode, node: SpecNode, path: list[str | int]) -> list[str] | None:
     """The names that the spec itself gives at a path: its vars, its nodes, the vars of a node."""
     if path in (["vars"], ["nodes"]):
         return [str(key) for key in node.value]
@@ -225,13 +227,13 @@ def _names_of_spec(root: Node, node: Node, path: list[str | int]) -> list[str] |
     return None
 
 
-def _vars(root: Node) -> Mapping[str, Node]:
+def _vars(root: SpecNode) -> Mapping[str, SpecNode]:
     own = root.get("vars")
     vars = own.value if own is not None and isinstance(own.value, dict) else {}
     return {name: value for name, value in vars.items() if isinstance(name, str)}
 
 
-def _entry(node: Node, part: str, path: list[str | int], text: str) -> int:
+def _entry(node: SpecNode, part: str, path: list[str | int], text: str) -> int:
     """The number of an entry of a list, given by it or by the task's name."""
     if part.isdigit() and int(part) < len(node.value):
         return int(part)
@@ -246,13 +248,13 @@ def _entry(node: Node, part: str, path: list[str | int], text: str) -> int:
     raise UsageError(f"{text}: {at} has no entry {part!r}", hint=hint)
 
 
-def _entry_names(group: Node | None) -> list[str]:
+def _entry_names(group: SpecNode | None) -> list[str]:
     """The names of the tasks of a group."""
     entries = group.value if group is not None and isinstance(group.value, list) else []
     return [entry_name(entry) for entry in entries]
 
 
-def entry_name(entry: Node) -> str:
+def entry_name(entry: SpecNode) -> str:
     """What a task is called: its name, else its function's."""
     name, call = entry.get("name"), entry.get("call")
     if name is not None and isinstance(name.value, str):
@@ -261,7 +263,7 @@ def entry_name(entry: Node) -> str:
     return called.rpartition(":")[2].rpartition(".")[2]
 
 
-def _coerced(value: str, old: Node | None, key: str, free: bool, text: str) -> Scalar:
+def _coerced(value: str, old: SpecNode | None, key: str, free: bool, text: str) -> Scalar:
     """The scalar, of the type that the key has in the spec."""
     was = old.value if old is not None else None
     if free and isinstance(was, list | dict):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from jobrun.jobspec.closed import ClosedModel, given, one_of, short_for, without
-from jobrun.jobspec.faults import Fault, Optional, choice, refuse
+from jobrun.jobspec.faults import FieldFault, Optional, choice, refuse
 from jobrun.jobspec.fields import (
     Call,
     ColumnName,
@@ -37,7 +37,7 @@ class StepEveryModel(ClosedModel):
     @model_validator(mode="after")
     def _one(self) -> StepEveryModel:
         if (self.batches is None) == (self.epochs is None):
-            raise refuse(Fault("wants either 'batches' or 'epochs'"))
+            raise refuse(FieldFault("wants either 'batches' or 'epochs'"))
         return self
 
 
@@ -165,29 +165,29 @@ class SourceModel(ClosedModel):
     def _one_source(self) -> SourceModel:
         forms = [k for k in ("file", "call", "zip", "concat") if getattr(self, k) is not None]
         if self.from_ is None and not forms:
-            raise refuse(Fault("reads nothing", "give it 'from: {column: blob}' or 'file:'"))
+            raise refuse(FieldFault("reads nothing", "give it 'from: {column: blob}' or 'file:'"))
         if len(forms) > 1:
             text = f"|a pipe reads one source, not both {forms[0]!r} and {forms[1]!r}"
-            raise refuse(Fault(text, "'zip' and 'concat' join several", (forms[1],), key=True))
+            raise refuse(FieldFault(text, "'zip' and 'concat' join several", (forms[1],), key=True))
         faults = [*self._from_faults(forms), *self._of_other_faults()]
         if faults:
             raise refuse(*faults)
         return self
 
-    def _from_faults(self, forms: list[str]) -> Iterator[Fault]:
+    def _from_faults(self, forms: list[str]) -> Iterator[FieldFault]:
         if self.from_ is not None and not self.from_:
-            yield Fault("names no column", path=("from",))
+            yield FieldFault("names no column", path=("from",))
         for key in ("zip", "concat"):
             if getattr(self, key) == []:
-                yield Fault("names no source", path=(key,))
+                yield FieldFault("names no source", path=(key,))
             if key in forms and self.from_ is not None:
                 text = f"|'from' belongs to the sources under {key!r}"
-                yield Fault(text, path=("from",), key=True)
+                yield FieldFault(text, path=("from",), key=True)
         if self.call is not None and self.from_ is None:
             hint = "from: [x, y]"
-            yield Fault("|a 'call' needs 'from': the columns that its items have", hint)
+            yield FieldFault("|a 'call' needs 'from': the columns that its items have", hint)
 
-    def _of_other_faults(self) -> Iterator[Fault]:
+    def _of_other_faults(self) -> Iterator[FieldFault]:
         for key, value, owner in (
             ("types", self.types, "file"),
             ("in", self.in_, "call"),
@@ -195,7 +195,7 @@ class SourceModel(ClosedModel):
             ("resume", self.resume, "call"),
         ):
             if value is not None and getattr(self, owner) is None:
-                yield Fault(f"|{key!r} belongs to a {owner!r}", path=(key,), key=True)
+                yield FieldFault(f"|{key!r} belongs to a {owner!r}", path=(key,), key=True)
 
 
 class PipeModel(SourceModel):

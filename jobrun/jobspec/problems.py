@@ -8,11 +8,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from jobrun.errors import Problem, Where, did_you_mean
-from jobrun.jobspec.faults import Fault
+from jobrun.jobspec.faults import FieldFault
 from jobrun.jobspec.keys import fields, model_at
 from jobrun.jobspec.model import SpecModel
 from jobrun.jobspec.scalars import show
-from jobrun.jobspec.source import Node, Source
+from jobrun.jobspec.source import SpecNode, SpecSource
 
 __all__ = ["problems_of", "validate"]
 
@@ -28,7 +28,7 @@ _WANTED = {
 _YAML_1_1 = ("yes", "no", "on", "off", "y", "n")
 
 
-def validate(source: Source, tree: dict[str, Any]) -> tuple[SpecModel | None, list[Problem]]:
+def validate(source: SpecSource, tree: dict[str, Any]) -> tuple[SpecModel | None, list[Problem]]:
     """The model of a plain tree, or None; and all that is wrong with it."""
     known = {k: v for k, v in tree.items() if not str(k).startswith("x-")}
     try:
@@ -37,7 +37,7 @@ def validate(source: Source, tree: dict[str, Any]) -> tuple[SpecModel | None, li
         return None, problems_of(error, source)
 
 
-def problems_of(error: ValidationError, source: Source) -> list[Problem]:
+def problems_of(error: ValidationError, source: SpecSource) -> list[Problem]:
     """Every error with its place."""
     found: list[Problem] = []
     items = error.errors(include_url=False)
@@ -50,7 +50,7 @@ def problems_of(error: ValidationError, source: Source) -> list[Problem]:
 
 
 def _problems(
-    kind: str, loc: tuple[int | str, ...], value: Any, ctx: dict[str, Any], source: Source
+    kind: str, loc: tuple[int | str, ...], value: Any, ctx: dict[str, Any], source: SpecSource
 ) -> Iterator[Problem]:
     place = _Place(source, loc)
     if kind == "jobrun":
@@ -73,7 +73,7 @@ def _as_written(where: Where | None, key: int | str) -> str:
     return text or show(key)
 
 
-def _fault_problem(source: Source, loc: tuple[int | str, ...], fault: Fault) -> Problem:
+def _fault_problem(source: SpecSource, loc: tuple[int | str, ...], fault: FieldFault) -> Problem:
     place = _Place(source, (*loc, *fault.path))
     where = place.key_where() if fault.key else place.where(fault.offset)
     if fault.message.startswith("|"):
@@ -86,10 +86,10 @@ def _fault_problem(source: Source, loc: tuple[int | str, ...], fault: Fault) -> 
 class _Place:
     """Where a location of pydantic is in the source: as deep as the tree goes."""
 
-    def __init__(self, source: Source, loc: tuple[int | str, ...]) -> None:
+    def __init__(self, source: SpecSource, loc: tuple[int | str, ...]) -> None:
         self.source = source
-        self.node: Node = source.root
-        self.key: Node | None = None
+        self.node: SpecNode = source.root
+        self.key: SpecNode | None = None
         self.name = ""
         self.entry = False
         for part in loc:

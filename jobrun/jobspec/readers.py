@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from jobrun.errors import did_you_mean
 from jobrun.jobspec.closed import ClosedModel
-from jobrun.jobspec.faults import Fault, refuse, wants
+from jobrun.jobspec.faults import FieldFault, refuse, wants
 from jobrun.jobspec.fields import (
     NameForms,
     annotated,
@@ -40,7 +40,7 @@ def _file(value: Any) -> str:
         raise refuse(*faults)
     if not text.endswith(_ENDINGS) and not any(p.endswith(".zarr") for p in text.split("/")):
         known = ", ".join(_ENDINGS[:-1])
-        raise refuse(Fault(f"wants a {known} or {_ENDINGS[-1]} file, not {show(value)}"))
+        raise refuse(FieldFault(f"wants a {known} or {_ENDINGS[-1]} file, not {show(value)}"))
     return text
 
 
@@ -60,7 +60,7 @@ def _named_after_themselves(value: Any) -> Any:
     if isinstance(names, list):
         faults = list_faults(plain_fault, names)
         if faults:
-            raise refuse(*(Fault(f.message, _RENAME, f.path) for f in faults))
+            raise refuse(*(FieldFault(f.message, _RENAME, f.path) for f in faults))
     return value
 
 
@@ -72,7 +72,7 @@ def _types(value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
         raise wants("a mapping of columns to int, float or text", value, "types: {id: text}")
     faults = [
-        Fault(
+        FieldFault(
             f"wants {', '.join(_TYPES[:-1])} or {_TYPES[-1]}, not {show(item)}",
             did_you_mean(item, _TYPES) if isinstance(item, str) else "",
             (key,),
@@ -95,7 +95,7 @@ def _shuffle(value: Any) -> Any:
         return {"buffer": count_of(value["buffer"])}
     except PydanticCustomError as error:
         faults = (error.context or {})["faults"]
-        raise refuse(*(Fault(f.message, f.hint, ("buffer",)) for f in faults)) from None
+        raise refuse(*(FieldFault(f.message, f.hint, ("buffer",)) for f in faults)) from None
 
 
 def _shard(value: Any) -> str:

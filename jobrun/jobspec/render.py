@@ -18,11 +18,11 @@ from jobrun.errors import Where
 from jobrun.jobspec.keys import Model, fields
 from jobrun.jobspec.model import SpecModel
 from jobrun.jobspec.resolve import Dumper, Spec
-from jobrun.jobspec.source import Node
+from jobrun.jobspec.source import SpecNode
 
 __all__ = ["DEFAULT", "Origin", "origins", "render", "resolved"]
 
-Origin = Callable[[Node], str]
+Origin = Callable[[SpecNode], str]
 """Says of a scalar where it comes from."""
 
 DEFAULT = Where("default")
@@ -32,7 +32,7 @@ _WIDTH = 88
 _COMMENT = 48
 
 
-def resolved(spec: Spec) -> Node:
+def resolved(spec: Spec) -> SpecNode:
     """The spec with its defaults, as nodes; those that stand nowhere have the place ``DEFAULT``."""
     root = _node({k: v for k, v in spec.source.root.value.items() if not str(k).startswith("x-")})
     root.value.setdefault("name", _node(spec.tree["name"]))
@@ -41,13 +41,13 @@ def resolved(spec: Spec) -> Node:
     return _node(dict(sorted(filled.value.items(), key=lambda item: order.index(item[0]))))
 
 
-def _node(value: Any) -> Node:
-    node = Node(value, 0, 0, 1)
+def _node(value: Any) -> SpecNode:
+    node = SpecNode(value, 0, 0, 1)
     node.place = DEFAULT
     return node
 
 
-def _filled(node: Node, model: Model | None) -> Node:
+def _filled(node: SpecNode, model: Model | None) -> SpecNode:
     """A node with the defaults of its model, and of those below."""
     if isinstance(node.value, list):
         return _like(node, [_filled(item, model) for item in node.value])
@@ -62,21 +62,21 @@ def _filled(node: Node, model: Model | None) -> Node:
     return _like(node, values)
 
 
-def _default(value: Any, model: Model | None) -> Node | None:
+def _default(value: Any, model: Model | None) -> SpecNode | None:
     """The default of a key, if there is one that can be written."""
     if isinstance(value, str | int | float):  # also true and false
         return _node(value)
     return _filled(_node({}), model) if value == {} and model is not None else None
 
 
-def _like(node: Node, value: Any) -> Node:
+def _like(node: SpecNode, value: Any) -> SpecNode:
     """A node with another value in the same place."""
-    new = Node(value, node.line, node.column, node.width)
+    new = SpecNode(value, node.line, node.column, node.width)
     new.place = node.place
     return new
 
 
-def origins(node: Node, origin: Origin, path: tuple[str, ...] = ()) -> dict[str, str]:
+def origins(node: SpecNode, origin: Origin, path: tuple[str, ...] = ()) -> dict[str, str]:
     """Where every scalar comes from, by its dotted path."""
     if isinstance(node.value, dict):
         below = [(str(key), item) for key, item in node.value.items()]
@@ -90,7 +90,7 @@ def origins(node: Node, origin: Origin, path: tuple[str, ...] = ()) -> dict[str,
 # As text.
 
 
-def render(root: Node, origin: Origin | None = None) -> str:
+def render(root: SpecNode, origin: Origin | None = None) -> str:
     """The spec as YAML; with ``origin`` each value stands on a line with its origin behind it."""
     lines = list(_Writer(origin).mapping(root, 0))
     return "".join(f"{line.text()}\n" for line in lines)
@@ -111,14 +111,14 @@ class _Writer:
     def __init__(self, origin: Origin | None) -> None:
         self._origin = origin
 
-    def mapping(self, node: Node, indent: int, first: str = "") -> Iterator[_Line]:
+    def mapping(self, node: SpecNode, indent: int, first: str = "") -> Iterator[_Line]:
         """The entries of a mapping; ``first`` stands before the first instead of spaces."""
         lead = first or " " * indent
         for key, below in node.value.items():
             yield from self._value(f"{lead}{_scalar(key)}:", below, indent + 2, key in _BARE)
             lead = " " * indent
 
-    def _sequence(self, node: Node, indent: int) -> Iterator[_Line]:
+    def _sequence(self, node: SpecNode, indent: int) -> Iterator[_Line]:
         for item in node.value:
             lead = " " * indent + "-"
             if isinstance(item.value, dict) and not self._is_short(item, indent, False):
@@ -126,7 +126,7 @@ class _Writer:
             else:
                 yield from self._value(lead, item, indent + 2, False)
 
-    def _value(self, lead: str, node: Node, indent: int, bare: bool) -> Iterator[_Line]:
+    def _value(self, lead: str, node: SpecNode, indent: int, bare: bool) -> Iterator[_Line]:
         """A value after its key or its ``-``, on the same line or below."""
         if self._is_short(node, len(lead), bare):
             yield _Line(f"{lead} {_flow(node, bare)}", self._comment(node))
@@ -141,7 +141,7 @@ class _Writer:
             for text in node.value.splitlines():
                 yield _Line(" " * indent + text if text else "")
 
-    def _is_short(self, node: Node, used: int, bare: bool) -> bool:
+    def _is_short(self, node: SpecNode, used: int, bare: bool) -> bool:
         """Whether a value goes on one line: a scalar, or a few of them that have one origin."""
         if not isinstance(node.value, dict | list):
             return not _is_block(node.value)
@@ -154,7 +154,7 @@ class _Writer:
             return False
         return used + len(_flow(node, bare)) < _WIDTH
 
-    def _comment(self, node: Node) -> str:
+    def _comment(self, node: SpecNode) -> str:
         """The origin of a value; that of a short collection is that of what is in it."""
         if self._origin is None:
             return ""
@@ -164,7 +164,7 @@ class _Writer:
         return self._origin(node)
 
 
-def _flow(node: Node, bare: bool) -> str:
+def _flow(node: SpecNode, bare: bool) -> str:
     """A value on one line; ``bare``: a name that stands for itself has no ``: null``."""
     if isinstance(node.value, list):
         return "[" + ", ".join(_flow(item, False) for item in node.value) + "]"

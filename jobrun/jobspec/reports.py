@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from jobrun.jobspec.faults import Fault, refuse
+from jobrun.jobspec.faults import FieldFault, refuse
 from jobrun.jobspec.fields import CALL_FORM, template_faults, with_form
 from jobrun.jobspec.scalars import show
 
@@ -27,7 +27,7 @@ def reporter_parts(entry: Any) -> tuple[str, Any, dict[str, Any]]:
 
 def _reports(value: Any) -> list[Any]:
     entries = value if isinstance(value, list) else [value]
-    faults: list[Fault] = []
+    faults: list[FieldFault] = []
     for number, entry in enumerate(entries):
         path = (number,) if isinstance(value, list) else ()
         faults += _faults(entry, path)
@@ -36,41 +36,43 @@ def _reports(value: Any) -> list[Any]:
     return entries
 
 
-def _faults(entry: Any, path: tuple[Any, ...]) -> list[Fault]:
+def _faults(entry: Any, path: tuple[Any, ...]) -> list[FieldFault]:
     if isinstance(entry, str) and entry:
         if ":" in entry:
             hint = f"{{call: {entry}}}" if CALL_FORM.fullmatch(entry) else "{name: value}"
-            return [Fault(f"wants {_WHAT}, not {show(entry)}", f"write {hint}", path)]
+            return [FieldFault(f"wants {_WHAT}, not {show(entry)}", f"write {hint}", path)]
         return []
     if not isinstance(entry, dict):
-        return [Fault(f"wants {_WHAT}, not {show(entry)}", "", path)]
+        return [FieldFault(f"wants {_WHAT}, not {show(entry)}", "", path)]
     if "call" in entry:
         return _call_faults(entry, path)
     if len(entry) != 1 or not all(isinstance(name, str) for name in entry):
-        return [Fault(f"wants {_WHAT}, not {show(entry)}", "one reporter an entry", path)]
+        return [FieldFault(f"wants {_WHAT}, not {show(entry)}", "one reporter an entry", path)]
     ((name, given),) = entry.items()
     if isinstance(given, dict):
         return _option_faults(given, (*path, name))
     if isinstance(given, list):
-        return [Fault(f"wants one value or a mapping of options, not {show(given)}", "", path)]
+        return [FieldFault(f"wants one value or a mapping of options, not {show(given)}", "", path)]
     return template_faults(given, (*path, name))
 
 
-def _call_faults(entry: dict[Any, Any], path: tuple[Any, ...]) -> list[Fault]:
+def _call_faults(entry: dict[Any, Any], path: tuple[Any, ...]) -> list[FieldFault]:
     call = entry["call"]
     if not isinstance(call, str) or not CALL_FORM.fullmatch(call):
-        return [Fault(f"wants module:function, not {show(call)}", "", (*path, "call"))]
+        return [FieldFault(f"wants module:function, not {show(call)}", "", (*path, "call"))]
     faults = [
-        Fault(f"|a reporter has no {key!r}", "it has 'call' and 'with'", (*path, key), key=True)
+        FieldFault(
+            f"|a reporter has no {key!r}", "it has 'call' and 'with'", (*path, key), key=True
+        )
         for key in entry
         if key not in ("call", "with")
     ]
     return faults + _option_faults(entry.get("with", {}), (*path, "with"))
 
 
-def _option_faults(options: Any, path: tuple[Any, ...]) -> list[Fault]:
+def _option_faults(options: Any, path: tuple[Any, ...]) -> list[FieldFault]:
     if not isinstance(options, dict):
-        return [Fault(f"wants a mapping of options, not {show(options)}", "", path)]
+        return [FieldFault(f"wants a mapping of options, not {show(options)}", "", path)]
     return with_form(options, path)
 
 

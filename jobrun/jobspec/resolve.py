@@ -23,7 +23,7 @@ from jobrun.jobspec.model import SpecModel
 from jobrun.jobspec.overrides import apply_set, set_epochs, set_scheduler
 from jobrun.jobspec.problems import validate
 from jobrun.jobspec.scalars import ScalarError, scalar
-from jobrun.jobspec.source import MAX_BYTES, Node, Source, gc_paused, parse
+from jobrun.jobspec.source import MAX_BYTES, SpecNode, SpecSource, gc_paused, parse
 from jobrun.jobspec.stops import condition_specs
 
 __all__ = ["Dumper", "Spec", "dump_resolved", "load", "with_values"]
@@ -43,7 +43,7 @@ class Spec:
     text: str
     tree: dict[str, Any]
     model: SpecModel
-    source: Source
+    source: SpecSource
     matrix: Matrix | None = None
 
 
@@ -106,14 +106,14 @@ def with_values(spec: Spec, values: Values) -> Spec:
     return replace(spec, tree=tree, model=model, source=source, matrix=None)
 
 
-def _source_with(old: Source, values: Values) -> Source:
+def _source_with(old: SpecSource, values: Values) -> SpecSource:
     """The source with other vars, each at its place in the matrix."""
     root, own, lists = old.root, old.root.value["vars"], old.root.value["matrix"].value
     own_vars = dict(own.value)
     for name, value in values.items():
         entries = [e for e in lists[name].value if same(e.value, value)]
         at = entries[0] if entries else own.value[name]
-        node = Node(value, at.line, at.column, at.width, at.indent)
+        node = SpecNode(value, at.line, at.column, at.width, at.indent)
         node.place = at.place
         own_vars[name] = node
     source = copy(old)
@@ -122,9 +122,9 @@ def _source_with(old: Source, values: Values) -> Source:
     return source
 
 
-def _like(old: Node, value: dict[Any, Node]) -> Node:
+def _like(old: SpecNode, value: dict[Any, SpecNode]) -> SpecNode:
     """A mapping at the place of another one, with its keys."""
-    node = Node(value, old.line, old.column, old.width)
+    node = SpecNode(value, old.line, old.column, old.width)
     node.keys, node.place = old.keys, old.place
     node.count, node.height = old.count, old.height
     return node

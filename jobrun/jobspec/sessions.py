@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from jobrun.jobspec.closed import ClosedModel, given, short_for
-from jobrun.jobspec.faults import Fault, Optional, choice, refuse, wants
+from jobrun.jobspec.faults import FieldFault, Optional, choice, refuse, wants
 from jobrun.jobspec.fields import Seconds
 from jobrun.model.policy import SessionSpec
 
@@ -59,7 +59,7 @@ class SessionModel(ClosedModel):
     def _one_cluster(self) -> SessionModel:
         if self.workers is not None and self.address is not None:
             text = "|a session has either 'workers', which are started, or an 'address'"
-            raise refuse(Fault(text, path=("workers",), key=True))
+            raise refuse(FieldFault(text, path=("workers",), key=True))
         return self
 
     def spec(self) -> SessionSpec:

@@ -20,7 +20,7 @@ from jobrun.errors import Problem, SpecError, Where
 from jobrun.jobspec.scalars import Scalar, ScalarError, scalar
 from jobrun.jobspec.syntax import explain
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "Node", "Source", "gc_paused", "parse"]
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "SpecNode", "SpecSource", "gc_paused", "parse"]
 
 MAX_BYTES = 16 * 2**20
 MAX_DEPTH = 50
@@ -33,7 +33,7 @@ _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U000100
 _BOMS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x00\x00\xfe\xff": "UTF-32"}
 
 
-class Node:
+class SpecNode:
     """A value of the spec and its place.
 
     ``value`` is a scalar, a list of nodes, or a dict of nodes, whose ``keys`` are nodes too.
@@ -46,7 +46,7 @@ class Node:
 
     def __init__(self, value: Any, line: int, column: int, width: int, indent: int = 0) -> None:
         self.value = value
-        self.keys: dict[Scalar, Node] = {}
+        self.keys: dict[Scalar, SpecNode] = {}
         self.line = line
         self.column = column
         self.width = width
@@ -63,9 +63,9 @@ class Node:
             return [v.plain() for v in self.value]
         return self.value
 
-    def get(self, *path: str | int) -> Node | None:
+    def get(self, *path: str | int) -> SpecNode | None:
         """The node below, or None."""
-        node: Node | None = self
+        node: SpecNode | None = self
         for part in path:
             below = node.value if node else None
             if isinstance(below, dict):
@@ -77,16 +77,16 @@ class Node:
         return node
 
 
-class Source:
+class SpecSource:
     """A parsed spec: its file as the user named it, its lines and the root of its tree."""
 
     def __init__(self, file: str, text: str) -> None:
         self.file = file
         self.text = text
         self.lines = text.splitlines()
-        self.root = Node({}, 0, 0, 1)
+        self.root = SpecNode({}, 0, 0, 1)
 
-    def where(self, node: Node, offset: int = 0, width: int = 0) -> Where:
+    def where(self, node: SpecNode, offset: int = 0, width: int = 0) -> Where:
         """The place of a node; ``offset`` is a place within a scalar's text, where it is there."""
         if node.place is not None:
             return node.place
@@ -114,9 +114,9 @@ def gc_paused(large: bool = True) -> Iterator[None]:
             gc.enable()
 
 
-def parse(data: bytes, file: str) -> Source:
+def parse(data: bytes, file: str) -> SpecSource:
     """The tree of a spec; raises SpecError with all that is wrong with its YAML."""
-    source = Source(file, _text(data, file))
+    source = SpecSource(file, _text(data, file))
     with gc_paused(len(data) > _LARGE):
         _Composer(source).compose()
     return source
@@ -155,19 +155,19 @@ class _Open:
 
     __slots__ = ("key", "node")
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: SpecNode) -> None:
         self.node = node
-        self.key: Node | None = None
+        self.key: SpecNode | None = None
 
 
 class _Composer:
     """Events to nodes.  What can be passed over is collected; the rest ends the parse."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SpecSource) -> None:
         self.source = source
         self.problems: list[Problem] = []
         self.stack: list[_Open] = []
-        self.anchors: dict[str, Node] = {}
+        self.anchors: dict[str, SpecNode] = {}
         self.aliased = 0
         self.documents = 0
 
@@ -218,7 +218,7 @@ class _Composer:
         start, end = event.start_mark, event.end_mark
         one_line = end.line == start.line
         width = end.column - start.column if one_line else 1
-        node = Node(event.value, start.line, start.column, width)
+        node = SpecNode(event.value, start.line, start.column, width)
         if event.style:
             node.indent = 1 if event.style in "'\"" else -1
             if not one_line or width != len(event.value) + 2:
@@ -232,7 +232,7 @@ class _Composer:
         self._named(event, node)
         self._attach(node)
 
-    def _named(self, event: Any, node: Node) -> None:
+    def _named(self, event: Any, node: SpecNode) -> None:
         """The tag and the anchor of a new node."""
         if event.tag is not None:
             node_text = event.tag.replace("tag:yaml.org,2002:", "!!")
@@ -249,12 +249,12 @@ class _Composer:
 
     def _start(self, event: Any, value: Any) -> None:
         start, end = event.start_mark, event.end_mark
-        node = Node(value, start.line, start.column, max(1, end.column - start.column))
+        node = SpecNode(value, start.line, start.column, max(1, end.column - start.column))
         self._named(event, node)
         self._check_depth(1, node)
         self.stack.append(_Open(node))
 
-    def _check_depth(self, height: int, node: Node) -> None:
+    def _check_depth(self, height: int, node: SpecNode) -> None:
         if len(self.stack) + height > MAX_DEPTH:
             place = self.source.where(node)
             self._fatal(Problem(f"more than {MAX_DEPTH} levels in each other", place))
@@ -264,7 +264,7 @@ class _Composer:
 
     def _alias(self, event: Any) -> None:
         start, end = event.start_mark, event.end_mark
-        here = Node(None, start.line, start.column, end.column - start.column)
+        here = SpecNode(None, start.line, start.column, end.column - start.column)
         node = self.anchors.get(event.anchor)
         if node is None:
             hint = f"a text that begins with '*' is quoted: \"*{event.anchor}\""
@@ -281,7 +281,7 @@ class _Composer:
         self._check_depth(node.height, here)
         self._attach(node)
 
-    def _attach(self, node: Node) -> None:
+    def _attach(self, node: SpecNode) -> None:
         """Put a finished node where it belongs."""
         if not self.stack:
             self.source.root = node
@@ -300,7 +300,7 @@ class _Composer:
             self._put(parent, top.key, node)
             top.key = None
 
-    def _check_key(self, key: Node) -> None:
+    def _check_key(self, key: SpecNode) -> None:
         if isinstance(key.value, dict | list):
             line = self.source.lines[key.line]
             hint = "specs have no '{{…}}': vars are read by their name" if "{{" in line else ""
@@ -311,7 +311,7 @@ class _Composer:
         elif key.value == "<<" and key.indent == 0:
             self._problem("'<<': YAML 1.2 has no merge keys", key, "write the keys out")
 
-    def _put(self, parent: Node, key: Node, node: Node) -> None:
+    def _put(self, parent: SpecNode, key: SpecNode, node: SpecNode) -> None:
         if isinstance(key.value, dict | list):
             return
         first = parent.keys.get(key.value)
@@ -332,7 +332,7 @@ class _Composer:
             message = "a spec is a mapping of keys such as 'epoch:' and 'stop:'"
             self.problems.append(Problem(message, place))
 
-    def _problem(self, message: str, node: Node, hint: str = "") -> None:
+    def _problem(self, message: str, node: SpecNode, hint: str = "") -> None:
         self.problems.append(Problem(message, self.source.where(node), hint))
 
     def _fatal(self, problem: Problem) -> NoReturn:

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from jobrun.conditions.forms import KINDS
 from jobrun.errors import Where
-from jobrun.jobspec.source import Node, Source
+from jobrun.jobspec.source import SpecNode, SpecSource
 from jobrun.model.job import ConditionSpec
 
 __all__ = ["condition_specs"]
 
 
-def condition_specs(source: Source) -> list[ConditionSpec]:
+def condition_specs(source: SpecSource) -> list[ConditionSpec]:
     """Every condition that stands where one can, of a kind that there is."""
     found: list[ConditionSpec] = []
     for section in ("stop", "fail"):
@@ -25,7 +25,7 @@ def condition_specs(source: Source) -> list[ConditionSpec]:
     return found
 
 
-def _entry(source: Source, section: str, entry: Node) -> Iterator[ConditionSpec]:
+def _entry(source: SpecSource, section: str, entry: SpecNode) -> Iterator[ConditionSpec]:
     for kind, node in entry.value.items():
         if kind in KINDS:
             marks = {"": source.where(node), **dict(_marks(source, node, ""))}
@@ -35,7 +35,7 @@ def _entry(source: Source, section: str, entry: Node) -> Iterator[ConditionSpec]
             yield ConditionSpec(section, kind, node.plain(), marks)
 
 
-def _marks(source: Source, node: Node, prefix: str) -> Iterator[tuple[str, Where]]:
+def _marks(source: SpecSource, node: SpecNode, prefix: str) -> Iterator[tuple[str, Where]]:
     """The places below a condition: ``loss``, ``loss.epochs``; of their keys ``loss:``."""
     if isinstance(node.value, dict):
         for key, below in node.value.items():
@@ -45,7 +45,7 @@ def _marks(source: Source, node: Node, prefix: str) -> Iterator[tuple[str, Where
             yield from _marks(source, below, path + ".")
 
 
-def _text(source: Source, node: Node) -> Where | None:
+def _text(source: SpecSource, node: SpecNode) -> Where | None:
     """Where the text of a scalar begins, if all of it stands there as it is."""
     if not isinstance(node.value, str) or node.indent < 0 or node.place is not None:
         return None

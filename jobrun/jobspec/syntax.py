@@ -10,7 +10,7 @@ from yaml import YAMLError
 from jobrun.errors import Problem, Where
 
 if TYPE_CHECKING:
-    from jobrun.jobspec.source import Source
+    from jobrun.jobspec.source import SpecSource
 
 __all__ = ["explain"]
 
@@ -52,7 +52,7 @@ _SAID: tuple[tuple[str, str, str], ...] = (
 )
 
 
-def explain(error: YAMLError, source: Source) -> Problem:
+def explain(error: YAMLError, source: SpecSource) -> Problem:
     """A syntax error as a problem with its place."""
     mark = getattr(error, "problem_mark", None)
     context = getattr(error, "context_mark", None)
@@ -80,7 +80,7 @@ def explain(error: YAMLError, source: Source) -> Problem:
     return Problem(f"this is not YAML: {said}", place, habit)
 
 
-def _habit(source: Source, first: int, last: int, column: int) -> str:
+def _habit(source: SpecSource, first: int, last: int, column: int) -> str:
     """What is often the cause: an unquoted ``${…}`` or ``{{…}}`` in braces, or a leading ``*``."""
     for number in range(max(first, last - 20), min(last + 1, len(source.lines))):
         bare = _QUOTED.sub("", source.lines[number])
@@ -95,7 +95,7 @@ def _habit(source: Source, first: int, last: int, column: int) -> str:
     return ""
 
 
-def _at(source: Source, line: int, column: int) -> str:
+def _at(source: SpecSource, line: int, column: int) -> str:
     """The character at a place, or an empty string."""
     text = source.lines[line] if line < len(source.lines) else ""
     return text[column : column + 1]

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from jobrun.jobspec.closed import ClosedModel, given, one_of, short_for
-from jobrun.jobspec.faults import Fault, Optional, refuse
+from jobrun.jobspec.faults import FieldFault, Optional, refuse
 from jobrun.jobspec.fields import Command, Dtype, Loaded, RunPath, Script, Seconds
 
 __all__ = ["FileModel", "LoadModel", "RetriesModel", "ShellModel", "TaskRetries"]
@@ -56,7 +56,7 @@ class ShellModel(ClosedModel):
     @model_validator(mode="after")
     def _one(self) -> ShellModel:
         if (self.command is None) == (self.script is None):
-            raise refuse(Fault("wants either 'command' or 'script'"))
+            raise refuse(FieldFault("wants either 'command' or 'script'"))
         return self
 
 
@@ -82,7 +82,7 @@ class LoadModel(ClosedModel):
     @model_validator(mode="after")
     def _one(self) -> LoadModel:
         if self.epoch is not None and self.id is not None:
-            raise refuse(Fault("wants either 'epoch' or 'id', not both"))
+            raise refuse(FieldFault("wants either 'epoch' or 'id', not both"))
         return self
 
 

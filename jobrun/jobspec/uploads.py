@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from jobrun.jobspec.closed import ClosedModel, one_of, short_for
-from jobrun.jobspec.faults import Fault, Optional, choice, refuse
+from jobrun.jobspec.faults import FieldFault, Optional, choice, refuse
 from jobrun.jobspec.fields import Call, RunPath, With
 
 __all__ = ["Upload", "UploadModel"]
@@ -41,11 +41,13 @@ class UploadModel(ClosedModel):
     @model_validator(mode="after")
     def _one(self) -> UploadModel:
         if (self.to is None) == (self.call is None):
-            raise refuse(Fault("wants either 'to' or 'call'"))
+            raise refuse(FieldFault("wants either 'to' or 'call'"))
         if self.with_ is not None and self.call is None:
-            raise refuse(Fault("has 'with' for a function, but no 'call'"))
+            raise refuse(FieldFault("has 'with' for a function, but no 'call'"))
         if self.to is not None and "${node}" in self.to:
-            raise refuse(Fault("names ${node}, but a checkpoint holds all nodes", path=("to",)))
+            raise refuse(
+                FieldFault("names ${node}, but a checkpoint holds all nodes", path=("to",))
+            )
         return self
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 from pydantic_core import PydanticCustomError
 
-from jobrun.jobspec.faults import Fault, refuse, wants
+from jobrun.jobspec.faults import FieldFault, refuse, wants
 from jobrun.jobspec.fields import annotated, twice
 from jobrun.jobspec.names import blob_fault, output_fault, plain_fault
 from jobrun.jobspec.scalars import show
@@ -21,33 +21,33 @@ def _vars(value: Any) -> dict[str, Any]:
         return {}
     if not isinstance(value, dict):
         raise wants("a mapping of names to values", value)
-    faults: list[Fault] = []
+    faults: list[FieldFault] = []
     for key, item in value.items():
         if not isinstance(key, str):
             text = f"has the key {show(key)}, which is no name"
-            faults.append(Fault(text, "quote it", (key,), key=True))
+            faults.append(FieldFault(text, "quote it", (key,), key=True))
             continue
         fault = output_fault(key) or (f"{key!r} is the name of a node's blob" * (":" in key))
         if fault:
-            faults.append(Fault(f"has a wrong name: {fault}", path=(key,), key=True))
+            faults.append(FieldFault(f"has a wrong name: {fault}", path=(key,), key=True))
         faults += _var_faults(item, (key,))
     if faults:
         raise refuse(*faults)
     return value
 
 
-def _var_faults(value: Any, path: tuple[Any, ...]) -> list[Fault]:
+def _var_faults(value: Any, path: tuple[Any, ...]) -> list[FieldFault]:
     """A var is read like a blob: texts are as they are, keys of mappings are names."""
     if isinstance(value, str) and "${" in value:
-        return [Fault("holds '${…}', which is for 'with' and paths", path=path)]
+        return [FieldFault("holds '${…}', which is for 'with' and paths", path=path)]
     if isinstance(value, list):
         return [f for i, v in enumerate(value) for f in _var_faults(v, (*path, i))]
-    found: list[Fault] = []
+    found: list[FieldFault] = []
     if isinstance(value, dict):
         for key, item in value.items():
             fault = blob_fault(key) if isinstance(key, str) else f"{show(key)} is no name"
             if fault:
-                found.append(Fault(f"has a wrong key: {fault}", "", (*path, key), key=True))
+                found.append(FieldFault(f"has a wrong key: {fault}", "", (*path, key), key=True))
             found += _var_faults(item, (*path, key))
     return found
 
@@ -61,13 +61,15 @@ def _nodes(value: Any) -> Any:
     else:
         raise wants("a list of names, or a mapping of names to vars", value)
     if not items:
-        raise refuse(Fault("names no node", "name one, or remove the key"))
+        raise refuse(FieldFault("names no node", "name one, or remove the key"))
     for name, path in items:
         fault = plain_fault(name) if isinstance(name, str) else f"{show(name)} is no name"
         if fault is None and name == "best":
             fault = "'best' stands for the best checkpoint"
         if fault:
-            faults.append(Fault(f"has a wrong name: {fault}", "", path, isinstance(value, dict)))
+            faults.append(
+                FieldFault(f"has a wrong name: {fault}", "", path, isinstance(value, dict))
+            )
     if isinstance(value, dict):
         faults += _node_vars_faults(value)
     if faults:
@@ -75,14 +77,14 @@ def _nodes(value: Any) -> Any:
     return value
 
 
-def _node_vars_faults(nodes: Mapping[Any, Any]) -> list[Fault]:
-    found: list[Fault] = []
+def _node_vars_faults(nodes: Mapping[Any, Any]) -> list[FieldFault]:
+    found: list[FieldFault] = []
     for name, own in nodes.items():
         try:
             _vars(own)
         except PydanticCustomError as error:
             found += [
-                Fault(f.message, f.hint, (name, *f.path), f.key, f.offset)
+                FieldFault(f.message, f.hint, (name, *f.path), f.key, f.offset)
                 for f in (error.context or {})["faults"]
             ]
     return found

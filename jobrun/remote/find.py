@@ -17,7 +17,7 @@ from jobrun.remote.store import Store, join, open_store, split
 from jobrun.storage.threads import THREADS_FAR
 
 __all__ = [
-    "Found",
+    "RemoteCheckpoint",
     "StoreRun",
     "checkpoint_at",
     "checkpoints_at",
@@ -30,7 +30,7 @@ _CHECKPOINT = re.compile(rf"checkpoint_({ID})")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RemoteCheckpoint:
     """A checkpoint: ``store`` is what holds it (the run), ``name`` what it is called there.
 
     ``skipped`` are the newer ones that were passed over, with the reason.
@@ -47,7 +47,7 @@ class Found:
         return join(self.store.place, self.name)
 
 
-def find_at(url: str, *, epoch: int | None = None, id: int | None = None) -> Found:
+def find_at(url: str, *, epoch: int | None = None, id: int | None = None) -> RemoteCheckpoint:
     """The checkpoint at ``url``, or of the run there the newest, or that of ``epoch`` or ``id``.
 
     The newest is the newest of which all files are there at their full lengths.  Raises
@@ -68,7 +68,7 @@ def find_at(url: str, *, epoch: int | None = None, id: int | None = None) -> Fou
     return _newest(store)
 
 
-def checkpoint_at(url: str) -> Found | None:
+def checkpoint_at(url: str) -> RemoteCheckpoint | None:
     """Return the checkpoint that a URL itself names, or None: it names a run, if anything.
 
     Raises NotFoundError for one without ``_SUCCESS``, DamagedError if that is not what was written.
@@ -79,7 +79,7 @@ def checkpoint_at(url: str) -> Found | None:
         return None
     if data is None:
         raise NotFoundError(f"there is no {SUCCESS}, so no whole checkpoint", where=url)
-    return Found(open_store(above), name, decode_record(data, join(url, SUCCESS)))
+    return RemoteCheckpoint(open_store(above), name, decode_record(data, join(url, SUCCESS)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,28 +149,28 @@ def is_marked(store: Store, name: str) -> bool:
     return _read(store, f"{name}/{SUCCESS}") is not None
 
 
-def _by_id(store: Store, id: int) -> Found:
+def _by_id(store: Store, id: int) -> RemoteCheckpoint:
     record = _record(store, id)
     if record is None:
         there = span(checkpoints_at(store))
         raise NotFoundError(f"no checkpoint of id {id}; there are {there}", where=store.place)
-    return Found(store, f"checkpoint_{id}", record)
+    return RemoteCheckpoint(store, f"checkpoint_{id}", record)
 
 
-def _by_epoch(store: Store, epoch: int) -> Found:
+def _by_epoch(store: Store, epoch: int) -> RemoteCheckpoint:
     """The newest at the end of an epoch."""
     known = []
     for record in _newest_first(store):
         if record.at_boundary:
             if record.epoch == epoch:
-                return Found(store, f"checkpoint_{record.id}", record)
+                return RemoteCheckpoint(store, f"checkpoint_{record.id}", record)
             known.append(record.epoch)
     raise NotFoundError(
         f"no checkpoint of epoch {epoch}; there are {span(known)}", where=store.place
     )
 
 
-def _newest(store: Store) -> Found:
+def _newest(store: Store) -> RemoteCheckpoint:
     skipped: list[tuple[str, str]] = []
     for record in _newest_first(store):
         name = f"checkpoint_{record.id}"
@@ -179,7 +179,7 @@ def _newest(store: Store) -> Found:
         except DamagedError as error:
             skipped.append((name, f"{error.where}: {error.message}"))
             continue
-        return Found(store, name, record, tuple(skipped))
+        return RemoteCheckpoint(store, name, record, tuple(skipped))
     if skipped:
         reasons = "\n".join(f"  {name}: {reason}" for name, reason in skipped)
         raise DamagedError(f"no checkpoint is whole:\n{reasons}", where=store.place)

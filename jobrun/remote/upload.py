@@ -23,13 +23,13 @@ from jobrun.remote.store import Store, TooLongError, join
 from jobrun.storage.regular_file import read_run_file
 from jobrun.storage.threads import THREADS_FAR
 
-__all__ = ["UploadStopped", "Uploaded", "is_uploaded", "upload_checkpoint", "upload_files"]
+__all__ = ["UploadResult", "UploadStopped", "is_uploaded", "upload_checkpoint", "upload_files"]
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Uploaded:
+class UploadResult:
     """What was done: ``sent`` of the ``files`` were sent, the others were there."""
 
     place: str
@@ -66,7 +66,7 @@ class UploadStopped(Exception):  # noqa: N818 - a state, not a fault
 
 def upload_checkpoint(
     checkpoint: Path, store: Store, stopped: Callable[[], bool] = lambda: False
-) -> Uploaded:
+) -> UploadResult:
     """Copy a whole checkpoint to ``store``, below its own name.
 
     Raises StoreError for what fails, and where the copy is not what was sent; UploadStopped, before
@@ -87,7 +87,7 @@ def upload_checkpoint(
     place = join(store.place, checkpoint.name)
     total = sum(sizes.values())
     if is_uploaded(checkpoint, store):
-        return Uploaded(place, len(sizes), total, 0)
+        return UploadResult(place, len(sizes), total, 0)
     there = store.sizes(checkpoint.name)
     payload = [name for name in sizes if name != SUCCESS]
     missing = [name for name in payload if there.get(name) != sizes[name]]
@@ -99,7 +99,7 @@ def upload_checkpoint(
             _all(pool, wrong, lambda name: _prove(checkpoint, name, store))
     send(SUCCESS)
     _prove(checkpoint, SUCCESS, store)
-    return Uploaded(place, len(sizes), total, len({*missing, *wrong}) + 1)
+    return UploadResult(place, len(sizes), total, len({*missing, *wrong}) + 1)
 
 
 def upload_files(folder: Path, names: Iterable[str], store: Store) -> None:

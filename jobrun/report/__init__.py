@@ -1,7 +1,7 @@
 """Reporters: each is called with every event of a run, and shows or keeps some of them.
 
 A reporter is a callable that takes an ``events.Event``; one that holds something open has a
-``close()``.  ``Fan`` passes events on to several of them, from any thread, one event at a time.
+``close()``.  ``Broadcast`` passes events on to several of them, from any thread, one at a time.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from jobrun.core.events import Event, Report, RunStarted, Warned
 if TYPE_CHECKING:
     from jobrun.report.log_file import Prints
 
-__all__ = ["Fan", "RunFiles"]
+__all__ = ["Broadcast", "RunFiles"]
 
 
-class Fan:
+class Broadcast:
     """Passes events on to several reporters, of which none can hurt the run.
 
     One that the system refuses something (a disk that is full) is warned about once, and still told
@@ -104,7 +104,7 @@ class RunFiles:
     with nothing to do, nothing is written.  ``prints`` is told of the log.
     """
 
-    def __init__(self, fan: Fan, prints: Prints | None = None) -> None:
+    def __init__(self, fan: Broadcast, prints: Prints | None = None) -> None:
         self._fan = fan
         self._prints = prints
         self._missed: list[Event] = []

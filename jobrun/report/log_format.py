@@ -18,7 +18,7 @@ import json
 import re
 from dataclasses import dataclass
 
-from jobrun.core.current_task import Doing
+from jobrun.core.current_task import CurrentTask
 from jobrun.report.formatting import plain
 
 __all__ = ["LogLine", "attempt_stamp", "escaped", "parse", "stamp"]
@@ -49,7 +49,7 @@ class LogLine:
     attempt: int | None = None
 
 
-def stamp(doing: Doing) -> str:
+def stamp(doing: CurrentTask) -> str:
     """What stands before a line that a task has printed."""
     at = "" if doing.node == "main" else f" on {_quoted(doing.node)}"
     when = f"epoch {doing.epoch}" if doing.group == "epoch" else doing.group

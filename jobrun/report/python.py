@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from jobrun.core.events import Event, Report, RunEnded, RunStarted
-from jobrun.report import Fan, RunFiles
+from jobrun.report import Broadcast, RunFiles
 from jobrun.report.background import Aside
 from jobrun.report.json_lines import JsonLines
 from jobrun.report.lines import Lines
@@ -25,7 +25,7 @@ from jobrun.report.terminal import Painter
 
 __all__ = ["progress_report"]
 
-_MakeAsides = Callable[[Fan], list[Aside]]
+_MakeAsides = Callable[[Broadcast], list[Aside]]
 _HOW = ("auto", "live", "lines", "json", "none")
 
 
@@ -54,7 +54,7 @@ class _ProgressReport:
         self._files = files
         self._reporters = reporters
         self._open: _Open | None = None
-        self._asides(Fan())  # so that what cannot be is said here
+        self._asides(Broadcast())  # so that what cannot be is said here
 
     def __call__(self, event: Event) -> None:
         """Pass ``event`` on."""
@@ -65,7 +65,7 @@ class _ProgressReport:
             opened, self._open = self._open, None
             opened.close(event)
 
-    def _asides(self, fan: Fan) -> list[Aside]:
+    def _asides(self, fan: Broadcast) -> list[Aside]:
         names = [parse_reporter(r) for r in self._reporters if isinstance(r, str)]
         others = [r for r in self._reporters if not isinstance(r, str)]
         own = [Aside(type(r).__name__, partial(_itself, r), fan) for r in others]
@@ -83,7 +83,7 @@ class _Open:
         if how == "auto":
             how = "live" if terminal or in_notebook() else "lines"
         self._quiet = how in ("json", "none")
-        self.fan = Fan(self._progress(how, terminal))
+        self.fan = Broadcast(self._progress(how, terminal))
         if files:
             self.fan.attach(RunFiles(self.fan, self._prints))
         self._asides = asides(self.fan)

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from jobrun.checkpoint.integrity import check_payload, check_root, read_manifest, read_record
 from jobrun.checkpoint.publish import clean_leftovers, publish, staged
 from jobrun.errors import DamagedError, NotFoundError
-from jobrun.remote.find import Found, names_at
+from jobrun.remote.find import RemoteCheckpoint, names_at
 from jobrun.remote.store import Store, split
 from jobrun.runs.find import claim
 from jobrun.runs.rundir import RunDir
@@ -24,7 +24,7 @@ RUN_FILES = ("run.json", "spec.yaml", "spec.resolved.yaml")
 """What makes checkpoints a run: kept beside them wherever they go."""
 
 
-def fetch(found: Found, runs_dir: str | os.PathLike[str], *, fs: Fs = DEFAULT) -> RunDir:
+def fetch(found: RemoteCheckpoint, runs_dir: str | os.PathLike[str], *, fs: Fs = DEFAULT) -> RunDir:
     """Make a run in ``runs_dir`` of one elsewhere, with one of its checkpoints: see ``find_at``.
 
     Everything is proven before it has its name.  The run gets the name that it has there, with a
@@ -77,7 +77,7 @@ def _above_all(run_json: bytes, store: Store) -> bytes:
     return (json.dumps(data, indent=1, ensure_ascii=False) + "\n").encode("utf-8")
 
 
-def _copy(found: Found, partial: str, fs: Fs) -> None:
+def _copy(found: RemoteCheckpoint, partial: str, fs: Fs) -> None:
     """Copy a checkpoint into a new directory, durably, and prove it."""
     store = found.store
     sizes = store.sizes(found.name)

@@ -17,7 +17,7 @@ from jobrun.core import json_forms
 from jobrun.errors import DamagedError
 from jobrun.storage.regular_file import open_run_file, size_text, whole_lines
 
-__all__ = ["FIXED", "Row", "column", "parse", "read_rows", "tail"]
+__all__ = ["FIXED", "EpochRow", "column", "parse", "read_rows", "tail"]
 
 FIXED = ("epoch", "seconds", "elapsed")
 _MARK = "metric:"
@@ -31,7 +31,7 @@ _MOST = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class EpochRow:
     """An epoch: its own seconds, those of the run up to its end, and the metrics it has."""
 
     epoch: int
@@ -45,12 +45,12 @@ def column(name: str) -> str:
     return _MARK + name if name in FIXED else name
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_rows(path: Path) -> list[EpochRow]:
     """All rows of the file; none where there is no file."""
     return tail(path, -1)
 
 
-def tail(path: Path, epoch: int) -> list[Row]:
+def tail(path: Path, epoch: int) -> list[EpochRow]:
     """The last rows: all those after ``epoch``, and a few before; only the end is read.
 
     Rows that are torn, or whose cells are no numbers, are passed over.  Raises DamagedError, naming
@@ -81,7 +81,7 @@ def tail(path: Path, epoch: int) -> list[Row]:
             size *= 8
 
 
-def _parsed(header: bytes, text: bytes) -> Iterator[Row]:
+def _parsed(header: bytes, text: bytes) -> Iterator[EpochRow]:
     whole = text[: text.rfind(b"\n") + 1]
     lines = (header + whole).decode("utf-8", "replace").split("\n")
     table = csv.reader(lines)
@@ -102,7 +102,7 @@ def _parsed(header: bytes, text: bytes) -> Iterator[Row]:
         pairs = zip(names[3:], cells[3:], strict=True)
         values = {name: parse(cell) for name, cell in pairs if cell}
         metrics = {name: value for name, value in values.items() if type(value) is not str}
-        yield Row(epoch, taken, elapsed, metrics)
+        yield EpochRow(epoch, taken, elapsed, metrics)
 
 
 def parse(cell: str) -> Any:

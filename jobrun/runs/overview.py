@@ -16,7 +16,7 @@ from typing import Any
 from jobrun.checkpoint.record import Record
 from jobrun.core.ranking import Best, Extremes, best_values, extremes_of, last_scalars, with_epoch
 from jobrun.errors import JobrunError, NotFoundError
-from jobrun.runs.metrics_csv import Row, read_rows, tail
+from jobrun.runs.metrics_csv import EpochRow, read_rows, tail
 from jobrun.runs.rundir import RunDir, RunState
 
 __all__ = ["BROKEN", "UNREADABLE", "Overview", "direction_of", "kept_best", "overview", "rows_of"]
@@ -128,7 +128,7 @@ def _newest(run: RunDir, ids: Iterable[int]) -> Record | None:
 
 
 def _last_metrics(
-    declared: Mapping[str, str | None], head: Record | None, last: Row | None
+    declared: Mapping[str, str | None], head: Record | None, last: EpochRow | None
 ) -> dict[str, Any]:
     """The metrics of the last epoch.
 
@@ -170,7 +170,7 @@ def kept_best(facts: Mapping[str, Any]) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _extremes(head: Record | None, rows: Iterable[Row]) -> Extremes:
+def _extremes(head: Record | None, rows: Iterable[EpochRow]) -> Extremes:
     """The extremes of all epochs: of those up to the head it knows itself."""
     extremes = extremes_of(head) if head else {}
     for row in rows:
@@ -186,14 +186,14 @@ def _limit(facts: Mapping[str, Any]) -> int:
     return min(limits, default=0)
 
 
-def _elapsed(state: RunState, head: Record | None, last: Row | None) -> float:
+def _elapsed(state: RunState, head: Record | None, last: EpochRow | None) -> float:
     """Seconds over all attempts; run.json knows them only of attempts that came to their end."""
     if state.over or (last is None and head is None):
         return state.elapsed
     return max((last.elapsed if last else None) or 0.0, head.run_seconds if head else 0.0)
 
 
-def rows_of(run: RunDir) -> list[Row]:
+def rows_of(run: RunDir) -> list[EpochRow]:
     """The epochs of a run with their metrics.
 
     A run without ``metrics.csv``, such as one that a script has made, has those of its checkpoints.
@@ -203,5 +203,5 @@ def rows_of(run: RunDir) -> list[Row]:
         for record in run.records():
             if record.at_boundary and record.metrics:
                 seconds = record.run_seconds
-                rows[record.epoch] = Row(record.epoch, None, seconds, dict(record.metrics))
+                rows[record.epoch] = EpochRow(record.epoch, None, seconds, dict(record.metrics))
     return [rows[epoch] for epoch in sorted(rows)]

@@ -36,12 +36,12 @@ from jobrun.usercode.bind import user_trace
 from jobrun.values.values import Tree, Value, adopt, adopt_items
 from jobrun.values.workspace import Workspace
 
-__all__ = ["Call", "Moment", "Stores", "Write", "column_of", "refuse_writable_views"]
+__all__ = ["Call", "CallContext", "Stores", "Write", "column_of", "refuse_writable_views"]
 
 Write = tuple[Key, Value]
 Gathered = list[Held]
 """The inputs as they were read, in the order of the task's arguments."""
-Fetch = Callable[["Moment"], Held]
+Fetch = Callable[["CallContext"], Held]
 _SCALARS = (bool, int, float, str, type(None), np.generic)
 _CHANGEABLE = (list, dict, tuple, set, bytearray, np.ndarray)
 """Literals of which each call gets a copy, so that none can leave something for the next."""
@@ -55,7 +55,7 @@ class _CallError(TaskError):
 
 
 @dataclass(slots=True)
-class Moment:
+class CallContext:
     """When a call happens: the epoch (0 before the first), the batch, the columns of the batch."""
 
     epoch: int = 0
@@ -166,11 +166,11 @@ class Call:
     def _one_key(self, name: str) -> Key:
         return resolve(self._job, self.node, name, self._columns).keys[0]
 
-    def gather(self, moment: Moment) -> Gathered:
+    def gather(self, moment: CallContext) -> Gathered:
         """The inputs, read now: a call gets arguments of its own that are made of them."""
         return [fetch(moment) for fetch in self._fetches]
 
-    def value(self, moment: Moment) -> Any:
+    def value(self, moment: CallContext) -> Any:
         """What the function returns, as it is; raises TaskError with the user's own lines."""
         try:
             given = Given(self._inputs, self.gather(moment))
@@ -180,7 +180,7 @@ class Call:
 
     def run(
         self,
-        moment: Moment,
+        moment: CallContext,
         gathered: Gathered | None = None,
         tried: int = 0,
     ) -> list[Write]:
@@ -196,7 +196,7 @@ class Call:
             raise self.placed(error, moment) from error.__cause__
 
     def _run_again(
-        self, moment: Moment, gathered: Gathered | None, retries: Retries, tried: int
+        self, moment: CallContext, gathered: Gathered | None, retries: Retries, tried: int
     ) -> list[Write]:
         """Call the function until it does not fail, each time with what it was first given."""
         for number in range(tried + 1, retries.times + 1):
@@ -206,7 +206,7 @@ class Call:
                 self.pause(error, number, retries, moment)
         return self._run(moment, gathered or self.gather(moment))
 
-    def pause(self, error: TaskError, number: int, retries: Retries, moment: Moment) -> None:
+    def pause(self, error: TaskError, number: int, retries: Retries, moment: CallContext) -> None:
         """Say that a call failed, and wait; where the run ends meanwhile, it is not made again.
 
         In the middle of a batch it is, at once, since only whole batches can be resumed.
@@ -224,7 +224,7 @@ class Call:
         if running.stopping() and moment.batch is None:
             raise TaskStoppedError
 
-    def _run(self, moment: Moment, gathered: Gathered, spare: bool = False) -> list[Write]:
+    def _run(self, moment: CallContext, gathered: Gathered, spare: bool = False) -> list[Write]:
         given = Given(self._inputs, gathered)
         cells = self._take_updates(given, spare) if self._updates else []
         result = self._call_with(given, moment)
@@ -235,7 +235,7 @@ class Call:
                 writes.append((key, adopt(cell, values, self._keep_maps, key[1])))
         return writes
 
-    def _call_with(self, given: Given, moment: Moment) -> list[Any]:
+    def _call_with(self, given: Given, moment: CallContext) -> list[Any]:
         """Call the function, and raise TaskError if it changed what it was given to read.
 
         Every call of a user's function comes by here.  What it returned is in a list, so that its
@@ -326,7 +326,7 @@ class Call:
         finally:
             end_if_forked(self._owner, f"task {self.name!r}")
 
-    def placed(self, error: TaskError, moment: Moment) -> TaskError:
+    def placed(self, error: TaskError, moment: CallContext) -> TaskError:
         """The error with task, group, batch and place."""
         at = f" on node {self.node!r}" if self._job.multi_node else ""
         if moment.batch is not None:
@@ -397,14 +397,14 @@ class Call:
             )
         return list(zip(keys, value.items.values(), strict=True))
 
-    def _look(self, given: Given, moment: Moment, *, called: bool) -> None:
+    def _look(self, given: Given, moment: CallContext, *, called: bool) -> None:
         """Compare the contents of the inputs with those of the last look; raises TaskError."""
         for name, value in zip(given.names, given.values, strict=True):
             if changed := find_changed(name, value):
                 what = self._described(changed, moment)
                 raise _written(what) if called else changed_later(f"its input {what}", "it")
 
-    def _described(self, name: str, moment: Moment) -> str:
+    def _described(self, name: str, moment: CallContext) -> str:
         """The name of an input in words."""
         return f"column {name!r}" if name.partition("/")[0] in moment.columns else repr(name)
 

@@ -29,7 +29,7 @@ from jobrun.session.task_group import Group
 from jobrun.session.written_blobs import Written
 from jobrun.usercode.bind import bind_job
 from jobrun.values.storable import is_storable
-from jobrun.values.values import BUFFERS, Box, Tree, Value, leaves, one_element, plain, reclaim
+from jobrun.values.values import BUFFERS, Box, Tree, Value, leaves, one_element, reclaim, view
 from jobrun.values.workspace import Workspace
 
 __all__ = ["LocalSession"]
@@ -170,7 +170,7 @@ class LocalSession(Session):
             raise TaskError(f"there is no blob {name!r}", hint=did_you_mean(name, self.names()))
         if any(box.value is None and box.kind == "array" for _, box in leaves(value)):
             raise TaskError(f"blob {name!r} was being updated when its task failed")
-        return plain(value)
+        return view(value)
 
     def names(self) -> list[str]:
         """The names of all blobs, with ``node:`` in front if there are several nodes."""

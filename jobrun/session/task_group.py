@@ -32,7 +32,7 @@ from jobrun.model.job import Job, Pipe, Task
 from jobrun.model.options import Load
 from jobrun.model.shell import Shell
 from jobrun.session.base import Control, Places
-from jobrun.session.call import Call, Moment, Stores
+from jobrun.session.call import Call, CallContext, Stores
 from jobrun.session.current import Running, TaskStoppedError, enter
 from jobrun.session.deadline import Deadline
 from jobrun.session.input_check import check_kept
@@ -61,7 +61,7 @@ class Now:
     ``seconds`` are what each unit took, ``since`` when it started if it runs now, else 0.
     """
 
-    moment: Moment
+    moment: CallContext
     control: Control
     pipes: dict[str, PipeState]
     readers: dict[str, ReaderState]
@@ -218,7 +218,7 @@ class Group:
         if self._plan.group == "epoch":
             self._stores.written.epoch = epoch_of("epoch", position)
         now = self._now = Now(
-            Moment(epoch_of(self._plan.group, position)),
+            CallContext(epoch_of(self._plan.group, position)),
             control,
             dict(position.pipes),
             dict(position.readers) if self._plan.group == "epoch" else {},

@@ -11,7 +11,7 @@ from jobrun.core.ranking import Best, finite, first_best
 from jobrun.runs.overview import Overview
 from jobrun.runs.rundir import RunState
 
-__all__ = ["Comparison", "Difference", "MetricRow", "compare_runs"]
+__all__ = ["Difference", "MetricRow", "RunComparison", "compare_runs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class MetricRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class RunComparison:
     """What differs; ``unknown`` are the numbers of runs whose spec is not known."""
 
     spec: tuple[Difference, ...]
@@ -44,10 +44,10 @@ class Comparison:
     unknown: tuple[int, ...] = ()
 
 
-def compare_runs(views: Sequence[Overview], states: Sequence[RunState]) -> Comparison:
+def compare_runs(views: Sequence[Overview], states: Sequence[RunState]) -> RunComparison:
     """Compare two runs or more."""
     names = dict.fromkeys(name for view in views for name in (*view.metrics, *view.best))
-    return Comparison(
+    return RunComparison(
         spec=_spec([state.facts for state in states]),
         metrics=tuple(_metric(name, views) for name in names),
         code=_differences([state.code for state in states]),

@@ -18,13 +18,13 @@ from jobrun.checkpoint.record import Record
 from jobrun.conditions.base import (
     BlobTrue,
     Condition,
+    ConditionState,
     DataFinished,
     Epochs,
     NotFinite,
     Patience,
     State,
     Walltime,
-    Watched,
     When,
     match_states,
 )
@@ -119,7 +119,7 @@ def dry_run(job: Job, request: Request, runs_dir: str, run: Path | None) -> DryR
 
 def _watched(
     job: Job, conditions: Sequence[tuple[Condition, bool]], start: Record | None
-) -> tuple[Watched, ...]:
+) -> tuple[ConditionState, ...]:
     if start is None:
         return match_states(conditions, [])
     seen = last_seen(job, start) if start.epoch >= 1 else None
@@ -135,7 +135,7 @@ def _names(job: Job) -> tuple[str, ...]:
     )
 
 
-def _outlook(watched: Watched, epoch: int, limit: int | None) -> Outlook:
+def _outlook(watched: ConditionState, epoch: int, limit: int | None) -> Outlook:
     condition, state = watched.condition, watched.state
     earliest, known = _earliest(condition, state, epoch, limit)
     can = earliest is not None if known else True

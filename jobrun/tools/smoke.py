@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from jobrun.checkpoint.diff import Change, compare
+from jobrun.checkpoint.diff import BlobChange, compare
 from jobrun.errors import EXIT_DONE, JobrunError
 from jobrun.model.job import Job, Pipe
 from jobrun.model.policy import DEFAULT_POLICY, Every
@@ -254,7 +254,7 @@ def _epochs(ended: dict[str, Any]) -> str:
     return f"{ended['epoch']} epoch{'s' * (ended['epoch'] != 1)}"
 
 
-def _difference(change: Change) -> str:
+def _difference(change: BlobChange) -> str:
     if change.was or change.now:
         return f"{change.name}: {change.was} undisturbed, {change.now} after a kill"
     if change.count is None:

@@ -25,11 +25,11 @@ from jobrun.model.job import Job
 from jobrun.runs.rundir import RunDir
 from jobrun.runs.sweepdir import Member, SweepDir, SweepState, members_of
 
-__all__ = ["Plan", "Sweep"]
+__all__ = ["Sweep", "SweepPlan"]
 
 
 @dataclass(frozen=True)
-class Plan:
+class SweepPlan:
     """What is to be done in the directory ``home`` (None: in a new one).
 
     ``members`` are the runs that are wanted, and ``choices`` what is done with each.  ``known`` are
@@ -71,7 +71,7 @@ class Sweep:
         """The job of one run."""
         return job_of(with_values(self.spec, member.values))
 
-    def plan(self, home: SweepDir | None) -> Plan:
+    def plan(self, home: SweepDir | None) -> SweepPlan:
         """What is to be done; nothing is written.
 
         Raises RunRefusedError where a run of the sweep is of another job, DamagedError.
@@ -89,15 +89,15 @@ class Sweep:
         directories = {m.directory for m in known}
         new = [m for m in of_matrix if m.directory not in directories]
         left = directories - {m.directory for m in of_matrix}
-        return Plan(
+        return SweepPlan(
             home, members, choices, [*known, *new], [m for m in known if m.directory in left]
         )
 
-    def _new(self, lines: Sequence[str] = ()) -> Plan:
+    def _new(self, lines: Sequence[str] = ()) -> SweepPlan:
         """A sweep in a directory of its own."""
         known = members_of((), self.matrix.combinations())
         members = members_of(known, self.matrix.wanted())
-        return Plan(None, members, [Choice("fresh") for _ in members], known, lines=lines)
+        return SweepPlan(None, members, [Choice("fresh") for _ in members], known, lines=lines)
 
     def _choice(self, run: RunDir, member: Member) -> Choice:
         """What is to be done with one run."""
@@ -107,7 +107,7 @@ class Sweep:
         history = History(job, CheckpointManager(run.path), self.request, ignore)
         return history.choose(build_conditions(job))
 
-    def write(self, plan: Plan, home: SweepDir) -> None:
+    def write(self, plan: SweepPlan, home: SweepDir) -> None:
         """Write down what the sweep is, before a run of it begins; under its lock."""
         folder, spec_path = self.request.folder, self.request.spec_path
         assert folder is not None

@@ -13,14 +13,14 @@ from jobrun.model.job import Job
 from jobrun.runs.overview import overview
 from jobrun.runs.rundir import RunDir
 
-__all__ = ["STATES", "Row", "row_on_disk", "row_told", "row_without_a_word"]
+__all__ = ["STATES", "SweepRow", "row_on_disk", "row_told", "row_without_a_word"]
 
 STATES = ("finished", "failed", "error", "interrupted", "waiting")
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SweepRow:
     """A run of a sweep.
 
     ``state`` is one of ``STATES``; ``waiting`` has not begun.  ``exit_code`` is what the run ended
@@ -41,7 +41,7 @@ class Row:
     checkpoint: str | None = None
 
 
-def row_on_disk(row: Row, job: Job, run: RunDir) -> Row:
+def row_on_disk(row: SweepRow, job: Job, run: RunDir) -> SweepRow:
     """The row of a run as run.json, its newest checkpoint and ``metrics.csv`` have it."""
     state = run.state()
     if state is None:
@@ -68,7 +68,7 @@ def row_on_disk(row: Row, job: Job, run: RunDir) -> Row:
     )
 
 
-def row_told(row: Row, told: Mapping[str, Any]) -> Row:
+def row_told(row: SweepRow, told: Mapping[str, Any]) -> SweepRow:
     """The row with what the run has told at its end: ``RunEnded`` as JSON values, or an error.
 
     What is on disk counts, but for a run without checkpoints and one that has not begun.
@@ -88,7 +88,7 @@ def row_told(row: Row, told: Mapping[str, Any]) -> Row:
     )
 
 
-def row_without_a_word(row: Row, code: int) -> Row:
+def row_without_a_word(row: SweepRow, code: int) -> SweepRow:
     """The row of a run whose process has ended with ``code`` and told nothing."""
     if code >= 0:
         return row

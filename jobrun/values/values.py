@@ -6,9 +6,9 @@ it is made true:
 - ``adopt`` takes what a task returned.  Arrays become plain, C-contiguous and read-only.  An array
   is frozen in place only if nobody else holds it or its memory (reference counts, calibrated when
   this module is imported); otherwise it is copied.
-- ``plain`` gives tasks read-only *views*, never the stored array, so that neither ``resize`` nor
+- ``view`` gives tasks read-only *views*, never the stored array, so that neither ``resize`` nor
   the flag of the owner can be reached by accident.
-- ``take`` gives a task that updates a blob writable arrays, private to it: the stored ones if the
+- ``borrow`` gives a task that updates a blob writable arrays, private to it: the stored ones if the
   value has no other holder (a second name, a snapshot, a view somebody kept), else copies.
 
 Kinds are kept, since they decide the next dtype and the order of sums: a Python float, a numpy
@@ -38,6 +38,7 @@ __all__ = [
     "Value",
     "adopt",
     "adopt_items",
+    "borrow",
     "checksum",
     "copy_array",
     "held_alone",
@@ -46,9 +47,8 @@ __all__ = [
     "lend",
     "one_element",
     "overlapping",
-    "plain",
     "reclaim",
-    "take",
+    "view",
 ]
 
 Array = npt.NDArray[Any]
@@ -465,13 +465,13 @@ def _numpy_scalar(value: np.generic) -> Box:
 # Out of the workspace.
 
 
-def plain(value: Value) -> Any:
+def view(value: Value) -> Any:
     """What a task is given to read: read-only views of arrays, dicts and lists of those."""
     return lend(value, [])
 
 
 def lend(value: Value, lent: list[Any]) -> Any:
-    """Return what ``plain`` returns, and add each dict and list that was made for it to ``lent``.
+    """Return what ``view`` returns, and add each dict and list that was made for it to ``lent``.
 
     Not those that are opaque values: they are the user's own objects.  Tied arrays are one object.
     """
@@ -495,7 +495,7 @@ def _lend(value: Value, lent: list[Any], tied: dict[int, Any]) -> Any:
     return made
 
 
-def take(items: dict[str, Value], key: str, sole: bool = True) -> Any:
+def borrow(items: dict[str, Value], key: str, sole: bool = True) -> Any:
     """What a task is given to update: writable and private to it, tied arrays as one object.
 
     ``items[key]`` is the value; ``sole`` says whether ``items`` has no other holder.  Where the
@@ -506,7 +506,7 @@ def take(items: dict[str, Value], key: str, sole: bool = True) -> Any:
 
 
 class _Taking:
-    """One call of ``take``: the tied arrays that were handed out, and who else holds these."""
+    """One call of ``borrow``: the tied arrays that were handed out, and who else holds these."""
 
     __slots__ = ("_counts", "_path", "_root", "_taken")
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from jobrun.core.blob_paths import trees_of
 from jobrun.errors import TaskError, did_you_mean
-from jobrun.values.values import Tree, Value, held_alone, leaves, plain, take
+from jobrun.values.values import Tree, Value, borrow, held_alone, leaves, view
 
 __all__ = ["Workspace"]
 
@@ -50,7 +50,7 @@ class Workspace:
 
     def read(self, path: str) -> Any:
         """What a task is given to read; raises TaskError if there is no such blob."""
-        return plain(self.get(path))
+        return view(self.get(path))
 
     def take(self, path: str, *, spare: bool = False) -> Any:
         """What a task is given to update; it must ``put`` the result, or the run ends.
@@ -67,7 +67,7 @@ class Workspace:
             assert isinstance(parent, Tree)
             items = parent.items
             head, _, rest = rest.partition("/")
-        return take(items, head, sole)
+        return borrow(items, head, sole)
 
     def _check_ties(self, path: str, value: Value) -> None:
         """Raise TaskError if an array under ``path`` is tied to one of the same tree beside it."""

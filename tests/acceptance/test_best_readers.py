@@ -29,12 +29,12 @@ from jobrun.cli.sweep_table import SweepEnded
 from jobrun.core.events import CheckpointLoaded, CheckpointSaved, EpochFinished, Event
 from jobrun.engine.best import best_of
 from jobrun.errors import NotFoundError, TaskError
-from jobrun.report import Fan, RunFiles
+from jobrun.report import Broadcast, RunFiles
 from jobrun.report.screen import Screen
 from jobrun.runs.overview import overview, rows_of
 from jobrun.runs.rundir import RunDir
 from jobrun.tools.compare_runs import compare_runs
-from jobrun.tools.sweep_rows import Row, row_on_disk
+from jobrun.tools.sweep_rows import SweepRow, row_on_disk
 
 LONG = bool(os.environ.get("JOBRUN_LONG"))
 BATCHES = 2
@@ -121,7 +121,7 @@ def job_of(history: History, direction: str, hook: Callable[[int], None]) -> Job
 def run_attempt(history: History, attempt: Attempt, run_dir: Path) -> tuple[Ended, Screen, int]:
     """One attempt; the epochs that are done in the run after it."""
     ended: Ended | None = None
-    files, screen, reached = Fan(), Screen(), 0
+    files, screen, reached = Broadcast(), Screen(), 0
     files.add("files", lambda: RunFiles(files))
 
     def hook(epoch: int) -> None:
@@ -187,10 +187,10 @@ def check_values(
     assert state is not None
     for metric in compare_runs([view, view], [state, state]).metrics:
         assert metric.best == (best, best), "compare"
-    row = row_on_disk(Row("run", str(run.path), {}), job_of(history, direction, print), run)
+    row = row_on_disk(SweepRow("run", str(run.path), {}), job_of(history, direction, print), run)
     if row.checkpoint is not None:
         assert row.best == wanted, "the sweep table"
-        table = SweepEnded("s", "", {"loss": direction}, [Row("a", "", {}), row], [], 0)
+        table = SweepEnded("s", "", {"loss": direction}, [SweepRow("a", "", {}), row], [], 0)
         assert table.best("loss") == (row if wanted else None)
 
 

@@ -51,7 +51,7 @@ from jobrun.core.events import (
 )
 from jobrun.engine.resume_policy import Request
 from jobrun.errors import DamagedError, NotFoundError, TaskError, UsageError
-from jobrun.report import Fan, RunFiles
+from jobrun.report import Broadcast, RunFiles
 from jobrun.report.events_file import read_events
 from jobrun.runs.rundir import RunDir
 from jobrun.storage.fs import Fs
@@ -642,7 +642,7 @@ def test_the_events_file_says_of_each_save_what_is_on_disk(run_dir: Path) -> Non
             Task(lambda: list(np.zeros((2, 9))), out=["x", "y"], name="start")
         Task(lambda x, y: (x + 1, y + 2), ["x", "y"], out=["x", "y"], name="step")
         job.stop(epochs=4)
-    fan = Fan()
+    fan = Broadcast()
     fan.add("files", lambda: RunFiles(fan))
     train(job, run_dir, watch=fan)
     fan.close()

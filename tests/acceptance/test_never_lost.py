@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Pipe, Task
 from jobrun.checkpoint.reading import read_part
 from jobrun.errors import TaskError
-from jobrun.values.values import plain
+from jobrun.values.values import view
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
@@ -272,7 +272,7 @@ def train(made: Job, folder: Path, check: bool) -> Any:
     runner.train(LocalSession(threads=1))
     latest = manager.latest()
     assert latest is not None
-    return plain(read_part(manager.catalog.path(latest.id), "main", ["s"])["s"])
+    return view(read_part(manager.catalog.path(latest.id), "main", ["s"])["s"])
 
 
 picks = st.integers(0, 30)

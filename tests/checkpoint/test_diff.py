@@ -13,14 +13,14 @@ from checkpoint_helpers import blobs as random_blobs
 from checkpoint_helpers import frozen, same, save
 from hypothesis import given, settings
 
-from jobrun.checkpoint.diff import Change, Comparison, compare
+from jobrun.checkpoint.diff import BlobChange, CheckpointDiff, compare
 from jobrun.checkpoint.reading import read_part
 from jobrun.errors import DamagedError
 from jobrun.storage.fs import Fs
 from jobrun.values.values import Box, adopt, leaves
 
 
-def difference(tmp_path: Path, before: dict[str, Any], after: dict[str, Any]) -> Comparison:
+def difference(tmp_path: Path, before: dict[str, Any], after: dict[str, Any]) -> CheckpointDiff:
     """Save both as they are adopted and compare them."""
     paths = [
         save(tmp_path / name, {k: adopt([v]) for k, v in blobs.items()})
@@ -29,7 +29,7 @@ def difference(tmp_path: Path, before: dict[str, Any], after: dict[str, Any]) ->
     return compare(*paths)
 
 
-def change(tmp_path: Path, before: Any, after: Any) -> Change | None:
+def change(tmp_path: Path, before: Any, after: Any) -> BlobChange | None:
     """How one blob changed."""
     found = difference(tmp_path, {"x": before}, {"x": after})
     assert (found.added, found.removed) == ([], [])
@@ -51,7 +51,7 @@ def test_names(tmp_path: Path) -> None:
 def test_count_and_size_of_differences(tmp_path: Path) -> None:
     a = np.array([1.0, 2.0, 3.0, 4.0, 0.0])
     b = np.array([1.0, 2.5, 3.0, 1.0, 0.0])
-    assert change(tmp_path, a, b) == Change("x", count=2, size=5, absolute=3.0, relative=0.75)
+    assert change(tmp_path, a, b) == BlobChange("x", count=2, size=5, absolute=3.0, relative=0.75)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_differences_of_every_kind_of_number(
     ],
 )
 def test_what_has_no_difference_is_counted(tmp_path: Path, a: Any, b: Any) -> None:
-    assert change(tmp_path, a, b) == Change("x", count=1, size=2)
+    assert change(tmp_path, a, b) == BlobChange("x", count=1, size=2)
 
 
 def test_bits_decide(tmp_path: Path) -> None:
@@ -95,24 +95,24 @@ def test_bits_decide(tmp_path: Path) -> None:
     assert change(tmp_path, a, a.copy()) is None
     b = np.array([np.nan, np.inf, -0.0, other_nan[0], 2.0, 5.0])
     found = change(tmp_path / "2", a, b)
-    assert found == Change("x", count=4, size=6, absolute=1.0, relative=0.5, not_finite=2)
+    assert found == BlobChange("x", count=4, size=6, absolute=1.0, relative=0.5, not_finite=2)
 
 
 @pytest.mark.parametrize(
     ("a", "b", "expected"),
     [
-        (3, 5, Change("x", before=3, after=5, count=1, size=1, absolute=2, relative=0.4)),
-        (-(2**63), 2**63, Change("x", "", "", -(2**63), 2**63, 1, 1, 2**64, 2.0)),
-        (1.0, 4.0, Change("x", "", "", 1.0, 4.0, 1, 1, 3.0, 0.75)),
-        (np.float32(1), np.float32(2), Change("x", "", "", 1.0, 2.0, 1, 1, 1.0, 0.5)),
-        ("a", "b", Change("x", before="a", after="b")),
-        (True, False, Change("x", before=True, after=False)),
-        (1, 1.0, Change("x", "int", "float", 1, 1.0)),
-        (None, "x", Change("x", "none", "str", None, "x")),
-        (np.float32(1), np.float64(1), Change("x", "float32", "float64", 1.0, 1.0)),
+        (3, 5, BlobChange("x", before=3, after=5, count=1, size=1, absolute=2, relative=0.4)),
+        (-(2**63), 2**63, BlobChange("x", "", "", -(2**63), 2**63, 1, 1, 2**64, 2.0)),
+        (1.0, 4.0, BlobChange("x", "", "", 1.0, 4.0, 1, 1, 3.0, 0.75)),
+        (np.float32(1), np.float32(2), BlobChange("x", "", "", 1.0, 2.0, 1, 1, 1.0, 0.5)),
+        ("a", "b", BlobChange("x", before="a", after="b")),
+        (True, False, BlobChange("x", before=True, after=False)),
+        (1, 1.0, BlobChange("x", "int", "float", 1, 1.0)),
+        (None, "x", BlobChange("x", "none", "str", None, "x")),
+        (np.float32(1), np.float64(1), BlobChange("x", "float32", "float64", 1.0, 1.0)),
     ],
 )
-def test_single_values(tmp_path: Path, a: Any, b: Any, expected: Change) -> None:
+def test_single_values(tmp_path: Path, a: Any, b: Any, expected: BlobChange) -> None:
     assert change(tmp_path, a, b) == expected
     assert change(tmp_path / "same", a, a) is None
 
@@ -138,7 +138,7 @@ def test_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a = np.arange(100.0)
     b = a.copy()
     b[[3, 50, 99]] += [1, 2, 0.5]
-    assert change(tmp_path, a, b) == Change("x", count=3, size=100, absolute=2.0, relative=0.25)
+    assert change(tmp_path, a, b) == BlobChange("x", count=3, size=100, absolute=2.0, relative=0.25)
 
 
 def test_several_nodes(tmp_path: Path) -> None:

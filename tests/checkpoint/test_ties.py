@@ -29,7 +29,7 @@ from jobrun.errors import DamagedError
 from jobrun.model.policy import Compress, Keep
 from jobrun.storage.fs import Fs
 from jobrun.tools.export import export
-from jobrun.values.values import Box, Tree, Value, adopt, leaves, plain
+from jobrun.values.values import Box, Tree, Value, adopt, leaves, view
 
 
 def tree(*, tied: bool = True, start: float = 0.0) -> Value:
@@ -80,7 +80,7 @@ def test_it_is_stored_once_and_is_one_array_again(tmp_path: Path) -> None:
     found = read_part(path, "main")
     assert ties(found) == [["s/a", "s/b", "s/l/0"]]
     assert all(box.tied for p, box in leaves(found["s"], "s") if p in ("s/a", "s/b", "s/l/0"))
-    assert plain(found["s"])["b"].tolist() == list(range(1000))
+    assert view(found["s"])["b"].tolist() == list(range(1000))
     assert next(Survey().verify([path])).whole
 
 
@@ -110,7 +110,7 @@ def test_a_place_that_is_read_alone_needs_no_other(tmp_path: Path, names: list[s
     path = save(tmp_path, {"s": tree()})
     shutil.rmtree(path / "main/s/a")
     found = read_part(path, "main", names)
-    assert plain(found[names[0]] if names != ["s/l"] else found["s/l"].items["0"])[999] == 999.0
+    assert view(found[names[0]] if names != ["s/l"] else found["s/l"].items["0"])[999] == 999.0
     assert ties(found) == []
 
 
@@ -201,8 +201,8 @@ def test_what_is_no_longer_tied_is_not_said_to_be(tmp_path: Path) -> None:
     path = loop.save(s=again)
     assert same_as(path) == {"s/l/0": "s/b"}
     found = read_part(path, "main")
-    assert plain(found["s"])["a"].sum() == 0
-    assert plain(found["s"])["b"].sum() == 499500
+    assert view(found["s"])["a"].sum() == 0
+    assert view(found["s"])["b"].sum() == 499500
     assert ties(found) == [["s/b", "s/l/0"]]
     assert next(Survey().verify([path])).whole
 

@@ -17,9 +17,9 @@ from jobrun.conditions.base import (
     DataFinished,
     Decision,
     Epochs,
+    EpochSummary,
     NotFinite,
     Patience,
-    Seen,
     Walltime,
     When,
     decide_stop,
@@ -38,7 +38,7 @@ def stopped_at(condition: Condition, series: Sequence[Any], resumes: bool = Fals
     state: dict[str, Any] = {}
     for epoch, value in enumerate(series, 1):
         scalars = {} if value is MISSING else {"loss": value}
-        state = condition.observe(state, Seen(epoch, float(epoch), scalars))
+        state = condition.observe(state, EpochSummary(epoch, float(epoch), scalars))
         if resumes:
             state = json.loads(json.dumps(state))
         if condition.verdict(state) is not None:
@@ -58,10 +58,10 @@ def test_patience_stops_in_the_same_epoch_when_it_was_interrupted(resumes: bool)
     assert stopped_at(condition, [1.0, 0.9, 0.95, 0.96, 0.97], resumes) == 5
     state: dict[str, Any] = {}
     for epoch, value in enumerate([1.0, 0.9, 0.95, 0.96], 1):
-        state = condition.observe(state, Seen(epoch, 0.0, {"loss": value}))
+        state = condition.observe(state, EpochSummary(epoch, 0.0, {"loss": value}))
     killed = json.loads(json.dumps(state))
     assert condition.verdict(killed) is None
-    after = condition.observe(killed, Seen(5, 0.0, {"loss": 0.97}))
+    after = condition.observe(killed, EpochSummary(5, 0.0, {"loss": 0.97}))
     reason = "patience: loss has not improved for 3 epochs (best 0.9 at epoch 2)"
     assert condition.verdict(after) == reason
 
@@ -122,30 +122,30 @@ def test_patience_never_stops_on_an_improving_epoch(
 
 def test_an_infinite_best_of_an_older_checkpoint_is_improved_upon() -> None:
     state = {"direction": "max", "best": math.inf, "best_epoch": 1, "wait": 2}
-    found = Patience("loss", 3, "max").observe(state, Seen(4, 0.0, {"loss": 0.5}))
+    found = Patience("loss", 3, "max").observe(state, EpochSummary(4, 0.0, {"loss": 0.5}))
     assert (found["best"], found["best_epoch"], found["wait"]) == (0.5, 4, 0)
 
 
 def test_patience_with_changed_parameters_obeys_the_new_ones() -> None:
     state: dict[str, Any] = {}
     for epoch, value in enumerate([1.0, 1.1, 1.2], 1):
-        state = Patience("loss", 5).observe(state, Seen(epoch, 0.0, {"loss": value}))
+        state = Patience("loss", 5).observe(state, EpochSummary(epoch, 0.0, {"loss": value}))
     assert Patience("loss", 3).verdict(state) is None
     assert Patience("loss", 2).verdict(state) is not None
     assert Patience("loss", 2, "max").verdict(state) is None  # its best is another
-    turned = Patience("loss", 2, "max").observe(state, Seen(4, 0.0, {"loss": 1.0}))
+    turned = Patience("loss", 2, "max").observe(state, EpochSummary(4, 0.0, {"loss": 1.0}))
     assert (turned["best"], turned["wait"]) == (1.0, 0)
 
 
 def test_epochs_are_counted_over_resumes_and_the_limit_is_that_of_now() -> None:
-    state = Epochs(3).observe({}, Seen(3, 1.0))
+    state = Epochs(3).observe({}, EpochSummary(3, 1.0))
     assert Epochs(3).verdict(state) == "3 epochs done"
     assert Epochs(10).verdict(state) is None
-    assert Epochs(1).verdict(Epochs(1).observe({}, Seen(1, 1.0))) == "1 epoch done"
+    assert Epochs(1).verdict(Epochs(1).observe({}, EpochSummary(1, 1.0))) == "1 epoch done"
 
 
 def test_when_looks_at_the_state_with_the_expression_of_now() -> None:
-    seen = Seen(4, 12.5, {"loss": 0.2, "trainer_0:loss": 0.3})
+    seen = EpochSummary(4, 12.5, {"loss": 0.2, "trainer_0:loss": 0.3})
     first = When(Expression.parse("loss < 0.1"))
     state = json.loads(json.dumps(first.observe({}, seen)))
     assert first.verdict(state) is None
@@ -157,11 +157,11 @@ def test_when_looks_at_the_state_with_the_expression_of_now() -> None:
 
 def test_when_is_false_without_a_value_and_for_nan() -> None:
     condition = When(Expression.parse("accuracy > 0.9"))
-    assert condition.verdict(condition.observe({}, Seen(1, 0.0))) is None
+    assert condition.verdict(condition.observe({}, EpochSummary(1, 0.0))) is None
     assert condition.verdict({}) is None
     value = When(Expression.parse("loss"))
-    assert value.verdict(value.observe({}, Seen(1, 0.0, {"loss": math.nan}))) is None
-    assert value.verdict(value.observe({}, Seen(1, 0.0, {"loss": 2.0}))) == "when: loss"
+    assert value.verdict(value.observe({}, EpochSummary(1, 0.0, {"loss": math.nan}))) is None
+    assert value.verdict(value.observe({}, EpochSummary(1, 0.0, {"loss": 2.0}))) == "when: loss"
 
 
 def test_when_names_the_blobs_alone() -> None:
@@ -172,40 +172,43 @@ def test_when_names_the_blobs_alone() -> None:
 def test_blob() -> None:
     condition = BlobTrue("done")
     for value, true in ((0, False), (1, True), (False, False), (0.5, True)):
-        state = condition.observe({}, Seen(1, 0.0, {"done": value}))
+        state = condition.observe({}, EpochSummary(1, 0.0, {"done": value}))
         assert (condition.verdict(state) is not None) == true
-    assert condition.verdict(condition.observe({}, Seen(1, 0.0))) is None
+    assert condition.verdict(condition.observe({}, EpochSummary(1, 0.0))) is None
 
 
 def test_data_finished() -> None:
     condition = DataFinished("sum", 2)
-    state = condition.observe({}, Seen(1, 0.0, passes={"sum": 1}))
+    state = condition.observe({}, EpochSummary(1, 0.0, passes={"sum": 1}))
     assert condition.verdict(state) is None
     assert DataFinished("sum", 1).verdict(state) is not None
-    assert condition.verdict(condition.observe(state, Seen(2, 0.0, passes={"sum": 2})))
+    assert condition.verdict(condition.observe(state, EpochSummary(2, 0.0, passes={"sum": 2})))
 
 
 def test_walltime_is_that_of_all_attempts() -> None:
     condition = Walltime(60.0)
-    assert condition.verdict(condition.observe({}, Seen(1, 59.9))) is None
-    assert condition.verdict(condition.observe({}, Seen(1, 60.0))) == "walltime of 60 s is over"
+    assert condition.verdict(condition.observe({}, EpochSummary(1, 59.9))) is None
+    assert (
+        condition.verdict(condition.observe({}, EpochSummary(1, 60.0)))
+        == "walltime of 60 s is over"
+    )
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_not_finite(value: float) -> None:
     condition = NotFinite("loss")
-    state = json.loads(json.dumps(condition.observe({}, Seen(3, 0.0, {"loss": value}))))
+    state = json.loads(json.dumps(condition.observe({}, EpochSummary(3, 0.0, {"loss": value}))))
     reason = condition.verdict(state)
     assert reason is not None
     assert "in epoch 3" in reason
-    assert condition.observe(state, Seen(4, 0.0, {"loss": 1.0})) == {}
-    assert condition.verdict(condition.observe({}, Seen(1, 0.0))) is None
+    assert condition.observe(state, EpochSummary(4, 0.0, {"loss": 1.0})) == {}
+    assert condition.verdict(condition.observe({}, EpochSummary(1, 0.0))) is None
 
 
 @pytest.mark.parametrize("condition", [Patience("loss", 1), NotFinite("loss")])
 def test_a_metric_that_is_no_number_is_an_error_that_names_it(condition: Condition) -> None:
     with pytest.raises(TaskError, match="metric 'loss' is no number: 'low'"):
-        condition.observe({}, Seen(1, 0.0, {"loss": "low"}))
+        condition.observe({}, EpochSummary(1, 0.0, {"loss": "low"}))
 
 
 def test_every_condition_observes_and_nothing_seen_is_no_reason() -> None:
@@ -220,7 +223,7 @@ def test_every_condition_observes_and_nothing_seen_is_no_reason() -> None:
     ]
     assert all(c.verdict({}) is None for c in conditions)
     watched = match_states([(c, False) for c in conditions], [])
-    watched = observe_all(watched, Seen(1, 2.0, {"loss": math.nan}, {"sum": 1}))
+    watched = observe_all(watched, EpochSummary(1, 2.0, {"loss": math.nan}, {"sum": 1}))
     assert all(w.state for w in watched)
     assert [w.condition.kind for w in watched if w.condition.verdict(w.state)] == [
         *("epochs", "when", "blob", "data_finished", "patience", "walltime", "not_finite")
@@ -229,7 +232,7 @@ def test_every_condition_observes_and_nothing_seen_is_no_reason() -> None:
 
 
 def test_fail_wins_and_else_the_first_is_the_reason() -> None:
-    seen = Seen(3, 0.0, {"loss": math.nan})
+    seen = EpochSummary(3, 0.0, {"loss": math.nan})
     pairs: list[tuple[Condition, bool]] = [
         (Epochs(3), False),
         (When(Expression.parse("epoch == 3")), False),
@@ -252,7 +255,7 @@ def test_states_are_matched_by_kind_metric_and_occurrence() -> None:
         (When(Expression.parse("loss < 1")), False),
         (When(Expression.parse("loss < 2")), False),
     ]
-    seen = Seen(1, 0.0, {"loss": 5.0, "accuracy": 0.5})
+    seen = EpochSummary(1, 0.0, {"loss": 5.0, "accuracy": 0.5})
     saved = json.loads(json.dumps(saved_states(observe_all(match_states(before, []), seen))))
     after: list[tuple[Condition, bool]] = [
         (Epochs(9), False),

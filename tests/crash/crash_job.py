@@ -36,7 +36,7 @@ from jobrun.checkpoint.catalog import listed, prove
 from jobrun.checkpoint.record import Record
 from jobrun.core.events import CheckpointSaved, Event
 from jobrun.errors import JobrunError
-from jobrun.report import Fan, RunFiles
+from jobrun.report import Broadcast, RunFiles
 from jobrun.storage.fs import DEFAULT
 
 BATCH_SECONDS = float(os.environ.get("BATCH_SECONDS", "0.0005"))
@@ -193,7 +193,7 @@ def train(
             Path(orphan).touch()
             Path(orphan).write_text(str(_fork_sleeper(Path(orphan))))
 
-    fan = Fan(say, leave_orphan)
+    fan = Broadcast(say, leave_orphan)
     fan.add("files", lambda: RunFiles(fan))
     runner = JobRunner(make_job(POLICIES[policy]), CheckpointManager(run_dir), report=fan)
     try:

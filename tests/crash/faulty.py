@@ -23,7 +23,7 @@ from jobrun import (
 )
 from jobrun.core.events import Event
 from jobrun.errors import JobrunError
-from jobrun.report import Fan, RunFiles
+from jobrun.report import Broadcast, RunFiles
 
 EPOCHS = 3
 
@@ -77,7 +77,7 @@ class Attempt:
         self, run: Path, epochs: int = EPOCHS, background: bool = False, large: bool = False
     ) -> None:
         events: list[Event] = []
-        fan = Fan(events.append)
+        fan = Broadcast(events.append)
         fan.add("files", lambda: RunFiles(fan))
         job = make_job(epochs, background, large)
         runner = JobRunner(job, CheckpointManager(run), report=fan)

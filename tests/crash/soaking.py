@@ -23,7 +23,7 @@ from jobrun import (
     Task,
 )
 from jobrun.core.events import EpochFinished, Event
-from jobrun.report import Fan, RunFiles
+from jobrun.report import Broadcast, RunFiles
 
 
 def make_rows() -> np.ndarray:
@@ -93,7 +93,7 @@ def train(run_dir: str, epochs: int) -> int:
             else:  # the least: what a save under way holds for a moment does not count
                 samples[-1] = {name: min(seen[name], samples[-1][name]) for name in seen}
 
-    fan = Fan(look)
+    fan = Broadcast(look)
     fan.add("files", lambda: RunFiles(fan))
     runner = JobRunner(make_job(epochs), CheckpointManager(run_dir), report=fan)
     runner.train(LocalSession(2))

@@ -21,7 +21,7 @@ from jobrun.checkpoint.record import Record, RecordFields
 from jobrun.core.events import CheckpointSaved, Event
 from jobrun.core.position import Position
 from jobrun.model.policy import KEEP_ALL, Keep
-from jobrun.report import Fan, RunFiles
+from jobrun.report import Broadcast, RunFiles
 from jobrun.runs.metrics_csv import read_rows
 from jobrun.runs.rundir import RunDir, RunState
 from jobrun.storage.fs import DEFAULT
@@ -264,7 +264,7 @@ class Saves:
 
 def count(run: Path, epochs: int, saves: Saves) -> None:
     """One start of the run, with all of its files."""
-    fan = Fan(saves)
+    fan = Broadcast(saves)
     fan.add("files", lambda: RunFiles(fan))
     try:
         JobRunner(counting(epochs), CheckpointManager(run), report=fan).train(LocalSession(1))

@@ -10,7 +10,7 @@ import pytest
 from jobrun.checkpoint.record import Record, RecordFields, decode_record, encode_record
 from jobrun.conditions.parse import build
 from jobrun.core.position import Position, ReaderState
-from jobrun.engine.progress import Standing
+from jobrun.engine.progress import RunProgress
 from jobrun.model.job import Job, Pipe, Task
 from jobrun.usercode.environment import versions
 
@@ -33,9 +33,9 @@ def job_of(**stop: Any) -> Job:
     return job
 
 
-def standing_of(**stop: Any) -> Standing:
+def standing_of(**stop: Any) -> RunProgress:
     job = job_of(**stop)
-    return Standing(job, build(job))
+    return RunProgress(job, build(job))
 
 
 def at(epoch: int, passes: int = 0) -> Position:

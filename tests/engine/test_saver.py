@@ -24,7 +24,7 @@ from jobrun.core.events import (
     Warned,
 )
 from jobrun.engine import saver
-from jobrun.engine.saver import Due
+from jobrun.engine.saver import SaveSchedule
 from jobrun.errors import SaveError, TaskError
 from jobrun.model.policy import CheckpointPolicy, Compress, Every, Keep
 from jobrun.storage.fs import Fs
@@ -47,8 +47,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def due(**every: Any) -> Due:
-    return Due(CheckpointPolicy(Every(**every)))
+def due(**every: Any) -> SaveSchedule:
+    return SaveSchedule(CheckpointPolicy(Every(**every)))
 
 
 class TestDue:

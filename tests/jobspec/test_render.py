@@ -13,7 +13,7 @@ from jobrun.analysis.identity import job_facts
 from jobrun.jobspec.build import build
 from jobrun.jobspec.render import DEFAULT, origins, render, resolved
 from jobrun.jobspec.resolve import load
-from jobrun.jobspec.source import Node, parse
+from jobrun.jobspec.source import SpecNode, parse
 
 ROOT = Path(__file__).parents[2]
 SPECS = [
@@ -77,7 +77,7 @@ def test_where_each_value_comes_from(tmp_path: Path) -> None:
     path.write_text("epoch:\n  - {call: m:f, with: {a: [1, 2]}}\nstop: {epochs: 3}\n")
     root = resolved(load(path, ["epoch.f.with.a.0=7"], epochs=9))
 
-    def origin(node: Node) -> str:
+    def origin(node: SpecNode) -> str:
         return str(node.place.file if node.place is not None else node.line + 1)
 
     found = origins(root, origin)
@@ -106,12 +106,12 @@ _trees = st.recursive(
 )
 
 
-def nodes(value: Any) -> Node:
+def nodes(value: Any) -> SpecNode:
     if isinstance(value, dict):
         value = {k: nodes(v) for k, v in value.items()}
     elif isinstance(value, list):
         value = [nodes(v) for v in value]
-    return Node(value, 0, 0, 1)
+    return SpecNode(value, 0, 0, 1)
 
 
 @settings(max_examples=200, deadline=None)

@@ -11,10 +11,10 @@ import pytest
 
 from jobrun.errors import SpecError
 from jobrun.jobspec.scalars import ScalarError, scalar
-from jobrun.jobspec.source import MAX_BYTES, MAX_DEPTH, Source, parse
+from jobrun.jobspec.source import MAX_BYTES, MAX_DEPTH, SpecSource, parse
 
 
-def source(text: str) -> Source:
+def source(text: str) -> SpecSource:
     return parse(text.encode(), "spec.yaml")
 
 

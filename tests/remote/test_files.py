@@ -15,7 +15,7 @@ from jobrun.errors import DamagedError
 from jobrun.remote.files import RemoteFs
 from jobrun.remote.store import join, open_store
 from jobrun.remote.upload import upload_checkpoint
-from jobrun.values.values import plain
+from jobrun.values.values import view
 
 
 class Counting(RemoteFs):
@@ -38,8 +38,8 @@ def uploaded(tmp_path: Path, place: str) -> str:
 
 def test_all_of_it(uploaded: str) -> None:
     found = read_part(uploaded, "main", fs=RemoteFs())
-    assert np.array_equal(plain(found["big"])[599], np.arange(5_990_000.0, 6_000_000.0))
-    assert plain(found["small"])["b"].tolist() == [1, 1, 1]
+    assert np.array_equal(view(found["big"])[599], np.arange(5_990_000.0, 6_000_000.0))
+    assert view(found["small"])["b"].tolist() == [1, 1, 1]
     assert read_record(RemoteFs(), uploaded).epoch == 0
 
 

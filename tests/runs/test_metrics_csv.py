@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jobrun.core.events import EpochFinished, RunStarted
 from jobrun.report.metrics_file import MetricsFile
-from jobrun.runs.metrics_csv import Row, column, parse, read_rows, tail
+from jobrun.runs.metrics_csv import EpochRow, column, parse, read_rows, tail
 
 
 def written(folder: Path, rows: list[dict[str, Any]], names: list[str]) -> Path:
@@ -42,8 +42,8 @@ def test_metrics_named_like_columns_and_metrics_without_a_value(tmp_path: Path) 
     path = written(tmp_path, [{"seconds": 3}, {"acc[val], x": 1.5}], ["seconds", "acc[val], x"])
     assert column("seconds") == "metric:seconds"
     assert read_rows(path) == [
-        Row(1, 0.5, 0.5, {"seconds": 3}),
-        Row(2, 0.5, 1.0, {"acc[val], x": 1.5}),
+        EpochRow(1, 0.5, 0.5, {"seconds": 3}),
+        EpochRow(2, 0.5, 1.0, {"acc[val], x": 1.5}),
     ]
 
 

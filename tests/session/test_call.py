@@ -12,8 +12,8 @@ import pytest
 from jobrun.core.template import template
 from jobrun.errors import TaskError, ValueRefusedError, Where
 from jobrun.model.job import Job, Task
-from jobrun.session.call import Call, Moment, Stores
-from jobrun.values.values import adopt, plain
+from jobrun.session.call import Call, CallContext, Stores
+from jobrun.values.values import adopt, view
 from jobrun.values.workspace import Workspace
 
 
@@ -34,14 +34,14 @@ class Bench:
         return Call(self.job, "epoch", task, node, task.fn, self.stores, **kwargs)
 
     def run(
-        self, task: Task, moment: Moment | None = None, node: str = "main", **kwargs: Any
+        self, task: Task, moment: CallContext | None = None, node: str = "main", **kwargs: Any
     ) -> dict[str, Any]:
         """What a call writes; the values are stored too."""
-        writes = self.call(task, node, **kwargs).run(moment or Moment(1))
+        writes = self.call(task, node, **kwargs).run(moment or CallContext(1))
         for (where, path), value in writes:
             if where:
                 self.stores.nodes[where].put(path, value)
-        return {path: plain(value) for (_, path), value in writes}
+        return {path: view(value) for (_, path), value in writes}
 
     def fails(self, task: Task, **kwargs: Any) -> TaskError:
         with pytest.raises(TaskError) as caught:
@@ -73,7 +73,7 @@ def test_keyword_arguments_vars_literals_and_what_is_reserved() -> None:
         with_={"mode": "fast", "list": [1]},
         out="r",
     )
-    assert bench.run(task, Moment(7))["r"]["kwargs"] == {
+    assert bench.run(task, CallContext(7))["r"]["kwargs"] == {
         "x": 1,
         "rate": 0.5,
         "sizes": [1, 2],
@@ -102,7 +102,7 @@ def test_literals_cannot_be_changed_for_the_next_call() -> None:
         "some": {1},
     }
     call = bench.call(Task(spoil, with_=literals, out="n"))
-    numbers = [plain(call.run(Moment(e))[0][1]) for e in (1, 2, 3)]
+    numbers = [view(call.run(CallContext(e))[0][1]) for e in (1, 2, 3)]
     assert numbers == [7, 7, 7]
 
 
@@ -119,20 +119,20 @@ def test_random_numbers_depend_on_the_place_of_the_call() -> None:
     draws = {
         key: Bench().run(task, moment, **kwargs)["r"]
         for key, moment, kwargs in [
-            ("epoch 1", Moment(1), {}),
-            ("epoch 2", Moment(2), {}),
-            ("batch 0", Moment(1, 0), {}),
-            ("batch 1", Moment(1, 1), {}),
-            ("name", Moment(1), {"name": "other"}),
+            ("epoch 1", CallContext(1), {}),
+            ("epoch 2", CallContext(2), {}),
+            ("batch 0", CallContext(1, 0), {}),
+            ("batch 1", CallContext(1, 1), {}),
+            ("name", CallContext(1), {"name": "other"}),
         ]
     }
     assert len(set(draws.values())) == 5
-    assert Bench(more=1).run(task, Moment(2))["r"] == draws["epoch 2"]
+    assert Bench(more=1).run(task, CallContext(2))["r"] == draws["epoch 2"]
 
 
 def test_columns_come_before_blobs_and_are_named_if_missing() -> None:
     bench = Bench(x=1)
-    moment = Moment(1, 0, {"col": adopt([np.arange(3)])})
+    moment = CallContext(1, 0, {"col": adopt([np.arange(3)])})
     task = Task(seen, ["col", "x"], out="r")
     args = bench.run(task, moment, columns=["col"])["r"]["args"]
     assert args[0].tolist() == [0, 1, 2]
@@ -191,8 +191,8 @@ def test_a_mapping_takes_parts_of_a_dict() -> None:
 def test_a_glob_takes_one_value_for_each_node() -> None:
     bench = Bench(Job("j", nodes=["t_0", "t_1", "e"]))
     bench.run(Task(lambda: [1, 2], out="t_*:w"), node="e")
-    assert plain(bench.stores.get(("t_0", "w"))) == 1
-    assert plain(bench.stores.get(("t_1", "w"))) == 2
+    assert view(bench.stores.get(("t_0", "w"))) == 1
+    assert view(bench.stores.get(("t_1", "w"))) == 2
 
 
 @pytest.mark.parametrize(
@@ -242,14 +242,14 @@ def test_a_value_that_cannot_be_is_an_error_of_the_task() -> None:
 def test_an_update_changes_a_blob_in_place() -> None:
     bench = Bench()
     bench.stores.nodes["main"].put("w", adopt([np.zeros(1000)]))
-    place = plain(bench.stores.get(("main", "w"))).ctypes.data
+    place = view(bench.stores.get(("main", "w"))).ctypes.data
 
     def add(w: Any) -> None:
         w += 1
 
     for _ in range(3):
         bench.run(Task(add, update="w"))
-    read = plain(bench.stores.get(("main", "w")))
+    read = view(bench.stores.get(("main", "w")))
     assert read[0] == 3
     assert read.ctypes.data == place
 
@@ -263,7 +263,7 @@ def test_what_a_task_kept_of_an_update_cannot_change_the_blob() -> None:
     bench = Bench(w=np.zeros(3))
     bench.run(Task(keep, update="w"))
     kept[0][:] = 7
-    assert not plain(bench.stores.get(("main", "w"))).any()
+    assert not view(bench.stores.get(("main", "w"))).any()
 
 
 def test_a_blob_may_be_read_and_updated_by_one_task() -> None:
@@ -286,7 +286,7 @@ def test_a_leaf_may_be_read_beside_an_update_of_its_tree(reads: str, updates: st
     bench = Bench(m={"a": np.zeros(3)})
     got = bench.run(Task(change, {"old": reads}, update={"new": updates}, out="before"))
     assert not got["before"].any()
-    assert plain(bench.stores.get(("main", "m/a"))).tolist() == [5, 5, 5]
+    assert view(bench.stores.get(("main", "m/a"))).tolist() == [5, 5, 5]
 
 
 def test_an_updated_tree_is_what_the_dict_is_after_the_call() -> None:
@@ -311,7 +311,7 @@ def test_one_array_in_two_results_does_not_tie_them() -> None:
         x += 1
 
     bench.run(Task(add, update="a"))
-    values = [plain(bench.stores.get(("main", n)))[0] for n in "abw"]
+    values = [view(bench.stores.get(("main", n)))[0] for n in "abw"]
     assert values == [2, 1, 1]
 
 
@@ -421,7 +421,7 @@ def test_the_check_names_leaves_and_columns() -> None:
     bench = Bench(m={"w": np.zeros(3), "b": np.zeros(3)})
     error = bench.fails(Task(lambda m: by_pointer(m["b"]), "m"), check=True)
     assert "('m/b')" in error.message
-    moment = Moment(1, 0, {"x": adopt([np.zeros(3)]), "y": adopt([np.zeros(3)])})
+    moment = CallContext(1, 0, {"x": adopt([np.zeros(3)]), "y": adopt([np.zeros(3)])})
     task = Task(lambda x, y: by_pointer(y), ["x", "y"])
     error = bench.fails(task, moment=moment, columns=["x", "y"], check=True)
     assert "(column 'y')" in error.message

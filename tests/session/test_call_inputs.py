@@ -12,8 +12,8 @@ import pytest
 from jobrun.errors import TaskError, Where
 from jobrun.model.job import Job, Task
 from jobrun.model.options import Retries
-from jobrun.session.call import Call, Moment, Stores
-from jobrun.values.values import adopt, plain
+from jobrun.session.call import Call, CallContext, Stores
+from jobrun.values.values import adopt, view
 from jobrun.values.workspace import Workspace
 
 
@@ -31,13 +31,15 @@ def stores(job: Job, **blobs: Any) -> Stores:
     return made
 
 
-def run(task: Task, job: Job | None = None, moment: Moment | None = None, **kwargs: Any) -> Any:
+def run(
+    task: Task, job: Job | None = None, moment: CallContext | None = None, **kwargs: Any
+) -> Any:
     """Call a task once on blobs ``s`` and ``w``; return what it wrote, by name."""
     job = job or Job("j", vars={"sizes": [1, {"a": 2}], "pair": ([1], np.zeros(2))})
     assert callable(task.fn)
     blobs = stores(job, s=tree(), w=[1, 2])
     call = Call(job, "epoch", task, next(iter(job.nodes)), task.fn, blobs, **kwargs)
-    return {path: plain(value) for (_, path), value in call.run(moment or Moment(1))}
+    return {path: view(value) for (_, path), value in call.run(moment or CallContext(1))}
 
 
 def fails(task: Task, **kwargs: Any) -> TaskError:
@@ -168,9 +170,9 @@ def test_the_container_is_a_plain_one_and_new_for_each_call() -> None:
     job = Job("j")
     blobs = stores(job, s=tree())
     call = Call(job, "epoch", Task(keep, "s"), "main", keep, blobs)
-    call.run(Moment(1))
+    call.run(CallContext(1))
     seen[0]["n"] = seen[0]["deep"]["k"] = 100
-    call.run(Moment(2))
+    call.run(CallContext(2))
     assert type(seen[1]) is type(seen[1]["deep"]) is dict
     assert (seen[1]["n"], seen[1]["deep"]["k"]) == (1, 2.0)
 
@@ -192,12 +194,14 @@ def test_a_pattern_changed_in_place_and_returned_is_written() -> None:
         return ws
 
     blobs = stores(job, w=[1])
-    writes = Call(job, "epoch", Task(task, "t_*:w", out="t_*:w"), "t_0", task, blobs).run(Moment(1))
-    assert {node: plain(value) for (node, _), value in writes} == {"t_0": [1, 9], "t_1": [5]}
+    writes = Call(job, "epoch", Task(task, "t_*:w", out="t_*:w"), "t_0", task, blobs).run(
+        CallContext(1)
+    )
+    assert {node: view(value) for (node, _), value in writes} == {"t_0": [1, 9], "t_1": [5]}
 
 
 def test_a_column_that_is_a_tree() -> None:
-    moment = Moment(1, 0, {"c": adopt([{"a": [1]}])})
+    moment = CallContext(1, 0, {"c": adopt([{"a": [1]}])})
     kwargs: dict[str, Any] = {"moment": moment, "columns": ["c"], "puts_columns": True}
     error = fails(Task(lambda c: append(c["a"]), "c", out="d"), **kwargs)
     assert "in the list 'c/a'" in error.message
@@ -219,7 +223,7 @@ def test_the_best_checkpoint_has_no_update() -> None:
     blobs.best["main", "s"] = adopt([tree()])
     task = Task(deep, "best:s", out="s")
     with pytest.raises(TaskError) as caught:
-        Call(job, "exit", task, "main", deep, blobs).run(Moment(1))
+        Call(job, "exit", task, "main", deep, blobs).run(CallContext(1))
     assert caught.value.hint == "work on a copy (copy.deepcopy)"
 
 
@@ -231,9 +235,9 @@ def test_an_opaque_object_is_the_users_own() -> None:
         table[1] = "b"
         s["t"][2].append(4)
 
-    Call(job, "epoch", Task(task, ["table", "s"]), "main", task, blobs).run(Moment(1))
-    assert plain(blobs.get(("main", "table"))) == {1: "b"}
-    assert plain(blobs.get(("main", "s/t"))) == {2: [3, 4]}
+    Call(job, "epoch", Task(task, ["table", "s"]), "main", task, blobs).run(CallContext(1))
+    assert view(blobs.get(("main", "table"))) == {1: "b"}
+    assert view(blobs.get(("main", "s/t"))) == {2: [3, 4]}
 
 
 def test_a_call_that_is_made_again_gets_containers_as_they_were() -> None:
@@ -249,9 +253,9 @@ def test_a_call_that_is_made_again_gets_containers_as_they_were() -> None:
     job = Job("j")
     blobs = stores(job, w=[1])
     call = Call(job, "epoch", Task(flaky, "w", out="w", retries=Retries(3)), "main", flaky, blobs)
-    ((_, value),) = call.run(Moment(1), call.gather(Moment(1)))
+    ((_, value),) = call.run(CallContext(1), call.gather(CallContext(1)))
     assert tries == [[1], [1], [1]]
-    assert plain(value) == [1, 0]
+    assert view(value) == [1, 0]
 
 
 def test_what_a_source_of_rows_is_given_is_looked_at() -> None:
@@ -262,4 +266,4 @@ def test_what_a_source_of_rows_is_given_is_looked_at() -> None:
     job = Job("j")
     call = Call(job, "epoch", Task(rows, "w"), "main", rows, stores(job, w=[1]))
     with pytest.raises(TaskError, match="in the list 'w'"):
-        call.value(Moment())
+        call.value(CallContext())

@@ -23,7 +23,7 @@ from jobrun.errors import TaskError, Where
 from jobrun.model.job import Job, Node, Task
 from jobrun.session.base import Control, Places
 from jobrun.session.local import LocalSession, default_threads
-from jobrun.values.values import plain
+from jobrun.values.values import view
 
 LONG = bool(os.environ.get("JOBRUN_LONG"))
 
@@ -52,7 +52,7 @@ def check_against_oracle(
         assert same(views, copies)
         for place in places:
             for name in FIRST:
-                assert same(plain(token.parts[place][name]), copies[place][name])
+                assert same(view(token.parts[place][name]), copies[place][name])
 
 
 def _get(driver: Driver, node: str, name: str, nodes: Sequence[str]) -> Any:

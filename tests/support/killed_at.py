@@ -11,19 +11,19 @@ import sys
 
 from jobrun.cli import main
 from jobrun.core.events import CheckpointSaved, Event
-from jobrun.report import Fan
+from jobrun.report import Broadcast
 
 
 def kill_after(epoch: int) -> None:
     """Let every fan of reporters end this process when it has told of an epoch's checkpoint."""
-    tell = Fan.__call__
+    tell = Broadcast.__call__
 
-    def tell_and_die(fan: Fan, event: Event) -> None:
+    def tell_and_die(fan: Broadcast, event: Event) -> None:
         tell(fan, event)
         if isinstance(event, CheckpointSaved) and event.epoch == epoch:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    Fan.__call__ = tell_and_die  # type: ignore[method-assign]
+    Broadcast.__call__ = tell_and_die  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jobrun.values.buffers import Buffers, empty_array
-from jobrun.values.values import Box, take
+from jobrun.values.values import Box, borrow
 
 BIG = 1 << 17
 
@@ -104,7 +104,7 @@ def test_an_update_takes_a_large_empty_array_as_it_is() -> None:
     place = address(array)
     items = {"w": Box(array, "array")}
     del array
-    assert address(take(items, "w")) == place
+    assert address(borrow(items, "w")) == place
 
 
 def test_what_is_released_is_kept_no_more() -> None:

@@ -24,12 +24,12 @@ from jobrun.values.values import (
     Value,
     adopt,
     adopt_items,
+    borrow,
     checksum,
     is_locked,
     leaves,
     one_element,
-    plain,
-    take,
+    view,
 )
 
 quick = settings(deadline=None, max_examples=60)
@@ -103,12 +103,12 @@ def test_every_object_has_a_kind(obj: Any, kind: str) -> None:
     [True, 3, 0.5, -0.0, float("nan"), "text", None, np.float32(1.5), np.array(2.0), np.bool_(0)],
 )
 def test_scalars_come_back_as_they_were(obj: Any) -> None:
-    assert same(plain(adopt([obj])), obj)
+    assert same(view(adopt([obj])), obj)
 
 
 def test_tuples_become_lists_and_dicts_keep_their_order() -> None:
     value = adopt([{"b": (1, (2, None)), "a": [np.ones(2)], "c": {}}])
-    read = plain(value)
+    read = view(value)
     assert list(read) == ["b", "a", "c"]
     assert read["b"] == [1, [2, None]]
     assert [path for path, _ in leaves(value, "m")] == ["m/b/0", "m/b/1/0", "m/b/1/1", "m/a/0"]
@@ -194,7 +194,7 @@ def test_setup_keeps_read_only_memory_maps(tmp_path: Path) -> None:
     assert isinstance(stored, Box)
     assert type(stored.value) is np.ndarray
     assert address(stored.value) == address(mapped)
-    again = adopt([plain(stored)], [stored], keep_maps=True)
+    again = adopt([view(stored)], [stored], keep_maps=True)
     assert isinstance(again, Box)
     assert again.value is stored.value
     writable = np.load(tmp_path / "x.npy", mmap_mode="r+")
@@ -254,7 +254,7 @@ def test_recarrays_become_structured_arrays() -> None:
     assert type(stored) is np.ndarray
     assert stored.dtype == np.dtype([("n", "i4"), ("x", "f8")])
     assert stored["x"].tolist() == [2.5, 4.5]
-    record = plain(adopt([array[0]]))
+    record = view(adopt([array[0]]))
     assert record["n"] == 1
 
 
@@ -262,9 +262,9 @@ def test_a_structured_scalar_is_cut_off_from_its_array() -> None:
     array = np.zeros(2, [("n", "i4")])
     value = adopt([array[0]])
     array["n"] = 7
-    assert plain(value)["n"] == 0
+    assert view(value)["n"] == 0
     with pytest.raises(ValueError, match="read-only"):
-        plain(value)["n"] = 3
+        view(value)["n"] = 3
 
 
 @quick
@@ -287,7 +287,7 @@ def test_any_array_comes_back_bit_for_bit(array: np.ndarray, layout: str) -> Non
     expected = [np.array(array[n], order="C") for n in array.dtype.names or ()] or [
         np.array(array, order="C")
     ]
-    read = plain(adopt([array]))
+    read = view(adopt([array]))
     got = [np.array(read[n], order="C") for n in read.dtype.names or ()] or [read]
     assert read.shape == array.shape
     assert all(g.dtype.kind == "V" or same(g, e) for g, e in zip(got, expected, strict=True))
@@ -531,7 +531,7 @@ def test_no_nested_value_is_changed_by_what_was_kept_of_it(obj: Any, data: st.Da
     for thing in kept:
         if isinstance(thing, memoryview) and len(thing):
             thing[0] = thing[0] ^ 255
-    assert same(plain(value), plain(adopt([expected])))
+    assert same(view(value), view(adopt([expected])))
 
 
 # Shared and returned values.
@@ -552,14 +552,14 @@ def test_one_object_under_two_names_shares_memory_and_is_not_tied() -> None:
 
 def test_items_are_taken_in_order_and_the_rest_is_left() -> None:
     values = adopt_items([{"a": 1, "b": 2.0, "c": "x"}], ["c", "a"])
-    assert [plain(v) for v in values] == ["x", 1]
+    assert [view(v) for v in values] == ["x", 1]
 
 
 def test_an_input_that_is_returned_shares_its_memory() -> None:
     stored = adopt([np.arange(6.0)])
     stored.version = 3
-    held = plain(stored)
-    for returned in (plain(stored), held, held[:]):
+    held = view(stored)
+    for returned in (view(stored), held, held[:]):
         again = adopt([returned], [stored])
         assert again.value is stored.value
         assert again.version == -1  # that of the one may not be that of the other
@@ -568,7 +568,7 @@ def test_an_input_that_is_returned_shares_its_memory() -> None:
 def test_leaves_of_an_input_that_are_returned_share_their_memory() -> None:
     stored = adopt([{"w": np.ones(3), "b": np.zeros(2)}])
     assert isinstance(stored, Tree)
-    again = adopt([{"b": plain(stored)["b"]}], [stored])
+    again = adopt([{"b": view(stored)["b"]}], [stored])
     assert isinstance(again, Tree)
     assert again.items["b"].value is stored.items["b"].value
 
@@ -586,7 +586,7 @@ def test_leaves_of_an_input_that_are_returned_share_their_memory() -> None:
 def test_a_part_of_an_input_is_a_value_of_its_own(part: Callable[[Any], Any]) -> None:
     stored = adopt([np.arange(6.0)])
     expected = part(stored.value).copy()
-    other = adopt([part(plain(stored))], [stored])
+    other = adopt([part(view(stored))], [stored])
     assert other is not stored
     assert not np.shares_memory(other.value, stored.value)
     assert same(other.value, expected)
@@ -595,7 +595,7 @@ def test_a_part_of_an_input_is_a_value_of_its_own(part: Callable[[Any], Any]) ->
 def test_a_memory_map_is_not_shared_with_a_blob(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.arange(3))
     mapped = Box(np.asarray(np.load(tmp_path / "x.npy", mmap_mode="r")), "array")
-    stored = adopt([plain(mapped)], [mapped])
+    stored = adopt([view(mapped)], [mapped])
     assert not np.shares_memory(stored.value, mapped.value)
 
 
@@ -604,7 +604,7 @@ def test_a_memory_map_is_not_shared_with_a_blob(tmp_path: Path) -> None:
 
 def test_readers_get_views_that_cannot_be_written_or_unlocked() -> None:
     stored = adopt([{"w": np.zeros(3)}])
-    read = plain(stored)["w"]
+    read = view(stored)["w"]
     assert isinstance(stored, Tree)
     assert read is not stored.items["w"].value
     with pytest.raises(ValueError, match="read-only"):
@@ -617,17 +617,17 @@ def test_readers_get_views_that_cannot_be_written_or_unlocked() -> None:
 
 def test_a_reader_may_change_the_containers_it_was_given() -> None:
     stored = adopt([{"l": [1, 2]}])
-    read = plain(stored)
+    read = view(stored)
     read["l"].append(3)
     read["new"] = 1
-    assert plain(stored) == {"l": [1, 2]}
+    assert view(stored) == {"l": [1, 2]}
 
 
 def test_an_update_is_in_place_when_nobody_else_holds_the_value() -> None:
     store = holding("w", lambda: np.zeros(1000))
     place = address(store["w"].value)
     for _ in range(3):
-        cell = [take(store, "w")]
+        cell = [borrow(store, "w")]
         assert store["w"].value is None, "a half-updated value must not be readable"
         cell[0] += 1
         store["w"] = adopt(cell)
@@ -639,7 +639,7 @@ def test_an_update_is_in_place_when_nobody_else_holds_the_value() -> None:
 def test_an_update_of_a_reshaped_array_is_in_place() -> None:
     store = holding("w", lambda: np.zeros(1000).reshape(10, 100))
     place = address(store["w"].value)
-    taken = take(store, "w")
+    taken = borrow(store, "w")
     assert taken.flags.writeable
     assert address(taken) == place
 
@@ -647,10 +647,10 @@ def test_an_update_of_a_reshaped_array_is_in_place() -> None:
 @pytest.mark.parametrize(
     "hold",
     [
-        lambda store: plain(store["w"]),
-        lambda store: plain(store["w"])[1:],
-        lambda store: plain(store["w"]).T,
-        lambda store: memoryview(plain(store["w"])),
+        lambda store: view(store["w"]),
+        lambda store: view(store["w"])[1:],
+        lambda store: view(store["w"]).T,
+        lambda store: memoryview(view(store["w"])),
         lambda store: store["w"],
         lambda store: dict(store),
         lambda store: store.setdefault("alias", store["w"]) and None,
@@ -665,7 +665,7 @@ def test_an_update_copies_what_somebody_holds(hold: Callable[[Any], Any], shape:
     stored = box.value
     held = hold(store)
     del box
-    taken = take(store, "w")
+    taken = borrow(store, "w")
     taken += 1
     assert not np.shares_memory(taken, stored)
     assert not stored.any()
@@ -678,7 +678,7 @@ def test_an_update_of_a_tree_is_a_dict_of_writable_arrays() -> None:
     assert isinstance(tree, Tree)
     place = address(tree.items["w"].value)
     del tree
-    taken = take(store, "m")
+    taken = borrow(store, "m")
     assert list(taken) == ["w", "l", "n"]
     assert address(taken["w"]) == place
     taken["w"] += 1
@@ -687,19 +687,19 @@ def test_an_update_of_a_tree_is_a_dict_of_writable_arrays() -> None:
     cell = [taken]
     del taken
     store["m"] = adopt(cell)
-    assert list(plain(store["m"])) == ["w", "l", "fresh"]
+    assert list(view(store["m"])) == ["w", "l", "fresh"]
     assert address(store["m"].items["w"].value) == place
-    assert plain(store["m"])["l"][0].tolist() == [2, 2]
+    assert view(store["m"])["l"][0].tolist() == [2, 2]
 
 
 def test_a_snapshot_of_a_tree_keeps_all_its_leaves() -> None:
     store = holding("m", lambda: {"a": np.zeros(3), "t": {"b": np.zeros(3)}})
     snapshot = dict(store)
-    taken = take(store, "m")
+    taken = borrow(store, "m")
     taken["a"] += 1
     taken["t"]["b"] += 1
-    assert not plain(snapshot["m"])["a"].any()
-    assert not plain(snapshot["m"])["t"]["b"].any()
+    assert not view(snapshot["m"])["a"].any()
+    assert not view(snapshot["m"])["t"]["b"].any()
 
 
 def test_a_leaf_that_is_shared_alone_is_copied() -> None:
@@ -709,10 +709,10 @@ def test_a_leaf_that_is_shared_alone_is_copied() -> None:
     store["alias"] = tree.items["a"]
     place = address(tree.items["b"].value)
     del tree
-    taken = take(store, "m")
+    taken = borrow(store, "m")
     taken["a"] += 1
     assert address(taken["b"]) == place
-    assert not plain(store["alias"]).any()
+    assert not view(store["alias"]).any()
 
 
 # Looking at values.
@@ -779,7 +779,7 @@ def adopted_box(obj: Any) -> Box:
 def test_a_stored_array_that_somebody_made_writable_is_seen() -> None:
     value = adopt([{"a": 1, "l": [np.zeros(2), np.ones(3)]}])
     assert is_locked(value)
-    plain(value)["l"][1].base.setflags(write=True)
+    view(value)["l"][1].base.setflags(write=True)
     assert not is_locked(value)
 
 
@@ -832,7 +832,7 @@ def test_tied_arrays_are_adopted_without_a_copy() -> None:
     place = address(cell[0]["a"])
     value = adopt(cell)
     assert tie_groups(value) == [["a", "b/0", "b/1"]]
-    assert address(plain(value)["b"][1]) == place
+    assert address(view(value)["b"][1]) == place
     assert is_locked(value)
 
 
@@ -841,7 +841,7 @@ def test_tied_arrays_that_somebody_holds_are_copied() -> None:
     value = adopt([{"a": w, "b": w}])
     w += 1
     assert tie_groups(value) == [["a", "b"]]
-    assert not plain(value)["b"].any()
+    assert not view(value)["b"].any()
 
 
 def test_a_tied_array_below_a_container_that_somebody_holds_is_copied() -> None:
@@ -849,13 +849,13 @@ def test_a_tied_array_below_a_container_that_somebody_holds_is_copied() -> None:
     value = adopt([{"a": inner[0], "b": inner}])
     inner[0] += 1
     assert tie_groups(value) == [["a", "b/0"]]
-    assert not plain(value)["a"].any()
+    assert not view(value)["a"].any()
 
 
 def test_read_only_arrays_are_tied_where_they_are_one_object() -> None:
     """Separate blobs may share memory, in this run and not in a resumed one."""
     first, second = adopt_items([(lambda w: (w, w))(np.zeros(3))], range(2))
-    x, y = plain(first), plain(second)
+    x, y = view(first), view(second)
     given = (first, second)
     assert address(x) == address(y)
     assert tie_groups(adopt([{"a": x, "b": x}], given)) == [["a", "b"]]
@@ -867,7 +867,7 @@ def test_read_only_arrays_are_tied_where_they_are_one_object() -> None:
 def test_a_tied_tree_that_is_read_and_returned_stays_tied() -> None:
     w = np.zeros(3)
     value = adopt([{"a": w, "b": [w]}])
-    read = plain(value)
+    read = view(value)
     assert read["a"] is read["b"][0]
     assert tie_groups(adopt([read], [value])) == [["a", "b/0"]]
     assert tie_groups(adopt([{"p": read["b"][0], "q": read["a"]}], [value])) == [["p", "q"]]
@@ -884,16 +884,16 @@ def test_each_of_several_results_is_a_tree_of_its_own() -> None:
 def test_an_update_gets_one_array_for_tied_places(held: bool) -> None:
     store = holding("s", lambda: (lambda w: {"a": w, "b": [w], "c": np.ones(3)})(np.zeros(3)))
     snapshot = dict(store) if held else {}
-    place = address(plain(store["s"])["a"])
-    taken = take(store, "s")
+    place = address(view(store["s"])["a"])
+    taken = borrow(store, "s")
     assert taken["a"] is taken["b"][0]
     assert (address(taken["a"]) == place) is not held
     taken["a"] += 1
     store["s"] = adopt([taken])
     del taken
     assert tie_groups(store["s"]) == [["a", "b/0"]]
-    assert plain(store["s"])["b"][0].tolist() == [1, 1, 1]
-    assert not held or not plain(snapshot["s"])["a"].any()
+    assert view(store["s"])["b"][0].tolist() == [1, 1, 1]
+    assert not held or not view(snapshot["s"])["a"].any()
 
 
 def test_an_update_of_a_tree_of_which_a_snapshot_holds_a_part() -> None:
@@ -904,8 +904,8 @@ def test_an_update_of_a_tree_of_which_a_snapshot_holds_a_part() -> None:
     part = value.items["b"]
     store: dict[str, Value] = {"s": Tree("dict", {"a": value.items["a"], "b": part})}
     del value
-    take(store, "s")["a"]["x"][...] = 5
-    assert not plain(part)["x"].any()
+    borrow(store, "s")["a"]["x"][...] = 5
+    assert not view(part)["x"].any()
 
 
 OVERLAPS = [
@@ -932,7 +932,7 @@ def test_views_that_do_not_overlap_are_none() -> None:
     w = np.zeros((4, 4))
     tree = {"a": w[:2], "b": w[2:, ::2], "c": w[2:, 1::2], "d": np.zeros(3), "e": w[:2]}
     assert tie_groups(adopt([tree], updated="s")) == [["a", "e"]]
-    x = plain(adopt([np.zeros(3)]))
+    x = view(adopt([np.zeros(3)]))
     adopt([{"a": x, "b": x[1:]}], updated="s")  # read-only: nobody could write into one
 
 
@@ -957,11 +957,11 @@ def test_an_update_is_what_python_does(picks: list[tuple[int, bool, bool]]) -> N
     expected, store = build(), {"s": adopt([build()])}
     for by in (1.0, 2.0):
         snapshot = dict(store)
-        before = copy.deepcopy(plain(store["s"]))
+        before = copy.deepcopy(view(store["s"]))
         change(expected, by)
-        taken = take(store, "s")
+        taken = borrow(store, "s")
         change(taken, by)
         store["s"] = adopt([taken], updated="s")
         del taken
-        assert same(plain(snapshot["s"]), before)
-        assert same(plain(store["s"]), expected)
+        assert same(view(snapshot["s"]), before)
+        assert same(view(store["s"]), expected)

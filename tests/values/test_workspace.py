@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrun.errors import TaskError
-from jobrun.values.values import Tree, Value, adopt, plain
+from jobrun.values.values import Tree, Value, adopt, view
 from jobrun.values.workspace import Workspace
 
 
@@ -64,7 +64,7 @@ def test_a_written_leaf_makes_a_new_tree() -> None:
     workspace = filled(m={"a": 1, "b": 2})
     before = workspace.get("m")
     put(workspace, "m/a", 9)
-    assert plain(before) == {"a": 1, "b": 2}
+    assert view(before) == {"a": 1, "b": 2}
     assert workspace.read("m") == {"a": 9, "b": 2}
 
 
@@ -106,7 +106,7 @@ def test_a_snapshot_keeps_what_is_updated_below_it(held: str) -> None:
     taken = [workspace.take("m/t/w")]
     taken[0] += 1
     workspace.put("m/t/w", adopt(taken))
-    kept = plain(snapshot[held])
+    kept = view(snapshot[held])
     while isinstance(kept, dict):
         kept = next(iter(kept.values()))
     assert not kept.any()

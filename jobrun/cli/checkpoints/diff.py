@@ -12,7 +12,7 @@ import click
 from jobrun.cli.options import common, completes, option, runs_dir, settings
 
 if TYPE_CHECKING:
-    from jobrun.checkpoint.diff import Change, Comparison
+    from jobrun.checkpoint.diff import BlobChange, CheckpointDiff
     from jobrun.runs.rundir import RunDir
 
 __all__ = ["command"]
@@ -109,7 +109,7 @@ def _of_run(run: RunDir, *, epoch: int | None = None, id: int | None = None) -> 
     return run.catalog.path(record.id)
 
 
-def _text(a: Path, b: Path, found: Comparison) -> str:
+def _text(a: Path, b: Path, found: CheckpointDiff) -> str:
     from jobrun.cli.table import table
     from jobrun.core.paths import shown
     from jobrun.report.formatting import plain, plural
@@ -126,7 +126,7 @@ def _text(a: Path, b: Path, found: Comparison) -> str:
     return "\n".join([*lines, f"{plural(found.same, 'blob')} the same, bit for bit"])
 
 
-def _change(change: Change) -> str:
+def _change(change: BlobChange) -> str:
     from jobrun.report.formatting import number, plain, plural, value_text
 
     one = change.before is not None or change.after is not None
@@ -147,7 +147,7 @@ def _change(change: Change) -> str:
     return ", ".join(parts)
 
 
-def _object(a: Path, b: Path, found: Comparison) -> dict[str, Any]:
+def _object(a: Path, b: Path, found: CheckpointDiff) -> dict[str, Any]:
     from dataclasses import asdict
 
     from jobrun.report.formatting import json_values

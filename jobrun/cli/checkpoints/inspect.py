@@ -22,7 +22,7 @@ from jobrun.cli.options import (
 from jobrun.core.paths import typed
 
 if TYPE_CHECKING:
-    from jobrun.checkpoint.contents import Item
+    from jobrun.checkpoint.contents import LeafSummary
     from jobrun.checkpoint.record import Record
     from jobrun.storage.fs import Fs
 
@@ -64,7 +64,7 @@ def command(run: str | None, epoch: int | None, id: int | None, stats: bool, run
         click.echo(_text(path, record, items, facts))
 
 
-def _facts(path: str | Path, item: Item, fs: Fs) -> Facts:
+def _facts(path: str | Path, item: LeafSummary, fs: Fs) -> Facts:
     """The statistics of one leaf; its values are let go of again."""
     from jobrun.checkpoint.reading import read_leaves
     from jobrun.tools.inspect import describe
@@ -74,7 +74,7 @@ def _facts(path: str | Path, item: Item, fs: Fs) -> Facts:
 
 
 def _text(
-    path: str | Path, record: Record, items: Sequence[Item], facts: Sequence[Facts] | None
+    path: str | Path, record: Record, items: Sequence[LeafSummary], facts: Sequence[Facts] | None
 ) -> str:
     from jobrun.cli.table import labelled, table
     from jobrun.core.paths import shown
@@ -91,7 +91,7 @@ def _text(
     return "\n".join([head, *about, "", blobs])
 
 
-def _about(record: Record, items: Sequence[Item]) -> list[tuple[str, str]]:
+def _about(record: Record, items: Sequence[LeafSummary]) -> list[tuple[str, str]]:
     """What the record says, a line each."""
     from jobrun.core.size import size
     from jobrun.report.formatting import metric_texts, plain, plural
@@ -132,7 +132,7 @@ def _stop(saved: Any) -> str:
     return f"{name} ({state})" if state else name
 
 
-def _row(record: Record, item: Item) -> list[str]:
+def _row(record: Record, item: LeafSummary) -> list[str]:
     from jobrun.checkpoint.dtypes import dtype_text
     from jobrun.core.size import size
     from jobrun.report.formatting import plain
@@ -149,7 +149,7 @@ def _row(record: Record, item: Item) -> list[str]:
 
 
 def _object(
-    path: str | Path, record: Record, items: Sequence[Item], facts: Sequence[Facts] | None
+    path: str | Path, record: Record, items: Sequence[LeafSummary], facts: Sequence[Facts] | None
 ) -> dict[str, Any]:
     from jobrun.checkpoint.dtypes import dtype_text
     from jobrun.report.formatting import json_values

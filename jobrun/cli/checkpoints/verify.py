@@ -16,7 +16,7 @@ from jobrun.core.paths import typed
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.catalog import Ignored
-    from jobrun.checkpoint.scrub import Fault, Verdict
+    from jobrun.checkpoint.scrub import DamagedFile, Verdict
 
 __all__ = ["command"]
 
@@ -119,7 +119,7 @@ def _faults(verdict: Verdict) -> list[str]:
     """A line for each damaged file, however many blobs have their metadata in it."""
     from jobrun.report.formatting import plain, plural
 
-    files: dict[object, list[Fault]] = {}
+    files: dict[object, list[DamagedFile]] = {}
     for fault in verdict.faults:
         files.setdefault(fault.inode or fault.file, []).append(fault)
     lines = []
@@ -167,7 +167,7 @@ def _object(
 
     shared = sharing(verdicts)
 
-    def fault(fault: Fault, name: str) -> dict[str, Any]:
+    def fault(fault: DamagedFile, name: str) -> dict[str, Any]:
         others = shared.get(fault.inode, []) if fault.inode is not None else []
         return {
             "file": fault.file,

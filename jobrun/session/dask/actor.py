@@ -36,7 +36,7 @@ from jobrun.session.dask.messages import (
     Setup,
     arrived,
 )
-from jobrun.session.dask.node_session import Holder
+from jobrun.session.dask.node_session import NodeSession
 from jobrun.values.values import Value
 
 __all__ = ["NodeActor"]
@@ -56,14 +56,14 @@ class NodeActor:
         self._threads = ThreadPoolExecutor(_THREADS, "jobrun-node")
         self.news_queue = NewsQueue(self._loop)
         self._outboxes: dict[str, _Outbox] = {}
-        self._holder: Holder | None = None
+        self._holder: NodeSession | None = None
         self._group: NodeGroup | None = None
         self._request: RunRequest | None = None
         self._turn = self._paused = self._interrupted = 0
         self._applied = 0
 
     @property
-    def holder(self) -> Holder:
+    def holder(self) -> NodeSession:
         """The blobs."""
         assert self._holder is not None
         return self._holder
@@ -85,7 +85,7 @@ class NodeActor:
             for node, (address, key) in setup.peers.items()
             if node != setup.node
         }
-        self._holder = Holder(setup.node, setup.threads, self._post, self.news_queue)
+        self._holder = NodeSession(setup.node, setup.threads, self._post, self.news_queue)
         self._holder.open(job, places)
         return self._holder.versions()
 

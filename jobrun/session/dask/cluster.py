@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from jobrun.errors import ClusterLostError, UsageError, WorkerLostError
-from jobrun.session.dask.nodes import Placed
+from jobrun.session.dask.nodes import PlacedActor
 
 __all__ = ["connect", "place_nodes", "start_cluster"]
 
@@ -66,7 +66,7 @@ def connect(address: str, timeout: float) -> Any:
 
 def place_nodes(
     client: Any, nodes: Sequence[str], lost: set[str], wait: float, timeout: float
-) -> dict[str, Placed]:
+) -> dict[str, PlacedActor]:
     """Make an actor for each node, spread evenly over the workers but those that are ``lost``.
 
     Where there is no worker it waits for one, ``wait`` seconds at most; raises ClusterLostError
@@ -96,7 +96,7 @@ def place_nodes(
         if not _is_made(future, end):
             lost.add(address)
             raise WorkerLostError(f"the worker {address} does not take node {node!r}")
-        placed[node] = Placed(future, _address(client, future), key)
+        placed[node] = PlacedActor(future, _address(client, future), key)
     return placed
 
 

@@ -15,7 +15,7 @@ from typing import TextIO
 from jobrun.core.events import Event
 from jobrun.errors import WorkerLostError
 from jobrun.session.current import here
-from jobrun.session.dask.messages import Applied, News, Printed, Unreached
+from jobrun.session.dask.messages import Applied, News, PrintedText, Unreached
 
 __all__ = ["NewsQueue", "route_prints"]
 
@@ -57,14 +57,14 @@ class NewsQueue:
             if begun:
                 self._begun[place] = begun
         if newline:
-            self._add(Printed(whole + newline, is_error))
+            self._add(PrintedText(whole + newline, is_error))
 
     def end_lines(self) -> None:
         """Lines that were begun are whole now."""
         with self._lock:
             begun, self._begun = self._begun, {}
         for (_, is_error), text in begun.items():
-            self._add(Printed(text, is_error))
+            self._add(PrintedText(text, is_error))
 
     def _add(self, item: News) -> None:
         with self._lock:

@@ -18,7 +18,7 @@ from jobrun.session.base import Control, Places
 from jobrun.session.call import Stores
 from jobrun.session.dask.event_queue import NewsQueue
 from jobrun.session.dask.messages import Message, Missing, arrived, has_opaque
-from jobrun.session.dask.node_plan import Portion, Send
+from jobrun.session.dask.node_plan import NodePlan, Send
 from jobrun.session.scheduler import Scheduler
 from jobrun.session.task_group import SLOWEST, Group, Now
 from jobrun.values.values import Value
@@ -96,7 +96,7 @@ class NodeGroup(Group):
 
     def __init__(
         self,
-        portion: Portion,
+        portion: NodePlan,
         node: str,
         mailbox: Mailbox,
         post: Post,

@@ -23,7 +23,7 @@ from jobrun.model.job import Job
 from jobrun.session.base import Control
 from jobrun.session.dask.closure import closure
 from jobrun.session.dask.code import with_lines
-from jobrun.session.dask.messages import Applied, News, Outcome, Printed, RunRequest
+from jobrun.session.dask.messages import Applied, News, Outcome, PrintedText, RunRequest
 from jobrun.session.dask.nodes import Happening, Nodes
 
 __all__ = ["GroupRun", "keys_by_node", "reached"]
@@ -181,7 +181,7 @@ class GroupRun:
         elif isinstance(news, Applied):
             for _ in range(news.batches):
                 self._control.applied()
-        elif isinstance(news, Printed):
+        elif isinstance(news, PrintedText):
             print(news.text, end="", file=sys.stderr if news.is_error else sys.stdout)
 
 

@@ -22,7 +22,7 @@ __all__ = [
     "Missing",
     "News",
     "Outcome",
-    "Printed",
+    "PrintedText",
     "RunRequest",
     "Setup",
     "Unreached",
@@ -96,7 +96,7 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
-class Printed:
+class PrintedText:
     """What a task has printed, to stdout or (``is_error``) stderr."""
 
     text: str
@@ -110,7 +110,7 @@ class Unreached:
     error: WorkerLostError
 
 
-News = Event | Applied | Printed | Unreached
+News = Event | Applied | PrintedText | Unreached
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from jobrun.analysis.graph import BlobUse, Plan, Unit, reads_across, unit_key
 from jobrun.analysis.names import Access, Key, access
 from jobrun.model.job import Job, Task, TaskGroup
 
-__all__ = ["Portion", "Send", "portion"]
+__all__ = ["NodePlan", "Send", "portion"]
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class Send:
 
 
 @dataclass(frozen=True)
-class Portion:
+class NodePlan:
     """The units of a group that one node runs; numbers are those of ``plan.units``.
 
     ``owners`` has the key of the job's unit that each belongs to, ``messages`` how many messages
@@ -57,7 +57,7 @@ class Portion:
     outputs: Mapping[int, Mapping[str, tuple[str, ...]]]
 
 
-def portion(job: Job, group: TaskGroup, node: str) -> Portion:
+def portion(job: Job, group: TaskGroup, node: str) -> NodePlan:
     """What ``node`` runs of ``group``."""
     builder = _Builder(job, group, node)
     for task in group.tasks:
@@ -185,7 +185,7 @@ class _Builder:
                 send = self._send(task, node, ())
             self.before[send] |= here
 
-    def portion(self) -> Portion:
+    def portion(self) -> NodePlan:
         """The finished portion."""
         successors: list[list[int]] = [[] for _ in self.units]
         for unit, before in enumerate(self.before):
@@ -204,7 +204,7 @@ class _Builder:
             tuple(tuple(s) for s in successors),
             self.gathered_by,
         )
-        return Portion(
+        return NodePlan(
             plan,
             tuple(self.owners),
             tuple(messages),

@@ -19,10 +19,10 @@ from jobrun.session.dask.node_plan import portion
 from jobrun.session.local import LocalSession
 from jobrun.values.values import Value
 
-__all__ = ["Holder"]
+__all__ = ["NodeSession"]
 
 
-class Holder(LocalSession):
+class NodeSession(LocalSession):
     """The blobs of ``node``, and its portions of the groups; snapshots have numbers."""
 
     def __init__(self, node: str, threads: int, post: Post, news: NewsQueue) -> None:

@@ -19,7 +19,7 @@ from jobrun.errors import ClusterLostError, JobrunError, WorkerLostError
 from jobrun.session.dask.actor_calls import call_actor, from_client
 from jobrun.session.dask.messages import Answer, News, Outcome, Unreached
 
-__all__ = ["Happening", "Nodes", "Placed"]
+__all__ = ["Happening", "Nodes", "PlacedActor"]
 
 _BEAT = 10.0
 """Seconds after which a node gives a sign of life, though it has nothing to say."""
@@ -32,7 +32,7 @@ _ASK = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedActor:
     """The key of a node's actor, on the worker at an address; ``future`` keeps it there."""
 
     future: Any
@@ -52,7 +52,7 @@ class Happening:
 class Nodes:
     """Calls to the actors of the nodes; ``timeout``: seconds without a sign of life."""
 
-    def __init__(self, client: Any, placed: Mapping[str, Placed], timeout: float) -> None:
+    def __init__(self, client: Any, placed: Mapping[str, PlacedActor], timeout: float) -> None:
         self._client = client
         self._placed = placed
         self._timeout = timeout

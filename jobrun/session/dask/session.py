@@ -42,7 +42,7 @@ from jobrun.storage.fs import DEFAULT
 from jobrun.usercode.bind import bind_job
 from jobrun.usercode.code_hash import loaded_code
 from jobrun.usercode.environment import differences
-from jobrun.values.values import plain
+from jobrun.values.values import view
 
 __all__ = ["DaskSession"]
 
@@ -294,7 +294,7 @@ class DaskSession(Session):
         self._forget_now()
         if node not in set(self.nodes):
             raise TaskError(f"there is no blob {name!r}")
-        return plain(arrived(self._do({node: ("value_of", name)})[node]))
+        return view(arrived(self._do({node: ("value_of", name)})[node]))
 
     def names(self) -> list[str]:
         """The names of all blobs, with ``node:`` in front if there are several nodes."""

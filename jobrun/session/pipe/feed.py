@@ -12,13 +12,13 @@ from typing import Protocol
 
 from jobrun.core.position import ReaderState
 from jobrun.data.reader import Batch, RowReader
-from jobrun.session.call import Moment
+from jobrun.session.call import CallContext
 from jobrun.session.current import TaskStoppedError
 from jobrun.session.pipe.prefetch import Ahead
 
 __all__ = ["Feed", "InTurn", "Prepare", "Prepared", "ReadAhead"]
 
-Prepared = tuple[Moment, int]
+Prepared = tuple[CallContext, int]
 """A batch for the ``do`` steps: its columns, and how many rows are left of it."""
 
 Prepare = Callable[[int, Batch], Prepared]

@@ -23,7 +23,7 @@ from jobrun.data.reader import Batch, RowReader
 from jobrun.errors import DataError, TaskError, Where
 from jobrun.model.job import Job, Pipe, Task
 from jobrun.session.base import Control, Places
-from jobrun.session.call import Call, Moment, Stores
+from jobrun.session.call import Call, CallContext, Stores
 from jobrun.session.current import TaskStoppedError, enter, here
 from jobrun.session.pipe.feed import Feed, InTurn, Prepared, ReadAhead
 from jobrun.session.pipe.reductions import Reductions
@@ -170,7 +170,7 @@ class PipeRun:
             if isinstance(value, TaskError):
                 puts = [s.call for s in self._do if key in self._written(s.call.task)]
                 where = self._pipe.mark(f"reduce:{key[1]}", "reduce")
-                raise self._of(puts[-1], value, Moment(epoch), where)
+                raise self._of(puts[-1], value, CallContext(epoch), where)
             self._store(key, value)
 
     @contextmanager
@@ -233,10 +233,10 @@ class PipeRun:
         return value
 
     def _prepare(
-        self, epoch: int, number: int, batch: Batch, run_map: Callable[[Moment], None]
+        self, epoch: int, number: int, batch: Batch, run_map: Callable[[CallContext], None]
     ) -> Prepared:
         """Run the ``map`` steps on a batch; may be called from several threads at once."""
-        moment = Moment(epoch, number, {c: Box(a, "array") for c, a in batch.columns.items()})
+        moment = CallContext(epoch, number, {c: Box(a, "array") for c, a in batch.columns.items()})
         if not self._map:
             return moment, batch.rows
         run_map(moment)
@@ -245,7 +245,7 @@ class PipeRun:
         except TaskError as error:
             raise self._placed(error, number) from error
 
-    def _run_map(self, moment: Moment) -> None:
+    def _run_map(self, moment: CallContext) -> None:
         """Run the ``map`` steps here."""
         for call in self._map:
             for (_, column), value in call.run(moment):
@@ -287,7 +287,7 @@ class PipeRun:
     def _reduce(
         self,
         call: Call,
-        moment: Moment,
+        moment: CallContext,
         key: Key,
         value: Value,
         rows: int,
@@ -304,7 +304,7 @@ class PipeRun:
             raise self._of(call, error, moment, where) from None
 
     @staticmethod
-    def _of(call: Call, error: TaskError, moment: Moment, where: Where | None) -> TaskError:
+    def _of(call: Call, error: TaskError, moment: CallContext, where: Where | None) -> TaskError:
         """The error of what a step put out, which stands in the spec at ``where``."""
         return call.placed(TaskError(error.message, where=where, hint=error.hint), moment)
 

@@ -23,7 +23,7 @@ from jobrun.data.tables import ArrayTable, blob_columns
 from jobrun.errors import DataError, TaskError
 from jobrun.model.job import SHARD, CallSource, Data, FileSource, Job, Pipe, Task
 from jobrun.session.base import Places
-from jobrun.session.call import Call, Moment, Stores
+from jobrun.session.call import Call, CallContext, Stores
 from jobrun.usercode.bind import user_trace
 from jobrun.values.values import Value, one_element
 
@@ -129,7 +129,7 @@ class PipeReading:
             return TaskError(message, where=where, hint=hint, trace=user_trace(error))
 
         return called_source(
-            lambda: call.value(Moment()),
+            lambda: call.value(CallContext()),
             source.columns,
             step.function_name,
             fail,

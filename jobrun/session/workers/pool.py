@@ -19,13 +19,13 @@ from jobrun.core.template import render
 from jobrun.errors import BindError, TaskError, ValueRefusedError, Where
 from jobrun.model.job import Job, Pipe, Task
 from jobrun.session.base import Places
-from jobrun.session.call import Call, Moment
+from jobrun.session.call import Call, CallContext
 from jobrun.session.current import TaskStoppedError, current
 from jobrun.session.workers.process import LostError, WorkerProcess
 from jobrun.session.workers.wire import Packed, UnsendableError
 from jobrun.session.workers.worker import Message, boxed
 from jobrun.usercode.reference import Main, main_module, reference
-from jobrun.values.values import plain
+from jobrun.values.values import view
 
 __all__ = ["Workers"]
 
@@ -86,7 +86,7 @@ class Workers:
         for worker in idle:
             worker.end(_GRACE)
 
-    def run(self, moment: Moment) -> None:
+    def run(self, moment: CallContext) -> None:
         """Run all steps on the columns of a batch, and put their results beside them.
 
         Raises TaskError for a step that fails, takes longer than its timeout or ends its process,
@@ -97,7 +97,7 @@ class Workers:
         question = {
             "epoch": moment.epoch,
             "batch": moment.batch,
-            "columns": {name: plain(moment.columns[name]) for name in self._sent},
+            "columns": {name: view(moment.columns[name]) for name in self._sent},
             "tried": tried,
         }
         while True:
@@ -170,7 +170,7 @@ class Workers:
 
     # Errors.
 
-    def _try_again(self, lost: LostError, moment: Moment) -> None:
+    def _try_again(self, lost: LostError, moment: CallContext) -> None:
         """Wait before a batch is given to another worker; raises TaskError if it is not to be."""
         step, tries = lost.doing.step, lost.doing.tries
         trace = f"the end of what it printed:\n{lost.tail}" if lost.tail else ""

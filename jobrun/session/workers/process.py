@@ -30,7 +30,7 @@ from jobrun.core.process import Ended
 from jobrun.session.current import TaskStoppedError
 from jobrun.session.workers.channel import Channel
 from jobrun.session.workers.shared_memory import anonymous_file, mapped
-from jobrun.session.workers.status import STATUS_BYTES, Doing, Status
+from jobrun.session.workers.status import STATUS_BYTES, Status, WorkerStatus
 
 __all__ = ["LostError", "WorkerProcess"]
 
@@ -52,7 +52,7 @@ class LostError(Exception):
     ``late``: it was ended here, since a step took longer than it may.
     """
 
-    def __init__(self, ended: Ended, doing: Doing, tail: str, late: bool) -> None:
+    def __init__(self, ended: Ended, doing: WorkerStatus, tail: str, late: bool) -> None:
         super().__init__(str(ended))
         self.ended = ended
         self.doing = doing

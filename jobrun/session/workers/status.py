@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
-__all__ = ["STATUS_BYTES", "Doing", "Status"]
+__all__ = ["STATUS_BYTES", "Status", "WorkerStatus"]
 
 _FORMAT = struct.Struct("<dqq")
 STATUS_BYTES = _FORMAT.size
 
 
-class Doing(NamedTuple):
+class WorkerStatus(NamedTuple):
     """The step that a worker is in (-1: none yet), its try of it, and when that began."""
 
     started: float
@@ -27,7 +27,7 @@ class Doing(NamedTuple):
 
 
 class Status:
-    """A place for one ``Doing``, in ``STATUS_BYTES`` shared bytes.
+    """A place for one ``WorkerStatus``, in ``STATUS_BYTES`` shared bytes.
 
     The time is written first: who reads in between sees a step that began later than it did.
     """
@@ -43,6 +43,6 @@ class Status:
         """A try of a step begins now."""
         _FORMAT.pack_into(self._area, 0, time.monotonic(), step, tries)
 
-    def read(self) -> Doing:
+    def read(self) -> WorkerStatus:
         """What was written last."""
-        return Doing(*_FORMAT.unpack_from(self._area, 0))
+        return WorkerStatus(*_FORMAT.unpack_from(self._area, 0))

@@ -31,7 +31,7 @@ from jobrun.errors import BindError, TaskError, ValueRefusedError, Where
 from jobrun.model.job import Job, Task
 from jobrun.model.options import Retries
 from jobrun.session.base import Control
-from jobrun.session.call import Call, Moment, Stores, refuse_writable_views
+from jobrun.session.call import Call, CallContext, Stores, refuse_writable_views
 from jobrun.session.current import Running, enter
 from jobrun.session.workers.channel import Channel
 from jobrun.session.workers.shared_memory import mapped
@@ -39,7 +39,7 @@ from jobrun.session.workers.status import Status
 from jobrun.session.workers.wire import Packed, UnsendableError
 from jobrun.usercode.bind import bind, user_trace
 from jobrun.usercode.reference import import_main
-from jobrun.values.values import Box, Tree, Value, plain
+from jobrun.values.values import Box, Tree, Value, view
 
 __all__ = ["boxed", "main"]
 
@@ -114,7 +114,7 @@ class _Steps:
         self._channel = channel
         self._wanted: list[str] = told["wanted"]
         self._running = (told["group"], told["pipe"], told["node"])
-        self._moment = Moment()
+        self._moment = CallContext()
         enter((self, 0))
 
     @classmethod
@@ -150,7 +150,7 @@ class _Steps:
     def run(self, request: Message) -> Message:
         """Run all steps on a batch; gives the wanted columns, or the error of one step."""
         columns = {name: boxed(value) for name, value in request["columns"].items()}
-        self._moment = moment = Moment(request["epoch"], request["batch"], columns)
+        self._moment = moment = CallContext(request["epoch"], request["batch"], columns)
         for number, (call, function) in enumerate(self._calls):
             function.tries = request["tried"][number]
             try:
@@ -158,8 +158,8 @@ class _Steps:
                     columns[name] = value
             except TaskError as error:
                 return _failed(number, error)
-        found = {name: plain(columns[name]) for name in self._wanted}
-        self._moment = Moment(moment.epoch, moment.batch)  # the columns are let go
+        found = {name: view(columns[name]) for name in self._wanted}
+        self._moment = CallContext(moment.epoch, moment.batch)  # the columns are let go
         return {"columns": found}
 
     def unsendable(self, columns: Mapping[str, Any]) -> Message:

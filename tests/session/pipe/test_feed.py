@@ -13,7 +13,7 @@ from engine import within
 from jobrun.core.position import ReaderState
 from jobrun.data.reader import Batch, BatchReader, Limits
 from jobrun.data.tables import ArrayTable
-from jobrun.session.call import Moment
+from jobrun.session.call import CallContext
 from jobrun.session.pipe.feed import Feed, InTurn, ReadAhead
 
 Make = Callable[..., Feed]
@@ -24,8 +24,8 @@ def reader_at(row: int = 0) -> BatchReader:
     return BatchReader("p", table, Limits(3, passes=2), ReaderState(0, row), np.arange)
 
 
-def prepare(number: int, batch: Batch) -> tuple[Moment, int]:
-    return Moment(1, number, dict(batch.columns)), batch.rows  # type: ignore[arg-type]
+def prepare(number: int, batch: Batch) -> tuple[CallContext, int]:
+    return CallContext(1, number, dict(batch.columns)), batch.rows  # type: ignore[arg-type]
 
 
 def in_turn(first: int = 0, row: int = 0, **more: Any) -> Feed:

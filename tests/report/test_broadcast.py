@@ -11,7 +11,7 @@ import pytest
 from full_disk import FullDisk
 
 from jobrun.core.events import Event, LeftoversCleaned, Warned
-from jobrun.report import Fan, RunFiles
+from jobrun.report import Broadcast, RunFiles
 
 
 class Broken:
@@ -32,7 +32,7 @@ class Broken:
 def test_a_failing_reporter_is_warned_about_once(make: Any) -> None:
     seen: list[Event] = []
     broken = Broken(ValueError("no"))
-    fan = Fan(broken, seen.append)
+    fan = Broadcast(broken, seen.append)
     for number in (1, 2, 3):
         fan(make.epoch(number))
     assert broken.calls == 1
@@ -44,7 +44,7 @@ def test_a_failing_reporter_is_warned_about_once(make: Any) -> None:
 
 def test_two_failing_reporters_end_neither_the_run_nor_in_a_loop(make: Any) -> None:
     seen: list[Event] = []
-    fan = Fan(Broken(ValueError("a")), Broken(OSError("b")), seen.append)
+    fan = Broadcast(Broken(ValueError("a")), Broken(OSError("b")), seen.append)
     fan(make.epoch(1))
     fan(make.epoch(2))
     assert [type(e).__name__ for e in seen].count("Warned") == 2
@@ -60,7 +60,7 @@ def test_one_that_is_refused_is_warned_about_once_and_goes_on(make: Any) -> None
             raise OSError(28, "No space left on device")
         kept.append(event)
 
-    fan = Fan(disk, seen.append)
+    fan = Broadcast(disk, seen.append)
     for number, refusing[0] in enumerate((False, True, True, False, True, False), 1):
         fan(make.epoch(number))
     assert [e.epoch for e in kept] == [1, 4, 6]
@@ -75,7 +75,7 @@ def test_a_full_disk_leaves_gaps_that_are_said_and_no_epoch_without_its_row(
 ) -> None:
     disk = FullDisk(monkeypatch)
     seen: list[Event] = []
-    fan = Fan(seen.append)
+    fan = Broadcast(seen.append)
     fan.add("files", lambda: RunFiles(fan))
     fan(make.started(run_dir=str(tmp_path)))
     for number in range(1, 7):
@@ -104,7 +104,7 @@ def test_what_is_missing_at_the_end_is_said_at_the_end(
     tmp_path: Path, make: Any, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     disk = FullDisk(monkeypatch)
-    fan = Fan()
+    fan = Broadcast()
     fan.add("files", lambda: RunFiles(fan))
     fan(make.started(run_dir=str(tmp_path)))
     disk.room = 0
@@ -117,12 +117,12 @@ def test_what_is_missing_at_the_end_is_said_at_the_end(
 
 def test_a_broken_pipe_is_quiet(make: Any) -> None:
     seen: list[Event] = []
-    Fan(Broken(BrokenPipeError()), seen.append)(make.epoch(1))
+    Broadcast(Broken(BrokenPipeError()), seen.append)(make.epoch(1))
     assert [type(e).__name__ for e in seen] == ["EpochFinished"]
 
 
 def test_closing_never_fails() -> None:
-    fan = Fan(Broken(OSError("x")))
+    fan = Broadcast(Broken(OSError("x")))
     fan.close()
     fan(Warned("after the end"))
 
@@ -137,7 +137,7 @@ def test_events_of_many_threads_come_one_at_a_time() -> None:
             return
         inside.release()
 
-    fan = Fan(reporter)
+    fan = Broadcast(reporter)
     threads = [
         threading.Thread(target=lambda: [fan(Warned("x")) for _ in range(200)]) for _ in range(4)
     ]
@@ -149,7 +149,7 @@ def test_events_of_many_threads_come_one_at_a_time() -> None:
 
 
 def test_files_are_opened_at_the_start_and_told_what_came_before(tmp_path: Path, make: Any) -> None:
-    fan = Fan()
+    fan = Broadcast()
     fan.add("files", lambda: RunFiles(fan))
     fan(LeftoversCleaned((".checkpoint_3.partial-x",)))
     assert list(tmp_path.iterdir()) == []
@@ -166,7 +166,7 @@ def test_files_are_opened_at_the_start_and_told_what_came_before(tmp_path: Path,
 
 def test_files_that_cannot_be_opened_are_a_warning(tmp_path: Path, make: Any) -> None:
     seen: list[Event] = []
-    fan = Fan(seen.append)
+    fan = Broadcast(seen.append)
     fan.add("files", lambda: RunFiles(fan))
     fan(make.started(run_dir=str(tmp_path / "missing")))
     fan(make.epoch(1))
@@ -179,7 +179,7 @@ def test_a_run_without_a_directory_writes_nothing(
     tmp_path: Path, make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    fan = Fan()
+    fan = Broadcast()
     fan.add("files", lambda: RunFiles(fan))
     fan(make.started(run_dir=None))
     fan(make.epoch(1))
