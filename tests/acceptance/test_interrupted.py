@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+import random_nodes
+from engine import cut_after
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from random_jobs import build, descriptions, equal
 from whole_runs import (
@@ -19,11 +22,15 @@ from whole_runs import (
     bytes_of_checkpoints,
     facts_of_checkpoints,
     records,
+    start,
     train,
     train_and_die,
 )
 
-from jobrun import CheckpointPolicy, Job, Task, load_blobs
+from jobrun import CheckpointPolicy, Job, LocalSession, Task, load_blobs
+from jobrun.analysis.graph import Plan
+from jobrun.core.position import Position
+from jobrun.session.base import Control
 from jobrun.storage.fs import DEFAULT
 
 EPOCHS = 3
@@ -79,6 +86,65 @@ def test_three_epochs_are_one_epoch_and_two_more(description: dict[str, Any], co
         assert bytes_of_checkpoints(whole) == bytes_of_checkpoints(parts)
         assert [r.position for r in records(whole)] == [r.position for r in records(parts)]
         assert_disk_is_memory(resumed, parts)
+
+
+# Cut anywhere, over nodes, with objects that no checkpoint holds.
+
+
+class CutSession(LocalSession):
+    """Interrupts the run at its look number ``place``, counted from 0, for a cut of ``epoch``."""
+
+    def __init__(self, threads: int, place: int) -> None:
+        super().__init__(threads)
+        self._is_due = cut_after(place)
+        self.ended: Ended | None = None
+
+    def run(self, plan: Plan, position: Position, control: Control) -> Position:
+        """See Session."""
+        if plan.group != "epoch":
+            return super().run(plan, position, control)
+
+        def cut() -> bool:
+            assert self.ended is not None
+            if self._is_due():
+                self.ended.runner.interrupt("SIGTERM")
+            return control.cut()
+
+        return super().run(plan, position, replace(control, cut=cut))
+
+
+def train_cut(description: dict[str, Any], run_dir: Path, threads: int, place: int) -> Ended:
+    """Train from where the run stands until it is cut at a place, or to its end."""
+    session = CutSession(threads, place)
+    job = random_nodes.build(description, remembers=False)
+    session.ended = ended = start(job, run_dir, session=session)
+    ended.epochs = ended.runner.train(session)
+    return ended
+
+
+@settings(deadline=None, suppress_health_check=slow, max_examples=60 if LONG else 4)
+@given(
+    random_nodes.descriptions,
+    st.sampled_from([1, 2, 8]),
+    st.lists(st.integers(2, 12), min_size=1, max_size=12),
+)
+@example(random_nodes.WAITING_COPY, 2, [4, 2, 3, 2, 4, 9])
+def test_a_run_over_nodes_that_is_cut_anywhere_and_resumed_equals_one_left_alone(
+    description: dict[str, Any], count: int, cuts: list[int]
+) -> None:
+    """Each resume is a new session, with new objects; a cut comes after any task or batch."""
+    with TemporaryDirectory(dir=MEMORY) as folder:
+        alone, cut = Path(folder, "alone"), Path(folder, "cut")
+        ended = train_cut(description, alone, 1, 1 << 30)
+        for place in cuts:
+            if train_cut(description, cut, count, place).outcome.outcome == "finished":
+                break
+        resumed = train_cut(description, cut, count, 1 << 30)
+        assert resumed.epochs == ended.epochs == 2
+        left, right = (load_blobs(run) for run in (alone, cut))
+        assert list(left) == list(right) == random_nodes.names(description)
+        for name in left:
+            assert equal(left[name], right[name]), name
 
 
 # Saves in flight.

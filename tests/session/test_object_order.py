@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from engine import Driver
+from engine import Driver, cut_after, same
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from random_nodes import WAITING_COPY, build, descriptions, names
 
+from jobrun.core.position import Position
 from jobrun.errors import TaskError, Where
 from jobrun.model.job import Job, Node, Task
+
+LONG = bool(os.environ.get("JOBRUN_LONG"))
 
 
 class Tool:
@@ -222,3 +229,53 @@ def test_all_copies_read_before_any_writes_wherever_a_cut_is(
         assert len(done) in (0, 2)
     assert [driver.blob(f"n_{i}:w") for i in range(2)] == [5.0, 5.0]
     assert driver.blob("n_1:tool").used == "ABC"
+
+
+# Any job, cut anywhere.
+
+
+def blobs_after(
+    description: dict[str, Any], threads: int, cuts: Iterator[int]
+) -> tuple[dict[str, Any], int]:
+    """The blobs after two epochs, cut at the next of ``cuts`` looks again and again; and how often.
+
+    The position goes the way that it goes through a checkpoint.
+    """
+    driver, count = Driver(build(description), threads).start(), 0
+    for _ in range(2):
+        while not driver.epoch(cut_after(next(cuts, 1 << 30))):
+            driver.position = Position.from_json(driver.position.to_json())
+            count += 1
+        driver.session.end_epoch()
+    return {name: driver.blob(name) for name in names(description)}, count
+
+
+_cuts = settings(
+    deadline=None, max_examples=150 if LONG else 12, suppress_health_check=[HealthCheck.too_slow]
+)
+
+
+@_cuts
+@given(descriptions, st.sampled_from([1, 2, 8]))
+@example(WAITING_COPY, 2)
+def test_a_cut_at_any_place_changes_no_bit(description: dict[str, Any], threads: int) -> None:
+    """One cut: at each look of the first epoch, which come after each task and batch."""
+    alone, _ = blobs_after(description, 1, iter(()))
+    for place in range(1 << 30):
+        found, count = blobs_after(description, threads, iter([place]))
+        assert same(found, alone), place
+        if not count:
+            break
+
+
+@_cuts
+@given(descriptions, st.sampled_from([1, 2, 8]), st.lists(st.integers(1, 6), min_size=1))
+@example(WAITING_COPY, 2, [2])
+def test_cuts_at_many_places_change_no_bit(
+    description: dict[str, Any], threads: int, places: list[int]
+) -> None:
+    """A cut after each task and batch, and wherever else."""
+    alone, _ = blobs_after(description, 1, iter(()))
+    for cuts in ([2] * 200, places):
+        found, _ = blobs_after(description, threads, iter(cuts))
+        assert same(found, alone), cuts
