@@ -33,7 +33,8 @@ class ObjectOrder:
     """The edges between units of ``plan`` that use one object; they are added to ``dag``.
 
     ``nodes`` are the blobs.  ``names`` are, for each blob that holds or held an opaque object, all
-    the blobs that are names of the same.  Every method may be called from any thread.
+    the blobs that are names of the same, and ``edges`` those that were added so far.  Every method
+    may be called from any thread.
     """
 
     def __init__(self, plan: Plan, dag: Dag, nodes: Mapping[str, Workspace]) -> None:
@@ -51,7 +52,7 @@ class ObjectOrder:
         self._keys: dict[int, set[Key]] = {}
         self._ids: dict[Key, tuple[int, ...]] = {}
         """Where objects were last seen, by id; only what is still there counts."""
-        self._edges: set[tuple[int, int]] = set()
+        self.edges: set[tuple[int, int]] = set()
         self._lock = threading.Lock()
 
     def present(self) -> None:
@@ -151,8 +152,8 @@ class ObjectOrder:
         for before, user in pairwise(sorted(users, key=place.__getitem__)):
             entry = self._plan.entry(user, before)
             after = entry if place[entry] > place[before] else user
-            if (before, after) not in self._edges:
-                self._edges.add((before, after))
+            if (before, after) not in self.edges:
+                self.edges.add((before, after))
                 add(before, after)
 
     def _add_at_rest(self, before: int, after: int) -> None:

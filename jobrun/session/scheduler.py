@@ -5,7 +5,8 @@ The state of a run:
 - ``waits[i]``     how many units unit ``i`` still waits for; 0: it may start
 - ``ready``        units that may start and that nobody has taken
 - ``ready_first``  those of them that are *pinned*: only the first worker takes them
-- ``left``         units that are not finished
+- ``skipped``      units that are not to run, and those that wait for one
+- ``left``         units that are not finished, nor skipped
 - ``running``      workers that are in a unit
 - ``stopping``     no new unit may start but those *bound* to one that has run: the caller said cut
 - ``error``        the first failure; then nothing starts any more
@@ -76,6 +77,7 @@ class _Run:
     cut: Callable[[], bool]
     waits: list[int]
     done: bytearray
+    skipped: set[int] = field(default_factory=set)
     ready: deque[int] = field(default_factory=deque)
     ready_first: deque[int] = field(default_factory=deque)
     left: int = 0
@@ -87,6 +89,17 @@ class _Run:
     def offer(self, unit: int) -> None:
         """A unit may start."""
         (self.ready_first if unit in self.dag.pinned else self.ready).append(unit)
+
+    def skip(self, unit: int) -> None:
+        """Do not run a unit that has not been started, nor what waits for it."""
+        found = [unit]
+        while found:
+            unit = found.pop()
+            if unit not in self.skipped and not self.done[unit]:
+                self.skipped.add(unit)
+                self.left -= 1
+                self.waits[unit] = -1  # so that no unit before it counts it down to 0
+                found += self.dag.successors[unit]
 
     def take(self, is_first: bool) -> int:
         """A unit for a worker, which is the first or another; -1 if there is none for it."""
@@ -124,10 +137,10 @@ class Scheduler:
         """Run all units of ``dag`` but those ``done`` already; gives the units that are finished.
 
         Once ``cut()`` is true no new unit starts.  ``look()`` is called a few times a second, on
-        the caller's thread.  Units to ``skip`` do not run, and who waits for one does not either,
-        which is to be skipped too.  ``begun`` is called once ``arrived`` may be.  Raises the error
-        of the first unit that failed, once the running ones have ended, and RuntimeError after
-        ``close``.
+        the caller's thread.  Units to ``skip`` do not run, and what waits for one does not either,
+        by an edge that is added in the run too.  ``begun`` is called once ``arrived`` may be.
+        Raises the error of the first unit that failed, once the running ones have ended, and
+        RuntimeError after ``close``.
         """
         if self._closed:
             raise RuntimeError("this session is closed")
@@ -170,12 +183,14 @@ class Scheduler:
             finished[unit] = 1
             for other in dag.successors[unit]:
                 waits[other] -= 1
-        for unit in (*done, *skip):
+        for unit in done:
             waits[unit] = -1  # so that no unit before it counts it down to 0
         run = _Run(dag, execute, cut, waits, finished)
+        run.left = len(waits) - sum(finished)
+        for unit in skip:
+            run.skip(unit)
         for unit in [i for i, n in enumerate(waits) if n == 0]:
             run.offer(unit)
-        run.left = len(waits) - sum(finished) - len(skip)
         return run
 
     def arrived(self, unit: int) -> None:
@@ -203,11 +218,14 @@ class Scheduler:
     def add_edge(self, before: int, after: int) -> None:
         """Order two units of the running dag; ``after`` has not been started."""
         with self._lock:
-            assert self._run is not None
-            self._run.dag.successors[before].append(after)
-            self._run.dag.waits[after] += 1
-            if not self._run.done[before]:
-                self._run.waits[after] += 1
+            run = self._run
+            assert run is not None
+            run.dag.successors[before].append(after)
+            run.dag.waits[after] += 1
+            if before in run.skipped:
+                run.skip(after)
+            elif not run.done[before] and after not in run.skipped:
+                run.waits[after] += 1
 
     def abandon(self, error: BaseException) -> None:
         """End the run that is going on with an error, without waiting for the units that run."""

@@ -104,6 +104,16 @@ def mean(ws: list[float]) -> float:
     return sum(ws) / len(ws)
 
 
+def mean_with(ws: list[float], tool: Any) -> float:
+    with tool:
+        return mean(ws)
+
+
+def use_slowly(tool: Any) -> None:
+    with tool:
+        time.sleep(0.03)
+
+
 def slow_one(n: int) -> int:
     time.sleep(0.01)
     return n
@@ -192,6 +202,20 @@ def reference(nodes: list[str] | None = None, **pipe: Any) -> Job:
         Task(hundred, out="total", node=node)
     with job.epoch:
         Pipe({"x": "data"}, do=steps, node=node, **{"batches_per_epoch": 3, "passes": 1, **pipe})
+    return job
+
+
+def copies_with_an_object() -> Job:
+    """``avg`` gathers ``w`` of both nodes; on ``b`` others use its object before it."""
+    job = Job("copies", nodes={"a": {"k": 1}, "b": {"k": 3}})
+    with job.setup, Node("*"):
+        Task(make_lock, out="tool", name="tool")
+    with job.init, Node("*"):
+        Task(begin, "k", out="w", name="begin")
+    with job.epoch:
+        for number in range(4):
+            Task(use_slowly, "tool", name=f"use_{number}", node="b")
+        Task(mean_with, {"ws": "*:w", "tool": "tool"}, out="w", name="avg", node="*")
     return job
 
 
@@ -411,6 +435,20 @@ class SessionContract:
             assert [parts.blob(n) for n in names] == [whole.blob(n) for n in names]
             assert parts.position == whole.position
         whole.session.close()
+
+    @pytest.mark.parametrize("cut", range(2, 8))
+    def test_a_cut_between_copies_that_wait_for_an_object_can_be_gone_on_with(
+        self, session: Session, cut: int
+    ) -> None:
+        """Users of the object on one node only; all copies run before the cut, or none."""
+        driver = Driver(copies_with_an_object(), session=session).start()
+        wait = cut_after(cut)
+        while not driver.epoch(wait):
+            tasks = driver.position.tasks
+            assert ("a:avg" in tasks) == ("b:avg" in tasks)
+            driver.position = Position.from_json(driver.position.to_json())
+            wait = lambda: False  # noqa: E731
+        assert [driver.blob(f"{node}:w") for node in "ab"] == [2.0, 2.0]
 
     def test_each_applied_batch_is_said(self, session: Session) -> None:
         applied: list[int] = []

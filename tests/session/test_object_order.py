@@ -12,7 +12,7 @@ import pytest
 from engine import Driver, cut_after, same
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from random_nodes import WAITING_COPY, build, descriptions, names
+from random_nodes import LATE_ALIAS, WAITING_COPY, build, descriptions, names
 
 from jobrun.core.position import Position
 from jobrun.errors import TaskError, Where
@@ -258,6 +258,7 @@ _cuts = settings(
 @_cuts
 @given(descriptions, st.sampled_from([1, 2, 8]))
 @example(WAITING_COPY, 2)
+@example(LATE_ALIAS, 2)
 def test_a_cut_at_any_place_changes_no_bit(description: dict[str, Any], threads: int) -> None:
     """One cut: at each look of the first epoch, which come after each task and batch."""
     alone, _ = blobs_after(description, 1, iter(()))
@@ -271,6 +272,7 @@ def test_a_cut_at_any_place_changes_no_bit(description: dict[str, Any], threads:
 @_cuts
 @given(descriptions, st.sampled_from([1, 2, 8]), st.lists(st.integers(1, 6), min_size=1))
 @example(WAITING_COPY, 2, [2])
+@example(LATE_ALIAS, 2, [2])
 def test_cuts_at_many_places_change_no_bit(
     description: dict[str, Any], threads: int, places: list[int]
 ) -> None:

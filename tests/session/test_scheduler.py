@@ -392,6 +392,38 @@ def test_an_edge_from_a_unit_that_is_done_holds_nothing_up() -> None:
     scheduler.close()
 
 
+@pytest.mark.parametrize("threads", [1, 8])
+def test_what_waits_for_a_unit_to_skip_is_skipped_too(threads: int) -> None:
+    """Whether the edge was there before, or comes while the dag runs."""
+    scheduler = Scheduler(threads)
+    dag = dag_of(7, {(0, 1), (1, 2), (3, 5), (3, 6), (5, 6)})
+
+    def add(unit: int) -> None:
+        if unit == 3:
+            scheduler.add_edge(4, 5)
+
+    execute = Recorder(add)
+    skip = (1, 4)
+    ran = within(20, lambda: scheduler.run(dag, execute, (), never, skip=skip))
+    assert ran == sorted(execute.started) == [0, 3]
+    scheduler.close()
+
+
+def test_a_unit_to_skip_stays_so_whatever_edges_it_gets() -> None:
+    scheduler = Scheduler(2)
+    dag = dag_of(5, {(0, 1), (0, 2), (0, 3)})
+
+    def add(unit: int) -> None:
+        if unit == 0:
+            scheduler.add_edge(1, 4)
+            scheduler.add_edge(2, 4)
+
+    execute = Recorder(add)
+    assert within(20, lambda: scheduler.run(dag, execute, (), never, skip=(4,))) == [0, 1, 2, 3]
+    assert 4 not in execute.started
+    scheduler.close()
+
+
 @settings(deadline=None, max_examples=100)
 @given(_dags, st.randoms())
 def test_the_order_of_a_dag_is_that_of_the_numbers_where_it_may_be(

@@ -137,6 +137,11 @@ WAITING_COPY = described(
 )
 """The gathering waits for nothing, and one of its copies for users of its object."""
 
+LATE_ALIAS = described(
+    ("use", 1, 0), ("use", 1, 0), ("alias", "*", 0), ("use", 1, 0), ("gather_with", "*", -1)
+)
+"""That a copy waits for the third user shows only when the alias is made."""
+
 
 def build(description: dict[str, Any], epochs: int = 2, *, remembers: bool = True) -> Job:
     """The job of a description: ``w`` and ``v`` on each node, and objects of ``setup`` and epochs.

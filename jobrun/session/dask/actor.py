@@ -147,6 +147,7 @@ class NodeActor:
             reached.pipes,
             reached.readers,
             group.left,
+            group.edges if group.left else frozenset(),
             group.owes,
             group.slowest(now),
             scalars,

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from jobrun.analysis.graph import Plan
 
 __all__ = ["closure"]
 
 
-def closure(plan: Plan, done: Collection[str], begun: Collection[str]) -> frozenset[str]:
+def closure(
+    plan: Plan,
+    done: Collection[str],
+    begun: Collection[str],
+    edges: Iterable[tuple[str, str]] = (),
+) -> frozenset[str]:
     """The keys of units that belong to a cut in which ``done`` are finished and ``begun`` pipes are
     on their way: with each all that come before it, and with a copy of a gathered task all copies.
 
+    ``edges`` are pairs of keys that the plan does not know of: the first comes before the second.
     A pipe that was begun is among them only if something that is finished comes after it.
     """
     numbers = {unit.key: i for i, unit in enumerate(plan.units) if not unit.gathers}
@@ -20,6 +26,8 @@ def closure(plan: Plan, done: Collection[str], begun: Collection[str]) -> frozen
     for number, after in enumerate(plan.successors):
         for other in after:
             before[other].append(number)
+    for first, second in edges:
+        before[numbers[second]].append(numbers[first])
     found = {numbers[key] for key in done}
     left = list(found)
     for key in begun:

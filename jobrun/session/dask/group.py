@@ -157,7 +157,7 @@ class NodeGroup(Group):
         """Run the portion from ``position`` on; gives the node's own position reached.
 
         With ``only``, the keys of units, go on with what was cut in the same run: what belongs to
-        those units runs to its end.
+        those units runs to its end, unless it waits for what belongs to others.
         """
         if only is None:
             self._start_afresh(run, set(position.tasks))
@@ -197,6 +197,13 @@ class NodeGroup(Group):
         ended = set(self._finished)
         owners = self._portion.owners
         return frozenset(owner for number, owner in enumerate(owners) if number not in ended)
+
+    @property
+    def edges(self) -> frozenset[tuple[str, str]]:
+        """The units that wait for others because of the objects that they use, by their keys."""
+        owners = self._portion.owners
+        pairs = {(owners[before], owners[after]) for before, after in self._objects.edges}
+        return frozenset(pair for pair in pairs if pair[0] != pair[1])
 
     @property
     def owes(self) -> bool:

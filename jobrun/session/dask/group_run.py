@@ -81,32 +81,46 @@ class GroupRun:
         return outcomes
 
     def _close_cut(self, position: Position, outcomes: dict[str, Outcome]) -> None:
-        """Let the nodes run what must have run beside what has."""
-        done = {*position.tasks, *(key for one in outcomes.values() for key in one.tasks)}
-        begun = {key for one in outcomes.values() for key in one.pipes}
-        wanted = closure(self._plan, done, begun)
-        open_nodes = {node for node, one in outcomes.items() if one.left & wanted}
-        turn = next(self._turns)
-        for node in open_nodes:
-            one = outcomes[node]
-            place = Position(position.epochs, one.tasks, one.pipes, one.readers)
-            self._nodes.follow(node, "go_on", turn, place, wanted)
-        outcomes.update(self._follow(turn, open_nodes, may_cut=False))
+        """Let the nodes run what must have run beside what has.
+
+        What waits for what, because both use one object, shows while the nodes run: what they could
+        not run for that is told by them, and asked for together with what it waits for.
+        """
+        while True:
+            wanted = self._wanted(position, outcomes)
+            open_nodes = {node for node, one in outcomes.items() if one.left & wanted}
+            if not open_nodes:
+                break
+            turn = next(self._turns)
+            for node in open_nodes:
+                one = outcomes[node]
+                place = Position(position.epochs, one.tasks, one.pipes, one.readers)
+                self._nodes.follow(node, "go_on", turn, place, wanted)
+            outcomes.update(self._follow(turn, open_nodes, wanted))
         owing = [node for node, one in outcomes.items() if one.owes]
         self._nodes.ask(dict.fromkeys(owing, ("flush",)))
+
+    def _wanted(self, position: Position, outcomes: Mapping[str, Outcome]) -> frozenset[str]:
+        """The units that belong to the cut, by what the nodes have told so far."""
+        done = {*position.tasks, *(key for one in outcomes.values() for key in one.tasks)}
+        begun = {key for one in outcomes.values() for key in one.pipes}
+        edges = {edge for one in outcomes.values() for edge in one.edges}
+        return closure(self._plan, done, begun, edges)
 
     # Following.
 
     def _follow(
-        self, turn: int, wanted: Collection[str], *, may_cut: bool = True
+        self, turn: int, wanted: Collection[str], needed: frozenset[str] | None = None
     ) -> dict[str, Outcome]:
         """Wait for the outcomes of nodes; tell of what happens, and pause them if a cut is wanted.
 
+        If units are ``needed``, no cut is: they pause only where one of them cannot run its own,
+        since others may wait for it.
         Raises the first error, once all have ended.
         """
         outcomes: dict[str, Outcome] = {}
         error: BaseException | None = None
-        paused, interrupted = not may_cut, not may_cut
+        paused, interrupted = False, needed is not None
         while len(outcomes) < len(wanted):
             happened = self._next(_LOOK)
             if happened is not None and (outcome := self._heard(happened)) is not None:
@@ -114,10 +128,10 @@ class GroupRun:
                 if outcome.error is not None and error is None:
                     error = outcome.error
                     self._pause(turn, wanted, interrupted=True, halt=True)
-                elif outcome.left and not paused:  # it has cut itself
+                elif not paused and (outcome.left if needed is None else outcome.left & needed):
                     paused = True
                     self._pause(turn, wanted)
-            if not paused and self._control.cut():
+            if needed is None and not paused and self._control.cut():
                 paused = True
                 interrupted = self._control.interrupted()
                 self._pause(turn, wanted, interrupted=interrupted)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
-from engine import Driver, same
-from hypothesis import example, given, settings
+from engine import Driver, cut_after, same
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from oracle import Oracle, Step
+from random_nodes import LATE_ALIAS, WAITING_COPY, build, descriptions, names
 from random_steps import FIRST, first_values, job_of, steps
 
 from jobrun.core.position import Position
@@ -90,3 +92,50 @@ _GATHERED = [
 @example(_GATHERED, 1)
 def test_any_cut_can_be_gone_on_with(specs: list[Step], seed: int) -> None:
     check(specs, NODES, seed, 0.1)
+
+
+# Objects: which units wait for which shows on the nodes alone.
+
+
+def blobs_after(
+    description: dict[str, Any], seed: int, cuts: Sequence[Callable[[], bool]]
+) -> tuple[dict[str, Any], int]:
+    """The blobs after two epochs, cut by one of ``cuts`` after the other; and how often."""
+    left, count = list(cuts), 0
+    with FakeCluster(2, delay=0.002, seed=seed) as client:
+        session = DaskSession(client, threads=2)
+        driver = Driver(build(description), session=session).start()
+        for _ in range(2):
+            while not driver.epoch(left.pop(0) if left else lambda: False):
+                driver.position = Position.from_json(driver.position.to_json())
+                gathered = [key for key in driver.position.tasks if ":gather" in key]
+                for key in gathered:
+                    assert all(f"n_{i}:{key.partition(':')[2]}" in gathered for i in range(2)), key
+                count += 1
+            session.end_epoch()
+        found = {name: driver.blob(name) for name in names(description)}
+        session.close()
+    return found, count
+
+
+def blobs_of_one_process(description: dict[str, Any]) -> dict[str, Any]:
+    driver = Driver(build(description), 1).start().epochs(2)
+    return {name: driver.blob(name) for name in names(description)}
+
+
+@pytest.mark.parametrize("tasks", [WAITING_COPY, LATE_ALIAS], ids=["waiting copy", "late alias"])
+def test_copies_that_wait_for_users_of_an_object_can_be_cut_anywhere(tasks: dict[str, Any]) -> None:
+    wanted = blobs_of_one_process(tasks)
+    for place in range(0, 1 << 30, 4):
+        found, count = blobs_after(tasks, place, [cut_after(place)])
+        assert same(found, wanted), place
+        if not count:
+            break
+
+
+@settings(deadline=None, max_examples=MANY, suppress_health_check=[HealthCheck.too_slow])
+@given(descriptions, st.integers(0, 1000))
+def test_any_job_with_objects_can_be_cut_anywhere(description: dict[str, Any], seed: int) -> None:
+    cuts = [cut_by_chance(0.1, seed + k) for k in range(6)]
+    found, _ = blobs_after(description, seed, cuts)
+    assert same(found, blobs_of_one_process(description))
