@@ -120,7 +120,8 @@ class Outcome:
     ``tasks`` are the keys of the node's own units that are finished, ``pipes`` and ``readers``
     those of the node.  ``left`` are the units, also of other nodes, for which it has something
     left to do.  ``edges`` are pairs of units, the second of which waits for the first on this node
-    because they use one object; told where something is left.  ``owes``: what pipes that were cut have written on other nodes is not there yet.
+    because they use one object; told where something is left.  ``owes``: what pipes that were cut
+    have written on other nodes is not there yet.
     ``seconds`` are of the units that took longest, ``spent`` of all.  ``scalars`` are the watched
     ones; of one that is none, the error that says so.  ``news`` is what was not yet told, the
     answer of number ``told``.
