@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.graph import make_plan
-from jobrun.job import Job, Node, Task
+from jobrun.analysis.graph import make_plan
+from jobrun.model.job import Job, Node, Task
 
 pytest.importorskip("distributed")
 
