@@ -18,6 +18,7 @@ from jobrun.runs.find import (
     fresh_name,
     list_runs,
     list_sweeps,
+    newest_begun,
     run_of_spec,
     series,
     sweep_of_spec,
@@ -93,9 +94,9 @@ def test_of_those_that_saw_the_same_one_makes_the_next_run(runs: Path) -> None:
     made = claim_after(runs, "sum", None)
     assert made is not None
     assert made.path == runs / "sum"
-    for seen in (None, runs / "sum"):  # before and after it was made
-        with pytest.raises(LockedError, match="the run is held by this process"):
-            claim_after(runs, "sum", seen)
+    assert newest_begun(runs, "sum") is None, "nobody knows what will come into it"
+    with pytest.raises(LockedError, match="the run is held by this process"):
+        claim_after(runs, "sum", newest_begun(runs, "sum"))
     beside = claim_after(runs, "sum", None, beside=True)
     assert beside is not None
     assert beside.path == runs / "sum-2"
@@ -104,7 +105,8 @@ def test_of_those_that_saw_the_same_one_makes_the_next_run(runs: Path) -> None:
     made.unlock()
     (runs / "sum-2/lock").unlink()
     (runs / "sum-2").rmdir()
-    assert claim_after(runs, "sum", None) is None
+    assert claim_after(runs, "sum", None) is None, "it was seen before the run had begun"
+    assert newest_begun(runs, "sum") == runs / "sum"
     following = claim_after(runs, "sum", runs / "sum")
     assert following is not None
     assert following.path == runs / "sum-2"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from heapq import nlargest
 from typing import Any
 
-from jobrun.analysis.graph import Unit
+from jobrun.analysis.graph import Unit, ranks
 from jobrun.analysis.names import Key
 from jobrun.analysis.schedule import epochs_between
 from jobrun.core.position import Position
@@ -67,8 +67,8 @@ class Mailbox:
 class _Mirror(Workspace):
     """Blobs of another node, as one unit sees them: what was sent to it, and what it writes."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, ranks: Mapping[str, int]) -> None:
+        super().__init__(ranks)
         self._missing: dict[str, Missing] = {}
 
     def fill(self, path: str, value: Value | Missing) -> None:
@@ -115,22 +115,24 @@ class NodeGroup(Group):
         self._news = news
         self._all_nodes = tuple(job.nodes)
         self._own = stores
+        own_ranks = ranks(job)  # the keys of trees have one order, wherever they are written
         self._views: dict[int, Stores] = {
-            number: self._view()
+            number: self._view(own_ranks)
             for key, number in portion.runs.items()
             if portion.messages[portion.waiting[key]] or portion.outputs[number]
         }
         self._puts = {number: key for key, number in portion.puts.items()}
         self._inbox: dict[int, Mapping[Key, Value | Missing]] = {}
+        self._read: dict[int, Message] = {}
         self._run_number = 0
         self._finished: list[int] = []
         super().__init__(job, portion.plan, stores, functions, places, persistent, scheduler)
         for number, messages in enumerate(portion.messages):
             self._dag.waits[number] += messages
 
-    def _view(self) -> Stores:
+    def _view(self, own_ranks: Mapping[str, Mapping[str, int]]) -> Stores:
         """The blobs of all nodes as a unit sees them that reads or writes those of others."""
-        mirrors: dict[str, Workspace] = {n: _Mirror() for n in self._all_nodes}
+        mirrors: dict[str, Workspace] = {n: _Mirror(own_ranks[n]) for n in self._all_nodes}
         return Stores({**mirrors, **self._own.nodes}, self._own.best)
 
     def _mirrors(self, number: int) -> Iterable[_Mirror]:
@@ -186,6 +188,7 @@ class NodeGroup(Group):
         self._run_number = run
         self._mailbox.forget(run)
         self._inbox = {}
+        self._read = {}
         for number in self._views:
             for mirror in self._mirrors(number):
                 mirror.clear()
@@ -244,7 +247,10 @@ class NodeGroup(Group):
     # Messages.
 
     def _arrive(self, message: Message) -> None:
-        """A message of this run has come."""
+        """Take a message of this run; it comes again when the run goes on behind a cut.
+
+        What a unit reads of other nodes is filled in once: since then it may have written there.
+        """
         if message.is_output:
             number = waiting = self._portion.puts[message.unit]
         else:
@@ -254,7 +260,8 @@ class NodeGroup(Group):
             return
         if message.is_output:
             self._inbox[number] = message.values
-        else:
+        elif id(message) not in self._read:
+            self._read[id(message)] = message  # kept, so that its id stays its own
             for (node, path), value in message.values.items():
                 mirror = self._views[number].nodes[node]
                 assert isinstance(mirror, _Mirror)

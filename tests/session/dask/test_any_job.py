@@ -66,8 +66,16 @@ def check(specs: Sequence[Step], nodes: Sequence[str], seed: int, chance: float)
         session.close()
 
 
+# A key that a pipe adds to a tree of another node stands where the spec has it, there too.
+_NEW_KEY = [
+    Step(0, ("n0:t", "a", "b"), (), ("a", "b", "n0:t/n0"), "n1", 1, True, ()),
+    Step(1, (), (), ("a", "t/x"), "n0", 1, False, ()),
+]
+
+
 @settings(deadline=None, max_examples=MANY)
 @given(steps(("n0", "n1", "n2", "n*", "n*"), across=True), st.integers(0, 1000))
+@example(_NEW_KEY, 0)
 def test_any_job_gives_the_top_to_bottom_result(specs: list[Step], seed: int) -> None:
     check(specs, NODES, seed, 0.0)
 
