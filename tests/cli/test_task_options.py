@@ -69,3 +69,31 @@ def test_a_run_starts_from_blobs_of_another(call: Call, folder: Path) -> None:
     assert result.code == 0, result.err
     assert load_blobs(folder / "runs/warm", epoch=0)["u"].tolist() == [1]
     assert load_blobs(folder / "runs/warm")["u"].tolist() == [4]
+
+
+ARANGE = """\
+name: counts
+epoch:
+  - {call: numpy:arange, with: {start: 0, stop: 10}, out: counts}
+  - {call: numpy:sum, in: counts, out: total}
+metrics: {total: null}
+checkpoint: {include: [counts]}
+stop: {epochs: 1}
+"""
+
+
+def test_a_function_in_c_decides_itself_what_it_accepts(call: Call, folder: Path) -> None:
+    (folder / "counts.yaml").write_text(ARANGE)
+    assert call("validate", "--import", "counts.yaml").code == 0
+    result = call("train", "counts.yaml")
+    assert result.code == 0, result.err
+    assert load_blobs(folder / "runs/counts")["counts"].tolist() == list(range(10))
+
+
+def test_a_call_that_a_function_in_c_refuses_has_its_place(call: Call, folder: Path) -> None:
+    (folder / "counts.yaml").write_text(ARANGE.replace("start: 0", "begin: 0"))
+    result = call("train", "counts.yaml")
+    assert result.code == 1
+    assert "counts.yaml:3:" in result.err
+    assert "task 'arange' of group 'epoch' failed: TypeError: arange()" in result.err
+    assert "'begin'" in result.err

@@ -26,6 +26,23 @@ def anything(*args: Any, **kwargs: Any) -> None: ...
 def positional_only(x: Any, y: Any, /, z: Any = 1) -> None: ...
 
 
+def wrapper_of(fn: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(fn)
+    def inner(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    return inner
+
+
+class Fitted(dict[str, Any]):
+    """A class whose ``__init__`` is in C."""
+
+
+class Made:
+    def __new__(cls, size: int) -> Made:
+        return super().__new__(cls)
+
+
 class Model:
     def __init__(self, size: int) -> None: ...
 
@@ -59,6 +76,16 @@ class Model:
         (np.zeros, {"in_": ["a"]}, []),
         (np.add, {"in_": ["a", "b"]}, []),
         (dict, {"in_": {"anything": "a"}}, []),
+        (Fitted, {"in_": {"anything": "a"}}, []),
+        (Made, {"in_": {"sise": "a"}}, ["has no parameter 'sise'", "also needs 'size'"]),
+        (Model(1).__call__, {"in_": ["a", "b"]}, ["takes 1 argument by position, not 2"]),
+        (functools.partial(two, 3), {"in_": {"z": "b"}}, ["has no parameter 'z'"]),
+        (wrapper_of(two), {"in_": {"z": "b"}}, ["has no parameter 'z'", "also needs 'x'"]),
+        (functools.cache(two), {"in_": {"z": "b"}}, ["has no parameter 'z'", "also needs 'x'"]),
+        (np.linalg.norm, {"in_": {"x": "a", "z": "b"}}, ["has no parameter 'z'"]),
+        (np.arange, {"with_": {"start": 0, "stop": 10}}, []),
+        (functools.partial(np.arange, step=2), {"with_": {"start": 0, "stop": 10}}, []),
+        (wrapper_of(np.arange), {"with_": {"start": 0, "stop": 10}}, []),
     ],
 )
 def test_calls_are_checked_against_the_signature(

@@ -1,0 +1,50 @@
+"""The Python function behind a callable: the one that declares its parameters."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from types import FunctionType, MethodType
+from typing import Any
+
+__all__ = ["declaring_function"]
+
+
+def declaring_function(fn: Any) -> FunctionType | None:
+    """Return the Python function that declares the parameters of a callable.
+
+    Looks through ``functools.partial``, ``functools.wraps``, methods, classes (the first Python
+    function that makes an instance) and objects that can be called.  Returns None where the
+    parameters are declared in C: such a declaration is no proof of what a call accepts (numpy 2.4
+    declares the first parameter of ``arange`` positional-only, and takes it by keyword).
+    """
+    seen: set[int] = set()
+    while id(fn) not in seen:
+        seen.add(id(fn))
+        fn = _behind(fn)
+        if isinstance(fn, FunctionType) and _wrapped(fn) is None:
+            return fn
+    return None
+
+
+def _behind(fn: Any) -> Any:
+    """The callable one layer further in; itself where there is none."""
+    if isinstance(fn, functools.partial):
+        return fn.func
+    if isinstance(fn, MethodType):
+        return fn.__func__
+    if isinstance(fn, type):
+        makers = (getattr(type(fn), "__call__", None), fn.__new__, getattr(fn, "__init__", None))
+        return next((m for m in makers if isinstance(m, FunctionType)), fn)
+    wrapped = _wrapped(fn)
+    if wrapped is not None:
+        return wrapped
+    call = inspect.getattr_static(type(fn), "__call__", None)
+    return call if isinstance(call, FunctionType) else fn
+
+
+def _wrapped(fn: Any) -> Any:
+    """What ``functools.wraps`` left, unless the wrapper declares a signature of its own."""
+    if inspect.getattr_static(fn, "__signature__", None) is not None:
+        return None
+    return inspect.getattr_static(fn, "__wrapped__", None)
