@@ -11,12 +11,12 @@ batches stand at one position, from which any other number of shards can go on.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 
 from jobrun.core.position import ReaderState
 from jobrun.data.order import Walk
-from jobrun.data.source import Columns, Permutation, Table
+from jobrun.data.source import Columns, Permutation, Source, Table
 from jobrun.errors import DataError
 
 __all__ = ["Batch", "BatchReader", "Limits", "RowReader"]
@@ -25,6 +25,10 @@ Order = Permutation | Walk
 _SMALL_COPY = 64 << 10
 """Bytes that are gathered within about 20 µs, which is what it takes to hand a batch over."""
 _OTHER_DATA = "bring the old data back, or start afresh with --fresh"
+_OTHER_PASS = (
+    "all of a pass is read from one length and dtype: write other ones where a pass ends, "
+    "as each epoch does without 'batches_per_epoch'"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +60,24 @@ class RowReader(ABC):
     """Reads batches of a source from a position on.
 
     ``next`` gives the next batch of the epoch, while there is ``more``; ``applied`` counts it as
-    read.  Raises DataError for limits that cannot be.
+    read.  ``rewritten`` names the columns of blobs that the epochs write: between two passes these
+    may come with other dtypes, and the source with another length.  Raises DataError for limits
+    that cannot be, and for a source that is not the one of ``state``.
     """
 
-    def __init__(self, pipe: str, limits: Limits, state: ReaderState) -> None:
+    def __init__(
+        self,
+        pipe: str,
+        source: Source,
+        limits: Limits,
+        state: ReaderState,
+        rewritten: Collection[str] = (),
+    ) -> None:
         self._pipe = pipe
         self._limits = limits
+        self._source = source
+        self._rewritten = frozenset(rewritten)
+        self._expected = self._expectation(state)
         self._passes, self._row = state.passes, state.row
         self._begun_in = state.passes
         self._check_limits()
@@ -79,14 +95,34 @@ class RowReader(ABC):
                 hint="they are counted from 0",
             )
 
-    def _check_dtypes(self, saved: Mapping[str, str], now: Mapping[str, str]) -> None:
-        for column, dtype in saved.items():
-            if now.get(column, dtype) != dtype:
-                raise DataError(
-                    f"pipe {self._pipe!r}: column {column!r} is of dtype {now[column]}, "
-                    f"but was {dtype} when this run was saved",
-                    hint=_OTHER_DATA,
+    def _expectation(self, state: ReaderState) -> ReaderState:
+        """The state without what may differ where a pass begins."""
+        if state.row or not self._rewritten:
+            return state
+        dtypes = {c: d for c, d in state.dtypes.items() if c not in self._rewritten}
+        return replace(state, rows=None, dtypes=dtypes)
+
+    def _check_source(self) -> None:
+        """Raise DataError if the source has not the length and dtypes that it had."""
+        rows, expected = self._source.rows, self._expected
+        if rows is not None and expected.rows not in (None, rows):
+            raise self._changed(
+                f"the source has {rows} rows, but had {expected.rows}",
+                bool(self._rewritten),
+            )
+        for column, dtype in expected.dtypes.items():
+            now = self._source.dtypes.get(column, dtype)
+            if now != dtype:
+                raise self._changed(
+                    f"column {column!r} is of dtype {now}, but was {dtype}",
+                    column in self._rewritten,
                 )
+
+    def _changed(self, text: str, in_pass: bool) -> DataError:
+        """The error of a source that is another one: within a pass, or since a save."""
+        when = "when this pass began" if in_pass else "when this run was saved"
+        hint = _OTHER_PASS if in_pass else _OTHER_DATA
+        return DataError(f"pipe {self._pipe!r}: {text} {when}", hint=hint)
 
     def begin(self) -> None:
         """An epoch begins, or goes on, here."""
@@ -129,11 +165,7 @@ class RowReader(ABC):
 
 
 class BatchReader(RowReader):
-    """Reads batches of a table.
-
-    ``permutation(pass)`` gives the order of the rows in a pass, for ``shuffle``.  Raises DataError
-    for limits that cannot be, and a table that is not the one of ``state``.
-    """
+    """Reads batches of a table; ``permutation(pass)`` orders the rows of one, for ``shuffle``."""
 
     def __init__(
         self,
@@ -142,8 +174,9 @@ class BatchReader(RowReader):
         limits: Limits,
         state: ReaderState,
         permutation: Callable[[int], Order],
+        rewritten: Collection[str] = (),
     ) -> None:
-        super().__init__(pipe, limits, state)
+        super().__init__(pipe, table, limits, state, rewritten)
         self.rows = table.rows
         self._table = table
         self._permutation = permutation
@@ -153,7 +186,7 @@ class BatchReader(RowReader):
         least = limits.batch if limits.drop_last else 1
         self._needs = self._index + (least - 1) * self._step + 1
         self._check_share()
-        self._check_source(state)
+        self._check_source()
         self._passes, self._row = self._normal(state.passes, state.row)
         self.begin()
 
@@ -169,15 +202,6 @@ class BatchReader(RowReader):
             raise DataError(
                 f"pipe {self._pipe!r}: shard {index} of {count} has none of {self.rows} rows"
             )
-
-    def _check_source(self, state: ReaderState) -> None:
-        if state.rows is not None and state.rows != self.rows:
-            raise DataError(
-                f"pipe {self._pipe!r}: the source has {self.rows} rows, "
-                f"but had {state.rows} when this run was saved",
-                hint=_OTHER_DATA,
-            )
-        self._check_dtypes(state.dtypes, self._table.dtypes)
 
     def _share(self, row: int) -> int:
         """How many rows of the pass are left for this shard, from position ``row`` on."""

@@ -169,7 +169,9 @@ class TableStream(Stream):
     def open(self, row: int = 0, mark: Any = None, slow: Slow = ignore_slow) -> Cursor:
         """A cursor before a row, which needs no mark."""
         if row > self.table.rows:
-            raise DataError(f"{self.name} has {self.table.rows} rows, not {row}")
+            raise DataError(
+                f"{self.name} has {self.table.rows} rows, but {row} had been read of this pass"
+            )
         return _TableCursor(self.table, row)
 
 

@@ -11,7 +11,7 @@ reading the pass from its beginning, since a row may stay in it for any time.)
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -38,8 +38,9 @@ class StreamReader(RowReader):
         state: ReaderState,
         draw: Draw,
         slow: Slow,
+        rewritten: Collection[str] = (),
     ) -> None:
-        super().__init__(pipe, limits, state)
+        super().__init__(pipe, stream, limits, state, rewritten)
         if limits.shuffle and limits.buffer is None:
             raise DataError(
                 f"pipe {pipe!r}: {stream.name} is read from front to back, so a pass over it "
@@ -50,20 +51,20 @@ class StreamReader(RowReader):
         self._stream = stream
         self._draw = draw
         self._slow = slow
-        self._saved = state
         self._mark = state.mark
         self._rows: _Rows | None = None
         self._ahead: _Ahead | None = None
+        self._check_source()
         if self._row:
             self._fetch()
         self.begin()
 
     @property
     def state(self) -> ReaderState:
-        """The position; the rows of the source are not known."""
-        known = {**self._saved.dtypes, **self._stream.dtypes}
+        """The position; the rows of the source are known of tables only."""
+        known = {**self._expected.dtypes, **self._stream.dtypes}
         dtypes = {c: known[c] for c in self._stream.columns if c in known}
-        return ReaderState(self._passes, self._row, None, dtypes, self._mark)
+        return ReaderState(self._passes, self._row, self._stream.rows, dtypes, self._mark)
 
     def total(self, done: int) -> int | None:
         """How many batches this epoch has in all; None where that depends on the rows."""
@@ -133,7 +134,7 @@ class StreamReader(RowReader):
         if self._rows is None:
             self._rows = self._open()
         columns = self._rows.take(self._limits.batch * count)
-        self._check_dtypes(self._saved.dtypes, self._stream.dtypes)
+        self._check_source()
         moved = count_rows(columns)
         own = columns if count == 1 else {c: a[index::count] for c, a in columns.items()}
         return _Ahead(count_rows(own), own, moved, self._rows.mark())

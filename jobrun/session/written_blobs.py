@@ -30,6 +30,10 @@ class Written:
         """Remember that a blob, or a tree of them, is written now."""
         self._last[key] = self.epoch
 
+    def by_epoch(self, key: Key) -> bool:
+        """Return whether a task of ``epoch`` writes the blob, or a tree in which it lies."""
+        return any(k in self._of_epoch for k in _with_trees(key))
+
     def is_new(self, key: Key) -> bool:
         """Return whether the blob, or a tree in which it lies, was written in the epoch of now."""
         return any(self._last.get(k) == self.epoch for k in _with_trees(key))
@@ -41,7 +45,7 @@ class Written:
         """
         if not self.epoch or self.is_new(key):
             return False
-        return any(k in self._of_epoch for k in _with_trees(key))
+        return self.by_epoch(key)
 
 
 def _with_trees(key: Key) -> Iterator[Key]:

@@ -34,7 +34,8 @@ def _behind(fn: Any) -> Any:
     if isinstance(fn, MethodType):
         return fn.__func__
     if isinstance(fn, type):
-        makers = (getattr(type(fn), "__call__", None), fn.__new__, getattr(fn, "__init__", None))
+        of_metaclass = inspect.getattr_static(type(fn), "__call__", None)
+        makers = (of_metaclass, fn.__new__, getattr(fn, "__init__", None))
         return next((m for m in makers if isinstance(m, FunctionType)), fn)
     wrapped = _wrapped(fn)
     if wrapped is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from jobrun.analysis.names import resolve
+from jobrun.analysis.names import Key, resolve
 from jobrun.analysis.pinned import other_thread
 from jobrun.core.events import Report, Warned, ignore
 from jobrun.core.position import ReaderState
@@ -137,7 +137,10 @@ class PipeReading:
         )
 
     def _blob(self, name: str) -> Value:
-        return self._stores.get(resolve(self._job, self._node, name).keys[0])
+        return self._stores.get(self._key(name))
+
+    def _key(self, name: str) -> Key:
+        return resolve(self._job, self._node, name).keys[0]
 
     # Numbers.
 
@@ -203,8 +206,14 @@ class PipeReading:
         def slow(text: str) -> None:
             report(Warned(f"pipe {name!r}: {text}"))
 
-        self._kept = StreamReader(name, stream, limits, state, self._rng, slow)
+        self._kept = StreamReader(name, stream, limits, state, self._rng, slow, self._rewritten())
         return self._kept
+
+    def _rewritten(self) -> tuple[str, ...]:
+        """The columns that are blobs which tasks of the epoch write."""
+        by_epoch = self._stores.written.by_epoch
+        blobs = self._pipe.reader.data.blob_names()
+        return tuple(column for column, name in blobs if by_epoch(self._key(name)))
 
     def _table_reader(self, table: Table, limits: Limits, state: ReaderState) -> BatchReader:
         return BatchReader(
@@ -213,6 +222,7 @@ class PipeReading:
             limits,
             state,
             lambda pass_: pass_order(table.rows, self._rng(pass_)),
+            self._rewritten(),
         )
 
     def _rng(self, *number: int) -> Any:

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrun.core.events import BatchesDone
-from jobrun.core.position import PipeState, ReaderState
+from jobrun.core.position import PipeState, Position, ReaderState
 from jobrun.errors import DataError, TaskError, Where
-from jobrun.model.job import Job, Pipe, Task
+from jobrun.model.job import Data, Job, Pipe, Task
 from jobrun.session.base import Control
 
 
@@ -611,14 +611,107 @@ def test_a_source_must_be_an_array_of_rows(value: Any) -> None:
         Driver(job).start().epoch()
 
 
-def test_a_source_that_changed_between_epochs_is_an_error() -> None:
+def rewriting(
+    make: Callable[[int], Any], seen: list[Any], by: str = "epoch", **options: Any
+) -> Job:
+    """A job whose pipe reads a blob that a task makes: in each epoch, or once."""
     job = Job("j")
+    with job.groups[by]:
+        Task(make, "epoch", out="data", name="make")
     with job.epoch:
-        Task(lambda epoch: np.arange(3 + epoch), "epoch", out="data", name="make")
-        Pipe({"x": "data"}, do=[Task(lambda x: None, "x")])
-    driver = Driver(job).start().epochs(1)
-    with pytest.raises(DataError, match="has 5 rows, but had 4"):
+        step = Task(lambda x: seen.append((x.dtype.str, x.tolist())), "x", name="note")
+        Pipe({"x": "data"}, batch=2, do=[step], **options)
+    return job
+
+
+SHUFFLES = [False, True, {"buffer": 3}]
+"""By rows, in a permutation, and as a stream."""
+
+
+@pytest.mark.parametrize("shuffle", SHUFFLES)
+@pytest.mark.parametrize("lengths", [(3, 5, 1), (5, 2, 4)])
+def test_a_blob_of_another_length_is_read_from_the_next_pass_on(
+    shuffle: Any, lengths: tuple[int, ...]
+) -> None:
+    seen: list[Any] = []
+    make = lambda epoch: np.arange(lengths[epoch - 1])  # noqa: E731
+    driver = Driver(rewriting(make, seen, shuffle=shuffle)).start()
+    for length in lengths:
+        seen.clear()
+        driver.epochs(1)
+        assert sorted(x for _, batch in seen for x in batch) == list(range(length))
+
+
+@pytest.mark.parametrize("shuffle", SHUFFLES)
+def test_a_blob_of_another_dtype_is_read_from_the_next_pass_on(shuffle: Any) -> None:
+    seen: list[Any] = []
+    make = lambda epoch: np.zeros(2, "<i8" if epoch == 1 else "<f4")  # noqa: E731
+    Driver(rewriting(make, seen, shuffle=shuffle)).start().epochs(2)
+    assert seen == [("<i8", [0, 0]), ("<f4", [0.0, 0.0])]
+
+
+@pytest.mark.parametrize("shuffle", SHUFFLES)
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda epoch: np.arange(4 + epoch), "has 6 rows, but had 5 when this pass began"),
+        (lambda epoch: np.arange(6 - epoch), "has 4 rows, but had 5 when this pass began"),
+        (
+            lambda epoch: np.zeros(5, "<i8" if epoch == 1 else "<f4"),
+            "'x' is of dtype <f4, but was <i8 when this pass began",
+        ),
+    ],
+)
+def test_a_blob_that_changes_within_a_pass_is_an_error(
+    shuffle: Any, make: Callable[[int], Any], message: str
+) -> None:
+    driver = Driver(rewriting(make, [], shuffle=shuffle, batches_per_epoch=2)).start().epochs(1)
+    with pytest.raises(DataError, match=message) as caught:
         driver.epoch()
+    assert "where a pass ends" in caught.value.hint
+    assert "--fresh" not in caught.value.hint
+
+
+@pytest.mark.parametrize("shuffle", SHUFFLES)
+@pytest.mark.parametrize("row", [0, 2])
+def test_a_blob_of_setup_that_changed_since_a_save_is_an_error(shuffle: Any, row: int) -> None:
+    driver = Driver(rewriting(lambda epoch: np.arange(5), [], "setup", shuffle=shuffle)).start()
+    state = ReaderState(int(not row), row, 6, {"x": "<i8"})
+    driver.position = Position(1, readers={"pipe": state})
+    with pytest.raises(DataError, match="has 5 rows, but had 6 when this run was saved") as caught:
+        driver.epoch()
+    assert "--fresh" in caught.value.hint
+
+
+@pytest.mark.parametrize("shuffle", SHUFFLES)
+@pytest.mark.parametrize("stop", range(1, 8))
+def test_a_cut_in_a_pass_over_a_rewritten_blob_changes_nothing(shuffle: Any, stop: int) -> None:
+    def run(*stops: int) -> list[Any]:
+        seen: list[Any] = []
+        left = list(stops)
+        job = rewriting(lambda epoch: np.arange(3 * epoch), seen, shuffle=shuffle)
+        driver = Driver(job, threads=1).start()
+        while driver.position.epochs < 3:
+            if driver.epoch(lambda: len(seen) in left):
+                driver.session.end_epoch()
+            else:
+                left.clear()
+        return seen
+
+    assert run(stop) == run()
+
+
+def test_a_zip_of_a_rewritten_blob_and_a_fixed_one_may_change_its_length() -> None:
+    seen: list[Any] = []
+    job = Job("j")
+    with job.setup:
+        Task(lambda: np.arange(4), out="fixed", name="load")
+    with job.epoch:
+        Task(lambda epoch: np.arange(1 + epoch), "epoch", out="data", name="make")
+        step = Task(lambda x, y: seen.append((x.tolist(), y.tolist())), ["x", "y"])
+        Pipe(zip=[Data({"x": "data"}), Data({"y": "fixed"})], batch=9, do=[step])
+    Driver(job).start().epochs(2)
+    assert seen == [([0, 1], [0, 1]), ([0, 1, 2], [0, 1, 2])]
 
 
 def test_a_column_that_is_kept_as_a_blob_does_not_change_with_its_source() -> None:
