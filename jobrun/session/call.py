@@ -30,9 +30,12 @@ from jobrun.model.options import Load, Retries
 from jobrun.model.shell import Shell
 from jobrun.session.call_inputs import Change, Given, Held, Input
 from jobrun.session.current import Running, TaskStoppedError, current
+from jobrun.session.deadline import unlimited
+from jobrun.session.forgotten import Forgotten
 from jobrun.session.input_check import HINT, changed_later, find_changed
 from jobrun.session.written_blobs import Written
 from jobrun.usercode.bind import user_trace
+from jobrun.usercode.returning import FORGOTTEN
 from jobrun.values.values import Tree, Value, adopt, adopt_items
 from jobrun.values.workspace import Workspace
 
@@ -127,6 +130,19 @@ class Call:
             next((path for node, path in keys if node and is_updated(path)), "")
             for keys in self._outputs
         ]
+
+        self._forgotten = (
+            Forgotten(job, task, unlimited(function), [k for (k,) in self._outputs], self._held)
+            if task.outputs.form == "one" and len(self._outputs[0]) == 1 and not puts_columns
+            else None
+        )
+
+    def _held(self, key: Key) -> Value | None:
+        """The value of a blob; None where it has none."""
+        try:
+            return self._stores.get(key)
+        except TaskError:
+            return None
 
     def _input(self, argument: Argument) -> Input:
         source = resolve(self._job, self.node, argument.name, self._columns)
@@ -229,11 +245,19 @@ class Call:
         cells = self._take_updates(given, spare) if self._updates else []
         result = self._call_with(given, moment)
         values = given.values
+        if self._forgotten is not None and result[0] is None:
+            self._say_forgotten(self._forgotten, moment)
         writes = self._results(result, values) if self._outputs else self._nothing(result)
         if cells:
             for cell, (_, key) in zip(cells, self._updates, strict=True):
                 writes.append((key, adopt(cell, values, self._keep_maps, key[1])))
         return writes
+
+    def _say_forgotten(self, forgotten: Forgotten, moment: CallContext) -> None:
+        """Say once that the function seems to have forgotten its ``return``."""
+        running = current()
+        if running is not None and (text := forgotten.look()):
+            running.control.report(Warned(f"{self._who(moment)}: {text}"))
 
     def _call_with(self, given: Given, moment: CallContext) -> list[Any]:
         """Call the function, and raise TaskError if it changed what it was given to read.
@@ -328,13 +352,17 @@ class Call:
 
     def placed(self, error: TaskError, moment: CallContext) -> TaskError:
         """The error with task, group, batch and place."""
-        at = f" on node {self.node!r}" if self._job.multi_node else ""
-        if moment.batch is not None:
-            at += f" in batch {moment.batch + 1}"
-        message = f"task {self.name!r} of group {self.group!r}{at} failed: {error.message}"
+        message = f"{self._who(moment)} failed: {error.message}"
         return type(error)(
             message, where=error.where or self.task.where, hint=error.hint, trace=error.trace
         )
+
+    def _who(self, moment: CallContext) -> str:
+        """Task, group, node and batch in words."""
+        at = f" on node {self.node!r}" if self._job.multi_node else ""
+        if moment.batch is not None:
+            at += f" in batch {moment.batch + 1}"
+        return f"task {self.name!r} of group {self.group!r}{at}"
 
     def _nothing(self, result: list[Any]) -> list[Write]:
         if result[0] is not None:
@@ -368,19 +396,22 @@ class Call:
         outputs = self.task.outputs
         if form == "many":
             if not isinstance(result, tuple | list) or len(result) != len(outputs.names):
-                got = with_article(type(result).__name__)
+                got = _returned_kind(result)
                 if isinstance(result, tuple | list):
                     got += f" of {len(result)}"
                 count = len(outputs.names)
                 named = f"names {count} blobs" if count != 1 else "is a list of one name"
                 hint = f"return a tuple of {count}"
+                if result is None:
+                    hint = f"{FORGOTTEN}; {hint}"
                 if count == 1:
                     hint += f", or write 'out: {outputs.names[0]}' for the value itself"
                 raise TaskError(f"'out' {named}, but it returned {got}", hint=hint)
             return list(range(len(result)))
         if not isinstance(result, dict):
             raise TaskError(
-                f"'out' takes keys of a dict, but it returned {with_article(type(result).__name__)}"
+                f"'out' takes keys of a dict, but it returned {_returned_kind(result)}",
+                hint=FORGOTTEN if result is None else "",
             )
         for key in outputs.keys:
             if key not in result:
@@ -407,6 +438,11 @@ class Call:
     def _described(self, name: str, moment: CallContext) -> str:
         """The name of an input in words."""
         return f"column {name!r}" if name.partition("/")[0] in moment.columns else repr(name)
+
+
+def _returned_kind(result: Any) -> str:
+    """What was returned, in words."""
+    return "None" if result is None else with_article(type(result).__name__)
 
 
 def _written(what: str) -> TaskError:

@@ -12,7 +12,7 @@ from typing import Any
 
 from jobrun.errors import TaskError, Where
 
-__all__ = ["Deadline"]
+__all__ = ["Deadline", "unlimited"]
 
 
 class Deadline:
@@ -57,3 +57,8 @@ class Deadline:
             where=self._where,
             hint="a thread cannot be killed: it goes on until this process ends",
         )
+
+
+def unlimited(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that runs under a deadline, or the function itself without one."""
+    return function._function if isinstance(function, Deadline) else function

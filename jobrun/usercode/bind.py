@@ -24,6 +24,7 @@ from jobrun.model.options import Load
 from jobrun.model.shell import Shell
 from jobrun.usercode.reference import nameless
 from jobrun.usercode.requirements import task_needs, upload_needs
+from jobrun.usercode.returning import check_return
 from jobrun.usercode.signature import check_call
 
 __all__ = ["bind", "bind_job", "bind_object", "forget", "user_trace"]
@@ -80,6 +81,7 @@ def bind_job(job: Job, folder: str | os.PathLike[str] | None = None) -> dict[str
     bound: dict[str, Function | BindError] = {}
     errors: dict[str, BindError] = {}
     problems: list[Problem] = []
+    sources = {id(s) for _, pipe in job.pipes() for s in pipe.reader.data.calls()}
     for step in _calls(job):
         fn = step.fn
         problems += task_needs(step, folder)
@@ -93,6 +95,7 @@ def bind_job(job: Job, folder: str | os.PathLike[str] | None = None) -> dict[str
         function = bound[fn] if isinstance(fn, str) else fn
         if not isinstance(function, BindError):
             problems += check_call(step, function)
+            problems += check_return(step, function, is_source=id(step) in sources)
     for _, pipe in job.pipes():
         problems += [*task_needs(pipe, folder), *nameless(pipe)]
     for find, name, where in _named_beside_tasks(job):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Iterator
 from types import FunctionType, MethodType
 from typing import Any
 
-__all__ = ["declaring_function"]
+__all__ = ["declaring_function", "running_function"]
 
 
 def declaring_function(fn: Any) -> FunctionType | None:
@@ -18,13 +19,31 @@ def declaring_function(fn: Any) -> FunctionType | None:
     parameters are declared in C: such a declaration is no proof of what a call accepts (numpy 2.4
     declares the first parameter of ``arange`` positional-only, and takes it by keyword).
     """
+    *_, last = _layers(fn)
+    return last if isinstance(last, FunctionType) else None
+
+
+def running_function(fn: Any) -> FunctionType | None:
+    """Return the Python function whose body a call runs, and whose result the call returns.
+
+    Looks through ``functools.partial``, methods and objects that can be called; a wrapper is what
+    runs, not what it wraps.  Returns None for a class, and for what is not Python.
+    """
+    for layer in _layers(fn):
+        if isinstance(layer, FunctionType):
+            return layer
+        if isinstance(layer, type) or _wrapped(layer) is not None:
+            return None
+    return None
+
+
+def _layers(fn: Any) -> Iterator[Any]:
+    """The callable, and what is behind it, from the outside in."""
     seen: set[int] = set()
     while id(fn) not in seen:
         seen.add(id(fn))
+        yield fn
         fn = _behind(fn)
-        if isinstance(fn, FunctionType) and _wrapped(fn) is None:
-            return fn
-    return None
 
 
 def _behind(fn: Any) -> Any:

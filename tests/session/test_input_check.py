@@ -49,7 +49,7 @@ def job_of(write: Write, **how: Any) -> Job:
     with job.init:
         Task(ones, out="w")
     with job.epoch:
-        Task(write, "w", out="seen", name="culprit", **how)
+        Task(lambda w: write(w), "w", out="seen", name="culprit", **how)
         Task(lambda w: None, "w", name="innocent")
     return job
 
@@ -306,7 +306,7 @@ def test_a_column_is_named_as_one(group: str) -> None:
     with job.init:
         Task(lambda: np.zeros((4, 2)), out="data")
     with job.epoch:
-        step = Task(by_pointer, "x", out="n", name="culprit")
+        step = Task(lambda x: by_pointer(x), "x", out="n", name="culprit")
         steps = {"map": [step], "do": [Task(abs, "n")]} if group == "map" else {"do": [step]}
         Pipe({"x": "data"}, batch=2, name="p", **steps)
     with pytest.raises(TaskError, match=r"p/culprit.*inputs \(column 'x'\)"):

@@ -172,7 +172,7 @@ def test_a_run_that_something_else_kills(tmp_path: Path) -> None:
 
 def test_a_run_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobrun.tools.smoke._TIMEOUT", 0.01)
-    result = run(tmp_path, ("return np.zeros(3)", "import time; time.sleep(3600)"))
+    result = run(tmp_path, ("return np.zeros(3)", "import time; return time.sleep(3600)"))
     failed = result.steps[-1]
     assert (failed.name, failed.status, result.exit_code) == ("train", "failed", 1)
     assert failed.text == "it did not end within 0.01 s"

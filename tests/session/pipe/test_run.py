@@ -257,8 +257,9 @@ def test_columns_cannot_be_written() -> None:
 
 
 def test_the_check_finds_a_step_that_writes_into_a_column() -> None:
-    def write(x: Any) -> None:
+    def write(x: Any) -> Any:
         ctypes.memset(x.__array_interface__["data"][0], 1, 1)
+        return x + 1
 
     job = Job("j")
     with job.setup:
