@@ -95,6 +95,8 @@ def _call(value: Any) -> str:
     module, dot, function = text.rpartition(".")
     if text.count(":") == 1 and ".py:" in text:
         hint = f"write {text.replace('.py:', ':').replace('/', '.')}"
+    elif "-" in text and CALL_FORM.fullmatch(python_name := text.replace("-", "_")):
+        hint = f"a name in Python has no '-': rename it, and write {python_name}"
     elif ":" not in text and dot and CALL_FORM.fullmatch(f"{module}:{function}"):
         hint = f"write {module}:{function}"
     raise refuse(FieldFault(f"wants module:function, not {show(value)}", hint))

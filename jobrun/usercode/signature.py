@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from types import FunctionType
 from typing import Any
 
 from jobrun.errors import Problem, did_you_mean
@@ -25,13 +26,19 @@ def check_call(task: Task, fn: Callable[..., Any]) -> list[Problem]:
         signature = inspect.signature(fn)
     except (ValueError, TypeError):
         return []
-    return list(_Signature(task, signature).problems())
+    return list(_Signature(task, signature, _is_method(fn)).problems())
+
+
+def _is_method(fn: Any) -> bool:
+    """Whether a function was taken from a class, and not from an object of it."""
+    owner = getattr(fn, "__qualname__", "").rpartition(".")[0]
+    return isinstance(fn, FunctionType) and bool(owner) and not owner.endswith("<locals>")
 
 
 class _Signature:
     """A function's parameters against what a task gives."""
 
-    def __init__(self, task: Task, signature: inspect.Signature) -> None:
+    def __init__(self, task: Task, signature: inspect.Signature, is_method: bool) -> None:
         self.task = task
         self.given = [*task.inputs, *task.updates]
         self.positional = [a.name for a in self.given if a.parameter is None]
@@ -42,6 +49,7 @@ class _Signature:
         self.places = [p.name for p in parameters if p.kind in by_place]
         self.names = [p.name for p in parameters if p.kind in by_name]
         self.only_places = {p.name for p in parameters if p.kind is kinds.POSITIONAL_ONLY}
+        self.takes_object = is_method and self.places[:1] == ["self"]
         self.any_place = any(p.kind is kinds.VAR_POSITIONAL for p in parameters)
         self.any_name = any(p.kind is kinds.VAR_KEYWORD for p in parameters)
         self.needed = [
@@ -74,9 +82,10 @@ class _Signature:
         missing = [n for n in self.needed if n not in given]
         if missing:
             listed = ", ".join(repr(n) for n in missing)
-            yield self._problem(
-                f"also needs {listed}", "call", hint="give it under 'in', 'update' or 'with'"
-            )
+            hint = "give it under 'in', 'update' or 'with'"
+            if self.takes_object and "self" in missing:
+                hint = "it is a method: name a function that makes an object and calls its method"
+            yield self._problem(f"also needs {listed}", "call", hint=hint)
 
     def _keywords(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         for argument in self.given:

@@ -104,3 +104,13 @@ def test_a_problem_with_a_call_has_its_place_and_the_nearest_name() -> None:
     assert problem.message == "m:two(x: 'Any', y: 'Any' = 1) has no parameter 'yy'"
     assert problem.where == mark
     assert problem.hint == "did you mean 'y'?"
+
+
+def test_a_method_of_a_class_is_said_to_be_one() -> None:
+    task = Task("m:Model.__call__", with_={"x": 3})
+    (problem,) = check_call(task, Model.__call__)
+    assert "also needs 'self'" in problem.message
+    assert problem.hint.startswith("it is a method: name a function that makes an object")
+    (problem,) = check_call(Task("m:two"), two)
+    assert problem.hint == "give it under 'in', 'update' or 'with'"
+    assert not check_call(Task(Model.__call__, ["model", "x"]), Model.__call__)
