@@ -158,7 +158,7 @@ def test_checkpoints_alone_have_metrics(call: Call, folder: Path) -> None:
 
 
 def test_no_value_yet(call: Call, write: Call) -> None:
-    write(("return total + step", "1 / 0"))
+    write(("return total + step", "return 1 / 0"))
     call("train", "sum.yaml")
     for more in ((), ("--plot",)):
         result = call("metrics", *more)
