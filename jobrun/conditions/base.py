@@ -10,31 +10,22 @@ of the conditions; unlike Keras, NaN never becomes the best value, and the count
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from jobrun.conditions.expression import Expression, MissingName
-from jobrun.core.duration import span
-from jobrun.core.ranking import better
-from jobrun.errors import TaskError
+from jobrun.conditions.written import WrittenCondition
 
 __all__ = [
-    "BlobTrue",
     "Condition",
     "ConditionState",
-    "DataFinished",
     "Decision",
     "EpochSummary",
-    "Epochs",
-    "NotFinite",
-    "Patience",
-    "Walltime",
-    "When",
+    "State",
     "decide_stop",
     "match_states",
     "observe_all",
+    "saved_states",
 ]
 
 State = dict[str, Any]
@@ -59,9 +50,20 @@ class EpochSummary:
 
 @dataclass(frozen=True)
 class Condition:
-    """The base of all conditions; ``kind`` is the key in the spec."""
+    """The base of all conditions.
+
+    ``kind`` is the key in the spec, ``summary`` what is said of it in the JSON Schema of the
+    language, and ``schema`` that of its value; ``$defs`` in it are lifted to those of the whole.
+    """
 
     kind: ClassVar[str] = ""
+    summary: ClassVar[str] = ""
+    schema: ClassVar[Mapping[str, Any]] = {"type": "string"}
+
+    @classmethod
+    def parse(cls, entry: WrittenCondition) -> list[Self]:
+        """The conditions that an entry stands for; what is wrong with it goes to the entry."""
+        raise AssertionError(cls)  # every kind has its own
 
     @property
     def metric(self) -> str | None:
@@ -78,256 +80,43 @@ class Condition:
         """The scalar blobs without a value of which the condition cannot come true."""
         return frozenset(self.names)
 
-    def describe(self) -> str:
+    @property
+    def epoch_limit(self) -> int | None:
+        """The number of epochs after which it comes true, if it is a limit of epochs."""
+        return None
+
+    @property
+    def time_limit(self) -> float | None:
+        """The seconds after which it comes true, if it is a limit of time."""
+        return None
+
+    @property
+    def label(self) -> str:
         """The condition as the spec has it, for messages: ``patience: loss``."""
         return self.kind if self.metric is None else f"{self.kind}: {self.metric}"
 
+    def describe(self) -> str:
+        """When the condition is true, in a few words: ``after epoch 3``."""
+        raise AssertionError(self)
+
+    def earliest(self, state: State, epoch: int, limit: int | None) -> tuple[int | None, bool]:
+        """The first epoch after ``epoch`` at which it can be true, and whether that is certain.
+
+        ``limit`` is the epoch that ends the run, if there is one; None: never before that.
+        """
+        return epoch + 1, False
+
     def observe(self, state: State, seen: EpochSummary) -> State:
         """The state after a finished epoch; ``state`` is ``{}`` at first."""
-        raise AssertionError(self)  # every kind has its own
+        raise AssertionError(self)
 
     def verdict(self, state: State) -> str | None:
         """Why the run should stop, or None; ``{}``, nothing seen yet, is never a reason."""
         raise AssertionError(self)
 
-    def gauge(self, state: State) -> str:
+    def progress_text(self, state: State) -> str:
         """How near the condition is, for the progress display: ``patience loss 2/5``."""
         return ""
-
-
-@dataclass(frozen=True)
-class Epochs(Condition):
-    """Stop after ``n`` epochs in all, counted over resumes."""
-
-    n: int
-    kind: ClassVar[str] = "epochs"
-
-    def observe(self, state: State, seen: EpochSummary) -> State:
-        """Remember how many epochs are done."""
-        return {"epoch": seen.epoch}
-
-    def verdict(self, state: State) -> str | None:
-        """True once ``n`` epochs are done."""
-        if state.get("epoch", 0) >= self.n:
-            return f"{self.n} epoch{'s' if self.n != 1 else ''} done"
-        return None
-
-    def gauge(self, state: State) -> str:
-        """Epochs done of how many."""
-        return f"epochs {state.get('epoch', 0)}/{self.n}"
-
-
-@dataclass(frozen=True)
-class When(Condition):
-    """Stop when an expression over scalar blobs, vars, ``epoch`` and ``elapsed`` is true."""
-
-    expression: Expression
-    constants: Mapping[str, Any] = field(default_factory=dict)
-    kind: ClassVar[str] = "when"
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The blobs of the expression."""
-        own = {"epoch", "elapsed", *self.constants}
-        return tuple(n for n in self.expression.names if n not in own)
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """The blobs of the expression without which it is never true."""
-        return self.expression.needs().intersection(self.names)
-
-    def describe(self) -> str:
-        """The expression."""
-        return f"when: {self.expression.text}"
-
-    def observe(self, state: State, seen: EpochSummary) -> State:
-        """Remember every scalar, since the expression may be another one at the verdict."""
-        return {**seen.scalars, "epoch": seen.epoch, "elapsed": seen.elapsed}
-
-    def verdict(self, state: State) -> str | None:
-        """True if the expression is; false where one of its blobs has no value."""
-        if not state:
-            return None
-        try:
-            value = self.expression.value({**self.constants, **state})
-        except MissingName:
-            return None
-        return f"when: {self.expression.text}" if value and value == value else None
-
-    def gauge(self, state: State) -> str:
-        """The expression."""
-        return f"when: {self.expression.text}"
-
-
-@dataclass(frozen=True)
-class _OfBlob(Condition):
-    """A condition on one scalar blob, ``name``."""
-
-    name: str
-
-    @property
-    def metric(self) -> str:
-        """The blob."""
-        return self.name
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The blob."""
-        return (self.name,)
-
-
-@dataclass(frozen=True)
-class BlobTrue(_OfBlob):
-    """Stop when a one-element blob is truthy."""
-
-    kind: ClassVar[str] = "blob"
-
-    def observe(self, state: State, seen: EpochSummary) -> State:
-        """Remember whether the blob is true."""
-        return {"value": bool(seen.scalars.get(self.name, False))}
-
-    def verdict(self, state: State) -> str | None:
-        """True if the blob was."""
-        return f"blob {self.name} is true" if state.get("value") else None
-
-
-@dataclass(frozen=True)
-class DataFinished(Condition):
-    """Stop when nothing is left to read in a pipe: its ``limit`` of passes is reached."""
-
-    task: str
-    limit: int
-    kind: ClassVar[str] = "data_finished"
-
-    @property
-    def metric(self) -> str:
-        """The pipe's task."""
-        return self.task
-
-    def observe(self, state: State, seen: EpochSummary) -> State:
-        """Remember how many passes are finished."""
-        return {"passes": seen.passes.get(self.task, 0)}
-
-    def verdict(self, state: State) -> str | None:
-        """True once all passes are finished."""
-        if state.get("passes", 0) >= self.limit:
-            return f"data finished: {self.task} has read all its data"
-        return None
-
-    def gauge(self, state: State) -> str:
-        """Passes finished of how many."""
-        return f"passes {self.task} {state.get('passes', 0)}/{self.limit}"
-
-
-@dataclass(frozen=True)
-class Patience(_OfBlob):
-    """Stop when a metric has not improved for ``epochs`` epochs.
-
-    Improvement is strict: for ``min``, value < best - min_delta.  NaN and the infinities are no
-    improvement and never the best.  The first ``start`` epochs are not looked at; an epoch without
-    a value does not count.
-    """
-
-    epochs: int
-    direction: str = "min"
-    min_delta: float = 0.0
-    start: int = 0
-    kind: ClassVar[str] = "patience"
-
-    def observe(self, state: State, seen: EpochSummary) -> State:
-        """Move the best value, or count an epoch without improvement."""
-        if state.get("direction", self.direction) != self.direction:
-            state = {}
-        value = _number(self, seen)
-        if value is None or seen.epoch <= self.start:
-            return dict(state)
-        if better(value, state.get("best"), self.direction, self.min_delta):
-            return {
-                "direction": self.direction,
-                "best": value,
-                "best_epoch": seen.epoch,
-                "wait": 0,
-            }
-        return {
-            "direction": self.direction,
-            "best": state.get("best"),
-            "best_epoch": state.get("best_epoch"),
-            "wait": state.get("wait", 0) + 1,
-        }
-
-    def verdict(self, state: State) -> str | None:
-        """True once the counter has reached ``epochs``."""
-        if state.get("direction", self.direction) != self.direction:
-            return None
-        if state.get("wait", 0) < self.epochs:
-            return None
-        best = state.get("best")
-        since = "no finite value yet" if best is None else f"best {best:.6g}"
-        if state.get("best_epoch") is not None:
-            since += f" at epoch {state['best_epoch']}"
-        epochs = "1 epoch" if state["wait"] == 1 else f"{state['wait']} epochs"
-        return f"patience: {self.name} has not improved for {epochs} ({since})"
-
-    def gauge(self, state: State) -> str:
-        """Epochs without improvement of how many."""
-        return f"patience {self.name} {state.get('wait', 0)}/{self.epochs}"
-
-
-@dataclass(frozen=True)
-class Walltime(Condition):
-    """Stop once the run has taken ``seconds``, accumulated over resumes."""
-
-    seconds: float
-    kind: ClassVar[str] = "walltime"
-
-    def observe(self, state: State, seen: EpochSummary) -> State:
-        """Remember the run's seconds."""
-        return {"elapsed": seen.elapsed}
-
-    def verdict(self, state: State) -> str | None:
-        """True once the time is over."""
-        if state.get("elapsed", 0.0) >= self.seconds:
-            return f"walltime of {self.seconds:g} s is over"
-        return None
-
-    def gauge(self, state: State) -> str:
-        """The run's time of how much."""
-        return f"walltime {span(state.get('elapsed', 0.0))}/{span(self.seconds)}"
-
-
-@dataclass(frozen=True)
-class NotFinite(_OfBlob):
-    """True when a metric is NaN or infinite; meant for ``fail:``."""
-
-    kind: ClassVar[str] = "not_finite"
-
-    def observe(self, state: State, seen: EpochSummary) -> State:
-        """Remember the value if it is not finite."""
-        value = _number(self, seen)
-        if value is None or math.isfinite(value):
-            return {}
-        return {"value": str(float(value)), "epoch": seen.epoch}
-
-    def verdict(self, state: State) -> str | None:
-        """True if the metric was not finite in the epoch observed last."""
-        if "value" in state:
-            return f"{self.name} is not finite ({state['value']}) in epoch {state['epoch']}"
-        return None
-
-
-def _number(condition: Patience | NotFinite, seen: EpochSummary) -> Any:
-    """The metric of a condition, None without a value; raises TaskError if it is no number."""
-    value = seen.scalars.get(condition.name)
-    if value is None:
-        return None
-    try:
-        math.isnan(value)
-    except TypeError:
-        message = f"metric {condition.name!r} is no number: {value!r}"
-        raise TaskError(
-            message, hint=f"'{condition.kind}' needs a number after each epoch"
-        ) from None
-    return value
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ def _waits_for(watched: ConditionState) -> str:
 
 
 def _described(watched: ConditionState) -> str:
-    return f"the condition '{watched.condition.describe()}'"
+    return f"the condition '{watched.condition.label}'"
 
 
 def _writer(job: Job, name: str) -> str:

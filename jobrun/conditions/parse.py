@@ -10,7 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from jobrun.conditions.base import Condition
-from jobrun.conditions.forms import KINDS, Known, WrittenCondition
+from jobrun.conditions.builtin import KINDS
+from jobrun.conditions.written import Known, WrittenCondition
 from jobrun.errors import Problem, SpecError, did_you_mean
 from jobrun.model.job import ConditionSpec, Job, Pipe
 
@@ -83,12 +84,12 @@ class _Reader:
         found: list[tuple[Condition, bool]] = []
         for spec in conditions:
             entry = WrittenCondition(spec, self.problems, self.known)
-            reader = KINDS.get(spec.kind)
-            if reader is None:
+            kind = KINDS.get(spec.kind)
+            if kind is None:
                 hint = did_you_mean(spec.kind, list(KINDS)) or f"there are {', '.join(KINDS)}"
                 entry.refuse(f"unknown condition {spec.kind!r}", hint, whole=True)
                 continue
-            found += [(c, spec.section == "fail") for c in reader(entry)]
+            found += [(c, spec.section == "fail") for c in kind.parse(entry)]
         return found
 
     def check_loop(self, job: Job) -> None:

@@ -17,7 +17,7 @@ from jobrun.analysis.graph import Plan, live_scratch, persistent
 from jobrun.analysis.metrics import metric_names
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import Record
-from jobrun.conditions.base import Condition, ConditionState, Epochs, Walltime
+from jobrun.conditions.base import Condition, ConditionState
 from jobrun.conditions.endless import first_none, never_ends
 from jobrun.core.events import (
     CheckpointLoaded,
@@ -89,18 +89,23 @@ class Run:
     @cached_property
     def epochs(self) -> int | None:
         """The limit of epochs, if there is one."""
-        return min((c.n for c, _ in self.conditions if isinstance(c, Epochs)), default=None)
+        limits = (c.epoch_limit for c, _ in self.conditions)
+        return min((n for n in limits if n is not None), default=None)
 
     @property
     def walltime(self) -> float | None:
         """The limit of seconds, if there is one."""
-        walltimes = (c.seconds for c, _ in self.conditions if isinstance(c, Walltime))
-        return min(walltimes, default=None)
+        limits = (c.time_limit for c, _ in self.conditions)
+        return min((s for s in limits if s is not None), default=None)
 
     @property
     def may_end_earlier(self) -> bool:
         """Whether there are stop conditions of which nobody knows when they come true."""
-        return any(not (fails or isinstance(c, Epochs | Walltime)) for c, fails in self.conditions)
+        return any(
+            c.epoch_limit is None and c.time_limit is None
+            for c, fails in self.conditions
+            if not fails
+        )
 
 
 class Attempt:

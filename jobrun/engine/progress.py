@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from jobrun.analysis.frequency import Frequency
@@ -17,7 +16,6 @@ from jobrun.conditions.base import (
     ConditionState,
     Decision,
     EpochSummary,
-    Walltime,
     decide_stop,
     match_states,
     observe_all,
@@ -113,7 +111,7 @@ class RunProgress:
     @property
     def gauges(self) -> tuple[str, ...]:
         """How near each stop condition is."""
-        texts = (w.condition.gauge(w.state) for w in self._watched)
+        texts = (w.condition.progress_text(w.state) for w in self._watched)
         return tuple(t for t in texts if t)
 
     def finish_epoch(self, position: Position, scalars: Mapping[str, Any]) -> tuple[str, ...]:
@@ -135,11 +133,11 @@ class RunProgress:
     def cut(self, position: Position) -> None:
         """The epoch was cut at ``position``: of the conditions, only the walltime looks."""
         self.position = position
+        seen = EpochSummary(position.epochs, self.elapsed)
         self._watched = tuple(
-            replace(w, state={"elapsed": self.elapsed}) if isinstance(w.condition, Walltime) else w
-            for w in self._watched
+            w if w.condition.time_limit is None else w.observe(seen) for w in self._watched
         )
-        self.decision = decide_stop(w for w in self._watched if isinstance(w.condition, Walltime))
+        self.decision = decide_stop(w for w in self._watched if w.condition.time_limit is not None)
 
     def verdict(self) -> Decision | None:
         """What the conditions of now say of what was seen so far."""

@@ -3,16 +3,17 @@
 The world is closed: a key that is not here is an error (top-level ``x-…`` keys may hold anchors).
 A task is one flat model with "exactly one of ``call``, ``shell``, ``load`` and ``pipe``", since a
 union would report each error once for every form.  Conditions under ``stop`` and ``fail`` are
-looked at by ``conditions.parse``, for specs and for jobs made in Python alike; here stand their
-forms, for the JSON Schema.
+looked at by ``conditions.parse``, for specs and for jobs made in Python alike; here are
+their keys, and ``schema`` adds their forms.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, WrapValidator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, create_model, model_validator
 
+from jobrun.conditions.builtin import KINDS
 from jobrun.errors import did_you_mean
 from jobrun.jobspec.checkpoints import CheckpointModel, checkpoint_form
 from jobrun.jobspec.closed import ClosedModel, given, one_of, short_for, without
@@ -176,58 +177,15 @@ class TaskModel(ClosedModel):
         return self
 
 
-class PatienceModel(ClosedModel):
-    """How long to wait for a metric to become better."""
-
-    epochs: Annotated[int, Field(ge=1)] | str = Field(
-        description="Epochs without improvement after which to stop."
-    )
-    min_delta: Annotated[float, Field(ge=0)] | str = Field(
-        0.0, description="What counts as an improvement: more than this."
-    )
-    start: Annotated[int, Field(ge=0)] | str = Field(
-        0, description="Epochs at the beginning that are not looked at."
-    )
-
-
-def _anything(value: Any, _handler: Any) -> Any:
-    return value
-
-
-def _condition(schema: Any) -> Any:
-    return WrapValidator(_anything, json_schema_input_type=schema)
-
-
-_Epochs = Annotated[int, Field(ge=1)] | str
-_Patience = Annotated[dict[str, _Epochs | PatienceModel], Field(min_length=1)]
-
-
-class ConditionsModel(ClosedModel):
-    """Conditions after each epoch: the first that is true ends the run."""
-
-    epochs: Annotated[Any, _condition(_Epochs)] = Field(
-        None, description="True after so many epochs in all, counted over resumes."
-    )
-    when: Annotated[Any, _condition(str)] = Field(
-        None,
-        description="An expression over scalar blobs, vars, epoch and elapsed: loss < 0.1 and "
-        "epoch >= 3.",
-    )
-    blob: Annotated[Any, _condition(str)] = Field(
-        None, description="True if this one-element blob is."
-    )
-    data_finished: Annotated[Any, _condition(str)] = Field(
-        None, description="A pipe's task: true when nothing is left to read in it."
-    )
-    patience: Annotated[Any, _condition(_Patience)] = Field(
-        None, description="True when a metric has not become better for so many epochs."
-    )
-    walltime: Annotated[Any, _condition(Annotated[float, Field(gt=0)] | str)] = Field(
-        None, description="True after 90s, 15m or 2h of run time, counted over resumes."
-    )
-    not_finite: Annotated[Any, _condition(str)] = Field(
-        None, description="True when a metric is NaN or infinite; for 'fail'."
-    )
+_CONDITIONS: dict[str, Any] = {
+    kind: (Any, Field(None, description=c.summary)) for kind, c in KINDS.items()
+}
+ConditionsModel: Any = create_model(
+    "ConditionsModel",
+    __base__=ClosedModel,
+    __doc__="Conditions after each epoch: the first that is true ends the run.",
+    **_CONDITIONS,
+)
 
 
 def _conditions(value: Any) -> Any:

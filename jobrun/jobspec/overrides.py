@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from jobrun.conditions.builtin import KINDS
 from jobrun.errors import UsageError, Where, did_you_mean
 from jobrun.jobspec.keys import keys_of
 from jobrun.jobspec.scalars import Scalar, ScalarError, scalar, show, typed
@@ -30,7 +31,8 @@ _TEXTS = (
         "address",
     ),
     *("shell", "command", "script", "run", "upload", "to"),
-    *("when", "blob", "data_finished", "not_finite", "on_error", "on_success"),
+    *("on_error", "on_success"),
+    *(k for k, c in KINDS.items() if c.schema == {"type": "string"}),
 )
 """Keys of the language whose value is a text, also where it looks like a number."""
 

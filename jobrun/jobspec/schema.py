@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema
 
+from jobrun.conditions.builtin import KINDS
 from jobrun.jobspec.model import SpecModel
 
 __all__ = ["DIALECT", "FILE", "schema_text", "spec_schema"]
@@ -39,6 +40,12 @@ class _Generator(GenerateJsonSchema):
 def spec_schema() -> dict[str, Any]:
     """The schema of a spec, JSON Schema 2020-12."""
     made = SpecModel.model_json_schema(schema_generator=_Generator)
+    keys = made["$defs"]["ConditionsModel"]["properties"]
+    for kind, condition in KINDS.items():
+        form = dict(condition.schema)
+        made["$defs"] |= form.pop("$defs", {})
+        keys[kind] = dict(sorted({**keys[kind], **form}.items()))
+    made["$defs"] = dict(sorted(made["$defs"].items()))
     head = {"$schema": DIALECT, "title": "jobrun spec", "description": made.pop("description")}
     return {**head, **{k: v for k, v in made.items() if k not in head}}
 

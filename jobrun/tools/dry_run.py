@@ -16,19 +16,10 @@ from jobrun.analysis.graph import make_plan, persistent
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import Record
 from jobrun.conditions.base import (
-    BlobTrue,
     Condition,
     ConditionState,
-    DataFinished,
-    Epochs,
-    NotFinite,
-    Patience,
-    State,
-    Walltime,
-    When,
     match_states,
 )
-from jobrun.conditions.expression import MissingName
 from jobrun.conditions.parse import build
 from jobrun.core.events import ignore
 from jobrun.core.position import Position
@@ -42,9 +33,6 @@ from jobrun.session.base import Control, Places, Session
 from jobrun.values.values import Box, leaves
 
 __all__ = ["DryRun", "Outlook", "Size", "dry_run", "sizes"]
-
-_FARTHEST = 10_000
-"""So many epochs are looked through for the first at which a condition on the epoch is true."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +91,8 @@ def dry_run(job: Job, request: Request, runs_dir: str, run: Path | None) -> DryR
     start = choice.start if isinstance(choice.start, Record) else None
     epoch = start.epoch if start is not None else 0
     watched = _watched(job, conditions, start)
-    limits = [c.n for c, fails in conditions if isinstance(c, Epochs) and not fails]
-    limit = min(limits, default=None)
+    limits = (c.epoch_limit for c, fails in conditions if not fails)
+    limit = min((n for n in limits if n is not None), default=None)
     policy = job.checkpoint
     return DryRun(
         choice,
@@ -137,56 +125,13 @@ def _names(job: Job) -> tuple[str, ...]:
 
 def _outlook(watched: ConditionState, epoch: int, limit: int | None) -> Outlook:
     condition, state = watched.condition, watched.state
-    earliest, known = _earliest(condition, state, epoch, limit)
+    earliest, known = condition.earliest(state, epoch, limit)
     can = earliest is not None if known else True
-    if earliest is not None and limit is not None and not isinstance(condition, Epochs):
+    if earliest is not None and limit is not None and condition.epoch_limit is None:
         can = can and earliest <= limit
-    return Outlook(_text(condition), watched.fails, condition.gauge(state), earliest, can)
-
-
-def _earliest(
-    condition: Condition, state: State, epoch: int, limit: int | None
-) -> tuple[int | None, bool]:
-    """The first epoch after which a condition can be true, and whether that is all there is."""
-    following = epoch + 1
-    if isinstance(condition, Epochs):
-        return max(condition.n, following), True
-    if isinstance(condition, Patience):
-        left = max(condition.epochs - int(state.get("wait", 0)), 1)
-        return max(following, condition.start + 1) + left - 1, True
-    if isinstance(condition, When) and not condition.names:
-        return _first_true(condition, following, limit)
-    return following, False
-
-
-def _first_true(condition: When, epoch: int, limit: int | None) -> tuple[int | None, bool]:
-    """For an expression of ``epoch`` and vars alone; ``elapsed`` is known to nobody."""
-    try:
-        for number in range(epoch, min(limit or _FARTHEST, _FARTHEST) + 1):
-            if condition.expression.value({**condition.constants, "epoch": number}):
-                return number, True
-    except MissingName:
-        return epoch, False
-    return None, limit is not None
-
-
-def _text(condition: Condition) -> str:
-    """The condition in a few words."""
-    if isinstance(condition, Epochs):
-        return f"after epoch {condition.n}"
-    if isinstance(condition, When):
-        return f"when {condition.expression.text}"
-    if isinstance(condition, Patience):
-        epochs = "1 epoch" if condition.epochs == 1 else f"{condition.epochs} epochs"
-        return f"{condition.name} has not improved for {epochs}"
-    if isinstance(condition, Walltime):
-        return f"after {condition.seconds:g} s"
-    if isinstance(condition, DataFinished):
-        return f"{condition.metric} has no rows left"
-    if isinstance(condition, NotFinite):
-        return f"{condition.metric} is not finite"
-    assert isinstance(condition, BlobTrue)
-    return f"{condition.metric} is true"
+    return Outlook(
+        condition.describe(), watched.fails, condition.progress_text(state), earliest, can
+    )
 
 
 def sizes(job: Job, session: Session, places: Places) -> tuple[Size, ...]:

@@ -12,20 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrun.conditions.base import (
-    BlobTrue,
     Condition,
-    DataFinished,
     Decision,
-    Epochs,
     EpochSummary,
-    NotFinite,
-    Patience,
-    Walltime,
-    When,
     decide_stop,
     match_states,
     observe_all,
     saved_states,
+)
+from jobrun.conditions.builtin import (
+    BlobTrue,
+    DataFinished,
+    Epochs,
+    NotFinite,
+    Patience,
+    Walltime,
+    When,
 )
 from jobrun.conditions.expression import Expression
 from jobrun.errors import TaskError
@@ -228,7 +230,9 @@ def test_every_condition_observes_and_nothing_seen_is_no_reason() -> None:
     assert [w.condition.kind for w in watched if w.condition.verdict(w.state)] == [
         *("epochs", "when", "blob", "data_finished", "patience", "walltime", "not_finite")
     ]
-    assert all(isinstance(c.gauge(w.state), str) for c, w in zip(conditions, watched, strict=True))
+    assert all(
+        isinstance(c.progress_text(w.state), str) for c, w in zip(conditions, watched, strict=True)
+    )
 
 
 def test_fail_wins_and_else_the_first_is_the_reason() -> None:

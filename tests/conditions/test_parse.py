@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobrun.conditions.base import (
+from jobrun.conditions.builtin import (
     BlobTrue,
     DataFinished,
     Epochs,
