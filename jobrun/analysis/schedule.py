@@ -1,14 +1,19 @@
-"""``every``: in which epochs a task runs, and on which batches a step of a pipe."""
+"""``every``: in which epochs a task runs and a blob gets a value, and on which batches a step runs.
+
+Whether a blob did get one is what the session knows (see ``session/written_blobs.py``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from jobrun.analysis.names import Key, access, key_of
+from jobrun.core.blob_paths import overlaps
 from jobrun.errors import Problem
 from jobrun.model.job import GROUPS, Job, Pipe, Task
 
-__all__ = ["batches_between", "epochs_between", "every_problems"]
+__all__ = ["Frequency", "batches_between", "epochs_between", "every_problems"]
 
 
 def epochs_between(job: Job, task: Task, node: str) -> int:
@@ -30,6 +35,32 @@ def _field(task: Task, unit: str) -> Any:
 
 def _value(job: Job, node: str, given: Any) -> Any:
     return job.node_vars(node).get(given) if isinstance(given, str) else given
+
+
+class Frequency:
+    """Which names are to have a value after which epochs; a pure function of the job."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._writers: dict[Key, list[tuple[int, ...]]] = {}
+        for task in job.epoch.tasks:
+            for node in job.nodes_of(task):
+                for step in task.do if isinstance(task, Pipe) else (task,):
+                    due = (epochs_between(job, task, node), epochs_between(job, step, node))
+                    for key in access(job, step, node).writes:
+                        self._writers.setdefault(key, []).append(due)
+
+    def is_due(self, name: str, epoch: int) -> bool:
+        """Whether one of the tasks that write ``name`` in ``epoch`` is due; or none of them ever
+        writes it, so that it keeps the value of an earlier group."""
+        node, path = key_of(self._job, name)
+        writers = [
+            due
+            for (other, written), found in self._writers.items()
+            if other == node and overlaps(written, path)
+            for due in found
+        ]
+        return not writers or any(all(epoch % n == 0 for n in due) for due in writers)
 
 
 def every_problems(job: Job) -> Iterator[Problem]:

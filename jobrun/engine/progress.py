@@ -6,10 +6,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jobrun.analysis.frequency import Frequency
 from jobrun.analysis.graph import unit_key
 from jobrun.analysis.metrics import metric_names
 from jobrun.analysis.names import key_of
+from jobrun.analysis.schedule import Frequency
 from jobrun.checkpoint.record import Record, RecordFields
 from jobrun.conditions.base import (
     Condition,
