@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.dataflow import (
     flow_problems,
     inner_steps,
     shuffle_problems,
     source_problems,
-    units_of,
     write_mark,
-    writes_of,
-    written,
 )
 from jobrun.analysis.graph import make_plan
 from jobrun.analysis.metrics import best_problems, metric_problems
@@ -46,18 +44,19 @@ def check(job: Job) -> list[Problem]:
         problems += step(job)
     if problems:
         return list(dict.fromkeys(problems))
-    for step in (
-        every_problems,
-        flow_problems,
-        source_problems,
-        shuffle_problems,
-        pinned_problems,
-        _check_meanings,
-        best_problems,
-        metric_problems,
-        _check_cycles,
+    analysis = JobAnalysis(job)
+    for found in (
+        every_problems(job),
+        flow_problems(analysis),
+        source_problems(analysis),
+        shuffle_problems(job),
+        pinned_problems(analysis),
+        _check_meanings(analysis),
+        best_problems(analysis),
+        metric_problems(analysis),
+        _check_cycles(analysis),
     ):
-        problems += step(job)
+        problems += found
     return list(dict.fromkeys(problems))
 
 
@@ -78,7 +77,8 @@ def _patterns_of_nothing(job: Job) -> Iterator[Problem]:
     """Names and patterns under ``checkpoint`` that mean no blob that can be saved."""
     if job.checkpoint is None:
         return
-    blobs = {key for group in ("init", "epoch") for key in writes_of(job, group)}
+    analysis = JobAnalysis(job)
+    blobs = {key for group in ("init", "epoch") for key in analysis.writes_of(group)}
     known = sorted({path for _, path in blobs})
     for key, patterns, may in (
         ("include", job.checkpoint.include, touches),
@@ -89,7 +89,7 @@ def _patterns_of_nothing(job: Job) -> Iterator[Problem]:
                 others = [
                     group
                     for group in ("setup", "download", "exit")
-                    if any(may(pattern, *blob) for blob in writes_of(job, group))
+                    if any(may(pattern, *blob) for blob in analysis.writes_of(group))
                 ]
                 text = f"checkpoint.{key}: no blob is called {pattern!r}"
                 hint = did_you_mean(pattern.rpartition(":")[2], known)
@@ -180,9 +180,10 @@ def _same_rng(tasks: Sequence[Task]) -> Iterator[Problem]:
         seen.add(task.default_name)
 
 
-def _check_meanings(job: Job) -> Iterator[Problem]:
+def _check_meanings(analysis: JobAnalysis) -> Iterator[Problem]:
     """Two meanings of one name in one place."""
-    bare = {n.rpartition(":")[2] for n in written(job)}
+    job = analysis.job
+    bare = {n.rpartition(":")[2] for n in analysis.written}
     all_vars = {*job.vars, *(v for own in job.nodes.values() for v in own)}
     for group in GROUPS:
         for task in job.groups[group].tasks:
@@ -196,14 +197,14 @@ def _check_meanings(job: Job) -> Iterator[Problem]:
                         )
             if isinstance(task, Pipe):
                 yield from _column_meanings(task, bare)
-    yield from _case_twins(job)
+    yield from _case_twins(analysis)
 
 
-def _case_twins(job: Job) -> Iterator[Problem]:
+def _case_twins(analysis: JobAnalysis) -> Iterator[Problem]:
     """Blobs, or trees that they are in, that differ in case only on one node."""
     seen: dict[Key, str] = {}
     for group in GROUPS:
-        for task, copies in units_of(job, group):
+        for task, copies in analysis.units_of(group):
             for key in (key for _, found in copies for key in found.writes):
                 for name in reversed([*levels(key[1])]):
                     other = seen.setdefault((key[0], name.casefold()), name)
@@ -232,9 +233,9 @@ def _column_meanings(pipe: Pipe, blobs: set[str]) -> Iterator[Problem]:
             )
 
 
-def _check_cycles(job: Job) -> Iterator[Problem]:
+def _check_cycles(analysis: JobAnalysis) -> Iterator[Problem]:
     for group in GROUPS:
         try:
-            make_plan(job, job.groups[group])
+            make_plan(analysis.job, analysis.job.groups[group], analysis)
         except SpecError as error:
             yield from error.problems

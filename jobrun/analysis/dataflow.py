@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
+from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.graph import reads_across
-from jobrun.analysis.names import Access, access, resolve
+from jobrun.analysis.names import Access, resolve
 from jobrun.core.blob_paths import Key, PathMap, PathSet, same_leaves
 from jobrun.errors import Problem, Where, did_you_mean, did_you_mean_or_all
 from jobrun.model.job import GROUPS, RESERVED, Job, Pipe, Task
@@ -18,11 +19,9 @@ __all__ = [
     "inner_steps",
     "shuffle_problems",
     "source_problems",
-    "units_of",
     "updated_blobs",
     "write_mark",
     "writes_of",
-    "written",
 ]
 
 KEEP_CHANGES = (
@@ -41,31 +40,9 @@ _BEFORE = {
 }
 
 
-def units_of(job: Job, group: str) -> Iterator[tuple[Task, list[tuple[str, Access]]]]:
-    """The tasks of a group, each with its accesses on its nodes."""
-    for task in job.groups[group].tasks:
-        yield task, [(node, access(job, task, node)) for node in job.nodes_of(task)]
-
-
 def writes_of(job: Job, group: str) -> Iterator[Key]:
     """Every blob that a group writes, in the order of the spec."""
-    for _, copies in units_of(job, group):
-        for _, found in copies:
-            yield from found.writes
-
-
-def written(job: Job) -> set[str]:
-    """Every blob name that a task writes, with ``node:`` in front if there are several nodes.
-
-    Includes the bare names too, which a metric may use for the blob of each node.
-    """
-    names: set[str] = set()
-    for group in GROUPS:
-        for node, path in writes_of(job, group):
-            names.add(path)
-            if job.multi_node:
-                names.add(f"{node}:{path}")
-    return names
+    return JobAnalysis(job).writes_of(group)
 
 
 def inner_steps(task: Task) -> Sequence[Task]:
@@ -85,16 +62,17 @@ def updated_blobs(job: Job) -> Callable[[str], bool]:
     return lambda path: paths.touches(("", path))
 
 
-def flow_problems(job: Job) -> Iterator[Problem]:
+def flow_problems(analysis: JobAnalysis) -> Iterator[Problem]:
     """From top to bottom: is every blob written before it is read, and by who may?"""
+    job = analysis.job
     made: dict[str, list[Key]] = {}
-    every_write = _EveryWrite(job)
+    every_write = _EveryWrite(analysis)
     setup: PathSet | None = None
     for group in GROUPS:
         have = PathSet(k for g in _BEFORE[group] for k in made[g])
         made[group] = []
         sometimes = PathMap[object]()
-        for task, copies in units_of(job, group):
+        for task, copies in analysis.units_of(group):
             for _, found in copies:
                 yield from found.problems
                 yield from _reads(every_write, group, task, found, have, sometimes)
@@ -137,9 +115,10 @@ def _pipe_reads(job: Job, pipe: Pipe, copies: Sequence[tuple[str, Access]]) -> I
             )
 
 
-def source_problems(job: Job) -> Iterator[Problem]:
+def source_problems(analysis: JobAnalysis) -> Iterator[Problem]:
     """A source of an epoch's pipe is made again at a resume, and must then be the same one."""
-    changed = PathSet(writes_of(job, "epoch"))
+    job = analysis.job
+    changed = PathSet(analysis.writes_of("epoch"))
     for task in job.groups["epoch"].tasks:
         steps = task.reader.data.calls() if isinstance(task, Pipe) else ()
         for step in steps:
@@ -191,12 +170,13 @@ def _reader_names(pipe: Pipe) -> Iterator[tuple[str, str]]:
 class _EveryWrite:
     """What each group of a job writes, looked at when it is needed for a message."""
 
-    def __init__(self, job: Job) -> None:
-        self.job = job
+    def __init__(self, analysis: JobAnalysis) -> None:
+        self.job = analysis.job
+        self._analysis = analysis
 
     @cached_property
     def _paths(self) -> dict[str, PathSet]:
-        return {group: PathSet(writes_of(self.job, group)) for group in GROUPS}
+        return {group: PathSet(self._analysis.writes_of(group)) for group in GROUPS}
 
     def group(self, key: Key) -> str | None:
         """The first group that writes a blob or a part of it."""

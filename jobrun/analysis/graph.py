@@ -11,10 +11,11 @@ reads what another writes, a *gather* unit in front of them takes the inputs of 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from jobrun.analysis.names import Access, access
+from jobrun.analysis.analysis import JobAnalysis
+from jobrun.analysis.names import Access
 from jobrun.core.blob_paths import (
     Key,
     PathMap,
@@ -90,9 +91,9 @@ def unit_key(job: Job, task: Task, node: str) -> str:
     return f"{node}:{task.name}" if job.multi_node else task.name
 
 
-def make_plan(job: Job, group: TaskGroup) -> Plan:
+def make_plan(job: Job, group: TaskGroup, analysis: JobAnalysis | None = None) -> Plan:
     """The plan of a group; raises SpecError for a cycle, unknown names in ``after``, no node."""
-    builder = _Builder(job, group)
+    builder = _Builder(analysis or JobAnalysis(job), group)
     for task in group.tasks:
         builder.add(task)
     builder.add_after()
@@ -106,8 +107,9 @@ def make_plan(job: Job, group: TaskGroup) -> Plan:
 class _Builder:
     """Scans the tasks from top to bottom and keeps, per blob, who wrote and who has read since."""
 
-    def __init__(self, job: Job, group: TaskGroup) -> None:
-        self.job = job
+    def __init__(self, analysis: JobAnalysis, group: TaskGroup) -> None:
+        self.analysis = analysis
+        self.job = analysis.job
         self.group = group
         self.units: list[Unit] = []
         self.before: list[set[int]] = []
@@ -117,7 +119,7 @@ class _Builder:
 
     def add(self, task: Task) -> None:
         """Add the copies of a task: first what they wait for, then what they leave behind."""
-        copies = [(n, access(self.job, task, n)) for n in self.job.nodes_of(task)]
+        copies = self.analysis.copies(task)
         waits = [self._waits(a) for _, a in copies]
         gather = len(copies) > 1 and reads_across([a for _, a in copies])
         first = len(self.units) + gather
@@ -339,7 +341,7 @@ def live_scratch(
 
 def setup_blobs(job: Job) -> dict[str, tuple[str, ...]]:
     """The paths that ``setup`` writes, per node."""
-    return _minimal(job, (k for g in ("setup",) for k in _written(job, g)))
+    return _minimal(job, JobAnalysis(job).writes_of("setup"))
 
 
 def persistent(job: Job) -> dict[str, tuple[str, ...]]:
@@ -350,12 +352,12 @@ def persistent(job: Job) -> dict[str, tuple[str, ...]]:
     the tree whose parts persist, so it persists in their place.  The rule is data flow, never a
     name.
     """
+    analysis = JobAnalysis(job)
     later = PathSet(
         k
         for group in ("download", "exit")
-        for task in job.groups[group].tasks
-        for node in job.nodes_of(task)
-        for a in (access(job, task, node),)
+        for _, copies in analysis.units_of(group)
+        for _, a in copies
         for k in (*a.reads, *a.best)
     )
     include = job.checkpoint.include if job.checkpoint else ()
@@ -363,10 +365,10 @@ def persistent(job: Job) -> dict[str, tuple[str, ...]]:
     def wanted(key: Key) -> bool:
         return later.touches(key) or any(touches(pattern, *key) for pattern in include)
 
-    epoch = dict.fromkeys(_written(job, "epoch"))
-    kept = dict.fromkeys((*_written(job, "init"), *filter(wanted, epoch)))
+    epoch = dict.fromkeys(analysis.writes_of("epoch"))
+    kept = dict.fromkeys((*analysis.writes_of("init"), *filter(wanted, epoch)))
     replaced = {(node, tree) for node, path in kept for tree in trees_of(path)}
-    setup = set(_written(job, "setup"))
+    setup = set(analysis.writes_of("setup"))
     whole = (key for key in epoch if key in replaced)
     return _minimal(job, (k for k in (*kept, *whole) if k not in setup))
 
@@ -374,17 +376,12 @@ def persistent(job: Job) -> dict[str, tuple[str, ...]]:
 def ranks(job: Job) -> dict[str, dict[str, int]]:
     """Per node, the order in which the spec first writes each leaf of a tree."""
     found: dict[str, dict[str, int]] = {n: {} for n in job.nodes}
+    analysis = JobAnalysis(job)
     for group in job.groups:
-        for node, path in _written(job, group):
+        for node, path in analysis.writes_of(group):
             for level in reversed([*levels(path)]):
                 found[node].setdefault(level, len(found[node]))
     return found
-
-
-def _written(job: Job, group: str) -> Iterator[Key]:
-    for task in job.groups[group].tasks:
-        for node in job.nodes_of(task):
-            yield from access(job, task, node).writes
 
 
 def _minimal(job: Job, keys: Iterable[Key]) -> dict[str, tuple[str, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jobrun.analysis.dataflow import units_of, writes_of, written
+from jobrun.analysis.analysis import JobAnalysis
 from jobrun.core.blob_paths import covers, overlaps
 from jobrun.errors import Problem, did_you_mean, did_you_mean_or_all
 from jobrun.model.job import GROUPS, Job
@@ -12,13 +12,14 @@ from jobrun.model.job import GROUPS, Job
 __all__ = ["best_metric", "best_problems", "metric_names", "metric_problems"]
 
 
-def metric_names(job: Job) -> dict[str, str | None]:
+def metric_names(job: Job, analysis: JobAnalysis | None = None) -> dict[str, str | None]:
     """The metrics by the name of their column, with their direction.
 
     With several nodes, a metric without a node stands for one column per node that writes it.
     """
     found: dict[str, str | None] = {}
-    known = written(job) if job.multi_node and job.metrics else set()
+    analysis = analysis or JobAnalysis(job)
+    known = analysis.written if job.multi_node and job.metrics else frozenset()
     for name, direction in job.metrics.items():
         if job.multi_node and ":" not in name:
             nodes = [n for n in job.nodes if f"{n}:{name}" in known]
@@ -28,22 +29,23 @@ def metric_names(job: Job) -> dict[str, str | None]:
     return found
 
 
-def best_metric(job: Job) -> tuple[str, str] | None:
+def best_metric(job: Job, analysis: JobAnalysis | None = None) -> tuple[str, str] | None:
     """The metric, and its direction, by which a checkpoint is the best one.
 
     The one of ``checkpoint.keep.best``, else the only metric that has a direction.
     """
-    directed = {n: d for n, d in metric_names(job).items() if d is not None}
+    directed = {n: d for n, d in metric_names(job, analysis).items() if d is not None}
     keep = job.checkpoint.keep.best if job.checkpoint else None
     if keep is not None:
         return (keep.metric, directed[keep.metric]) if keep.metric in directed else None
     return next(iter(directed.items())) if len(directed) == 1 else None
 
 
-def best_problems(job: Job) -> Iterator[Problem]:
+def best_problems(analysis: JobAnalysis) -> Iterator[Problem]:
     """``best:`` needs a metric to be best by, a checkpoint, and a blob that persists."""
+    job = analysis.job
     for group in GROUPS:
-        for task, copies in units_of(job, group):
+        for task, copies in analysis.units_of(group):
             for _, found in copies:
                 for node, path in found.best:
                     mark = task.mark(f"in:best:{path}")
@@ -53,7 +55,7 @@ def best_problems(job: Job) -> Iterator[Problem]:
                         )
                     elif job.checkpoint is None:
                         yield Problem(f"'best:{path}' needs checkpoints", mark)
-                    elif best_metric(job) is None:
+                    elif best_metric(job, analysis) is None:
                         yield Problem(
                             f"'best:{path}': best by which metric?",
                             mark,
@@ -62,15 +64,15 @@ def best_problems(job: Job) -> Iterator[Problem]:
                     elif not any(
                         k[0] == node and overlaps(k[1], path)
                         for g in ("init", "epoch")
-                        for k in writes_of(job, g)
+                        for k in analysis.writes_of(g)
                     ):
-                        known = [p for n, p in writes_of(job, "init") if n == node]
+                        known = [p for n, p in analysis.writes_of("init") if n == node]
                         text = f"'best:{path}': no checkpoint holds a blob {path!r}"
                         yield Problem(text, mark, did_you_mean(path, known))
 
 
-def metric_problems(job: Job) -> Iterator[Problem]:
-    known = written(job)
+def metric_problems(analysis: JobAnalysis) -> Iterator[Problem]:
+    job, known = analysis.job, analysis.written
     for name in job.metrics:
         if name not in known and not any(covers(k, name) for k in known):
             yield Problem(
@@ -79,8 +81,8 @@ def metric_problems(job: Job) -> Iterator[Problem]:
                 did_you_mean_or_all(name, sorted(known)),
             )
     best = job.checkpoint.keep.best if job.checkpoint else None
-    if best is not None and metric_names(job).get(best.metric) is None:
-        directed = [n for n, d in metric_names(job).items() if d]
+    if best is not None and metric_names(job, analysis).get(best.metric) is None:
+        directed = [n for n, d in metric_names(job, analysis).items() if d]
         yield Problem(
             f"checkpoint.keep.best: {best.metric!r} is no metric with a direction",
             job.marks.get("checkpoint.keep.best"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from jobrun.analysis.dataflow import units_of
+from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.graph import Unit
 from jobrun.analysis.names import Key, resolve
 from jobrun.core.blob_paths import overlaps
@@ -27,10 +27,11 @@ _OTHER_THREAD = re.compile(
 class Pins:
     """Which tasks of ``job`` are pinned; worked out once."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, analysis: JobAnalysis | None = None) -> None:
+        analysis = analysis or JobAnalysis(job)
         self._paths: dict[str, list[str]] = {}
         for group in GROUPS:
-            for task, copies in units_of(job, group):
+            for task, copies in analysis.units_of(group):
                 if task.thread is not None:
                     for node, path in (key for _, found in copies for key in found.writes):
                         self._paths.setdefault(node, []).append(path)
@@ -46,9 +47,10 @@ class Pins:
         return unit.task.thread is not None or any(self.holds(key) for key in unit.access.reads)
 
 
-def pinned_problems(job: Job) -> Iterator[Problem]:
+def pinned_problems(analysis: JobAnalysis) -> Iterator[Problem]:
     """Yield a problem for each pipe that would read from a pinned blob on other threads."""
-    pins = Pins(job)
+    job = analysis.job
+    pins = Pins(job, analysis)
     for _, pipe in job.pipes():
         for step in pipe.reader.data.calls():
             names = (argument.name for argument in step.inputs)

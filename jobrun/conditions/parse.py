@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from jobrun.analysis.analysis import JobAnalysis
 from jobrun.conditions.base import Condition
 from jobrun.conditions.builtin import KINDS
 from jobrun.conditions.written import Known, WrittenCondition
@@ -21,7 +22,7 @@ __all__ = ["build", "form_problems", "problems"]
 def build(job: Job, known: Collection[str] | None = None) -> list[tuple[Condition, bool]]:
     """The conditions of a job, each with whether it stands under ``fail``.
 
-    ``known`` are the blobs that tasks write, as ``dataflow.written`` has them (the default).
+    ``known`` are the blobs that tasks write, as ``JobAnalysis.written`` has them (the default).
     Raises SpecError with every problem.
     """
     reader = _of_job(job, known)
@@ -64,10 +65,8 @@ def _of_job(job: Job, known: Collection[str] | None) -> _Reader:
 
 def _written(job: Job) -> Collection[str] | None:
     """The blobs that tasks write; None for a job whose tasks are not in order themselves."""
-    from jobrun.analysis.dataflow import written
-
     try:
-        return written(job)
+        return JobAnalysis(job).written
     except SpecError:  # which ``jobrun.analysis.checks.check`` reports in full
         return None
 

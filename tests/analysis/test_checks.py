@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from jobrun.analysis.checks import check, warnings
-from jobrun.analysis.dataflow import written
 from jobrun.analysis.metrics import best_metric, metric_names
 from jobrun.errors import Problem, Where
 from jobrun.model.job import Job, Node, Pipe, Task, data
@@ -433,17 +432,6 @@ def test_each_node_is_checked() -> None:
     with job.epoch, Node("*"):
         Task(fn, "w", name="t")
     assert ["'b:w'" in t for t in texts(job)] == [True]
-
-
-def test_what_is_written() -> None:
-    job = with_init("m/w")
-    with job.epoch:
-        Pipe({"x": "m/w"}, do=[Task(fn, "x", out="loss")])
-    assert written(job) == {"m/w", "loss"}
-    several = Job("j", nodes=["a", "b"])
-    with several.epoch, Node("*"):
-        Task(fn, out="loss")
-    assert written(several) == {"loss", "a:loss", "b:loss"}
 
 
 def test_metrics_have_a_column_per_node_that_writes_them() -> None:

@@ -1,0 +1,55 @@
+"""What the tasks of a job read and write, looked at once for each task and node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from jobrun.analysis.names import Access, Key, access
+from jobrun.model.job import GROUPS, Job, Task
+
+__all__ = ["JobAnalysis"]
+
+
+class JobAnalysis:
+    """The accesses of a job that is whole: nothing is added to it or changed from here on."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self._found: dict[tuple[int, str], Access] = {}
+
+    def access(self, task: Task, node: str) -> Access:
+        """The accesses of a task, or of a step, on a node."""
+        key = (id(task), node)
+        if key not in self._found:
+            self._found[key] = access(self.job, task, node)
+        return self._found[key]
+
+    def copies(self, task: Task) -> list[tuple[str, Access]]:
+        """The accesses of a task on each of its nodes."""
+        return [(node, self.access(task, node)) for node in self.job.nodes_of(task)]
+
+    def units_of(self, group: str) -> Iterator[tuple[Task, list[tuple[str, Access]]]]:
+        """The tasks of a group, each with its accesses on its nodes."""
+        for task in self.job.groups[group].tasks:
+            yield task, self.copies(task)
+
+    def writes_of(self, group: str) -> Iterator[Key]:
+        """Every blob that a group writes, in the order of the spec."""
+        for _, copies in self.units_of(group):
+            for _, found in copies:
+                yield from found.writes
+
+    @cached_property
+    def written(self) -> frozenset[str]:
+        """Every blob name that a task writes, with ``node:`` in front if there are several nodes.
+
+        Includes the bare names too, which a metric may use for the blob of each node.
+        """
+        names: set[str] = set()
+        for group in GROUPS:
+            for node, path in self.writes_of(group):
+                names.add(path)
+                if self.job.multi_node:
+                    names.add(f"{node}:{path}")
+        return frozenset(names)
