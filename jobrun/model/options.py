@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from jobrun.core.template import Template
 
-__all__ = ["Load", "Retries"]
+__all__ = ["Load", "Number", "Retries"]
+
+Number = int | float | str
+"""A number, or the name of a var or blob that holds one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from typing import Any
 
 from jobrun.core.template import Template
 from jobrun.errors import Problem, SpecError, Where, did_you_mean
-from jobrun.model.rows import RESUMES, CallSource, Data, FileSource, Number, Reader
+from jobrun.model.options import Number
+from jobrun.model.rows import RESUMES, CallSource, Data, FileSource, Reader
 from jobrun.model.task import Outputs, Task, arguments, current_tasks
 
 __all__ = ["REDUCTIONS", "Pipe", "data"]

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from jobrun.core.template import Template
+from jobrun.model.options import Number
+from jobrun.model.task import Task
 
-if TYPE_CHECKING:
-    from jobrun.model.job import Task
-
-__all__ = ["RESUMES", "SHARD", "STREAMED", "CallSource", "Data", "FileSource", "Number", "Reader"]
+__all__ = ["RESUMES", "SHARD", "STREAMED", "CallSource", "Data", "FileSource", "Reader"]
 
 SHARD = re.compile(r"(\w+) */ *(\w+)")
 """``i/n`` of ``shard``: two numbers, or names of vars."""
@@ -22,9 +21,6 @@ STREAMED = (".csv", ".tsv", ".jsonl", ".txt")
 
 RESUMES = ("replay", "state")
 """How an iterable is brought back to a place: read again up to it, or by its own state."""
-
-Number = int | float | str
-"""A number, or the name of a var or blob that holds one."""
 
 
 @dataclass(frozen=True, slots=True)

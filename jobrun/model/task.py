@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobrun.errors import Problem, SpecError, Where
-from jobrun.model.options import Load, Retries
-from jobrun.model.rows import Number
+from jobrun.model.options import Load, Number, Retries
 from jobrun.model.shell import Shell
 
 __all__ = ["Argument", "Outputs", "Task", "arguments", "current_node", "current_tasks", "outputs"]
