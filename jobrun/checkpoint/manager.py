@@ -155,12 +155,16 @@ class CheckpointManager:
         return id
 
     def submit(
-        self, source: PartSource, fields: RecordFields, protected: Collection[int] = ()
+        self,
+        source: PartSource,
+        fields: RecordFields,
+        protected: Collection[int] = (),
+        beside: Callable[[], None] | None = None,
     ) -> Future[Saved]:
         """``save_snapshot`` in the background, one after another in the order they were given."""
         if self._writer is None:
             self._writer = ThreadPoolExecutor(1, "jobrun-save")
-        return self._writer.submit(self.save_snapshot, source, fields, protected)
+        return self._writer.submit(self.save_snapshot, source, fields, protected, beside)
 
     def wait(self) -> None:
         """Return once a ``save(…, wait=False)`` is durable; raises what went wrong with it."""
@@ -175,27 +179,38 @@ class CheckpointManager:
                 asked(flying)
 
     def save_snapshot(
-        self, source: PartSource, fields: RecordFields, protected: Collection[int] = ()
+        self,
+        source: PartSource,
+        fields: RecordFields,
+        protected: Collection[int] = (),
+        beside: Callable[[], None] | None = None,
     ) -> Saved:
         """Save what ``source`` holds, durable on return, then remove what ``keep`` drops.
 
-        ``protected`` are ids that retention leaves alone.  Raises as ``save`` does; then nothing is
-        left on disk, and the next save starts afresh.
+        ``protected`` are ids that retention leaves alone.  ``beside`` is called while the parts are
+        written: it makes durable what the checkpoint covers and does not hold.  Raises as ``save``
+        does; then nothing is left on disk, and the next save starts afresh.
         """
         try:
-            return self._save(source, fields, protected)
+            return self._save(source, fields, protected, beside)
         except SaveError as error:
             if not (_disk_is_full(error) and self._removal.busy):
                 raise
             self._removal.wait()  # what was dropped takes room until it is deleted
-            saved = self._save(source, fields, protected)
+            saved = self._save(source, fields, protected, beside)
             return replace(
                 saved, warnings=(f"{error.message}; it was tried again", *saved.warnings)
             )
         finally:
             source.release()
 
-    def _save(self, source: PartSource, fields: RecordFields, protected: Collection[int]) -> Saved:
+    def _save(
+        self,
+        source: PartSource,
+        fields: RecordFields,
+        protected: Collection[int],
+        beside: Callable[[], None] | None,
+    ) -> Saved:
         gone = self._made and self._fs.is_gone(self.run_dir)
         self.acquire()
         id = self._new_id()
@@ -204,7 +219,10 @@ class CheckpointManager:
         start = time.perf_counter()
         with staged(self.run_dir, id, self._fs) as partial:
             shared = self._share_with()
-            parts = source.write(partial, id, shared, self.compress)
+            with ThreadPoolExecutor(1, "jobrun-sync") as pool:
+                if beside is not None:
+                    pool.submit(beside)
+                parts = source.write(partial, id, shared, self.compress)
             written = time.perf_counter()
             record = self._finish(partial, id, parts, fields)
             path = publish(partial, id, self._fs)

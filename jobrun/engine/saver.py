@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -13,7 +13,6 @@ from shutil import disk_usage
 
 from jobrun.analysis.metrics import metric_names
 from jobrun.checkpoint.manager import CheckpointManager
-from jobrun.checkpoint.part import PartSummary
 from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.save_result import Saved
 from jobrun.core.events import (
@@ -28,9 +27,9 @@ from jobrun.core.position import Position
 from jobrun.engine.disk_room import room_warning
 from jobrun.errors import SaveError
 from jobrun.model.job import Job
-from jobrun.model.policy import CheckpointPolicy, Compress, Keep
+from jobrun.model.policy import CheckpointPolicy, Keep
 from jobrun.runs.rundir import RunDir
-from jobrun.session.base import Session, Snapshot
+from jobrun.session.base import Session
 from jobrun.storage.fs import DEFAULT
 
 __all__ = ["SaveSchedule", "Saver"]
@@ -114,34 +113,6 @@ class SaveSchedule:
 
     def _gap_over(self) -> bool:
         return time.monotonic() - self._time >= self._every.min_gap
-
-
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """The blobs of a session at an instant, as the manager asks for them.
-
-    ``beside`` makes durable what the checkpoint covers and does not hold.
-    """
-
-    session: Session
-    token: Snapshot
-    beside: Callable[[], None]
-
-    def write(
-        self, directory: str, id: int, share_with: Sequence[str], compress: Sequence[Compress]
-    ) -> list[PartSummary]:
-        """Let the session write the parts; meanwhile, what is beside them becomes durable."""
-        with ThreadPoolExecutor(1, "jobrun-sync") as pool:
-            pool.submit(self.beside)
-            return self.session.save_parts(self.token, Path(directory), id, share_with, compress)
-
-    def saved(self, id: int) -> None:
-        """The values of the snapshot are in checkpoint ``id``."""
-        self.session.saved(self.token, id)
-
-    def release(self) -> None:
-        """The save is over."""
-        self.session.release(self.token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,8 +207,8 @@ class Saver:
         start = time.perf_counter()
         self.collect(wait=True)
         free = time.perf_counter()
-        token = session.snapshot(scratch)
-        if token is None:
+        source = session.snapshot(scratch)
+        if source is None:
             self.due.postpone()
             return
         taken = time.perf_counter()
@@ -245,10 +216,9 @@ class Saver:
         self.last = fields.position
         asked = self.due.asked
         self.due.saved(fields.position.epochs)
-        source = _Source(session, token, self._sync_beside)
         place = fields.position
         self._report(SaveStarted(self._manager.first_id, place.epochs, place.place))
-        result = self._manager.submit(source, fields, self._protected)
+        result = self._manager.submit(source, fields, self._protected, self._sync_beside)
         phases = {"wait": free - start, "snapshot": taken - free}
         self._flying = _Save(fields.position, result, time.perf_counter() - free, asked, phases)
         if asked or not self._policy.background:  # who asked is told as soon as it is on disk

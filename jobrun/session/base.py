@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,13 +19,12 @@ from jobrun.core.events import Report, ignore
 from jobrun.core.paths import start_directory
 from jobrun.core.position import Position
 from jobrun.model.job import Job
-from jobrun.model.policy import Compress
 from jobrun.usercode.environment import versions
 
 if TYPE_CHECKING:  # a worker process needs none of it
-    from jobrun.checkpoint.part import PartSummary
+    from jobrun.checkpoint.part_source import PartSource
 
-__all__ = ["NO_SCRATCH", "Control", "Places", "Session", "Snapshot"]
+__all__ = ["NO_SCRATCH", "Control", "Places", "Session"]
 
 NO_SCRATCH: Mapping[str, Iterable[str]] = {}
 
@@ -83,17 +82,10 @@ class Places:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """A token: the blobs of an instant, per node.  Opaque to the runner."""
-
-    parts: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-
 class Session(ABC):
     """Runs the groups of one job at a time; see LocalSession for the details of each method.
 
-    Where nodes can be lost, every method but ``open``, ``close`` and ``release`` may raise
+    Where nodes can be lost, every method but ``open`` and ``close`` may raise
     WorkerLostError; ``open`` then makes the nodes anew, and ``max_restarts`` is how often a run may
     do that by itself.
     """
@@ -144,34 +136,11 @@ class Session(ABC):
         """Go on inside ``epoch``, in which the blobs ``written`` have been written already."""
 
     @abstractmethod
-    def snapshot(self, scratch: Mapping[str, Iterable[str]] = NO_SCRATCH) -> Snapshot | None:
+    def snapshot(self, scratch: Mapping[str, Iterable[str]] = NO_SCRATCH) -> PartSource | None:
         """The persistent blobs of now, by reference, and the named scratch that has values.
 
         None if some of that scratch cannot be saved: another place is to be waited for.
         """
-
-    @abstractmethod
-    def save_parts(
-        self,
-        token: Snapshot,
-        directory: Path,
-        id: int,
-        share_with: Sequence[str] = (),
-        compress: Sequence[Compress] = (),
-    ) -> list[PartSummary]:
-        """Write the parts of all nodes of a snapshot into a directory; durable on return.
-
-        What has not changed is hard-linked from the checkpoints ``share_with``, if it can be; of
-        what is written, that which ``compress`` names is compressed.
-        """
-
-    @abstractmethod
-    def saved(self, token: Snapshot, id: int) -> None:
-        """The checkpoint ``id`` of this snapshot is durable: its new values have that version."""
-
-    @abstractmethod
-    def release(self, token: Snapshot) -> None:
-        """The snapshot is not needed any more."""
 
     @abstractmethod
     def load_part(self, node: str, directory: Path, part: str | None = None) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,15 @@ import numpy as np
 from jobrun.analysis.dataflow import inner_steps, writes_of
 from jobrun.analysis.graph import Plan, persistent, ranks, setup_blobs
 from jobrun.analysis.names import key_of
-from jobrun.checkpoint.part import PartSummary, mark_saved, write_parts
+from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.reading import read_part
 from jobrun.core.blob_paths import outermost
 from jobrun.core.position import Position
 from jobrun.errors import TaskError, did_you_mean, with_article
 from jobrun.model.job import Job
 from jobrun.model.options import Load
-from jobrun.model.policy import Compress
 from jobrun.model.shell import Shell
-from jobrun.session.base import NO_SCRATCH, Control, Places, Session, Snapshot
+from jobrun.session.base import NO_SCRATCH, Control, Places, Session
 from jobrun.session.call import Stores, refuse_writable_views
 from jobrun.session.scheduler import Scheduler
 from jobrun.session.shell.task_folder import remove_leftovers
@@ -32,7 +32,7 @@ from jobrun.values.storable import is_storable
 from jobrun.values.values import BUFFERS, Box, Tree, Value, leaves, one_element, reclaim, view
 from jobrun.values.workspace import Workspace
 
-__all__ = ["LocalSession"]
+__all__ = ["LocalSession", "LocalSnapshot"]
 
 
 def default_threads() -> int:
@@ -40,6 +40,20 @@ def default_threads() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSnapshot(BlobSource):
+    """The blobs of an instant, per node, by reference."""
+
+    blobs: dict[str, dict[str, Value]]
+
+    def release(self) -> None:
+        """The snapshot is not needed any more: memory that only it held serves later copies."""
+        for blobs in self.blobs.values():
+            for name in blobs:
+                reclaim(blobs, name)
+            blobs.clear()
 
 
 class LocalSession(Session):
@@ -182,7 +196,7 @@ class LocalSession(Session):
 
     # Checkpoints.
 
-    def snapshot(self, scratch: Mapping[str, Iterable[str]] = NO_SCRATCH) -> Snapshot | None:
+    def snapshot(self, scratch: Mapping[str, Iterable[str]] = NO_SCRATCH) -> LocalSnapshot | None:
         """The persistent blobs of now, by reference, and the named scratch that has values.
 
         None if some of that scratch cannot be saved.
@@ -190,7 +204,7 @@ class LocalSession(Session):
         extra = {node: self._stores.nodes[node].snapshot(paths) for node, paths in scratch.items()}
         if not all(is_storable(v) for blobs in extra.values() for v in blobs.values()):
             return None
-        return Snapshot(
+        return LocalSnapshot(
             {
                 node: _minimal(
                     {**workspace.snapshot(self._persistent[node]), **extra.get(node, {})}
@@ -198,29 +212,6 @@ class LocalSession(Session):
                 for node, workspace in self._stores.nodes.items()
             }
         )
-
-    def save_parts(
-        self,
-        token: Snapshot,
-        directory: Path,
-        id: int,
-        share_with: Sequence[str] = (),
-        compress: Sequence[Compress] = (),
-    ) -> list[PartSummary]:
-        """Write the parts of all nodes of a snapshot into a directory; durable on return."""
-        return write_parts(directory, token.parts, id=id, share_with=share_with, compress=compress)
-
-    def saved(self, token: Snapshot, id: int) -> None:
-        """The checkpoint ``id`` of this snapshot is durable: its new values have that version."""
-        for blobs in token.parts.values():
-            mark_saved(blobs, id)
-
-    def release(self, token: Snapshot) -> None:
-        """The snapshot is not needed any more: memory that only it held serves later copies."""
-        for blobs in token.parts.values():
-            for name in blobs:
-                reclaim(blobs, name)
-            blobs.clear()
 
     def load_part(self, node: str, directory: Path, part: str | None = None) -> int:
         """Read and prove a node's part of a checkpoint, beside the blobs; gives its bytes."""

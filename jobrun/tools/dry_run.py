@@ -29,7 +29,8 @@ from jobrun.engine.progress import last_seen
 from jobrun.engine.resume_policy import Choice, Request
 from jobrun.model.job import Job
 from jobrun.runs.find import fresh_name
-from jobrun.session.base import Control, Places, Session
+from jobrun.session.base import Control, Places
+from jobrun.session.local import LocalSession
 from jobrun.values.values import Box, leaves
 
 __all__ = ["DryRun", "Outlook", "Size", "dry_run", "sizes"]
@@ -134,7 +135,7 @@ def _outlook(watched: ConditionState, epoch: int, limit: int | None) -> Outlook:
     )
 
 
-def sizes(job: Job, session: Session, places: Places) -> tuple[Size, ...]:
+def sizes(job: Job, session: LocalSession, places: Places) -> tuple[Size, ...]:
     """Run ``setup`` and ``init`` on ``session``, in memory; every blob that then persists.
 
     What only ``epoch`` writes is not known yet and not there.  Raises what the tasks raise.
@@ -143,8 +144,8 @@ def sizes(job: Job, session: Session, places: Places) -> tuple[Size, ...]:
     try:
         for group in ("setup", "init"):
             session.run(make_plan(job, job.groups[group]), Position(0), Control())
-        token = session.snapshot()
-        assert token is not None
+        taken = session.snapshot()
+        assert taken is not None
         return tuple(
             Size(
                 f"{node}:{path}" if job.multi_node else path,
@@ -152,7 +153,7 @@ def sizes(job: Job, session: Session, places: Places) -> tuple[Size, ...]:
                 tuple(box.value.shape) if box.kind == "array" else (),
                 _bytes(box),
             )
-            for node, blobs in token.parts.items()
+            for node, blobs in taken.blobs.items()
             for name, value in blobs.items()
             for path, box in leaves(value, name)
         )

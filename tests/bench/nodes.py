@@ -21,7 +21,6 @@ from jobrun.analysis.graph import make_plan
 from jobrun.checkpoint.record import RecordFields
 from jobrun.core.position import Position
 from jobrun.engine.resume_policy import Request
-from jobrun.engine.saver import _Source
 from jobrun.jobspec.build import validate_spec
 from jobrun.session.base import Control, Places, Session
 from tests.bench.harness import Case, Contestant, Scale, Wanted, timed
@@ -217,9 +216,8 @@ def save_of(nodes: int, size: int) -> Run:
         with CheckpointManager(directory / "run") as manager:
 
             def save() -> None:
-                token = session.snapshot()
-                assert token is not None
-                source = _Source(session, token)
+                source = session.snapshot()
+                assert source is not None
                 manager.save_snapshot(source, RecordFields())
 
             seconds = timed(save)

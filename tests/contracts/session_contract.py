@@ -19,13 +19,11 @@ from engine import Driver, cut_after, same
 
 from jobrun.checkpoint.integrity import read_manifest, read_record
 from jobrun.checkpoint.manager import CheckpointManager
-from jobrun.checkpoint.part import PartSummary
 from jobrun.checkpoint.record import RecordFields
 from jobrun.core.position import Position
 from jobrun.errors import BindError, DamagedError, DataError, TaskError, ValueRefusedError, Where
 from jobrun.model.job import Job, Node, Pipe, Task
-from jobrun.model.policy import Compress
-from jobrun.session.base import Control, Places, Session, Snapshot
+from jobrun.session.base import Control, Places, Session
 from jobrun.storage.fs import DEFAULT
 
 TREE = {
@@ -242,31 +240,11 @@ def state_job() -> Job:
 
 
 def save(driver: Driver, path: Path) -> Path:
-    """A checkpoint of now, by way of a token; gives its directory."""
+    """A checkpoint of now; gives its directory."""
     manager = CheckpointManager(path)
-    session = driver.session
-    token = session.snapshot()
-    assert token is not None
-    source = _Source(session, token)
+    source = driver.session.snapshot()
+    assert source is not None
     return manager.save_snapshot(source, RecordFields(job="j", position=driver.position)).path
-
-
-class _Source:
-    """A snapshot as the manager asks for it."""
-
-    def __init__(self, session: Session, token: Snapshot) -> None:
-        self.session, self.token = session, token
-
-    def write(
-        self, directory: str, id: int, share_with: Sequence[str], compress: Sequence[Compress]
-    ) -> list[PartSummary]:
-        return self.session.save_parts(self.token, Path(directory), id, share_with, compress)
-
-    def saved(self, id: int) -> None:
-        self.session.saved(self.token, id)
-
-    def release(self) -> None:
-        self.session.release(self.token)
 
 
 def load(driver: Driver, checkpoint: Path) -> int:
@@ -551,8 +529,8 @@ class SessionContract:
         expected = driver.blob("tree")
         driver.epochs(2)
         os.mkdir(tmp_path / "part")
-        session.save_parts(token, tmp_path / "part", 0)
-        session.release(token)
+        token.write(str(tmp_path / "part"), 0, (), ())
+        token.release()
         assert driver.blob("n") == 3
         assert driver.blob("tree")["seen"] == 3
         assert expected["seen"] == 1
@@ -647,7 +625,7 @@ class SessionContract:
         os.mkdir(tmp_path / "part")
         token = session.snapshot({"main": ["scratch", "missing"]})
         assert token is not None
-        session.save_parts(token, tmp_path / "part", 0)
+        token.write(str(tmp_path / "part"), 0, (), ())
         assert (tmp_path / "part/main/scratch/zarr.json").exists()
 
     def test_scratch_may_lie_around_what_persists(self, session: Session, tmp_path: Path) -> None:
@@ -664,7 +642,7 @@ class SessionContract:
         os.mkdir(tmp_path / "part")
         token = session.snapshot({"main": ["tree", "tree/n"]})
         assert token is not None
-        session.save_parts(token, tmp_path / "part", 0)
+        token.write(str(tmp_path / "part"), 0, (), ())
         assert (tmp_path / "part/main/tree/w/zarr.json").exists()
         assert tree["n"] == 2.5
 

@@ -161,9 +161,9 @@ def fail_saves(monkeypatch: pytest.MonkeyPatch) -> Any:
         from jobrun.checkpoint import part
 
         def write(directory: Any, parts: Any, **more: Any) -> Any:
-            return part.write_parts(directory, parts, **more, fs=fs)
+            return part.write_parts(directory, parts, **{**more, "fs": fs})
 
-        monkeypatch.setattr("jobrun.session.local.write_parts", write)
+        monkeypatch.setattr("jobrun.checkpoint.part_source.write_parts", write)
 
     return make
 
@@ -233,7 +233,7 @@ def test_the_run_goes_on_while_a_save_is_written(
             assert second.wait(30)
         return part.write_parts(directory, parts, **more)
 
-    monkeypatch.setattr("jobrun.session.local.write_parts", write)
+    monkeypatch.setattr("jobrun.checkpoint.part_source.write_parts", write)
 
     def report(event: Event) -> None:
         if isinstance(event, EpochFinished) and event.epoch == 2:

@@ -52,7 +52,7 @@ def check_against_oracle(
         assert same(views, copies)
         for place in places:
             for name in FIRST:
-                assert same(view(token.parts[place][name]), copies[place][name])
+                assert same(view(token.blobs[place][name]), copies[place][name])
 
 
 def _get(driver: Driver, node: str, name: str, nodes: Sequence[str]) -> Any:
@@ -157,7 +157,7 @@ def test_updates_stay_in_place_over_epochs_and_are_copied_once_for_a_snapshot() 
     driver = Driver(job, 2).start().epochs(2)
     token = driver.session.snapshot()
     driver.epochs(1)
-    driver.session.release(token)
+    token.release()
     del token
     driver.epochs(2)
     assert len(set(places[:4])) == 1, "nobody else holds it"

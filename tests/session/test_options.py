@@ -343,7 +343,7 @@ def test_they_are_written_by_the_next_checkpoint(run: Path, tmp_path: Path) -> N
     driver = loaded(Load("other"), {"w": "w"}, tmp_path)
     token = driver.session.snapshot()
     assert token is not None
-    assert token.parts["main"]["w"].version == -1
+    assert token.blobs["main"]["w"].version == -1
 
 
 @pytest.mark.parametrize(

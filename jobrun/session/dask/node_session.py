@@ -11,12 +11,11 @@ from jobrun.checkpoint.part import PartSummary
 from jobrun.errors import TaskError
 from jobrun.model.job import Job
 from jobrun.model.policy import Compress
-from jobrun.session.base import Snapshot
 from jobrun.session.dask.event_queue import NewsQueue
 from jobrun.session.dask.group import Mailbox, NodeGroup, Post
 from jobrun.session.dask.messages import has_opaque
 from jobrun.session.dask.node_plan import portion
-from jobrun.session.local import LocalSession
+from jobrun.session.local import LocalSession, LocalSnapshot
 from jobrun.values.values import Value
 
 __all__ = ["NodeSession"]
@@ -32,7 +31,7 @@ class NodeSession(LocalSession):
         self._post = post
         self._news = news
         self._portions: dict[str, NodeGroup] = {}
-        self._snapshots: dict[int, Snapshot] = {}
+        self._snapshots: dict[int, LocalSnapshot] = {}
 
     def _nodes_of(self, job: Job) -> Iterable[str]:
         return (self.node,)
@@ -113,14 +112,13 @@ class NodeSession(LocalSession):
         compress: Sequence[Compress],
     ) -> PartSummary:
         """Write a snapshot into a directory; durable on return."""
-        token = self._snapshots[number]
-        return self.save_parts(token, directory, id, share_with, compress)[0]
+        return self._snapshots[number].write(str(directory), id, share_with, compress)[0]
 
     def end_snapshot(self, number: int, id: int | None) -> None:
         """A snapshot is not needed any more; it is in checkpoint ``id``, if it was saved."""
-        token = self._snapshots.pop(number, None)
-        if token is None:
+        taken = self._snapshots.pop(number, None)
+        if taken is None:
             return
         if id is not None:
-            self.saved(token, id)
-        self.release(token)
+            taken.saved(id)
+        taken.release()

@@ -6,9 +6,8 @@ A run of a group is one request to each node: see ``group_run``.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from heapq import nlargest
 from itertools import count
 from pathlib import Path
@@ -17,28 +16,19 @@ from typing import Any
 from jobrun._version import __version__
 from jobrun.analysis.graph import Plan
 from jobrun.analysis.names import key_of
-from jobrun.checkpoint.integrity import check_written
-from jobrun.checkpoint.part import PartSummary
+from jobrun.checkpoint.part_source import PartSource
 from jobrun.core.events import GroupFinished, GroupStarted, Warned
 from jobrun.core.position import Position
-from jobrun.errors import (
-    DamagedError,
-    NotFoundError,
-    SaveError,
-    TaskError,
-    UsageError,
-    WorkerLostError,
-)
+from jobrun.errors import TaskError, UsageError, WorkerLostError
 from jobrun.model.job import Job
-from jobrun.model.policy import Compress
-from jobrun.session.base import NO_SCRATCH, Control, Places, Session, Snapshot
+from jobrun.session.base import NO_SCRATCH, Control, Places, Session
 from jobrun.session.dask.cluster import place_nodes
 from jobrun.session.dask.code import CodeMissingError, archive, packed_job
 from jobrun.session.dask.group_run import GroupRun, keys_by_node, reached
 from jobrun.session.dask.messages import Outcome, Setup, arrived
 from jobrun.session.dask.nodes import Nodes
+from jobrun.session.dask.snapshot import NodesSnapshot
 from jobrun.session.task_group import SLOWEST, epoch_of
-from jobrun.storage.fs import DEFAULT
 from jobrun.usercode.bind import bind_job
 from jobrun.usercode.code_hash import loaded_code
 from jobrun.usercode.environment import differences
@@ -46,18 +36,8 @@ from jobrun.values.values import view
 
 __all__ = ["DaskSession"]
 
-_PARTS = 64
-"""Parts of a checkpoint that are waited for at a time."""
-
 _FAREWELL = 2.0
 """Seconds that actors which are not needed any more are given to end."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Token(Snapshot):
-    """A snapshot that the nodes keep under a number."""
-
-    number: int = 0
 
 
 class DaskSession(Session):
@@ -312,72 +292,18 @@ class DaskSession(Session):
 
     # Checkpoints.
 
-    def snapshot(self, scratch: Mapping[str, Iterable[str]] = NO_SCRATCH) -> Snapshot | None:
+    def snapshot(self, scratch: Mapping[str, Iterable[str]] = NO_SCRATCH) -> PartSource | None:
         """The persistent blobs of now, by reference, and the named scratch that has values.
 
         None if some of that scratch cannot be saved.
         """
-        number = next(self._snapshots)
+        taken = NodesSnapshot(self.nodes, next(self._snapshots))
         paths = {node: tuple(scratch.get(node, ())) for node in self.nodes}
-        taken = self._do({node: ("take_snapshot", number, own) for node, own in paths.items()})
-        if all(taken.values()):
-            return _Token(number=number)
-        self._end_snapshot(number, None)
+        calls = {node: ("take_snapshot", taken.number, own) for node, own in paths.items()}
+        if all(self._do(calls).values()):
+            return taken
+        taken.release()
         return None
-
-    def save_parts(
-        self,
-        token: Snapshot,
-        directory: Path,
-        id: int,
-        share_with: Sequence[str] = (),
-        compress: Sequence[Compress] = (),
-    ) -> list[PartSummary]:
-        """Let each node write its part of a snapshot, and see that they are there; durable then.
-
-        Raises SaveError where the directory is not one that the nodes' workers see too.
-        """
-        assert isinstance(token, _Token)
-        call = ("save_snapshot", token.number, directory, id, tuple(share_with), tuple(compress))
-        with ThreadPoolExecutor(min(len(self._job.nodes), _PARTS), "jobrun-part") as pool:
-            return list(
-                pool.map(lambda n: self._save_part(n, call, directory, id), self._job.nodes)
-            )
-
-    def _save_part(self, node: str, call: tuple[Any, ...], directory: Path, id: int) -> PartSummary:
-        """Let a node write its part, and see that it is there."""
-        try:
-            summary: PartSummary = self._do({node: call})[node]
-        except FileNotFoundError as error:
-            raise self._not_shared(id, node, directory, str(error)) from error
-        try:
-            check_written(DEFAULT, str(directory), node, summary.digest)
-        except (DamagedError, NotFoundError) as error:
-            raise self._not_shared(id, node, directory, str(error)) from error
-        return summary
-
-    def _not_shared(self, id: int, node: str, directory: Path, why: str) -> SaveError:
-        address = self.where[node]
-        return SaveError(
-            f"checkpoint {id} was not saved: what the worker {address} writes for node {node!r} "
-            f"is not what is seen here: {why}",
-            hint=f"{directory.parent} must be on storage that all workers and this machine share",
-        )
-
-    def saved(self, token: Snapshot, id: int) -> None:
-        """The checkpoint ``id`` of this snapshot is durable: its new values have that version."""
-        assert isinstance(token, _Token)
-        self._end_snapshot(token.number, id)
-
-    def release(self, token: Snapshot) -> None:
-        """The snapshot is not needed any more."""
-        assert isinstance(token, _Token)
-        self._end_snapshot(token.number, None)
-
-    def _end_snapshot(self, number: int, id: int | None) -> None:
-        """Said to the nodes, and not waited for."""
-        for node in self.nodes if self.nodes.lost is None else ():
-            self.nodes.call(node, "do", "end_snapshot", number, id)
 
     def load_part(self, node: str, directory: Path, part: str | None = None) -> int:
         """Let a node read and prove a part of a checkpoint, beside the blobs; gives its bytes."""
