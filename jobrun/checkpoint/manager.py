@@ -17,7 +17,7 @@ import errno
 import os
 import platform
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -32,7 +32,7 @@ from jobrun.checkpoint.codecs import import_codecs
 from jobrun.checkpoint.loading import Loaded, Reader, Skipped, find, load
 from jobrun.checkpoint.manifest import META, group_meta
 from jobrun.checkpoint.part import PartSummary
-from jobrun.checkpoint.part_source import BlobSource, PartSource, RunLock, SaveWatch
+from jobrun.checkpoint.part_source import BlobSource, PartSource, RunLock
 from jobrun.checkpoint.pending_saves import asked, begun
 from jobrun.checkpoint.publish import publish, save_error, staged, write_together
 from jobrun.checkpoint.reading import read_part
@@ -46,6 +46,7 @@ from jobrun.checkpoint.record import (
     encode_record,
 )
 from jobrun.checkpoint.save_result import Saved
+from jobrun.checkpoint.save_rules import SaveRules
 from jobrun.checkpoint.trash import Removal
 from jobrun.core.position import Position
 from jobrun.errors import NotFoundError, SaveError, UsageError
@@ -67,9 +68,7 @@ class CheckpointManager:
 
     ``keep`` says which checkpoints stay (``Keep()``: all).  ``job`` and ``digest`` name the job in
     each record.  No id below ``first_id`` is given to a checkpoint.  ``link`` and ``compress`` are
-    as in ``CheckpointPolicy``.  ``watch``, if it is set, is asked before each save and told of it.
-    ``named_now``, if it is set, gives a record with the names that its nodes have by now, for
-    ``keep``.
+    as in ``CheckpointPolicy``.
     """
 
     def __init__(
@@ -86,15 +85,11 @@ class CheckpointManager:
         fs: Fs = DEFAULT,
     ) -> None:
         self.run_dir = Path(run_dir).absolute()  # a task may change the directory
-        self.keep = keep
+        self.rules = SaveRules(keep, link, tuple(compress))
         self.job = job
         self.digest = digest
         self.first_id = first_id
-        self.link = link
-        self.compress = tuple(compress)
         self.lock: RunLock = Lock(self.run_dir) if lock is None else lock
-        self.watch: SaveWatch | None = None
-        self.named_now: Callable[[Record], Record] | None = None
         self.catalog = Catalog(self.run_dir, fs)
         self._fs = fs
         self._started = time.monotonic()
@@ -107,6 +102,10 @@ class CheckpointManager:
         return f"CheckpointManager({str(self.run_dir)!r})"
 
     # Saving.
+
+    def number_from(self, id: int) -> None:
+        """Give no id below ``id`` to a checkpoint from now on."""
+        self.first_id = id
 
     def save(
         self,
@@ -133,7 +132,7 @@ class CheckpointManager:
         """
         if not isinstance(epoch, int) or isinstance(epoch, bool) or epoch < 0:
             raise UsageError(f"epoch must be an integer of at least 0, not {epoch!r}")
-        import_codecs(self.compress)
+        import_codecs(self.rules.compress)
         self.wait()
         source = BlobSource.taken(blobs, copy=not wait, fs=self._fs)
         fields = RecordFields(
@@ -159,12 +158,12 @@ class CheckpointManager:
         source: PartSource,
         fields: RecordFields,
         protected: Collection[int] = (),
-        beside: Callable[[], None] | None = None,
+        rules: SaveRules | None = None,
     ) -> Future[Saved]:
         """``save_snapshot`` in the background, one after another in the order they were given."""
         if self._writer is None:
             self._writer = ThreadPoolExecutor(1, "jobrun-save")
-        return self._writer.submit(self.save_snapshot, source, fields, protected, beside)
+        return self._writer.submit(self.save_snapshot, source, fields, protected, rules)
 
     def wait(self) -> None:
         """Return once a ``save(…, wait=False)`` is durable; raises what went wrong with it."""
@@ -183,21 +182,22 @@ class CheckpointManager:
         source: PartSource,
         fields: RecordFields,
         protected: Collection[int] = (),
-        beside: Callable[[], None] | None = None,
+        rules: SaveRules | None = None,
     ) -> Saved:
         """Save what ``source`` holds, durable on return, then remove what ``keep`` drops.
 
-        ``protected`` are ids that retention leaves alone.  ``beside`` is called while the parts are
-        written: it makes durable what the checkpoint covers and does not hold.  Raises as ``save``
-        does; then nothing is left on disk, and the next save starts afresh.
+        ``protected`` are ids that retention leaves alone.  ``rules`` hold for this save,
+        in place of the manager's own.  Raises as ``save`` does; then nothing is left on disk, and
+        the next save starts afresh.
         """
+        rules = rules or self.rules
         try:
-            return self._save(source, fields, protected, beside)
+            return self._save(source, fields, protected, rules)
         except SaveError as error:
             if not (_disk_is_full(error) and self._removal.busy):
                 raise
             self._removal.wait()  # what was dropped takes room until it is deleted
-            saved = self._save(source, fields, protected, beside)
+            saved = self._save(source, fields, protected, rules)
             return replace(
                 saved, warnings=(f"{error.message}; it was tried again", *saved.warnings)
             )
@@ -209,29 +209,29 @@ class CheckpointManager:
         source: PartSource,
         fields: RecordFields,
         protected: Collection[int],
-        beside: Callable[[], None] | None,
+        rules: SaveRules,
     ) -> Saved:
         gone = self._made and self._fs.is_gone(self.run_dir)
         self.acquire()
         id = self._new_id()
-        if self.watch is not None:
-            self.watch.admit(id)
+        if rules.watch is not None:
+            rules.watch.admit(id)
         start = time.perf_counter()
         with staged(self.run_dir, id, self._fs) as partial:
-            shared = self._share_with()
+            shared = self._share_with(rules)
             with ThreadPoolExecutor(1, "jobrun-sync") as pool:
-                if beside is not None:
-                    pool.submit(beside)
-                parts = source.write(partial, id, shared, self.compress)
+                if rules.beside is not None:
+                    pool.submit(rules.beside)
+                parts = source.write(partial, id, shared, rules.compress)
             written = time.perf_counter()
             record = self._finish(partial, id, parts, fields)
             path = publish(partial, id, self._fs)
         committed = time.perf_counter()
         source.saved(id)
-        if self.watch is not None:
-            self.watch.published(record, path)
+        if rules.watch is not None:
+            rules.watch.published(record, path)
         self._removal.saved(record)
-        removed, warnings = self.apply_retention({id, *protected})
+        removed, warnings = self.apply_retention({id, *protected}, rules)
         if gone:
             text = f"{self.run_dir} was removed or moved, with all it held; it is made again"
             warnings = (text, *warnings)
@@ -255,20 +255,20 @@ class CheckpointManager:
             self.first_id = id + 1
         return id
 
-    def _share_with(self) -> list[str]:
+    def _share_with(self, rules: SaveRules) -> list[str]:
         """The checkpoints from which unchanged blobs are linked.
 
         ``alternate`` takes the one before the parent, so that neighbours share nothing and every
         lasting value has two inodes; where no second one is ever kept, the parent.
         """
-        if self.link == "never":
+        if rules.link == "never":
             return []
         try:
             ids = self.catalog.ids()
         except NotFoundError:  # nothing is linked then
             return []
-        two_are_kept = self.keep.all or (self.keep.last or 0) >= 2
-        if self.link == "alternate" and two_are_kept:
+        two_are_kept = rules.keep.all or (rules.keep.last or 0) >= 2
+        if rules.link == "alternate" and two_are_kept:
             ids = ids[:-1]
         return [str(self.catalog.path(id)) for id in ids[-1:]]
 
@@ -300,14 +300,15 @@ class CheckpointManager:
         return record
 
     def apply_retention(
-        self, protected: Collection[int] = ()
+        self, protected: Collection[int] = (), rules: SaveRules | None = None
     ) -> tuple[tuple[int, ...], tuple[str, ...]]:
         """Remove what ``keep`` drops, under the lock; the ids removed, and warnings.
 
         What could not be removed is tried again after the next save.  Files are deleted in the
         background: see ``settle``.
         """
-        return self._removal.apply(self.keep, protected, self.named_now)
+        rules = rules or self.rules
+        return self._removal.apply(rules.keep, protected, rules.named_now)
 
     def settle(self) -> tuple[str, ...]:
         """Return once the files of all that retention removed are deleted; what went wrong."""

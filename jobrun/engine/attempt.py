@@ -115,7 +115,15 @@ class Attempt:
         self._run = run
         self.session = session
         self.standing = RunProgress(run.job, run.conditions)
-        self.saver = Saver(run.job, run.manager, run.report, run.history.saved, run.epochs)
+        self.saver = Saver(
+            run.job,
+            run.manager,
+            run.report,
+            run.history.saved,
+            run.epochs,
+            watch=run.history.catalogue,
+            named_now=run.history.mapped,
+        )
         saver, due = self.saver, self.saver.due
         self._times = NodeTimes()
         self._control = Control(

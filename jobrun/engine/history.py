@@ -122,15 +122,12 @@ class History:
         """Let go of the run."""
         if self.run is not None:
             self.run.unlock()
-        if self._manager is not None:
-            self._manager.watch = self._manager.named_now = None  # another job may use it later
 
     def begin(self, choice: Choice) -> None:
         """Clean up what a crash left, and write down that an attempt has started."""
         if self.run is None or self._manager is None:
             return
         self._exit = None
-        self._manager.watch = self.catalogue
         self.run.finish_rewind()
         self.clean()
         before = self.run.state()
@@ -140,7 +137,7 @@ class History:
         if choice.action == "fresh" and before is not None:
             ours = [id for id in self.run.catalog.ids() if self.run.catalog.was_whole(id)]
             self._set_aside(ours, before.attempts)
-        self._manager.first_id = self.run.next_id()
+        self._manager.number_from(self.run.next_id())
         if self._request.spec_text:
             self.run.store_spec(self._request.spec_text, self._request.resolved_text)
         folder = self._request.folder
@@ -171,8 +168,6 @@ class History:
         """Take up the maps of nodes that hold from here on."""
         start = choice.start.id if choice.start is not None else None
         self._maps = NodeMaps.from_json(before.node_maps).after(start, below, self._nodes)
-        assert self._manager is not None
-        self._manager.named_now = self.mapped
 
     def _begin_exit(self, before: RunState, choice: Choice) -> None:
         """Note the attempt; the run itself stays in the state it is in."""

@@ -13,8 +13,10 @@ from shutil import disk_usage
 
 from jobrun.analysis.metrics import metric_names
 from jobrun.checkpoint.manager import CheckpointManager
-from jobrun.checkpoint.record import RecordFields
+from jobrun.checkpoint.part_source import SaveWatch
+from jobrun.checkpoint.record import Record, RecordFields
 from jobrun.checkpoint.save_result import Saved
+from jobrun.checkpoint.save_rules import SaveRules
 from jobrun.core.events import (
     CheckpointFailed,
     CheckpointSaved,
@@ -139,7 +141,8 @@ class Saver:
     ``on_disk`` is the position of the newest checkpoint of this history (None: there is none),
     ``last`` that of the last save, however it ended; ``saved`` counts the saves of this attempt
     that succeeded and ``seconds`` what the run waited for them.  ``on_saved`` is called after each.
-    ``epochs`` is the limit of the run, if it has one.
+    ``epochs`` is the limit of the run, if it has one; ``watch`` and ``named_now`` are as in
+    ``SaveRules``.
     """
 
     def __init__(
@@ -149,6 +152,8 @@ class Saver:
         report: Report,
         on_saved: Callable[[], None] = lambda: None,
         epochs: int | None = None,
+        watch: SaveWatch | None = None,
+        named_now: Callable[[Record], Record] | None = None,
     ) -> None:
         self._report = report
         self._on_saved = on_saved
@@ -163,9 +168,13 @@ class Saver:
         self.path: Path | None = None
         self.saved = 0
         self.seconds = 0.0
-        self._keep = _directed(job, self._policy.keep)
-        # What the manager itself was told; another job may use it after this one.
-        self._own = (manager.keep, manager.link, manager.compress) if manager is not None else None
+        if manager is not None:
+            self._rules = replace(
+                _rules(job, self._policy, manager.rules),
+                watch=watch,
+                named_now=named_now,
+                beside=self._sync_beside,
+            )
 
     @property
     def wanted(self) -> bool:
@@ -212,13 +221,12 @@ class Saver:
             self.due.postpone()
             return
         taken = time.perf_counter()
-        self._apply_policy()
         self.last = fields.position
         asked = self.due.asked
         self.due.saved(fields.position.epochs)
         place = fields.position
         self._report(SaveStarted(self._manager.first_id, place.epochs, place.place))
-        result = self._manager.submit(source, fields, self._protected, self._sync_beside)
+        result = self._manager.submit(source, fields, self._protected, self._rules)
         phases = {"wait": free - start, "snapshot": taken - free}
         self._flying = _Save(fields.position, result, time.perf_counter() - free, asked, phases)
         if asked or not self._policy.background:  # who asked is told as soon as it is on disk
@@ -281,7 +289,6 @@ class Saver:
         """
         if self._manager is None or self.on_disk is None or self.saved or self._flying is not None:
             return
-        self._apply_policy()
         self._apply_retention()
 
     def settle(self) -> None:
@@ -289,22 +296,11 @@ class Saver:
         if self._manager is not None:
             self._say_removed((), self._manager.settle())
 
-    def _apply_policy(self) -> None:
-        """Tell the manager what the job's policy says, where it says something."""
-        assert self._manager is not None
-        if not self._keep.all:
-            self._manager.keep = self._keep
-        if self._policy.link != "alternate":
-            self._manager.link = self._policy.link
-        if self._policy.compress:
-            self._manager.compress = self._policy.compress
-
     def close(self) -> None:
         """End the threads, once a save in flight is over and all is deleted; let go of the run."""
-        if self._manager is not None and self._own is not None:
+        if self._manager is not None:
             self._manager.close()
             self.settle()
-            self._manager.keep, self._manager.link, self._manager.compress = self._own
 
     def _say_saved(self, saved: Saved, stall: float, save: _Save) -> None:
         self._report(
@@ -333,7 +329,7 @@ class Saver:
 
     def _apply_retention(self) -> None:
         assert self._manager is not None
-        self._say_removed(*self._manager.apply_retention(self._protected))
+        self._say_removed(*self._manager.apply_retention(self._protected, self._rules))
 
     def _say_removed(self, removed: tuple[int, ...], warnings: tuple[str, ...]) -> None:
         if removed:
@@ -347,6 +343,15 @@ def _by_node(saved: Saved) -> dict[str, float]:
     if len(saved.parts) < 2:
         return {}
     return {f"write {part.node}": part.seconds for part in saved.parts}
+
+
+def _rules(job: Job, policy: CheckpointPolicy, own: SaveRules) -> SaveRules:
+    """The job's policy where it says something, else the manager's own rules."""
+    return SaveRules(
+        own.keep if policy.keep.all else _directed(job, policy.keep),
+        own.link if policy.link == "alternate" else policy.link,
+        policy.compress or own.compress,
+    )
 
 
 def _directed(job: Job, keep: Keep) -> Keep:

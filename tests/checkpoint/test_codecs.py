@@ -27,6 +27,7 @@ from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.reading import read_part, read_slice
 from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.save_result import Saved
+from jobrun.checkpoint.save_rules import SaveRules
 from jobrun.checkpoint.zarr_metadata import store
 from jobrun.errors import DamagedError, NotFoundError
 from jobrun.model.policy import Compress
@@ -168,12 +169,13 @@ def test_patterns_match_with_and_without_the_node() -> None:
 def test_unchanged_blobs_are_linked_whatever_the_compression_is_now(
     tmp_path: Path, now: tuple[Compress, ...]
 ) -> None:
-    manager = CheckpointManager(tmp_path, link="parent", compress=[ZSTD])
+    manager = CheckpointManager(tmp_path)
     blobs: dict[str, Value] = {"same": Box(RAMP, "array")}
     for rule in ((ZSTD,), now):
-        manager.compress = rule
+        rules = SaveRules(link="parent", compress=rule)
         blobs["new"] = Box(frozen(RAMP + 1), "array")
-        saved = manager.save_snapshot(BlobSource({"main": dict(blobs)}), RecordFields())
+        source = BlobSource({"main": dict(blobs)})
+        saved = manager.save_snapshot(source, RecordFields(), rules=rules)
     assert saved.linked > 0
     inodes = {manager.catalog.path(id).joinpath("main/same/0").stat().st_ino for id in (0, 1)}
     assert len(inodes) == 1

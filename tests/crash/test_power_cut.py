@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -50,12 +50,12 @@ class Run:
         """Save epochs, each with values of its own and one that is always the same."""
         options = {"fs": self.recorder} if self.recorder else {}
         with CheckpointManager(self.path, keep=self.keep, **options) as manager:
-            manager.watch = self
+            rules = replace(manager.rules, watch=self)
             for _ in range(times):
                 id = len(self.saved)
                 self.saved[id] = {f"n{i}": self._blobs(id + 10 * i) for i in range(self.nodes)}
                 source = BlobSource(self.saved[id], **options)
-                manager.save_snapshot(source, RecordFields(Position(epochs=id)))
+                manager.save_snapshot(source, RecordFields(Position(epochs=id)), rules=rules)
 
     def _blobs(self, number: int) -> dict[str, Value]:
         tree = Tree("dict", {"w": Box(frozen(np.arange(3.0) + number), "array")})

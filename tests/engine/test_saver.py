@@ -527,7 +527,7 @@ def test_a_policy_compresses_and_the_manager_forgets_it(tmp_path: Path) -> None:
         Task(np.add, ["w", "v"], out="w")
         job.stop(epochs=2)
     JobRunner(job, manager).train(LocalSession(1))
-    assert manager.compress == ()
+    assert manager.rules.compress == ()
     for record in manager.catalog.listed():
         node = manager.catalog.path(record.id) / "main"
         sizes = [(node / name / "0").stat().st_size for name in ("w", "v")]
