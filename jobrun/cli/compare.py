@@ -59,7 +59,7 @@ def command(runs: tuple[str, ...], runs_dir: str) -> None:
 
 def _text(names: Sequence[str], views: Sequence[Overview], found: RunComparison) -> str:
     from jobrun.cli.table import table
-    from jobrun.core.duration import duration
+    from jobrun.core.text import duration
 
     rows = [
         ["state", *(view.state for view in views)],

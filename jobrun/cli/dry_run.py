@@ -14,7 +14,7 @@ import click
 from jobrun.cli.options import settings
 from jobrun.cli.table import table
 from jobrun.core.paths import shown
-from jobrun.core.size import size
+from jobrun.core.text import size
 from jobrun.drawing.picture import picture
 from jobrun.drawing.tree import glyphs_for, tree
 from jobrun.engine.resume_policy import Request

@@ -181,7 +181,7 @@ def _fetch(url: str, runs_dir: str, epoch: int | None, id: int | None) -> str:
     """Bring a run at a URL here; gives its path, as ``find_run`` takes it."""
     from jobrun.cli.elsewhere import say_skipped
     from jobrun.core.paths import shown
-    from jobrun.core.size import size
+    from jobrun.core.text import size
     from jobrun.remote.find import find_at
     from jobrun.report.formatting import plain
     from jobrun.runs.fetch import fetch

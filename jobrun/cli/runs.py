@@ -117,7 +117,7 @@ def _text(views: Sequence[Overview]) -> str:
 
 
 def _row(view: Overview, metrics: Sequence[str], directed: set[str]) -> list[str]:
-    from jobrun.core.duration import duration
+    from jobrun.core.text import duration
     from jobrun.report.formatting import number
 
     limit = f"/{view.limit}" if view.limit and view.state not in ("finished", "failed") else ""

@@ -168,7 +168,7 @@ def _about(shown: _Shown) -> list[tuple[str, str]]:
 
 
 def _time(shown: _Shown) -> str:
-    from jobrun.core.duration import duration
+    from jobrun.core.text import duration
     from jobrun.report.formatting import percent, plural
 
     past = shown.past
@@ -190,7 +190,7 @@ def _slowest(attempts: Sequence[PastAttempt]) -> str:
 def _checkpoints(shown: _Shown) -> str:
     from jobrun.checkpoint.catalog import span
     from jobrun.checkpoint.contents import disk_use
-    from jobrun.core.size import size
+    from jobrun.core.text import size
 
     if not shown.records:
         return "none"
@@ -215,7 +215,7 @@ def _uploaded(places: Sequence[str]) -> str:
 def _attempts(attempts: Sequence[PastAttempt], *, going: bool) -> str:
     """A table; ``going``: the last one has not ended."""
     from jobrun.cli.table import table
-    from jobrun.core.duration import duration
+    from jobrun.core.text import duration
 
     header = ("attempt", "started (UTC)", "time", "from", "epochs", "ended")
     rows = [
@@ -244,7 +244,7 @@ def _ending(attempt: PastAttempt) -> str:
 
 def _tasks(past: Attempts) -> str:
     from jobrun.cli.table import table
-    from jobrun.core.duration import duration
+    from jobrun.core.text import duration
     from jobrun.report.formatting import plain
 
     header = ("slowest tasks", "group", "total", "share", "times", "mean", "longest")

@@ -99,7 +99,7 @@ def _say(text: str) -> None:
 
 
 def _say_step(step: Step) -> None:
-    from jobrun.core.duration import duration
+    from jobrun.core.text import duration
     from jobrun.report.formatting import plain
 
     mark = {"ok": "ok", "failed": "FAILED", "skipped": "skipped"}[step.status]

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from jobrun.cli.table import table, text_width
-from jobrun.core.duration import duration
 from jobrun.core.invocation import program
 from jobrun.core.paths import shown
 from jobrun.core.ranking import Best, first_best
+from jobrun.core.text import duration
 from jobrun.report.formatting import json_values, number, plain, plural
 from jobrun.runs.sweepdir import value_text
 from jobrun.tools.sweep_rows import STATES, SweepRow

@@ -9,7 +9,7 @@ from itertools import groupby
 from jobrun.analysis.graph import BlobUse, Plan, Unit, make_plan, persistent
 from jobrun.analysis.names import Key, step_names
 from jobrun.core.blob_paths import overlaps
-from jobrun.core.duration import duration
+from jobrun.core.text import duration
 from jobrun.model.job import GROUPS, Job, Pipe, Task
 from jobrun.model.options import Load
 from jobrun.model.shell import Shell

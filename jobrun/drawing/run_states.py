@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobrun.core.duration import duration
+from jobrun.core.text import duration
 from jobrun.drawing.picture import State
 
 __all__ = ["KINDS", "RunStates"]

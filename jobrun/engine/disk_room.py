@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobrun.core.size import size
+from jobrun.core.text import size
 from jobrun.model.policy import CheckpointPolicy
 
 __all__ = ["kept_in_all", "room_warning"]

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo
 
-from jobrun.core.duration import TIMES, seconds_of
 from jobrun.core.template import TemplateError, template
+from jobrun.core.text import TIMES, seconds_of
 from jobrun.errors import did_you_mean
 from jobrun.jobspec.faults import FieldFault, refuse, wants
 from jobrun.jobspec.names import (

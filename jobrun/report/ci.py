@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 from xml.etree import ElementTree
 
-from jobrun.core.duration import duration
+from jobrun.core.text import duration
 from jobrun.report.formatting import plain
 
 __all__ = ["Case", "Suite", "junit", "step_summary"]

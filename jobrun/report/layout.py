@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len, set_cell_size
 
-from jobrun.core.duration import duration
-from jobrun.core.size import size
+from jobrun.core.text import duration, size
 from jobrun.report.formatting import number, plain
 from jobrun.report.screen import Metric, PipeProgress, Screen
 

@@ -13,7 +13,6 @@ from functools import singledispatchmethod
 from typing import TextIO
 
 from jobrun.checkpoint.catalog import span
-from jobrun.core.duration import duration
 from jobrun.core.events import (
     CheckpointFailed,
     CheckpointLoaded,
@@ -35,7 +34,7 @@ from jobrun.core.events import (
     Warned,
 )
 from jobrun.core.paths import shown
-from jobrun.core.size import size
+from jobrun.core.text import duration, size
 from jobrun.report.formatting import metric_texts, plain, plural, why_not_saved
 from jobrun.report.screen import Screen
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from jobrun.core.duration import TIMES, seconds_of
+from jobrun.core.text import TIMES, seconds_of
 from jobrun.errors import DamagedError, UsageError
 from jobrun.report.log_format import LogLine, parse
 from jobrun.storage.regular_file import open_run_file, size_text

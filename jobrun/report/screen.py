@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import singledispatchmethod
 from typing import Any
 
-from jobrun.core.duration import span
 from jobrun.core.events import (
     BatchesDone,
     CheckpointFailed,
@@ -30,6 +29,7 @@ from jobrun.core.events import (
     TasksRunning,
 )
 from jobrun.core.ranking import better, finite
+from jobrun.core.text import span
 
 __all__ = ["Metric", "PipeProgress", "Screen"]
 

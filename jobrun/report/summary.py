@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 
-from jobrun.core.duration import duration
 from jobrun.core.events import RunEnded, SlowestNode
 from jobrun.core.invocation import program
 from jobrun.core.paths import shown
+from jobrun.core.text import duration
 from jobrun.errors import EXIT_NOT_SAVED
 from jobrun.report.formatting import metric_texts, number, percent, plain, plural
 

@@ -16,7 +16,7 @@ from jobrun import CheckpointManager
 from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.record import RecordFields
 from jobrun.core.position import PipeState, Position
-from jobrun.core.size import size
+from jobrun.core.text import size
 from jobrun.values.values import Box
 
 Call = Callable[..., Any]

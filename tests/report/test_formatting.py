@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrun.core.size import size
+from jobrun.core.text import size
 from jobrun.report.formatting import json_values, metric_texts, number, percent, plain, plural
 
 

@@ -93,7 +93,7 @@ def _text(
 
 def _about(record: Record, items: Sequence[LeafSummary]) -> list[tuple[str, str]]:
     """What the record says, a line each."""
-    from jobrun.core.size import size
+    from jobrun.core.text import size
     from jobrun.report.formatting import metric_texts, plain, plural
 
     linked = sum(item.bytes for item in items if item.stored(record.id) == "linked")
@@ -120,7 +120,7 @@ def _about(record: Record, items: Sequence[LeafSummary]) -> list[tuple[str, str]
 
 
 def _run_time(record: Record) -> str:
-    from jobrun.core.duration import duration
+    from jobrun.core.text import duration
 
     return f"{duration(record.run_seconds)} of the run"
 
@@ -134,7 +134,7 @@ def _stop(saved: Any) -> str:
 
 def _row(record: Record, item: LeafSummary) -> list[str]:
     from jobrun.checkpoint.dtypes import dtype_text
-    from jobrun.core.size import size
+    from jobrun.core.text import size
     from jobrun.report.formatting import plain
 
     entry = item.entry

@@ -55,7 +55,7 @@ def command(run: str | None, attempts: bool, runs_dir: str) -> None:
 def _text(title: str, catalog: Catalog, records: Sequence[Record]) -> str:
     from jobrun.checkpoint.contents import disk_use
     from jobrun.cli.table import table
-    from jobrun.core.size import size
+    from jobrun.core.text import size
     from jobrun.report.formatting import metric_texts, plain, plural
 
     header = ("id", "epoch", "saved (UTC)", "size", "metrics")

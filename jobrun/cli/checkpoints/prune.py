@@ -59,7 +59,7 @@ def command(
         click.echo(json.dumps({"run": typed(found.path), **shown}))
         return
     from jobrun.checkpoint.catalog import span
-    from jobrun.core.size import size
+    from jobrun.core.text import size
     from jobrun.report.formatting import plain, plural
 
     done = "would be removed" if dry_run else "removed"

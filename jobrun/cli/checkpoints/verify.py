@@ -103,7 +103,7 @@ def _at(url: str) -> tuple[list[str], list[Ignored]]:
 
 def _lines(verdict: Verdict) -> list[str]:
     from jobrun.core.paths import shown
-    from jobrun.core.size import size
+    from jobrun.core.text import size
     from jobrun.report.formatting import plain, plural
 
     where = plain(shown(verdict.path))
@@ -145,7 +145,7 @@ def _shared(verdicts: Sequence[Verdict]) -> list[str]:
 def _ending(
     verdicts: Sequence[Verdict], ignored: Iterable[Ignored], files: int, count: int
 ) -> list[str]:
-    from jobrun.core.size import size
+    from jobrun.core.text import size
     from jobrun.report.formatting import plain, plural
 
     lines = [f"{plain(i.name)} is no checkpoint: {plain(i.reason)}" for i in ignored]

@@ -1,8 +1,8 @@
-"""Spans of time are read and written in one form."""
+"""Spans of time are read and written in one form, bytes written."""
 
 import pytest
 
-from jobrun.core.duration import duration, seconds_of
+from jobrun.core.text import duration, seconds_of, size
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,11 @@ def test_how_long_it_took_is_written_shortly(seconds: float, text: str) -> None:
 )
 def test_a_time_is_read_as_seconds(text: str, seconds: float | None) -> None:
     assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (1234, "1.23 kB"), (5 * 10**9, "5 GB")],
+)
+def test_size(count: int, text: str) -> None:
+    assert size(count) == text

@@ -1,10 +1,10 @@
-"""Spans of time as people write and read them: ``90s``, ``15m``, ``2h``, ``1h30m``."""
+"""Spans of time and bytes as people write and read them: ``90s``, ``1h30m``; ``12.3 MB``."""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["TIMES", "duration", "seconds_of", "span"]
+__all__ = ["TIMES", "duration", "seconds_of", "size", "span"]
 
 TIMES = "a time (90s, 15m, 2h, or a number of seconds)"
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
@@ -43,3 +43,13 @@ def duration(seconds: float) -> str:
         return f"{minutes}m{rest:02}s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours}h{minutes:02}m"
+
+
+def size(count: int) -> str:
+    """Bytes for people, in powers of 1000."""
+    amount = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 999.5:
+            return f"{amount:.3g} {unit}"
+        amount /= 1000
+    return f"{amount:.3g} TB" if amount < 999.5 else f"{amount:.0f} TB"
