@@ -14,11 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
-from jobrun.conditions.expression import Expression, MissingName
 from jobrun.conditions.written import WrittenCondition
-from jobrun.core.ranking import better
-from jobrun.core.text import span
-from jobrun.errors import TaskError
 
 __all__ = [
     "Condition",

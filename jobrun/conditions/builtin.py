@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Self, TypeVar
 from jobrun.conditions.base import Condition, EpochSummary, State
 from jobrun.conditions.expression import Expression, MissingName
 from jobrun.conditions.written import WrittenCondition, listed, shown
-from jobrun.core.duration import span
 from jobrun.core.ranking import better
+from jobrun.core.text import span
 from jobrun.errors import TaskError, did_you_mean
 
 __all__ = [

@@ -11,7 +11,7 @@ from typing import Any
 
 from jobrun.conditions.expression import Expression, ExpressionError
 from jobrun.core.blob_paths import levels
-from jobrun.core.duration import TIMES, seconds_of
+from jobrun.core.text import TIMES, seconds_of
 from jobrun.errors import Problem, Where, did_you_mean
 from jobrun.model.job import ConditionSpec
 

@@ -1,6 +1,6 @@
-"""One attempt at a run: from where it stands to where it stops, is stopped, or fails.
+"""One attempt at a run: from its current position until it stops, is stopped, or fails.
 
-``JobRunner.train`` says what is done in which order; here is how.
+``JobRunner.train`` defines the order of the steps; this module implements them.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ _PLAIN = (bool, int, float, str)
 
 @dataclass
 class Run:
-    """What all attempts of a runner have in common.
+    """The state shared by all attempts of a runner.
 
-    ``look`` is called now and then on the main thread.  Relative paths of a job without a spec
+    ``look`` is called periodically on the main thread.  Relative paths of a job without a spec
     begin at ``start``.
-    ``signal`` is the name of the one that wants the run to end, if there is one.
+    ``signal`` is the name of the signal that asked the run to end, if any.
     """
 
     job: Job
@@ -109,7 +109,7 @@ class Run:
 
 
 class Attempt:
-    """One attempt on a session: where it stands, and what is saved of it."""
+    """One attempt on a session: its progress, and the saves of it."""
 
     def __init__(self, run: Run, session: Session) -> None:
         self._run = run
@@ -155,11 +155,11 @@ class Attempt:
 
     @property
     def over(self) -> bool:
-        """Whether no further epoch is to be run."""
+        """Whether no further epoch will be run."""
         return self.standing.decision is not None or self._run.signal is not None
 
     def start(self, choice: Choice) -> None:
-        """Write down and say that it starts."""
+        """Record the start in run.json and emit RunStarted."""
         run, history, start = self._run, self._run.history, choice.start
         try:
             history.begin(choice)
@@ -192,17 +192,17 @@ class Attempt:
                 vars={k: v for k, v in run.job.vars.items() if isinstance(v, _PLAIN)},
             )
         )
-        if isinstance(start, Record):  # so that an end before it is loaded tells of it
+        if isinstance(start, Record):  # so that an end before the load reports it
             self.stand_at(start)
 
     def _stand_where_it_began(self, start: object) -> None:
-        """The attempt has come to nothing: the run stands where it stood, which is on disk."""
+        """Reset the progress to the one on disk, since the attempt achieved nothing."""
         if isinstance(start, Record):
-            with suppress(JobrunError):  # what is wrong is being told already
+            with suppress(JobrunError):  # the error is being reported already
                 self.stand_at(start)
 
     def run_group(self, name: str) -> bool:
-        """Run a group other than ``epoch``; gives whether all its tasks were run."""
+        """Run a group other than ``epoch``; return whether all its tasks were run."""
         plan = self._run.plans[name]
         if not plan.units or self._run.signal is not None:
             return self._run.signal is None
@@ -210,9 +210,9 @@ class Attempt:
         return plan.finished(self.session.run(plan, place, self._control).tasks)
 
     def resume(self, choice: Choice) -> None:
-        """Load the newest checkpoint that proves whole, or the one that was named.
+        """Load the newest checkpoint that is verified whole, or the named one.
 
-        Raises DamagedError if there is none; an older one never stands in for one that was named.
+        Raises DamagedError if there is none; an older one never replaces a named one.
         """
         history = self._run.history
         failed: DamagedError | None = None
@@ -229,11 +229,11 @@ class Attempt:
             if asks_verdict(record):
                 self.standing.decision = self.standing.verdict()
             return
-        # They were whole when it was decided, a moment ago.
+        # They were whole at the decision, a moment ago.
         raise failed or DamagedError("no checkpoint is whole any more", where=str(history.path))
 
     def _load(self, record: Record) -> None:
-        """Prove a checkpoint whole, and only then take it over."""
+        """Verify that a checkpoint is whole, and only then load it."""
         start = time.perf_counter()
         path = self._run.history.checkpoint_path(record)
         loaded = self.session.load_parts(path, self._run.history.parts(record))
@@ -256,9 +256,9 @@ class Attempt:
         )
 
     def go_back(self, error: WorkerLostError, choice: Choice) -> Choice:
-        """The state of the run, begun as ``choice``, is lost: what is to be done to have it again.
+        """Return the choice that restores the lost state of a run started as ``choice``.
 
-        Raises ``error`` where the session does not start again by itself, or not once more.
+        Raises ``error`` if the session does not restart by itself, or has no restarts left.
         """
         run, most = self._run, self.session.max_restarts
         self.wait_for_save()
@@ -285,19 +285,19 @@ class Attempt:
         return again
 
     def stand_at(self, record: Record) -> None:
-        """The run stands where a checkpoint stands, which is on disk."""
+        """Set the progress to that of a checkpoint on disk."""
         self.standing.restore(self._run.history.mapped(record))
         path = self._run.history.checkpoint_path(record)
         self.saver.resumed(record.id, record.position, path, self._run.history.passed_over)
 
     def run_epoch(self) -> None:
-        """Run the epoch, or what is left of it, to its end or to a cut, and save if that is due."""
+        """Run the epoch, or the rest of it, to its end or to a cut, and save if due."""
         plan, standing = self._run.plans["epoch"], self.standing
         if standing.position.at_boundary:
             self._epoch_start = time.perf_counter()
         reached = self.session.run(plan, standing.position, self._epoch_control)
         self.saver.collect(wait=False)
-        self._run.look()  # also where epochs are too short for the session to look up
+        self._run.look()  # also if epochs are too short for the session to call it
         if not plan.finished(reached.tasks):
             standing.cut(reached)
             self.save()
@@ -324,9 +324,9 @@ class Attempt:
             raise endless
 
     def _warn_of_none(self, before: Sequence[ConditionState]) -> None:
-        """Once: a metric without a value may be meant, or a ``return`` that was forgotten.
+        """Warn once of a metric without a value: intended, or a forgotten ``return``.
 
-        ``before`` are the stop conditions as they were before the epoch.
+        ``before`` are the states of the stop conditions before the epoch.
         """
         told = first_none(self._run.job, before, self.standing.watched)
         for text in told.values():
@@ -339,7 +339,7 @@ class Attempt:
             self._run.report(Warned(text))
 
     def save(self) -> None:
-        """Save the state of now, between two epochs or within one."""
+        """Save the current state, between two epochs or within one."""
         standing, saver = self.standing, self.saver
         if not saver.wanted:
             return
@@ -356,7 +356,7 @@ class Attempt:
         saver.save(self.session, scratch, fields)
 
     def finish(self) -> RunEnded:
-        """After the loop: the last groups unless the outcome is a failure, and the end."""
+        """Run the last groups unless the outcome is a failure, and end the run."""
         self.saver.collect(wait=True)
         decision = self.standing.decision
         if self._run.signal is None and decision is not None:
@@ -373,9 +373,9 @@ class Attempt:
         return self._end_interrupted()
 
     def exit_again(self, choice: Choice) -> RunEnded:
-        """Load a checkpoint, and run the last groups on it; nothing is saved.
+        """Load a checkpoint and run the last groups on it; save nothing.
 
-        The best checkpoint is the best of those up to it, as when the run had ended there.
+        The best checkpoint is the best of those up to it, as if the run had ended there.
         """
         self.resume(choice)
         if self._run_last_groups(newest=self._loaded):
@@ -392,11 +392,11 @@ class Attempt:
         return self.end("interrupted", self._run.signal or "", code)
 
     def upload(self) -> bool:
-        """Copy checkpoints elsewhere, if asked for; gives whether that is done."""
+        """Upload checkpoints if the job asks for it; return whether the upload is complete."""
         run = self._run
         if run.job.upload is None or run.history.run is None:
             return True
-        from jobrun.engine.uploading import upload  # few jobs need what it imports
+        from jobrun.engine.uploading import upload  # few jobs need its imports
 
         folder = run.request.folder
         stopped = lambda: run.signal is not None  # noqa: E731
@@ -408,27 +408,27 @@ class Attempt:
         self._run.report(event)
 
     def _delete_on_success(self) -> None:
-        """Remove all checkpoints if the policy wants it: only now that the run is noted as done."""
+        """Remove all checkpoints if the policy says so, once the run is recorded as done."""
         policy = self._run.job.checkpoint
         if policy is not None and policy.on_success == "delete":
             self._run.history.delete_checkpoints()
             self.saver.removed()
 
     def wait_for_save(self) -> None:
-        """A save in flight ends before the run does; another error is already being told."""
+        """Wait for a save in flight; its failure is only a warning: an error is being raised."""
         try:
             self.saver.collect(wait=True)
         except SaveError as error:
             self._run.report(Warned(str(error)))
-        except WorkerLostError:  # what was to be saved is gone
+        except WorkerLostError:  # the data to save is gone
             return
 
     def end(self, outcome: str, reason: str, exit_code: int) -> RunEnded:
-        """Write down and say how the attempt ended."""
+        """Record the end of the attempt in run.json and emit RunEnded."""
         return self.say_ended(outcome, reason, self._note_end(outcome, reason, exit_code))
 
     def _note_end(self, outcome: str, reason: str, exit_code: int) -> int:
-        """Write down how the attempt ended; the exit code, another one if its end is not saved."""
+        """Record the end of the attempt; return the exit code, changed if its end is not saved."""
         standing, saver = self.standing, self.saver
         unsaved = saver.wanted and saver.on_disk != standing.position
         state = outcome
@@ -439,7 +439,7 @@ class Attempt:
         return exit_code
 
     def say_ended(self, outcome: str, reason: str, exit_code: int) -> RunEnded:
-        """Say how the attempt ended."""
+        """Emit RunEnded for the attempt."""
         standing, saver, history = self.standing, self.saver, self._run.history
         ended = RunEnded(
             outcome=outcome,
@@ -471,7 +471,7 @@ class Attempt:
 
 
 def _by_node(loaded: Mapping[str, tuple[int, float]]) -> dict[str, float]:
-    """The seconds of each node where there are several, so that the slowest shows."""
+    """Return the seconds per node if there are several, so that the slowest shows."""
     if len(loaded) < 2:
         return {}
     return {f"read {node}": seconds for node, (_, seconds) in loaded.items()}

@@ -25,17 +25,17 @@ __all__ = ["best_by", "best_of", "load_best", "named_now"]
 
 
 def named_now(records: Iterable[Record], state: RunState | None) -> list[Record]:
-    """Checkpoints of a run; what they say has the names that their nodes have by now."""
+    """Return the checkpoints of a run, their records with the current names of their nodes."""
     maps = NodeMaps.from_json(state.node_maps if state is not None else ())
     return [maps.mapped(record) for record in records]
 
 
 def best_by(run: RunDir, metric: str | None = None) -> tuple[str, str]:
-    """A metric of a run that checkpoints can be the best by, and its direction, min or max.
+    """Return a metric that checkpoints can be ranked by, and its direction, min or max.
 
-    ``metric`` may end in ``:min`` or ``:max``; else the job says which it is.  Without ``metric``
+    ``metric`` may end in ``:min`` or ``:max``; else the job defines it.  Without ``metric``
     it is that of ``checkpoint.keep.best``, or the only one with a direction.  Raises NotFoundError
-    for one that no checkpoint has, UsageError where the choice is open.
+    for one that no checkpoint has, UsageError if the choice is ambiguous.
     """
     state = run.state()
     facts = state.facts if state is not None else {}
@@ -66,7 +66,7 @@ def best_by(run: RunDir, metric: str | None = None) -> tuple[str, str]:
 
 
 def best_of(run: RunDir, metric: str | None = None) -> Path:
-    """Where the best checkpoint of a run is; ``metric`` as for ``best_by``.
+    """Return the path of the best checkpoint of a run; ``metric`` as for ``best_by``.
 
     Raises NotFoundError if no checkpoint has a finite value.
     """
@@ -84,11 +84,11 @@ def load_best(
     plans: Mapping[str, Plan],
     newest: int | None = None,
 ) -> Record | None:
-    """Let the session read what ``download`` and ``exit`` want of the best checkpoint.
+    """Make the session read the blobs of the best checkpoint that ``download`` and ``exit`` use.
 
     ``newest``: the id of the last one that counts, where the run is looked at as it was then.
-    Gives its record, or None if nothing is wanted or no checkpoint of these nodes, under the names
-    that they have by now, has a finite value.  Raises DamagedError if it is not whole: another is
+    Returns its record, or None if nothing is used or no checkpoint of these nodes, under the names
+    that they have now, has a finite value.  Raises DamagedError if it is not whole: another is
     never taken in its place.
     """
     wanted: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Whether the disk has room for the checkpoints that a run will keep: said before epoch 1."""
+"""The check before epoch 1 that the disk has room for the checkpoints that a run will keep."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["kept_in_all", "room_warning"]
 
 
 def kept_in_all(policy: CheckpointPolicy, epochs: int | None) -> int | None:
-    """How many checkpoints a run of ``epochs`` epochs keeps at most; None if nobody can say.
+    """Return the most checkpoints that a run of ``epochs`` epochs keeps; None if unknown.
 
     One that is being written counts too.
     """
@@ -24,10 +24,10 @@ def kept_in_all(policy: CheckpointPolicy, epochs: int | None) -> int | None:
 
 
 def room_warning(policy: CheckpointPolicy, epochs: int | None, each: int, free: int) -> str | None:
-    """What to say of checkpoints of ``each`` bytes where ``free`` bytes are free, if anything.
+    """Return a warning, or None, about checkpoints of ``each`` bytes with ``free`` bytes free.
 
-    Too little room is always said; a tenth of it only where everything is kept, since that is what
-    happens to who asked for nothing.  Unchanged blobs are linked, so this is the most it can be.
+    Too little room is always reported; a tenth of it only if everything is kept, since that is what
+    happens by default.  Unchanged blobs are linked, so this is an upper bound.
     """
     count = kept_in_all(policy, epochs)
     if count is None:

@@ -1,6 +1,6 @@
-"""A runner's run directory: what is decided from it, and what is written into it.
+"""A runner's run directory: the decisions made from it, and the writes into it.
 
-Everything here is silent about the job itself.  Without a manager there is no directory, and every
+Nothing here depends on the job itself.  Without a manager there is no directory, and every
 run is a fresh one.
 """
 
@@ -44,7 +44,7 @@ __all__ = ["History"]
 
 
 class History:
-    """The run directory of a manager, or nothing."""
+    """The run directory of a manager, if there is one."""
 
     def __init__(
         self, job: Job, manager: CheckpointManager | None, request: Request, report: Report
@@ -54,7 +54,7 @@ class History:
         self._request = request
         self.catalogue = _catalogue(job, manager, request, report)
         self.report = report if self.catalogue is None else self.catalogue.tell
-        """Where everything is to be reported: the catalogue is told too."""
+        """The reporter of all events; it passes them on to the catalogue too."""
         self._report = self.report
         self._named = request.names_checkpoint  # by the user, or by the catalogue
         self._facts = job_facts(job)
@@ -72,9 +72,9 @@ class History:
 
     @property
     def names_checkpoint(self) -> bool:
-        """Whether no other checkpoint than the named one may be taken.
+        """Whether only the named checkpoint may be used.
 
-        Once the run has gone on from there, it has newer ones of its own.
+        Once the run has continued from there, it has newer ones of its own.
         """
         return self._named and not self._resumed
 
@@ -90,17 +90,17 @@ class History:
 
     @property
     def epochs(self) -> int:
-        """The epochs completed, as run.json has them."""
+        """The number of epochs completed, from run.json."""
         state = self.run.state() if self.run is not None else None
         return state.epoch if state is not None else 0
 
     @property
     def attempt(self) -> int:
-        """Which start of the run this is, from 1."""
+        """The number of this start of the run, from 1."""
         return self._state.attempts if self._state is not None else 1
 
     def choose(self, conditions: Sequence[tuple[Condition, bool]]) -> Choice:
-        """What is to be done; raises NotFoundError if the request names what is not there."""
+        """Return the choice; raises NotFoundError if the request names something missing."""
         if self._chooser is None:
             if self._request.names_checkpoint or self._request.only:
                 raise UsageError(
@@ -111,20 +111,20 @@ class History:
         choice, self._named = self._chooser.choose(conditions)
         return choice
 
-    # Holding the run, and what is written into it.
+    # The lock of the run, and the writes into it.
 
     def lock(self) -> None:
-        """Hold the run for the life of the attempt; raises LockedError."""
+        """Lock the run for the life of the attempt; raises LockedError."""
         if self.run is not None:
             self.run.lock()
 
     def unlock(self) -> None:
-        """Let go of the run."""
+        """Release the lock of the run."""
         if self.run is not None:
             self.run.unlock()
 
     def begin(self, choice: Choice) -> None:
-        """Clean up what a crash left, and write down that an attempt has started."""
+        """Remove leftovers of a crash, and record the start of an attempt."""
         if self.run is None or self._manager is None:
             return
         self._exit = None
@@ -165,12 +165,12 @@ class History:
         self._resumed = choice.action == "fresh"
 
     def _map_from(self, before: RunState, choice: Choice, below: int) -> None:
-        """Take up the maps of nodes that hold from here on."""
+        """Adopt the maps of nodes that are valid from here on."""
         start = choice.start.id if choice.start is not None else None
         self._maps = NodeMaps.from_json(before.node_maps).after(start, below, self._nodes)
 
     def _begin_exit(self, before: RunState, choice: Choice) -> None:
-        """Note the attempt; the run itself stays in the state it is in."""
+        """Record the attempt; the run itself keeps its state."""
         assert self.run is not None
         assert choice.start is not None
         self._map_from(before, choice, sys.maxsize)
@@ -187,7 +187,7 @@ class History:
         self.run.write(self._state)
 
     def back(self, choice: Choice) -> Choice:
-        """What is to be done again if the state of the run, begun as ``choice``, is lost."""
+        """Return the choice that restores the lost state of a run started as ``choice``."""
         if not self._resumed:
             return choice
         head = self.head()
@@ -196,7 +196,7 @@ class History:
         return Choice("resume", start=head)
 
     def clean(self) -> None:
-        """Remove what a crash has left of ours, or an operation that failed; that is said."""
+        """Remove leftovers of a crash or of a failed operation, and report them."""
         if self.run is None:
             return
         try:
@@ -208,13 +208,13 @@ class History:
             self._report(LeftoversCleaned(tuple(cleaned)))
 
     def head(self) -> Record | None:
-        """The newest checkpoint of this history, if there is one."""
+        """Return the newest checkpoint of this history, or None."""
         return self.run.head() if self.run is not None else None
 
     def before_failure(self, place: Position, names: Iterable[str]) -> int | None:
-        """The epoch to go back to from a failure at ``place``, by conditions on ``names``.
+        """Return the epoch to go back to after a failure at ``place``, by conditions on ``names``.
 
-        None where no checkpoint from before it is left, or can be seen.
+        None if no checkpoint from before it is left, or can be read.
         """
         try:
             records = self.run.records() if self.run is not None else []
@@ -225,14 +225,14 @@ class History:
         return safe.epoch if safe is not None else None
 
     def checkpoint_path(self, record: Record) -> Path:
-        """Where a checkpoint is."""
+        """Return the path of a checkpoint."""
         assert self.run is not None
         return self.run.catalog.path(record.id)
 
     def candidates(self, choice: Choice) -> Iterator[Record]:
-        """The checkpoints to resume from, best first: only one where the user named it.
+        """Return the checkpoints to resume from, best first: only one if the user named it.
 
-        One that was whole once and is damaged is said and passed over.
+        One that was whole once and is damaged is reported and skipped.
         """
         if self.run is None or choice.start is None:
             return
@@ -249,36 +249,36 @@ class History:
             yield record
 
     def parts(self, record: Record) -> dict[str, str]:
-        """For each node of the job the node of a checkpoint whose part it gets.
+        """Return for each node of the job the node of a checkpoint whose part it gets.
 
-        Raises DamagedError or UsageError where nodes differ, and it is not said which.
+        Raises DamagedError or UsageError if nodes differ and no map is given.
         """
         return self._maps.parts(record, tuple(self._job.nodes))
 
     def mapped(self, record: Record) -> Record:
-        """What a checkpoint says, with the names of the job's nodes."""
+        """Return the record of a checkpoint with the names of the job's nodes."""
         return self._maps.mapped(record)
 
     def skip(self, id: int, reason: str) -> None:
-        """A checkpoint did not prove whole; it is set aside once the next save is durable."""
+        """Mark a damaged checkpoint, to be set aside once the next save is durable."""
         self._skipped = (*self._skipped, id)
         self._report(CheckpointSkipped(id, reason))
 
     def resume_at(self, record: Record, choice: Choice) -> None:
-        """The checkpoint was loaded: what came after it belongs to another history."""
+        """Continue after a loaded checkpoint: later ones belong to another history."""
         self._resumed = True
         if self.run is not None and choice.rewind:
             self._say_moved(self.run.rewind(record.id), self._attempt_before)
 
     @property
     def passed_over(self) -> tuple[int, ...]:
-        """The damaged checkpoints that a fallback passed over and that are still in the way."""
+        """The damaged checkpoints that a fallback skipped and that are still in place."""
         return self._skipped
 
     def saved(self) -> None:
-        """A save is durable: what a fallback passed over is put out of the way now.
+        """Set aside, now that a save is durable, the checkpoints that a fallback skipped.
 
-        Where that fails it is said, and tried again after the next save.
+        A failure is reported, and tried again after the next save.
         """
         if self.run is None or not self._skipped:
             return
@@ -290,7 +290,7 @@ class History:
 
     @property
     def _attempt_before(self) -> int:
-        """The attempt whose checkpoints are left behind by this one."""
+        """The attempt whose checkpoints this one leaves behind."""
         return max(self.attempt - 1, 1)
 
     def _set_aside(self, ids: Sequence[int], attempt: int) -> None:
@@ -305,7 +305,7 @@ class History:
     def delete_checkpoints(self) -> list[int]:
         """Remove all checkpoints of the run (``on_success: delete``), the newest last.
 
-        Gives the ids removed.
+        Returns the ids removed.
         """
         removed: list[int] = []
         if self.run is None:
@@ -321,9 +321,9 @@ class History:
         return removed
 
     def finish_deletion(self, choice: Choice) -> Choice:
-        """Remove what an interrupted ``on_success: delete`` has left of a finished run; it is said.
+        """Remove leftovers of an interrupted ``on_success: delete``, and report them.
 
-        Nothing is done where the job is not the one that was run, a checkpoint is named, or another
+        Nothing is done if the job is not the one that was run, a checkpoint is named, or another
         process holds the run.
         """
         if not self._deletion_is_due():
@@ -352,7 +352,7 @@ class History:
         ):
             return False
         state = self.run.state()
-        # A run.json that was rebuilt does not know whether ``exit`` has ended.
+        # A rebuilt run.json does not record whether ``exit`` has ended.
         if state is None or state.state != "finished" or state.rebuilt:
             return False
         changes = self._chooser.changes(state)
@@ -361,7 +361,7 @@ class History:
         return self.head() is not None or bool(find_leftovers(self.run.path))
 
     def end(self, state: str, reason: str, epoch: int, elapsed: float) -> None:
-        """Write down how the attempt ended; that the disk refuses is said, and hurts nothing."""
+        """Record the end of the attempt; an error of the disk is only reported."""
         if self.run is None or self._manager is None or self._state is None:
             return
         reason = mask(reason)
@@ -386,7 +386,7 @@ class History:
 def _catalogue(
     job: Job, manager: CheckpointManager | None, request: Request, report: Report
 ) -> RunCatalogue | None:
-    """The catalogue that the job's policy names, if there is one."""
+    """Return the catalogue that the job's policy names, or None."""
     policy = job.checkpoint
     if manager is None or policy is None or policy.catalogue is None:
         return None

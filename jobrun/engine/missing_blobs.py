@@ -1,6 +1,6 @@
-"""Whether a checkpoint holds what a job that has changed since must find in it.
+"""The check that a checkpoint holds the blobs that a changed job needs of it.
 
-``init`` runs once.  A run that goes on with another job takes what ``init`` writes from the
+``init`` runs once.  A run that continues with another job takes what ``init`` writes from the
 checkpoint, so a blob that was added there, or has another name now, would be missing in its first
 epoch.
 """
@@ -40,7 +40,7 @@ def refuse_lacking(
         f"{node}:{path}" if job.multi_node else path
         for node, path in written
         if path not in held.get(node, ())
-        # A tree that an epoch has written whole is there in place of what 'init' made of it.
+        # A tree that an epoch has written whole replaces the one that 'init' made.
         and not any((node, t) in replaced and t in held.get(node, ()) for t in trees_of(path))
     ]
     if missing:

@@ -1,4 +1,4 @@
-"""How long the tasks of each node take in the epochs of an attempt; which node is the slowest."""
+"""The seconds of the tasks of each node in the epochs of an attempt, and the slowest node."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class NodeTimes:
         self._seconds: dict[str, float] = {}
 
     def add(self, seconds: Mapping[str, float]) -> None:
-        """The tasks of nodes have taken so many seconds more."""
+        """Add the seconds that the tasks of nodes have taken."""
         for node, more in seconds.items():
             self._seconds[node] = self._seconds.get(node, 0.0) + more
 
     def slowest(self) -> SlowestNode | None:
-        """The node whose tasks took longest, beside the others; None where there are no others."""
+        """Return the node whose tasks took longest, beside the others; None if there are none."""
         if len(self._seconds) < 2:
             return None
         node = max(self._seconds, key=self._seconds.__getitem__)

@@ -1,4 +1,4 @@
-"""Where a run stands: its position, what the stop conditions have seen, time, metrics, the best."""
+"""The progress of a run: position, states of the stop conditions, time, metrics, the best."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ from jobrun.model.job import Job
 __all__ = ["RunProgress", "best_of", "last_seen"]
 
 _WRITTEN = "written"
-"""The key in ``extra`` of a record inside an epoch of the scalars that were written in it already;
-one without it, of an earlier version, is taken to have all."""
+"""The key in ``extra`` of a record inside an epoch for the scalars already written in it;
+a record without it, of an earlier version, is taken to have all."""
 
 
 class RunProgress:
-    """What a run has come to; saved in every checkpoint and restored from one."""
+    """The progress of a run; saved in every checkpoint and restored from one."""
 
     def __init__(self, job: Job, conditions: Sequence[tuple[Condition, bool]]) -> None:
         self._job = job
         self.position = Position()
         self.scalars: dict[str, Any] = {}
         self.written: tuple[str, ...] = ()
-        """The scalars that were written in the epoch, where it was cut."""
+        """The scalars written in the epoch before it was cut."""
         self._extremes: Extremes = {}
         self.decision: Decision | None = None
         self._conditions = conditions
@@ -63,18 +63,18 @@ class RunProgress:
 
     @property
     def elapsed(self) -> float:
-        """Seconds of the run, over all its attempts."""
+        """The seconds of the run, over all its attempts."""
         return self._elapsed_before + time.monotonic() - self._started
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The scalar blobs to be looked at after each epoch."""
+        """The scalar blobs to read after each epoch."""
         wanted = [*self._metrics, *(n for c, _ in self._conditions for n in c.names)]
         return tuple(dict.fromkeys(wanted))
 
     @property
     def fail_names(self) -> tuple[str, ...]:
-        """The scalar blobs that the conditions under ``fail`` look at."""
+        """The scalar blobs that the conditions under ``fail`` read."""
         return tuple(dict.fromkeys(n for c, fails in self._conditions if fails for n in c.names))
 
     @property
@@ -88,17 +88,17 @@ class RunProgress:
 
     @property
     def watched(self) -> tuple[ConditionState, ...]:
-        """The stop conditions with what they have seen."""
+        """The stop conditions with their states."""
         return self._watched
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """The metrics of the epoch that was finished last; those without a value are absent."""
+        """The metrics of the last finished epoch; those without a value are absent."""
         return {n: self.scalars[n] for n in self._metrics if n in self.scalars}
 
     @property
     def without_value(self) -> tuple[str, ...]:
-        """The metrics that were due in the epoch that was finished last, and have no value."""
+        """The metrics that were due in the last finished epoch and have no value."""
         epoch = self.position.epochs
         missing = (n for n in self._metrics if n not in self.scalars)
         return tuple(n for n in missing if self._frequency.is_due(n, epoch))
@@ -115,9 +115,9 @@ class RunProgress:
         return tuple(t for t in texts if t)
 
     def finish_epoch(self, position: Position, scalars: Mapping[str, Any]) -> tuple[str, ...]:
-        """The epoch is done at ``position``: let every condition observe, and decide.
+        """Finish the epoch at ``position``: every condition observes and decides.
 
-        Gives the metrics whose value is now better than any before.
+        Returns the metrics whose value is now better than any before.
         """
         self.position = position.next_epoch(position.readers)
         epoch = self.position.epochs
@@ -131,7 +131,7 @@ class RunProgress:
         return tuple(n for n, (_, of) in self.best.items() if of == epoch)
 
     def cut(self, position: Position) -> None:
-        """The epoch was cut at ``position``: of the conditions, only the walltime looks."""
+        """Cut the epoch at ``position``: of the conditions, only the walltime observes."""
         self.position = position
         seen = EpochSummary(position.epochs, self.elapsed)
         self._watched = tuple(
@@ -140,11 +140,11 @@ class RunProgress:
         self.decision = decide_stop(w for w in self._watched if w.condition.time_limit is not None)
 
     def verdict(self) -> Decision | None:
-        """What the conditions of now say of what was seen so far."""
+        """Return the verdict of the current conditions on their states so far."""
         return decide_stop(self._watched)
 
     def fields(self, job: str, digest: str, versions: Mapping[str, str]) -> RecordFields:
-        """What a checkpoint of now says about it."""
+        """Return the progress as fields of a checkpoint's record."""
         extra: dict[str, Any] = {EXTREMES: self._extremes}
         if any(fails for _, fails in self._conditions):
             extra[FAILS] = list(self.fail_names)
@@ -164,7 +164,7 @@ class RunProgress:
         )
 
     def restore(self, record: Record) -> None:
-        """Stand where the checkpoint stands."""
+        """Restore the progress from a checkpoint."""
         self.position = record.position
         self.scalars = last_scalars(record)
         self.written = () if record.at_boundary else record.extra.get(_WRITTEN, self.names)
@@ -176,12 +176,12 @@ class RunProgress:
 
 
 def best_of(job: Job, record: Record) -> dict[str, Best]:
-    """The best ``(value, epoch)`` of each metric up to a checkpoint, as the job ranks them now."""
+    """Return the best ``(value, epoch)`` per metric up to a checkpoint, as the job ranks now."""
     return best_values(extremes_of(record), metric_names(job))
 
 
 def last_seen(job: Job, record: Record) -> EpochSummary | None:
-    """What the stop conditions saw at the end of the epoch that a checkpoint was made after."""
+    """Return the stop conditions' states at the end of the epoch before a checkpoint."""
     if record.epoch < 1 or not record.at_boundary:
         return None
     passes = _passes(job, record.position)
@@ -189,7 +189,7 @@ def last_seen(job: Job, record: Record) -> EpochSummary | None:
 
 
 def _passes(job: Job, position: Position) -> dict[str, int]:
-    """Passes finished, per pipe: with several nodes the most, since any node's end counts."""
+    """Return the passes finished per pipe: of several nodes the most, as any end counts."""
     passes: dict[str, int] = {}
     for group, pipe in job.pipes():
         for node in job.nodes_of(pipe) if group.name == "epoch" else ():

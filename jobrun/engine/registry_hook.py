@@ -1,6 +1,6 @@
-"""A site's own record of its checkpoints: asked where to resume, and told of what is saved.
+"""A site's own record of its checkpoints: it names where to resume, and is told of saves.
 
-The idea is that of the metadata handler of Caffe2's CheckpointManager.  Without one the run
+The idea is the metadata handler of Caffe2's CheckpointManager.  Without one the run
 directory is the record.
 """
 
@@ -35,28 +35,28 @@ TOLD = frozenset(
         "RunEnded",
     }
 )
-"""The events that ``report`` is called with: what is saved, loaded, removed or fails; the end."""
+"""The events that ``report`` is called with: saves, loads, removals, failures, the end."""
 
 
 class Catalogue:
-    """A record of checkpoints: override what is wanted; as they are the methods do nothing.
+    """A record of checkpoints; its methods do nothing and can be overridden.
 
     ``run`` is always the absolute path of the run directory.  Calls come one at a time, from the
     thread of the run and from the one that saves.
     """
 
     def latest(self, run: str) -> int | None:
-        """The epoch to resume from where the user names none: the number of epochs completed.
+        """Return the epoch to resume from if the user names none: the number of epochs completed.
 
-        None, or the epoch of the newest checkpoint, changes nothing.  What it raises ends the
+        None, or the epoch of the newest checkpoint, changes nothing.  An exception ends the
         command.
         """
         return None
 
     def accessible(self, run: str, id: int) -> bool:
-        """Asked before every save; if it is false, checkpoint ``id`` is not written.
+        """Return whether checkpoint ``id`` may be written; called before every save.
 
-        That is a save that failed, and treated as ``checkpoint.on_error`` says.
+        A refused save counts as failed, and is treated as ``checkpoint.on_error`` says.
         """
         return True
 
@@ -68,11 +68,11 @@ class Catalogue:
         """
 
     def report(self, run: str, event: Mapping[str, Any]) -> None:
-        """What became of a checkpoint or of the run: an event, its class under ``event``."""
+        """Handle an event of a checkpoint or of the run, its class under ``event``."""
 
 
 class RunCatalogue:
-    """The catalogue of one run.  What it does wrong hurts no run, except that ``latest`` is wanted.
+    """The catalogue of one run.  Its errors stop no run, except those of ``latest``.
 
     ``given`` is an object with the methods of ``Catalogue``, what gives one when it is called, or
     the name of either: ``module:name``, looked for in ``folder``.  It is opened at its first use.
@@ -91,13 +91,13 @@ class RunCatalogue:
         self._one = threading.RLock()
 
     def open(self) -> Any:
-        """The object itself; raises BindError where there is none."""
+        """Open the object; raises BindError if there is none."""
         if self._found is None:
             self._found = _catalogue(self._given, self._folder, self._where)
         return self._found
 
     def latest(self) -> int | None:
-        """The epoch that it names, if it does; raises TaskError, with the user's own lines."""
+        """Return the epoch that it names, or None; raises TaskError, with the user's own lines."""
         try:
             with self._one:
                 epoch = self.open().latest(self._run)
@@ -134,14 +134,14 @@ class RunCatalogue:
         self._ask("written", lambda found: found.written(self._run, facts), None)
 
     def tell(self, event: Event) -> None:
-        """Report an event to whoever watches the run, and then to the catalogue if it is for it."""
+        """Report an event to the run's reporter, and then to the catalogue if it takes it."""
         self._report(event)
         if type(event).__name__ in TOLD:
             facts = event.to_json()
             self._ask("report", lambda found: found.report(self._run, facts), None)
 
     def _ask(self, method: str, call: Callable[[Any], T], otherwise: T) -> T:
-        """What a method gives; where it raises, that is said once, and ``otherwise`` holds."""
+        """Return the result of a method, or ``otherwise`` if it raises, reported once."""
         try:
             with self._one:
                 return call(self.open())
@@ -160,7 +160,7 @@ def _failed(method: str, error: Exception) -> str:
 
 
 def _catalogue(given: object, folder: Path | None, where: Where | None) -> Any:
-    """The object with the methods; raises BindError."""
+    """Return the object with the methods; raises BindError."""
     found = bind_object(given, folder, where) if isinstance(given, str) else given
     if isinstance(found, type) or (callable(found) and _missing(found)):
         try:

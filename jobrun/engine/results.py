@@ -16,8 +16,8 @@ __all__ = ["Results"]
 class Results(Mapping[str, Any]):
     """Blobs by name, read-only: of a session, or of a run that had nothing left to do.
 
-    With several nodes the names are ``node:name``.  A tree can be had by its name too; iteration
-    gives the leaves.
+    With several nodes the names are ``node:name``.  A tree is found by its name too; iteration
+    yields the leaves.
     """
 
     def __init__(self, session: Session | None, checkpoint: Path | None) -> None:

@@ -1,23 +1,23 @@
-"""What ``train`` and ``resume`` do with the run they find: one pure function, ``decide``.
+"""The action of ``train`` and ``resume`` on the run they find: one pure function, ``decide``.
 
-It looks at what run.json says, at the record of the checkpoint to start from, at what differs
-between the job that was run and the job of now, and at the verdict of the stop conditions of now:
+It uses run.json, the record of the checkpoint to start from, the differences
+between the job that was run and the current job, and the verdict of the current stop conditions:
 
 ====================================  =========================  =================================
 what changed since                    unfinished run             finished run
 ====================================  =========================  =================================
 nothing                               resume                     done
-stop, limits, threads, checkpoint     resume, changes said       verdict: resume, or done
+stop, limits, threads, checkpoint     resume, changes shown      verdict: resume, or done
 policy, metrics, reports, session
 tasks, vars, seed, nodes, readers     refuse                     ``train``: a new run beside it,
                                                                  ``resume``, Python: refuse
-only code files                       resume, changes said       done, changes said
+only code files                       resume, changes shown      done, changes shown
 ====================================  =========================  =================================
 
-``--accept-changes`` turns changes of the job into such as are said and obeyed.  A run that a
+``--accept-changes`` turns changes of the job into ones that are shown and obeyed.  A run that a
 condition under ``fail`` ended is finished too, with exit code 7.  ``--epoch`` and ``--id`` start
 from an earlier checkpoint, whatever the outcome was.  ``--only exit`` runs ``download`` and
-``exit`` again on a checkpoint, and leaves the run in the state it is in.  Nothing here reads or
+``exit`` again on a checkpoint, and leaves the state of the run as it is.  Nothing here reads or
 writes a file.
 """
 
@@ -44,7 +44,7 @@ _ACCEPTING = "JobRunner(..., request=jobrun.engine.resume_policy.Request(accept_
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the user asked for, beside the job itself.
+    """The user's request, beside the job itself.
 
     ``epoch`` and ``id`` name a checkpoint to start from, ``nodes`` says which part of one goes to
     which node.  ``folder`` holds the user's code, ``spec_path`` is the spec file, ``spec_text`` and
@@ -70,13 +70,13 @@ class Request:
 
     @property
     def names_checkpoint(self) -> bool:
-        """Whether a checkpoint was named, so that no other may be taken instead."""
+        """Whether a checkpoint was named, so that no other may replace it."""
         return self.epoch is not None or self.id is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What differs between the job that was run and the job of now, one line a difference.
+    """The differences between the job that was run and the current job, one line each.
 
     ``job`` makes it another job, ``free`` may change at any time, ``code`` names files of the
     user's code whose content differs.
@@ -88,7 +88,7 @@ class Changes:
 
 
 class Start(Protocol):
-    """What is looked at of a checkpoint's record: its serial number and place."""
+    """The part of a checkpoint's record that is used: its serial number and place."""
 
     @property
     def id(self) -> int:
@@ -100,11 +100,11 @@ class Start(Protocol):
 
     @property
     def place(self) -> str:
-        """Where in the run it lies, in words."""
+        """Its place in the run, in words."""
 
 
 class FoundState(Protocol):
-    """What is looked at of a run's state (``rundir.RunState``)."""
+    """The part of a run's state (``rundir.RunState``) that is used."""
 
     @property
     def state(self) -> str:
@@ -112,7 +112,7 @@ class FoundState(Protocol):
 
     @property
     def reason(self) -> str:
-        """Why the run ended, in words."""
+        """The reason why the run ended, in words."""
 
     @property
     def epoch(self) -> int:
@@ -121,7 +121,7 @@ class FoundState(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What to do: ``start`` is the checkpoint to resume from, ``lines`` are to be shown.
+    """The decision: ``start`` is the checkpoint to resume from, ``lines`` are shown.
 
     ``rewind``: the checkpoints after ``start`` go to ``attempts/``.  ``exit_code`` is what the
     process ends with where nothing is to be done.
@@ -134,7 +134,7 @@ class Choice:
     exit_code: int = EXIT_DONE
 
     def refusal(self) -> RunRefusedError:
-        """The error of a choice that refuses."""
+        """Return the error of a choice that refuses."""
         return RunRefusedError("\n".join(self.lines))
 
 
@@ -148,12 +148,12 @@ def decide(
     start: Start | None = None,
     run: str = "the run",
 ) -> Choice:
-    """What to do with a run.
+    """Return what to do with a run.
 
-    ``state`` is None where there is no run yet.  ``head`` is its newest checkpoint (None: there is
-    none), ``start`` the one that ``request`` names, if it names one.  ``verdict`` is what the stop
-    conditions of now say of the checkpoint to start from, with its saved states.  ``run`` is how
-    the run is called in messages: its path.
+    ``state`` is None if there is no run yet.  ``head`` is its newest checkpoint (None: there is
+    none), ``start`` the one that ``request`` names, if it names one.  ``verdict`` is that of the
+    current stop conditions on the checkpoint to start from, with its saved states.  ``run`` is
+    the run's name in messages: its path.
     """
     start = start or head
     if request.fresh or state is None:
@@ -180,9 +180,9 @@ def _stays_over(
     changes: Changes,
     verdict: Decision | None,
 ) -> bool:
-    """Whether a run that has ended has nothing left to do."""
+    """Return whether a run that has ended has nothing left to do."""
     if start is None or head is None:
-        return True  # its checkpoints are gone, or it never wanted any
+        return True  # its checkpoints are gone, or it never had any
     if start.id != head.id:
         return False
     if head.epoch < state.epoch:
@@ -195,7 +195,7 @@ def _stays_over(
 
 
 def _another_job(request: Request, epoch: int, changes: Changes, run: str, over: bool) -> Choice:
-    """The job has changed: an unfinished run is kept for the job that it is of."""
+    """Return the choice for a changed job: an unfinished run is kept for its own job."""
     differences = _indented(changes.job)
     if over and request.command == "train" and request.again:
         why = f"{run} is finished, and the job differs from the one that was run:"
@@ -220,7 +220,7 @@ def _another_job(request: Request, epoch: int, changes: Changes, run: str, over:
 
 
 def _done(request: Request, state: FoundState, changes: Changes, run: str) -> Choice:
-    """Nothing is left to do; what would change that is shown."""
+    """Return the choice of nothing to do, with lines on what would change that."""
     epochs = f"{state.epoch} epoch{'' if state.epoch == 1 else 's'}"
     ways = [("to run the job again from its start", request.afresh)] if request.afresh else []
     code = EXIT_DONE
@@ -236,7 +236,7 @@ def _done(request: Request, state: FoundState, changes: Changes, run: str) -> Ch
 
 
 def _said(changes: Changes) -> tuple[str, ...]:
-    """The changes as lines to show."""
+    """Return the changes as lines to show."""
     lines: list[str] = []
     if changes.job or changes.free:
         lines += ["changed since the run was started:", *_indented((*changes.job, *changes.free))]
@@ -250,6 +250,6 @@ def _indented(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _table(ways: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """``what: command`` lines with the commands below each other."""
+    """Return ``what: command`` lines with the commands aligned."""
     width = max((len(what) for what, _ in ways), default=0) + 1
     return tuple(f"{what + ':':<{width}}  {command}" for what, command in ways)

@@ -1,6 +1,6 @@
-"""What ``decide`` is to look at, read from the run directory, the catalogue, and the user's code.
+"""The input of ``decide``, read from the run directory, the catalogue, and the user's code.
 
-Nothing is written, and nothing loaded but records.
+Nothing is written, and only records are loaded.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Chooser", "asks_verdict"]
 
 
 class Chooser:
-    """Finds out what a request means for the run in a directory; ``facts`` are the job's."""
+    """The decision on a request for the run in a directory; ``facts`` are the job's."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Chooser:
         self._nodes = request.nodes or NodeMap()
 
     def choose(self, conditions: Sequence[tuple[Condition, bool]]) -> tuple[Choice, bool]:
-        """What is to be done, and whether the user, or the catalogue, names a checkpoint for it.
+        """Return the choice, and whether the user, or the catalogue, names a checkpoint for it.
 
         Raises NotFoundError or DamagedError if that is not there, and DamagedError if there are
         checkpoints, but none that is whole.
@@ -78,9 +78,9 @@ class Chooser:
     def _ask_catalogue(
         self, state: RunState | None, head: Record | None
     ) -> tuple[Request, tuple[str, ...]]:
-        """The request, with the epoch that the catalogue names if the user names none; what to say.
+        """Return the request, with the catalogue's epoch if the user names none, and a message.
 
-        It is not asked of a run that is over and has no checkpoints any more.  Raises NotFoundError
+        It is not asked about a run that is over and has no checkpoints left.  Raises NotFoundError
         or DamagedError if what it names is not there.
         """
         request = self._request
@@ -101,7 +101,7 @@ class Chooser:
         return replace(request, epoch=epoch), (f"the catalogue names epoch {epoch}; {newest}",)
 
     def _find_named(self, epoch: int) -> None:
-        """Raise NotFoundError, or DamagedError, unless the epoch of the catalogue is there."""
+        """Raise NotFoundError, or DamagedError, unless the epoch of the catalogue exists."""
         try:
             self._run.checkpoint(epoch=epoch)
         except (NotFoundError, DamagedError) as error:
@@ -111,19 +111,19 @@ class Chooser:
             raise type(error)(text, where=error.where, hint="; ".join(ways)) from error
 
     def _refuse_damaged(self) -> None:
-        """There were checkpoints, and none is whole: that is no fresh start, and no end either."""
+        """Raise DamagedError if no checkpoint is whole: neither a fresh start nor an end."""
         if lost := self._run.damaged():
             afresh = self._request.afresh
             raise none_whole(lost, self._run.shown(), afresh and f"to start anew: {afresh}")
 
     def _refuse_lacking(self, start: Record) -> None:
-        """The changes are accepted: the checkpoint must have what the job of now needs of it."""
+        """Raise RunRefusedError if the checkpoint lacks blobs that the accepted job needs."""
         path = self._run.catalog.path(start.id)
         parts = self._nodes.parts(start, tuple(self._job.nodes))
         refuse_lacking(self._job, path, start, parts, self._request.afresh)
 
     def changes(self, state: RunState | None) -> Changes:
-        """What differs between the job on disk and the job of now."""
+        """Return the differences between the job on disk and the current job."""
         if state is None:
             return Changes()
         code: tuple[str, ...] = ()
@@ -136,15 +136,15 @@ class Chooser:
                 ("the job (run.json was lost, so that details are not known)",), (), code
             )
         diff = compare(state.facts, self._facts)
-        if self._request.only:  # that they have changed is why they are run again
+        if self._request.only:  # they are run again because they have changed
             diff = diff.freed(("download", "exit"))
         return Changes(diff.job, diff.free, code)
 
 
 def asks_verdict(record: Record) -> bool:
-    """Whether the stop conditions are asked when a run is resumed from a checkpoint.
+    """Return whether the stop conditions are evaluated on a resume from a checkpoint.
 
-    Only where an uninterrupted run asks: after an epoch; and at the cut at which one has stopped.
+    Only where an uninterrupted run does: after an epoch, and at the cut at which one has stopped.
     """
     return (record.epoch >= 1 and record.at_boundary) or record.decision is not None
 
@@ -152,7 +152,7 @@ def asks_verdict(record: Record) -> bool:
 def _verdict(
     job: Job, conditions: Sequence[tuple[Condition, bool]], start: Record | None
 ) -> Decision | None:
-    """What the stop conditions of now say of a checkpoint, where they are to be asked."""
+    """Return the verdict of the current stop conditions on a checkpoint, if it applies."""
     if start is None or not asks_verdict(start):
         return None
     return decide_stop(match_states(conditions, list(start.stops), last_seen(job, start)))

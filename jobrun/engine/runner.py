@@ -1,17 +1,17 @@
-"""JobRunner: runs a job from where it stands to where it stops.
+"""JobRunner: runs a job from its current position until it stops.
 
-1. Decide: start afresh, resume, nothing to do, or refuse.  Then lock the run directory and clean up
-   our own leftovers.
+1. Decide: start afresh, resume, nothing to do, or refuse.  Then lock the run directory and remove
+   leftovers of a crash.
 2. Run ``setup``, at every start.
-3. Fresh: run ``init``, save epoch 0.  Resume: skip ``init``, load a checkpoint that proves whole.
-4. On resume after an epoch, ask the stop conditions before running another.
-5. Loop: run ``epoch``, let every stop condition observe, save if due, stop if one says so.
+3. Fresh: run ``init``, save epoch 0.  Resume: skip ``init``, load a checkpoint verified whole.
+4. On resume after an epoch, evaluate the stop conditions before running another.
+5. Loop: run ``epoch``, let every stop condition observe, save if due, stop if one is true.
 6. Unless the outcome is a failure, run ``download`` and ``exit``; then mark the run finished.
 
-Where ``exit`` alone is wanted again, 6 follows 3, and the run stays what it was.
+If only ``exit`` is run again, 6 follows 3, and the run keeps its state.
 
-The order of the groups is Caffe2's JobRunner; that a finished job which is resumed runs no further
-epoch, and that the states of the conditions are saved, mends what it got wrong.
+The order of the groups is that of Caffe2's JobRunner.  Two of its errors are avoided: a finished
+job that is resumed runs no further epoch, and the states of the conditions are saved.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ __all__ = ["JobRunner"]
 
 
 class JobRunner:
-    """Runs ``job``, saving it with ``manager`` (None: nothing is written anywhere).
+    """The runner of ``job``, saving it with ``manager`` (None: nothing is written anywhere).
 
-    ``resume_from_epoch`` starts from the checkpoint of that epoch, whatever came after it.
-    Without a ``report``, what should be known, as of a save that failed, is a Python warning.
-    ``check_inputs`` looks for tasks that change their inputs behind our back.  ``look`` is called
-    after each epoch and a few times a second, on the thread that calls ``train``.  How the last
-    ``train`` ended is in ``outcome``.  Raises SpecError, with all problems, if the job cannot be.
+    ``resume_from_epoch`` starts from the checkpoint of that epoch, even if there are later ones.
+    Without a ``report``, important events, such as a failed save, are Python warnings.
+    ``check_inputs`` looks for tasks that change their inputs undeclared.  ``look`` is called
+    after each epoch and a few times a second, on the thread that calls ``train``.  The end of the
+    last ``train`` is in ``outcome``.  Raises SpecError, with all problems, if the job cannot be.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class JobRunner:
         self._finished: Path | None = None
 
     def choose(self) -> Choice:
-        """What ``train`` would do now; nothing is loaded or written."""
+        """Return what ``train`` would do now; nothing is loaded or written."""
         return self._run.history.choose(self._run.conditions)
 
     def interrupt(self, signal_name: str) -> None:
@@ -96,7 +96,7 @@ class JobRunner:
             self._run.report(Stopping(signal_name))
 
     def save_soon(self, signal_name: str) -> None:
-        """Save at the next place where that can be done.  For signal handlers."""
+        """Save at the next place where that is possible.  For signal handlers."""
         if self.job.checkpoint is None or self._run.manager is None:
             self._run.report(Warned(f"{signal_name}: this job wants no checkpoints"))
         elif self._attempt is not None:
@@ -109,7 +109,7 @@ class JobRunner:
         return Results(self._attempt.session if self._attempt else None, self._finished)
 
     def train(self, session: Session) -> int:
-        """Run the job on ``session``; gives the number of epochs that are done in the run.
+        """Run the job on ``session``; return the number of epochs completed in the run.
 
         Raises RunRefusedError if the run on disk is of another job, LockedError if another process
         holds it, TaskError if a task fails, and the other errors of the tree; earlier checkpoints
@@ -122,7 +122,7 @@ class JobRunner:
         if choice.action == "done":
             return self._nothing_to_do(self._run.history.finish_deletion(choice), attempt)
         if self.job.checkpoint is not None and self._run.manager is not None:
-            import_codecs(self.job.checkpoint.compress)  # before tasks import what they may
+            import_codecs(self.job.checkpoint.compress)  # before tasks import anything
         session.open(self.job, self._places())
         with self._holding(attempt) as choice:
             if choice.action == "done":
@@ -132,7 +132,7 @@ class JobRunner:
         return attempt.standing.position.epochs
 
     def _run_to_the_end(self, attempt: Attempt, choice: Choice) -> RunEnded:
-        """Run the job; if a worker is lost, once more from the last checkpoint."""
+        """Run the job; if a worker is lost, run it again from the last checkpoint."""
         while True:
             try:
                 return self._run_once(attempt, choice)
@@ -158,7 +158,7 @@ class JobRunner:
 
     @contextmanager
     def _holding(self, attempt: Attempt) -> Iterator[Choice]:
-        """Hold the run, decide again, and write down how the attempt ends if it fails."""
+        """Hold the run's lock, decide again, and record the end of the attempt if it fails."""
         self._run.history.lock()
         try:
             yield _checked(self.choose())
@@ -166,7 +166,7 @@ class JobRunner:
             attempt.wait_for_save()
             self.outcome = attempt.end("error", str(error.message), error.exit_code)
             raise
-        except BaseException as error:  # Ctrl-C without a handler of ours, or a bug
+        except BaseException as error:  # Ctrl-C without a jobrun handler, or a bug
             interrupted = isinstance(error, KeyboardInterrupt)
             outcome, code = ("interrupted", EXIT_SIGINT) if interrupted else ("error", 1)
             try:
@@ -178,10 +178,10 @@ class JobRunner:
             attempt.session.close()
             attempt.saver.close()
             self._run.history.unlock()
-            self._run.signal = None  # it ended this attempt, not the next one
+            self._run.signal = None  # it applies to this attempt, not the next
 
     def _nothing_to_do(self, choice: Choice, attempt: Attempt) -> int:
-        """A finished run: what is said of it is in its newest checkpoint; nothing is written."""
+        """Report a finished run from its newest checkpoint; nothing is written."""
         history = self._run.history
         record = history.head()
         if record is not None:
@@ -194,7 +194,7 @@ class JobRunner:
 
 
 def _checked(choice: Choice) -> Choice:
-    """The choice, unless it is to refuse."""
+    """Return the choice, or raise its error if it is a refusal."""
     if choice.action in ("refuse", "new_run"):
         raise choice.refusal()
     return choice

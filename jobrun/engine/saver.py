@@ -1,4 +1,4 @@
-"""When a run is saved, and what happens if that fails: the checkpoint policy at work."""
+"""The checkpoint policy applied: when a run is saved, and what happens if a save fails."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from jobrun.storage.fs import DEFAULT
 __all__ = ["SaveSchedule", "Saver"]
 
 _LOOK = 0.2
-"""Seconds after which one who waits for a save looks up, so that a signal is served that came just
+"""Seconds between looks while waiting for a save, so that a signal is served that came just
 before the wait began."""
 
 
 class SaveSchedule:
-    """Whether a save is due, by what has happened since the last one.
+    """The schedule of saves: whether one is due, from the progress since the last.
 
     ``applied`` and ``inside`` may be called from any thread while an epoch runs; a batch that is
     counted late is seen at the next look.
@@ -56,36 +56,36 @@ class SaveSchedule:
         self._postponed = False
         self._held = False
         self.asked = False
-        """Somebody wants a save at the next place where one can be made."""
+        """A save is requested at the next place where one is possible."""
 
     def saved(self, epoch: int) -> None:
-        """A save was made with ``epoch`` epochs completed: everything counts from here."""
+        """Count from a save made with ``epoch`` epochs completed."""
         self._batches = 0
         self._epoch = epoch
         self._time = time.monotonic()
         self._postponed = self._held = self.asked = False
 
     def forget(self) -> None:
-        """No save was made yet: as at the beginning."""
+        """Reset to the initial state: no save made yet."""
         self.saved(0)
         self._epoch = None
 
     def hold(self) -> None:
-        """Nothing has happened since the last save: no other before a batch, or the epoch's end."""
+        """Allow no other save before the next batch or the epoch's end: nothing has changed."""
         self._held = True
         self.asked = False
 
     def postpone(self) -> None:
-        """It cannot be saved here: it will be after the epoch."""
+        """Defer the save to the end of the epoch."""
         self._postponed = True
 
     def applied(self) -> None:
-        """One more batch was applied."""
+        """Count one more applied batch."""
         self._batches += 1
         self._held = False
 
     def inside(self) -> bool:
-        """Whether to save inside an epoch."""
+        """Return whether to save inside an epoch."""
         return not (self._postponed or self._held) and self._wanted()
 
     def _wanted(self) -> bool:
@@ -99,14 +99,14 @@ class SaveSchedule:
         return False
 
     def batches_left(self) -> int | None:
-        """After how many more batches a save is due; None if they do not decide that alone."""
+        """Return the number of batches until a save is due; None if not batches alone decide."""
         every = self._every
         if every.batches is None or every.min_gap or self._postponed:
             return None
         return max(1, every.batches - self._batches)
 
     def after(self, epoch: int) -> bool:
-        """Whether to save now that ``epoch`` epochs are completed."""
+        """Return whether to save after ``epoch`` completed epochs."""
         self._held = False
         if self._epoch is None or self._postponed or self._wanted():
             return True
@@ -119,9 +119,9 @@ class SaveSchedule:
 
 @dataclass(frozen=True, slots=True)
 class _Save:
-    """A save in flight: what it is of, how it ends, and what the run has waited for it so far.
+    """A save in flight: its content, its result, and the time the run has waited for it.
 
-    ``asked``: somebody wanted this one.  ``phases`` are the seconds before it was written: of the
+    ``asked``: it was requested.  ``phases`` are the seconds before it was written: of the
     ``wait`` for the one before, and of the ``snapshot``.
     """
 
@@ -133,10 +133,10 @@ class _Save:
 
 
 class Saver:
-    """Saves a job's state as its policy says; does nothing for a job that wants no checkpoints.
+    """The saver of a job's state by its policy; it does nothing for a job without checkpoints.
 
-    A save is written in the background while the run goes on; one is in flight at a time, and the
-    next waits for it.  How it ended is said, or raised, by ``collect``.
+    A save is written in the background while the run continues; one is in flight at a time, the
+    next waits for it.  ``collect`` reports its result, or raises.
 
     ``on_disk`` is the position of the newest checkpoint of this history (None: there is none),
     ``last`` that of the last save, however it ended; ``saved`` counts the saves of this attempt
@@ -178,13 +178,13 @@ class Saver:
 
     @property
     def wanted(self) -> bool:
-        """Whether there is anything to save to."""
+        """Whether checkpoints are written at all."""
         return self._manager is not None
 
     def resumed(
         self, id: int, position: Position, path: Path, passed_over: Sequence[int] = ()
     ) -> None:
-        """The run goes on from this checkpoint.
+        """Continue from this checkpoint.
 
         Until the first save is durable it stays, and so do those that were ``passed_over`` for it.
         """
@@ -194,13 +194,13 @@ class Saver:
         self.due.saved(position.epochs)
 
     def lost(self) -> None:
-        """The state of the run is lost: it stands nowhere until it is ``resumed``."""
+        """Note that the state of the run is lost; it has no position until ``resumed``."""
         self._protected = ()
         self.on_disk = self.last = self.path = None
         self.due.forget()
 
     def removed(self) -> None:
-        """Checkpoints were removed by somebody else: nothing is told of one that is gone."""
+        """Forget checkpoints that something else removed: no removed one is reported."""
         if self.path is not None and DEFAULT.is_gone(self.path):
             self.on_disk = self.path = None
 
@@ -209,7 +209,7 @@ class Saver:
     ) -> None:
         """Save the session as it is now, in the background unless the policy says otherwise.
 
-        Put off to the end of the epoch if some of the ``scratch`` that belongs to it cannot be
+        Deferred to the end of the epoch if some of the ``scratch`` that belongs to it cannot be
         saved.  Raises what ``collect`` does, of the save before.
         """
         assert self._manager is not None
@@ -229,13 +229,13 @@ class Saver:
         result = self._manager.submit(source, fields, self._protected, self._rules)
         phases = {"wait": free - start, "snapshot": taken - free}
         self._flying = _Save(fields.position, result, time.perf_counter() - free, asked, phases)
-        if asked or not self._policy.background:  # who asked is told as soon as it is on disk
+        if asked or not self._policy.background:  # whoever asked is told as soon as it is on disk
             self.collect(wait=True)
 
     def collect(self, *, wait: bool) -> None:
-        """Say how the save in flight ended, if it has, or once it has.
+        """Report the result of the save in flight, if it has ended, or once it has.
 
-        Raises SaveError where the policy says that a failure ends the run, and always if there
+        Raises SaveError if the policy says that a failure ends the run, and always if there
         would be no whole checkpoint at all.
         """
         flying = self._flying
@@ -269,13 +269,13 @@ class Saver:
             self._apply_retention()
 
     def look(self) -> None:
-        """Say that the save in flight has succeeded, if it has; how one failed is told later."""
+        """Report the save in flight if it has succeeded; ``collect`` reports a failed one."""
         flying = self._flying
         if flying is not None and flying.result.done() and flying.result.exception() is None:
             self.collect(wait=False)
 
     def _sync_beside(self) -> None:
-        """Make the rows of the epochs that a save covers durable; that it fails is only said."""
+        """Sync the rows of the epochs that a save covers; a failure is only reported."""
         assert self._manager is not None
         try:
             RunDir(self._manager.run_dir, lock=self._manager.lock).sync_covered()
@@ -283,7 +283,7 @@ class Saver:
             self._report(Warned(f"a power cut may take rows of metrics.csv: {error}"))
 
     def retain(self) -> None:
-        """At the end of an attempt that had nothing to save: remove what is not to be kept.
+        """Apply retention at the end of an attempt that had nothing to save.
 
         The attempt before may have been killed between its last save and that.
         """
@@ -292,7 +292,7 @@ class Saver:
         self._apply_retention()
 
     def settle(self) -> None:
-        """Return once the files of all that was removed are deleted."""
+        """Wait until the files of all removed checkpoints are deleted."""
         if self._manager is not None:
             self._say_removed((), self._manager.settle())
 
@@ -321,7 +321,7 @@ class Saver:
         self._say_removed(saved.removed, saved.warnings)
 
     def _say_room(self, saved: Saved) -> None:
-        """Say before epoch 1 if the disk is too small for what is to come."""
+        """Warn before epoch 1 if the disk is too small for the expected checkpoints."""
         with suppress(OSError):
             free = disk_usage(saved.path).free
             if text := room_warning(self._policy, self._epochs, saved.bytes, free):
@@ -339,7 +339,7 @@ class Saver:
 
 
 def _by_node(saved: Saved) -> dict[str, float]:
-    """The seconds of each node's part where there are several, so that the slowest shows."""
+    """Return the seconds of each node's part if there are several, so that the slowest shows."""
     if len(saved.parts) < 2:
         return {}
     return {f"write {part.node}": part.seconds for part in saved.parts}
@@ -355,7 +355,7 @@ def _rules(job: Job, policy: CheckpointPolicy, own: SaveRules) -> SaveRules:
 
 
 def _directed(job: Job, keep: Keep) -> Keep:
-    """``keep`` with the direction that the job gives its best metric."""
+    """Return ``keep`` with the direction that the job gives its best metric."""
     if keep.best is None:
         return keep
     smaller = metric_names(job).get(keep.best.metric) != "max"

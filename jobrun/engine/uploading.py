@@ -1,6 +1,6 @@
-"""The upload of a run: after the loop, its newest checkpoint or all that are kept.
+"""The upload of a run after the loop: its newest checkpoint or all that are kept.
 
-What is done is not done again: a copy whose ``_SUCCESS`` is there is whole, and of a function's
+Nothing is done twice: a copy that has its ``_SUCCESS`` is whole, and of a function's
 calls ``upload.json`` in the run directory knows.  A failure ends the attempt, and the next one
 begins here again.
 """
@@ -40,10 +40,10 @@ def upload(
     stopped: Callable[[], bool],
     base: Path = Path(),
 ) -> bool:
-    """Upload what ``job.upload`` says; gives whether all of it is done, false where ``stopped``.
+    """Upload what ``job.upload`` says; return whether all is done, false if ``stopped``.
 
     ``folder`` is that of the spec; without one, relative paths begin at ``base``.
-    Raises StoreError or TaskError for what fails.
+    Raises StoreError or TaskError on failure.
     """
     asked = job.upload
     if asked is None:
@@ -69,7 +69,7 @@ def upload(
 
 
 def _store(asked: Upload, run: RunDir, folder: Path | None, base: Path) -> Store:
-    """Where it goes; a relative path begins at the spec's folder, or at ``base``."""
+    """Return the target store; a relative path begins at the spec's folder, or at ``base``."""
     texts = {"run.dir": str(run.path.absolute()), "run.name": run.name}
     if folder is not None:
         texts["spec.dir"] = str(folder)
@@ -78,7 +78,7 @@ def _store(asked: Upload, run: RunDir, folder: Path | None, base: Path) -> Store
 
 
 def _refuse_another_run(run: RunDir, store: Store) -> None:
-    """Two runs at one place would be taken for one."""
+    """Raise StoreError if another run is at the target: two would be taken for one."""
     try:
         there = parse_json(store.read("run.json"))
     except (NotFoundError, ValueError):
@@ -124,7 +124,7 @@ def _call(
 
 
 def _done(run: RunDir) -> list[int]:
-    """The checkpoints that the user's function was called with."""
+    """Return the checkpoints that the user's function was called with."""
     try:
         ids = parse_json(read_run_file(run.path / _DONE, MAX_BYTES))["ids"]
         return [int(i) for i in ids]
