@@ -1,1 +1,1 @@
-"""What is to be run, as plain values: jobs, groups, tasks, pipes, policies."""
+"""The description of a run as plain values: jobs, groups, tasks, pipes, policies."""

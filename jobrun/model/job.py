@@ -1,7 +1,7 @@
-"""What is to be run: jobs, groups, tasks and pipes as plain values, and the builder for Python.
+"""Jobs, groups, tasks and pipes as plain values, and the builder for Python.
 
 A job has five groups, always run in this order: ``setup`` at every start, ``init`` once, ``epoch``
-again and again, ``download`` and ``exit`` after the loop.  Its nodes are namespaces of blobs; a job
+repeatedly, ``download`` and ``exit`` after the loop.  Its nodes are namespaces of blobs; a job
 without nodes has one, ``main``.
 
 ::
@@ -9,7 +9,7 @@ without nodes has one, ``main``.
     with Job("sum", seed=7) as job:
         with job.init:
             Task(make_total, out="total")
-        with job.epoch:                      # also where a bare Task in the body lands
+        with job.epoch:                      # also the group of a bare Task in the body
             Task(add_one, update="total")
         job.stop(epochs=3)
 
@@ -77,13 +77,13 @@ class ConditionSpec:
 
 
 class _Scope:
-    """A context that sets variables while it lasts; it may be entered again."""
+    """A context that sets variables while entered; it may be entered again."""
 
     def __init__(self) -> None:
         self._entered: list[list[tuple[ContextVar[Any], Token[Any]]]] = []
 
     def _values(self) -> list[tuple[ContextVar[Any], Any]]:
-        raise AssertionError(self)  # every scope has its own
+        raise AssertionError(self)  # every subclass has its own
 
     def __enter__(self) -> Self:
         self._entered.append([(v, v.set(value)) for v, value in self._values()])
@@ -115,7 +115,7 @@ class TaskGroup(_Scope):
         return f"TaskGroup({self.name!r}, {self.tasks!r})"
 
     def named(self) -> None:
-        """Give every task a name of its own: the second ``step`` becomes ``step_2``."""
+        """Make the names of tasks unique: the second ``step`` becomes ``step_2``."""
         taken = {t.given_name for t in self.tasks if t.given_name}
         numbers: dict[str, int] = {}
         for task in self.tasks:
@@ -148,8 +148,8 @@ class Job(_Scope):
 
     ``nodes`` is a list of names, or a mapping of name to vars of that node.  ``metrics`` maps a
     scalar blob to ``"min"``, ``"max"`` or None, the direction that is better.  ``checkpoint`` is a
-    policy, or None for a job that wants no checkpoints; ``upload`` says where they are copied after
-    the loop.  ``session`` is where the command line runs it.
+    policy, or None for a job without checkpoints; ``upload`` is where they are copied after
+    the loop.  ``session`` is the session in which the command line runs it.
     """
 
     def __init__(
@@ -184,27 +184,27 @@ class Job(_Scope):
 
     @property
     def setup(self) -> TaskGroup:
-        """Run at every start; its blobs are never checkpointed."""
+        """The group run at every start; its blobs are never checkpointed."""
         return self.groups["setup"]
 
     @property
     def init(self) -> TaskGroup:
-        """Run once; what it writes persists."""
+        """The group run once; the blobs it writes persist."""
         return self.groups["init"]
 
     @property
     def epoch(self) -> TaskGroup:
-        """Run again and again."""
+        """The group run repeatedly."""
         return self.groups["epoch"]
 
     @property
     def download(self) -> TaskGroup:
-        """Run after the loop, before ``exit``: gathers what is scattered."""
+        """The group run after the loop, before ``exit``: gathers scattered blobs."""
         return self.groups["download"]
 
     @property
     def exit(self) -> TaskGroup:
-        """Run at the end."""
+        """The group run at the end."""
         return self.groups["exit"]
 
     def _values(self) -> list[tuple[ContextVar[Any], Any]]:
@@ -212,7 +212,7 @@ class Job(_Scope):
 
     @staticmethod
     def current() -> Job:
-        """The job of the innermost ``with job:``; LookupError outside of one."""
+        """Return the job of the innermost ``with job:``; raises LookupError outside of one."""
         job = _job.get()
         if job is None:
             raise LookupError("no job is being built: use 'with Job(...) as job:'")
@@ -221,7 +221,7 @@ class Job(_Scope):
     def stop(self, *, never: bool = False, **conditions: Any) -> None:
         """Add stop conditions, with the keys of the spec: ``epochs=3``, ``when="loss < 0.1"`` …
 
-        ``never=True`` is for endless jobs.  ``conditions.parse`` checks them, once the job is
+        ``never=True`` is for endless jobs.  ``conditions.parse`` checks them once the job is
         whole.
         """
         self.never_stops = self.never_stops or never
@@ -232,16 +232,16 @@ class Job(_Scope):
         self.conditions += [ConditionSpec("fail", kind, v) for kind, v in conditions.items()]
 
     def node_vars(self, node: str) -> dict[str, Any]:
-        """The vars as ``node`` sees them."""
+        """Return the vars of ``node``."""
         return {**self.vars, **self.nodes[node]}
 
     def shared_vars(self) -> dict[str, Any]:
-        """The vars that have one value on all nodes."""
+        """Return the vars that have one value on all nodes."""
         first, *others = (self.node_vars(n) for n in self.nodes)
         return {k: v for k, v in first.items() if all(k in o and _same(o[k], v) for o in others)}
 
     def nodes_of(self, task: Task) -> tuple[str, ...]:
-        """The nodes a task runs on; raises SpecError if there is none."""
+        """Return the nodes a task runs on; raises SpecError if there is none."""
         if task.node is None:
             if not self.multi_node:
                 return (MAIN,)
@@ -256,7 +256,7 @@ class Job(_Scope):
         return found
 
     def pipes(self) -> Iterator[tuple[TaskGroup, Pipe]]:
-        """Every pipe with its group."""
+        """Yield every pipe with its group."""
         for group in self.groups.values():
             for task in group.tasks:
                 if isinstance(task, Pipe):
@@ -267,12 +267,12 @@ class Job(_Scope):
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Equal and of one type: 1, 1.0 and true are three values."""
+    """Return whether two values are equal and of one type: 1, 1.0 and true are three values."""
     return type(a) is type(b) and repr(a) == repr(b)
 
 
 def match_nodes(pattern: str, nodes: Mapping[str, Any] | Sequence[str]) -> tuple[str, ...]:
-    """The nodes that a name or glob means, in the order of the job."""
+    """Return the nodes that a name or glob matches, in the order of the job."""
     if pattern in nodes:
         return (pattern,)
     return tuple(n for n in nodes if fnmatchcase(n, pattern))

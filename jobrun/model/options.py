@@ -1,4 +1,4 @@
-"""Options of tasks, as plain values: trying again, and blobs of other runs."""
+"""Options of tasks, as plain values: retries, and blobs of other runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Number = int | float | str
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often a task that fails is tried again, after how many seconds.
+    """The number of retries of a task that fails, and the seconds between them.
 
     The first pause is ``delay``, each further one ``backoff`` times the one before.
     """
@@ -25,13 +25,13 @@ class Retries:
     backoff: float = 1.0
 
     def pause(self, number: int) -> float:
-        """Seconds to wait before retry ``number``, counted from 1."""
-        if not self.delay:  # and no power that may be more than a float can hold
+        """Return the seconds to wait before retry ``number``, counted from 1."""
+        if not self.delay:  # and no power that may overflow a float
             return 0.0
         return self.delay * self.backoff ** (number - 1)
 
     def fault(self) -> str | None:
-        """What is wrong, or None."""
+        """Return an error message, or None."""
         if isinstance(self.times, bool) or not isinstance(self.times, int) or self.times < 1:
             return f"'times' is {self.times!r}, not a whole number from 1"
         if not 0 <= self.delay < math.inf:
@@ -43,7 +43,7 @@ class Retries:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Blobs of another run or checkpoint, as what a task calls; its ``out`` says which.
+    """Blobs of another run or checkpoint, as a task's function; its ``out`` names them.
 
     ``run`` is a run's directory, of which the newest checkpoint is read or that of ``epoch`` or
     ``id``, or a checkpoint's.  A relative path begins at the spec's folder; it may be a URL.

@@ -31,7 +31,7 @@ def data(
     where: Where | None = None,
     marks: Mapping[str, Where] | None = None,
 ) -> Data:
-    """A source for ``zip`` and ``concat`` of a Pipe; the arguments are those of a Pipe."""
+    """Return a source for ``zip`` and ``concat`` of a Pipe; the arguments are those of a Pipe."""
     columns = {a.parameter or a.name: a.name for a in arguments(from_)}
     made = Data(
         {} if file or call or zip or concat else columns,
@@ -50,7 +50,7 @@ def data(
 
 
 def _resumed(made: Data, resume: str, where: Where | None) -> Data:
-    """The source of a ``call`` with the way by which it is brought back to a place."""
+    """Return the source of a ``call`` with the way in which it resumes at a place."""
     if made.call is None:
         raise SpecError([Problem("'resume' is for a 'call'", where)])
     if resume not in RESUMES:
@@ -73,7 +73,7 @@ def _call_source(
 
 
 def _data_fault(made: Data, columns: Mapping[str, str], typed: bool) -> str:
-    """What is wrong with a source as a whole."""
+    """Return an error message for a source as a whole, or an empty string."""
     if not made.forms:
         return "a pipe reads 'from' blobs, a 'file', a 'call', or a 'zip' or 'concat' of such"
     if len(made.forms) > 1:
@@ -91,15 +91,15 @@ class Pipe(Task):
     """A task that reads batches: ``map`` steps see columns, ``do`` steps columns and blobs.
 
     ``from_`` maps columns to blobs (a list: columns of the same names), to the columns of ``file``
-    (without ``from_``: all of them), or to the keys of the items that ``call`` gives, which is
+    (without ``from_``: all of them), or to the keys of the items that ``call`` yields, which is
     given ``in_`` and ``with_``.  An iterable is read again up to the place where a run resumes;
     with ``resume="state"`` it goes there by its own ``load_state_dict``.  ``zip`` and ``concat``
     join sources made by ``data``.  ``shuffle`` may be ``{"buffer": n}``.  ``map`` and ``do`` are
     lists of Tasks; they belong to the pipe alone.
-    With ``processes``, the ``map`` steps run in so many worker processes, which find their
+    With ``processes``, the ``map`` steps run in that many worker processes, which find their
     functions by module and name.  ``rows`` names the column whose length is the number of rows that
-    the ``map`` steps leave of a batch, where these do not put out all columns that they filter.
-    ``reduce`` says how a number that the ``do`` steps only put out is joined over the epoch:
+    the ``map`` steps leave of a batch, if these do not put out all columns that they filter.
+    ``reduce`` is how a number that the ``do`` steps only put out is reduced over the epoch:
     ``mean`` (weighted by rows, the default), ``last``, ``sum``, ``min`` or ``max``.
     """
 
@@ -185,7 +185,7 @@ class Pipe(Task):
         self._join()
 
     def _check_reduce(self) -> None:
-        """``reduce`` is of what the ``do`` steps put out, in one of a few ways."""
+        """Check that ``reduce`` maps outputs of the ``do`` steps to one of the reductions."""
         put = [n for step in self.do for n in step.outputs.names]
         for name, way in self.reduce.items():
             if name not in put:
@@ -197,7 +197,7 @@ class Pipe(Task):
                 self._refuse(f"{name!r} cannot be reduced by {way!r}", f"reduce:{name}", hint)
 
     def _check_processes(self) -> None:
-        """``processes`` is for ``map`` steps, which then need no ``threads``."""
+        """Check that ``processes`` comes with ``map`` steps, and without ``threads``."""
         if self.reader.processes is None:
             return
         if not self.map:
@@ -208,7 +208,7 @@ class Pipe(Task):
             self._refuse(text, "processes", "leave one of them out")
 
     def _check_rows(self) -> None:
-        """``rows`` is a column, and for ``map`` steps, since nothing else drops rows."""
+        """Check that ``rows`` is a column, and comes with ``map`` steps: only they drop rows."""
         rows = self.reader.rows
         if rows is None:
             return
@@ -223,12 +223,12 @@ class Pipe(Task):
 
     @property
     def default_name(self) -> str:
-        """``pipe``; two pipes in one group are named ``pipe`` and ``pipe_2``."""
+        """The name ``pipe``; two pipes in one group are named ``pipe`` and ``pipe_2``."""
         return "pipe"
 
 
 def _leave(step: Task) -> None:
-    """A step belongs to its pipe alone, not to the group that is being built."""
+    """Remove a step from the group that is being built: it belongs to its pipe alone."""
     tasks = current_tasks.get()
     if tasks is not None:
         tasks[:] = [t for t in tasks if t is not step]

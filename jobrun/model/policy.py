@@ -1,4 +1,4 @@
-"""What is asked of checkpoints (when to save, which to keep) and of sessions.  Plain values."""
+"""Policies of checkpoints (when to save, which to keep) and of sessions.  Plain values."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def _at_least_one(name: str, number: int | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """When to save: after so many epochs, batches or seconds since the last save.
+    """The schedule of saves: the epochs, batches or seconds since the last save.
 
     The first that is due counts.  ``batches`` and ``seconds`` save inside an epoch too; at least
     ``min_gap`` seconds lie between two saves.  After ``init``, at the end of the last epoch, and
-    when a signal ends the run, it is saved whatever this says.  Raises UsageError for what cannot
-    be.
+    when a signal ends the run, it is always saved.  Raises UsageError for invalid
+    values.
     """
 
     epochs: int | None = 1
@@ -54,7 +54,7 @@ class Every:
 class Best:
     """The ``count`` best checkpoints by a metric; ``smaller`` values are better, or larger ones.
 
-    In a job the direction of the metric decides, whatever ``smaller`` says.
+    In a job the direction of the metric overrides ``smaller``.
     """
 
     metric: str
@@ -67,10 +67,10 @@ class Best:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """What to keep: the ``last`` so many, those of ``every`` so many epochs, the ``best``.
+    """The checkpoints to keep: the ``last`` n, those of ``every`` n epochs, the ``best``.
 
-    A checkpoint stays if any of them keeps it; with none of them, all are kept.  Of a job with
-    conditions under ``fail`` the newest from before one came true stays in any case.  Raises
+    A checkpoint is kept if any of them keeps it; with none of them, all are kept.  Of a job with
+    conditions under ``fail`` the newest from before one came true is always kept.  Raises
     UsageError for numbers below 1.
     """
 
@@ -84,7 +84,7 @@ class Keep:
 
     @property
     def all(self) -> bool:
-        """Whether nothing is ever dropped."""
+        """Whether nothing is ever removed."""
         return self.last is None and self.every is None and self.best is None
 
 
@@ -92,16 +92,16 @@ KEEP_ALL = Keep()
 
 
 _LEVELS = {"zstd": (3, 22), "lz4": (5, 9), "none": (0, 0)}
-"""The usual level of a codec, and its highest."""
+"""The default level of a codec, and its highest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compress:
-    """That blobs are compressed: with ``zstd``, ``lz4``, or (``none``) not.
+    """The compression of blobs: ``zstd``, ``lz4`` or ``none``.
 
-    ``blobs`` is a name or pattern (see ``core.patterns``); that of a tree holds for all in it.
-    Level 0 stands for the usual one; from 1 to 22 (zstd) or 9 (lz4) it becomes slower and smaller.
-    Raises UsageError for what there is not.
+    ``blobs`` is a name or pattern (see ``core.patterns``); that of a tree applies to all in it.
+    Level 0 is the default; from 1 to 22 (zstd) or 9 (lz4) it becomes slower and smaller.
+    Raises UsageError for an unknown codec or level.
     """
 
     codec: str
@@ -134,7 +134,7 @@ class CheckpointPolicy:
     before the parent, so that every lasting value is on disk twice; ``parent``; or ``never``.
     Of ``compress`` the first whose pattern matches a blob counts; without one it is not compressed.
     ``catalogue`` is a site's own record of checkpoints: an object with the methods of
-    ``jobrun.Catalogue``, what gives one when it is called, or the name of either, ``module:name``.
+    ``jobrun.Catalogue``, a function that returns one, or the name of either, ``module:name``.
     """
 
     every: Every = Every()
@@ -153,12 +153,12 @@ DEFAULT_POLICY = CheckpointPolicy()
 
 @dataclass(frozen=True)
 class Upload:
-    """Where checkpoints are copied after the loop.
+    """The target to which checkpoints are copied after the loop.
 
-    ``to`` is a directory or a URL, a text or a template; or ``call`` a function, itself or as
+    ``to`` is a directory or a URL, a string or a template; or ``call`` a function, itself or as
     ``module:function``, that is called with the path of each checkpoint, and ``literals`` as
     keyword arguments.  ``what`` is ``final``, the newest checkpoint, or ``kept``, all that are
-    kept.  Raises UsageError for what cannot be.
+    kept.  Raises UsageError for invalid values.
     """
 
     to: object = None
@@ -175,7 +175,7 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class SessionSpec:
-    """The ``session`` section of a spec: where a job runs, which changes nothing of its results.
+    """The ``session`` section of a spec: where a job runs, which does not change its results.
 
     ``kind`` is ``local`` (this process) or ``dask``; ``threads`` are those of the process, or of
     each node.  The rest is for ``dask``: ``workers`` processes are started on this machine, unless

@@ -1,4 +1,4 @@
-"""Which reporters a job asks for, by name or by their function: plain values.
+"""The reporters that a job asks for, by name or by their function: plain values.
 
 A reporter is called with every event of a run; ``jobrun.report.registry`` finds and opens them.
 """
@@ -18,7 +18,7 @@ __all__ = ["Reporter"]
 class Reporter:
     """``name`` of a reporter, or ``call``, the ``module:function`` that makes it.
 
-    ``value`` is its first argument, if one was given by itself, ``options`` are others by name.
+    ``value`` is its first argument, if one was given alone, ``options`` are others by name.
     """
 
     name: str

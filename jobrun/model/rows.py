@@ -1,4 +1,4 @@
-"""What a pipe reads and how, as plain values; ``jobrun.model.job`` builds them."""
+"""The data of a pipe and how it is read, as plain values; ``jobrun.model.job`` builds them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STREAMED = (".csv", ".tsv", ".jsonl", ".txt")
 """The endings of files that are read from front to back."""
 
 RESUMES = ("replay", "state")
-"""How an iterable is brought back to a place: read again up to it, or by its own state."""
+"""How an iterable resumes at a place: by reading again up to it, or by its own state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class FileSource:
 
 @dataclass(frozen=True, slots=True)
 class CallSource:
-    """What a function gives: ``columns`` maps a column to its key in an item.
+    """The items of a function: ``columns`` maps a column to its key in an item.
 
     ``resume`` is one of ``RESUMES``.
     """
@@ -50,7 +50,7 @@ class CallSource:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Where rows come from: exactly one of ``blobs`` (column to blob), ``file``, ``call``.
+    """A source of rows: exactly one of ``blobs`` (column to blob), ``file``, ``call``.
 
     Or other sources joined: ``zip`` puts columns side by side, ``concat`` rows one after another.
     """
@@ -63,7 +63,7 @@ class Data:
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """Which of them are given; there must be one."""
+        """The forms that are given; there must be exactly one."""
         given = {
             "from": self.blobs,
             "file": self.file,
@@ -75,7 +75,7 @@ class Data:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that are known without a look at the data; see ``is_open``."""
+        """The columns that are known without reading the data; see ``is_open``."""
         if self.zip:
             return tuple(c for d in self.zip for c in d.columns)
         if self.concat:
@@ -85,37 +85,37 @@ class Data:
 
     @property
     def is_open(self) -> bool:
-        """Whether there may be further columns: those of a file of which none are named."""
+        """Whether there may be further columns: those of a file without named columns."""
         if self.concat:
             return all(d.is_open for d in self.concat)
         return any(d.file is not None and not d.file.columns for d in self.leaves())
 
     def leaves(self) -> Iterator[Data]:
-        """The sources that are no joins."""
+        """Yield the sources that are not joins."""
         for data in (*self.zip, *self.concat):
             yield from data.leaves()
         if not self.zip and not self.concat:
             yield self
 
     def calls(self) -> Iterator[Task]:
-        """The functions that give sources."""
+        """Yield the tasks of the sources that are functions."""
         return (d.call.step for d in self.leaves() if d.call is not None)
 
     def blob_names(self) -> Iterator[tuple[str, str]]:
-        """Every column that is a blob, with the blob."""
+        """Yield every column that is a blob, with the blob."""
         return ((c, b) for d in self.leaves() for c, b in d.blobs.items())
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """What a pipe reads and how.  Numbers may be names of vars or blobs.
+    """The data of a pipe and how it is read.  Numbers may be names of vars or blobs.
 
     ``shuffle`` is a permutation of each pass, or within blocks of ``buffer`` rows.  ``shard`` is
     ``i/n``, each a number or a var: every n-th row from the i-th on, counted from 0; or ``node``:
     one shard for each node of the pipe.  Without ``batches_per_epoch`` an epoch is one pass;
     without ``passes`` the data never ends.  Reading and ``map`` steps run on ``threads`` threads,
     up to ``ahead`` batches before the ``do`` steps (default: twice the threads); with one thread
-    and no ``ahead``, in turn with them.  With ``processes``, the ``map`` steps run in so many
+    and no ``ahead``, in turn with them.  With ``processes``, the ``map`` steps run in that many
     worker processes instead, likewise ahead.  ``rows`` names the column whose length is the number
     of rows that the ``map`` steps leave of a batch; None: see ``jobrun.session.pipe.row_columns``.
     """

@@ -1,8 +1,8 @@
 """Programs as tasks, as plain values: a command's words or a script, and the files it exchanges.
 
-The blobs that a program reads and puts out are files in a fresh folder, written and read by their
-ending (``session.shell.files``).  A command is split into words, without a shell: nothing in it
-means anything but quotes.  ``${…}`` in a word is replaced after the split, so that no value can
+The blobs that a program reads and puts out are files in a new folder, written and read by their
+ending (``session.shell.files``).  A command is split into words, without a shell: only
+quotes are special in it.  ``${…}`` in a word is replaced after the split, so that no value can
 become two words; a script is never touched.
 """
 
@@ -29,9 +29,9 @@ _DTYPE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class FileForm:
-    """What a file's ending leaves open: the dtype of its numbers (``str``: one text), the shape.
+    """The form of a file beyond its ending: the dtype of numbers (``str``: a string), the shape.
 
-    One length of ``shape`` may be -1: what is left.
+    One length of ``shape`` may be -1: the remaining elements.
     """
 
     dtype: str | None = None
@@ -42,7 +42,7 @@ class FileForm:
 class Shell:
     """A program: either ``command``, whose first word it is, or ``script`` for bash.
 
-    ``files`` says of some files what their ending leaves open.
+    ``files`` defines what the ending of a file leaves open.
     """
 
     command: str = ""
@@ -51,12 +51,12 @@ class Shell:
 
     @property
     def words(self) -> tuple[str | Template, ...]:
-        """The words of the command; raises ValueError, as ``split``."""
+        """The words of the command; raises ValueError as ``split`` does."""
         return split(self.command)
 
     @property
     def name(self) -> str:
-        """A name for the task: the program's, without its folder and ending."""
+        """The name for the task: the program's, without its folder and ending."""
         try:
             first = str(self.words[0]) if self.command else "script"
         except ValueError:
@@ -65,7 +65,7 @@ class Shell:
         return stem or "shell"
 
     def faults(self, given: tuple[str, ...], wanted: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-        """What is wrong, as (message, mark), if the program is given and asked for these files."""
+        """Yield the errors as (message, mark), if the program reads and writes these files."""
         if bool(self.command) == bool(self.script):
             yield "a shell task has either a command or a script", "shell"
         try:
@@ -90,7 +90,7 @@ class Shell:
 
 
 def split(command: str) -> tuple[str | Template, ...]:
-    """The words of a command; raises ValueError for what only a shell would understand."""
+    """Return the words of a command; raises ValueError for syntax that needs a shell."""
     try:
         words = shlex.split(command)
     except ValueError as error:
@@ -108,7 +108,7 @@ def split(command: str) -> tuple[str | Template, ...]:
 
 
 def file_fault(name: str) -> str | None:
-    """What is wrong with the name of a file that a program reads or writes, or None."""
+    """Return the error in the name of a file that a program reads or writes, or None."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or name != str(path) or not path.name:
         return f"{name!r} is no file in the task's folder: write it without '/' in front and '..'"
@@ -121,7 +121,7 @@ def file_fault(name: str) -> str | None:
 
 
 def dtype_fault(name: str) -> str | None:
-    """What is wrong with a dtype, or None."""
+    """Return the error in a dtype, or None."""
     if name == "str" or _DTYPE.fullmatch(name):
         return None
     hint = did_you_mean(name, ("float64", "float32", "int64", "int32", "uint8", "bool", "str"))

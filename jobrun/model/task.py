@@ -1,4 +1,4 @@
-"""Tasks: one call of a function or program, what it reads, updates and puts out.
+"""Tasks: one call of a function or program, and the blobs it reads, updates and puts out.
 
 Plain values.  A task that is made inside ``with job.<group>:`` joins that group, on the node of the
 innermost ``with Node(...)``.
@@ -18,7 +18,7 @@ from jobrun.model.shell import Shell
 __all__ = ["Argument", "Outputs", "Task", "arguments", "current_node", "current_tasks", "outputs"]
 
 current_tasks: ContextVar[list[Task] | None] = ContextVar("jobrun_tasks", default=None)
-"""The tasks of the group that is being built: a new one joins them."""
+"""The tasks of the group that is being built: a new one is added to them."""
 
 current_node: ContextVar[str | None] = ContextVar("jobrun_node", default=None)
 """The node, or glob of nodes, of the tasks that are being made."""
@@ -28,7 +28,7 @@ current_node: ContextVar[str | None] = ContextVar("jobrun_node", default=None)
 class Argument:
     """One argument of a task's function: ``parameter`` is None for a positional one.
 
-    ``name`` is what it reads as written: ``x``, ``model/w1``, ``trainer_1:w``, ``trainer_*:w``,
+    ``name`` is the blob as written: ``x``, ``model/w1``, ``trainer_1:w``, ``trainer_*:w``,
     ``best:model``, or a reserved name.
     """
 
@@ -38,7 +38,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """Where the returned value goes.
+    """The destination of the returned value.
 
     ``form`` is ``none``; ``one``: the value goes to ``names[0]``; ``many``: a tuple, one name an
     element; ``keys``: a dict, of which ``keys[i]`` goes to ``names[i]``.
@@ -50,7 +50,7 @@ class Outputs:
 
 
 class Task:
-    """One call of a function in a group: what it reads, updates and puts out.
+    """One call of a function in a group, and the blobs it reads, updates and puts out.
 
     ``fn`` is a callable, ``"module:function"``, or a ``Shell``: a program, for which ``in_`` and
     ``out`` are mappings ``{file: blob}``.  ``in_`` and ``update`` name blobs: a string or
@@ -59,16 +59,16 @@ class Task:
     keyword arguments.  ``out`` is a name, a list of names for a returned tuple, or a mapping
     ``{key in the returned dict: blob}``.  ``after`` names tasks of the same group.
 
-    With ``retries`` (their number, or ``Retries``) a call that fails is made again, each time with
-    ``update`` blobs as they were.  ``timeout`` is in seconds: a program is ended then; where it is
+    With ``retries`` (their number, or ``Retries``) a call that fails is repeated, each time with
+    ``update`` blobs as they were.  ``timeout`` is in seconds: a program is ended then; if it is
     a function, the run ends without it, since a thread cannot be killed.  ``fn`` may be a ``Load``
     too: blobs of another run, ``out`` being a mapping ``{name there: blob}``.
 
-    ``thread="same"`` is for what may be used on the thread only that made it, as a SQLite
-    connection: the task, and all tasks that read what it puts out, run on one thread.
+    ``thread="same"`` is for values bound to the thread that made them, such as a SQLite
+    connection: the task, and all tasks that read its output, run on one thread.
 
     Made inside ``with job.<group>:`` (or ``with job:``, then in ``epoch``) it joins that group, on
-    the node of the innermost ``with Node(...)``.  Raises SpecError for what cannot be.
+    the node of the innermost ``with Node(...)``.  Raises SpecError for invalid arguments.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Task:
         where: Where | None,
         marks: Mapping[str, Where] | None,
     ) -> None:
-        """What a task and a pipe have in common."""
+        """Set the attributes that a task and a pipe have in common."""
         self.given_name = name
         self.name = name or self.default_name
         self.after = (after,) if isinstance(after, str) else tuple(after)
@@ -137,7 +137,7 @@ class Task:
 
     @property
     def function_name(self) -> str:
-        """``module:function``, for messages and for the digest of a job."""
+        """The name ``module:function``, for messages and for the digest of a job."""
         if isinstance(self.fn, str):
             return self.fn
         if isinstance(self.fn, Shell):
@@ -148,11 +148,11 @@ class Task:
         return f"{module}:{getattr(self.fn, '__qualname__', type(self.fn).__qualname__)}"
 
     def mark(self, *keys: str) -> Where | None:
-        """The place in the spec of the first of ``keys`` that has one, else of the task."""
+        """Return the place in the spec of the first of ``keys`` that has one, else of the task."""
         return next((self.marks[k] for k in keys if k in self.marks), self.where)
 
     def _check_arguments(self) -> None:
-        """Positional or by keyword, and no parameter twice."""
+        """Check that arguments are positional or by keyword, and no parameter is given twice."""
         given = [*self.inputs, *self.updates]
         forms = {a.parameter is None for a in given}
         if len(forms) > 1:
@@ -168,7 +168,7 @@ class Task:
             seen.add(a.parameter or "")
 
     def _check_options(self) -> None:
-        """What ``retries``, ``timeout`` and ``thread`` can be."""
+        """Check the values of ``retries``, ``timeout`` and ``thread``."""
         fault = self.retries.fault() if self.retries is not None else None
         if fault:
             self._refuse(f"'retries': {fault}", "retries")
@@ -188,7 +188,7 @@ class Task:
             self._refuse(f"'thread' is for functions, not for a {what}", "thread")
 
     def _check_program(self, shell: Shell) -> None:
-        """A program is given files and leaves files."""
+        """Check that a program has files for inputs and outputs."""
         for given, key in ((self.updates, "update"), (self.literals, "with")):
             if given:
                 hint = "'in' and 'out' name the files: {file: blob}"
@@ -214,7 +214,7 @@ class Task:
 
 
 def arguments(given: str | Sequence[str] | Mapping[str, str | None] | None) -> tuple[Argument, ...]:
-    """``in`` or ``update`` as arguments, in order."""
+    """Return ``in`` or ``update`` as arguments, in order."""
     if given is None:
         return ()
     if isinstance(given, str):
@@ -225,7 +225,7 @@ def arguments(given: str | Sequence[str] | Mapping[str, str | None] | None) -> t
 
 
 def outputs(given: str | Sequence[str] | Mapping[str, str | None] | None) -> Outputs:
-    """``out`` as outputs."""
+    """Return ``out`` as outputs."""
     if given is None:
         return Outputs("none")
     if isinstance(given, str):
