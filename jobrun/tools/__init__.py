@@ -1,1 +1,1 @@
-"""What commands do beside running a job: inspect, compare, export, sweep, smoke."""
+"""The work of commands beside running a job: inspect, compare, export, sweep, smoke."""

@@ -1,4 +1,4 @@
-"""In what runs differ from the first of them: spec, metrics, code, libraries."""
+"""The differences of runs from the first of them: spec, metrics, code, libraries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Difference", "MetricRow", "RunComparison", "compare_runs"]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Something that is not the same in all runs; an empty text where a run has none of it."""
+    """A value that differs between runs; an empty string if a run has none."""
 
     name: str
     values: tuple[str, ...]
@@ -24,7 +24,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class MetricRow:
-    """A metric in all runs: the last values, the best, and the numbers of the runs that won."""
+    """A metric in all runs: the last values, the best, and the numbers of the best runs."""
 
     name: str
     direction: str | None
@@ -35,7 +35,7 @@ class MetricRow:
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """What differs; ``unknown`` are the numbers of runs whose spec is not known."""
+    """The differences; ``unknown`` are the numbers of runs whose spec is not known."""
 
     spec: tuple[Difference, ...]
     metrics: tuple[MetricRow, ...]
@@ -57,7 +57,7 @@ def compare_runs(views: Sequence[Overview], states: Sequence[RunState]) -> RunCo
 
 
 def _spec(facts: Sequence[Mapping[str, Any]]) -> tuple[Difference, ...]:
-    """The parts of the spec in which a run differs from the first, in the order of the spec."""
+    """Return the parts of the spec in which a run differs from the first, in the spec's order."""
     found: dict[str, tuple[str, dict[int, str]]] = {}
     for number, other in enumerate(facts):
         if not (facts[0] and other):
@@ -85,7 +85,7 @@ def _metric(name: str, views: Sequence[Overview]) -> MetricRow:
 
 
 def _differences(maps: Sequence[Mapping[str, str]]) -> tuple[Difference, ...]:
-    """The keys whose values are not the same in all mappings that have any."""
+    """Return the keys whose values are not the same in all mappings that have any."""
     names = dict.fromkeys(name for values in maps for name in values)
     rows = (Difference(name, tuple(v.get(name, "") for v in maps)) for name in names)
     known = [number for number, values in enumerate(maps) if values]

@@ -1,8 +1,8 @@
-"""What a run would do, without doing it: ``train -n``.
+"""The plan of a run, without running it: ``train -n``.
 
-The decision, what persists, how many checkpoints are kept, and of each stop condition the first
+The decision, the blobs that persist, the checkpoints kept, and of each stop condition the first
 epoch after which it can be true.  Nothing is loaded or written; the functions run only where the
-sizes of the blobs are asked for, and then ``setup`` and ``init`` alone, in memory.
+sizes of the blobs are requested, and then ``setup`` and ``init`` alone, in memory.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ __all__ = ["DryRun", "Outlook", "Size", "dry_run", "sizes"]
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """A stop condition: where it stands, and when it can be true.
+    """A stop condition: its text and progress, and when it can be true.
 
-    ``earliest`` is the first epoch after which it can be (None: nobody can say, or never).
-    ``can_fire`` is false where something else ends the run before.
+    ``earliest`` is the first epoch after which it can be (None: unknown, or never).
+    ``can_fire`` is false if something else ends the run before.
     """
 
     text: str
@@ -63,10 +63,10 @@ class Size:
 
 @dataclass(frozen=True)
 class DryRun:
-    """``choice`` is what would be done in ``run_dir``, from ``epoch`` on.
+    """The plan of a run: ``choice`` is the action in ``run_dir``, from ``epoch`` on.
 
-    ``persists`` are blobs, ``kept`` is how many checkpoints there are at most at once (None: nobody
-    can say), ``epochs`` the limit of the ``epochs`` condition (None: there is none).
+    ``persists`` are blobs, ``kept`` is the most checkpoints that exist at once (None:
+    unknown), ``epochs`` the limit of the ``epochs`` condition (None: there is none).
     """
 
     choice: Choice
@@ -79,9 +79,9 @@ class DryRun:
 
 
 def dry_run(job: Job, request: Request, runs_dir: str, run: Path | None) -> DryRun:
-    """What ``train`` or ``resume`` would do with the run in ``run`` (None: a fresh one).
+    """Return what ``train`` or ``resume`` would do with the run in ``run`` (None: a fresh one).
 
-    Raises what they raise before anything is begun, but for a run that is refused.
+    Raises what they raise before anything is started, except for a run that is refused.
     """
     path = run or fresh_name(runs_dir, job.name)
     conditions = build(job)
@@ -116,7 +116,7 @@ def _watched(
 
 
 def _names(job: Job) -> tuple[str, ...]:
-    """The blobs that persist, with ``node:`` in front if there are several nodes."""
+    """Return the blobs that persist, prefixed with ``node:`` if there are several nodes."""
     return tuple(
         f"{node}:{path}" if job.multi_node else path
         for node, paths in persistent(job).items()
@@ -138,7 +138,7 @@ def _outlook(watched: ConditionState, epoch: int, limit: int | None) -> Outlook:
 def sizes(job: Job, session: LocalSession, places: Places) -> tuple[Size, ...]:
     """Run ``setup`` and ``init`` on ``session``, in memory; every blob that then persists.
 
-    What only ``epoch`` writes is not known yet and not there.  Raises what the tasks raise.
+    Blobs that only ``epoch`` writes are not known yet and absent.  Raises what the tasks raise.
     """
     session.open(job, places)
     try:
@@ -162,7 +162,7 @@ def sizes(job: Job, session: LocalSession, places: Places) -> tuple[Size, ...]:
 
 
 def _bytes(box: Box) -> int:
-    """The bytes of a value itself, without what a file adds."""
+    """Return the bytes of a value itself, without the overhead of a file."""
     if box.kind in ("array", "scalar"):
         return int(box.value.nbytes)
     if box.kind == "str":

@@ -1,7 +1,7 @@
 """Export of blobs to files of other programs: ``.npz``, ``.npy``, ``.safetensors``.
 
-What a file cannot hold is refused before anything is written; None, which no file of arrays holds,
-is left out and said.  The form goes by the ending of the target; a target without one, or with a
+A value that a file cannot hold is refused before any write; None, which no array file holds,
+is left out and reported.  The target's ending selects the form; a target without one, or with a
 slash at its end, is a directory of ``.npy`` files.
 """
 
@@ -31,16 +31,16 @@ _TENSORS = frozenset(
     + [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
     + [f"float{bits}" for bits in (16, 32, 64)]
 )
-"""The names of the dtypes that safetensors holds."""
+"""The names of the dtypes that safetensors supports."""
 
 
 def export(
     boxes: Mapping[str, Box], target: str | os.PathLike[str], about: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Write values to ``target``, by name; the names that were left out.
+    """Write values to ``target``, by name; return the names that were left out.
 
-    ``about`` is kept where the form has a place for it (the metadata of safetensors).  Raises
-    UsageError where the target cannot be written or cannot hold a value.
+    ``about`` is kept if the form has a place for it (the metadata of safetensors).  Raises
+    UsageError if the target cannot be written or cannot hold a value.
     """
     values = {name: box for name, box in boxes.items() if box.kind != "none"}
     path = Path(target)
@@ -83,7 +83,7 @@ def _save(target: Path, array: Array) -> None:
 
 
 def _write_npz(target: Path, values: Mapping[str, Box]) -> None:
-    """As ``np.savez``, which cannot take an array named ``file``."""
+    """Write as ``np.savez`` does, which cannot take an array named ``file``."""
     with whole_file(target) as path, zipfile.ZipFile(path, "w", allowZip64=True) as archive:
         for name, box in values.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -91,7 +91,7 @@ def _write_npz(target: Path, values: Mapping[str, Box]) -> None:
 
 
 def _portable(box: Box) -> Array:
-    """An array that every numpy reads: foreign dtypes as the unsigned integers of their bits."""
+    """Return an array that every numpy reads: foreign dtypes as unsigned integers of their bits."""
     array = np.asarray(box.value)
     if is_foreign(array):
         return array.view(f"u{array.dtype.itemsize}")
@@ -111,12 +111,12 @@ def _write_safetensors(target: Path, values: Mapping[str, Box], about: Mapping[s
     try:
         with whole_file(target) as path:
             save_file(arrays, path, metadata=dict(about))
-    except SafetensorError as error:  # an older one, which holds less
+    except SafetensorError as error:  # an older one, which supports fewer dtypes
         raise UsageError(f"safetensors refuses: {error}", where=str(target)) from error
 
 
 def _tensor(name: str, box: Box, target: Path) -> Array:
-    """The array of a value, in the byte order of the form; 0-d for a number."""
+    """Return the array of a value, in the byte order of the form; 0-d for a number."""
     array = np.asarray(box.value)
     if array.dtype.name not in _TENSORS:
         what = box.kind if box.kind not in ("array", "scalar") else str(array.dtype)

@@ -1,6 +1,6 @@
-"""Looking at the blobs of a checkpoint: which ones are meant, and what they hold.
+"""The blobs of a checkpoint: selection by name, and description of their values.
 
-A blob is meant by its name, the name of a tree (then all it holds), a glob, or a name with a
+A blob is selected by its name, the name of a tree (then all it holds), a glob, or a name with a
 slice: ``model/w1[0:10]``.  With several nodes names begin with the node: ``trainer_1:total``.
 """
 
@@ -31,12 +31,12 @@ Array = npt.NDArray[Any]
 Index = tuple[int | slice, ...]
 _SLICE = re.compile(r"(?P<name>.+)\[(?P<index>[-0-9:, ]+)\]")
 SMALL = 4
-"""Arrays of at most so many elements are shown by their values."""
+"""The most elements of an array that is shown by its values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One value of a checkpoint: ``name`` is how it is shown, ``path`` where it is in its node."""
+    """One value of a checkpoint: ``name`` is shown to users, ``path`` is its path in its node."""
 
     name: str
     node: str
@@ -47,9 +47,9 @@ class Leaf:
 def pick(
     checkpoint: Place, names: Sequence[str] = (), fs: Fs = DEFAULT, record: Record | None = None
 ) -> tuple[Record, list[Leaf]]:
-    """The leaves that ``names`` mean, in the order of the checkpoint; all of them by default.
+    """Return the leaves that ``names`` match, in the order of the checkpoint; by default all.
 
-    Raises NotFoundError, with the nearest names, if one means nothing.
+    Raises NotFoundError, with the nearest names, if one matches nothing.
     """
     record = record or read_record(fs, str(checkpoint))
     blobs = blobs_of(checkpoint, record, fs)
@@ -65,16 +65,16 @@ def pick(
 def pick_and_read(
     checkpoint: Place, record: Record, names: Sequence[str] = (), fs: Fs = DEFAULT
 ) -> tuple[list[Leaf], dict[str, Box]]:
-    """``pick`` and ``read`` of a checkpoint whose record is known."""
+    """Apply ``pick`` and ``read`` to a checkpoint whose record is known."""
     picked = pick(checkpoint, names, fs, record)[1]
     return picked, read(checkpoint, picked, fs)
 
 
 def _meant(name: str, blobs: Sequence[Blob], checkpoint: Place) -> list[Leaf]:
-    """The leaves that one name means."""
+    """Return the leaves that one name matches."""
     sliced = _SLICE.fullmatch(name)
     if sliced:
-        with suppress(NotFoundError):  # of the whole text, below
+        with suppress(NotFoundError):  # of the whole string, below
             found = select(sliced["name"], blobs)
             index = _index(sliced["index"], name)
             shown = sliced["index"].replace(" ", "")
@@ -86,7 +86,7 @@ def _meant(name: str, blobs: Sequence[Blob], checkpoint: Place) -> list[Leaf]:
 
 
 def _index(text: str, name: str) -> Index:
-    """``0:10, ::2, -1`` as an index."""
+    """Return ``0:10, ::2, -1`` as an index."""
     items: list[int | slice] = []
     for part in text.split(","):
         numbers = [p.strip() for p in part.split(":")]
@@ -101,7 +101,7 @@ def _index(text: str, name: str) -> Index:
 
 
 def read(checkpoint: Place, picked: Sequence[Leaf], fs: Fs = DEFAULT) -> dict[str, Box]:
-    """The values of leaves by their names, proven; only the files that are needed are read."""
+    """Return the verified values of leaves by name; only the needed files are read."""
     found: dict[str, Box] = {}
     for node in dict.fromkeys(leaf.node for leaf in picked):
         whole = [x for x in picked if x.node == node and x.index is None]
@@ -115,13 +115,13 @@ def read(checkpoint: Place, picked: Sequence[Leaf], fs: Fs = DEFAULT) -> dict[st
     return {leaf.name: found[leaf.name] for leaf in picked}
 
 
-# What a value holds.
+# Description of a value.
 
 
 def describe(box: Box, *, values: bool = False) -> dict[str, Any]:
-    """Kind, dtype, shape, bytes, and the values of a small array, else min, mean and max.
+    """Return kind, dtype, shape, bytes, and the values of a small array, else min, mean, max.
 
-    Everything is JSON but numbers that are not finite.  ``values`` asks for all values.
+    Everything is JSON but numbers that are not finite.  ``values`` requests all values.
     """
     if box.kind not in ("array", "scalar"):
         return {"kind": box.kind, "value": box.value}
@@ -138,7 +138,7 @@ def describe(box: Box, *, values: bool = False) -> dict[str, Any]:
 
 
 def _plain(array: Array) -> Any:
-    """The values as Python numbers, texts, or texts of what JSON has no word for."""
+    """Return the values as Python numbers or strings, also strings of what JSON cannot hold."""
     if array.dtype.kind in "biufU" and array.dtype.itemsize:
         return array.tolist()
     if is_foreign(array):
@@ -147,12 +147,12 @@ def _plain(array: Array) -> Any:
 
 
 def is_foreign(array: Array) -> bool:
-    """Whether the dtype is one of numbers that numpy itself does not have, such as bfloat16."""
+    """Return whether the dtype is of numbers that numpy itself lacks, such as bfloat16."""
     return array.dtype.kind == "V" and not issubclass(array.dtype.type, np.void)
 
 
 def _statistics(array: Array) -> dict[str, Any]:
-    """min, mean, max of what is finite, and how many are not."""
+    """Return min, mean and max of the finite elements, and the number of the others."""
     if array.dtype.kind in "mM":
         known = array[~np.isnat(array)]
         return {"min": str(known.min()), "max": str(known.max())} if known.size else {}

@@ -1,4 +1,4 @@
-"""Removing checkpoints of a run that nobody is working on."""
+"""The removal of checkpoints of a run that no process holds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Pruned", "prune"]
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """The ids that stay and those that went, and the bytes that this frees."""
+    """The ids kept and removed, and the bytes that this frees."""
 
     kept: tuple[int, ...]
     removed: tuple[int, ...]
@@ -28,7 +28,7 @@ class Pruned:
 def prune(run: RunDir, keep: Keep, *, dry_run: bool = False) -> Pruned:
     """Remove the checkpoints of a run that ``keep`` does not keep; never the newest.
 
-    ``dry_run``: only say which, without the lock.  Raises LockedError while another process holds
+    ``dry_run``: only list them, without lock.  Raises LockedError while another process holds
     the run, and JobrunError, naming it, at the first checkpoint that cannot be removed.
     """
     if dry_run:

@@ -1,7 +1,7 @@
-"""A smoke run for continuous integration: does a job run, resume after kills, and give its bits?
+"""A smoke run for continuous integration: does a job run, and resume after kills bit for bit?
 
-The job is shortened to a few epochs of a few batches and run twice in a folder of its own, each
-time in processes of their own.  Once undisturbed, on one thread, with the inputs of every task
+The job is shortened to a few epochs of a few batches and run twice in its own folder, each
+time in its own processes.  Once undisturbed, on one thread, with the inputs of every task
 checked for silent changes; once on several threads, killed after the save of epoch 1 and again
 after a save inside an epoch, and resumed each time.  Then every blob must be the same, bit for bit.
 """
@@ -32,10 +32,10 @@ _ALL = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What one process of a smoke run is asked to do; its JSON is its only argument.
+    """The order for one process of a smoke run; its JSON is its only argument.
 
     ``kill`` is when it kills itself: ``epoch``, after the first save at the end of an epoch;
-    ``inside``, after the first save inside one; or not at all.  ``outcome`` is the file that gets
+    ``inside``, after the first save inside one; or never.  ``outcome`` is the file for
     the JSON of the end.
     """
 
@@ -71,22 +71,22 @@ class Smoke:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing failed."""
+        """Whether no step failed."""
         return all(step.status != "failed" for step in self.steps)
 
 
 def shorten(job: Job, batches: int, *, save_inside: bool) -> None:
-    """Let every pipe of ``epoch`` read at most so many batches an epoch, and save each epoch.
+    """Limit every pipe of ``epoch`` to so many batches an epoch, and save each epoch.
 
-    With ``save_inside`` it is saved after each batch too.  A job that wants no checkpoints gets
-    them: they are what is compared.  Nobody else is told of them: nothing is uploaded.
+    With ``save_inside`` it is saved after each batch too.  A job without checkpoints gets
+    them, since they are compared.  No catalogue is told of them, and nothing is uploaded.
     """
     for task in job.epoch:
         if isinstance(task, Pipe):
             given = task.reader.batches_per_epoch
             own = job.vars.get(given) if isinstance(given, str) else given
             if own is None and isinstance(given, str):
-                continue  # a blob, or a var of each node: nobody knows it yet
+                continue  # a blob, or a var of each node: not known yet
             least = batches if own is None else min(int(own), batches)
             task.reader = replace(task.reader, batches_per_epoch=least)
     policy = job.checkpoint or DEFAULT_POLICY
@@ -110,9 +110,9 @@ def smoke(
     batches: int,
     began: Callable[[str], None] = lambda name: None,
 ) -> Smoke:
-    """Run all steps in ``folder``, which is empty; ``began`` is told the name of each.
+    """Run all steps in ``folder``, which is empty; ``began`` is called with the name of each.
 
-    The first failure ends it.  Raises nothing for what is wrong with the job.
+    The first failure ends it.  Errors of the job are results and are not raised.
     """
     run = _Run(Asked(spec, tuple(sets), epochs, batches, "", ""), folder, began)
     for step in (run.check_spec, run.train, run.kill_and_resume, run.compare):
@@ -122,7 +122,7 @@ def smoke(
 
 
 class _Run:
-    """The steps of a smoke run, in order; each gives whether to go on."""
+    """The steps of a smoke run, in order; each returns whether to continue."""
 
     def __init__(self, asked: Asked, folder: Path, began: Callable[[str], None]) -> None:
         self._asked = asked
@@ -133,7 +133,7 @@ class _Run:
         self._ends: list[dict[str, Any]] = []
 
     def check_spec(self) -> bool:
-        """The spec is valid and its functions can be called as it says."""
+        """Check that the spec is valid and its functions can be called as it says."""
         from jobrun.jobspec.build import validate_spec
 
         def check() -> str:
@@ -144,7 +144,7 @@ class _Run:
         return self._step("spec", check)
 
     def train(self) -> bool:
-        """The undisturbed run, its inputs checked."""
+        """Run the job undisturbed, with its inputs checked."""
 
         def train() -> str:
             ended = self._ended(self._start("undisturbed", check=True))
@@ -153,7 +153,7 @@ class _Run:
         return self._step("train", train)
 
     def kill_and_resume(self) -> bool:
-        """The run that is killed twice; where there is no save inside an epoch, once."""
+        """Run the job and kill it twice, or once if there is no save inside an epoch."""
 
         def kill() -> str:
             killed = []
@@ -171,7 +171,7 @@ class _Run:
         return self._step("kill and resume", kill)
 
     def compare(self) -> bool:
-        """Both runs ended in the same state."""
+        """Check that both runs ended in the same state."""
 
         def same() -> str:
             first, second = self._ends
@@ -204,7 +204,7 @@ class _Run:
     def _start(
         self, name: str, *, threads: int = 1, check: bool = False, kill: str = ""
     ) -> subprocess.CompletedProcess[str]:
-        """Run a process to its end; raises _Failed if that does not come."""
+        """Run a process to its end; raises _Failed if it does not end."""
         asked = replace(
             self._asked,
             run_dir=str(self._folder / name),
@@ -228,7 +228,7 @@ class _Run:
             raise _Failed(f"it did not end within {_TIMEOUT:g} s", "", 1) from error
 
     def _ended(self, process: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-        """How the run of a process ended; raises _Failed if that was not well."""
+        """Return how the run of a process ended; raises _Failed if it was not successful."""
         if process.returncode != EXIT_DONE:
             lines = (process.stderr or process.stdout).strip().splitlines()
             code = process.returncode if process.returncode > 0 else 1
@@ -242,7 +242,7 @@ class _Run:
 
 
 class _Failed(Exception):  # noqa: N818 - caught here, shown as a step
-    """A step failed: why, what a process said, and the exit code."""
+    """The failure of a step: the reason, the output of a process, and the exit code."""
 
     def __init__(self, text: str, details: str, exit_code: int) -> None:
         super().__init__(text)

@@ -1,4 +1,4 @@
-"""The spec with which a run goes on: the one that is kept in the run, or the file as it is now."""
+"""The spec with which a run resumes: the one kept in the run, or the file as it is now."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Kept", "kept_spec"]
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A spec, the folder of its code, where its file is (or was), and its text as written."""
+    """A spec, the folder of its code, the path of its file (which may be gone), and its text."""
 
     spec: Spec
     folder: Path
@@ -29,7 +29,7 @@ class Kept:
 
     @property
     def edited(self) -> bool:
-        """Whether the file is there and holds another text by now."""
+        """Whether the file exists and its text has changed since."""
         try:
             return _text(read_run_file(resolved(self.spec_path), MAX_BYTES)) != self.text
         except (JobrunError, OSError, UnicodeError):
@@ -46,11 +46,11 @@ def kept_spec(
     sweep: SweepState | None = None,
     scheduler: str | None = None,
 ) -> Kept:
-    """The spec with which ``run`` goes on, or the sweep whose directory it is.
+    """Return the spec with which ``run`` resumes, or the sweep whose directory it is.
 
-    If ``argument``, what the user named the run by, is a spec, the file as it is now; else the one
+    If ``argument``, the user's name for the run, is a spec, the file as it is now; else the one
     that was run, ``sets``, ``epochs`` and ``scheduler`` applied.  ``code`` is the folder of the
-    code, if it has moved.  Raises NotFoundError where the code or the kept spec is gone, UsageError
+    code, if it has moved.  Raises NotFoundError if the code or the kept spec is gone, UsageError
     for a run that a Python script has started.
     """
     state = sweep or run.state()
@@ -79,12 +79,12 @@ def kept_spec(
 
 
 def _text(data: bytes, errors: str = "strict") -> str:
-    """The text of a spec, with line feeds alone."""
+    """Return the text of a spec, with line feeds alone."""
     return data.decode("utf-8-sig", errors).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _folder(run: RunDir, state: RunState | SweepState, code: str | os.PathLike[str] | None) -> Path:
-    """The folder of the code: as asked for, else as seen from the run, else where it was."""
+    """Return the folder of the code: as given, else relative to the run, else where it was."""
     if code is not None:
         if not os.path.isdir(code):
             raise NotFoundError(f"no folder {os.fspath(code)}", hint="--code names where it is")

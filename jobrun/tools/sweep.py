@@ -1,7 +1,7 @@
-"""A sweep as a whole: which runs a ``matrix`` makes, and what is to be done with each.
+"""A sweep as a whole: the runs of a ``matrix``, and the choice for each.
 
-What is to be done is decided for all runs before the first is started, by the rules for single
-runs (``decide``): where one of them would be refused, the sweep is; where a new run would be begun
+The choices are made for all runs before the first is started, by the rules for single
+runs (``decide``): if one of them would be refused, the sweep is; if a new run would be started
 beside a finished one, a new sweep is.
 """
 
@@ -30,11 +30,11 @@ __all__ = ["Sweep", "SweepPlan"]
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """What is to be done in the directory ``home`` (None: in a new one).
+    """The plan of a sweep in the directory ``home`` (None: in a new one).
 
-    ``members`` are the runs that are wanted, and ``choices`` what is done with each.  ``known`` are
-    all runs that there ever were of the sweep, and these; ``left`` are such that are not of the
-    matrix any more.  ``lines`` say why it is a new one.
+    ``members`` are the runs of the matrix, and ``choices`` what is done with each.  ``known`` are
+    all runs that the sweep ever had, and these; ``left`` are those that are no longer in the
+    matrix.  ``lines`` are the reason why it is a new one.
     """
 
     home: SweepDir | None
@@ -46,14 +46,14 @@ class SweepPlan:
 
     @property
     def to_do(self) -> list[int]:
-        """The numbers of the runs that are to be started."""
+        """The numbers of the runs to start."""
         return [n for n, c in enumerate(self.choices) if c.action in ("fresh", "resume")]
 
 
 class Sweep:
-    """The runs of a spec with a matrix; ``request`` holds for each of them.
+    """The runs of a spec with a matrix; ``request`` applies to each of them.
 
-    Raises SpecError with all that is wrong with any.
+    Raises SpecError with all errors of all runs.
     """
 
     def __init__(self, spec: Spec, text: str, request: Request) -> None:
@@ -68,13 +68,13 @@ class Sweep:
         self.digest = digest(facts)
 
     def job_of(self, member: Member) -> Job:
-        """The job of one run."""
+        """Return the job of one run."""
         return job_of(with_values(self.spec, member.values))
 
     def plan(self, home: SweepDir | None) -> SweepPlan:
-        """What is to be done; nothing is written.
+        """Return the plan; nothing is written.
 
-        Raises RunRefusedError where a run of the sweep is of another job, DamagedError.
+        Raises RunRefusedError if a run of the sweep is of another job, DamagedError.
         """
         if home is None:
             return self._new()
@@ -94,13 +94,13 @@ class Sweep:
         )
 
     def _new(self, lines: Sequence[str] = ()) -> SweepPlan:
-        """A sweep in a directory of its own."""
+        """Return the plan of a sweep in a new directory."""
         known = members_of((), self.matrix.combinations())
         members = members_of(known, self.matrix.wanted())
         return SweepPlan(None, members, [Choice("fresh") for _ in members], known, lines=lines)
 
     def _choice(self, run: RunDir, member: Member) -> Choice:
-        """What is to be done with one run."""
+        """Return the choice for one run."""
         if not run.is_run():
             return Choice("fresh")
         job = self.job_of(member)
@@ -108,7 +108,7 @@ class Sweep:
         return history.choose(build_conditions(job))
 
     def write(self, plan: SweepPlan, home: SweepDir) -> None:
-        """Write down what the sweep is, before a run of it begins; under its lock."""
+        """Record the sweep in its directory, under its lock, before its runs start."""
         folder, spec_path = self.request.folder, self.request.spec_path
         assert folder is not None
         assert spec_path is not None
@@ -129,7 +129,7 @@ class Sweep:
 
 
 def _refusal(refused: Sequence[Choice], home: SweepDir) -> RunRefusedError:
-    """The error of the first run that is refused; the ways it shows are those of the sweep."""
+    """Return the error of the first refused run; the commands it shows are the sweep's."""
     lines = list(refused[0].lines)
     if len(refused) > 1:
         lines.append(f"the same holds for {len(refused) - 1} more of the runs in {home.shown()}")

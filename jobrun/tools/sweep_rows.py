@@ -1,4 +1,4 @@
-"""A run of a sweep as it stands: from what it said at its end, or from what is on disk."""
+"""The state of a run of a sweep: from its report at its end, or from disk."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 class SweepRow:
     """A run of a sweep.
 
-    ``state`` is one of ``STATES``; ``waiting`` has not begun.  ``exit_code`` is what the run ended
-    with, None where it has not.  ``metrics`` are those of its last epoch, ``best`` maps a metric to
+    ``state`` is one of ``STATES``; ``waiting`` has not started.  ``exit_code`` is that of the run,
+    None until it has ended.  ``metrics`` are those of its last epoch, ``best`` maps a metric to
     its best ``(value, epoch)``, ``elapsed`` is in seconds, over all attempts.
     """
 
@@ -42,7 +42,7 @@ class SweepRow:
 
 
 def row_on_disk(row: SweepRow, job: Job, run: RunDir) -> SweepRow:
-    """The row of a run as run.json, its newest checkpoint and ``metrics.csv`` have it."""
+    """Return the row of a run from run.json, its newest checkpoint and ``metrics.csv``."""
     state = run.state()
     if state is None:
         return row
@@ -61,7 +61,7 @@ def row_on_disk(row: SweepRow, job: Job, run: RunDir) -> SweepRow:
     return replace(
         row,
         epoch=view.epoch,
-        elapsed=max(state.elapsed, view.elapsed),  # run.json does not know of a kill
+        elapsed=max(state.elapsed, view.elapsed),  # run.json does not record a kill
         metrics=view.metrics,
         best=view.best,
         checkpoint=str(run.catalog.path(record.id).absolute()),
@@ -69,9 +69,9 @@ def row_on_disk(row: SweepRow, job: Job, run: RunDir) -> SweepRow:
 
 
 def row_told(row: SweepRow, told: Mapping[str, Any]) -> SweepRow:
-    """The row with what the run has told at its end: ``RunEnded`` as JSON values, or an error.
+    """Return the row with the run's report at its end: ``RunEnded`` as JSON values, or an error.
 
-    What is on disk counts, but for a run without checkpoints and one that has not begun.
+    The state on disk counts, except for a run without checkpoints and one that has not started.
     """
     if "error" in told:
         reason = str(told["error"]["message"])
@@ -89,12 +89,12 @@ def row_told(row: SweepRow, told: Mapping[str, Any]) -> SweepRow:
 
 
 def row_without_a_word(row: SweepRow, code: int) -> SweepRow:
-    """The row of a run whose process has ended with ``code`` and told nothing."""
+    """Return the row of a run whose process ended with ``code`` without a report."""
     if code >= 0:
         return row
     return replace(row, state="error", reason=f"its process {Ended(code)}", exit_code=1)
 
 
 def _number(value: Any) -> Any:
-    """A metric as it was before it was made JSON."""
+    """Return a metric as it was before its conversion to JSON."""
     return _SPECIAL.get(value, value) if isinstance(value, str) else value
