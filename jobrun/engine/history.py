@@ -230,7 +230,7 @@ class History:
         return self.run.catalog.path(record.id)
 
     def candidates(self, choice: Choice) -> Iterator[Record]:
-        """Return the checkpoints to resume from, best first: only one if the user named it.
+        """Yield the checkpoints to resume from, best first: only one if the user named it.
 
         One that was whole once and is damaged is reported and skipped.
         """

@@ -61,7 +61,7 @@ class Catalogue:
         return True
 
     def written(self, run: str, checkpoint: Mapping[str, Any]) -> None:
-        """A checkpoint is whole and durable.
+        """Handle a checkpoint that has become whole and durable.
 
         ``checkpoint`` has id, epoch, place (in words), path, time (UTC), bytes, files, metrics,
         and job.
@@ -119,7 +119,7 @@ class RunCatalogue:
             raise SaveError(f"checkpoint {id} was not saved: {why}")
 
     def published(self, record: Record, path: Path) -> None:
-        """A checkpoint is whole and durable."""
+        """Tell the catalogue of a checkpoint that has become whole and durable."""
         facts = {
             "id": record.id,
             "epoch": record.epoch,
