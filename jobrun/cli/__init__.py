@@ -14,7 +14,7 @@ from jobrun.core import gc_tuning
 __all__ = ["main"]
 
 _WITH_RUN = ("train", "resume")
-"""The commands that end a run as SIGINT and SIGTERM ask for it; others are ended by them."""
+"""The commands that handle SIGINT and SIGTERM by ending a run; the signals end others."""
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
@@ -32,7 +32,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
         prepare_streams()
         code = run(words)
-    except KeyboardInterrupt:  # before the command had begun, or after its end
+    except KeyboardInterrupt:  # before the command started, or after its end
         code = 130
     if runs:
         say_what_is_waited_for()

@@ -1,4 +1,4 @@
-"""The command ``jobrun``: finds its commands when they are asked for, and shows every error."""
+"""The command ``jobrun``: it loads its commands when used, and shows every error."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def app() -> None:
 
 
 def run(args: Sequence[str]) -> int:
-    """Run a command; its exit code.  Whatever goes wrong is shown here."""
+    """Run a command; return its exit code.  All errors are shown here."""
     with seen_from_here():
         return _run(args)
 
@@ -77,19 +77,19 @@ def _run(args: Sequence[str]) -> int:
     try:
         result = app.main(list(args), prog_name="jobrun", obj=settings, standalone_mode=False)
         code = result if isinstance(result, int) else 0
-    except click.Abort:  # click's word for KeyboardInterrupt
+    except click.Abort:  # click's name for KeyboardInterrupt
         code = 130
     except SystemExit as leave:
         code = leave.code if isinstance(leave.code, int) else 1
-        if sys.stdout is not stdout:  # so click leaves where the reader of stdout has gone
+        if sys.stdout is not stdout:  # click does so if the reader of stdout has gone
             code = 0
-    except Exception as error:  # shown as a bug unless it is an error of ours or click's
+    except Exception as error:  # shown as a bug unless it is an error of jobrun or click
         from jobrun.cli.failure import show
 
-        settings.json = settings.json or "--json" in args  # where they could not be read to the end
+        settings.json = settings.json or "--json" in args  # if they could not be parsed to the end
         code = show(error, settings)
     why = flush_stdout()
-    if why and code == 0:  # else what went wrong has been said
+    if why and code == 0:  # else the error has been reported
         from jobrun.cli.failure import not_written, show
 
         return show(not_written(why), settings)
@@ -97,7 +97,7 @@ def _run(args: Sequence[str]) -> int:
 
 
 def _complete(args: Sequence[str]) -> int:
-    """Answer a shell that completes a line; in silence, whatever goes wrong."""
+    """Answer a shell that completes a line; errors are silent."""
     from jobrun.cli.shells import register
 
     register()

@@ -1,4 +1,4 @@
-"""``jobrun compare``: in what runs differ."""
+"""``jobrun compare``: the differences between runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _DIGEST = 8
-"""How many characters of a digest are shown."""
+"""The number of characters of a digest that are shown."""
 
 
 @click.command("compare", short_help="Show in what runs differ: spec, metrics, code, libraries.")
@@ -89,7 +89,7 @@ def _text(names: Sequence[str], views: Sequence[Overview], found: RunComparison)
 def _section(
     title: str, differences: Sequence[Difference], most: int | None = None
 ) -> list[list[str]]:
-    """A title, and what differs below it."""
+    """Return a title, and the differences below it."""
     from jobrun.report.formatting import plain
 
     if not differences:
@@ -127,7 +127,7 @@ def _numbers(values: Sequence[Any]) -> list[str]:
 
 
 def _arrows(values: Sequence[Any], texts: Sequence[str]) -> list[str]:
-    """The texts, each with whether its value is above or below the first."""
+    """Return the strings, each with an arrow if its value is above or below the first."""
     from jobrun.report.formatting import uses_unicode
 
     up, down = "↑↓" if uses_unicode(sys.stdout) else "^v"

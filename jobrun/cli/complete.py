@@ -1,8 +1,8 @@
-"""What the shell offers at the TAB key: specs, runs, checkpoints, tasks, blobs, ``--set`` paths.
+"""Completions at the TAB key: specs, runs, checkpoints, tasks, blobs, ``--set`` paths.
 
-A completer is what click calls with the context of the words before, the parameter, and the word
-that is not complete yet.  Commands name theirs by ``jobrun.cli.options.completes``, which imports
-this module when it is needed and lets no error through.  Neither numpy nor user code is imported.
+A completer is called by click with the context of the words before, the parameter, and the word
+to complete.  Commands name theirs by ``jobrun.cli.options.completes``, which imports
+this module when it is needed and suppresses all errors.  Neither numpy nor user code is imported.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _AT = {"@latest": "the newest run", "@best": "the best run"}
 
 
 def complete_spec(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
-    """Spec files, and the folders on the way to them."""
+    """Return spec files, and the folders that lead to them."""
     return _paths(incomplete, lambda entry: entry.name.endswith(_SPECS))
 
 
 def complete_run(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
-    """Runs by name, or by their paths; ``@latest`` and ``@best``."""
+    """Return runs by name, or by their paths; ``@latest`` and ``@best``."""
     if os.sep in incomplete or incomplete.startswith((".", "~")):
         return _paths(incomplete, lambda entry: False)
     from jobrun.runs.find import list_runs
@@ -60,7 +60,7 @@ def complete_run(ctx: click.Context, parameter: click.Parameter, incomplete: str
 
 
 def complete_run_or_spec(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
-    """What ``complete_run`` gives, and spec files."""
+    """Return the completions of ``complete_run``, and spec files."""
     specs = complete_spec(ctx, parameter, incomplete)
     by_path = {item.value for item in specs}
     runs = complete_run(ctx, parameter, incomplete)
@@ -68,24 +68,24 @@ def complete_run_or_spec(ctx: click.Context, parameter: click.Parameter, incompl
 
 
 def complete_checkpoint(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
-    """Runs, and the paths of checkpoints."""
+    """Return runs, and the paths of checkpoints."""
     return complete_run(ctx, parameter, incomplete)
 
 
 def complete_id(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
-    """The ids of the run's checkpoints, newest first."""
+    """Return the ids of the run's checkpoints, newest first."""
     ids = [str(id) for id in reversed(_run(ctx).catalog.ids())]
     return _starting(incomplete, ids)
 
 
 def complete_epoch(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
-    """The epochs at whose end there is a checkpoint, newest first."""
+    """Return the epochs that have a checkpoint at their end, newest first."""
     records = [r for r in reversed(_run(ctx).records()) if r.at_boundary]
     return _starting(incomplete, dict.fromkeys(str(r.epoch) for r in records))
 
 
 def complete_metric(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
-    """The metrics that the run's newest checkpoint has."""
+    """Return the metrics of the run's newest checkpoint."""
     from jobrun.core.ranking import last_scalars
 
     record = _run(ctx).head()
@@ -93,14 +93,14 @@ def complete_metric(ctx: click.Context, parameter: click.Parameter, incomplete: 
 
 
 def complete_page(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
-    """The pages of the documentation, with their titles."""
+    """Return the pages of the documentation, with their titles."""
     from jobrun.docs import pages
 
     return [CompletionItem(n, help=t) for n, t in pages().items() if n.startswith(incomplete)]
 
 
 def complete_blob(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
-    """The blobs of the checkpoint that is named before, with their trees."""
+    """Return the blobs and trees of the checkpoint named before."""
     from jobrun.runs.find import find_checkpoint
 
     given = {k: ctx.params.get(k) for k in ("epoch", "id")}
@@ -110,7 +110,7 @@ def complete_blob(ctx: click.Context, parameter: click.Parameter, incomplete: st
 
 
 def complete_task(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
-    """The tasks of the run that is named before, and the steps of its pipes."""
+    """Return the tasks of the run named before, and the steps of its pipes."""
     from jobrun.jobspec.source import MAX_BYTES, parse
     from jobrun.storage.regular_file import read_run_file
 
@@ -120,7 +120,7 @@ def complete_task(ctx: click.Context, parameter: click.Parameter, incomplete: st
 
 
 def complete_set(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
-    """``NAME=`` for vars and keys of the spec that is named before; then the value it has now.
+    """Return ``NAME=`` for vars and keys of the spec named before; then the current value.
 
     Keys below keys are offered after a dot.
     """
@@ -140,7 +140,7 @@ def complete_set(ctx: click.Context, parameter: click.Parameter, incomplete: str
     ]
 
 
-# What the words before say.
+# The words before the cursor.
 
 
 def _runs_dir(ctx: click.Context) -> str:
@@ -148,7 +148,7 @@ def _runs_dir(ctx: click.Context) -> str:
 
 
 def _first_word(ctx: click.Context) -> str | None:
-    """The spec or run on the line: a parameter, or a word that click has not given to one yet."""
+    """Return the spec or run on the line: a parameter, or a word not yet assigned to one."""
     for name in ("spec", "specs", "run", "runs", "which"):
         given = ctx.params.get(name)
         given = given[0] if isinstance(given, tuple | list) and given else given
@@ -164,14 +164,14 @@ def _run(ctx: click.Context) -> RunDir:
 
 
 def _spec(ctx: click.Context) -> SpecNode:
-    """The tree of the spec on the line, or of the spec of the run there."""
+    """Return the tree of the spec on the line, or of the spec of the run there."""
     from jobrun.core.paths import resolved
     from jobrun.jobspec.source import MAX_BYTES, SpecNode, parse
     from jobrun.storage.regular_file import read_run_file
 
     word = _first_word(ctx)
     if word is not None and word.endswith(_SPECS):
-        path = resolved(word)  # one's own spec may be a link
+        path = resolved(word)  # the user's spec may be a link
     elif ctx.command.name == "resume":
         path = _run(ctx).resolved_path
     else:
@@ -188,7 +188,7 @@ def _starting(incomplete: str, names: Iterable[str]) -> Items:
 
 
 def _paths(incomplete: str, wanted: Any) -> Items:
-    """Folders, and the files that are wanted, whose path begins so; hidden ones if asked for."""
+    """Return folders, and matching files, with this prefix; hidden ones only if asked for."""
     folder, _, name = incomplete.rpartition(os.sep)
     lead = incomplete[: len(incomplete) - len(name)]
     found: Items = []
@@ -204,7 +204,7 @@ def _paths(incomplete: str, wanted: Any) -> Items:
 
 
 def _blobs(checkpoint: Path) -> Iterator[str]:
-    """The names of a checkpoint's blobs and trees; with the node in front if there are several."""
+    """Yield the names of a checkpoint's blobs and trees, after the node if there are several."""
     from jobrun.checkpoint.integrity import read_manifest, read_record
     from jobrun.storage.fs import DEFAULT
 
@@ -217,7 +217,7 @@ def _blobs(checkpoint: Path) -> Iterator[str]:
 
 
 def _tasks(root: SpecNode) -> Iterator[str]:
-    """What tasks and steps are called: their names, else their functions, numbered."""
+    """Yield the names of tasks and steps: as given, else their functions', numbered."""
     from jobrun.jobspec.overrides import entry_name
     from jobrun.model.job import GROUPS
 
@@ -239,7 +239,7 @@ def _list(node: SpecNode | None) -> list[SpecNode]:
 
 
 def _keys(root: SpecNode, path: Sequence[str]) -> Items:
-    """The keys at a path: those that are there with their values, and those of the language."""
+    """Return the keys at a path: those present with their values, and those of the language."""
     from jobrun.jobspec.keys import keys_of
     from jobrun.jobspec.overrides import entry_name
 
@@ -259,14 +259,14 @@ def _keys(root: SpecNode, path: Sequence[str]) -> Items:
 
 
 def _full(root: SpecNode, path: list[str]) -> list[str]:
-    """A path from the root: a var may be named without ``vars``."""
+    """Return the path from the root: a var may be named without ``vars``."""
     own = root.get("vars")
     names = own.value if own is not None and isinstance(own.value, dict) else {}
     return ["vars", *path] if path and path[0] in names else path
 
 
 def _at(root: SpecNode, path: Sequence[str]) -> tuple[SpecNode | None, tuple[str | int, ...]]:
-    """The node at a path, if there is one, and the path with the numbers of entries."""
+    """Return the node at a path, or None, and the path with the numbers of entries."""
     from jobrun.jobspec.overrides import entry_name
 
     node: SpecNode | None = root
@@ -284,7 +284,7 @@ def _at(root: SpecNode, path: Sequence[str]) -> tuple[SpecNode | None, tuple[str
 
 
 def _key(name: str, node: SpecNode) -> CompletionItem[str]:
-    """A key that is there: ``name=`` with its value as help, or ``name.`` where more is below."""
+    """Return a present key: ``name=`` with its value as help, or ``name.`` if it has keys."""
     if isinstance(node.value, dict | list):
         return CompletionItem(f"{name}.")
     from jobrun.jobspec.scalars import show
@@ -293,7 +293,7 @@ def _key(name: str, node: SpecNode) -> CompletionItem[str]:
 
 
 def _keys_of_language(where: tuple[str | int, ...], key: str) -> Iterator[CompletionItem[str]]:
-    """A key that is not there: ``key=``, and ``key.`` if it can be a mapping."""
+    """Yield an absent key: ``key=``, and ``key.`` if it can be a mapping."""
     from jobrun.jobspec.keys import has_short_form, model_at
 
     above, below = model_at(where), model_at((*where, key))
@@ -304,7 +304,7 @@ def _keys_of_language(where: tuple[str | int, ...], key: str) -> Iterator[Comple
 
 
 def _values(root: SpecNode, name: str) -> Iterator[str]:
-    """What a key may be set to: the value it has, and the other one of true and false."""
+    """Yield values for a key: its current one, and the other one of true and false."""
     node, _ = _at(root, _full(root, name.split(".")))
     value = node.value if node is not None else None
     if isinstance(value, bool):

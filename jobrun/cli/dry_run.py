@@ -1,4 +1,4 @@
-"""The text of a dry run: what ``train -n`` and ``resume -n`` show."""
+"""The text of a dry run, shown by ``train -n`` and ``resume -n``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from jobrun.tools.dry_run import DryRun, Size, dry_run, sizes
 __all__ = ["show_dry_run"]
 
 _AGAIN = ("setup", "download", "exit")
-"""The groups that run where exit alone is run again."""
+"""The groups that run if exit alone is run again."""
 
 
 def show_dry_run(
@@ -40,7 +40,7 @@ def show_dry_run(
     threads: int | None,
     shapes: bool,
 ) -> int:
-    """Show what would be done; gives the exit code, that of a refusal where it is refused."""
+    """Show what would be done; return the exit code, that of a refusal if it is refused."""
     planned = dry_run(job, request, runs_dir, run)
     if planned.choice.action == "refuse":
         raise planned.choice.refusal()
@@ -74,7 +74,7 @@ def _lines(job: Job, planned: DryRun, known: Sequence[Size] | None, session: str
 
 
 def _session(spec: SessionSpec, threads: int | None = None) -> str:
-    """The session that would run it, in words; nothing is started or asked.
+    """Return the session that would run it, in words; nothing is started or contacted.
 
     ``local, 2 threads``, ``dask, 4 workers on this machine, 1 thread each``, or ``dask, the workers
     of tcp://host:8786``.
@@ -90,7 +90,7 @@ def _session(spec: SessionSpec, threads: int | None = None) -> str:
 
 
 def _last_groups(job: Job) -> Iterator[str]:
-    """What runs where exit alone is run again, a line a group."""
+    """Yield what runs if exit alone is run again, a line per group."""
     for group in _AGAIN:
         names = [box.name for box in picture(job).boxes if box.group == group]
         if names:

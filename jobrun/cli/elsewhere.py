@@ -1,4 +1,4 @@
-"""Checkpoints at URLs, for commands that look at one."""
+"""Checkpoints at URLs, for commands that read one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["checkpoint_at", "say_skipped"]
 
 
 def checkpoint_at(url: str, epoch: int | None, id: int | None) -> tuple[str, Fs]:
-    """The URL of the checkpoint that is meant, and what reads it.
+    """Return the URL of the selected checkpoint, and its reader.
 
-    That newer ones are damaged is said.
+    Newer ones that are damaged are reported.
     """
     from jobrun.remote.files import RemoteFs
     from jobrun.remote.find import find_at
@@ -27,7 +27,7 @@ def checkpoint_at(url: str, epoch: int | None, id: int | None) -> tuple[str, Fs]
 
 
 def say_skipped(found: RemoteCheckpoint) -> None:
-    """Say which newer checkpoints are damaged, so that an older one was taken."""
+    """Report the newer checkpoints that are damaged, so that an older one was used."""
     from jobrun.report.formatting import plain
 
     for name, reason in found.skipped:

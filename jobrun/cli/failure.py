@@ -1,4 +1,4 @@
-"""How errors are shown: text on stderr, an object on stdout under ``--json``, and the exit code."""
+"""The output of errors: text on stderr, an object on stdout under ``--json``, the exit code."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EXIT_BUG = 1
 
 
 def show(error: Exception, settings: Settings) -> int:
-    """Show an error; the exit code that it stands for."""
+    """Show an error; return its exit code."""
     if isinstance(error, click.ClickException):
         if error.message.startswith("Got unexpected extra argument") and "=" in error.message:
             context = getattr(error, "ctx", None)
@@ -54,19 +54,19 @@ def show(error: Exception, settings: Settings) -> int:
         say_error(error, settings)
         values = error_values(error)
     if settings.json:
-        with suppress(OSError):  # it may be what cannot be written
+        with suppress(OSError):  # stdout may be the stream that cannot be written
             print(json.dumps(values), flush=True)
     return code
 
 
 def not_written(why: OSError | ValueError) -> UsageError:
-    """The error where stdout cannot be written: a full disk, say, or it was closed."""
+    """Return the error for a stdout that cannot be written: a full disk, say, or closed."""
     what = os.strerror(why.errno or 0) if isinstance(why, OSError) else "it was closed by a task"
     return UsageError(f"stdout cannot be written: {what}")
 
 
 def _raised_by_echo(error: Exception) -> bool:
-    """Whether it was a stream that refused something, and no file."""
+    """Return whether a stream raised the error, and not a file."""
     frames = list(traceback.walk_tb(error.__traceback__))
     return bool(frames) and frames[-1][0].f_code is click.echo.__code__
 
@@ -97,7 +97,7 @@ def _text(error: Exception, color: bool) -> str:
 
 
 def _bug(error: Exception) -> str:
-    """A failure that is no error of ours: what and where, for a report."""
+    """Return the text for a failure that is not a jobrun error: what and where, for a report."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" (at {frames[-1].filename}:{frames[-1].lineno})" if frames else ""
     return (
@@ -107,7 +107,7 @@ def _bug(error: Exception) -> str:
 
 
 def error_values(error: Exception) -> dict[str, object]:
-    """An error and its exit code as JSON values."""
+    """Return an error and its exit code as JSON values."""
     code = error.exit_code if isinstance(error, JobrunError) else EXIT_BUG
     message = str(error) if isinstance(error, JobrunError) else _bug(error)
     public = next(c.__name__ for c in type(error).__mro__ if not c.__name__.startswith("_"))
@@ -120,7 +120,7 @@ def error_values(error: Exception) -> dict[str, object]:
 
 
 def where_and_what(error: JobrunError) -> list[Problem]:
-    """Everything that an error says is wrong, each with its place."""
+    """Return all problems of an error, each with its place."""
     if isinstance(error, SpecError | BindError) and error.problems:
         return list(error.problems)
     where = Where(error.where) if isinstance(error.where, str) else error.where
@@ -128,7 +128,7 @@ def where_and_what(error: JobrunError) -> list[Problem]:
 
 
 def problem_values(problem: Problem, file: str | None = None) -> dict[str, object]:
-    """A problem as JSON values; ``file`` is named where the problem has no place of its own."""
+    """Return a problem as JSON values; ``file`` is used if the problem has no place of its own."""
     place = problem.where
     return {
         "file": place.file if place else file,

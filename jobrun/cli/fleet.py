@@ -1,6 +1,6 @@
-"""Runs of a sweep as processes of their own, so many at a time.
+"""Runs of a sweep as separate processes, a limited number at a time.
 
-Each is a process group of its own: a Ctrl-C on the terminal reaches the sweep alone, which passes
+Each has its own process group: a Ctrl-C on the terminal reaches the sweep alone, which passes
 it on by the process's stdin, once.  That end closes when the sweep is killed, and the runs end too.
 """
 
@@ -23,24 +23,24 @@ from jobrun.errors import UsageError
 __all__ = ["Fleet", "Listener"]
 
 _TICK = 0.1
-"""Seconds after which it is looked again whether a process has ended whose pipes are open."""
+"""The seconds between checks whether a process with open pipes has ended."""
 _CODE = "import sys; sys.path[:] = {path!r}; from jobrun.cli.member import main; main()"
 
 
 class Listener(Protocol):
-    """Who is told what happens; runs are known by their numbers."""
+    """The receiver of events; runs are identified by their numbers."""
 
     def started(self, number: int) -> None:
-        """A process was started."""
+        """Handle the start of a process."""
 
     def told(self, number: int, event: dict[str, Any]) -> None:
-        """An event, as JSON values with ``lines``; or the error before the run had begun."""
+        """Handle an event, as JSON values with ``lines``, or the error before the run started."""
 
     def printed(self, number: int, line: str) -> None:
-        """A line of its stderr."""
+        """Handle a line of its stderr."""
 
     def ended(self, number: int, code: int) -> None:
-        """A process has ended: its exit code, negative for a signal."""
+        """Handle the end of a process: its exit code, negative for a signal."""
 
 
 @dataclass
@@ -48,10 +48,10 @@ class _Child:
     number: int
     process: subprocess.Popen[bytes]
     begun: dict[int, bytes] = field(default_factory=dict)
-    """The line that was begun, of each pipe by its descriptor."""
+    """The unterminated line of each pipe, by descriptor."""
 
     def write(self, line: str) -> None:
-        """Write to its stdin; one that has ended does not hear it."""
+        """Write to its stdin; ignored if it has ended."""
         assert self.process.stdin is not None
         with suppress(OSError):
             self.process.stdin.write(line.encode() + b"\n")
@@ -59,7 +59,7 @@ class _Child:
 
 
 class Fleet:
-    """Runs processes, ``jobs`` at a time, and tells ``listener`` what they say.
+    """A runner of processes, ``jobs`` at a time; ``listener`` receives their output.
 
     No further one is started once ``go`` is false, or after ``interrupt``.
     """
@@ -90,19 +90,19 @@ class Fleet:
                     self._end(child)
         finally:
             self._selector.close()
-            for child in self._children:  # an error of ours: they save and end
+            for child in self._children:  # an error in jobrun: they save and end
                 assert child.process.stdin is not None
                 child.process.stdin.close()
 
     def send(self, signal_name: str, *, last: bool) -> None:
-        """Pass a signal on to all that run; from any thread.  ``last``: none starts any more."""
+        """Pass a signal on to all that run; from any thread.  ``last``: start no more."""
         with self._lock:
             self.signal = signal_name if last else self.signal
             for child in tuple(self._children):
                 child.write(signal_name)
 
     def _start(self, number: int, order: Order) -> bool:
-        """Start a process, unless none is to be started any more."""
+        """Start a process, unless starts are over."""
         with self._lock:
             if self.signal or not self._go():
                 return False
@@ -123,7 +123,7 @@ class Fleet:
             self._read(child, key.fileobj, take)  # type: ignore[arg-type]
 
     def _read(self, child: _Child, stream: IO[bytes], take: Callable[..., None]) -> bool:
-        """Pass on what has come of a pipe; gives whether more may come."""
+        """Pass on the data of a pipe; return whether more may come."""
         try:
             data = os.read(stream.fileno(), 1 << 16)
         except BlockingIOError:
@@ -152,9 +152,9 @@ class Fleet:
         self._listener.printed(child.number, line)
 
     def _end(self, child: _Child) -> None:
-        """Take what is left in the pipes of a process that has ended, and forget it.
+        """Read the rest of the pipes of an ended process, and forget it.
 
-        A process that it has started and left behind may hold their other ends: that is not
+        A process that it started and left behind may hold their other ends: that is not
         waited for.
         """
         process = child.process
@@ -176,7 +176,7 @@ class Fleet:
 
 
 def _process(run: str) -> subprocess.Popen[bytes]:
-    """A process that waits for its order; ``run`` is for who lists processes."""
+    """Return a process that waits for its order; ``run`` shows in lists of processes."""
     try:
         return subprocess.Popen(
             [sys.executable, "-P", "-c", _CODE.format(path=sys.path), run],

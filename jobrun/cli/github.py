@@ -1,4 +1,4 @@
-"""Workflow commands of GitHub Actions: what is wrong, shown at its line in the changed files."""
+"""Workflow commands of GitHub Actions: problems, shown at their lines in the changed files."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["annotation", "in_actions"]
 
 
 def in_actions() -> bool:
-    """Whether this runs as a step of GitHub Actions."""
+    """Return whether this runs as a step of GitHub Actions."""
     return os.environ.get("GITHUB_ACTIONS") == "true"
 
 
 def annotation(
     severity: str, message: str, file: str = "", line: int = 0, column: int = 0, width: int = 0
 ) -> str:
-    """The line that makes an annotation: ``::error file=a.yaml,line=3,col=1::message``.
+    """Return the line of an annotation: ``::error file=a.yaml,line=3,col=1::message``.
 
     ``severity`` is ``error``, ``warning`` or ``notice``; line and column count from 1.
     """
@@ -31,7 +31,7 @@ def annotation(
 
 
 def _in_workspace(file: str) -> str:
-    """The path as seen from the root of the repository, if it lies below that."""
+    """Return the path relative to the root of the repository, if it is below it."""
     root = os.environ.get("GITHUB_WORKSPACE")
     if not root:
         return file

@@ -102,7 +102,7 @@ def _picture(job: Job, run: RunDir | None) -> Picture:
 
 
 def _writer(form: str, stream: TextIO | None) -> Callable[[Picture], str]:
-    """The function that writes a form; a tree is drawn with what the terminal can show."""
+    """Return the function that writes a form; a tree uses the characters of the terminal."""
     if form == "svg":
         from jobrun.drawing.svg import svg
 

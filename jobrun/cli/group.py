@@ -11,7 +11,7 @@ import click
 __all__ = ["Commands", "LazyGroup"]
 
 Commands = Mapping[str, tuple[str, str]]
-"""Name of the command: its module below ``jobrun.cli``, and what the list of commands says."""
+"""The module below ``jobrun.cli`` and the text in the list of commands, by command name."""
 
 
 _HABITS = {
@@ -29,7 +29,7 @@ _HABITS = {
     "status": "show",
     "test": "smoke",
 }
-"""What other programs call it: the command that is meant."""
+"""Names in other programs: the corresponding command."""
 
 
 class LazyGroup(click.Group):
@@ -40,7 +40,7 @@ class LazyGroup(click.Group):
         self._table = table
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, in the order of use."""
+        """Return the names, in the order of use."""
         return list(self._table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -52,8 +52,8 @@ class LazyGroup(click.Group):
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """As click does, with the nearest commands where there is no such command."""
-        if ctx.resilient_parsing:  # a shell asks; nothing is to be said
+        """Resolve as click does, and suggest the nearest commands for an unknown one."""
+        if ctx.resilient_parsing:  # for completion; no error must be shown
             return super().resolve_command(ctx, args)
         if args and args[0] not in self._table and not args[0].startswith("-"):
             from jobrun.errors import did_you_mean
@@ -66,7 +66,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
-        """The commands for a shell, without importing them; or the group's options."""
+        """Return the commands for a shell, without importing them; or the group's options."""
         from click.shell_completion import CompletionItem
 
         if incomplete.startswith("-"):
@@ -78,6 +78,6 @@ class LazyGroup(click.Group):
         ]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands, without importing them."""
+        """Write the list of commands, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in self._table.items()])

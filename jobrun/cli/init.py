@@ -1,4 +1,4 @@
-"""``jobrun init``: a small job to begin with."""
+"""``jobrun init``: a small job to start from."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _listed() -> str:
 
 
 def _refuse_template(folder: Path, directory: str) -> None:
-    """Raise UsageError for the name of a template, in whose place a new directory would be made."""
+    """Raise UsageError if DIR is the name of a template: it would become a new directory."""
     from jobrun.core.invocation import program
     from jobrun.errors import UsageError
 
@@ -74,7 +74,7 @@ def _refuse_template(folder: Path, directory: str) -> None:
 
 
 def _refuse_others(folder: Path, job: Mapping[str, bytes]) -> None:
-    """Raise UsageError where a file of the job is there already and is another one."""
+    """Raise UsageError if a file of the job exists already with other content."""
     from jobrun.errors import UsageError
 
     others = [folder / name for name in job if _differs(folder / name, job[name])]
@@ -88,7 +88,7 @@ def _refuse_others(folder: Path, job: Mapping[str, bytes]) -> None:
 def _differs(path: Path, data: bytes) -> bool:
     try:
         return path.read_bytes() != data
-    except OSError:  # a directory, or a file that we may not read, is not ours either
+    except OSError:  # a directory, or an unreadable file, is not one of the job either
         return os.path.lexists(path)
 
 

@@ -1,4 +1,4 @@
-"""What keeps a process after its run is over is named: it would seem to hang."""
+"""The report of what keeps a process alive after its run: it would seem to hang."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from contextlib import suppress
 __all__ = ["say_what_is_waited_for"]
 
 _SOON = 1.0
-"""Seconds that the interpreter has for its end before it is said what it waits for."""
+"""The seconds for the interpreter's exit before a report of what it waits for."""
 
 
 def say_what_is_waited_for() -> None:
-    """Say on stderr what holds up the end of the interpreter, if that is not soon.
+    """Report on stderr what holds up the exit of the interpreter, if it is not soon.
 
-    To be called when nothing else is left to be done.  Threads of pools end by themselves then.
+    Called last of all.  Threads of pools end by themselves then.
     """
     threading.Thread(target=_say, name="jobrun-leaving", daemon=True).start()
 
@@ -37,6 +37,6 @@ def _waited_for() -> Iterator[str]:
         if thread is not main and not thread.daemon:
             yield f"thread {thread.name!r}"
     processes = sys.modules.get("multiprocessing.process")
-    for child in tuple(getattr(processes, "_children", ())):  # what its own end waits for
+    for child in tuple(getattr(processes, "_children", ())):  # the processes its own exit waits for
         if not child.daemon:
             yield f"process {child.name!r} ({child.pid})"

@@ -127,7 +127,7 @@ def _is_checkpoint(argument: str | None) -> bool:
 def _read_newest(
     runs_dir: str, run: str | None, look: Look, *, whole: bool, fallback: bool
 ) -> Chosen[Seen]:
-    """What is seen of the newest checkpoint of a run that is here."""
+    """Read the newest checkpoint of a local run."""
     from jobrun.checkpoint.loading import DirectoryRun, read_newest
     from jobrun.runs.find import find_run
     from jobrun.storage.fs import DEFAULT
@@ -145,7 +145,7 @@ def _read_newest(
 def _read_named(
     runs_dir: str, run: str | None, look: Look, *, epoch: int | None, id: int | None
 ) -> Chosen[Seen]:
-    """What is seen of the checkpoint of an epoch or id, or of the one at a path."""
+    """Read the checkpoint of an epoch or id, or the one at a path."""
     from jobrun.checkpoint.catalog import removal_is_said
     from jobrun.checkpoint.integrity import read_record
     from jobrun.checkpoint.loading import Chosen
@@ -159,7 +159,7 @@ def _read_named(
 
 
 def _say_skipped(skipped: Sequence[Skipped]) -> None:
-    """The newer checkpoints of the run that are damaged, so that an older one was taken."""
+    """Report the newer checkpoints that are damaged, so that an older one was used."""
     from jobrun.report.formatting import plain
 
     for one in skipped:

@@ -1,4 +1,4 @@
-"""``jobrun logs``: what a run said and what its tasks printed."""
+"""``jobrun logs``: the log of a run and the output of its tasks."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def command(
             if settings().json:
                 text = json.dumps({**asdict(line), "attempt": number})
             click.echo(text)
-    except KeyboardInterrupt:  # the usual end of following
+    except KeyboardInterrupt:  # the usual way to stop following
         if not follow:
             raise
     if not (shown or settings().quiet or settings().json):
@@ -79,7 +79,7 @@ def _check_task(task: str, run: RunDir) -> None:
 
 
 def _tasks(state: RunState | None) -> list[str]:
-    """The tasks of the job, from what was stored of it."""
+    """Return the tasks of the job, from the stored spec."""
     from jobrun.model.job import GROUPS
 
     facts = state.facts if state is not None else {}

@@ -1,9 +1,9 @@
-"""One run of a sweep, in a process of its own: ``cli.fleet`` starts it and listens to it.
+"""One run of a sweep, in its own process: ``cli.fleet`` starts it and listens to it.
 
-Its stdin holds an order, one line of JSON, and then the names of signals, a line each, as they come
-to the sweep; where it ends, the sweep has been killed, and the run ends as if by SIGTERM.  Its
-stdout holds events, a line of JSON each, with the lines that a person is to see of them, and at
-the end how the run has ended.  What tasks print, and errors, are on stderr.
+Its stdin holds an order, one line of JSON, and then the names of signals, a line each, as they
+reach the sweep; at its end the sweep was killed, and the run ends as if by SIGTERM.  Its
+stdout holds events, a line of JSON each, with the lines to show to a person, and at
+the end the result of the run.  The output of tasks, and errors, are on stderr.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from jobrun.core.paths import seen_from_here
 __all__ = ["Order", "main"]
 
 _GRACE = 10.0
-"""Seconds to reach a place where the run can be saved, once the sweep has been killed."""
+"""The seconds to reach a place where the run can be saved, once the sweep has been killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be run: JSON values alone.
+    """The order for a run: JSON values alone.
 
     ``path``, ``text`` and ``folder`` are of the spec, ``values`` of its matrix (encoded, see
     ``sweepdir``), ``run`` is the directory of the run.  ``spec_path`` and ``spec_text`` are what is
-    kept in it of the spec; ``events``: an error that ends the run is an event too, and no text.
+    kept in it of the spec; ``events``: an error that ends the run is an event too, not text.
     The rest are options, and commands for messages.
     """
 
@@ -65,7 +65,7 @@ class Order:
 
 
 def main() -> NoReturn:
-    """Run what stdin asks for, and end the process with the run's exit code."""
+    """Run the order on stdin, and end the process with the run's exit code."""
     stdin, events = _channels()
     order = Order(**json.loads(stdin.readline()))
     louder = {"quiet": order.verbosity < 0, "verbose": order.verbosity > 0}
@@ -77,7 +77,7 @@ def main() -> NoReturn:
             code = _run(order, settings, signals, Wire(events, order.verbosity))
     except KeyboardInterrupt:
         code = 130
-    except Exception as error:  # shown as a bug unless it is an error of ours
+    except Exception as error:  # shown as a bug unless it is a jobrun error
         code = show(error, settings)
     with suppress(OSError):  # the sweep has been killed
         sys.stdout.flush()
@@ -85,7 +85,7 @@ def main() -> NoReturn:
 
 
 def _channels() -> tuple[BinaryIO, BinaryIO]:
-    """stdin and stdout under numbers that no task and no program finds."""
+    """Return stdin and stdout under descriptors that no task and no program uses."""
     stdin = os.fdopen(os.dup(0), "rb", buffering=0)
     events = os.fdopen(os.dup(1), "wb", buffering=0)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -95,13 +95,13 @@ def _channels() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _obey(stdin: BinaryIO) -> None:
-    """Send this process the signals that come to the sweep."""
+    """Send this process the signals that reach the sweep."""
     own = os.getpid()
     for line in stdin:
         os.kill(own, signal.Signals[line.decode().strip()])
     os.kill(own, signal.SIGTERM)
     time.sleep(_GRACE)
-    os.kill(own, signal.SIGTERM)  # the second one leaves at once
+    os.kill(own, signal.SIGTERM)  # the second one exits at once
     time.sleep(1)
     kill_children()
     os._exit(143)
@@ -120,7 +120,7 @@ def _run(order: Order, settings: Settings, signals: Signals, wire: Wire) -> int:
     )
     spec = with_values(whole, decoded(order.values))
     request = Request(
-        "resume",  # never another run beside it: that is the sweep's to decide
+        "resume",  # never another run beside it: the sweep decides that
         accept_changes=order.accept_changes,
         folder=Path(order.folder),
         spec_path=Path(order.spec_path),
@@ -138,7 +138,7 @@ def _run(order: Order, settings: Settings, signals: Signals, wire: Wire) -> int:
 
 
 class Wire:
-    """Writes events and their lines to the sweep."""
+    """A writer of events and their lines to the sweep."""
 
     def __init__(self, stream: BinaryIO, verbosity: int) -> None:
         from jobrun.report.lines import Describer
@@ -147,7 +147,7 @@ class Wire:
         self._describe = Describer(verbosity)
 
     def __call__(self, event: Event) -> None:
-        """Write ``event``; progress within an epoch is not told."""
+        """Write ``event``; progress within an epoch is left out."""
         from jobrun.report.formatting import json_values
 
         if isinstance(event, PASSING):

@@ -39,14 +39,14 @@ _EPOCHS = re.compile(r"(-?\d+)?(:)?(-?\d+)?")
 
 @dataclass(frozen=True)
 class _Run:
-    """A run, and those of its epochs that are wanted."""
+    """A run, and its selected epochs."""
 
     name: str
     view: Overview
     rows: Sequence[EpochRow]
 
     def best(self, metric: str) -> tuple[int, Any] | None:
-        """The epoch and the value of the best one among the rows, if it has a direction."""
+        """Return the epoch and value of the best among the rows, if the metric has a direction."""
         from jobrun.core.ranking import first_best
 
         direction = self.view.directions.get(metric)
@@ -101,7 +101,7 @@ def command(
         when = "yet" if epochs is None else f"in the epochs {epochs}"
         click.echo(f"{names}: no metric has a value {when}")
     elif plot:
-        click.echo(_charts(found, metrics, log=log), color=True)  # where it is wanted
+        click.echo(_charts(found, metrics, log=log), color=True)  # only if enabled
     else:
         click.echo(_table(found, metrics))
 
@@ -124,7 +124,7 @@ def _gather(runs_dir: str, arguments: Sequence[str | None], epochs: str | None) 
 
 
 def _span(rows: Sequence[EpochRow], text: str | None) -> list[EpochRow]:
-    """The rows from epoch A to B of ``A:B``; numbers below zero count from the last epoch."""
+    """Return the rows from epoch A to B of ``A:B``; numbers below zero count from the last."""
     match = _EPOCHS.fullmatch(text or ":")
     if match is None or not match[0]:
         raise click.UsageError(f"--range {text}: write A:B, such as 5:10, 5: or -10:")
@@ -142,7 +142,7 @@ def _span(rows: Sequence[EpochRow], text: str | None) -> list[EpochRow]:
 
 
 def _chosen(runs: Sequence[_Run], wanted: Sequence[str]) -> list[str]:
-    """The metrics that are wanted, in the order of the runs; all by default.
+    """Return the selected metrics, in the order of the runs; all by default.
 
     Raises NotFoundError, with the nearest names, for one that no run has.
     """
@@ -162,7 +162,7 @@ def _chosen(runs: Sequence[_Run], wanted: Sequence[str]) -> list[str]:
 
 
 def _table(runs: Sequence[_Run], metrics: Sequence[str]) -> str:
-    """A row per epoch; a column per metric, and below it per run."""
+    """Return a row per epoch; a column per metric, and below it per run."""
     from jobrun.cli.table import table
     from jobrun.report.formatting import number
 
@@ -184,7 +184,7 @@ def _table(runs: Sequence[_Run], metrics: Sequence[str]) -> str:
 
 
 def _csv(runs: Sequence[_Run], metrics: Sequence[str]) -> str:
-    """A row per run and epoch, the run's name in front if there are several."""
+    """Return a row per run and epoch, the run's name in front if there are several."""
     from jobrun.report.formatting import json_values
     from jobrun.runs.metrics_csv import FIXED, column
 
@@ -238,7 +238,7 @@ def _series(runs: Sequence[_Run], metric: str) -> list[Series]:
 
 
 def _remark(runs: Sequence[_Run], metric: str) -> str:
-    """``best 0.21 (epoch 7)``, of several runs with its name."""
+    """Return ``best 0.21 (epoch 7)``, with the run's name if there are several."""
     from jobrun.core.ranking import first_best
     from jobrun.report.formatting import number
 
@@ -270,7 +270,7 @@ def _charts(runs: Sequence[_Run], metrics: Sequence[str], *, log: bool) -> str:
 
 
 def _write(output: str, runs: Sequence[_Run], metrics: Sequence[str], *, log: bool) -> None:
-    """Write a file of the form that its ending says."""
+    """Write a file in the form of its ending."""
     from jobrun.errors import NotFoundError, UsageError
     from jobrun.report.plot import draw, formats
     from jobrun.storage.atomic_file import whole_file, write_text

@@ -1,4 +1,4 @@
-"""Options: each has a ``JOBRUN_*`` twin, and those of all commands stand before or after them."""
+"""Options: each has a ``JOBRUN_*`` twin; common ones stand before or after the command."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 _UNSET = "unset "  # ``spec.overrides.UNSET``, which is not imported for --help
 PROGRESS = ("live", "lines", "json", "none")
 _IN_TASK = "JOBRUN_SPEC_DIR"
-"""The variable that says that this runs in a ``shell`` task."""
+"""The variable that marks the environment of a ``shell`` task."""
 _OF_TASKS = {_IN_TASK, "JOBRUN_RUN_DIR", "JOBRUN_EPOCH", "JOBRUN_NODE"}
-"""What ``jobrun.session.shell.program`` tells a program: no option there, but where it is."""
+"""Variables that ``jobrun.session.shell.program`` sets as information, not as options."""
 
 
 @dataclass
 class Settings:
-    """The options that every command has."""
+    """The common options of all commands."""
 
     quiet: bool = False
     verbose: bool = False
@@ -49,43 +49,43 @@ class Settings:
 
     @property
     def verbosity(self) -> int:
-        """-1: quiet, 0, 1: verbose; the louder wins."""
+        """The verbosity, -1: quiet, 0, 1: verbose; the louder wins."""
         return 1 if self.verbose else -1 if self.quiet else 0
 
 
 def settings() -> Settings:
-    """The settings of the command that is running."""
+    """Return the settings of the running command."""
     found = click.get_current_context().find_root().obj
     assert isinstance(found, Settings)
     return found
 
 
 class _Option(click.Option):
-    """An option; what a ``shell`` task is told under the name of its twin is not meant for it."""
+    """An option; a variable of a ``shell`` task with the name of its twin does not set it."""
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
-        """The value in the environment."""
+        """Return the value in the environment."""
         if self.envvar in _OF_TASKS and _IN_TASK in os.environ:
             return None
         return super().resolve_envvar_value(ctx)
 
 
 def option(*names: str, **attributes: Any) -> Callable[[F], F]:
-    """An option with its twin in the environment: ``--runs-dir`` is ``JOBRUN_RUNS_DIR``."""
+    """Return an option with its twin in the environment: ``--runs-dir``, ``JOBRUN_RUNS_DIR``."""
     long = next(n for n in names if n.startswith("--"))
     twin = "JOBRUN_" + long[2:].replace("-", "_").upper()
     return click.option(*names, cls=_Option, envvar=twin, **attributes)
 
 
 def completes(what: str) -> Callable[..., list[Any]]:
-    """``complete_<what>`` of ``jobrun.cli.complete``, imported at the TAB key; silent on errors."""
+    """Return ``complete_<what>`` of ``jobrun.cli.complete``, imported when used; errors silent."""
 
     def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
         from jobrun.cli import complete as completers
 
         try:
             found: list[Any] = getattr(completers, f"complete_{what}")(ctx, parameter, incomplete)
-        except Exception:  # a broken spec or run is no reason to disturb the line being typed
+        except Exception:  # a broken spec or run must not disturb the line being typed
             return []
         return found
 
@@ -93,7 +93,7 @@ def completes(what: str) -> Callable[..., list[Any]]:
 
 
 def _remember(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
-    """Keep an option of all commands; what stands on the command line wins over the environment."""
+    """Store a common option; the command line takes precedence over the environment."""
     if value is None or not parameter.name or ctx.resilient_parsing:
         return
     typed: set[str] = ctx.meta.setdefault("jobrun.typed", set())  # the same for all commands
@@ -105,7 +105,7 @@ def _remember(ctx: click.Context, parameter: click.Parameter, value: Any) -> Non
 
 
 def common(command: F) -> F:
-    """Add the options that every command has."""
+    """Add the common options of all commands."""
     flag: dict[str, Any] = {
         "is_flag": True,
         "default": None,
@@ -138,7 +138,7 @@ def runs_dir(command: F) -> F:
 
 
 def sets_option(command: F) -> F:
-    """Add ``--set`` and ``--unset``, which the command gets together as ``sets``."""
+    """Add ``--set`` and ``--unset``, which the command receives together as ``sets``."""
 
     @wraps(command)
     def both(*args: Any, sets: tuple[str, ...], unsets: tuple[str, ...], **options: Any) -> Any:
@@ -164,7 +164,7 @@ def sets_option(command: F) -> F:
 
 
 def specs_argument(command: F) -> F:
-    """Add the specs, one or more, of commands that check them."""
+    """Add the argument of one or more specs, for commands that check them."""
     return click.argument(
         "specs",
         metavar="SPEC...",
@@ -176,7 +176,7 @@ def specs_argument(command: F) -> F:
 
 
 def run_options(command: F) -> F:
-    """Add what ``train`` and ``resume`` have in common: how far, where, how, and what is shown."""
+    """Add the common options of ``train`` and ``resume``: limits, place, session, output."""
     number = click.IntRange(min=1)
     shapes = "With -n: run setup and init for the sizes of the blobs."
     check = "Find functions that change their inputs silently (slow)."
@@ -196,7 +196,7 @@ def run_options(command: F) -> F:
 
 
 def _sweep_options(command: F) -> F:
-    """Add the options of sweeps, which single runs have no use for."""
+    """Add the options of sweeps, which single runs ignore."""
     jobs = option(
         "--jobs",
         "-j",
@@ -243,7 +243,7 @@ def one_checkpoint(command: F) -> F:
 
 
 def uses_color(stream: IO[str], when: str) -> bool:
-    """Whether to write colours: the option, else NO_COLOR, FORCE_COLOR, TERM and the stream."""
+    """Return whether to use colours: the option, else NO_COLOR, FORCE_COLOR, TERM, the stream."""
     if when != "auto":
         return when == "always"
     if os.environ.get("NO_COLOR"):
@@ -254,7 +254,7 @@ def uses_color(stream: IO[str], when: str) -> bool:
 
 
 def screen_width() -> int | None:
-    """The columns of the terminal that stdout is, or None where it is none: nothing is cut then."""
+    """Return the columns of stdout's terminal; None if it is not one: then nothing is cut."""
     if not sys.stdout.isatty():
         return None
     import shutil

@@ -47,7 +47,7 @@ def command(spec: str, sets: tuple[str, ...], epochs: int | None, origin: bool) 
 
 
 def _origin(spec: Spec) -> Origin:
-    """Where values come from: a line of the spec, an option, a variable, or nowhere."""
+    """Return the origin of a value: a line of the spec, an option, a variable, or none."""
     from jobrun.jobspec.source import SpecNode
 
     context = click.get_current_context()

@@ -1,4 +1,4 @@
-"""``jobrun resume``: go on with a run, from its end or from an earlier checkpoint."""
+"""``jobrun resume``: resume a run from its end or from an earlier checkpoint."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def command(
 
 
 def _say_unreadable(runs_dir: str) -> None:
-    """Say which runs nobody can tell whether they are to go on."""
+    """Report the runs of which it is unknown whether they can be resumed."""
     from jobrun.report.formatting import plain
     from jobrun.runs.find import unreadable
 
@@ -178,7 +178,7 @@ def _say_unreadable(runs_dir: str) -> None:
 
 
 def _fetch(url: str, runs_dir: str, epoch: int | None, id: int | None) -> str:
-    """Bring a run at a URL here; gives its path, as ``find_run`` takes it."""
+    """Fetch a run at a URL; return its local path, as ``find_run`` expects it."""
     from jobrun.cli.elsewhere import say_skipped
     from jobrun.core.paths import shown
     from jobrun.core.text import size

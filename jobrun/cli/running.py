@@ -1,4 +1,4 @@
-"""What ``train`` and ``resume`` have in common: the wiring of a run, its reporters and its end."""
+"""The common part of ``train`` and ``resume``: wiring, reporters and end of a run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = ["Engine", "command_line"]
 
 
 def command_line(*words: str, sets: Sequence[str] = (), **options: object) -> str:
-    """A command to be typed: ``options`` that are None are left out, ``_`` is ``-``."""
+    """Return a command to type: ``options`` that are None are left out, ``_`` becomes ``-``."""
     parts = [*words, *(part for text in sets for part in _setting(text))]
     for name, value in options.items():
         if value is not None:
@@ -53,13 +53,13 @@ def command_line(*words: str, sets: Sequence[str] = (), **options: object) -> st
 
 
 def _setting(text: str) -> tuple[str, str]:
-    """A setting of a spec as the option that it came from."""
+    """Return a setting of a spec as the option that it came from."""
     name = text.removeprefix(UNSET)
     return ("--set", text) if name == text else ("--unset", name)
 
 
 class Engine:
-    """Runs a job as the command line asks for it."""
+    """The execution of a job with the options of the command line."""
 
     def __init__(
         self, watching: Watching, signals: Signals, *, threads: int | None, check: bool = False
@@ -81,10 +81,10 @@ class Engine:
     ) -> int:
         """Run ``job`` in the directory ``run`` (None: a fresh one), and show its end.
 
-        ``seen`` was the newest directory of the series in which a run had begun, before ``run`` was
+        ``seen`` is the newest directory of the series in which a run was started before ``run`` was
         looked for.
 
-        Gives the exit code.  Raises what comes before there is a run to tell of.
+        Returns the exit code.  Raises errors from before the start of the run.
         """
         runs_dir = str(absolute(runs_dir))
         run = absolute(run) if run is not None else None
@@ -115,7 +115,7 @@ class Engine:
         seen: Path | None,
         fan: Broadcast,
     ) -> tuple[JobRunner, Session]:
-        """The runner in the directory that is decided on; a fresh one is made last of all."""
+        """Return the runner in the chosen directory; a fresh directory is made last of all."""
 
         def warn(text: str) -> None:
             fan(Warned(text))
@@ -151,14 +151,14 @@ class Engine:
             if claimed is None:
                 seen = newest_begun(runs_dir, job.name)
                 made = run_of_spec(runs_dir, job.name, digest(job_facts(job)))
-                path = made.path if made is not None else None  # absolute, as ``runs_dir`` is
+                path = made.path if made is not None else None  # absolute, like ``runs_dir``
                 return self._runner(job, request, runs_dir, path, seen, fan)
             request = replace(request, fresh=True)
             return runner(claimed.path, request, claimed.run_lock), session
         return found, session
 
     def _show(self, ended: RunEnded, error: JobrunError | None, out: TextIO) -> None:
-        """The error, if there is one, on stderr, and the summary on stdout."""
+        """Show the error, if any, on stderr, and the summary on stdout."""
         if error is not None:
             self._watching.say_error(error)
         if self._settings.json:
@@ -177,7 +177,7 @@ class Engine:
 
 
 def _train(runner: JobRunner, session: Session) -> JobrunError | None:
-    """Run the job; gives the error it ended with, raises what came before it began."""
+    """Run the job; return the error it ended with, raise an error from before its start."""
     try:
         runner.train(session)
     except JobrunError as error:
@@ -200,7 +200,7 @@ def _bind(job: Job, folder: Path | None) -> None:
 
 @contextmanager
 def _stdout_for_json(wanted: bool) -> Iterator[TextIO]:
-    """Where results go.  Under ``--json`` everything else that is written to stdout, by Python or
+    """Yield the stream of results.  Under ``--json`` all other output to stdout, by Python or
     by anything below it, goes to stderr.
     """
     if not wanted:
@@ -214,7 +214,7 @@ def _stdout_for_json(wanted: bool) -> Iterator[TextIO]:
         out = os.fdopen(os.dup(kept), "w", encoding="utf-8")
         yield out
     finally:
-        with suppress(OSError):  # said when it was written
+        with suppress(OSError):  # reported when it was written
             out.close()
         with suppress(ValueError):  # closed by a task
             stdout.flush()

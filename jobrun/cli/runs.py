@@ -20,7 +20,7 @@ __all__ = ["command"]
 
 
 _NOT_SHOWN = ("broken", "unreadable")
-"""States of runs of which nothing is known but why."""
+"""The states of runs of which only the reason is known."""
 
 
 @click.command("runs", short_help="List runs with their states and metrics.")
@@ -68,7 +68,7 @@ def _plain(text: str) -> str:
 
 
 def _sorted(views: Sequence[Overview], by: str) -> list[Overview]:
-    """In the order that is asked for; raises NotFoundError for a metric that no run has."""
+    """Return the runs in the requested order; raises NotFoundError for an unknown metric."""
     newest = sorted(views, key=lambda v: (v.created, v.updated, v.name), reverse=True)
     if by == "time":
         return newest
@@ -84,12 +84,12 @@ def _sorted(views: Sequence[Overview], by: str) -> list[Overview]:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """``pi-10`` after ``pi-2``."""
+    """Return a sort key that puts ``pi-10`` after ``pi-2``."""
     return [(int(t) if t.isdecimal() else -1, t) for t in re.split(r"(\d+)", name)]
 
 
 def _rank(metric: str) -> Callable[[Overview], tuple[bool, float]]:
-    """The best first: of a metric without a direction the largest of the last values."""
+    """Return a sort key, best first: without a direction by the largest of the last values."""
 
     def rank(view: Overview) -> tuple[bool, float]:
         value = view.best[metric][0] if metric in view.best else view.metrics.get(metric)
@@ -112,7 +112,7 @@ def _text(views: Sequence[Overview]) -> str:
     rows = [_row(view, metrics, directed) for view in views]
     right = "llr" + "r" * (len(header) - 6) + "rlr"
     broken = [f"{_plain(v.name)}: {_plain(v.reason)}" for v in views if v.state in _NOT_SHOWN]
-    spare = (len(header) - 3, len(header) - 2)  # 'show' tells of checkpoints and times as well
+    spare = (len(header) - 3, len(header) - 2)  # 'show' has checkpoints and times as well
     return "\n".join([table(header, rows, right, width=screen_width(), spare=spare), *broken])
 
 

@@ -1,4 +1,4 @@
-"""``jobrun schema``: the language as a JSON Schema, for editors."""
+"""``jobrun schema``: the spec language as a JSON Schema, for editors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def command(write: str | None) -> None:
 
 
 def _written(folder: Path, text: str) -> Path:
-    """Write the schema into a folder; raises UsageError where that cannot be."""
+    """Write the schema into a folder; raises UsageError if that fails."""
     from jobrun.jobspec.schema import FILE
     from jobrun.storage.atomic_file import write_text
 

@@ -1,9 +1,9 @@
-"""The scripts that make bash, zsh and fish ask jobrun at the TAB key, and what they are told.
+"""The scripts that make bash, zsh and fish call jobrun at the TAB key, and its replies.
 
 The protocol is click's: the script runs ``jobrun`` with ``_JOBRUN_COMPLETE`` in the environment.
-The scripts differ from click's in what users of jobrun need: a word that ends in ``=``, ``.`` or
-``/`` is not finished, so that no space follows; words may hold ``:`` and ``=``, which bash takes
-for ends of words; paths are quoted; and nothing is ever written to the terminal.
+The scripts differ from click's for the needs of jobrun: a word that ends in ``=``, ``.`` or
+``/`` is not finished, so that no space follows; words may hold ``:`` and ``=``, which bash treats
+as ends of words; paths are quoted; and nothing is ever written to the terminal.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ complete --no-files --command %(prog_name)s --arguments "(%(complete_func)s)"
 
 
 class _Whole(ShellComplete):
-    """Gives whole words: of ``--set=lr`` too, where click completes what follows the ``=``."""
+    """Completion of whole words: also of ``--set=lr``, where click completes after the ``=``."""
 
     def complete(self) -> str:
-        """What is printed for the shell."""
+        """Return the output for the shell."""
         args, incomplete = self.get_completion_args()
         option, equals, _ = incomplete.partition("=")
         lead = option + equals if equals and option.startswith("--") else ""
@@ -94,7 +94,7 @@ class _Whole(ShellComplete):
         return "\n".join(self.format_completion(item) for item in self.fitted(items, incomplete))
 
     def fitted(self, items: list[CompletionItem[str]], incomplete: str) -> Any:
-        """The items as the shell takes them."""
+        """Return the items in the form that the shell expects."""
         return items
 
 
@@ -102,18 +102,18 @@ class _Bash(_Whole, BashComplete):
     source_template = _BASH
 
     def source(self) -> str:
-        """The script; it needs bash 4.4, as that is what it says itself if it is older."""
+        """Return the script; it needs bash 4.4, and reports an older one itself."""
         return ShellComplete.source(self)
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """The words up to the cursor as a shell splits them, and not as readline does."""
+        """Return the words up to the cursor as a shell splits them, and not as readline does."""
         line = os.environ["_JOBRUN_LINE"]
         words = split_arg_string(line)
         incomplete = "" if len(words) < 2 or _ends_a_word(line) else words.pop()
         return words[1:], incomplete
 
     def fitted(self, items: list[CompletionItem[str]], incomplete: str) -> Any:
-        """Without what stands before the last ``=`` or ``:``, which readline keeps."""
+        """Return the items without the part up to the last ``=`` or ``:``, which readline keeps."""
         breaks = [c for c in "=:" if c in os.environ.get("_JOBRUN_BREAKS", "=:")]
         cut = max((incomplete.rfind(c) + 1 for c in breaks), default=0)
         for item in items:
@@ -123,7 +123,7 @@ class _Bash(_Whole, BashComplete):
 
 
 def _ends_a_word(line: str) -> bool:
-    """Whether a line ends in a space that is not quoted."""
+    """Return whether a line ends in a space that is not quoted."""
     return line[-1:].isspace() and len(split_arg_string(line + "x")) > len(split_arg_string(line))
 
 
@@ -131,7 +131,7 @@ class _Zsh(_Whole, ZshComplete):
     source_template = _ZSH
 
     def format_completion(self, item: CompletionItem[str]) -> str:
-        """Three lines; the script escapes what it must."""
+        """Return three lines; the script escapes them as needed."""
         return f"{item.type}\n{item.value}\n{_line(item.help) or '_'}"
 
 
@@ -139,7 +139,7 @@ class _Fish(_Whole, FishComplete):
     source_template = _FISH
 
     def format_completion(self, item: CompletionItem[str]) -> str:
-        """One line, the help behind a tab."""
+        """Return one line, the help after a tab."""
         return f"{item.value}\t{_line(item.help)}" if item.help else item.value
 
 
@@ -151,11 +151,11 @@ SHELLS: dict[str, type[ShellComplete]] = {"bash": _Bash, "zsh": _Zsh, "fish": _F
 
 
 def register() -> None:
-    """Let click answer the shells in our way."""
+    """Register these classes with click, so that they answer the shells."""
     for name, shell in SHELLS.items():
         add_completion_class(shell, name)
 
 
 def script(shell: str, cli: Any) -> str:
-    """What a shell has to run once, so that it asks jobrun."""
+    """Return the script that a shell runs once, so that it calls jobrun."""
     return SHELLS[shell](cli, {}, "jobrun", VARIABLE).source()

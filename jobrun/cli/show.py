@@ -1,4 +1,4 @@
-"""``jobrun show``: what a run did, how long it took, and why it ended."""
+"""``jobrun show``: the history of a run, its times, and the reason of its end."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _SHOWN = 5
-"""How many of the slowest tasks are shown."""
+"""The number of the slowest tasks that are shown."""
 
 
 @dataclass(frozen=True)
 class _Shown:
-    """All that is known of a run."""
+    """All facts about a run."""
 
     run: RunDir
     view: Overview
@@ -42,7 +42,7 @@ class _Shown:
 
     @property
     def best(self) -> Record | None:
-        """The best checkpoint that is kept."""
+        """The best kept checkpoint."""
         from jobrun.core.ranking import best_record
         from jobrun.engine.best import named_now
 
@@ -54,12 +54,12 @@ class _Shown:
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """The libraries of the newest checkpoint."""
+        """The versions of libraries in the newest checkpoint."""
         return self.records[-1].versions if self.records else self.view.versions
 
     @property
     def next(self) -> str:
-        """What to type next."""
+        """The commands to type next."""
         from jobrun.core.invocation import program
         from jobrun.core.ranking import before_failure
         from jobrun.engine.best import named_now
@@ -91,7 +91,7 @@ def command(run: str | None, runs_dir: str) -> None:
 
 
 def _gather(run: RunDir) -> _Shown:
-    """Look at everything; raises what is wrong with a run that cannot be read."""
+    """Collect all facts; raises the error of a run that cannot be read."""
     from jobrun.checkpoint.catalog import Catalog
     from jobrun.errors import DamagedError
     from jobrun.report.attempts import read_attempts
@@ -143,7 +143,7 @@ def _headline(shown: _Shown) -> str:
 
 
 def _about(shown: _Shown) -> list[tuple[str, str]]:
-    """What is said of the run, a line each."""
+    """Return the facts about the run, a line each."""
     from jobrun.report.formatting import metric_texts, number, value_text
 
     view, facts = shown.view, shown.facts
@@ -180,7 +180,7 @@ def _time(shown: _Shown) -> str:
 
 
 def _slowest(attempts: Sequence[PastAttempt]) -> str:
-    """The node that held up the last attempt that ran epochs."""
+    """Return the slowest node of the last attempt that ran epochs."""
     from jobrun.report.summary import slowest_text
 
     told = [a for a in attempts if a.slowest is not None]
@@ -204,7 +204,7 @@ def _checkpoints(shown: _Shown) -> str:
 
 
 def _uploaded(places: Sequence[str]) -> str:
-    """Where the newest is, and how many there are."""
+    """Return the place of the newest upload, and the number of uploads."""
     from jobrun.core.paths import shown
 
     if not places:
@@ -213,7 +213,7 @@ def _uploaded(places: Sequence[str]) -> str:
 
 
 def _attempts(attempts: Sequence[PastAttempt], *, going: bool) -> str:
-    """A table; ``going``: the last one has not ended."""
+    """Return a table of attempts; ``going``: the last one has not ended."""
     from jobrun.cli.table import table
     from jobrun.core.text import duration
 

@@ -1,7 +1,7 @@
-"""SIGINT and SIGTERM: the first one asks the run to stop, the second one leaves at once.
+"""SIGINT and SIGTERM: the first one asks the run to stop, the second one exits at once.
 
-SIGUSR1 asks for a save; the run goes on.  Before there is a run, the first one leaves at once: an
-exception in the middle of an import would end in whatever code that interrupts.
+SIGUSR1 requests a save; the run continues.  Before there is a run, the first one exits at once: an
+exception in the middle of an import would end in whatever code it interrupts.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ __all__ = ["Signals", "leave_until_there_is_a_run"]
 
 _EXIT = {signal.SIGINT: 130, signal.SIGTERM: 143}
 _AS_BEFORE = "\r\x1b[J\x1b[?25h"
-"""Clears the live view, which stands below the cursor, and shows the cursor."""
+"""The escape codes that clear the live view, below the cursor, and show the cursor."""
 _HOLD = 1.0
-"""Seconds after which handlers that others may have replaced are set again."""
+"""The seconds after which handlers that other code may have replaced are set again."""
 _TOLD = 0.3
-"""Seconds within which a signal that came to all processes of a terminal has come to the run."""
+"""The seconds within which a signal to all processes of a terminal has reached the run."""
 
 
 class Stoppable(Protocol):
-    """What a signal is passed on to: a ``JobRunner``."""
+    """The target of signals: a ``JobRunner``."""
 
     def interrupt(self, signal_name: str) -> None:
         """Start no new work, save, and end the run."""
 
     def save_soon(self, signal_name: str) -> None:
-        """Save at the next place where that can be done."""
+        """Save at the next place where that is possible."""
 
 
 class Signals:
     """A context in which signals are passed on to ``runner``, once there is one.
 
-    ``again`` is the command that goes on after the run was left at once.
+    ``again`` is the command that resumes a run after an immediate exit.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Signals:
         self._handlers.restore()
 
     def hold(self, warn: Callable[[str], None]) -> None:
-        """Set the handlers again; ``warn`` is told of those that the job's code has replaced."""
+        """Set the handlers again; call ``warn`` for those that the job's code has replaced."""
         self._held = time.monotonic()
         names = ", ".join(number.name for number in self._handlers.hold())
         if names:
@@ -79,7 +79,7 @@ class Signals:
             )
 
     def look(self, warn: Callable[[str], None]) -> None:
-        """``hold``, once a second at most."""
+        """Call ``hold``, once a second at most."""
         if time.monotonic() - self._held >= _HOLD:
             self.hold(warn)
 
@@ -94,15 +94,15 @@ class Signals:
         start_new_thread(self.runner.interrupt, (received.name,))
 
     def _save(self, number: int, frame: FrameType | None) -> None:
-        if self.runner is not None:  # else there is nothing yet that could be saved
+        if self.runner is not None:  # else there is nothing to save yet
             start_new_thread(self.runner.save_soon, (signal.Signals(number).name,))
 
     def _in_child(self, number: int, frame: FrameType | None) -> None:
-        """SIGINT in a forked child of the run.
+        """Handle SIGINT in a forked child of the run.
 
-        From a terminal it comes to both.  The first one then means the run alone, whose running
+        From a terminal both receive it.  The first one then applies to the run alone, whose running
         tasks end as usual: a pool that loses a worker would keep them waiting for ever.  A further
-        one, and one that was sent to the child, is the child's.
+        one, and one that was sent to the child, applies to the child.
         """
         if self._received.grows_within(_TOLD) and self._received.value == 1:
             return
@@ -111,7 +111,7 @@ class Signals:
 
 
 class _Count:
-    """A number that forked children see grow."""
+    """A counter shared with forked children."""
 
     def __init__(self) -> None:
         self._shared = mmap.mmap(-1, 1)
@@ -127,7 +127,7 @@ class _Count:
         self._shared[0] = min(self.value + 1, 255)
 
     def grows_within(self, seconds: float) -> bool:
-        """Whether it is more than when this was last asked, or is so soon."""
+        """Return whether it has grown since the last call, or grows soon."""
         end = time.monotonic() + seconds
         while self.value == self._seen and time.monotonic() < end:
             time.sleep(0.002)
@@ -136,13 +136,13 @@ class _Count:
 
 
 def leave_until_there_is_a_run() -> None:
-    """Let SIGINT and SIGTERM end the process with a sentence, until ``Signals`` is entered."""
+    """Make SIGINT and SIGTERM end the process with a message, until ``Signals`` is entered."""
     _early.install()
 
 
 def _leave_early(number: int, frame: FrameType | None) -> NoReturn:
     received = signal.Signals(number)
-    with suppress(Exception):  # what imports have printed; nothing of it may hold us back
+    with suppress(Exception):  # the output of imports; it must not delay the exit
         sys.stdout.flush()
     _end(f"{received.name}: left before the run began\n", _EXIT[received])
 
@@ -156,7 +156,7 @@ def _leave(received: signal.Signals, again: str) -> NoReturn:
 
 def _end(text: str, code: int) -> NoReturn:
     terminal = _AS_BEFORE if os.isatty(2) else ""
-    with suppress(OSError):  # nobody reads it any more
+    with suppress(OSError):  # nobody reads it anymore
         os.write(2, (terminal + text).encode(errors="surrogateescape"))
     kill_children()
     os._exit(code)

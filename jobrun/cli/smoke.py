@@ -76,7 +76,7 @@ def command(
 
 @contextmanager
 def _folder(kept: str | None, name: str) -> Iterator[Path]:
-    """A folder for the runs of a spec: a temporary one, or a new one in ``kept``."""
+    """Yield a folder for the runs of a spec: a temporary one, or a new one in ``kept``."""
     if kept is None:
         with tempfile.TemporaryDirectory(prefix="jobrun-smoke-") as made:
             yield Path(made)

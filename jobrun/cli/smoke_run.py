@@ -25,7 +25,7 @@ __all__ = ["main"]
 
 
 def main(argument: str) -> int:
-    """Run, or go on with, the job that is asked for; gives the exit code."""
+    """Run or resume the ordered job; return the exit code."""
     asked = Asked(**json.loads(argument))
     try:
         return _run(asked)
@@ -60,7 +60,7 @@ def _run(asked: Asked) -> int:
 
 
 def _killer(when: str) -> Report:
-    """A report that kills this process when a checkpoint of the wanted kind is said to be saved."""
+    """Return a reporter that kills this process at the first save of the ordered kind."""
     if not when:
         return ignore
 

@@ -1,4 +1,4 @@
-"""Specs as the command line names them: a file, or ``-`` for what is read from stdin."""
+"""Specs as the command line names them: a file, or ``-`` for stdin."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ STDIN = "<stdin>"
 
 
 def shown_spec(argument: str) -> str:
-    """What a spec is called in messages."""
+    """Return the name of a spec in messages."""
     return STDIN if argument == "-" else argument
 
 
 def load_spec(argument: str, sets: Iterable[str] = (), *, epochs: int | None = None) -> Spec:
-    """The spec of a file or of stdin, whose code is in the current directory.
+    """Return the spec of a file or of stdin, whose code is in the current directory.
 
     Raises UsageError and SpecError as ``jobrun.jobspec.resolve.load`` does.
     """

@@ -1,4 +1,4 @@
-"""stdin, stdout and stderr, in whatever state the shell has left them."""
+"""stdin, stdout and stderr, in any state in which the shell leaves them."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _HANDLER = "jobrun.literal"
 
 
 def prepare_streams() -> None:
-    """Open what is closed, and let stdout take every text.
+    """Open closed streams, and make stdout accept every string.
 
-    In place of one that is closed there is /dev/null: else the next file that is opened, such as
-    one of a checkpoint, would get its number, and all that is printed.  A byte of a path that is no
-    text is written as it is; a character that the encoding does not have, as an escape.
+    A closed one is replaced by /dev/null: else the next file that is opened, such as
+    one of a checkpoint, would get its number, and all output.  A byte of a path that is not
+    text is written as it is; a character that the encoding lacks, as an escape.
     """
     names = ("stdin", "stdout", "stderr")
     for number, name in enumerate(names):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free: this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: this one
             os.set_inheritable(number, True)
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", closefd=False))
@@ -47,10 +47,10 @@ def _escape(character: str) -> bytes:
 
 
 def flush_stdout() -> OSError | None:
-    """Write what waits to be written; gives what keeps it from being written.
+    """Write the buffered output; return the error that prevents it, if any.
 
-    A reader that has gone keeps nothing: it has read all it wanted.  What is left is dropped, so
-    that nothing is said of it at exit.  Where a task has closed stdout, nothing is left.
+    A closed pipe is no error: its reader has read all it needs.  The rest is dropped, so
+    that nothing is reported at exit.  If a task has closed stdout, there is no rest.
     """
     if sys.stdout.closed:
         return None

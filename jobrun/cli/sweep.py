@@ -1,6 +1,6 @@
-"""What ``train`` and ``resume`` do with a sweep: each run in a process of its own, and a table.
+"""The sweeps of ``train`` and ``resume``: each run in its own process, and a table.
 
-The failure of one run hurts no other, and its end with no word is seen.
+The failure of one run affects no other, and a run that is killed is detected.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from jobrun.tools.sweep_rows import SweepRow, row_on_disk, row_told, row_without
 __all__ = ["How", "SweepEngine"]
 
 _RANK = (1, 4, 3, 2, 5, 8, 130, 143, 6, 7)
-"""Where runs end with several exit codes, that of the sweep is the first of these."""
+"""If runs end with several exit codes, that of the sweep is the first of these."""
 
 
 @dataclass(frozen=True)
 class How:
     """How a sweep is run: ``jobs`` at a time, each with ``threads`` (None: its share of the cores).
 
-    ``sets`` and ``epochs`` are what was set in the spec; ``fail_fast``: no run is started after one
-    has failed.  ``progress`` is the form of what is said on stderr; None is ``lines``.
+    ``sets`` and ``epochs`` were set in the spec; ``fail_fast``: no run is started after one
+    has failed.  ``progress`` is the form of the output on stderr; None is ``lines``.
     """
 
     jobs: int
@@ -58,7 +58,7 @@ class How:
 
 
 class SweepEngine:
-    """Runs a sweep as the command line asks for it."""
+    """The execution of a sweep with the options of the command line."""
 
     def __init__(self, settings: Settings, signals: Signals, sweep: Sweep, how: How) -> None:
         self._settings = settings
@@ -69,23 +69,23 @@ class SweepEngine:
     def run(self, home: SweepDir | None, seen: Path | None = None) -> int:
         """Run the sweep in the directory ``home`` (None: a fresh one), and show its end.
 
-        ``seen`` was the newest directory of the series in which a sweep had begun, before ``home``
+        ``seen`` is the newest directory of the series in which a sweep was started before ``home``
         was looked for.
 
-        Gives the exit code.  Raises RunRefusedError, LockedError, SaveError and DamagedError.
+        Returns the exit code.  Raises RunRefusedError, LockedError, SaveError and DamagedError.
         """
         plan = self._sweep.plan(home)
         if plan.home is not None and not plan.to_do:
             return self._show(plan, plan.home, self._rows(plan, plan.home))
         if plan.home is not None:
             plan.home.home.lock()
-            plan = self._sweep.plan(plan.home)  # another process may just have ended it
+            plan = self._sweep.plan(plan.home)  # another process may have just ended it
         Board().say(*plan.lines)
         found = plan.home
         if found is None:
             runs_dir, name = self._how.runs_dir, self._sweep.job.name
             run = claim_after(runs_dir, name, seen, beside=self._sweep.request.fresh)
-            if run is None:  # another process has made one meanwhile, which is over
+            if run is None:  # another process has made one meanwhile, which has ended
                 seen = newest_begun(runs_dir, name)
                 return self.run(sweep_of_spec(runs_dir, name, self._sweep.digest), seen)
             found = SweepDir(run.path, home=run)
@@ -95,7 +95,7 @@ class SweepEngine:
             found.home.unlock()
 
     def dry_run(self, home: SweepDir | None) -> int:
-        """Show what would be done with each run; nothing is written."""
+        """Show what would be done with each run; write nothing."""
         plan = self._sweep.plan(home)
         where = plan.home or SweepDir(fresh_name(self._how.runs_dir, self._sweep.job.name))
         runs = [(m, _would(choice)) for m, choice in zip(plan.members, plan.choices, strict=True)]
@@ -141,9 +141,9 @@ class SweepEngine:
         return board
 
     def _goes_on(self, codes: Iterable[int]) -> bool:
-        """Whether a further run is to be started, by how others have ended."""
+        """Return whether to start a further run, by the results of the others."""
         found = set(codes)
-        if BindError.exit_code in found:  # the code is that of all runs
+        if BindError.exit_code in found:  # all runs have the same code
             return False
         return not (self._how.fail_fast and found - {EXIT_DONE})
 
@@ -186,7 +186,7 @@ class SweepEngine:
         codes: Mapping[int, int] = MappingProxyType({}),
         signal_name: str = "",
     ) -> int:
-        """Show the end on stdout; gives the exit code."""
+        """Show the end on stdout; return the exit code."""
         ended = SweepEnded(
             name=home.name,
             sweep_dir=str(home.path.absolute()),
@@ -205,14 +205,14 @@ class SweepEngine:
 
 
 class _Passing:
-    """Passes signals on to the runs."""
+    """A forwarder of signals to the runs."""
 
     def __init__(self, fleet: Fleet, board: Board) -> None:
         self._fleet = fleet
         self._board = board
 
     def interrupt(self, signal_name: str) -> None:
-        """Start no further run; those that are going on save and end."""
+        """Start no further run; running ones save and end."""
         self._fleet.send(signal_name, last=True)
         self._board.say(
             f"{signal_name}: no further run starts, those that are going on save and end "
@@ -220,7 +220,7 @@ class _Passing:
         )
 
     def save_soon(self, signal_name: str) -> None:
-        """Those that are going on are saved."""
+        """Save the running ones."""
         self._fleet.send(signal_name, last=False)
 
 
@@ -231,7 +231,7 @@ def _would(choice: Choice) -> str:
 
 
 def _opening(plan: SweepPlan, home: SweepDir, jobs: int) -> str:
-    """What is going to be done, in one line."""
+    """Return the plan in one line."""
     actions = [choice.action for choice in plan.choices]
     texts = {"done": "finished already", "resume": "to go on", "fresh": "to start"}
     counts = [(actions.count(action), text) for action, text in texts.items()]  # type: ignore[arg-type]
@@ -242,7 +242,7 @@ def _opening(plan: SweepPlan, home: SweepDir, jobs: int) -> str:
 
 
 def _exit_code(rows: Sequence[SweepRow], codes: Iterable[int], signal_name: str) -> int:
-    """That of the sweep: see ``_RANK``."""
+    """Return the exit code of the sweep: see ``_RANK``."""
     found = {code if code >= 0 else TaskError.exit_code for code in codes}
     found |= {row.exit_code for row in rows if row.exit_code is not None}
     if signal_name and any(row.exit_code is None for row in rows):

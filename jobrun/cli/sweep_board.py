@@ -1,4 +1,4 @@
-"""What the runs of a sweep say: lines for a person, each with the run's name, and their ends."""
+"""The output of the runs of a sweep: lines, each with the run's name, and their results."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from jobrun.report.formatting import json_line, plain, uncoloured
 __all__ = ["Board", "JsonBoard"]
 
 _WIDEST = 40
-"""Names up to this width are set to one width."""
+"""The width up to which names are padded to one width."""
 
 
 class Board:
-    """Writes what is heard to stderr, whole lines only, and keeps how the runs have ended.
+    """A listener that writes whole lines to stderr, and keeps the results of the runs.
 
     ``names`` are those of the runs by their numbers.  ``codes`` are the exit codes of the processes
-    that have ended, ``ends`` what they told of it: ``RunEnded`` as JSON values, or an error.
+    that have ended, ``ends`` their reports: ``RunEnded`` as JSON values, or an error.
     """
 
     def __init__(self, names: Sequence[str] = ()) -> None:
@@ -35,10 +35,10 @@ class Board:
         self._write("".join(plain(line) + "\n" for line in lines))
 
     def started(self, number: int) -> None:
-        """Its own words say it."""
+        """Do nothing: the run's own events report it."""
 
     def told(self, number: int, event: Mapping[str, Any]) -> None:
-        """Show an event, and keep how the run has ended."""
+        """Show an event, and keep the result of the run."""
         self._show(number, event)
         if event.get("event") == "RunEnded" or "event" not in event:
             self.ends[number] = event
@@ -48,7 +48,7 @@ class Board:
         self._say(number, [line])
 
     def ended(self, number: int, code: int) -> None:
-        """Keep the exit code; a process that was killed has told nothing."""
+        """Keep the exit code; a killed process has sent no report."""
         self.codes[number] = code
         if code < 0:
             self._say(number, [f"the process {Ended(code)}"])
@@ -65,20 +65,20 @@ class Board:
             try:
                 sys.stderr.write(text)
                 sys.stderr.flush()
-            except BrokenPipeError:  # nobody reads it: that stops no run
+            except BrokenPipeError:  # nobody reads it: this stops no run
                 pass
 
 
 class JsonBoard(Board):
-    """The same as JSON: each event, and each line that is printed, with its run under ``run``."""
+    """The same as JSON: each event, and each printed line, with its run under ``run``."""
 
     def say(self, *lines: str) -> None:
-        """Nothing: the events of the runs say it."""
+        """Do nothing: the events of the runs report it."""
 
     def _show(self, number: int, event: Mapping[str, Any]) -> None:
         if event.get("event") == "RunEnded" and "lines" not in event:
-            return  # the result of the process, which was an event before
-        values = {"event": "Error", **event}  # what has no event is an error before the run began
+            return  # the result of the process, already sent as an event
+        values = {"event": "Error", **event}  # without: an error before the run
         values.pop("lines", None)
         self._write(json_line({**values, "run": self._names[number]}))
 

@@ -1,4 +1,4 @@
-"""A sweep in words: its runs as a table, the best of them, and what to type next."""
+"""The text of a sweep: its runs as a table, the best of them, and what to type next."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ __all__ = ["SweepEnded", "sweep_summary"]
 
 _WORDS = {"failed": "FAILED"}
 _MANY = 8
-"""How many names a line holds at most."""
+"""The most names on a line."""
 
 
 @dataclass(frozen=True, slots=True)
 class SweepEnded:
-    """A sweep as it stands at the end of a start of it.
+    """The state of a sweep at the end of an attempt.
 
     ``metrics`` maps each to the direction that is better, ``left`` holds the directories of runs
-    that are not of the matrix any more.
+    that are no longer in the matrix.
     """
 
     name: str
@@ -40,7 +40,7 @@ class SweepEnded:
     exit_code: int
 
     def to_json(self) -> dict[str, Any]:
-        """The sweep as JSON values."""
+        """Return the sweep as JSON values."""
         return {
             "sweep": self.name,
             "sweep_dir": self.sweep_dir,
@@ -52,7 +52,7 @@ class SweepEnded:
         }
 
     def best(self, metric: str) -> SweepRow | None:
-        """The run with the best value of a metric in any of its epochs; the first of equal ones."""
+        """Return the run with the best value of a metric in any epoch; the first of equal ones."""
         direction = self.metrics[metric]
         if direction is None:
             return None
@@ -66,9 +66,9 @@ def _json(row: SweepRow) -> dict[str, Any]:
 
 
 def sweep_summary(ended: SweepEnded, width: int | None = None) -> list[str]:
-    """The lines of the end of a sweep; the last is what to type next, if there is something.
+    """Return the lines of the end of a sweep; the last is what to type next, if anything.
 
-    Where a table is wider than ``width`` columns, each run has a few lines of its own.
+    If a table is wider than ``width`` columns, each run has its own few lines.
     """
     header, rows = _cells(ended)
     lines = table(header, rows, "l" * len(_vars(ended)) + "lr" + "r" * len(header)).splitlines()
@@ -94,7 +94,7 @@ def _vars(ended: SweepEnded) -> list[str]:
 
 
 def _cells(ended: SweepEnded) -> tuple[list[str], list[list[str]]]:
-    """The table: vars, state, epochs, the last metrics with a star at the best, and time."""
+    """Return the table: vars, state, epochs, the last metrics, the best starred, and time."""
     starred = {m: _starred(ended, m) for m in ended.metrics}
     header = [*_vars(ended), "state", "epochs", *ended.metrics, "time"]
     rows = []
@@ -111,7 +111,7 @@ def _cells(ended: SweepEnded) -> tuple[list[str], list[list[str]]]:
 
 
 def _starred(ended: SweepEnded, metric: str) -> SweepRow | None:
-    """The run whose last value of a metric is the best."""
+    """Return the run whose last value of a metric is the best."""
     direction = ended.metrics[metric]
     if direction is None:
         return None
@@ -119,7 +119,7 @@ def _starred(ended: SweepEnded, metric: str) -> SweepRow | None:
 
 
 def _blocks(ended: SweepEnded, header: list[str], rows: list[list[str]]) -> list[str]:
-    """The cells of each run below each other, for a narrow terminal."""
+    """Return the cells of each run below each other, for a narrow terminal."""
     first = len(_vars(ended))
     lines = []
     for row, cells in zip(ended.rows, rows, strict=True):
@@ -138,7 +138,7 @@ def _best_lines(ended: SweepEnded) -> list[str]:
 
 
 def _reasons(ended: SweepEnded) -> list[str]:
-    """Why runs did not finish, and what else is in the directory."""
+    """Return why runs did not finish, and what else is in the directory."""
     lines = [
         f"{plain(row.directory)}: {_word(row)}: {plain(row.reason).splitlines()[0]}"
         for row in ended.rows
@@ -151,7 +151,7 @@ def _reasons(ended: SweepEnded) -> list[str]:
 
 
 def _next(ended: SweepEnded) -> str:
-    """The sweep again if there is something left to do, else the best run."""
+    """Return the command to run the sweep again if work is left, else to show the best run."""
     if any(row.state in ("error", "interrupted", "waiting") for row in ended.rows):
         return f"{program()} resume {shlex.quote(shown(ended.sweep_dir))}"
     best = next((row for m in ended.metrics if (row := ended.best(m)) is not None), ended.rows[0])

@@ -1,4 +1,4 @@
-"""Tables as plain text: columns as wide as what they hold, numbers to the right."""
+"""Tables as plain text: columns as wide as their content, numbers aligned right."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def table(
     width: int | None = None,
     spare: Sequence[int] = (),
 ) -> str:
-    """``header`` and ``rows`` as lines; ``right`` holds an ``r`` for each column set to the right.
+    """Return ``header`` and ``rows`` as lines; ``right`` has an ``r`` per right-aligned column.
 
     ``right="lr"``: the first column to the left, the second to the right, the others to the left.
-    Where a line would be longer than ``width``, columns of the numbers ``spare`` are left out, one
-    after another; where that is not enough, each row becomes a block of its own, one line a column,
+    If a line would be longer than ``width``, columns of the numbers ``spare`` are left out, one
+    after another; if that is not enough, each row becomes its own block, one line per column,
     without those that are empty.
     """
     lines = _lines(header, rows, right)
@@ -45,9 +45,9 @@ def table(
 def labelled(
     facts: Iterable[tuple[str, str]], label_width: int, *, width: int | None = None
 ) -> list[str]:
-    """``  label  text`` lines of those facts that have a text.
+    """Return ``  label  text`` lines of the facts that have a text.
 
-    A text that goes beyond ``width`` is broken at its spaces; what follows stands below its
+    A text longer than ``width`` is broken at its spaces; the rest is aligned below its
     beginning.
     """
     indent = label_width + 3
@@ -76,7 +76,7 @@ def _lines(header: Sequence[str], rows: Sequence[Sequence[str]], right: str) -> 
 
 
 def _blocks(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """``name  value`` lines, an empty line between two rows."""
+    """Return ``name  value`` lines, an empty line between two rows."""
     name_width = max(map(text_width, header))
     blocks = (
         "\n".join(
@@ -90,13 +90,13 @@ def _blocks(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _filled(text: str, width: int, *, left: bool = False) -> str:
-    """``text`` with spaces to a width, on the left or the right of it."""
+    """Return ``text`` padded with spaces to a width, on its left or right."""
     spaces = " " * (width - text_width(text))
     return spaces + text if left else text + spaces
 
 
 def text_width(text: str) -> int:
-    """The columns that a text takes on a terminal: wide characters take two, marks none."""
+    """Return the columns of a text on a terminal: wide characters take two, marks none."""
     if text.isascii():
         return len(text)
     return sum(

@@ -1,4 +1,4 @@
-"""``jobrun train``: train the job of a spec, or go on with its run."""
+"""``jobrun train``: train the job of a spec, or resume its run."""
 
 from __future__ import annotations
 

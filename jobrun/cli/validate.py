@@ -23,7 +23,7 @@ _WORST_FIRST = (3, 4)
 
 @dataclass
 class _Checked:
-    """A spec that was looked at: its job, or the error; and what can be but is seldom meant.
+    """A checked spec: its job, or the error; and warnings of what is valid but seldom meant.
 
     ``runs`` is the number of runs of a sweep.
     """
@@ -36,11 +36,11 @@ class _Checked:
 
     @property
     def code(self) -> int:
-        """The exit code that this spec alone would give."""
+        """The exit code for this spec alone."""
         return self.error.exit_code if self.error is not None else 0
 
     def found(self) -> list[tuple[str, Problem]]:
-        """Everything to be said of it, with its severity."""
+        """Return all findings, with their severity."""
         from jobrun.cli.failure import where_and_what
 
         errors = where_and_what(self.error) if self.error is not None else []
@@ -103,7 +103,7 @@ def _find_reporters(job: Job, folder: str) -> None:
 
 
 def _show(one: _Checked) -> None:
-    """Say what was found: problems on stderr, the line of a good spec on stdout."""
+    """Show the findings: problems on stderr, the line of a good spec on stdout."""
     from jobrun.cli.failure import say_error
     from jobrun.report.formatting import plain, plural
 
@@ -120,7 +120,7 @@ def _show(one: _Checked) -> None:
 
 
 def _annotate(one: _Checked) -> None:
-    """In GitHub Actions: what was found once more, as its annotations."""
+    """Repeat the findings as annotations in GitHub Actions."""
     from jobrun.cli.github import annotation, in_actions
 
     if not in_actions():
@@ -136,7 +136,7 @@ def _annotate(one: _Checked) -> None:
 
 
 def _entries(one: _Checked) -> list[dict[str, Any]]:
-    """What was found, as JSON values."""
+    """Return the findings as JSON values."""
     from jobrun.cli.failure import problem_values
 
     return [
@@ -146,7 +146,7 @@ def _entries(one: _Checked) -> list[dict[str, Any]]:
 
 
 def _summary(checked: Sequence[_Checked]) -> str:
-    """One line for several specs: ``3 specs: 2 ok, 1 invalid``."""
+    """Return one line for several specs: ``3 specs: 2 ok, 1 invalid``."""
     from jobrun.report.formatting import plural
 
     words = {0: "ok", 3: "invalid", 4: "cannot be bound"}

@@ -1,4 +1,4 @@
-"""Who watches a run: its progress on stderr, the files of the run, and further reporters."""
+"""The observers of a run: progress on stderr, the files of the run, further reporters."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ __all__ = ["Watching"]
 
 @dataclass
 class Watching:
-    """What the command line says of progress: ``how`` (None: what suits), and reporters by name.
+    """The progress options: ``how`` (None: chosen automatically), and reporters by name.
 
-    ``instead`` is told of the run in place of who looks at stderr, and ``tell_error`` of the error
-    that it has ended with.
+    ``instead`` receives the events in place of the view on stderr, and ``tell_error`` the error
+    that ended the run.
     """
 
     settings: Settings
@@ -44,13 +44,13 @@ class Watching:
     tell_error: Callable[[dict[str, Any]], None] | None = None
 
     def fan(self, prints: Prints) -> Broadcast:
-        """Progress, and the files of the run."""
+        """Return the reporters of progress and of the files of the run."""
         fan = Broadcast(self.instead or self._progress(prints))
         fan.add("files", lambda: RunFiles(fan, prints))
         return fan
 
     def reporters(self, job: Job, folder: Path | None, fan: Broadcast) -> list[Aside]:
-        """The reporters of the job and of the command line; raises BindError, UsageError."""
+        """Return the reporters of the job and the command line; raises BindError, UsageError."""
         wanted = [*job.reporters, *map(parse_reporter, self.names)]
         found = open_reporters(wanted, fan, folder, partial(bind, folder=folder))
         for aside in found:
@@ -58,14 +58,14 @@ class Watching:
         return found
 
     def say_error(self, error: JobrunError) -> None:
-        """Show the error that a run has ended with."""
+        """Show the error that ended a run."""
         if self.tell_error is not None:
             self.tell_error({"event": "Error", **error_values(error)})
         else:
             say_error(error, self.settings)
 
     def _progress(self, prints: Prints) -> Report:
-        stderr = prints.err.stream  # what we say ourselves is no print of a task
+        stderr = prints.err.stream  # jobrun's own output is not a print of a task
         verbosity = self.settings.verbosity
         terminal = stderr.isatty() and os.environ.get("TERM") != "dumb"
         how = self.how or self._usual(terminal)

@@ -1,4 +1,4 @@
-"""``jobrun checkpoints``: looking at checkpoints, and removing them."""
+"""``jobrun checkpoints``: inspection and removal of checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``jobrun checkpoints diff``: which blobs differ between two checkpoints."""
+"""``jobrun checkpoints diff``: the blobs that differ between two checkpoints."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def command(which: tuple[str, ...], epochs: tuple[int, ...], runs_dir: str) -> N
 
 
 def _chosen(runs_dir: str, which: tuple[str, ...], epochs: tuple[int, ...]) -> tuple[Path, Path]:
-    """The two checkpoints that are meant."""
+    """Return the two selected checkpoints."""
     from jobrun.runs.find import find_run
 
     if (
@@ -105,7 +105,7 @@ def _is_checkpoint(text: str) -> bool:
 
 def _of_run(run: RunDir, *, epoch: int | None = None, id: int | None = None) -> Path:
     record = run.checkpoint(epoch=epoch, id=id)
-    assert record is not None  # one that is named and not there is an error
+    assert record is not None  # a named one that is missing is an error
     return run.catalog.path(record.id)
 
 

@@ -1,4 +1,4 @@
-"""``jobrun checkpoints inspect``: what lies in one checkpoint."""
+"""``jobrun checkpoints inspect``: the contents of one checkpoint."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def command(run: str | None, epoch: int | None, id: int | None, stats: bool, run
 
 
 def _facts(path: str | Path, item: LeafSummary, fs: Fs) -> Facts:
-    """The statistics of one leaf; its values are let go of again."""
+    """Return the statistics of one leaf; its values are released again."""
     from jobrun.checkpoint.reading import read_leaves
     from jobrun.tools.inspect import describe
 
@@ -126,7 +126,7 @@ def _run_time(record: Record) -> str:
 
 
 def _stop(saved: Any) -> str:
-    """The state of a stop condition: ``patience loss {'best': 0.2, 'waited': 1}``."""
+    """Return the state of a stop condition: ``patience loss {'best': 0.2, 'waited': 1}``."""
     name = " ".join(str(saved[key]) for key in ("kind", "metric") if saved.get(key))
     state = ", ".join(f"{key} {value}" for key, value in saved.get("state", {}).items())
     return f"{name} ({state})" if state else name

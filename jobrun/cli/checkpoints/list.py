@@ -82,7 +82,7 @@ def _text(title: str, catalog: Catalog, records: Sequence[Record]) -> str:
 
 
 def _epoch(record: Record) -> str:
-    """``2``, or ``2 + 10 batches`` inside the third."""
+    """Return ``2``, or ``2 + 10 batches`` inside the third."""
     from jobrun.report.formatting import plural
 
     position = record.position
@@ -94,7 +94,7 @@ def _epoch(record: Record) -> str:
 
 
 def _left(run: RunDir, count: int) -> str:
-    """Where the checkpoints are that are not shown."""
+    """Return where the checkpoints are that are not shown."""
     import shlex
 
     from jobrun.core.invocation import program

@@ -1,4 +1,4 @@
-"""``jobrun checkpoints path``: where one checkpoint is."""
+"""``jobrun checkpoints path``: the path of one checkpoint."""
 
 from __future__ import annotations
 

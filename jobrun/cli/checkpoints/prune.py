@@ -1,4 +1,4 @@
-"""``jobrun checkpoints prune``: remove the checkpoints that are not to be kept."""
+"""``jobrun checkpoints prune``: removal of the checkpoints that are not kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``jobrun checkpoints verify``: read every byte, and name what is damaged."""
+"""``jobrun checkpoints verify``: read every byte, and report damage."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ def command(run: str | None, runs_dir: str) -> int:
 
 
 def _wanted(runs_dir: str, argument: str | None) -> tuple[list[Path], list[Ignored]]:
-    """The checkpoints to be read, and what is only named like one."""
+    """Return the checkpoints to read, and directories that are only named like one."""
     from jobrun.checkpoint.record import SUCCESS
     from jobrun.runs.find import find_run
 
     path = Path(argument or ".").absolute()
     if argument is not None and os.path.isfile(path / SUCCESS):
         return [path], []
-    if _CHECKPOINT.fullmatch(path.name) and os.path.isdir(path):  # one that has lost its _SUCCESS
+    if _CHECKPOINT.fullmatch(path.name) and os.path.isdir(path):  # one without its _SUCCESS
         return [path], []
     run = find_run(runs_dir, argument)
     catalog = run.catalog
@@ -84,7 +84,7 @@ def _wanted(runs_dir: str, argument: str | None) -> tuple[list[Path], list[Ignor
 
 
 def _at(url: str) -> tuple[list[str], list[Ignored]]:
-    """The checkpoints at a URL, and what is only named like one."""
+    """Return the checkpoints at a URL, and directories that are only named like one."""
     from jobrun.checkpoint.catalog import Ignored
     from jobrun.errors import NotFoundError
     from jobrun.remote.find import is_marked, names_at
@@ -116,7 +116,7 @@ def _lines(verdict: Verdict) -> list[str]:
 
 
 def _faults(verdict: Verdict) -> list[str]:
-    """A line for each damaged file, however many blobs have their metadata in it."""
+    """Return a line for each damaged file, however many blobs have their metadata in it."""
     from jobrun.report.formatting import plain, plural
 
     files: dict[object, list[DamagedFile]] = {}
@@ -131,7 +131,7 @@ def _faults(verdict: Verdict) -> list[str]:
 
 
 def _shared(verdicts: Sequence[Verdict]) -> list[str]:
-    """The damaged files that several checkpoints share."""
+    """Return the damaged files that several checkpoints share."""
     from jobrun.checkpoint.scrub import sharing
     from jobrun.report.formatting import plain
 
