@@ -167,7 +167,7 @@ class Engine:
             text = "\n".join(summary(ended))
         try:
             print(text, file=out, flush=True)
-        except BrokenPipeError:  # nobody reads it; the exit code still tells
+        except BrokenPipeError:  # nobody reads it; the exit code still counts
             pass
         except (OSError, ValueError) as refused:  # ValueError: a task has closed it
             unwritten = not_written(refused)

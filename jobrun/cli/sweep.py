@@ -41,7 +41,7 @@ _RANK = (1, 4, 3, 2, 5, 8, 130, 143, 6, 7)
 
 @dataclass(frozen=True)
 class How:
-    """How a sweep is run: ``jobs`` at a time, each with ``threads`` (None: its share of the cores).
+    """The options of a sweep: ``jobs`` at a time, ``threads`` each (None: a share of the cores).
 
     ``sets`` and ``epochs`` were set in the spec; ``fail_fast``: no run is started after one
     has failed.  ``progress`` is the form of the output on stderr; None is ``lines``.
@@ -199,7 +199,7 @@ class SweepEngine:
             text = json.dumps(ended.to_json())
         else:
             text = "\n".join(sweep_summary(ended, screen_width()))
-        with suppress(BrokenPipeError):  # nobody reads it; the exit code still tells
+        with suppress(BrokenPipeError):  # nobody reads it; the exit code still counts
             click.echo(text)
         return ended.exit_code
 

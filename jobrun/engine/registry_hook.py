@@ -74,8 +74,8 @@ class Catalogue:
 class RunCatalogue:
     """The catalogue of one run.  Its errors stop no run, except those of ``latest``.
 
-    ``given`` is an object with the methods of ``Catalogue``, what gives one when it is called, or
-    the name of either: ``module:name``, looked for in ``folder``.  It is opened at its first use.
+    ``given`` is an object with the methods of ``Catalogue``, a function that returns one, or
+    the name of either: ``module:name``, searched in ``folder``.  It is opened at its first use.
     """
 
     def __init__(

@@ -355,7 +355,7 @@ def _rules(job: Job, policy: CheckpointPolicy, own: SaveRules) -> SaveRules:
 
 
 def _directed(job: Job, keep: Keep) -> Keep:
-    """Return ``keep`` with the direction that the job gives its best metric."""
+    """Return ``keep`` with the direction that the job defines for its best metric."""
     if keep.best is None:
         return keep
     smaller = metric_names(job).get(keep.best.metric) != "max"

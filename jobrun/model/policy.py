@@ -29,7 +29,7 @@ def _at_least_one(name: str, number: int | None) -> None:
 class Every:
     """The schedule of saves: the epochs, batches or seconds since the last save.
 
-    The first that is due counts.  ``batches`` and ``seconds`` save inside an epoch too; at least
+    The first that is due applies.  ``batches`` and ``seconds`` save inside an epoch too; at least
     ``min_gap`` seconds lie between two saves.  After ``init``, at the end of the last epoch, and
     when a signal ends the run, it is always saved.  Raises UsageError for invalid
     values.
@@ -132,7 +132,7 @@ class CheckpointPolicy:
     ``background`` (``async`` in a spec): a save is written while the next epoch runs.  ``link``
     says from which earlier checkpoint an unchanged blob is hard-linked: ``alternate``, the one
     before the parent, so that every lasting value is on disk twice; ``parent``; or ``never``.
-    Of ``compress`` the first whose pattern matches a blob counts; without one it is not compressed.
+    Of ``compress`` the first whose pattern matches a blob applies; else it is not compressed.
     ``catalogue`` is a site's own record of checkpoints: an object with the methods of
     ``jobrun.Catalogue``, a function that returns one, or the name of either, ``module:name``.
     """

@@ -20,7 +20,7 @@ STREAMED = (".csv", ".tsv", ".jsonl", ".txt")
 """The endings of files that are read from front to back."""
 
 RESUMES = ("replay", "state")
-"""How an iterable resumes at a place: by reading again up to it, or by its own state."""
+"""The ways in which an iterable resumes at a place: reading again up to it, or its own state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class FileSource:
     """Columns of a file, or of the files of a pattern.
 
     ``columns`` maps a column to its name in the file, or to a pattern whose columns make a matrix
-    (empty: all).  ``types`` gives columns of text files their type: int, float or text.
+    (empty: all).  ``types`` maps columns of text files to their type: int, float or text.
     """
 
     path: str | Template

@@ -76,7 +76,7 @@ class Smoke:
 
 
 def shorten(job: Job, batches: int, *, save_inside: bool) -> None:
-    """Limit every pipe of ``epoch`` to so many batches an epoch, and save each epoch.
+    """Limit every pipe of ``epoch`` to ``batches`` batches an epoch, and save each epoch.
 
     With ``save_inside`` it is saved after each batch too.  A job without checkpoints gets
     them, since they are compared.  No catalogue is told of them, and nothing is uploaded.
