@@ -3,6 +3,9 @@
 A program has a process group of its own, and each of its processes a mark in its environment, by
 which one that has left the group is found: the folder in which the program runs.  A forked child
 of ours has none: those of its parent are not its to end.
+
+Not in ``core.process``, since ``jobrun --help`` needs it for its signals: ``subprocess`` would take
+it 3 ms more.
 """
 
 from __future__ import annotations

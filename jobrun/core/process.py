@@ -6,6 +6,7 @@ its own too.  If this process is killed, so is the program's group.
 
 from __future__ import annotations
 
+import codecs
 import os
 import selectors
 import signal
@@ -17,9 +18,8 @@ from pathlib import Path
 from typing import IO
 
 from jobrun.core.children import MARK, Life, end_group, end_marked, forget, remember
-from jobrun.core.lines import LineDecoder
 
-__all__ = ["Ended", "run_process"]
+__all__ = ["Ended", "LineDecoder", "run_process"]
 
 _TICK = 0.05
 """How often it is asked whether the program has to end, in seconds."""
@@ -110,6 +110,29 @@ def _follow(
             return "timeout"
         lines.follow(process, left)
     return ""
+
+
+class LineDecoder:
+    """Takes bytes apart into lines of UTF-8, without their ends; ``keep`` gets each."""
+
+    def __init__(self, keep: Callable[[str], None]) -> None:
+        self._keep = keep
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._begun = ""
+
+    def add(self, data: bytes) -> None:
+        """The next bytes."""
+        self._take(self._decode(data))
+
+    def end(self) -> None:
+        """A line that was begun is a line."""
+        text = self._decode(b"", True)
+        self._take(text + "\n" if self._begun or text else "")
+
+    def _take(self, text: str) -> None:
+        *lines, self._begun = (self._begun + text).split("\n")
+        for line in lines:
+            self._keep(line.rstrip("\r"))
 
 
 class _Lines:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobrun.core.lines import LineDecoder
+from jobrun.core.process import LineDecoder
 
 
 def lines(*pieces: bytes) -> list[str]:

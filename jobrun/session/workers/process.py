@@ -25,8 +25,7 @@ from contextlib import suppress
 from typing import IO, Any
 
 from jobrun.core.children import end_group, forget, remember
-from jobrun.core.lines import LineDecoder
-from jobrun.core.process import Ended
+from jobrun.core.process import Ended, LineDecoder
 from jobrun.session.current import TaskStoppedError
 from jobrun.session.workers.channel import Channel
 from jobrun.session.workers.shared_memory import anonymous_file, mapped
