@@ -28,7 +28,7 @@ from jobrun.errors import TaskError, did_you_mean, with_article
 from jobrun.model.job import Argument, Job, Task
 from jobrun.model.options import Load, Retries
 from jobrun.model.shell import Shell
-from jobrun.session.call_inputs import Change, Given, Held, Input
+from jobrun.session.call_inputs import Given, Held, Input, InputChange
 from jobrun.session.current import Running, TaskStoppedError, current
 from jobrun.session.deadline import unlimited
 from jobrun.session.forgotten import Forgotten
@@ -297,7 +297,7 @@ class Call:
                 found.update({(key,): item for key, item in zip(place, part, strict=False)})
         return found
 
-    def _changed(self, change: Change) -> TaskError:
+    def _changed(self, change: InputChange) -> TaskError:
         """The error of a call that changed a dict or list that it was given to read."""
         hint = {
             "blob": "name the blob under 'update' to change it in place, return it for the same "

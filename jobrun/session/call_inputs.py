@@ -22,7 +22,7 @@ from jobrun.analysis.names import Key
 from jobrun.model.job import Argument
 from jobrun.values.values import Box, Tree, Value, is_locked, lend
 
-__all__ = ["Change", "Given", "Held", "Input"]
+__all__ = ["Given", "Held", "Input", "InputChange"]
 
 Held = Value | tuple[Value, ...] | Callable[[], Any]
 """An input as it was read: a blob, those of a pattern, or what makes an object for one call."""
@@ -41,7 +41,7 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class InputChange:
     """A container that a call changed in place: where it lies, what it is, and how it differs."""
 
     input: Input
@@ -140,7 +140,7 @@ class Given:
         pairs = zip(self.names, self.values, strict=True)
         return next((name for name, value in pairs if not is_locked(value)), None)
 
-    def change(self, returned: Callable[[], Mapping[Keys, Any]]) -> Change | None:
+    def change(self, returned: Callable[[], Mapping[Keys, Any]]) -> InputChange | None:
         """Return the first container that the call changed in place, or None.
 
         ``returned`` gives what the call returned for the blobs under ``out``, before it is adopted:
@@ -154,7 +154,7 @@ class Given:
             for name, keys, noted in _below(source, source.argument.name, source.keys, root, by_id):
                 if not noted.unchanged() and not _stands_in(written, keys, noted.container):
                     kind = "list" if noted.keys is None else "dict"
-                    return Change(source, name, kind, noted.difference())
+                    return InputChange(source, name, kind, noted.difference())
         return None
 
     def release(self) -> None:
