@@ -132,7 +132,6 @@ _FIELDS: Mapping[str, Form] = {
     "files": whole,
     "extra": mapping_of(any_value),
 }
-_BEST = mapping_of(pair_of(metric, whole))
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,12 +205,6 @@ class Record:
     def nodes(self) -> tuple[str, ...]:
         """The nodes whose blobs the checkpoint holds."""
         return tuple(self.manifests)
-
-    @property
-    def best(self) -> dict[str, tuple[Metric, int]]:
-        """The best value of each metric up to here, and its epoch, as the run has kept them."""
-        found = self.extra.get("best", {})
-        return {n: (value, epoch) for n, (value, epoch) in found.items()} if _BEST(found) else {}
 
 
 def check_fields(fields: RecordFields) -> None:

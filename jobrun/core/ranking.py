@@ -34,6 +34,7 @@ __all__ = [
     "extremes_of",
     "finite",
     "first_best",
+    "kept_names",
     "last_scalars",
     "ranked",
     "ranked_records",
@@ -120,7 +121,7 @@ def before_failure(records: Iterable[Record], names: Iterable[str] | None = None
     """
     newest_first = sorted(records, key=lambda record: -record.id)
     if names is None and newest_first:
-        names = newest_first[0].extra.get(FAILS, () if _failed(newest_first[0]) else None)
+        names = kept_names(newest_first[0], FAILS, () if _failed(newest_first[0]) else None)
     if names is None:
         return None
     earlier = [r for r in newest_first if r.at_boundary and not _failed(r)]
@@ -153,7 +154,7 @@ def with_epoch(extremes: Extremes, epoch: int, scalars: Mapping[str, Any]) -> Ex
 
 def extremes_of(record: Record) -> Extremes:
     """Return the extremes of the history up to a checkpoint."""
-    known = record.extra.get(EXTREMES, {})
+    known = _kept(record, EXTREMES, _are_extremes)
     return {
         name: {direction: (value, epoch) for direction, (value, epoch) in of_name.items()}
         for name, of_name in known.items()
@@ -171,4 +172,40 @@ def best_values(extremes: Extremes, directions: Mapping[str, str | None]) -> dic
 
 def last_scalars(record: Record) -> dict[str, Any]:
     """Return the scalars at the end of the epoch that was finished last before a checkpoint."""
-    return dict(record.metrics if record.at_boundary else record.extra.get(LAST_SCALARS, {}))
+    return dict(record.metrics if record.at_boundary else _kept(record, LAST_SCALARS, _are_scalars))
+
+
+def kept_names(record: Record, key: str, default: T) -> tuple[str, ...] | T:
+    """Return names that a run has kept under ``key`` in ``extra`` of a record, or ``default``."""
+    names = record.extra.get(key)
+    if isinstance(names, list | tuple) and all(isinstance(name, str) for name in names):
+        return tuple(names)
+    return default
+
+
+# ``extra`` may be anybody's JSON: what is not of the form that a run writes is not the run's.
+
+
+def _kept(record: Record, key: str, fits: Callable[[Any], bool]) -> Mapping[str, Any]:
+    value = record.extra.get(key)
+    return value if value is not None and fits(value) else {}
+
+
+def _are_scalars(value: Any) -> bool:
+    known = isinstance(value, Mapping)
+    return known and all(
+        v is None or isinstance(v, bool | int | float | str) for v in value.values()
+    )
+
+
+def _are_extremes(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(of, Mapping) and set(of) <= {"min", "max"} and all(map(_is_best, of.values()))
+        for of in value.values()
+    )
+
+
+def _is_best(pair: Any) -> bool:
+    if not isinstance(pair, list | tuple) or len(pair) != 2:
+        return False
+    return finite(pair[0]) is not None and type(pair[1]) is int

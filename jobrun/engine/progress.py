@@ -30,6 +30,7 @@ from jobrun.core.ranking import (
     Extremes,
     best_values,
     extremes_of,
+    kept_names,
     last_scalars,
     with_epoch,
 )
@@ -167,7 +168,7 @@ class RunProgress:
         """Restore the progress from a checkpoint."""
         self.position = record.position
         self.scalars = last_scalars(record)
-        self.written = () if record.at_boundary else record.extra.get(_WRITTEN, self.names)
+        self.written = () if record.at_boundary else kept_names(record, _WRITTEN, self.names)
         self._extremes = extremes_of(record)
         seen = last_seen(self._job, record)
         self._watched = match_states(self._conditions, list(record.stops), seen)

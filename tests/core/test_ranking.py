@@ -19,6 +19,7 @@ from jobrun.core.ranking import (
     best_record,
     best_values,
     better,
+    extremes_of,
     finite,
     first_best,
     last_scalars,
@@ -133,3 +134,16 @@ def test_what_a_failure_is_gone_back_to() -> None:
     assert before_failure(plain[:5]) is None, "without a condition under fail"
     assert before_failure(plain) == plain[3], "one that has come true is one, whatever it looked at"
     assert before_failure(plain[:5], ["loss"]) == plain[2]
+
+
+@pytest.mark.parametrize(
+    "other", ["x", {"loss": 1}, {"loss": {"min": [1]}}, {"loss": {"min": ["a", 1]}}, []]
+)
+def test_what_others_keep_under_the_same_keys_is_not_the_runs(other: Any) -> None:
+    """``extra`` of a save by hand may be any JSON, and that of a forged checkpoint is."""
+    strange = replace(
+        record(1, 0, inside=True), extra={"extremes": other, "last_scalars": [other], "fails": 3}
+    )
+    assert extremes_of(strange) == {}
+    assert last_scalars(strange) == {}
+    assert before_failure([strange]) is None
