@@ -27,7 +27,6 @@ __all__ = [
     "Stream",
     "Table",
     "TableStream",
-    "dtype_name",
     "finished",
     "ignore_slow",
 ]
@@ -45,11 +44,6 @@ _SKIPPED_AT_ONCE = 1024
 
 def ignore_slow(text: str) -> None:
     """For those who need not know what is slow."""
-
-
-def dtype_name(array: npt.NDArray[Any]) -> str:
-    """The dtype of a column, as it is kept in a position."""
-    return TEXT if array.dtype.kind == "O" else array.dtype.str
 
 
 class Source(ABC):
