@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from jobrun.checkpoint.chunk_grid import Chunk, Grid
-from jobrun.checkpoint.codecs import Codec, codecs, parse_codecs
+from jobrun.checkpoint.codecs import Compressor, array_codecs, parse_codecs
 from jobrun.checkpoint.dtypes import BYTES, DType, describe, dtype_of, storage_of, swapped
 from jobrun.checkpoint.fill_value import from_fill, to_fill
 from jobrun.checkpoint.manifest import META, File, group_meta
@@ -54,7 +54,7 @@ class Form(NamedTuple):
     file: File
     chunks: Sequence[Chunk] = ()
     memory: DType | None = None
-    codec: Codec | None = None
+    codec: Compressor | None = None
 
     @property
     def chunk_size(self) -> int:
@@ -173,7 +173,7 @@ def _chunked(
     storage = storage_of(stored)
     described = None if dtype is None else describe(dtype)
     grid = Grid.of(shape + storage.extra, storage.itemsize)
-    codec = Codec.of(rule, storage.itemsize) if rule is not None and grid.count else None
+    codec = Compressor.of(rule, storage.itemsize) if rule is not None and grid.count else None
     meta = array_meta(kind, described, grid, storage.data_type, storage.zero, codec)
     chunks = tuple(grid)
     return Form(kind, described, shape, meta, _file(meta), chunks, storage.memory, codec)
@@ -190,7 +190,7 @@ def _file(meta: bytes) -> File:
 
 
 def array_meta(
-    kind: str, dtype: Any, grid: Grid, data_type: Any, fill: Any, codec: Codec | None = None
+    kind: str, dtype: Any, grid: Grid, data_type: Any, fill: Any, codec: Compressor | None = None
 ) -> bytes:
     """The bytes of an array's ``zarr.json``."""
     meta = {
@@ -201,7 +201,7 @@ def array_meta(
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": grid.chunk}},
         "chunk_key_encoding": _KEYS,
         "fill_value": fill,
-        "codecs": codecs(codec, text=data_type == "string"),
+        "codecs": array_codecs(codec, text=data_type == "string"),
         "attributes": {"jobrun": {"kind": kind, "dtype": dtype}},
     }
     return json.dumps(meta, separators=(",", ":"), allow_nan=False).encode("ascii")
@@ -221,7 +221,7 @@ class Layout:
     fill: Any
     grid: Grid
     memory: DType
-    codec: Codec | None = None
+    codec: Compressor | None = None
 
     @classmethod
     def parse(cls, data: bytes, kind: str, dtype: Any, shape: tuple[int, ...]) -> Layout:

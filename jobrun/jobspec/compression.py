@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from jobrun.errors import UsageError, did_you_mean
 from jobrun.jobspec.closed import ClosedModel
 from jobrun.jobspec.faults import FieldFault, refuse, wants
 from jobrun.jobspec.scalars import show
+from jobrun.model.codecs import CODECS, NO_CODEC, codec_names
 from jobrun.model.policy import Compress
 
 __all__ = ["Compression", "CompressionModel"]
 
-_CODECS = ("zstd", "lz4", "none")
-_FORMS = "zstd, lz4, none, or a mapping {codec, level}"
-_Codec = Literal["zstd", "lz4", "none"]
+_NAMES = codec_names()
+_Codec = Annotated[str, WithJsonSchema({"enum": list(_NAMES), "type": "string"})]
+_SUMMARIES = ", ".join(f"{name} is {codec.summary}" for name, codec in CODECS.items())
+_LEVELS = ", ".join(
+    f"{codec.largest_level} ({name}; default {codec.default_level})"
+    for name, codec in CODECS.items()
+)
 
 
 class CompressionModel(ClosedModel):
     """How the blobs of a pattern are compressed."""
 
-    codec: _Codec = Field(description="zstd is smaller, lz4 faster; none: not at all.")
-    level: Annotated[int, Field(ge=1, le=22)] = Field(
-        3, description="From 1 to 22 (zstd; usually 3) or 9 (lz4; usually 5): slower and smaller."
+    codec: _Codec = Field(description=f"{_SUMMARIES}; {NO_CODEC}: no compression.")
+    level: Annotated[int, Field(ge=1, le=max(c.largest_level for c in CODECS.values()))] = Field(
+        3, description=f"From 1 to {_LEVELS}; higher levels are slower and smaller."
     )
 
 
@@ -32,7 +37,7 @@ def _compress(value: Any) -> tuple[Compress, ...]:
     if isinstance(value, str):
         return (_rule("*", value, ()),)
     if not isinstance(value, dict) or not value:
-        what = "zstd, lz4, or a mapping of patterns of names to one of these"
+        what = f"{', '.join(CODECS)}, or a mapping of patterns of names to one of these"
         raise wants(what, value, "compress: zstd")
     if value.keys() <= {"codec", "level"}:
         raise refuse(FieldFault("is by patterns of names", 'write {"*": {codec: zstd, level: 9}}'))
@@ -47,7 +52,12 @@ def _rule(pattern: Any, value: Any, path: tuple[Any, ...]) -> Compress:
     if isinstance(value, str):
         return Compress(_codec(value, path), blobs=pattern)
     if not isinstance(value, dict) or "codec" not in value:
-        raise refuse(FieldFault(f"wants {_FORMS}, not {show(value)}", path=path))
+        raise refuse(
+            FieldFault(
+                f"wants {', '.join(_NAMES)}, or a mapping {{codec, level}}, not {show(value)}",
+                path=path,
+            )
+        )
     for key in value:
         if key not in ("codec", "level"):
             hint = did_you_mean(str(key), ("codec", "level"))
@@ -66,10 +76,11 @@ def _rule(pattern: Any, value: Any, path: tuple[Any, ...]) -> Compress:
 
 
 def _codec(value: Any, path: tuple[Any, ...]) -> str:
-    if isinstance(value, str) and value in _CODECS:
+    if isinstance(value, str) and value in _NAMES:
         return value
-    hint = did_you_mean(value, _CODECS) if isinstance(value, str) else ""
-    raise refuse(FieldFault(f"wants zstd, lz4 or none, not {show(value)}", hint, path))
+    hint = did_you_mean(value, _NAMES) if isinstance(value, str) else ""
+    what = f"{', '.join(CODECS)} or {NO_CODEC}"
+    raise refuse(FieldFault(f"wants {what}, not {show(value)}", hint, path))
 
 
 _Patterns = Annotated[dict[str, _Codec | CompressionModel], Field(min_length=1)]

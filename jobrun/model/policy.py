@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from jobrun.errors import UsageError
+from jobrun.model.codecs import CODECS, NO_CODEC, codec_names
 
 __all__ = [
     "DEFAULT_POLICY",
@@ -91,17 +92,13 @@ class Keep:
 KEEP_ALL = Keep()
 
 
-_LEVELS = {"zstd": (3, 22), "lz4": (5, 9), "none": (0, 0)}
-"""The default level of a codec, and its highest."""
-
-
 @dataclass(frozen=True, slots=True)
 class Compress:
-    """The compression of blobs: ``zstd``, ``lz4`` or ``none``.
+    """The compression of blobs: ``codec`` is one of ``model.codecs.CODECS``, or ``none``.
 
     ``blobs`` is a name or pattern (see ``core.patterns``); that of a tree applies to all in it.
-    Level 0 is the default; from 1 to 22 (zstd) or 9 (lz4) it becomes slower and smaller.
-    Raises UsageError for an unknown codec or level.
+    Level 0 is the default of the codec; higher ones are slower and smaller.  Raises UsageError for
+    an unknown codec or level.
     """
 
     codec: str
@@ -109,17 +106,21 @@ class Compress:
     blobs: str = "*"
 
     def __post_init__(self) -> None:
-        if self.codec not in _LEVELS:
-            raise UsageError(f"checkpoint.compress knows zstd, lz4 and none, not {self.codec!r}")
-        usual, most = _LEVELS[self.codec]
-        if not 0 <= self.level <= most:
+        if self.codec not in codec_names():
+            *names, last = codec_names()
             raise UsageError(
-                f"checkpoint.compress: the level of {self.codec} is from 1 to {most}, "
-                f"not {self.level}"
-                if most
-                else "checkpoint.compress: none has no level"
+                f"checkpoint.compress knows {', '.join(names)} and {last}, not {self.codec!r}"
             )
-        object.__setattr__(self, "level", self.level or usual)
+        codec = CODECS.get(self.codec)
+        if codec is None and self.level:
+            raise UsageError(f"checkpoint.compress: {NO_CODEC} has no level")
+        if codec is not None:
+            if not 0 <= self.level <= codec.largest_level:
+                raise UsageError(
+                    f"checkpoint.compress: the level of {self.codec} is from 1 to "
+                    f"{codec.largest_level}, not {self.level}"
+                )
+            object.__setattr__(self, "level", self.level or codec.default_level)
 
 
 @dataclass(frozen=True, slots=True)

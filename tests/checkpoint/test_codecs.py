@@ -19,9 +19,10 @@ from checkpoint_helpers import CountingFs, array, arrays, frozen, same, same_bit
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import jobrun
 from jobrun.checkpoint import codecs as codecs_module
 from jobrun.checkpoint.catalog import prove
-from jobrun.checkpoint.codecs import Codec, choose
+from jobrun.checkpoint.codecs import Compressor, choose
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.reading import read_part, read_slice
@@ -30,6 +31,7 @@ from jobrun.checkpoint.save_result import Saved
 from jobrun.checkpoint.save_rules import SaveRules
 from jobrun.checkpoint.zarr_metadata import store
 from jobrun.errors import DamagedError, NotFoundError
+from jobrun.model.codecs import CODECS, codec_names
 from jobrun.model.policy import Compress
 from jobrun.values.values import Box, Tree, Value
 from tests.support.chunks import cut_into
@@ -54,9 +56,8 @@ def codecs_of(path: Path, blob: str) -> list[str]:
     return [codec["name"] for codec in meta["codecs"]]
 
 
-rules = st.one_of(
-    st.integers(1, 22).map(lambda level: Compress("zstd", level)),
-    st.integers(1, 9).map(lambda level: Compress("lz4", level)),
+rules = st.sampled_from(sorted(CODECS)).flatmap(
+    lambda name: st.integers(1, CODECS[name].largest_level).map(lambda n: Compress(name, n))
 )
 
 
@@ -200,13 +201,13 @@ def test_large_elements_are_not_shuffled(tmp_path: Path) -> None:
 
 def test_it_happens_on_the_writers_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: set[threading.Thread] = set()
-    compress = Codec.compress
+    compress = Compressor.compress
 
-    def watched(self: Codec, data: Any) -> memoryview:
+    def watched(self: Compressor, data: Any) -> memoryview:
         threads.add(threading.current_thread())
         return compress(self, data)
 
-    monkeypatch.setattr(Codec, "compress", watched)
+    monkeypatch.setattr(Compressor, "compress", watched)
     save(tmp_path, {f"x{i}": Box(RAMP, "array") for i in range(50)}, ZSTD)
     assert threads
     assert threading.current_thread() not in threads
@@ -291,6 +292,7 @@ _TWO_CODECS = """
 import sys
 import numpy as np
 from jobrun import CheckpointManager, load_blobs
+from jobrun.model.codecs import CODECS, codec_names
 from jobrun.model.policy import Compress
 rules = [Compress("lz4", blobs="b*"), Compress("zstd")]
 blobs = {f"{n}{i}": np.arange(1000.0) for i in range(4) for n in "ab"}
@@ -323,3 +325,9 @@ def test_a_package_that_is_there_and_broken_is_not_called_missing(
     monkeypatch.setattr(codecs_module, "import_module", broken)
     with pytest.raises(NotFoundError, match=r"cannot be imported: libzstd\.so\.1"):
         save(tmp_path, {"x": Box(RAMP, "array")}, ZSTD)
+
+
+def test_the_page_of_the_spec_names_each_codec() -> None:
+    page = Path(jobrun.__file__).parent / "docs" / "spec.md"
+    (row,) = (line for line in page.read_text("utf-8").splitlines() if "| `compress` |" in line)
+    assert all(f"`{name}`" in row for name in codec_names())

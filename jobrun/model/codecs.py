@@ -1,0 +1,89 @@
+"""The codecs of compressed blobs: one table, ``CODECS``.
+
+A codec is one entry: its name in a spec, its levels, its form in ``zarr.json`` and the call that
+compresses.  Everything else (the policy, the spec, its JSON Schema, writing and reading) asks the
+table.  The module of numcodecs that does the work is imported by ``checkpoint.codecs``, and only
+where a blob is compressed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+__all__ = ["CODECS", "NO_CODEC", "Codec", "codec_names"]
+
+NO_CODEC = "none"
+"""The name, in a spec, of no compression."""
+
+_BLOSC_SHUFFLE = 1
+_BLOSC_LARGEST_ELEMENT = 255
+"""blosc shuffles elements of at most this many bytes."""
+
+Data = bytes | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """A codec: levels from 1 to ``largest_level``, and its calls.
+
+    ``zarr_name`` is the name in ``zarr.json``, and that of the module of numcodecs.  Codecs may
+    share it if its ``decompress`` needs to know nothing but the compressed bytes.  ``settings``
+    returns zarr's configuration for a level and the bytes of one element; ``compress`` calls the
+    module with the data of a chunk, a level and the bytes of one element.
+    """
+
+    summary: str
+    default_level: int
+    largest_level: int
+    zarr_name: str
+    settings: Callable[[int, int], Mapping[str, Any]]
+    compress: Callable[[ModuleType, Data, int, int], Data]
+
+
+def _zstd_settings(level: int, itemsize: int) -> Mapping[str, Any]:
+    return {"level": level, "checksum": False}
+
+
+def _zstd_compress(module: ModuleType, data: Data, level: int, itemsize: int) -> Data:
+    compressed: Data = module.compress(data, level)
+    return compressed
+
+
+def _lz4_settings(level: int, itemsize: int) -> Mapping[str, Any]:
+    size = _shuffled(itemsize)
+    return {
+        "typesize": size,
+        "cname": "lz4",
+        "clevel": level,
+        "shuffle": "shuffle" if size > 1 else "noshuffle",
+        "blocksize": 0,
+    }
+
+
+def _lz4_compress(module: ModuleType, data: Data, level: int, itemsize: int) -> Data:
+    import numpy as np  # this table is imported where numpy is not
+
+    size = _shuffled(itemsize)
+    elements = np.frombuffer(data, f"V{size}")  # blosc takes the element size from the buffer
+    compressed: Data = module.compress(elements, b"lz4", level, _BLOSC_SHUFFLE if size > 1 else 0)
+    return compressed
+
+
+def _shuffled(itemsize: int) -> int:
+    """Return the bytes of the elements that blosc is to shuffle; 1 means none."""
+    return itemsize if itemsize <= _BLOSC_LARGEST_ELEMENT else 1
+
+
+CODECS: Mapping[str, Codec] = {
+    "zstd": Codec("smaller", 3, 22, "zstd", _zstd_settings, _zstd_compress),
+    "lz4": Codec("faster", 5, 9, "blosc", _lz4_settings, _lz4_compress),
+}
+"""The codecs by their names in a spec.  All release the interpreter's lock."""
+
+
+def codec_names() -> tuple[str, ...]:
+    """Return the names that a spec may give as a codec, ``none`` last."""
+    return (*CODECS, NO_CODEC)
