@@ -17,6 +17,7 @@ import numpy.typing as npt
 from jobrun.checkpoint.fill_value import to_fill
 from jobrun.core.late_imports import importing
 from jobrun.errors import DamagedError, ValueRefusedError
+from jobrun.values.dtypes import MAX_LEVELS, is_foreign, why_not_saved
 
 __all__ = [
     "BYTES",
@@ -37,10 +38,10 @@ BYTES = "uint8"
 _OWN = re.compile(r"[<>|][biufcSUVmM][0-9]{0,10}(\[[0-9]{0,19}[A-Za-z]{1,2}\])?")
 """What numpy's ``dtype.str`` can be, of all dtypes but structured ones."""
 _FOREIGN = re.compile(r"(bfloat|float|int|uint|complex)[0-9][0-9a-z_]*")
-_MOST_LEVELS = 32
 _SHOWN = 80
 
-_NUMBERS = {"i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8), "c": (8, 16)}
+_UNSIGNED = (1, 2, 4, 8)
+"""Bytes of the unsigned integers."""
 _WORDS = {"i": "int", "u": "uint", "f": "float", "c": "complex"}
 
 
@@ -55,7 +56,7 @@ def describe(dtype: DType) -> Any:
     if dtype.names is not None:
         assert dtype.fields is not None or not dtype.names
         return [_describe_field(name, dtype[name]) for name in dtype.names]
-    return dtype.name if _foreign(dtype) else dtype.str
+    return dtype.name if is_foreign(dtype) else dtype.str
 
 
 def _describe_field(name: str, dtype: DType) -> list[Any]:
@@ -71,7 +72,7 @@ def dtype_of(description: Any) -> DType:
     Raises DamagedError if there is no such dtype; a name of ml_dtypes needs that package.
     """
     try:
-        return _dtype_of(description, _MOST_LEVELS)
+        return _dtype_of(description, MAX_LEVELS)
     except (TypeError, ValueError, AttributeError, IndexError, OverflowError, SyntaxError) as error:
         raise DamagedError(f"no dtype is described by {str(description)[:_SHOWN]}") from error
 
@@ -150,8 +151,9 @@ def storage_of(dtype: DType) -> Storage:
 
     Raises ValueRefusedError for dtypes that cannot be: objects, longdouble, padded structures.
     """
-    _check(dtype)
-    if _foreign(dtype) and dtype.itemsize in _NUMBERS["u"]:
+    if why := why_not_saved(dtype):
+        raise ValueRefusedError(f"dtype {dtype} cannot be saved: {why}")
+    if is_foreign(dtype) and dtype.itemsize in _UNSIGNED:
         return Storage(f"uint{8 * dtype.itemsize}", dtype, 0)
     data_type = _data_type(dtype)
     if data_type is None:
@@ -176,35 +178,9 @@ def swapped(array: npt.NDArray[Any], dtype: DType) -> npt.NDArray[Any]:
     return copy
 
 
-def _foreign(dtype: DType) -> bool:
-    """Whether a dtype is not numpy's own: those of ml_dtypes."""
-    return dtype.isbuiltin == 2
-
-
-def _check(dtype: DType) -> None:
-    why = ""
-    if dtype.hasobject or (dtype.kind not in "biufcmMSUV" and not _foreign(dtype)):
-        why = "it holds Python objects"
-    elif _has_long_double(dtype):
-        why = "its bits differ between machines; convert it to float64 or complex128"
-    elif dtype_of(describe(dtype)) != dtype:
-        why = "it cannot be described by names, types and shapes of its fields"
-    if why:
-        raise ValueRefusedError(f"dtype {dtype} cannot be saved: {why}")
-
-
-def _has_long_double(dtype: DType) -> bool:
-    if dtype.subdtype is not None:
-        return _has_long_double(dtype.subdtype[0])
-    if dtype.names is not None:
-        return any(_has_long_double(dtype[name]) for name in dtype.names)
-    sizes = _NUMBERS.get(dtype.kind, (dtype.itemsize,))
-    return not _foreign(dtype) and dtype.itemsize not in sizes
-
-
 def _data_type(dtype: DType) -> Any:
     """zarr's name of a dtype, or None if it has none that zarr-python reads back equal."""
-    if _foreign(dtype) or dtype.subdtype is not None or dtype.itemsize == 0:
+    if is_foreign(dtype) or dtype.subdtype is not None or dtype.itemsize == 0:
         return None
     if dtype.names is not None:
         fields = [[name, _data_type(dtype[name])] for name in dtype.names]

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
-
 import numpy as np
 
 from jobrun.core.names import CASE_HINT, case_twins
 from jobrun.errors import ValueRefusedError, with_article
+from jobrun.values.dtypes import why_not_saved
 from jobrun.values.values import Box, Tree, Value, leaves
 
 __all__ = ["check_storable", "is_storable"]
-
-_STORABLE: Final[set[np.dtype[Any]]] = set()
-"""dtypes that were found storable: the check runs on every write of a blob that persists."""
 
 
 def check_storable(value: Value, name: str) -> None:
@@ -51,15 +47,9 @@ def _twin_keys(value: Value, path: str) -> tuple[str, tuple[str, str]] | None:
 def _why_not(box: Box) -> tuple[str, str] | None:
     if box.kind in ("array", "scalar"):
         dtype = box.value.dtype
-        if dtype in _STORABLE:
-            return None
-        if dtype.kind not in "biufcmMSUV" or _has_long_double(dtype):
-            return (
-                f"of dtype {dtype}",
-                "convert it with .astype(), e.g. to float64 or a 'U' dtype",
-            )
-        _STORABLE.add(dtype)
-        return None
+        why = why_not_saved(dtype)
+        hint = "convert it with .astype(), e.g. to float64 or a 'U' dtype"
+        return (f"of dtype {dtype}: {why}", hint) if why else None
     if box.kind != "opaque":
         return None
     obj = box.value
@@ -80,11 +70,3 @@ def _why_not(box: Box) -> tuple[str, str] | None:
         "blobs that persist are arrays, numbers, strings, and dicts and lists of those; "
         "what can be rebuilt belongs in 'setup'",
     )
-
-
-def _has_long_double(dtype: np.dtype[Any]) -> bool:
-    if dtype.subdtype is not None:
-        return _has_long_double(dtype.subdtype[0])
-    if dtype.fields is not None:
-        return any(_has_long_double(f[0]) for f in dtype.fields.values())
-    return (dtype.char, dtype.itemsize) in (("g", 12), ("g", 16), ("G", 24), ("G", 32))

@@ -29,7 +29,7 @@ import numpy.typing as npt
 from jobrun.core.names import is_name
 from jobrun.errors import ValueRefusedError
 from jobrun.values.buffers import Buffers, copy_array
-from jobrun.values.plain_dtype import plain_dtype
+from jobrun.values.dtypes import plain_dtype
 
 __all__ = [
     "SCALAR_KINDS",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jobrun.checkpoint.dtypes import describe, dtype_of, storage_of
 from jobrun.checkpoint.fill_value import from_fill, to_fill
-from jobrun.errors import DamagedError, ValueRefusedError
+from jobrun.errors import DamagedError
 
 
 @settings(deadline=None)
@@ -66,21 +66,6 @@ def test_a_nan_of_other_bits_needs_a_chunk() -> None:
     for bits in (0x7E01, 0xFE00):
         assert to_fill(np.array(bits, "u2").view("f2")) is None
     assert to_fill(np.array(0xFFF8000000000000, "u8").view("f8")) is None
-
-
-@pytest.mark.parametrize(
-    "dtype",
-    ["O", "g", "G", [("a", "O")], [("a", "f4"), ("b", "g")], [("a", "g", (2,))]],
-    ids=str,
-)
-def test_what_cannot_be_saved_is_refused(dtype: Any) -> None:
-    with pytest.raises(ValueRefusedError, match="cannot be saved"):
-        storage_of(np.dtype(dtype))
-
-
-def test_padded_structures_are_refused() -> None:
-    with pytest.raises(ValueRefusedError, match="cannot be described"):
-        storage_of(np.dtype([("a", "u1"), ("b", "f8")], align=True))
 
 
 @pytest.mark.parametrize(
