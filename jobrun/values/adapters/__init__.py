@@ -1,0 +1,1 @@
+"""How objects of other libraries become blobs: one small module a library, named like it."""

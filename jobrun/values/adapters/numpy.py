@@ -1,0 +1,128 @@
+"""Random generators and strings of numpy; its arrays and scalars are plain."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from jobrun.errors import ValueRefusedError
+from jobrun.values.adapters.base import Meta, Plain
+
+__all__ = ["ADAPTERS", "STRINGS"]
+
+_BIT_GENERATORS: Final = ("PCG64", "PCG64DXSM", "Philox", "SFC64", "MT19937")
+
+
+def _bit_generator(name: object) -> Any:
+    if name not in _BIT_GENERATORS:
+        raise ValueRefusedError(
+            f"a generator of numpy over {name!r} cannot be kept",
+            hint=f"use one of {', '.join(_BIT_GENERATORS)}",
+        )
+    return getattr(np.random, str(name))()
+
+
+class GeneratorAdapter:
+    """``numpy.random.Generator``: the state of its bit generator, with integers of 128 bits."""
+
+    name = "numpy.random.Generator"
+    version = 1
+
+    def dump(self, value: np.random.Generator) -> tuple[Plain, Meta]:
+        """Return the state and the name of the bit generator."""
+        state = dict(value.bit_generator.state)
+        name = state.pop("bit_generator")
+        _bit_generator(name)
+        return state, {"bit_generator": name}
+
+    def load(self, plain: Plain, meta: Meta) -> np.random.Generator:
+        """Return a generator in that state."""
+        bits = _bit_generator(meta["bit_generator"])
+        bits.state = {"bit_generator": meta["bit_generator"], **plain}
+        return np.random.Generator(bits)
+
+
+class RandomStateAdapter:
+    """``numpy.random.RandomState``, over MT19937."""
+
+    name = "numpy.random.RandomState"
+    version = 1
+
+    def dump(self, value: np.random.RandomState) -> tuple[Plain, Meta]:
+        """Return the 624 integers, the place, and the pending Gaussian."""
+        state: Any = value.get_state(legacy=False)
+        if state["bit_generator"] != "MT19937":
+            _bit_generator(f"RandomState of {state['bit_generator']}")
+        return {k: v for k, v in state.items() if k != "bit_generator"}, {}
+
+    def load(self, plain: Plain, meta: Meta) -> np.random.RandomState:
+        """Return a generator in that state."""
+        made = np.random.RandomState()
+        made.set_state({"bit_generator": "MT19937", **plain})
+        return made
+
+
+class StringsAdapter:
+    """Arrays of numpy's StringDType: the bytes of all strings in UTF-8, and where each ends.
+
+    ``missing`` marks the elements that are the missing value of the dtype.
+    """
+
+    name = "numpy.StringDType"
+    version = 1
+
+    def dump(self, value: Any) -> tuple[Plain, Meta]:
+        """Return ``data`` (uint8, [bytes]), ``ends`` (int64, of the shape), and ``missing``."""
+        dtype = value.dtype
+        missing = getattr(dtype, "na_object", _NO_NA)
+        meta: dict[str, Any] = {"coerce": dtype.coerce}
+        items = value.reshape(-1).tolist()
+        if missing is not _NO_NA:
+            meta["missing"] = _describe(missing)
+        absent = [missing is not _NO_NA and not isinstance(item, str) for item in items]
+        texts = [b"" if no else item.encode() for item, no in zip(items, absent, strict=True)]
+        ends = np.cumsum([len(text) for text in texts], dtype=np.int64).reshape(value.shape)
+        plain = {"data": np.frombuffer(b"".join(texts), np.uint8), "ends": ends}
+        if any(absent):
+            plain["missing"] = np.array(absent).reshape(value.shape)
+        return plain, meta
+
+    def load(self, plain: Plain, meta: Meta) -> Any:
+        """Return the array, C-contiguous."""
+        strings: Any = np.dtypes
+        options = {"coerce": meta["coerce"]}
+        missing = None
+        if "missing" in meta:
+            missing = options["na_object"] = _DESCRIBED[meta["missing"]]
+        data, ends = plain["data"].tobytes(), plain["ends"]
+        flat = ends.reshape(-1).tolist()
+        starts = [0, *flat[:-1]]
+        items: list[Any] = [data[a:b].decode() for a, b in zip(starts, flat, strict=True)]
+        absent = plain["missing"].reshape(-1).tolist() if "missing" in plain else ()
+        for number, no in enumerate(absent):
+            if no:
+                items[number] = missing
+        return np.array(items, strings.StringDType(**options)).reshape(ends.shape)
+
+
+_NO_NA: Final = object()
+_DESCRIBED: Final[dict[str, Any]] = {"None": None, "nan": float("nan")}
+
+
+def _describe(missing: object) -> str:
+    if missing is None:
+        return "None"
+    if isinstance(missing, float) and missing != missing:
+        return "nan"
+    raise ValueRefusedError(
+        f"an array of strings whose missing value is {missing!r} cannot be kept",
+        hint="use StringDType(na_object=None), or one with nan",
+    )
+
+
+STRINGS: Final = StringsAdapter()
+ADAPTERS: Final = {
+    "numpy.random._generator.Generator": GeneratorAdapter(),
+    "numpy.random.mtrand.RandomState": RandomStateAdapter(),
+}

@@ -1,0 +1,97 @@
+"""Adapters by structure: what a type is made of decides, wherever it is defined."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
+
+from jobrun.errors import ValueRefusedError
+from jobrun.values.adapters.base import LiveAdapter, Meta, Plain, ValueAdapter
+
+__all__ = ["ADAPTERS", "adapters_of"]
+
+
+def _reference(kind: type) -> str:
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def _class_of(meta: Meta) -> type:
+    """Return the class that ``meta`` names, which its module must have been imported for."""
+    reference = str(meta.get("class"))
+    module, _, name = reference.partition(":")
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if not isinstance(found, type):
+        raise ValueRefusedError(
+            f"the value is a {reference}, which is not there now",
+            hint=f"import {module} where the job's functions are defined",
+        )
+    return found
+
+
+class NamedTupleAdapter:
+    """Named tuples, as a dict of their fields."""
+
+    name = "namedtuple"
+    version = 1
+
+    def dump(self, value: Any) -> tuple[Plain, Meta]:
+        """Return the fields and the class."""
+        return dict(zip(value._fields, value, strict=True)), {"class": _reference(type(value))}
+
+    def load(self, plain: Plain, meta: Meta) -> Any:
+        """Make the named tuple again; raises ValueRefusedError if its fields are others now."""
+        kind = _class_of(meta)
+        fields = getattr(kind, "_fields", None)
+        if fields != tuple(plain):
+            raise ValueRefusedError(f"{meta['class']} has fields {fields}, and had {tuple(plain)}")
+        return tuple.__new__(kind, plain.values())
+
+
+class DataclassAdapter:
+    """Dataclasses, as a dict of their fields; ``__init__`` is not called again."""
+
+    name = "dataclass"
+    version = 1
+
+    def dump(self, value: Any) -> tuple[Plain, Meta]:
+        """Return the fields and the class; raises ValueRefusedError for what is no field."""
+        names = [f.name for f in dataclasses.fields(value)]
+        more = set(getattr(value, "__dict__", ())) - set(names)
+        if more:
+            raise ValueRefusedError(
+                f"a {type(value).__name__} has attributes that are no fields of the dataclass: "
+                f"{', '.join(sorted(more))}",
+                hint="declare them as fields",
+            )
+        fields = {name: getattr(value, name) for name in names if hasattr(value, name)}
+        return fields, {"class": _reference(type(value))}
+
+    def load(self, plain: Plain, meta: Meta) -> Any:
+        """Make the object again; raises ValueRefusedError if its fields are others now."""
+        kind = _class_of(meta)
+        names = {f.name for f in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else ()
+        if set(plain) != set(names):
+            raise ValueRefusedError(
+                f"{meta['class']} has fields {sorted(names)}, and had {sorted(plain)}"
+            )
+        made: Any = object.__new__(kind)
+        for name, value in plain.items():
+            object.__setattr__(made, name, value)
+        return made
+
+
+_NAMED_TUPLE: Final = NamedTupleAdapter()
+_DATACLASS: Final = DataclassAdapter()
+ADAPTERS: Final = (_NAMED_TUPLE, _DATACLASS)
+
+
+def adapters_of(kind: type) -> Iterator[ValueAdapter | LiveAdapter]:
+    """Yield the adapters for a type without one of its own."""
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        yield _NAMED_TUPLE
+    elif dataclasses.is_dataclass(kind):
+        yield _DATACLASS
