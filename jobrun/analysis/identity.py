@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from jobrun.analysis.names import step_names
+from jobrun.core.json_floats import from_json, to_json
 from jobrun.core.template import Template
 from jobrun.model.job import GROUPS, Argument, Data, Job, Outputs, Pipe, Reader, Task
 from jobrun.model.options import Load
@@ -100,7 +100,12 @@ class Diff:
 
 def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> Diff:
     """What differs between the facts of two jobs."""
-    return Diff(tuple(_changes(old, new, ())))
+    return Diff(tuple(_changes(_same_floats(old), _same_floats(new), ())))
+
+
+def _same_floats(facts: Mapping[str, Any]) -> Any:
+    """Return facts with floats in today's spelling; earlier versions wrote ``nan`` and ``inf``."""
+    return to_json(from_json(dict(facts)))
 
 
 def digest(facts: Mapping[str, Any]) -> str:
@@ -280,7 +285,7 @@ def _plain(value: Any) -> Any:
     if type(value) is int:
         return value
     if type(value) is float:
-        return value if math.isfinite(value) else {"float": repr(value)}
+        return to_json(value)
     if isinstance(value, Template):
         return value.text
     if isinstance(value, Mapping):

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from jobrun.core.json_floats import special_name
+
 __all__ = ["from_fill", "to_fill"]
 
 Array = npt.NDArray[Any]
@@ -42,9 +44,8 @@ def _float_to_json(array: Array) -> Any:
     number = array.item()
     if math.isfinite(number):
         return number
-    if math.isinf(number):
-        return "Infinity" if number > 0 else "-Infinity"
-    return "NaN" if array.tobytes() == _NAN[array.itemsize] else None
+    unusual = math.isnan(number) and array.tobytes() != _NAN[array.itemsize]
+    return None if unusual else special_name(number)
 
 
 def _text_to_json(bits: bytes) -> str | None:

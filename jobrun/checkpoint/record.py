@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import math
-import re
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import crc32c
 
+from jobrun.core.json_floats import float_text, from_json, parse_float, to_json
 from jobrun.core.json_forms import (
     Form,
     any_value,
@@ -58,8 +57,6 @@ MAX_ID = 10**12 - 1
 """A larger number in the name of a directory is none that was counted up to."""
 SUCCESS = "_SUCCESS"
 Metric = float | int | bool | None
-_TAG = "float"
-_SPECIAL = re.compile(r"NaN|-?Infinity|0x[0-9a-f]{16}")
 _DIGEST = named(r"[0-9a-f]{8}")
 
 _POSITION = record_of(
@@ -215,7 +212,7 @@ def check_fields(fields: RecordFields) -> None:
         if value is not None and not isinstance(value, (bool, int, float)):
             raise UsageError(f"metric {name!r} must be a number, bool or None, not {found!r}")
     try:
-        data = json.dumps(_to_json(dict(fields.extra)), allow_nan=False)
+        data = json.dumps(to_json(dict(fields.extra)), allow_nan=False)
         parse_json(data.encode("ascii"), max_depth=MAX_DEPTH - 2)
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"extra must be JSON: {error}") from error
@@ -237,11 +234,11 @@ def encode_record(record: Record) -> bytes:
         "files": record.files,
         "run_seconds": record.run_seconds,
         "metrics": {name: _metric_to_json(m) for name, m in record.metrics.items()},
-        "position": _to_json(record.position.to_json()),
-        "stops": _to_json(list(record.stops)),
-        "decision": _to_json(record.decision),
+        "position": to_json(record.position.to_json()),
+        "stops": to_json(list(record.stops)),
+        "decision": to_json(record.decision),
         "versions": dict(record.versions),
-        "extra": _to_json(dict(record.extra)),
+        "extra": to_json(dict(record.extra)),
     }
     body = "".join(
         f"{name}: {json.dumps(v, allow_nan=False)}\n" for name, v in lines.items()
@@ -281,7 +278,7 @@ def _record(fields: Mapping[str, Any]) -> Record:
     values = {name: fields[name] for name in _FIELDS}
     values["metrics"] = {name: _metric_from_json(m) for name, m in values["metrics"].items()}
     for name in ("position", "stops", "decision", "extra"):
-        values[name] = _from_json(values[name])
+        values[name] = from_json(values[name])
     if wrong := misfit(values, _FIELDS):
         raise ValueError(f"{wrong!r} cannot be {fields[wrong]!r:.80}")
     values["position"] = Position.from_json(values["position"])
@@ -291,46 +288,8 @@ def _record(fields: Mapping[str, Any]) -> Record:
 
 def _metric_to_json(metric: Any) -> Any:
     value = metric.item() if hasattr(metric, "item") else metric
-    return _special(value) if isinstance(value, float) and not math.isfinite(value) else value
+    return float_text(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _metric_from_json(metric: Any) -> Metric:
-    return _float(metric) if isinstance(metric, str) else metric
-
-
-def _to_json(value: Any) -> Any:
-    """``value`` with floats that JSON does not have as ``{"float": "NaN"}``."""
-    if hasattr(value, "item"):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return {_TAG: _special(value)}
-    if isinstance(value, Mapping):
-        return {key: _to_json(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_to_json(item) for item in value]
-    return value
-
-
-def _from_json(value: Any) -> Any:
-    if isinstance(value, dict):
-        if value.keys() == {_TAG} and _SPECIAL.fullmatch(str(value[_TAG])):
-            return _float(value[_TAG])
-        return {key: _from_json(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_from_json(item) for item in value]
-    return value
-
-
-def _special(value: float) -> str:
-    """A float that is not finite as text; a NaN other than the usual one keeps its bits."""
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    bits = struct.pack(">d", value).hex()
-    return "NaN" if bits == "7ff8000000000000" else "0x" + bits
-
-
-def _float(text: str) -> float:
-    if text.startswith("0x"):
-        number: float = struct.unpack(">d", bytes.fromhex(text[2:]))[0]
-        return number
-    return float(text)
+    return parse_float(metric) if isinstance(metric, str) else metric

@@ -21,6 +21,7 @@ from jobrun.checkpoint.codecs import Compressor, array_codecs, parse_codecs
 from jobrun.checkpoint.dtypes import BYTES, DType, describe, dtype_of, storage_of, swapped
 from jobrun.checkpoint.fill_value import from_fill, to_fill
 from jobrun.checkpoint.manifest import META, File, group_meta
+from jobrun.core.json_floats import SPECIAL
 from jobrun.errors import DamagedError, ValueRefusedError
 from jobrun.model.policy import Compress
 from jobrun.storage.bounded_json import parse_json
@@ -331,7 +332,7 @@ _PYTHON_FILLS: dict[str, Callable[[Any], bool]] = {
     "none": lambda fill: fill is False,
     "bool": lambda fill: type(fill) is bool,
     "int": lambda fill: type(fill) is int and -(1 << 63) <= fill < 1 << 64,
-    "float": lambda fill: type(fill) is float or fill in ("NaN", "Infinity", "-Infinity"),
+    "float": lambda fill: type(fill) is float or fill in SPECIAL,
     "str": lambda fill: type(fill) is str,
 }
 """What the fill value of a Python value may be."""

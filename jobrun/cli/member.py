@@ -38,9 +38,10 @@ _GRACE = 10.0
 class Order:
     """The order for a run: JSON values alone.
 
-    ``path``, ``text`` and ``folder`` are of the spec, ``values`` of its matrix (encoded, see
-    ``sweepdir``), ``run`` is the directory of the run.  ``spec_path`` and ``spec_text`` are what is
-    kept in it of the spec; ``events``: an error that ends the run is an event too, not text.
+    ``path``, ``text`` and ``folder`` are of the spec, ``values`` of its matrix (see
+    ``core.json_floats``), ``run`` is the directory of the run.  ``spec_path`` and ``spec_text``
+    are what is kept in it of the spec; ``events``: an error that ends the run is an event too,
+    not text.
     The rest are options, and commands for messages.
     """
 
@@ -110,15 +111,15 @@ def _obey(stdin: BinaryIO) -> None:
 def _run(order: Order, settings: Settings, signals: Signals, wire: Wire) -> int:
     from jobrun.cli.running import Engine
     from jobrun.cli.watching import Watching
+    from jobrun.core.json_floats import from_json
     from jobrun.engine.resume_policy import Request
     from jobrun.jobspec.build import job_of
     from jobrun.jobspec.resolve import dump_resolved, load, with_values
-    from jobrun.runs.sweepdir import decoded
 
     whole = load(
         order.path, order.sets, epochs=order.epochs, folder=order.folder, data=order.text.encode()
     )
-    spec = with_values(whole, decoded(order.values))
+    spec = with_values(whole, from_json(order.values))
     request = Request(
         "resume",  # never another run beside it: the sweep decides that
         accept_changes=order.accept_changes,

@@ -24,11 +24,12 @@ from jobrun.cli.sweep_board import Board, JsonBoard
 from jobrun.cli.sweep_table import SweepEnded, sweep_summary
 from jobrun.cli.table import table
 from jobrun.core.invocation import program
+from jobrun.core.json_floats import to_json
 from jobrun.engine.resume_policy import Choice
 from jobrun.errors import EXIT_DONE, EXIT_SIGINT, EXIT_SIGTERM, BindError, TaskError
 from jobrun.report.formatting import plain, plural
 from jobrun.runs.find import claim_after, fresh_name, newest_begun, sweep_of_spec
-from jobrun.runs.sweepdir import Member, SweepDir, encoded
+from jobrun.runs.sweepdir import Member, SweepDir
 from jobrun.session.local import default_threads
 from jobrun.tools.sweep import Sweep, SweepPlan
 from jobrun.tools.sweep_rows import SweepRow, row_on_disk, row_told, row_without_a_word
@@ -163,7 +164,7 @@ class SweepEngine:
             folder=spec.folder,
             sets=how.sets,
             epochs=how.epochs,
-            values=encoded(member.values),
+            values=to_json(member.values),
             run=str(home.run(member).path),
             spec_path=str(request.spec_path),
             spec_text=self._sweep.text,

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
+from jobrun.core.json_floats import special_name
 from jobrun.core.plain_text import plain
 
 __all__ = [
@@ -103,7 +104,7 @@ def statistics(facts: Mapping[str, Any]) -> str:
 def json_values(value: Any) -> Any:
     """``value`` as strict JSON: NaN and infinities become ``"NaN"``, ``"Infinity"``, …."""
     if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        return special_name(value)
     if isinstance(value, Mapping):
         return {str(k): json_values(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

@@ -17,7 +17,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,6 +24,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from jobrun.core.json_floats import from_json, is_tagged, to_json
 from jobrun.core.json_forms import (
     Form,
     list_of,
@@ -47,8 +47,6 @@ __all__ = [
     "Member",
     "SweepDir",
     "SweepState",
-    "decoded",
-    "encoded",
     "folders_in",
     "members_of",
     "runs_at",
@@ -101,8 +99,8 @@ class SweepState:
             "spec": self.spec,
             "created": self.created,
             "updated": self.updated,
-            "matrix": {n: [_encoded(v) for v in values] for n, values in self.matrix.items()},
-            "runs": [{"directory": m.directory, "values": encoded(m.values)} for m in self.members],
+            "matrix": {n: to_json(values) for n, values in self.matrix.items()},
+            "runs": [{"directory": m.directory, "values": to_json(m.values)} for m in self.members],
         }
 
     @classmethod
@@ -110,16 +108,14 @@ class SweepState:
         """The inverse of ``to_json``; KeyError, TypeError or ValueError where it is no state."""
         if wrong := misfit(data, _REQUIRED, _OPTIONAL):
             raise ValueError(f"{wrong!r} cannot be {data.get(wrong)!r:.80}")
-        members = tuple(Member(decoded(m["values"]), str(m["directory"])) for m in data["runs"])
-        matrix = {n: [_decoded(v) for v in values] for n, values in data["matrix"].items()}
+        members = tuple(Member(from_json(m["values"]), str(m["directory"])) for m in data["runs"])
+        matrix = {n: from_json(values) for n, values in data["matrix"].items()}
         names = ("job", "digest", "folder", "folder_relative", "spec", "created", "updated")
         return cls(matrix=matrix, members=members, **{name: data[name] for name in names})
 
 
 def _is_value(value: Any) -> bool:
-    if type(value) is dict:
-        return value.keys() == {"float"} and value["float"] in ("nan", "inf", "-inf")
-    return scalar(value) or type(value) is int
+    return scalar(value) or type(value) is int or is_tagged(value)
 
 
 _PATH = named(r"[^\0]*")
@@ -289,28 +285,6 @@ def value_text(value: Any) -> str:
     return value if isinstance(value, str) else repr(value)
 
 
-# Values as JSON, which has no infinity.
-
-
 def _key(values: Values) -> str:
     """A text that two combinations share if they are one, in whatever order their vars are."""
-    return json.dumps(encoded(values), sort_keys=True)
-
-
-def encoded(values: Values) -> dict[str, Any]:
-    """The values as strict JSON."""
-    return {name: _encoded(value) for name, value in values.items()}
-
-
-def decoded(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The inverse of ``encoded``."""
-    return {name: _decoded(value) for name, value in values.items()}
-
-
-def _encoded(value: Any) -> Any:
-    special = isinstance(value, float) and not math.isfinite(value)
-    return {"float": repr(value)} if special else value
-
-
-def _decoded(value: Any) -> Any:
-    return float(value["float"]) if isinstance(value, dict) else value
+    return json.dumps(to_json(values), sort_keys=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from jobrun.core.json_floats import SPECIAL
 from jobrun.core.process import Ended
 from jobrun.errors import EXIT_FAILED_BY_CONDITION
 from jobrun.model.job import Job
@@ -16,7 +16,6 @@ from jobrun.runs.rundir import RunDir
 __all__ = ["STATES", "SweepRow", "row_on_disk", "row_told", "row_without_a_word"]
 
 STATES = ("finished", "failed", "error", "interrupted", "waiting")
-_SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,4 +96,4 @@ def row_without_a_word(row: SweepRow, code: int) -> SweepRow:
 
 def _number(value: Any) -> Any:
     """Return a metric as it was before its conversion to JSON."""
-    return _SPECIAL.get(value, value) if isinstance(value, str) else value
+    return SPECIAL.get(value, value) if isinstance(value, str) else value

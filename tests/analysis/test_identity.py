@@ -262,3 +262,7 @@ def test_of_long_texts_what_differs_is_shown(tmp_path: Path) -> None:
     (change,) = compare(old, facts(tmp_path, spec.replace("set of", "a set of"))).changes
     assert (change.old[:6], change.new[:8]) == ("set of", "a set of")
     assert len(change.old) == len(change.new) == 80
+
+
+def test_floats_that_an_earlier_version_spelt_differently_are_no_difference() -> None:
+    assert not compare({"vars": {"x": {"float": "inf"}}}, {"vars": {"x": {"float": "Infinity"}}})
