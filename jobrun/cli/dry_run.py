@@ -144,8 +144,8 @@ def _conditions(planned: DryRun) -> Iterator[str]:
             text += f": cannot be before epoch {planned.epochs} ends the run"
         elif outlook.earliest is not None and outlook.earliest > planned.epoch + 1:
             text += f": not before epoch {outlook.earliest}" * (not text.startswith("after epoch"))
-        if outlook.gauge and planned.epoch:
-            text += f" ({plain(outlook.gauge)})"
+        if outlook.progress and planned.epoch:
+            text += f" ({plain(outlook.progress)})"
         yield text
 
 

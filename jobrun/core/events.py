@@ -195,8 +195,8 @@ class EpochFinished(Event):
     """An epoch is done.
 
     ``metrics`` holds the values of this epoch (a metric without a value is absent), ``best`` the
-    metrics whose value is now the best of the run, ``gauges`` how near each stop condition is.
-    ``elapsed`` is of the run, over all its attempts.
+    metrics whose value is now the best of the run, ``progress_texts`` the progress towards each
+    stop condition.  ``elapsed`` is that of the run, over all its attempts.
     """
 
     epoch: int
@@ -204,7 +204,7 @@ class EpochFinished(Event):
     elapsed: float
     metrics: Mapping[str, Any]
     best: tuple[str, ...] = ()
-    gauges: tuple[str, ...] = ()
+    progress_texts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

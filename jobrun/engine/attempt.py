@@ -1,61 +1,42 @@
 """One attempt at a run: from its current position until it stops, is stopped, or fails.
 
-``JobRunner.train`` defines the order of the steps; this module implements them.
+``JobRunner.train`` defines the order of the steps; this module implements them, with
+``loader.py`` for a resume and ``ending.py`` for the end.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
 
 from jobrun.analysis.checks import warnings
-from jobrun.analysis.graph import Plan, live_scratch, persistent
+from jobrun.analysis.graph import live_scratch, persistent
 from jobrun.analysis.metrics import metric_names
-from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import Record
-from jobrun.conditions.base import Condition, ConditionState
+from jobrun.conditions.base import ConditionState
 from jobrun.conditions.endless import first_none, never_ends
-from jobrun.core.events import (
-    CheckpointLoaded,
-    EpochFinished,
-    Event,
-    Report,
-    RunEnded,
-    RunStarted,
-    RunWentBack,
-    Uploaded,
-    Warned,
-)
-from jobrun.core.masking import masked
-from jobrun.core.paths import start_directory
+from jobrun.core.events import EpochFinished, RunEnded, RunStarted, RunWentBack, Warned
 from jobrun.core.position import Position
 from jobrun.engine.best import load_best
-from jobrun.engine.history import History
-from jobrun.engine.node_times import NodeTimes
+from jobrun.engine.ending import Ending
+from jobrun.engine.loader import Loader
 from jobrun.engine.progress import RunProgress, best_of
-from jobrun.engine.resume_policy import Choice, Request
-from jobrun.engine.resume_survey import asks_verdict
+from jobrun.engine.resume_policy import Choice
+from jobrun.engine.run import Run
 from jobrun.engine.saver import Saver
 from jobrun.errors import (
     EXIT_DONE,
     EXIT_FAILED_BY_CONDITION,
-    EXIT_NOT_SAVED,
     EXIT_SIGINT,
     EXIT_SIGTERM,
-    DamagedError,
     JobrunError,
     SaveError,
     WorkerLostError,
 )
-from jobrun.model.job import Job
 from jobrun.session.base import Control, Session
-from jobrun.usercode.environment import differences
 
-__all__ = ["Attempt", "Run"]
+__all__ = ["Attempt"]
 
 _NOTHING_PERSISTS = (
     "no blob of this job persists, so its checkpoints hold none: what is to be kept is written "
@@ -65,56 +46,13 @@ _NOTHING_PERSISTS = (
 _PLAIN = (bool, int, float, str)
 
 
-@dataclass
-class Run:
-    """The state shared by all attempts of a runner.
-
-    ``look`` is called periodically on the main thread.  Relative paths of a job without a spec
-    begin at ``start``.
-    ``signal`` is the name of the signal that asked the run to end, if any.
-    """
-
-    job: Job
-    manager: CheckpointManager | None
-    request: Request
-    report: Report
-    conditions: Sequence[tuple[Condition, bool]]
-    plans: Mapping[str, Plan]
-    history: History
-    every_task: bool = False
-    look: Callable[[], None] = lambda: None
-    start: Path = field(default_factory=start_directory)
-    signal: str | None = None
-
-    @cached_property
-    def epochs(self) -> int | None:
-        """The limit of epochs, if there is one."""
-        limits = (c.epoch_limit for c, _ in self.conditions)
-        return min((n for n in limits if n is not None), default=None)
-
-    @property
-    def walltime(self) -> float | None:
-        """The limit of seconds, if there is one."""
-        limits = (c.time_limit for c, _ in self.conditions)
-        return min((s for s in limits if s is not None), default=None)
-
-    @property
-    def may_end_earlier(self) -> bool:
-        """Whether there are stop conditions of which nobody knows when they come true."""
-        return any(
-            c.epoch_limit is None and c.time_limit is None
-            for c, fails in self.conditions
-            if not fails
-        )
-
-
 class Attempt:
     """One attempt on a session: its progress, and the saves of it."""
 
     def __init__(self, run: Run, session: Session) -> None:
         self._run = run
         self.session = session
-        self.standing = RunProgress(run.job, run.conditions)
+        self.progress = RunProgress(run.job, run.conditions)
         self.saver = Saver(
             run.job,
             run.manager,
@@ -125,7 +63,8 @@ class Attempt:
             named_now=run.history.mapped,
         )
         saver, due = self.saver, self.saver.due
-        self._times = NodeTimes()
+        self.loader = Loader(run, session, self.progress, saver)
+        self.ending = Ending(run, self.progress, saver)
         self._control = Control(
             cut=lambda: run.signal is not None,
             report=run.report,
@@ -137,17 +76,14 @@ class Attempt:
             cut=lambda: run.signal is not None or (saver.wanted and due.inside()),
             applied=due.applied,
             batches_left=lambda: due.batches_left() if saver.wanted else None,
-            spent=self._times.add,
+            spent=self.ending.times.add,
             report=run.report,
             every_task=run.every_task,
             interrupted=lambda: run.signal is not None,
             look=self._look,
         )
-        self._ran = self._restarts = 0
-        self._uploaded = ""
-        self._loaded: int | None = None
+        self._restarts = 0
         self._epoch_start = time.perf_counter()
-        self._start_time = time.monotonic()
 
     def _look(self) -> None:
         self.saver.look()
@@ -156,7 +92,7 @@ class Attempt:
     @property
     def over(self) -> bool:
         """Whether no further epoch will be run."""
-        return self.standing.decision is not None or self._run.signal is not None
+        return self.progress.decision is not None or self._run.signal is not None
 
     def start(self, choice: Choice) -> None:
         """Record the start in run.json and emit RunStarted."""
@@ -193,67 +129,21 @@ class Attempt:
             )
         )
         if isinstance(start, Record):  # so that an end before the load reports it
-            self.stand_at(start)
+            self.loader.stand_at(start)
 
     def _stand_where_it_began(self, start: object) -> None:
         """Reset the progress to the one on disk, since the attempt achieved nothing."""
         if isinstance(start, Record):
             with suppress(JobrunError):  # the error is being reported already
-                self.stand_at(start)
+                self.loader.stand_at(start)
 
     def run_group(self, name: str) -> bool:
         """Run a group other than ``epoch``; return whether all its tasks were run."""
         plan = self._run.plans[name]
         if not plan.units or self._run.signal is not None:
             return self._run.signal is None
-        place = Position(self.standing.position.epochs)
+        place = Position(self.progress.position.epochs)
         return plan.finished(self.session.run(plan, place, self._control).tasks)
-
-    def resume(self, choice: Choice) -> None:
-        """Load the newest checkpoint that is verified whole, or the named one.
-
-        Raises DamagedError if there is none; an older one never replaces a named one.
-        """
-        history = self._run.history
-        failed: DamagedError | None = None
-        for record in history.candidates(choice):
-            try:
-                self._load(record)
-            except DamagedError as error:
-                if history.names_checkpoint:
-                    raise
-                failed = failed or error
-                history.skip(record.id, str(error))
-                continue
-            history.resume_at(record, choice)
-            if asks_verdict(record):
-                self.standing.decision = self.standing.verdict()
-            return
-        # They were whole at the decision, a moment ago.
-        raise failed or DamagedError("no checkpoint is whole any more", where=str(history.path))
-
-    def _load(self, record: Record) -> None:
-        """Verify that a checkpoint is whole, and only then load it."""
-        start = time.perf_counter()
-        path = self._run.history.checkpoint_path(record)
-        loaded = self.session.load_parts(path, self._run.history.parts(record))
-        self.session.take_over()
-        self.stand_at(record)
-        if not record.at_boundary:
-            self.session.resume_epoch(record.epoch + 1, self.standing.written)
-        self._loaded = record.id
-        self._run.report(
-            CheckpointLoaded(
-                id=record.id,
-                epoch=record.epoch,
-                path=str(path),
-                bytes=sum(size for size, _ in loaded.values()),
-                seconds=time.perf_counter() - start,
-                differences=differences(record.versions, self.session.versions()),
-                place=record.place,
-                phases=_by_node(loaded),
-            )
-        )
 
     def go_back(self, error: WorkerLostError, choice: Choice) -> Choice:
         """Return the choice that restores the lost state of a run started as ``choice``.
@@ -268,7 +158,7 @@ class Attempt:
         self._restarts += 1
         again = run.history.back(choice)
         start = again.start
-        self.standing = RunProgress(run.job, run.conditions)
+        self.progress.reset()
         self.saver.lost()
         run.report(
             RunWentBack(
@@ -281,45 +171,39 @@ class Attempt:
             )
         )
         if isinstance(start, Record):
-            self.stand_at(start)
+            self.loader.stand_at(start)
         return again
-
-    def stand_at(self, record: Record) -> None:
-        """Set the progress to that of a checkpoint on disk."""
-        self.standing.restore(self._run.history.mapped(record))
-        path = self._run.history.checkpoint_path(record)
-        self.saver.resumed(record.id, record.position, path, self._run.history.passed_over)
 
     def run_epoch(self) -> None:
         """Run the epoch, or the rest of it, to its end or to a cut, and save if due."""
-        plan, standing = self._run.plans["epoch"], self.standing
-        if standing.position.at_boundary:
+        plan, progress = self._run.plans["epoch"], self.progress
+        if progress.position.at_boundary:
             self._epoch_start = time.perf_counter()
-        reached = self.session.run(plan, standing.position, self._epoch_control)
+        reached = self.session.run(plan, progress.position, self._epoch_control)
         self.saver.collect(wait=False)
         self._run.look()  # also if epochs are too short for the session to call it
         if not plan.finished(reached.tasks):
-            standing.cut(reached)
+            progress.cut(reached)
             self.save()
             return
-        before = standing.watched
-        best = standing.finish_epoch(reached, self.session.scalars(standing.names))
+        before = progress.watched
+        best = progress.finish_epoch(reached, self.session.scalars(progress.names))
         self.session.end_epoch()
-        self._ran += 1
+        self.ending.epochs_run += 1
         self._run.report(
             EpochFinished(
-                epoch=standing.position.epochs,
+                epoch=progress.position.epochs,
                 seconds=time.perf_counter() - self._epoch_start,
-                elapsed=standing.elapsed,
-                metrics=standing.metrics,
+                elapsed=progress.elapsed,
+                metrics=progress.metrics,
                 best=best,
-                gauges=standing.gauges,
+                progress_texts=progress.texts,
             )
         )
         self._warn_of_none(before)
-        if self.over or self.saver.due.after(standing.position.epochs):
+        if self.over or self.saver.due.after(progress.position.epochs):
             self.save()
-        endless = None if self.over else never_ends(self._run.job, standing.watched)
+        endless = None if self.over else never_ends(self._run.job, progress.watched)
         if endless is not None:
             raise endless
 
@@ -328,48 +212,48 @@ class Attempt:
 
         ``before`` are the states of the stop conditions before the epoch.
         """
-        told = first_none(self._run.job, before, self.standing.watched)
-        for text in told.values():
+        reported = first_none(self._run.job, before, self.progress.watched)
+        for text in reported.values():
             self._run.report(Warned(text))
-        for name in self.standing.without_value if self._ran == 1 else ():
-            if name in told:
+        for name in self.progress.without_value if self.ending.epochs_run == 1 else ():
+            if name in reported:
                 continue
-            epoch = self.standing.position.epochs
+            epoch = self.progress.position.epochs
             text = f"metric {name!r} has no value in epoch {epoch}: it was None, or not written"
             self._run.report(Warned(text))
 
     def save(self) -> None:
         """Save the current state, between two epochs or within one."""
-        standing, saver = self.standing, self.saver
+        progress, saver = self.progress, self.saver
         if not saver.wanted:
             return
-        if saver.last == standing.position:
+        if saver.last == progress.position:
             saver.due.hold()
             return
         scratch: Mapping[str, Sequence[str]] = {}
-        if not standing.position.at_boundary:
+        if not progress.position.at_boundary:
             plan = self._run.plans["epoch"]
-            scratch = live_scratch(plan, standing.position, standing.watched_paths)
-            standing.written = self.session.written(standing.names)
+            scratch = live_scratch(plan, progress.position, progress.watched_paths)
+            progress.written = self.session.written(progress.names)
         versions = self.session.versions()
-        fields = standing.fields(self._run.job.name, self._run.history.digest, versions)
+        fields = progress.fields(self._run.job.name, self._run.history.digest, versions)
         saver.save(self.session, scratch, fields)
 
     def finish(self) -> RunEnded:
         """Run the last groups unless the outcome is a failure, and end the run."""
         self.saver.collect(wait=True)
-        decision = self.standing.decision
+        decision = self.progress.decision
         if self._run.signal is None and decision is not None:
             self.saver.retain()
             self.saver.settle()
             self._run.history.clean()
             if decision.outcome == "fail":
-                return self.end("failed", decision.reason, EXIT_FAILED_BY_CONDITION)
-            if self.upload() and self._run_last_groups():
-                code = self._note_end("finished", decision.reason, EXIT_DONE)
+                return self.ending.end("failed", decision.reason, EXIT_FAILED_BY_CONDITION)
+            if self.ending.upload() and self._run_last_groups():
+                code = self.ending.record_end("finished", decision.reason, EXIT_DONE)
                 if code == EXIT_DONE:
-                    self._delete_on_success()
-                return self.say_ended("finished", decision.reason, code)
+                    self.ending.delete_on_success()
+                return self.ending.report_end("finished", decision.reason, code)
         return self._end_interrupted()
 
     def exit_again(self, choice: Choice) -> RunEnded:
@@ -377,9 +261,9 @@ class Attempt:
 
         The best checkpoint is the best of those up to it, as if the run had ended there.
         """
-        self.resume(choice)
-        if self._run_last_groups(newest=self._loaded):
-            return self.end("finished", "", EXIT_DONE)
+        self.loader.resume(choice)
+        if self._run_last_groups(newest=self.loader.loaded):
+            return self.ending.end("finished", "", EXIT_DONE)
         return self._end_interrupted()
 
     def _run_last_groups(self, newest: int | None = None) -> bool:
@@ -389,30 +273,7 @@ class Attempt:
 
     def _end_interrupted(self) -> RunEnded:
         code = EXIT_SIGINT if self._run.signal == "SIGINT" else EXIT_SIGTERM
-        return self.end("interrupted", self._run.signal or "", code)
-
-    def upload(self) -> bool:
-        """Upload checkpoints if the job asks for it; return whether the upload is complete."""
-        run = self._run
-        if run.job.upload is None or run.history.run is None:
-            return True
-        from jobrun.engine.uploading import upload  # few jobs need its imports
-
-        folder = run.request.folder
-        stopped = lambda: run.signal is not None  # noqa: E731
-        return upload(run.job, run.history.run, folder, self._tell_uploaded, stopped, run.start)
-
-    def _tell_uploaded(self, event: Event) -> None:
-        if isinstance(event, Uploaded):
-            self._uploaded = event.place
-        self._run.report(event)
-
-    def _delete_on_success(self) -> None:
-        """Remove all checkpoints if the policy says so, once the run is recorded as done."""
-        policy = self._run.job.checkpoint
-        if policy is not None and policy.on_success == "delete":
-            self._run.history.delete_checkpoints()
-            self.saver.removed()
+        return self.ending.end("interrupted", self._run.signal or "", code)
 
     def wait_for_save(self) -> None:
         """Wait for a save in flight; its failure is only a warning: an error is being raised."""
@@ -422,56 +283,3 @@ class Attempt:
             self._run.report(Warned(str(error)))
         except WorkerLostError:  # the data to save is gone
             return
-
-    def end(self, outcome: str, reason: str, exit_code: int) -> RunEnded:
-        """Record the end of the attempt in run.json and emit RunEnded."""
-        return self.say_ended(outcome, reason, self._note_end(outcome, reason, exit_code))
-
-    def _note_end(self, outcome: str, reason: str, exit_code: int) -> int:
-        """Record the end of the attempt; return the exit code, changed if its end is not saved."""
-        standing, saver = self.standing, self.saver
-        unsaved = saver.wanted and saver.on_disk != standing.position
-        state = outcome
-        if unsaved and outcome in ("finished", "failed"):
-            exit_code, state = EXIT_NOT_SAVED, "error"  # so that the lost epochs are run again
-        where = saver.on_disk if unsaved and saver.on_disk is not None else standing.position
-        self._run.history.end(state, reason, where.epochs, standing.elapsed)
-        return exit_code
-
-    def say_ended(self, outcome: str, reason: str, exit_code: int) -> RunEnded:
-        """Emit RunEnded for the attempt."""
-        standing, saver, history = self.standing, self.saver, self._run.history
-        ended = RunEnded(
-            outcome=outcome,
-            reason=reason,
-            exit_code=exit_code,
-            epoch=standing.position.epochs,
-            ran=self._ran,
-            seconds=time.monotonic() - self._start_time,
-            elapsed=standing.elapsed,
-            metrics=standing.metrics,
-            best=dict(standing.best),
-            on_disk=saver.on_disk.epochs if saver.on_disk is not None else None,
-            checkpoint=str(saver.path) if saver.path else None,
-            saved=saver.saved,
-            checkpoint_seconds=saver.seconds,
-            run=history.name,
-            run_dir=str(history.path) if history.path else None,
-            place=saver.on_disk.place if saver.on_disk is not None else "",
-            only=self._run.request.only,
-            uploaded=self._uploaded,
-            slowest=self._times.slowest(),
-            before_failure=history.before_failure(standing.position, standing.fail_names)
-            if outcome == "failed"
-            else None,
-        )
-        ended = masked(ended)
-        self._run.report(ended)
-        return ended
-
-
-def _by_node(loaded: Mapping[str, tuple[int, float]]) -> dict[str, float]:
-    """Return the seconds per node if there are several, so that the slowest shows."""
-    if len(loaded) < 2:
-        return {}
-    return {f"read {node}": seconds for node, (_, seconds) in loaded.items()}

@@ -17,7 +17,7 @@ from jobrun.runs.rundir import RunDir, RunState
 
 if TYPE_CHECKING:
     from jobrun.analysis.graph import Plan
-    from jobrun.engine.history import History
+    from jobrun.engine.history import AnyHistory
     from jobrun.model.job import Job
     from jobrun.session.base import Session
 
@@ -80,7 +80,7 @@ def best_of(run: RunDir, metric: str | None = None) -> Path:
 def load_best(
     job: Job,
     session: Session,
-    history: History,
+    history: AnyHistory,
     plans: Mapping[str, Plan],
     newest: int | None = None,
 ) -> Record | None:

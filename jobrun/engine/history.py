@@ -1,7 +1,7 @@
 """A runner's run directory: the decisions made from it, and the writes into it.
 
-Nothing here depends on the job itself.  Without a manager there is no directory, and every
-run is a fresh one.
+Nothing here depends on what the job's tasks do.  Without a manager there is no directory:
+``engine/no_history.py``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from jobrun.analysis.identity import digest, job_facts
 from jobrun.checkpoint.catalog import span
@@ -31,23 +31,33 @@ from jobrun.core.masking import mask
 from jobrun.core.paths import resolved
 from jobrun.core.position import Position
 from jobrun.core.ranking import before_failure
+from jobrun.engine.no_history import NoHistory
 from jobrun.engine.registry_hook import RunCatalogue
 from jobrun.engine.resume_policy import Choice, Request
 from jobrun.engine.resume_survey import Chooser
-from jobrun.errors import DamagedError, JobrunError, LockedError, SaveError, UsageError
+from jobrun.errors import DamagedError, JobrunError, LockedError, SaveError
 from jobrun.model.job import Job
 from jobrun.runs.node_map import NodeMap, NodeMaps
 from jobrun.runs.rundir import RunDir, RunState, utc_now
 from jobrun.usercode.code_hash import loaded_code
 
-__all__ = ["History"]
+__all__ = ["AnyHistory", "History", "history_of"]
+
+
+def history_of(
+    job: Job, manager: CheckpointManager | None, request: Request, report: Report
+) -> AnyHistory:
+    """Return the history in the manager's directory, or one without a directory."""
+    if manager is None:
+        return NoHistory(job, request, report)
+    return History(job, manager, request, report)
 
 
 class History:
-    """The run directory of a manager, if there is one."""
+    """The history of a run in the directory of a manager."""
 
     def __init__(
-        self, job: Job, manager: CheckpointManager | None, request: Request, report: Report
+        self, job: Job, manager: CheckpointManager, request: Request, report: Report
     ) -> None:
         self._job = job
         self._manager = manager
@@ -59,10 +69,8 @@ class History:
         self._named = request.names_checkpoint  # by the user, or by the catalogue
         self._facts = job_facts(job)
         self.digest = digest(self._facts)
-        self.run = RunDir(manager.run_dir, lock=manager.lock) if manager is not None else None
-        self._chooser = (
-            Chooser(job, self._facts, request, self.run, self.catalogue) if self.run else None
-        )
+        self.run = RunDir(manager.run_dir, lock=manager.lock)
+        self._chooser = Chooser(job, self._facts, request, self.run, self.catalogue)
         self._state: RunState | None = None
         self._nodes = request.nodes or NodeMap()
         self._maps = NodeMaps().after(None, sys.maxsize, self._nodes)
@@ -79,19 +87,19 @@ class History:
         return self._named and not self._resumed
 
     @property
-    def path(self) -> Path | None:
+    def path(self) -> Path:
         """The run directory, absolute."""
-        return self.run.path.absolute() if self.run is not None else None
+        return self.run.path.absolute()
 
     @property
     def name(self) -> str:
-        """The run's name: its directory's, or the job's where there is none."""
-        return self.run.name if self.run is not None else self._job.name
+        """The run's name: its directory's."""
+        return self.run.name
 
     @property
     def epochs(self) -> int:
         """The number of epochs completed, from run.json."""
-        state = self.run.state() if self.run is not None else None
+        state = self.run.state()
         return state.epoch if state is not None else 0
 
     @property
@@ -101,13 +109,6 @@ class History:
 
     def choose(self, conditions: Sequence[tuple[Condition, bool]]) -> Choice:
         """Return the choice; raises NotFoundError if the request names something missing."""
-        if self._chooser is None:
-            if self._request.names_checkpoint or self._request.only:
-                raise UsageError(
-                    "a checkpoint is named, but there is no CheckpointManager to find it",
-                    hint='JobRunner(job, CheckpointManager("runs/name"), epoch)',
-                )
-            return Choice("fresh")
         choice, self._named = self._chooser.choose(conditions)
         return choice
 
@@ -115,18 +116,14 @@ class History:
 
     def lock(self) -> None:
         """Lock the run for the life of the attempt; raises LockedError."""
-        if self.run is not None:
-            self.run.lock()
+        self.run.lock()
 
     def unlock(self) -> None:
         """Release the lock of the run."""
-        if self.run is not None:
-            self.run.unlock()
+        self.run.unlock()
 
     def begin(self, choice: Choice) -> None:
         """Remove leftovers of a crash, and record the start of an attempt."""
-        if self.run is None or self._manager is None:
-            return
         self._exit = None
         self.run.finish_rewind()
         self.clean()
@@ -171,7 +168,6 @@ class History:
 
     def _begin_exit(self, before: RunState, choice: Choice) -> None:
         """Record the attempt; the run itself keeps its state."""
-        assert self.run is not None
         assert choice.start is not None
         self._map_from(before, choice, sys.maxsize)
         begun = {
@@ -197,8 +193,6 @@ class History:
 
     def clean(self) -> None:
         """Remove leftovers of a crash or of a failed operation, and report them."""
-        if self.run is None:
-            return
         try:
             cleaned = [*clean_leftovers(self.run.path), *self.run.clean()]
         except OSError as error:
@@ -209,7 +203,7 @@ class History:
 
     def head(self) -> Record | None:
         """Return the newest checkpoint of this history, or None."""
-        return self.run.head() if self.run is not None else None
+        return self.run.head()
 
     def before_failure(self, place: Position, names: Iterable[str]) -> int | None:
         """Return the epoch to go back to after a failure at ``place``, by conditions on ``names``.
@@ -217,7 +211,7 @@ class History:
         None if no checkpoint from before it is left, or can be read.
         """
         try:
-            records = self.run.records() if self.run is not None else []
+            records = self.run.records()
         except JobrunError:
             return None
         last = place.epochs - place.at_boundary
@@ -226,7 +220,6 @@ class History:
 
     def checkpoint_path(self, record: Record) -> Path:
         """Return the path of a checkpoint."""
-        assert self.run is not None
         return self.run.catalog.path(record.id)
 
     def candidates(self, choice: Choice) -> Iterator[Record]:
@@ -234,7 +227,7 @@ class History:
 
         One that was whole once and is damaged is reported and skipped.
         """
-        if self.run is None or choice.start is None:
+        if choice.start is None:
             return
         if self.names_checkpoint:
             yield self.run.catalog.check(choice.start.id)
@@ -267,8 +260,8 @@ class History:
     def resume_at(self, record: Record, choice: Choice) -> None:
         """Continue after a loaded checkpoint: later ones belong to another history."""
         self._resumed = True
-        if self.run is not None and choice.rewind:
-            self._say_moved(self.run.rewind(record.id), self._attempt_before)
+        if choice.rewind:
+            self._report_moved(self.run.rewind(record.id), self._attempt_before)
 
     @property
     def passed_over(self) -> tuple[int, ...]:
@@ -280,7 +273,7 @@ class History:
 
         A failure is reported, and tried again after the next save.
         """
-        if self.run is None or not self._skipped:
+        if not self._skipped:
             return
         try:
             self._set_aside(self._skipped, self._attempt_before)
@@ -294,12 +287,11 @@ class History:
         return max(self.attempt - 1, 1)
 
     def _set_aside(self, ids: Sequence[int], attempt: int) -> None:
-        assert self.run is not None
         self.run.set_aside(ids, attempt)
-        self._say_moved(ids, attempt)
+        self._report_moved(ids, attempt)
 
-    def _say_moved(self, ids: Sequence[int], attempt: int) -> None:
-        if self.run is not None and ids:
+    def _report_moved(self, ids: Sequence[int], attempt: int) -> None:
+        if ids:
             self._report(CheckpointsMoved(tuple(ids), str(self.run.attempt_path(attempt))))
 
     def delete_checkpoints(self) -> list[int]:
@@ -308,8 +300,6 @@ class History:
         Returns the ids removed.
         """
         removed: list[int] = []
-        if self.run is None:
-            return removed
         for record in self.run.records():
             try:
                 discard(self.run.path, record.id)
@@ -344,12 +334,7 @@ class History:
 
     def _deletion_is_due(self) -> bool:
         policy = self._job.checkpoint
-        if (
-            self.run is None
-            or self._chooser is None
-            or policy is None
-            or policy.on_success != "delete"
-        ):
+        if policy is None or policy.on_success != "delete":
             return False
         state = self.run.state()
         # A rebuilt run.json does not record whether ``exit`` has ended.
@@ -362,7 +347,7 @@ class History:
 
     def end(self, state: str, reason: str, epoch: int, elapsed: float) -> None:
         """Record the end of the attempt; an error of the disk is only reported."""
-        if self.run is None or self._manager is None or self._state is None:
+        if self._state is None:
             return
         reason = mask(reason)
         if self._exit is not None:
@@ -383,12 +368,16 @@ class History:
             self._report(Warned(f"how the run ended is not in run.json: {error}"))
 
 
+AnyHistory: TypeAlias = History | NoHistory
+"""A history with a directory, or without one; both have the same methods."""
+
+
 def _catalogue(
-    job: Job, manager: CheckpointManager | None, request: Request, report: Report
+    job: Job, manager: CheckpointManager, request: Request, report: Report
 ) -> RunCatalogue | None:
     """Return the catalogue that the job's policy names, or None."""
     policy = job.checkpoint
-    if manager is None or policy is None or policy.catalogue is None:
+    if policy is None or policy.catalogue is None:
         return None
     where = job.marks.get("checkpoint.catalogue")
     return RunCatalogue(policy.catalogue, manager.run_dir, request.folder, where, report)

@@ -48,17 +48,21 @@ class RunProgress:
 
     def __init__(self, job: Job, conditions: Sequence[tuple[Condition, bool]]) -> None:
         self._job = job
+        self._conditions = conditions
+        self._directions = {n: d for n, d in metric_names(job).items() if d is not None}
+        self._metrics = tuple(metric_names(job))
+        self._frequency = Frequency(job)
+        self.reset()
+
+    def reset(self) -> None:
+        """Set the progress to that of a run that has not begun."""
         self.position = Position()
         self.scalars: dict[str, Any] = {}
         self.written: tuple[str, ...] = ()
         """The scalars written in the epoch before it was cut."""
         self._extremes: Extremes = {}
         self.decision: Decision | None = None
-        self._conditions = conditions
-        self._watched = match_states(conditions, [])
-        self._directions = {n: d for n, d in metric_names(job).items() if d is not None}
-        self._metrics = tuple(metric_names(job))
-        self._frequency = Frequency(job)
+        self._watched = match_states(self._conditions, [])
         self._elapsed_before = 0.0
         self._started = time.monotonic()
 
@@ -110,8 +114,8 @@ class RunProgress:
         return best_values(self._extremes, self._directions)
 
     @property
-    def gauges(self) -> tuple[str, ...]:
-        """How near each stop condition is."""
+    def texts(self) -> tuple[str, ...]:
+        """The progress towards each stop condition, as text."""
         texts = (w.condition.progress_text(w.state) for w in self._watched)
         return tuple(t for t in texts if t)
 

@@ -29,10 +29,11 @@ from jobrun.conditions.parse import build
 from jobrun.core.events import Report, RunEnded, SaveAsked, Stopping, Warned, warn
 from jobrun.core.masking import masked
 from jobrun.core.position import Position
-from jobrun.engine.attempt import Attempt, Run
-from jobrun.engine.history import History
+from jobrun.engine.attempt import Attempt
+from jobrun.engine.history import history_of
 from jobrun.engine.results import Results
 from jobrun.engine.resume_policy import Choice, Request
+from jobrun.engine.run import Run
 from jobrun.errors import EXIT_SIGINT, JobrunError, SpecError, WorkerLostError
 from jobrun.model.job import GROUPS, Job
 from jobrun.session.base import Places, Session
@@ -67,7 +68,7 @@ class JobRunner:
         if problems:
             raise SpecError(problems)
         request = request or Request(epoch=resume_from_epoch)
-        history = History(job, manager, request, lambda event: report(masked(event)))
+        history = history_of(job, manager, request, lambda event: report(masked(event)))
         self.job = job
         self.outcome: RunEnded | None = None
         self._run = Run(
@@ -129,7 +130,7 @@ class JobRunner:
                 return self._nothing_to_do(choice, attempt)
             attempt.start(choice)
             self.outcome = self._run_to_the_end(attempt, choice)
-        return attempt.standing.position.epochs
+        return attempt.progress.position.epochs
 
     def _run_to_the_end(self, attempt: Attempt, choice: Choice) -> RunEnded:
         """Run the job; if a worker is lost, run it again from the last checkpoint."""
@@ -145,7 +146,7 @@ class JobRunner:
         if choice.action == "exit":
             return attempt.exit_again(choice)
         if choice.action == "resume":
-            attempt.resume(choice)
+            attempt.loader.resume(choice)
         elif attempt.run_group("init"):
             attempt.save()
         while not attempt.over:
@@ -164,7 +165,7 @@ class JobRunner:
             yield _checked(self.choose())
         except JobrunError as error:
             attempt.wait_for_save()
-            self.outcome = attempt.end("error", str(error.message), error.exit_code)
+            self.outcome = attempt.ending.end("error", str(error.message), error.exit_code)
             raise
         except BaseException as error:  # Ctrl-C without a jobrun handler, or a bug
             interrupted = isinstance(error, KeyboardInterrupt)
@@ -172,7 +173,7 @@ class JobRunner:
             try:
                 attempt.wait_for_save()
             finally:  # also if that is interrupted
-                self.outcome = attempt.say_ended(outcome, type(error).__name__, code)
+                self.outcome = attempt.ending.report_end(outcome, type(error).__name__, code)
             raise
         finally:
             attempt.session.close()
@@ -185,12 +186,14 @@ class JobRunner:
         history = self._run.history
         record = history.head()
         if record is not None:
-            attempt.stand_at(record)
+            attempt.loader.stand_at(record)
             self._finished = history.checkpoint_path(record)
         else:  # ``on_success: delete``, or a job without checkpoints
-            attempt.standing.position = Position(history.epochs)
-        self.outcome = attempt.say_ended("nothing", "\n".join(choice.lines), choice.exit_code)
-        return attempt.standing.position.epochs
+            attempt.progress.position = Position(history.epochs)
+        self.outcome = attempt.ending.report_end(
+            "nothing", "\n".join(choice.lines), choice.exit_code
+        )
+        return attempt.progress.position.epochs
 
 
 def _checked(choice: Choice) -> Choice:

@@ -62,7 +62,7 @@ def layout(screen: Screen, now: float, columns: int, rows: int, glyphs: Glyphs) 
         *_pipes(screen, width, glyphs),
         *_running(screen, now, width, glyphs),
         *_metrics(screen, width, glyphs),
-        *_gauges(screen, now, width, glyphs),
+        *_progress_texts(screen, now, width, glyphs),
         *_saves(screen, now, width, glyphs),
     ]
     while len(found) > max(rows, 1):
@@ -185,8 +185,8 @@ def _metric(metric: Metric, glyphs: Glyphs) -> Line:
     return ((value, ""), (f" {arrow}", "bad" if metric.change == "worse" else "dim"), (best, "dim"))
 
 
-def _gauges(screen: Screen, now: float, width: int, glyphs: Glyphs) -> list[_Row]:
-    items: list[Line] = [((one_line(g), ""),) for g in screen.gauges_now(now)]
+def _progress_texts(screen: Screen, now: float, width: int, glyphs: Glyphs) -> list[_Row]:
+    items: list[Line] = [((one_line(g), ""),) for g in screen.progress_texts_now(now)]
     return _ranked(_flow("stop", items, width, glyphs)[:2], 4, 6)
 
 

@@ -202,8 +202,8 @@ class Describer:
     @_lines.register
     def _(self, event: EpochFinished) -> list[str]:
         of = f"/{self._epochs}" if self._epochs else ""
-        gauges = [plain(g) for g in event.gauges if g] if self.verbose else []
-        parts = [*metric_texts(event.metrics, event.best), duration(event.seconds), *gauges]
+        texts = [plain(t) for t in event.progress_texts if t] if self.verbose else []
+        parts = [*metric_texts(event.metrics, event.best), duration(event.seconds), *texts]
         return ["  ".join([f"epoch {event.epoch}{of}", *parts])]
 
     @_lines.register

@@ -121,7 +121,7 @@ class Screen:
     directions: Mapping[str, str | None] = field(default_factory=dict)
     metrics: list[Metric] = field(default_factory=list)
     best: dict[str, tuple[Any, int]] = field(default_factory=dict)
-    gauges: tuple[str, ...] = ()
+    progress_texts: tuple[str, ...] = ()
     pipes: dict[tuple[str, str], PipeProgress] = field(default_factory=dict)
     fractions: dict[str, float] = field(default_factory=dict)
     running: tuple[tuple[str, float], ...] = ()
@@ -195,7 +195,7 @@ class Screen:
         self.inside_epoch = False
         self.epoch = event.epoch
         self.ends.append(now)
-        self.gauges = tuple(g for g in event.gauges if g)
+        self.progress_texts = tuple(t for t in event.progress_texts if t)
         self.metrics = [self._metric(n, v) for n, v in event.metrics.items()]
         self.best |= {n: (event.metrics.get(n), event.epoch) for n in event.best}
 
@@ -290,12 +290,12 @@ class Screen:
             return 0.0
         return min(0.95, (now - self.ends[-1]) / per_epoch)
 
-    def gauges_now(self, now: float) -> tuple[str, ...]:
+    def progress_texts_now(self, now: float) -> tuple[str, ...]:
         """How near each stop condition is; that of time is of now, not of the last epoch's end."""
         if self.walltime is None:
-            return self.gauges
+            return self.progress_texts
         time = f"walltime {span(self.elapsed(now))}/{span(self.walltime)}"
-        others = tuple(g for g in self.gauges if not g.startswith("walltime "))
+        others = tuple(g for g in self.progress_texts if not g.startswith("walltime "))
         return (*others, time)
 
     def running_now(self, now: float) -> list[tuple[str, float]]:

@@ -46,7 +46,7 @@ class Outlook:
 
     text: str
     fails: bool
-    gauge: str
+    progress: str
     earliest: int | None
     can_fire: bool = True
 

@@ -49,7 +49,7 @@ def epochs_before_error(job: Job, folder: Path | None = None) -> tuple[int, Task
     with pytest.raises(TaskError, match="this run would never end") as caught:
         runner.train(LocalSession(1))
     assert runner._attempt is not None
-    return runner._attempt.standing.position.epochs, caught.value
+    return runner._attempt.progress.position.epochs, caught.value
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def nothing(*given: Any) -> None:
 
 
 def job_of(**stop: Any) -> Job:
-    with Job("standing", metrics={"loss": "min", "acc": "max", "size": None}) as job:
+    with Job("progress", metrics={"loss": "min", "acc": "max", "size": None}) as job:
         with job.setup:
             Task(nothing, out="rows")
         with job.init:
@@ -33,7 +33,7 @@ def job_of(**stop: Any) -> Job:
     return job
 
 
-def standing_of(**stop: Any) -> RunProgress:
+def progress_of(**stop: Any) -> RunProgress:
     job = job_of(**stop)
     return RunProgress(job, build(job))
 
@@ -66,13 +66,13 @@ def record_of(fields: RecordFields, id: int = 7) -> Record:
 
 
 def test_names_are_those_of_metrics_and_conditions_once_each() -> None:
-    found = standing_of(epochs=9, when="loss < 1 and flag > 0", patience={"loss": 3})
+    found = progress_of(epochs=9, when="loss < 1 and flag > 0", patience={"loss": 3})
     assert found.names == ("loss", "acc", "size", "flag")
     assert found.watched_paths == {"main": ["loss", "acc", "size", "flag"]}
 
 
 def test_best_moves_strictly_and_never_to_what_is_not_finite() -> None:
-    found = standing_of(epochs=9)
+    found = progress_of(epochs=9)
     assert found.finish_epoch(at(0), {"loss": math.nan, "acc": 0.5}) == ("acc",)
     assert found.finish_epoch(at(1), {"loss": 2.0, "acc": 0.5}) == ("loss",)
     assert found.finish_epoch(at(2), {"loss": 2.0, "acc": math.inf}) == ()
@@ -82,17 +82,17 @@ def test_best_moves_strictly_and_never_to_what_is_not_finite() -> None:
 
 
 def test_a_decision_is_made_after_every_condition_has_observed() -> None:
-    found = standing_of(epochs=2, patience={"loss": 1})
+    found = progress_of(epochs=2, patience={"loss": 1})
     found.finish_epoch(at(0), {"loss": 1.0})
     assert found.decision is None
     found.finish_epoch(at(1), {"loss": 1.0})
     assert found.decision is not None
     assert found.decision.kind == "epochs"
-    assert {g.split()[0] for g in found.gauges} == {"epochs", "patience"}
+    assert {g.split()[0] for g in found.texts} == {"epochs", "patience"}
 
 
 def test_passes_of_the_pipe_end_the_data() -> None:
-    found = standing_of(data_finished="read")
+    found = progress_of(data_finished="read")
     found.finish_epoch(at(0, passes=2), {})
     assert found.decision is None
     found.finish_epoch(at(1, passes=3), {})
@@ -102,34 +102,34 @@ def test_passes_of_the_pipe_end_the_data() -> None:
 
 @pytest.mark.parametrize("loss", [1.25, math.nan, math.inf, -math.inf, 7, True])
 def test_what_is_saved_comes_back_the_same(loss: float) -> None:
-    one = standing_of(epochs=9, patience={"loss": 4}, when="loss < 0")
+    one = progress_of(epochs=9, patience={"loss": 4}, when="loss < 0")
     one.finish_epoch(at(0), {"loss": 3.0, "acc": 0.25, "size": 4})
     one.finish_epoch(at(1, passes=1), {"loss": loss})
-    other = standing_of(epochs=9, patience={"loss": 4}, when="loss < 0")
-    other.restore(record_of(one.fields("standing", "d", versions())))
+    other = progress_of(epochs=9, patience={"loss": 4}, when="loss < 0")
+    other.restore(record_of(one.fields("progress", "d", versions())))
     assert other.position == one.position
     assert repr(other.scalars) == repr(one.scalars)
     assert other.best == one.best
-    assert other.gauges == one.gauges
+    assert other.texts == one.texts
     assert other.verdict() == one.verdict()
-    for standing in (one, other):
-        standing.finish_epoch(at(2, passes=1), {"loss": 5.0})
-    assert other.gauges == one.gauges
+    for progress in (one, other):
+        progress.finish_epoch(at(2, passes=1), {"loss": 5.0})
+    assert other.texts == one.texts
 
 
 def test_elapsed_goes_on_where_the_checkpoint_was() -> None:
-    found = standing_of(epochs=9)
+    found = progress_of(epochs=9)
     found.restore(record_of(RecordFields(position=Position(3), run_seconds=1000.0)))
     assert found.elapsed >= 1000.0
 
 
 def test_at_a_cut_only_the_walltime_looks() -> None:
-    found = standing_of(epochs=1, walltime=1e-9)
+    found = progress_of(epochs=1, walltime=1e-9)
     inside = Position(0, ("nothing",), {}, {})
     found.cut(inside)
     assert found.position == inside
     assert found.decision is not None
     assert found.decision.kind == "walltime"
-    other = standing_of(epochs=1, walltime="2h")
+    other = progress_of(epochs=1, walltime="2h")
     other.cut(inside)
     assert other.decision is None

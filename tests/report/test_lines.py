@@ -166,7 +166,7 @@ def test_a_load_is_said() -> None:
     assert written(CheckpointLoaded(2, 2, "p", 999, 0.1)) == text
 
 
-def test_verbose_shows_gauges(make: Any) -> None:
+def test_verbose_shows_progress_texts(make: Any) -> None:
     assert written(make.epoch(1), verbosity=1) == "epoch 1  0.25 s  epochs 1/3\n"
 
 

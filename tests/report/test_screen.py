@@ -65,7 +65,7 @@ def test_the_walltime_bounds_what_is_left_with_the_time_of_earlier_attempts(make
     screen, now = after_epochs(make, [2.0], epochs=100, walltime=60.0, elapsed=30.0)
     assert screen.left(now) == pytest.approx(28.0)
     assert screen.fraction(now) == pytest.approx(32 / 60)
-    assert screen.gauges_now(now)[-1] == "walltime 32s/1m"
+    assert screen.progress_texts_now(now)[-1] == "walltime 32s/1m"
 
 
 def test_without_a_limit_nothing_is_known_to_be_left(make: Any) -> None:

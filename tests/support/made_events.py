@@ -25,8 +25,8 @@ class Make:
         return RunStarted(**values | fields)
 
     def epoch(self, number: int, best: tuple[str, ...] = (), **metrics: Any) -> EpochFinished:
-        gauges = (f"epochs {number}/3", "")
-        return EpochFinished(number, 0.25, 0.25 * number, metrics, best, gauges)
+        progress_texts = (f"epochs {number}/3", "")
+        return EpochFinished(number, 0.25, 0.25 * number, metrics, best, progress_texts)
 
     def saved(self, id: int, epoch: int) -> CheckpointSaved:
         path = f"runs/digits/checkpoint_{id}"

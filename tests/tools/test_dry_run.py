@@ -56,7 +56,7 @@ def test_a_run_that_goes_on_and_one_that_is_over(tmp_path: Path) -> None:
     assert plan(make(epochs=3), tmp_path, run="j").choice.action == "done"
     planned = plan(make(epochs=5), tmp_path, run="j")
     assert (planned.choice.action, planned.epoch) == ("resume", 3)
-    assert planned.outlook[0].gauge == "epochs 3/5"
+    assert planned.outlook[0].progress == "epochs 3/5"
     back = plan(make(epochs=3), tmp_path, run="j", epoch=1)
     assert (back.choice.action, back.choice.rewind, back.epoch) == ("resume", True, 1)
     fresh = plan(make(epochs=3), tmp_path, run="j", fresh=True)

@@ -1,0 +1,62 @@
+"""The state that all attempts of a runner share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from jobrun.analysis.graph import Plan
+from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.conditions.base import Condition
+from jobrun.core.events import Report
+from jobrun.core.paths import start_directory
+from jobrun.engine.history import AnyHistory
+from jobrun.engine.resume_policy import Request
+from jobrun.model.job import Job
+
+__all__ = ["Run"]
+
+
+@dataclass
+class Run:
+    """The state shared by all attempts of a runner.
+
+    ``look`` is called periodically on the main thread.  Relative paths of a job without a spec
+    begin at ``start``.
+    ``signal`` is the name of the signal that asked the run to end, if any.
+    """
+
+    job: Job
+    manager: CheckpointManager | None
+    request: Request
+    report: Report
+    conditions: Sequence[tuple[Condition, bool]]
+    plans: Mapping[str, Plan]
+    history: AnyHistory
+    every_task: bool = False
+    look: Callable[[], None] = lambda: None
+    start: Path = field(default_factory=start_directory)
+    signal: str | None = None
+
+    @cached_property
+    def epochs(self) -> int | None:
+        """The limit of epochs, if there is one."""
+        limits = (c.epoch_limit for c, _ in self.conditions)
+        return min((n for n in limits if n is not None), default=None)
+
+    @property
+    def walltime(self) -> float | None:
+        """The limit of seconds, if there is one."""
+        limits = (c.time_limit for c, _ in self.conditions)
+        return min((s for s in limits if s is not None), default=None)
+
+    @property
+    def may_end_earlier(self) -> bool:
+        """Whether there are stop conditions of which nobody knows when they come true."""
+        return any(
+            c.epoch_limit is None and c.time_limit is None
+            for c, fails in self.conditions
+            if not fails
+        )
