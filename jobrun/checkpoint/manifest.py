@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
 from jobrun.core.json_forms import misfit, text, whole
+from jobrun.core.tree_keys import decode_key
 from jobrun.errors import DamagedError, SaveError
 from jobrun.storage.bounded_json import (
     MAX_DEPTH,
@@ -22,6 +23,7 @@ from jobrun.storage.bounded_json import (
     check_length,
     parse_json,
 )
+from jobrun.values.adapters.base import Note
 
 __all__ = [
     "CHUNK_TAIL",
@@ -50,6 +52,7 @@ _text = json.encoder.encode_basestring_ascii
 _KINDS = frozenset({*TREES, "array", "scalar", "bool", "int", "float", "str", "none"})
 _LARGEST = 1 << 63
 _MOST_DIMENSIONS = 64
+_LONGEST_NAME = 200
 _MOST_LEVELS = 200
 """Levels of a path: loading recurses into trees."""
 
@@ -88,6 +91,8 @@ class Entry(NamedTuple):
     ``dtype`` (see ``layout.describe``), ``shape`` and ``version`` are None in trees; ``dtype`` is
     None where the kind says it all.  ``same_as`` is the path of an entry before it that is the very
     same array (tied: they are changed together); its files are the entry's own all the same.
+    ``key`` is the JSON of its key in the tree that holds it, where that is not the last level of
+    ``path``.  ``note`` says which adapter made the value, of which this is the plain form.
     """
 
     path: str
@@ -97,6 +102,8 @@ class Entry(NamedTuple):
     shape: tuple[int, ...] | None = None
     version: int | None = None
     same_as: str | None = None
+    key: str | None = None
+    note: Note | None = None
 
     @property
     def is_tree(self) -> bool:
@@ -161,6 +168,10 @@ def _line(entry: Entry) -> str:
         line += f'"dtype": {described}, "shape": {[*entry.shape]}, "version": {version}, '
         if entry.same_as is not None:
             line += f'"same_as": {_text(entry.same_as)}, '
+    if entry.key is not None:
+        line += f'"key": {entry.key}, '
+    if entry.note is not None:
+        line += f'"adapter": {json.dumps(asdict(entry.note))}, '
     return f'{line}"files": [{files}]}}'
 
 
@@ -220,15 +231,29 @@ def _entry(fields: dict[str, Any]) -> Entry:
     files = tuple([File(name, length, int(crc, 16)) for name, length, crc in fields["files"]])
     if not files or files[0].name != META:
         raise ValueError(f"{path!r} has no {META}")
+    key = None
+    if "key" in fields:
+        decode_key(fields["key"])
+        key = json.dumps(fields["key"])
+    note = _note(path, fields["adapter"]) if "adapter" in fields else None
     if kind in TREES:
-        return Entry(path, kind, files)
+        return Entry(path, kind, files, key=key, note=note)
     if type(fields["shape"]) is not list:
         raise ValueError(f"the shape of {path!r} is no list")
     shape = tuple(fields["shape"])
     same_as = fields.get("same_as")
     if not isinstance(same_as, str | None):
         raise ValueError(f"{path!r} is the same as what is no path")
-    return Entry(path, kind, files, fields["dtype"], shape, fields["version"], same_as)
+    return Entry(path, kind, files, fields["dtype"], shape, fields["version"], same_as, key, note)
+
+
+def _note(path: str, fields: Any) -> Note:
+    name, version, meta = fields["name"], fields["version"], fields["meta"]
+    if type(name) is not str or type(version) is not int or type(meta) is not dict:
+        raise ValueError(f"what made {path!r} is no adapter")
+    if len(name) > _LONGEST_NAME:
+        raise ValueError(f"the name of an adapter has more than {_LONGEST_NAME} characters")
+    return Note(name, version, meta)
 
 
 def _check_names(entries: Sequence[Entry]) -> None:
@@ -254,7 +279,7 @@ def _check_values(entries: Sequence[Entry]) -> None:
 
     So whoever reads the entries can count and multiply with them.
     """
-    _, kinds, files, dtypes, shapes, versions, _ = zip(*entries, strict=True)
+    _, kinds, files, dtypes, shapes, versions, _, _, notes = zip(*entries, strict=True)
     own = [shape for shape in shapes if shape is not None]
     numbers = [
         *(version for version in versions if version is not None),
@@ -270,6 +295,7 @@ def _check_values(entries: Sequence[Entry]) -> None:
     if not {*map(type, dtypes)} <= _DTYPES:
         raise ValueError("a dtype is neither a name nor a list of fields")
     check_depth([dtype for dtype in dtypes if type(dtype) is list], MAX_DEPTH)
+    check_depth([note.meta for note in notes if note is not None], MAX_DEPTH)
     if own and max(map(len, own)) > _MOST_DIMENSIONS:
         raise ValueError(f"a shape has more than {_MOST_DIMENSIONS} dimensions")
 

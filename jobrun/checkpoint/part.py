@@ -6,6 +6,7 @@ and the rename.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from jobrun.checkpoint.manifest import Entry, Manifest, encode_manifest, manifes
 from jobrun.checkpoint.record import SUCCESS
 from jobrun.checkpoint.writing import Item, Writer
 from jobrun.core.names import CASE_HINT, case_twins, check_name
+from jobrun.core.tree_keys import Key, encode_key
 from jobrun.errors import ValueRefusedError
 from jobrun.model.policy import Compress
 from jobrun.storage.fs import DEFAULT, Fs, SyncAll
@@ -112,7 +114,7 @@ def _flatten(node: str, blobs: Blobs) -> Iterator[Item]:
         if wrong:
             raise ValueRefusedError(wrong)
         _place(top, path, value)
-    yield "", "group", None
+    yield Item("", "group")
     yield from _below("", top.items)
 
 
@@ -130,7 +132,9 @@ def _place(top: _Level, path: str, value: Value) -> None:
     level.items[name] = value
 
 
-def _below(path: str, items: Mapping[str, _Level | Value]) -> Iterator[Item]:
+def _below(
+    path: str, items: Mapping[str, _Level | Value], keys: Mapping[str, Key] | None = None
+) -> Iterator[Item]:
     """What the tree or level at a path holds."""
     if twins := case_twins(items):
         one, other = (f"{path}/{name}" if path else name for name in twins)
@@ -140,11 +144,20 @@ def _below(path: str, items: Mapping[str, _Level | Value]) -> Iterator[Item]:
         wrong = check_name(name)
         if wrong or "/" in name:
             raise ValueRefusedError(wrong or f"a key of {path!r} holds a slash: {name!r}")
+        key = None if keys is None else _json_key(name, keys[name])
         if isinstance(item, Box):
-            yield inner, item.kind, item
+            yield Item(inner, item.kind, item, key, item.note)
+        elif isinstance(item, Tree):
+            yield Item(inner, item.kind, None, key, item.note)
+            own = None if item.keys is None else dict(zip(item.items, item.keys, strict=True))
+            yield from _below(inner, item.items, own)
         else:
-            yield inner, item.kind if isinstance(item, Tree) else "group", None
+            yield Item(inner, "group")
             yield from _below(inner, item.items)
+
+
+def _json_key(name: str, key: Key) -> str | None:
+    return None if key == name and type(key) is str else json.dumps(encode_key(key))
 
 
 # Writing.

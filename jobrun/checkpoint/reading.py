@@ -7,6 +7,7 @@ files of the blobs asked for are touched.
 from __future__ import annotations
 
 import itertools
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,7 @@ from jobrun.checkpoint.integrity import (
 from jobrun.checkpoint.manifest import META, Entry, File
 from jobrun.checkpoint.record import Record
 from jobrun.checkpoint.zarr_metadata import Layout
+from jobrun.core.tree_keys import Key, decode_key
 from jobrun.errors import DamagedError, NotFoundError, did_you_mean
 from jobrun.storage.fs import DEFAULT, Fs
 from jobrun.storage.threads import LARGE, THREADS, THREADS_FAR, run_calls
@@ -113,6 +115,7 @@ def _assemble(entries: Sequence[Entry], boxes: Mapping[str, Box], root: str) -> 
     """Blobs from leaves.  A ``group`` is no value, unless it is what was asked for (``root``)."""
     blobs: dict[str, Value] = {}
     trees: dict[str, Tree] = {}
+    keys: dict[str, dict[str, Key]] = {}
     for entry in entries:
         above, _, name = entry.path.rpartition("/")
         asked = bool(root) and entry.path == root
@@ -123,10 +126,18 @@ def _assemble(entries: Sequence[Entry], boxes: Mapping[str, Box], root: str) -> 
             value = trees[entry.path] = Tree("list" if entry.kind == "list" else "dict", {})
         else:
             value = boxes[entry.path]
+        value.note = entry.note
         if above in trees and not asked:
             trees[above].items[name] = value
+            if entry.key is not None:
+                keys.setdefault(above, {})[name] = decode_key(json.loads(entry.key))
         else:
             blobs[entry.path] = value
+    for path, own in keys.items():
+        tree = trees[path]
+        tree.keys = tuple(own.get(name, name) for name in tree.items)
+        if tree.kind != "dict" or len({*tree.keys}) < len(tree.items):
+            raise DamagedError(f"the keys of {path!r} in the manifest are not those of a dict")
     return blobs
 
 

@@ -25,19 +25,28 @@ from jobrun.checkpoint.zarr_metadata import Form, store, tree_form
 from jobrun.model.policy import Compress
 from jobrun.storage.fs import Buffer, Fs, FsError
 from jobrun.storage.threads import LARGE
+from jobrun.values.adapters.base import Note
 from jobrun.values.values import Box
 
 __all__ = ["Item", "Writer"]
 
 Array = npt.NDArray[Any]
-Item = tuple[str, str, Box | None]
-"""Path, kind, and value (None: a tree) of an entry."""
+
+
+class Item(NamedTuple):
+    """An entry to be written: ``box`` is None for a tree; ``key`` and ``note`` as in ``Entry``."""
+
+    path: str
+    kind: str
+    box: Box | None = None
+    key: str | None = None
+    note: Note | None = None
 
 
 class _Begun(NamedTuple):
     """An entry on its way: ``files`` are written, or the futures of threads that write them."""
 
-    path: str
+    item: Item
     form: Form
     version: int | None
     files: list[File | Future[File]]
@@ -46,13 +55,23 @@ class _Begun(NamedTuple):
         """What the manifest says of it, once all its files are written."""
         files = [file if isinstance(file, File) else file.result() for file in self.files]
         form = self.form
-        return Entry(self.path, form.kind, tuple(files), form.dtype, form.shape, self.version)
+        path, _, _, key, note = self.item
+        return Entry(
+            path,
+            form.kind,
+            tuple(files),
+            form.dtype,
+            form.shape,
+            self.version,
+            key=key,
+            note=note,
+        )
 
 
 class _Tie(NamedTuple):
     """A further place of an array that stands at ``first`` too."""
 
-    path: str
+    item: Item
     first: str
 
 
@@ -96,32 +115,32 @@ class Writer:
 
     def begin(self, pool: ThreadPoolExecutor, items: Sequence[Item]) -> None:
         """Begin to write what comes next."""
-        self._begun += [self._begin(pool, *item) for item in items]
+        self._begun += [self._begin(pool, item) for item in items]
 
     def end(self) -> list[Entry]:
         """The entries in order, once all is written."""
         written: dict[str, Entry] = {}
         for begun in self._begun:
             if isinstance(begun, _Tie):
-                written[begun.path] = self._tie(begun.path, written[begun.first])
+                entry = self._tie(begun.item, written[begun.first])
             else:
-                written[begun.path] = begun if isinstance(begun, Entry) else begun.entry()
+                entry = begun if isinstance(begun, Entry) else begun.entry()
+            written[entry.path] = entry
         return [*written.values()]
 
-    def _begin(
-        self, pool: ThreadPoolExecutor, path: str, kind: str, box: Box | None
-    ) -> Entry | _Begun | _Tie:
+    def _begin(self, pool: ThreadPoolExecutor, item: Item) -> Entry | _Begun | _Tie:
         """Link an entry, or begin to write it."""
+        path, kind, box = item.path, item.kind, item.box
         folder = self.folder(path)
         self._fs.mkdir(folder)
         if box is not None and box.tied:
             first = self._first.setdefault((path.partition("/")[0], id(box)), path)
             if first != path:
-                return _Tie(path, first)
+                return _Tie(item, first)
         if box is None:
             form = tree_form(kind)
-            return _Begun(path, form, None, [self._meta(pool, path, folder, form)])
-        entry = self._link(path, kind, box)
+            return _Begun(item, form, None, [self._meta(pool, path, folder, form)])
+        entry = self._link(item)
         if entry is not None:
             return entry
         form, array = store(box, choose(self._compress, self._node, path))
@@ -130,13 +149,14 @@ class Writer:
         if array is not None:
             write = partial(self._write_chunk, folder, form, array)
             files += [pool.submit(write, c) if pooled else write(c) for c in form.chunks]
-        begun = _Begun(path, form, self._id if box.version < 0 else box.version, files)
+        begun = _Begun(item, form, self._id if box.version < 0 else box.version, files)
         return begun if pooled else begun.entry()
 
     # Links.
 
-    def _link(self, path: str, kind: str, box: Box | None) -> Entry | None:
+    def _link(self, item: Item) -> Entry | None:
         """Share the files of a leaf that has not changed; None where it has, or they cannot be."""
+        path, kind, box = item.path, item.kind, item.box
         found = self._sources.unchanged(path, kind, box.version) if box is not None else None
         if found is None:
             return None
@@ -148,21 +168,22 @@ class Writer:
         ]
         if len(made) == len(entry.files):
             self.linked += sum(file.size for file in made)
-            return entry._replace(same_as=None)  # what it is tied to there, it need not be here
+            # What it is tied to there, it need not be here.
+            return entry._replace(same_as=None, key=item.key, note=item.note)
         for file in made:
             self._fs.unlink(f"{folder}/{file.name}")
         return None
 
-    def _tie(self, path: str, first: Entry) -> Entry:
+    def _tie(self, item: Item, first: Entry) -> Entry:
         """Give the files of a tied array their further names; where that cannot be, copy them."""
-        source, target = self.folder(first.path), self.folder(path)
+        path, source, target = item.path, self.folder(first.path), self.folder(item.path)
         for file in first.files:
             if self._try_link(f"{source}/{file.name}", f"{target}/{file.name}"):
                 self.linked += file.size
             else:
                 data = self._fs.read(f"{source}/{file.name}", file.size)
                 self._fs.write(f"{target}/{file.name}", [data], sync=self._sync)
-        return first._replace(path=path, same_as=first.path)
+        return first._replace(path=path, same_as=first.path, key=item.key, note=item.note)
 
     def _share(self, source: str, target: str, file: File) -> bool:
         """Link a file of an earlier checkpoint, unless it is visibly not what its manifest says."""

@@ -19,7 +19,7 @@ lists, so that a running and a resumed job see the same.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import crc32c
@@ -27,7 +27,9 @@ import numpy as np
 import numpy.typing as npt
 
 from jobrun.core.names import is_name
+from jobrun.core.tree_keys import Key
 from jobrun.errors import ValueRefusedError
+from jobrun.values.adapters.base import Note
 from jobrun.values.buffers import Buffers, copy_array
 from jobrun.values.dtypes import plain_dtype
 
@@ -78,14 +80,16 @@ class Box:
     box; under two names of separate blobs it shares memory alone, since these are never tied.
     ``seen`` is what ``--check`` last found the content to be, None if it never looked.  ``tied``:
     the box may stand at several places of one tree, which then are one array, also for an update.
+    ``note`` names the adapter that makes of it what a task is given, None if it is that itself.
     """
 
-    __slots__ = ("kind", "seen", "tied", "value", "version")
+    __slots__ = ("kind", "note", "seen", "tied", "value", "version")
 
     def __init__(self, value: Any, kind: str, version: int = -1) -> None:
         self.value = value
         self.kind = kind
         self.version = version
+        self.note: Note | None = None
         self.seen: int | None = None
         self.tied = False
 
@@ -96,14 +100,33 @@ class Box:
 class Tree:
     """A stored dict or list (``kind``): ``items`` in key order, a list under ``"0"``, ``"1"``, ….
 
-    A tree in a workspace is never changed; a new leaf makes a new tree.
+    A tree in a workspace is never changed; a new leaf makes a new tree.  ``keys`` are the keys of
+    the dict where they are not the names of ``items``, which then are those of folders.  ``note``
+    names the adapter that makes of it what a task is given, None if it is a dict or list itself.
     """
 
-    __slots__ = ("items", "kind")
+    __slots__ = ("items", "keys", "kind", "note")
 
-    def __init__(self, kind: str, items: dict[str, Box | Tree]) -> None:
+    def __init__(
+        self,
+        kind: str,
+        items: dict[str, Box | Tree],
+        keys: tuple[Key, ...] | None = None,
+        note: Note | None = None,
+    ) -> None:
         self.kind = kind
         self.items = items
+        self.keys = keys
+        self.note = note
+
+    @property
+    def names(self) -> Iterable[Key]:
+        """The keys of the dict, or the names of the items of a list, in order."""
+        return self.items if self.keys is None else self.keys
+
+    def replaced(self, items: dict[str, Box | Tree]) -> Tree:
+        """Return the same tree with other items under the same names."""
+        return Tree(self.kind, items, self.keys, self.note)
 
     def __repr__(self) -> str:
         return f"Tree({self.kind!r}, {self.items!r})"
