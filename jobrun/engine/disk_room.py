@@ -1,4 +1,7 @@
-"""The check before epoch 1 that the disk has room for the checkpoints that a run will keep."""
+"""The check before epoch 1 that the disk has room for the checkpoints that a run will keep.
+
+Arithmetic on the policy alone: the saver warns with it, and a dry run shows the same count.
+"""
 
 from __future__ import annotations
 

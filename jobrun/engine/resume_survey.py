@@ -1,28 +1,33 @@
 """The input of ``decide``, read from the run directory, the catalogue, and the user's code.
 
-Nothing is written, and only records are loaded.
+Nothing is written; only records are loaded, and the manifest of a checkpoint for a changed job.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from jobrun.analysis.dataflow import writes_of
 from jobrun.analysis.identity import compare, digest
+from jobrun.checkpoint.integrity import read_manifest
 from jobrun.checkpoint.record import Record
 from jobrun.conditions.base import Condition, Decision, decide_stop, match_states
-from jobrun.engine.missing_blobs import refuse_lacking
+from jobrun.core.blob_paths import trees_of
+from jobrun.core.paths import shown
 from jobrun.engine.progress import last_seen
 from jobrun.engine.registry_hook import RunCatalogue
 from jobrun.engine.resume_policy import Changes, Choice, Request, decide
-from jobrun.errors import DamagedError, NotFoundError
+from jobrun.errors import DamagedError, NotFoundError, RunRefusedError
 from jobrun.model.job import Job
 from jobrun.runs.node_map import NodeMap
 from jobrun.runs.rundir import RunDir, RunState, none_whole
+from jobrun.storage.fs import DEFAULT
 from jobrun.usercode.code_hash import changed_code
 
-__all__ = ["Chooser", "asks_verdict"]
+__all__ = ["Chooser", "asks_verdict", "refuse_lacking"]
 
 
 class Chooser:
@@ -156,3 +161,40 @@ def _verdict(
     if start is None or not asks_verdict(start):
         return None
     return decide_stop(match_states(conditions, list(start.stops), last_seen(job, start)))
+
+
+def refuse_lacking(
+    job: Job, checkpoint: Path, record: Record, parts: Mapping[str, str], afresh: str = ""
+) -> None:
+    """Raise RunRefusedError if blobs that ``init`` of ``job`` writes are not in ``checkpoint``.
+
+    ``init`` runs once.  A run that continues with another job takes what ``init`` writes from the
+    checkpoint, so a blob that was added there, or has another name now, would be missing in its
+    first epoch.
+
+    ``parts`` names for each node of the job the node of the checkpoint whose part it gets,
+    ``afresh`` the command that starts a new run.
+    """
+    held = {
+        node: {e.path: None for e in read_manifest(DEFAULT, str(checkpoint), record, part).entries}
+        for node, part in parts.items()
+    }
+    written = dict.fromkeys(writes_of(job, "init"))
+    replaced = set(writes_of(job, "epoch"))
+    missing = [
+        f"{node}:{path}" if job.multi_node else path
+        for node, path in written
+        if path not in held.get(node, ())
+        # A tree that an epoch has written whole replaces the one that 'init' made.
+        and not any((node, t) in replaced and t in held.get(node, ()) for t in trees_of(path))
+    ]
+    if missing:
+        names = ", ".join(map(repr, missing))
+        top = dict.fromkeys(path.partition("/")[0] for paths in held.values() for path in paths)
+        there = ", ".join(repr(name) for name in top if name)
+        ways = f"; to start a new run: {afresh}" if afresh else ""
+        raise RunRefusedError(
+            f"the run cannot go on with the changes: 'init' writes {names} now, which "
+            f"{shown(checkpoint)} does not hold",
+            hint=f"'init' is not run again, and there are {there or 'no blobs'}{ways}",
+        )

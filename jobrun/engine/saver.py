@@ -1,4 +1,7 @@
-"""The checkpoint policy applied: when a run is saved, and what happens if a save fails."""
+"""The checkpoint policy applied: a run is saved, and what happens if a save fails.
+
+When a save is due is in ``save_schedule.py``.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,7 @@ from jobrun.core.events import (
 )
 from jobrun.core.position import Position
 from jobrun.engine.disk_room import room_warning
+from jobrun.engine.save_schedule import SaveSchedule
 from jobrun.errors import SaveError
 from jobrun.model.job import Job
 from jobrun.model.policy import CheckpointPolicy, Keep
@@ -34,87 +38,11 @@ from jobrun.runs.rundir import RunDir
 from jobrun.session.base import Session
 from jobrun.storage.fs import DEFAULT
 
-__all__ = ["SaveSchedule", "Saver"]
+__all__ = ["Saver"]
 
 _LOOK = 0.2
 """Seconds between looks while waiting for a save, so that a signal is served that came just
 before the wait began."""
-
-
-class SaveSchedule:
-    """The schedule of saves: whether one is due, from the progress since the last.
-
-    ``applied`` and ``inside`` may be called from any thread while an epoch runs; a batch that is
-    counted late is seen at the next look.
-    """
-
-    def __init__(self, policy: CheckpointPolicy) -> None:
-        self._every = policy.every
-        self._batches = 0
-        self._epoch: int | None = None
-        self._time = time.monotonic()
-        self._postponed = False
-        self._held = False
-        self.asked = False
-        """A save is requested at the next place where one is possible."""
-
-    def saved(self, epoch: int) -> None:
-        """Count from a save made with ``epoch`` epochs completed."""
-        self._batches = 0
-        self._epoch = epoch
-        self._time = time.monotonic()
-        self._postponed = self._held = self.asked = False
-
-    def forget(self) -> None:
-        """Reset to the initial state: no save made yet."""
-        self.saved(0)
-        self._epoch = None
-
-    def hold(self) -> None:
-        """Allow no other save before the next batch or the epoch's end: nothing has changed."""
-        self._held = True
-        self.asked = False
-
-    def postpone(self) -> None:
-        """Defer the save to the end of the epoch."""
-        self._postponed = True
-
-    def applied(self) -> None:
-        """Count one more applied batch."""
-        self._batches += 1
-        self._held = False
-
-    def inside(self) -> bool:
-        """Return whether to save inside an epoch."""
-        return not (self._postponed or self._held) and self._wanted()
-
-    def _wanted(self) -> bool:
-        every = self._every
-        if self.asked:
-            return True
-        if every.batches is not None and self._batches >= every.batches:
-            return self._gap_over()
-        if every.seconds is not None and time.monotonic() - self._time >= every.seconds:
-            return self._gap_over()
-        return False
-
-    def batches_left(self) -> int | None:
-        """Return the number of batches until a save is due; None if not batches alone decide."""
-        every = self._every
-        if every.batches is None or every.min_gap or self._postponed:
-            return None
-        return max(1, every.batches - self._batches)
-
-    def after(self, epoch: int) -> bool:
-        """Return whether to save after ``epoch`` completed epochs."""
-        self._held = False
-        if self._epoch is None or self._postponed or self._wanted():
-            return True
-        epochs = self._every.epochs
-        return epochs is not None and epoch - self._epoch >= epochs and self._gap_over()
-
-    def _gap_over(self) -> bool:
-        return time.monotonic() - self._time >= self._every.min_gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,9 +188,9 @@ class Saver:
         first = self.on_disk is None
         self.on_disk, self.path = saved.record.position, saved.path
         self.saved += 1
-        self._say_saved(saved, stall, flying)
+        self._report_saved(saved, stall, flying)
         if first:
-            self._say_room(saved)
+            self._report_room(saved)
         self._on_saved()
         if self._protected:
             self._protected = ()
@@ -294,7 +222,7 @@ class Saver:
     def settle(self) -> None:
         """Wait until the files of all removed checkpoints are deleted."""
         if self._manager is not None:
-            self._say_removed((), self._manager.settle())
+            self._report_removed((), self._manager.settle())
 
     def close(self) -> None:
         """End the threads, once a save in flight is over and all is deleted; let go of the run."""
@@ -302,7 +230,7 @@ class Saver:
             self._manager.close()
             self.settle()
 
-    def _say_saved(self, saved: Saved, stall: float, save: _Save) -> None:
+    def _report_saved(self, saved: Saved, stall: float, save: _Save) -> None:
         self._report(
             CheckpointSaved(
                 id=saved.id,
@@ -318,9 +246,9 @@ class Saver:
                 asked=save.asked,
             )
         )
-        self._say_removed(saved.removed, saved.warnings)
+        self._report_removed(saved.removed, saved.warnings)
 
-    def _say_room(self, saved: Saved) -> None:
+    def _report_room(self, saved: Saved) -> None:
         """Warn before epoch 1 if the disk is too small for the expected checkpoints."""
         with suppress(OSError):
             free = disk_usage(saved.path).free
@@ -329,9 +257,9 @@ class Saver:
 
     def _apply_retention(self) -> None:
         assert self._manager is not None
-        self._say_removed(*self._manager.apply_retention(self._protected, self._rules))
+        self._report_removed(*self._manager.apply_retention(self._protected, self._rules))
 
-    def _say_removed(self, removed: tuple[int, ...], warnings: tuple[str, ...]) -> None:
+    def _report_removed(self, removed: tuple[int, ...], warnings: tuple[str, ...]) -> None:
         if removed:
             self._report(CheckpointsRemoved(removed))
         for warning in warnings:

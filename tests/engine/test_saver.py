@@ -24,7 +24,7 @@ from jobrun.core.events import (
     Warned,
 )
 from jobrun.engine import saver
-from jobrun.engine.saver import SaveSchedule
+from jobrun.engine.save_schedule import SaveSchedule
 from jobrun.errors import SaveError, TaskError
 from jobrun.model.policy import CheckpointPolicy, Compress, Every, Keep
 from jobrun.storage.fs import Fs
@@ -43,7 +43,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("jobrun.engine.saver.time.monotonic", clock.monotonic)
+    monkeypatch.setattr("jobrun.engine.save_schedule.time.monotonic", clock.monotonic)
     return clock
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobrun import CheckpointManager, Job, Node, Task
-from jobrun.engine.missing_blobs import refuse_lacking
+from jobrun.engine.resume_survey import refuse_lacking
 from jobrun.errors import RunRefusedError
 
 

@@ -1,0 +1,85 @@
+"""When a save is due, by ``checkpoint.every`` and by the user's request."""
+
+from __future__ import annotations
+
+import time
+
+from jobrun.model.policy import CheckpointPolicy
+
+__all__ = ["SaveSchedule"]
+
+
+class SaveSchedule:
+    """The schedule of saves: whether one is due, from the progress since the last.
+
+    ``applied`` and ``inside`` may be called from any thread while an epoch runs; a batch that is
+    counted late is seen at the next look.
+    """
+
+    def __init__(self, policy: CheckpointPolicy) -> None:
+        self._every = policy.every
+        self._batches = 0
+        self._epoch: int | None = None
+        self._time = time.monotonic()
+        self._postponed = False
+        self._held = False
+        self.asked = False
+        """A save is requested at the next place where one is possible."""
+
+    def saved(self, epoch: int) -> None:
+        """Count from a save made with ``epoch`` epochs completed."""
+        self._batches = 0
+        self._epoch = epoch
+        self._time = time.monotonic()
+        self._postponed = self._held = self.asked = False
+
+    def forget(self) -> None:
+        """Reset to the initial state: no save made yet."""
+        self.saved(0)
+        self._epoch = None
+
+    def hold(self) -> None:
+        """Allow no other save before the next batch or the epoch's end: nothing has changed."""
+        self._held = True
+        self.asked = False
+
+    def postpone(self) -> None:
+        """Defer the save to the end of the epoch."""
+        self._postponed = True
+
+    def applied(self) -> None:
+        """Count one more applied batch."""
+        self._batches += 1
+        self._held = False
+
+    def inside(self) -> bool:
+        """Return whether to save inside an epoch."""
+        return not (self._postponed or self._held) and self._wanted()
+
+    def _wanted(self) -> bool:
+        every = self._every
+        if self.asked:
+            return True
+        if every.batches is not None and self._batches >= every.batches:
+            return self._gap_over()
+        if every.seconds is not None and time.monotonic() - self._time >= every.seconds:
+            return self._gap_over()
+        return False
+
+    def batches_left(self) -> int | None:
+        """Return the number of batches until a save is due; None if not batches alone decide."""
+        every = self._every
+        if every.batches is None or every.min_gap or self._postponed:
+            return None
+        return max(1, every.batches - self._batches)
+
+    def after(self, epoch: int) -> bool:
+        """Return whether to save after ``epoch`` completed epochs."""
+        self._held = False
+        if self._epoch is None or self._postponed or self._wanted():
+            return True
+        epochs = self._every.epochs
+        return epochs is not None and epoch - self._epoch >= epochs and self._gap_over()
+
+    def _gap_over(self) -> bool:
+        return time.monotonic() - self._time >= self._every.min_gap
