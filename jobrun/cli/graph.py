@@ -79,12 +79,12 @@ def command(
 def _job(spec: str | None, run: RunDir | None, sets: tuple[str, ...]) -> Job:
     from jobrun.jobspec.build import job_of
     from jobrun.jobspec.resolve import load
-    from jobrun.tools.stored_spec import kept_spec
+    from jobrun.tools.stored_spec import stored_spec
 
     if spec is not None:
         return job_of(load(spec, sets))
     assert run is not None
-    return job_of(kept_spec(run, None, sets).spec)
+    return job_of(stored_spec(run, None, sets).spec)
 
 
 def _picture(job: Job, run: RunDir | None) -> Picture:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import wraps
 from typing import IO, Any, TypeVar, cast
 
@@ -14,6 +14,7 @@ from click.core import ParameterSource
 
 __all__ = [
     "PROGRESS",
+    "RunOptions",
     "Settings",
     "common",
     "completes",
@@ -175,8 +176,46 @@ def specs_argument(command: F) -> F:
     )(command)
 
 
+@dataclass(frozen=True)
+class RunOptions:
+    """The common options of ``train`` and ``resume``.
+
+    ``jobs`` and ``fail_fast`` are for sweeps: runs at a time, and whether none is started after one
+    has failed.  ``progress`` is the form of the output on stderr (None: chosen automatically).
+    Raises UsageError for ``shapes`` without ``dry_run``.
+    """
+
+    epochs: int | None
+    threads: int | None
+    scheduler: str | None
+    runs_dir: str
+    dry_run: bool
+    shapes: bool
+    check: bool
+    jobs: int
+    fail_fast: bool
+    progress: str | None
+    reporters: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.shapes and not self.dry_run:
+            raise click.UsageError("--shapes is for a dry run: add -n")
+
+    @property
+    def other_runs_dir(self) -> str | None:
+        """The directory of the runs, if a command to type has to name it."""
+        return None if self.runs_dir == "runs" else self.runs_dir
+
+
 def run_options(command: F) -> F:
-    """Add the common options of ``train`` and ``resume``: limits, place, session, output."""
+    """Add the common options of ``train`` and ``resume``, which are received as ``options``."""
+    names = [field.name for field in fields(RunOptions)]
+
+    @wraps(command)
+    def collected(**values: Any) -> Any:
+        options = RunOptions(**{name: values.pop(name) for name in names})
+        return command(options=options, **values)
+
     number = click.IntRange(min=1)
     shapes = "With -n: run setup and init for the sizes of the blobs."
     check = "Find functions that change their inputs silently (slow)."
@@ -191,8 +230,8 @@ def run_options(command: F) -> F:
         option("--threads", type=number, metavar="N", help="Tasks at a time."),
         option("--epochs", type=number, metavar="N", help="Stop after N epochs in all."),
     ):
-        command = decorate(command)
-    return command
+        collected = decorate(collected)
+    return cast(F, collected)
 
 
 def _sweep_options(command: F) -> F:

@@ -2,17 +2,60 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from jobrun.cli.options import common, completes, option, run_options, sets_option, settings
+from jobrun.cli.options import (
+    RunOptions,
+    common,
+    completes,
+    option,
+    run_options,
+    sets_option,
+    settings,
+)
 from jobrun.cli.signals import Signals
 from jobrun.core.invocation import program
+
+if TYPE_CHECKING:
+    from jobrun.engine.resume_policy import Request
+    from jobrun.runs.rundir import RunDir
+    from jobrun.runs.sweepdir import SweepDir
+    from jobrun.tools.stored_spec import StoredSpec
 
 __all__ = ["command"]
 
 _EDITED = "{spec} has changed since; {run} goes on as it was (with the changes: {now})"
+
+
+@dataclass(frozen=True)
+class _Arguments:
+    """The arguments that ``resume`` alone has; UsageError if they name two checkpoints."""
+
+    run: str | None
+    epoch: int | None
+    id: int | None
+    only: Literal["exit"] | None
+    sets: tuple[str, ...]
+    accept_changes: bool
+    maps: tuple[str, ...]
+    code: str | None
+
+    def __post_init__(self) -> None:
+        if self.epoch is not None and self.id is not None:
+            raise click.UsageError("a checkpoint is named by --epoch or by --id, not by both")
+
+    @property
+    def is_spec(self) -> bool:
+        """Whether the run is named by its spec, so that the file as it is now counts."""
+        return self.run is not None and self.run.endswith((".yaml", ".yml"))
+
+    @property
+    def names_checkpoint(self) -> bool:
+        """Whether a checkpoint of one run is meant."""
+        return self.epoch is not None or self.id is not None or self.only is not None
 
 
 @click.command("resume", short_help="Go on with a run, from its end or an earlier checkpoint.")
@@ -50,27 +93,7 @@ _EDITED = "{spec} has changed since; {run} goes on as it was (with the changes: 
 @option("--code", type=click.Path(), metavar="DIR", help="Where the code is now.")
 @run_options
 @common
-def command(
-    run: str | None,
-    epoch: int | None,
-    id: int | None,
-    only: Literal["exit"] | None,
-    sets: tuple[str, ...],
-    accept_changes: bool,
-    maps: tuple[str, ...],
-    code: str | None,
-    epochs: int | None,
-    threads: int | None,
-    scheduler: str | None,
-    runs_dir: str,
-    dry_run: bool,
-    shapes: bool,
-    check: bool,
-    jobs: int,
-    fail_fast: bool,
-    progress: str | None,
-    reporters: tuple[str, ...],
-) -> int:
+def command(options: RunOptions, **values: Any) -> int:
     """Go on with RUN: a name, a path, or a spec (default: the newest unfinished run).
 
     With a spec, the file as it is now counts; with a run, the spec that is kept in it.  With
@@ -83,98 +106,159 @@ def command(
     With --only exit the newest checkpoint, or the one of --epoch or --id, is loaded, and setup,
     download and exit are run on it, with the code as it is now.  No checkpoint is written or moved.
     """
-    if epoch is not None and id is not None:
-        raise click.UsageError("a checkpoint is named by --epoch or by --id, not by both")
-    if shapes and not dry_run:
-        raise click.UsageError("--shapes is for a dry run: add -n")
+    arguments = _Arguments(**values)
     with Signals() as signals:
-        from jobrun.cli.running import Engine, command_line
-        from jobrun.cli.watching import Watching
-        from jobrun.core.paths import is_url, shown
-        from jobrun.engine.resume_policy import Request
-        from jobrun.errors import UsageError
+        from jobrun.cli.running import run_job
         from jobrun.jobspec.build import job_of
-        from jobrun.jobspec.resolve import dump_resolved
-        from jobrun.report.formatting import plain
-        from jobrun.runs.find import find_run, find_sweep
-        from jobrun.runs.node_map import parse_maps
-        from jobrun.tools.stored_spec import kept_spec
 
-        if run is not None and is_url(run):
-            if dry_run:
-                hint = "without -n it is fetched into the directory of the runs, and goes on"
-                raise UsageError(f"a dry run does nothing, so that {run} is not fetched", hint=hint)
-            run = _fetch(run, runs_dir, epoch, id)
-        if run is None:
-            _say_unreadable(runs_dir)
-        sweep = find_sweep(runs_dir, run)
-        if sweep is not None and (epoch is not None or id is not None or only is not None):
-            raise click.UsageError(f"a checkpoint is one of a run, and {sweep.shown()} is a sweep")
-        found = sweep.home if sweep is not None else find_run(runs_dir, run, unfinished=True)
-        state = sweep.state() if sweep is not None else None
-        kept = kept_spec(
-            found, run, sets, epochs=epochs, code=code, sweep=state, scheduler=scheduler
-        )
-        options: dict[str, Any] = {"epoch": epoch, "id": id, "only": only, "epochs": epochs}
-        options |= {"code": code, "scheduler": scheduler}
-        elsewhere = None if runs_dir == "runs" else runs_dir
-        by_spec = run is not None and run.endswith((".yaml", ".yml"))
-        options["runs_dir"] = elsewhere if by_spec else None
-        words = [run if run is not None and by_spec else found.shown()]
-        mapped = [word for text in maps for word in ("--map-node", text)]
-        spec_path = shown(kept.spec_path)
-        anew = {"epochs": epochs, "scheduler": scheduler, "runs_dir": elsewhere}
-        request = Request(
-            "resume",
-            epoch=epoch,
-            id=id,
-            accept_changes=accept_changes,
-            nodes=parse_maps(maps),
-            folder=kept.folder,
-            spec_path=kept.spec_path,
-            spec_text=kept.text,
-            resolved_text=dump_resolved(kept.spec),
-            program=program(),
-            only=only or "",
-            again=command_line("resume", *words, *mapped, sets=sets, **options),
-            afresh=f"{command_line('train', spec_path, sets=sets, **anew)} --fresh",
-        )
-        if (sweep is None) is not (kept.spec.matrix is None):
-            what = "is no sweep any more" if sweep is not None else "is a sweep now"
-            hint = f"start it: {command_line('train', spec_path, sets=sets, **anew)}"
-            raise UsageError(f"{spec_path} {what}, and {found.shown()} is not of it", hint=hint)
+        arguments = _fetched(arguments, options)
+        run, sweep = _find(arguments, options)
+        stored = _stored(arguments, options, run, sweep)
+        request = _request(arguments, options, run, stored)
         if sweep is not None:
-            if reporters:
-                text = "a sweep has no --reporter; its spec names reporters under 'report'"
-                raise click.UsageError(text)
-            from jobrun.cli.sweep import How, SweepEngine
+            from jobrun.cli.sweep import run_sweep
             from jobrun.tools.sweep import Sweep
 
-            how = How(jobs, threads, check, fail_fast, sets, epochs, runs_dir, progress)
-            whole = SweepEngine(settings(), signals, Sweep(kept.spec, kept.text, request), how)
-            return whole.dry_run(sweep) if dry_run else whole.run(sweep)
-        if kept.edited and not by_spec and not settings().quiet:
-            now = command_line("train", spec_path, runs_dir=elsewhere)
-            click.echo(
-                _EDITED.format(spec=plain(spec_path), run=plain(found.shown()), now=now), err=True
-            )
-        job = job_of(kept.spec)
-        if dry_run:
-            from jobrun.cli.dry_run import show_dry_run
-
-            return show_dry_run(job, request, runs_dir, found.path, threads=threads, shapes=shapes)
-        watching = Watching(settings(), progress, reporters)
-        engine = Engine(watching, signals, threads=threads, check=check)
-        return engine.run(job, request, runs_dir, found.path)
+            whole = Sweep(stored.spec, stored.text, request)
+            return run_sweep(whole, sweep, options, arguments.sets, signals)
+        if stored.edited and not arguments.is_spec and not settings().quiet:
+            _report_edited(run, stored, options)
+        return run_job(job_of(stored.spec), request, run.path, options, signals)
 
 
-def _say_unreadable(runs_dir: str) -> None:
+def _find(arguments: _Arguments, options: RunOptions) -> tuple[RunDir, SweepDir | None]:
+    """Return the run to resume; or the sweep, and its directory as a run."""
+    from jobrun.runs.find import find_run, find_sweep
+
+    if arguments.run is None:
+        _report_unreadable(options.runs_dir)
+    sweep = find_sweep(options.runs_dir, arguments.run)
+    if sweep is None:
+        return find_run(options.runs_dir, arguments.run, unfinished=True), None
+    if arguments.names_checkpoint:
+        raise click.UsageError(f"a checkpoint is one of a run, and {sweep.shown()} is a sweep")
+    return sweep.home, sweep
+
+
+def _stored(
+    arguments: _Arguments, options: RunOptions, run: RunDir, sweep: SweepDir | None
+) -> StoredSpec:
+    """Return the spec to resume with; UsageError if it has become a sweep, or none any more."""
+    from jobrun.core.paths import shown
+    from jobrun.errors import UsageError
+    from jobrun.tools.stored_spec import stored_spec
+
+    stored = stored_spec(
+        run,
+        arguments.run,
+        arguments.sets,
+        epochs=options.epochs,
+        code=arguments.code,
+        sweep=sweep.state() if sweep is not None else None,
+        scheduler=options.scheduler,
+    )
+    if (sweep is None) is not (stored.spec.matrix is None):
+        what = "is no sweep any more" if sweep is not None else "is a sweep now"
+        hint = f"start it: {_train_line(arguments, options, stored)}"
+        text = f"{shown(stored.spec_path)} {what}, and {run.shown()} is not of it"
+        raise UsageError(text, hint=hint)
+    return stored
+
+
+def _request(
+    arguments: _Arguments, options: RunOptions, run: RunDir, stored: StoredSpec
+) -> Request:
+    """Return the request to the engine."""
+    from jobrun.engine.resume_policy import Request
+    from jobrun.jobspec.resolve import dump_resolved
+    from jobrun.runs.node_map import parse_maps
+
+    return Request(
+        "resume",
+        epoch=arguments.epoch,
+        id=arguments.id,
+        accept_changes=arguments.accept_changes,
+        nodes=parse_maps(arguments.maps),
+        folder=stored.folder,
+        spec_path=stored.spec_path,
+        spec_text=stored.text,
+        resolved_text=dump_resolved(stored.spec),
+        program=program(),
+        only=arguments.only or "",
+        again=_resume_line(arguments, options, run),
+        afresh=f"{_train_line(arguments, options, stored)} --fresh",
+    )
+
+
+def _resume_line(arguments: _Arguments, options: RunOptions, run: RunDir) -> str:
+    """Return the command that asks for the same again."""
+    from jobrun.cli.running import command_line
+
+    return command_line(
+        "resume",
+        arguments.run if arguments.run is not None and arguments.is_spec else run.shown(),
+        *(word for text in arguments.maps for word in ("--map-node", text)),
+        sets=arguments.sets,
+        epoch=arguments.epoch,
+        id=arguments.id,
+        only=arguments.only,
+        epochs=options.epochs,
+        code=arguments.code,
+        scheduler=options.scheduler,
+        runs_dir=options.other_runs_dir if arguments.is_spec else None,
+    )
+
+
+def _train_line(arguments: _Arguments, options: RunOptions, stored: StoredSpec) -> str:
+    """Return the command that trains the spec of the run."""
+    from jobrun.cli.running import command_line
+    from jobrun.core.paths import shown
+
+    return command_line(
+        "train",
+        shown(stored.spec_path),
+        sets=arguments.sets,
+        epochs=options.epochs,
+        scheduler=options.scheduler,
+        runs_dir=options.other_runs_dir,
+    )
+
+
+def _report_edited(run: RunDir, stored: StoredSpec, options: RunOptions) -> None:
+    """Report that the spec file has changed, which a resume by the run's name ignores."""
+    from jobrun.cli.running import command_line
+    from jobrun.core.paths import shown
+    from jobrun.report.formatting import plain
+
+    spec = shown(stored.spec_path)
+    now = command_line("train", spec, runs_dir=options.other_runs_dir)
+    click.echo(_EDITED.format(spec=plain(spec), run=plain(run.shown()), now=now), err=True)
+
+
+def _report_unreadable(runs_dir: str) -> None:
     """Report the runs of which it is unknown whether they can be resumed."""
     from jobrun.report.formatting import plain
     from jobrun.runs.find import unreadable
 
     for found, why in unreadable(runs_dir):
         click.echo(f"warning: {plain(found.shown())} is passed over: {plain(why)}", err=True)
+
+
+def _fetched(arguments: _Arguments, options: RunOptions) -> _Arguments:
+    """Return the arguments with the local path of a run that was named by its URL."""
+    from jobrun.core.paths import is_url
+    from jobrun.errors import UsageError
+
+    if arguments.run is None or not is_url(arguments.run):
+        return arguments
+    if options.dry_run:
+        raise UsageError(
+            f"a dry run does nothing, so that {arguments.run} is not fetched",
+            hint="without -n it is fetched into the directory of the runs, and goes on",
+        )
+    return replace(
+        arguments, run=_fetch(arguments.run, options.runs_dir, arguments.epoch, arguments.id)
+    )
 
 
 def _fetch(url: str, runs_dir: str, epoch: int | None, id: int | None) -> str:

@@ -18,6 +18,7 @@ from jobrun.analysis.identity import digest, job_facts
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.part_source import RunLock
 from jobrun.cli.failure import not_written, say_error
+from jobrun.cli.options import RunOptions, settings
 from jobrun.cli.signals import Signals
 from jobrun.cli.watching import Watching
 from jobrun.core import gc_tuning
@@ -40,7 +41,7 @@ from jobrun.session.base import Session
 from jobrun.session.factory import make_session
 from jobrun.session.local import LocalSession
 
-__all__ = ["Engine", "command_line"]
+__all__ = ["Engine", "command_line", "run_job"]
 
 
 def command_line(*words: str, sets: Sequence[str] = (), **options: object) -> str:
@@ -174,6 +175,25 @@ class Engine:
             if ended.exit_code == EXIT_DONE:
                 raise unwritten from None
             say_error(unwritten, self._settings)
+
+
+def run_job(
+    job: Job,
+    request: Request,
+    run: Path | None,
+    options: RunOptions,
+    signals: Signals,
+    seen: Path | None = None,
+) -> int:
+    """Run a job as ``Engine.run`` does, or only show what would be done; return the exit code."""
+    if options.dry_run:
+        from jobrun.cli.dry_run import show_dry_run
+
+        threads, shapes = options.threads, options.shapes
+        return show_dry_run(job, request, options.runs_dir, run, threads=threads, shapes=shapes)
+    watching = Watching(settings(), options.progress, options.reporters)
+    engine = Engine(watching, signals, threads=options.threads, check=options.check)
+    return engine.run(job, request, options.runs_dir, run, seen)
 
 
 def _train(runner: JobRunner, session: Session) -> JobrunError | None:

@@ -9,7 +9,6 @@ import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
@@ -18,7 +17,7 @@ import click
 from jobrun.analysis.metrics import metric_names
 from jobrun.cli.fleet import Fleet
 from jobrun.cli.member import Order
-from jobrun.cli.options import Settings, screen_width
+from jobrun.cli.options import RunOptions, Settings, screen_width, settings
 from jobrun.cli.signals import Signals
 from jobrun.cli.sweep_board import Board, JsonBoard
 from jobrun.cli.sweep_table import SweepEnded, sweep_summary
@@ -34,38 +33,47 @@ from jobrun.session.local import default_threads
 from jobrun.tools.sweep import Sweep, SweepPlan
 from jobrun.tools.sweep_rows import SweepRow, row_on_disk, row_told, row_without_a_word
 
-__all__ = ["How", "SweepEngine"]
+__all__ = ["run_sweep"]
 
 _RANK = (1, 4, 3, 2, 5, 8, 130, 143, 6, 7)
 """If runs end with several exit codes, that of the sweep is the first of these."""
 
 
-@dataclass(frozen=True)
-class How:
-    """The options of a sweep: ``jobs`` at a time, ``threads`` each (None: a share of the cores).
+def run_sweep(
+    sweep: Sweep,
+    home: SweepDir | None,
+    options: RunOptions,
+    sets: Sequence[str],
+    signals: Signals,
+    seen: Path | None = None,
+) -> int:
+    """Run a sweep as ``SweepEngine.run`` does, or only show what would be done.
 
-    ``sets`` and ``epochs`` were set in the spec; ``fail_fast``: no run is started after one
-    has failed.  ``progress`` is the form of the output on stderr; None is ``lines``.
+    ``sets`` were set in its spec.  Returns the exit code.
     """
-
-    jobs: int
-    threads: int | None
-    check: bool
-    fail_fast: bool
-    sets: tuple[str, ...]
-    epochs: int | None
-    runs_dir: str
-    progress: str | None = None
+    if options.reporters:
+        text = "a sweep has no --reporter; its spec names reporters under 'report'"
+        raise click.UsageError(text)
+    engine = SweepEngine(settings(), signals, sweep, options, sets)
+    return engine.dry_run(home) if options.dry_run else engine.run(home, seen)
 
 
 class SweepEngine:
     """The execution of a sweep with the options of the command line."""
 
-    def __init__(self, settings: Settings, signals: Signals, sweep: Sweep, how: How) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        signals: Signals,
+        sweep: Sweep,
+        options: RunOptions,
+        sets: Sequence[str],
+    ) -> None:
         self._settings = settings
         self._signals = signals
         self._sweep = sweep
-        self._how = how
+        self._options = options
+        self._sets = tuple(sets)
 
     def run(self, home: SweepDir | None, seen: Path | None = None) -> int:
         """Run the sweep in the directory ``home`` (None: a fresh one), and show its end.
@@ -84,7 +92,7 @@ class SweepEngine:
         Board().say(*plan.lines)
         found = plan.home
         if found is None:
-            runs_dir, name = self._how.runs_dir, self._sweep.job.name
+            runs_dir, name = self._options.runs_dir, self._sweep.job.name
             run = claim_after(runs_dir, name, seen, beside=self._sweep.request.fresh)
             if run is None:  # another process has made one meanwhile, which has ended
                 seen = newest_begun(runs_dir, name)
@@ -98,14 +106,14 @@ class SweepEngine:
     def dry_run(self, home: SweepDir | None) -> int:
         """Show what would be done with each run; write nothing."""
         plan = self._sweep.plan(home)
-        where = plan.home or SweepDir(fresh_name(self._how.runs_dir, self._sweep.job.name))
+        where = plan.home or SweepDir(fresh_name(self._options.runs_dir, self._sweep.job.name))
         runs = [(m, _would(choice)) for m, choice in zip(plan.members, plan.choices, strict=True)]
         if self._settings.json:
             found = [{"run_dir": str(where.run(m).path.absolute()), "would": w} for m, w in runs]
             text = json.dumps({"sweep": where.name, "runs": found})
         else:
             rows = [[plain(m.directory), would] for m, would in runs]
-            lines = [*plan.lines, _opening(plan, where, self._how.jobs)]
+            lines = [*plan.lines, _opening(plan, where, self._options.jobs)]
             text = "\n".join([*map(plain, lines), table(("run", "would"), rows)])
         with suppress(BrokenPipeError):
             click.echo(text)
@@ -115,10 +123,10 @@ class SweepEngine:
         self._sweep.write(plan, home)
         self._signals.again = f"{program()} resume {shlex.quote(home.shown())}"
         board = self._board(plan)
-        jobs = max(1, min(self._how.jobs, len(plan.to_do)))
+        jobs = max(1, min(self._options.jobs, len(plan.to_do)))
         if self._verbosity >= 0:
             board.say(_opening(plan, home, jobs))
-        fleet = Fleet(jobs, board, lambda: self._goes_on(board.codes.values()))
+        fleet = Fleet(jobs, board, lambda: self._continues(board.codes.values()))
         self._signals.runner = _Passing(fleet, board)
         fleet.run((n, self._order(home, plan.members[n], jobs)) for n in plan.to_do)
         rows = self._rows(plan, home)
@@ -130,23 +138,23 @@ class SweepEngine:
 
     @property
     def _verbosity(self) -> int:
-        return -1 if self._how.progress == "none" else self._settings.verbosity
+        return -1 if self._options.progress == "none" else self._settings.verbosity
 
     def _board(self, plan: SweepPlan) -> Board:
         names = [member.directory for member in plan.members]
-        if self._how.progress == "json":
+        if self._options.progress == "json":
             return JsonBoard(names)
         board = Board(names)
-        if self._how.progress == "live":
+        if self._options.progress == "live":
             board.say("warning: a sweep has no live view: progress is shown as lines")
         return board
 
-    def _goes_on(self, codes: Iterable[int]) -> bool:
+    def _continues(self, codes: Iterable[int]) -> bool:
         """Return whether to start a further run, by the results of the others."""
         found = set(codes)
         if BindError.exit_code in found:  # all runs have the same code
             return False
-        return not (self._how.fail_fast and found - {EXIT_DONE})
+        return not (self._options.fail_fast and found - {EXIT_DONE})
 
     def _rows(self, plan: SweepPlan, home: SweepDir) -> list[SweepRow]:
         return [self._on_disk(home, member) for member in plan.members]
@@ -157,13 +165,13 @@ class SweepEngine:
         return row_on_disk(row, self._sweep.job_of(member), run) if run.is_run() else row
 
     def _order(self, home: SweepDir, member: Member, jobs: int) -> Order:
-        spec, request, how = self._sweep.spec, self._sweep.request, self._how
+        spec, request, options = self._sweep.spec, self._sweep.request, self._options
         return Order(
             path=spec.path,
             text=spec.text,
             folder=spec.folder,
-            sets=how.sets,
-            epochs=how.epochs,
+            sets=self._sets,
+            epochs=options.epochs,
             values=to_json(member.values),
             run=str(home.run(member).path),
             spec_path=str(request.spec_path),
@@ -172,10 +180,10 @@ class SweepEngine:
             again=request.again,
             afresh=request.afresh,
             program=request.program,
-            threads=how.threads or max(1, default_threads() // jobs),
-            check=how.check,
+            threads=options.threads or max(1, default_threads() // jobs),
+            check=options.check,
             verbosity=self._verbosity,
-            events=self._how.progress == "json",
+            events=self._options.progress == "json",
             traceback=self._settings.traceback,
         )
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from jobrun.cli.options import common, completes, option, run_options, sets_option, settings
+from jobrun.cli.options import RunOptions, common, completes, option, run_options, sets_option
 from jobrun.cli.signals import Signals
 from jobrun.core.invocation import program
 
@@ -22,42 +21,31 @@ __all__ = ["command"]
 @run_options
 @common
 def command(
-    spec: str,
-    sets: tuple[str, ...],
-    fresh: bool,
-    accept_changes: bool,
-    epochs: int | None,
-    threads: int | None,
-    scheduler: str | None,
-    runs_dir: str,
-    dry_run: bool,
-    shapes: bool,
-    check: bool,
-    jobs: int,
-    fail_fast: bool,
-    progress: str | None,
-    reporters: tuple[str, ...],
+    spec: str, sets: tuple[str, ...], fresh: bool, accept_changes: bool, options: RunOptions
 ) -> int:
     """Train the job of SPEC.
 
     Where a run of it was interrupted, it goes on from its last checkpoint; where one is finished,
     nothing is done.  --fresh starts a new run.  A spec with a 'matrix' is a sweep: all its runs.
     """
-    if shapes and not dry_run:
-        raise click.UsageError("--shapes is for a dry run: add -n")
     with Signals() as signals:
         from jobrun.analysis.identity import digest, job_facts
-        from jobrun.cli.running import Engine, command_line
-        from jobrun.cli.watching import Watching
+        from jobrun.cli.running import command_line, run_job
         from jobrun.engine.resume_policy import Request
         from jobrun.jobspec.build import job_of
         from jobrun.jobspec.resolve import dump_resolved, load
         from jobrun.runs.find import newest_begun, run_of_spec, sweep_of_spec
 
-        loaded = load(spec, sets, epochs=epochs, scheduler=scheduler)
-        options: dict[str, Any] = {"epochs": epochs, "scheduler": scheduler}
-        options["runs_dir"] = None if runs_dir == "runs" else runs_dir
-        again = command_line("train", spec, sets=sets, **options)
+        runs_dir = options.runs_dir
+        loaded = load(spec, sets, epochs=options.epochs, scheduler=options.scheduler)
+        again = command_line(
+            "train",
+            spec,
+            sets=sets,
+            epochs=options.epochs,
+            scheduler=options.scheduler,
+            runs_dir=options.other_runs_dir,
+        )
         request = Request(
             "train",
             accept_changes=accept_changes,
@@ -71,26 +59,14 @@ def command(
             afresh=f"{again} --fresh",
         )
         if loaded.matrix is not None:
-            if reporters:
-                text = "a sweep has no --reporter; its spec names reporters under 'report'"
-                raise click.UsageError(text)
-            from jobrun.cli.sweep import How, SweepEngine
+            from jobrun.cli.sweep import run_sweep
             from jobrun.tools.sweep import Sweep
 
-            how = How(jobs, threads, check, fail_fast, sets, epochs, runs_dir, progress)
             sweep = Sweep(loaded, loaded.text, request)
             seen = newest_begun(runs_dir, sweep.job.name)
             home = None if fresh else sweep_of_spec(runs_dir, sweep.job.name, sweep.digest)
-            whole = SweepEngine(settings(), signals, sweep, how)
-            return whole.dry_run(home) if dry_run else whole.run(home, seen)
+            return run_sweep(sweep, home, options, sets, signals, seen)
         job = job_of(loaded)
         seen = newest_begun(runs_dir, job.name)
         run = None if fresh else run_of_spec(runs_dir, job.name, digest(job_facts(job)))
-        path = run.path if run else None
-        if dry_run:
-            from jobrun.cli.dry_run import show_dry_run
-
-            return show_dry_run(job, request, runs_dir, path, threads=threads, shapes=shapes)
-        watching = Watching(settings(), progress, reporters)
-        engine = Engine(watching, signals, threads=threads, check=check)
-        return engine.run(job, request, runs_dir, path, seen)
+        return run_job(job, request, run.path if run else None, options, signals, seen)

@@ -15,11 +15,11 @@ from jobrun.runs.rundir import RunDir, RunState
 from jobrun.runs.sweepdir import SweepState
 from jobrun.storage.regular_file import read_run_file
 
-__all__ = ["Kept", "kept_spec"]
+__all__ = ["StoredSpec", "stored_spec"]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredSpec:
     """A spec, the folder of its code, the path of its file (which may be gone), and its text."""
 
     spec: Spec
@@ -36,7 +36,7 @@ class Kept:
             return False
 
 
-def kept_spec(
+def stored_spec(
     run: RunDir,
     argument: str | None = None,
     sets: Iterable[str] = (),
@@ -45,7 +45,7 @@ def kept_spec(
     code: str | os.PathLike[str] | None = None,
     sweep: SweepState | None = None,
     scheduler: str | None = None,
-) -> Kept:
+) -> StoredSpec:
     """Return the spec with which ``run`` resumes, or the sweep whose directory it is.
 
     If ``argument``, the user's name for the run, is a spec, the file as it is now; else the one
@@ -58,7 +58,7 @@ def kept_spec(
         raise NotFoundError("there is no run", where=run.shown())
     if argument is not None and argument.endswith((".yaml", ".yml")):
         spec = load(argument, sets, epochs=epochs, folder=code, scheduler=scheduler)
-        return Kept(spec, Path(spec.folder), Path(argument).absolute(), spec.text)
+        return StoredSpec(spec, Path(spec.folder), Path(argument).absolute(), spec.text)
     if isinstance(state, RunState) and state.built_in_python:
         raise UsageError(
             f"the run {run.shown()} was started by a Python script",
@@ -75,7 +75,7 @@ def kept_spec(
     text = spec.text
     if os.path.lexists(run.spec_path):
         text = _text(read_run_file(run.spec_path, MAX_BYTES), "surrogateescape")
-    return Kept(spec, folder, folder / (state.spec or "spec.yaml"), text)
+    return StoredSpec(spec, folder, folder / (state.spec or "spec.yaml"), text)
 
 
 def _text(data: bytes, errors: str = "strict") -> str:

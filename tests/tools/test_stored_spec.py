@@ -9,7 +9,7 @@ import pytest
 
 from jobrun.errors import NotFoundError, UsageError
 from jobrun.runs.rundir import RunDir, RunState
-from jobrun.tools.stored_spec import kept_spec
+from jobrun.tools.stored_spec import stored_spec
 
 SPEC = """\
 name: sum
@@ -35,18 +35,18 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDir:
 
 def test_a_file_that_was_edited_since(run: RunDir, tmp_path: Path) -> None:
     file = tmp_path / "code/sum.yaml"
-    assert not kept_spec(run).edited
+    assert not stored_spec(run).edited
     file.write_bytes(b"\xef\xbb\xbf" + SPEC.replace("\n", "\r\n").encode())
-    assert not kept_spec(run).edited, "the same text"
+    assert not stored_spec(run).edited, "the same text"
     file.write_text(SPEC.replace("epochs: 3", "epochs: 4"))
-    assert kept_spec(run).edited
-    assert not kept_spec(run, "code/sum.yaml").edited
+    assert stored_spec(run).edited
+    assert not stored_spec(run, "code/sum.yaml").edited
     file.write_bytes(b"\xff")
-    assert not kept_spec(run).edited
+    assert not stored_spec(run).edited
 
 
 def test_the_spec_that_was_run(run: RunDir, tmp_path: Path) -> None:
-    kept = kept_spec(run)
+    kept = stored_spec(run)
     assert kept.spec.tree["stop"] == {"epochs": 5}
     assert (kept.text, kept.folder) == (SPEC, tmp_path / "code")
     assert kept.spec_path == tmp_path / "code/sum.yaml"
@@ -54,12 +54,12 @@ def test_the_spec_that_was_run(run: RunDir, tmp_path: Path) -> None:
 
 
 def test_set_and_epochs_are_applied(run: RunDir) -> None:
-    assert kept_spec(run, epochs=9).spec.tree["stop"] == {"epochs": 9}
-    assert kept_spec(run, sets=["seed=4"]).spec.tree["seed"] == 4
+    assert stored_spec(run, epochs=9).spec.tree["stop"] == {"epochs": 9}
+    assert stored_spec(run, sets=["seed=4"]).spec.tree["seed"] == 4
 
 
 def test_a_spec_as_it_is_now(run: RunDir, tmp_path: Path) -> None:
-    kept = kept_spec(run, "code/sum.yaml")
+    kept = stored_spec(run, "code/sum.yaml")
     assert kept.spec.tree["stop"] == {"epochs": 3}
     assert kept.spec_path == tmp_path / "code/sum.yaml"
 
@@ -71,31 +71,31 @@ def test_a_copy_of_run_and_code_uses_its_own_code(run: RunDir, tmp_path: Path) -
     (copy / "code/sum.yaml").write_text(SPEC)
     (copy / "runs").mkdir()
     run.path.rename(copy / "runs/sum")
-    assert kept_spec(RunDir(copy / "runs/sum")).folder == copy / "code"
+    assert stored_spec(RunDir(copy / "runs/sum")).folder == copy / "code"
 
 
 def test_a_run_that_moved_alone_uses_the_code_where_it_was(run: RunDir, tmp_path: Path) -> None:
     run.path.rename(tmp_path / "moved")
-    assert kept_spec(RunDir(tmp_path / "moved")).folder == tmp_path / "code"
+    assert stored_spec(RunDir(tmp_path / "moved")).folder == tmp_path / "code"
 
 
 def test_code_that_is_gone(run: RunDir, tmp_path: Path) -> None:
     (tmp_path / "code").rename(tmp_path / "elsewhere")
     with pytest.raises(NotFoundError, match="the folder of the code is gone") as caught:
-        kept_spec(run)
+        stored_spec(run)
     assert caught.value.hint.endswith("jobrun resume runs/sum --code DIR")
-    assert kept_spec(run, code="elsewhere").folder == tmp_path / "elsewhere"
+    assert stored_spec(run, code="elsewhere").folder == tmp_path / "elsewhere"
 
 
-def test_a_kept_spec_that_is_gone(run: RunDir) -> None:
+def test_a_stored_spec_that_is_gone(run: RunDir) -> None:
     run.resolved_path.unlink()
     with pytest.raises(NotFoundError, match="the spec of the run is gone"):
-        kept_spec(run)
+        stored_spec(run)
 
 
 def test_a_run_of_a_script_and_no_run_at_all(run: RunDir, tmp_path: Path) -> None:
     run.write(RunState("sum", "sum", built_in_python=True))
     with pytest.raises(UsageError, match="started by a Python script"):
-        kept_spec(run)
+        stored_spec(run)
     with pytest.raises(NotFoundError, match="there is no run"):
-        kept_spec(RunDir(tmp_path / "none"))
+        stored_spec(RunDir(tmp_path / "none"))
