@@ -29,6 +29,7 @@ __all__ = [
     "complete_page",
     "complete_run",
     "complete_run_or_spec",
+    "complete_section",
     "complete_set",
     "complete_spec",
     "complete_task",
@@ -97,6 +98,14 @@ def complete_page(ctx: click.Context, parameter: click.Parameter, incomplete: st
     from jobrun.docs import pages
 
     return [CompletionItem(n, help=t) for n, t in pages().items() if n.startswith(incomplete)]
+
+
+def complete_section(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
+    """Return the headings of the page named before."""
+    from jobrun.docs import page, sections
+
+    headings = [section.heading for section in sections(page(ctx.params["name"]))[1:]]
+    return [CompletionItem(h) for h in headings if h.lower().startswith(incomplete.lower())]
 
 
 def complete_blob(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:

@@ -3,34 +3,45 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 import click
 
-from jobrun.cli.options import common, completes, settings, uses_color
+from jobrun.cli.options import common, completes, option, screen_width, settings, uses_color
 
 __all__ = ["command"]
 
 
 @click.command("docs", short_help="Read the documentation.")
 @click.argument("name", metavar="[PAGE]", required=False, shell_complete=completes("page"))
+@click.argument(
+    "section", metavar="[SECTION]", nargs=-1, required=False, shell_complete=completes("section")
+)
+@option("--search", metavar="WORD", help="List the lines that hold WORD, of PAGE or of all pages.")
 @common
-def command(name: str | None) -> None:
-    """Show a page of the documentation; without PAGE, the list of pages.
+def command(name: str | None, section: tuple[str, ...], search: str | None) -> None:
+    """Show a page of the documentation, or a section of it; without PAGE, the list of pages.
 
-    On a terminal the page is set for reading; elsewhere it is the Markdown as it is.
+    SECTION is a heading of the page, or a part of one.  On a terminal the text is set for reading;
+    elsewhere it is the Markdown of the page.
     """
     from jobrun.docs import page, pages
 
-    if name is None:
-        _list(pages())
-        return
-    if name not in pages():
+    titles = pages()
+    if name is not None and name not in titles:
         from jobrun.errors import did_you_mean
 
-        hint = did_you_mean(name, list(pages())) or f"there are {', '.join(pages())}"
+        hint = did_you_mean(name, list(titles)) or f"there are {', '.join(titles)}"
         raise click.BadParameter(f"no page {name!r}; {hint}", param_hint="PAGE")
-    _show(page(name))
+    if search is not None:
+        if section:
+            raise click.UsageError("--search looks through whole pages: give no SECTION")
+        _search(search, list(titles) if name is None else [name])
+    elif name is None:
+        _list(titles)
+    else:
+        _show(_section(name, " ".join(section)) if section else page(name))
 
 
 def _list(titles: dict[str, str]) -> None:
@@ -40,7 +51,45 @@ def _list(titles: dict[str, str]) -> None:
     from jobrun.cli.table import table
 
     click.echo(table(("page", "about"), list(titles.items())))
-    click.echo("\njobrun docs PAGE")
+    click.echo("\njobrun docs PAGE [SECTION]\njobrun docs --search WORD")
+
+
+def _section(name: str, words: str) -> str:
+    """Return the Markdown of the only section of a page that ``words`` name."""
+    from jobrun.docs import matching, page, sections
+
+    found = sections(page(name))
+    hits = matching(found, words)
+    if len(hits) == 1:
+        return hits[0].text
+    what = f"no section {words!r}" if not hits else f"{len(hits)} sections match {words!r}"
+    headings = ", ".join(repr(section.heading) for section in hits or found[1:])
+    raise click.BadParameter(
+        f"{what} in page {name!r}; {'it has' if not hits else 'they are'} {headings}",
+        param_hint="SECTION",
+    )
+
+
+def _search(words: str, names: list[str]) -> None:
+    from jobrun.docs import search
+
+    found = list(search(words, names))
+    if not found:
+        from jobrun.errors import NotFoundError
+
+        where = f"page {names[0]!r}" if len(names) == 1 else "any page"
+        raise NotFoundError(
+            f"{words!r} is not in {where}", hint="jobrun docs lists the pages; try a shorter word"
+        )
+    if settings().json:
+        rows = [{"page": n, "section": s.heading, "line": line} for n, s, line in found]
+        click.echo(json.dumps({"found": rows}))
+        return
+    from jobrun.cli.table import table
+
+    lines = [(name, section.heading, line) for name, section, line in found]
+    click.echo(table(("page", "section", "line"), lines, width=screen_width()))
+    click.echo("\njobrun docs PAGE SECTION")
 
 
 def _show(text: str) -> None:
@@ -53,6 +102,16 @@ def _show(text: str) -> None:
         console = Console(force_terminal=True)
         with console.capture() as written:
             console.print(Markdown(text))
-        click.echo_via_pager(written.get(), color=True)
+        _page(written.get())
     else:
         click.echo(text, nl=False)
+
+
+def _page(text: str) -> None:
+    """Show coloured text in the pager.
+
+    less shows escape codes as text unless LESS has ``R``; where LESS is not set it gets what git
+    gives it, and where it is set without ``R``, click removes the colours.
+    """
+    os.environ["LESS"] = os.environ.get("LESS") or "FRX"
+    click.echo_via_pager(text, color=True if "r" in os.environ["LESS"].lower() else None)

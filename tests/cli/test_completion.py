@@ -75,6 +75,10 @@ def test_pages() -> None:
     assert (item.value, str(item.help)[:11]) == ("checkpoints", "Checkpoints")
 
 
+def test_sections_of_a_page() -> None:
+    assert values("jobrun docs spec con") == ["Conditions"]
+
+
 def test_commands_that_are_none() -> None:
     assert values("jobrun nonsense x") == []
 

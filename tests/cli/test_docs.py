@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from typing import Any
 
-from jobrun.docs import page, pages
+import pytest
+
+from jobrun.docs import page, pages, sections
 
 
 def test_lists_its_pages(jobrun: Callable[..., Any]) -> None:
@@ -39,3 +42,62 @@ def test_an_unknown_page_names_the_nearest(call: Callable[..., Any]) -> None:
 def test_json(call: Callable[..., Any]) -> None:
     assert json.loads(call("docs", "--json").out) == {"pages": pages()}
     assert json.loads(call("docs", "checkpoints", "--json").out) == {"text": page("checkpoints")}
+
+
+def test_a_section_alone(call: Callable[..., Any]) -> None:
+    done = call("docs", "spec", "conditions")
+    assert done.code == 0
+    assert done.out.startswith("## Conditions\n")
+    assert "\n## " not in done.out.removeprefix("## ")
+    assert done.out == call("docs", "spec", "CONDIT").out
+    assert call("docs", "spec", "at", "the", "top").out.startswith("## At the top\n")
+    assert "### Objects" in call("docs", "spec", "at the top").out
+
+
+def test_a_hash_in_a_code_block_is_no_heading() -> None:
+    text = "# Title\n\n```bash\n# a comment\n```\n\n## Next `one`\n\nx\n"
+    assert [(s.heading, s.level) for s in sections(text)] == [("Title", 1), ("Next one", 2)]
+
+
+def test_an_unknown_or_ambiguous_section_names_the_headings(call: Callable[..., Any]) -> None:
+    done = call("docs", "spec", "zzz")
+    assert done.code == 2
+    assert "no section 'zzz' in page 'spec'; it has 'Tools for specs'" in done.err
+    done = call("docs", "spec", "n")
+    assert done.code == 2
+    assert "2 sections match 'n' in page 'spec'; they are 'Names', 'Nodes'" in done.err
+
+
+def test_search(call: Callable[..., Any]) -> None:
+    done = call("docs", "--search", "PATIENCE")
+    assert done.code == 0
+    rows = [line.split() for line in done.out.splitlines()]
+    assert ["spec", "Conditions"] in [row[:2] for row in rows]
+    assert {row[0] for row in rows[1:-2]} > {"spec", "checkpoints"}
+    found = json.loads(call("docs", "spec", "--search", "patience", "--json").out)["found"]
+    assert {row["page"] for row in found} == {"spec"}
+    assert all("patience" in row["line"].lower() for row in found)
+
+
+def test_search_without_a_hit(call: Callable[..., Any]) -> None:
+    done = call("docs", "--search", "zzzq")
+    assert (done.code, done.out) == (5, "")
+    assert "'zzzq' is not in any page" in done.err
+    assert call("docs", "spec", "names", "--search", "x").code == 2
+
+
+@pytest.mark.skipif(shutil.which("less") is None, reason="less is not installed")
+@pytest.mark.parametrize("options", ["-F", "-FX", "-FR"])  # -F: less ends by itself
+def test_less_shows_no_escape_codes_as_text(terminal: Callable[..., Any], options: str) -> None:
+    screen = terminal("docs", "ci", "smoke", "runs", PAGER="less", LESS=options, size=(100, 200))
+    assert "ESC" not in screen.text
+    assert "smoke" in screen.text
+
+
+@pytest.mark.skipif(shutil.which("less") is None, reason="less is not installed")
+def test_less_without_options_of_the_user_gets_those_that_git_gives_it(
+    terminal: Callable[..., Any],
+) -> None:
+    screen = terminal("docs", "ci", "smoke", "runs", PAGER="less", LESS="", size=(100, 200))
+    assert "ESC" not in screen.text
+    assert "\x1b[1" in screen.text
