@@ -30,8 +30,11 @@ from jobrun.model.shell import Shell
 __all__ = ["check", "warnings"]
 
 
-def check(job: Job) -> list[Problem]:
-    """Every problem of ``job`` that can be seen without running or importing anything."""
+def check(job: Job, analysis: JobAnalysis | None = None) -> list[Problem]:
+    """Every problem of ``job`` that can be seen without running or importing anything.
+
+    What is found out about the job's tasks is kept in ``analysis``, if it is given.
+    """
     problems: list[Problem] = []
     for name in GROUPS:
         job.groups[name].named()
@@ -44,7 +47,7 @@ def check(job: Job) -> list[Problem]:
         problems += step(job)
     if problems:
         return list(dict.fromkeys(problems))
-    analysis = JobAnalysis(job)
+    analysis = analysis or JobAnalysis(job)
     for found in (
         every_problems(job),
         flow_problems(analysis),
@@ -60,8 +63,9 @@ def check(job: Job) -> list[Problem]:
     return list(dict.fromkeys(problems))
 
 
-def warnings(job: Job) -> Iterator[Problem]:
+def warnings(analysis: JobAnalysis) -> Iterator[Problem]:
     """What can be, but is seldom meant."""
+    job = analysis.job
     for group, task in _steps(job):
         if isinstance(task.fn, Shell) and not task.outputs.names:
             yield Problem(
@@ -70,14 +74,14 @@ def warnings(job: Job) -> Iterator[Problem]:
                 task.mark("shell"),
                 "name the files that belong to the state under 'out'",
             )
-    yield from _patterns_of_nothing(job)
+    yield from _patterns_of_nothing(analysis)
 
 
-def _patterns_of_nothing(job: Job) -> Iterator[Problem]:
+def _patterns_of_nothing(analysis: JobAnalysis) -> Iterator[Problem]:
     """Names and patterns under ``checkpoint`` that mean no blob that can be saved."""
+    job = analysis.job
     if job.checkpoint is None:
         return
-    analysis = JobAnalysis(job)
     blobs = {key for group in ("init", "epoch") for key in analysis.writes_of(group)}
     known = sorted({path for _, path in blobs})
     for key, patterns, may in (

@@ -21,7 +21,6 @@ __all__ = [
     "source_problems",
     "updated_blobs",
     "write_mark",
-    "writes_of",
 ]
 
 KEEP_CHANGES = (
@@ -38,11 +37,6 @@ _BEFORE = {
     "download": ("setup", "init", "epoch"),
     "exit": ("setup", "init", "epoch", "download"),
 }
-
-
-def writes_of(job: Job, group: str) -> Iterator[Key]:
-    """Every blob that a group writes, in the order of the spec."""
-    return JobAnalysis(job).writes_of(group)
 
 
 def inner_steps(task: Task) -> Sequence[Task]:

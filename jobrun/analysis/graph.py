@@ -339,12 +339,12 @@ def live_scratch(
 # What persists.
 
 
-def setup_blobs(job: Job) -> dict[str, tuple[str, ...]]:
+def setup_blobs(analysis: JobAnalysis) -> dict[str, tuple[str, ...]]:
     """The paths that ``setup`` writes, per node."""
-    return _minimal(job, JobAnalysis(job).writes_of("setup"))
+    return _minimal(analysis.job, analysis.writes_of("setup"))
 
 
-def persistent(job: Job) -> dict[str, tuple[str, ...]]:
+def persistent(analysis: JobAnalysis) -> dict[str, tuple[str, ...]]:
     """The paths whose values are saved, per node, in the order of the spec.
 
     Every blob that ``init`` writes itself or a part of it, every blob of ``epoch`` that a later
@@ -352,7 +352,7 @@ def persistent(job: Job) -> dict[str, tuple[str, ...]]:
     the tree whose parts persist, so it persists in their place.  The rule is data flow, never a
     name.
     """
-    analysis = JobAnalysis(job)
+    job = analysis.job
     later = PathSet(
         k
         for group in ("download", "exit")
@@ -373,11 +373,10 @@ def persistent(job: Job) -> dict[str, tuple[str, ...]]:
     return _minimal(job, (k for k in (*kept, *whole) if k not in setup))
 
 
-def ranks(job: Job) -> dict[str, dict[str, int]]:
+def ranks(analysis: JobAnalysis) -> dict[str, dict[str, int]]:
     """Per node, the order in which the spec first writes each leaf of a tree."""
-    found: dict[str, dict[str, int]] = {n: {} for n in job.nodes}
-    analysis = JobAnalysis(job)
-    for group in job.groups:
+    found: dict[str, dict[str, int]] = {n: {} for n in analysis.job.nodes}
+    for group in analysis.job.groups:
         for node, path in analysis.writes_of(group):
             for level in reversed([*levels(path)]):
                 found[node].setdefault(level, len(found[node]))

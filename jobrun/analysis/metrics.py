@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from jobrun.analysis.analysis import JobAnalysis
 from jobrun.core.blob_paths import covers, overlaps
 from jobrun.errors import Problem, did_you_mean, did_you_mean_or_all
-from jobrun.model.job import GROUPS, Job
+from jobrun.model.job import GROUPS
 
 __all__ = ["best_metric", "best_problems", "metric_names", "metric_problems"]
 
 
-def metric_names(job: Job, analysis: JobAnalysis | None = None) -> dict[str, str | None]:
+def metric_names(analysis: JobAnalysis) -> dict[str, str | None]:
     """The metrics by the name of their column, with their direction.
 
     With several nodes, a metric without a node stands for one column per node that writes it.
     """
+    job = analysis.job
     found: dict[str, str | None] = {}
-    analysis = analysis or JobAnalysis(job)
     known = analysis.written if job.multi_node and job.metrics else frozenset()
     for name, direction in job.metrics.items():
         if job.multi_node and ":" not in name:
@@ -29,13 +29,14 @@ def metric_names(job: Job, analysis: JobAnalysis | None = None) -> dict[str, str
     return found
 
 
-def best_metric(job: Job, analysis: JobAnalysis | None = None) -> tuple[str, str] | None:
+def best_metric(analysis: JobAnalysis) -> tuple[str, str] | None:
     """The metric, and its direction, by which a checkpoint is the best one.
 
     The one of ``checkpoint.keep.best``, else the only metric that has a direction.
     """
-    directed = {n: d for n, d in metric_names(job, analysis).items() if d is not None}
-    keep = job.checkpoint.keep.best if job.checkpoint else None
+    directed = {n: d for n, d in metric_names(analysis).items() if d is not None}
+    policy = analysis.job.checkpoint
+    keep = policy.keep.best if policy else None
     if keep is not None:
         return (keep.metric, directed[keep.metric]) if keep.metric in directed else None
     return next(iter(directed.items())) if len(directed) == 1 else None
@@ -55,7 +56,7 @@ def best_problems(analysis: JobAnalysis) -> Iterator[Problem]:
                         )
                     elif job.checkpoint is None:
                         yield Problem(f"'best:{path}' needs checkpoints", mark)
-                    elif best_metric(job, analysis) is None:
+                    elif best_metric(analysis) is None:
                         yield Problem(
                             f"'best:{path}': best by which metric?",
                             mark,
@@ -81,8 +82,8 @@ def metric_problems(analysis: JobAnalysis) -> Iterator[Problem]:
                 did_you_mean_or_all(name, sorted(known)),
             )
     best = job.checkpoint.keep.best if job.checkpoint else None
-    if best is not None and metric_names(job, analysis).get(best.metric) is None:
-        directed = [n for n, d in metric_names(job, analysis).items() if d]
+    if best is not None and metric_names(analysis).get(best.metric) is None:
+        directed = [n for n, d in metric_names(analysis).items() if d]
         yield Problem(
             f"checkpoint.keep.best: {best.metric!r} is no metric with a direction",
             job.marks.get("checkpoint.keep.best"),

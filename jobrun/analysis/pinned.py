@@ -27,8 +27,7 @@ _OTHER_THREAD = re.compile(
 class Pins:
     """Which tasks of ``job`` are pinned; worked out once."""
 
-    def __init__(self, job: Job, analysis: JobAnalysis | None = None) -> None:
-        analysis = analysis or JobAnalysis(job)
+    def __init__(self, analysis: JobAnalysis) -> None:
         self._paths: dict[str, list[str]] = {}
         for group in GROUPS:
             for task, copies in analysis.units_of(group):
@@ -50,7 +49,7 @@ class Pins:
 def pinned_problems(analysis: JobAnalysis) -> Iterator[Problem]:
     """Yield a problem for each pipe that would read from a pinned blob on other threads."""
     job = analysis.job
-    pins = Pins(job, analysis)
+    pins = Pins(analysis)
     for _, pipe in job.pipes():
         for step in pipe.reader.data.calls():
             names = (argument.name for argument in step.inputs)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jobrun.analysis.names import Key, access, key_of
+from jobrun.analysis.analysis import JobAnalysis
+from jobrun.analysis.names import Key, key_of
 from jobrun.core.blob_paths import overlaps
 from jobrun.errors import Problem
 from jobrun.model.job import GROUPS, Job, Pipe, Task
@@ -40,14 +41,14 @@ def _value(job: Job, node: str, given: Any) -> Any:
 class Frequency:
     """Which names are to have a value after which epochs; a pure function of the job."""
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
+    def __init__(self, analysis: JobAnalysis) -> None:
+        job = self._job = analysis.job
         self._writers: dict[Key, list[tuple[int, ...]]] = {}
         for task in job.epoch.tasks:
             for node in job.nodes_of(task):
                 for step in task.do if isinstance(task, Pipe) else (task,):
                     due = (epochs_between(job, task, node), epochs_between(job, step, node))
-                    for key in access(job, step, node).writes:
+                    for key in analysis.access(step, node).writes:
                         self._writers.setdefault(key, []).append(due)
 
     def is_due(self, name: str, epoch: int) -> bool:

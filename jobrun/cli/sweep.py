@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 import click
 
+from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.metrics import metric_names
 from jobrun.cli.fleet import Fleet
 from jobrun.cli.member import Order
@@ -199,7 +200,7 @@ class SweepEngine:
         ended = SweepEnded(
             name=home.name,
             sweep_dir=str(home.path.absolute()),
-            metrics=metric_names(self._sweep.job),
+            metrics=metric_names(JobAnalysis(self._sweep.job)),
             rows=rows,
             left=[m.directory for m in plan.left if home.run(m).is_run()],
             exit_code=_exit_code(rows, codes.values(), signal_name),

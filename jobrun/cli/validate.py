@@ -78,6 +78,7 @@ def command(specs: tuple[str, ...], sets: tuple[str, ...], import_: bool) -> int
 
 
 def _check(spec: str, sets: tuple[str, ...], import_: bool) -> _Checked:
+    from jobrun.analysis.analysis import JobAnalysis
     from jobrun.analysis.checks import warnings
     from jobrun.cli.specs import load_spec, shown_spec
     from jobrun.errors import JobrunError
@@ -92,7 +93,7 @@ def _check(spec: str, sets: tuple[str, ...], import_: bool) -> _Checked:
     except JobrunError as error:
         return _Checked(shown, error=error)
     runs = loaded.matrix.count if loaded.matrix is not None else None
-    return _Checked(shown, job, runs, warnings=tuple(warnings(job)))
+    return _Checked(shown, job, runs, warnings=tuple(warnings(JobAnalysis(job))))
 
 
 def _find_reporters(job: Job, folder: str) -> None:

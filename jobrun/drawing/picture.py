@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
+from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.graph import BlobUse, Plan, Unit, make_plan, persistent
 from jobrun.analysis.names import Key, step_names
 from jobrun.core.blob_paths import overlaps
@@ -125,26 +126,27 @@ def picture(
 
     ``states`` are by group and key of a unit, ``notes`` by group.  Raises SpecError for a cycle.
     """
-    drawer = _Drawer(job, states or {})
+    analysis = JobAnalysis(job)
+    drawer = _Drawer(analysis, states or {})
     groups = []
     for group in GROUPS:
         if job.groups[group].tasks:
-            numbers = drawer.group(make_plan(job, job.groups[group]))
+            numbers = drawer.group(make_plan(job, job.groups[group], analysis))
             note = (notes or {}).get(group, "")
             groups.append(GroupPicture(group, WHEN[group], numbers, note))
     nodes = tuple(job.nodes) if job.multi_node else ()
     return Picture(
-        job.name, nodes, tuple(groups), tuple(drawer.boxes), drawer.arrows(), persistent(job)
+        job.name, nodes, tuple(groups), tuple(drawer.boxes), drawer.arrows(), drawer.kept
     )
 
 
 class _Drawer:
     """Goes through the units of all groups, from top to bottom, and remembers who wrote what."""
 
-    def __init__(self, job: Job, states: Mapping[tuple[str, str], State]) -> None:
-        self.job = job
+    def __init__(self, analysis: JobAnalysis, states: Mapping[tuple[str, str], State]) -> None:
+        job = self.job = analysis.job
         self.states = states
-        self.kept = persistent(job)
+        self.kept = persistent(analysis)
         self.merge = len(job.nodes) > LANES
         self.boxes: list[TaskBox] = []
         self.use = BlobUse()

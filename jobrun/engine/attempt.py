@@ -21,7 +21,7 @@ from jobrun.core.position import Position
 from jobrun.engine.best import load_best
 from jobrun.engine.ending import Ending
 from jobrun.engine.loader import Loader
-from jobrun.engine.progress import RunProgress, best_of
+from jobrun.engine.progress import RunProgress
 from jobrun.engine.resume_policy import Choice
 from jobrun.engine.run import Run
 from jobrun.engine.saver import Saver
@@ -52,9 +52,9 @@ class Attempt:
     def __init__(self, run: Run, session: Session) -> None:
         self._run = run
         self.session = session
-        self.progress = RunProgress(run.job, run.conditions)
+        self.progress = RunProgress(run.analysis, run.conditions)
         self.saver = Saver(
-            run.job,
+            run.analysis,
             run.manager,
             run.report,
             run.history.saved,
@@ -102,9 +102,9 @@ class Attempt:
         except JobrunError:
             self._stand_where_it_began(start)
             raise
-        if self.saver.wanted and not any(persistent(run.job).values()):
+        if self.saver.wanted and not any(persistent(run.analysis).values()):
             run.report(Warned(_NOTHING_PERSISTS))
-        for warning in warnings(run.job):
+        for warning in warnings(run.analysis):
             at = f"{warning.where}: " if warning.where else ""
             run.report(Warned(f"{at}{warning.message}; {warning.hint}"))
         run.report(
@@ -117,14 +117,16 @@ class Attempt:
                 checkpoint=start.id if start else None,
                 epochs=run.epochs,
                 session=self.session.description,
-                metrics=metric_names(run.job),
+                metrics=metric_names(run.analysis),
                 notes=choice.lines,
                 place=start.place if start else "",
                 only=run.request.only,
                 walltime=run.walltime,
                 may_end_earlier=run.may_end_earlier,
                 elapsed=start.run_seconds if isinstance(start, Record) else 0.0,
-                best=best_of(run.job, history.mapped(start)) if isinstance(start, Record) else {},
+                best=self.progress.best_at(history.mapped(start))
+                if isinstance(start, Record)
+                else {},
                 vars={k: v for k, v in run.job.vars.items() if isinstance(v, _PLAIN)},
             )
         )
@@ -268,7 +270,7 @@ class Attempt:
 
     def _run_last_groups(self, newest: int | None = None) -> bool:
         run = self._run
-        load_best(run.job, self.session, run.history, run.plans, newest)
+        load_best(run.analysis, self.session, run.history, run.plans, newest)
         return self.run_group("download") and self.run_group("exit")
 
     def _end_interrupted(self) -> RunEnded:

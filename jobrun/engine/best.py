@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.metrics import best_metric
 from jobrun.checkpoint.record import Record
 from jobrun.core.ranking import best_record
@@ -18,7 +19,6 @@ from jobrun.runs.rundir import RunDir, RunState
 if TYPE_CHECKING:
     from jobrun.analysis.graph import Plan
     from jobrun.engine.history import AnyHistory
-    from jobrun.model.job import Job
     from jobrun.session.base import Session
 
 __all__ = ["best_by", "best_of", "load_best", "named_now"]
@@ -78,7 +78,7 @@ def best_of(run: RunDir, metric: str | None = None) -> Path:
 
 
 def load_best(
-    job: Job,
+    analysis: JobAnalysis,
     session: Session,
     history: AnyHistory,
     plans: Mapping[str, Plan],
@@ -96,7 +96,7 @@ def load_best(
         for unit in plans[group].units:
             for node, path in unit.access.best:
                 wanted.setdefault(node, []).append(path)
-    metric, run = best_metric(job), history.run
+    metric, run = best_metric(analysis), history.run
     if not wanted or metric is None or run is None:
         return None
     own, parts = [], {}

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.graph import unit_key
 from jobrun.analysis.metrics import metric_names
 from jobrun.analysis.names import key_of
@@ -36,7 +37,7 @@ from jobrun.core.ranking import (
 )
 from jobrun.model.job import Job
 
-__all__ = ["RunProgress", "best_of", "last_seen"]
+__all__ = ["RunProgress", "last_seen"]
 
 _WRITTEN = "written"
 """The key in ``extra`` of a record inside an epoch for the scalars already written in it;
@@ -46,12 +47,13 @@ a record without it, of an earlier version, is taken to have all."""
 class RunProgress:
     """The progress of a run; saved in every checkpoint and restored from one."""
 
-    def __init__(self, job: Job, conditions: Sequence[tuple[Condition, bool]]) -> None:
-        self._job = job
+    def __init__(self, analysis: JobAnalysis, conditions: Sequence[tuple[Condition, bool]]) -> None:
+        self._job = analysis.job
         self._conditions = conditions
-        self._directions = {n: d for n, d in metric_names(job).items() if d is not None}
-        self._metrics = tuple(metric_names(job))
-        self._frequency = Frequency(job)
+        metrics = metric_names(analysis)
+        self._directions = {n: d for n, d in metrics.items() if d is not None}
+        self._metrics = tuple(metrics)
+        self._frequency = Frequency(analysis)
         self.reset()
 
     def reset(self) -> None:
@@ -112,6 +114,10 @@ class RunProgress:
     def best(self) -> dict[str, Best]:
         """The best ``(value, epoch)`` so far of each metric that has a direction."""
         return best_values(self._extremes, self._directions)
+
+    def best_at(self, record: Record) -> dict[str, Best]:
+        """Return the best ``(value, epoch)`` of each metric up to a checkpoint."""
+        return best_values(extremes_of(record), self._directions)
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -178,11 +184,6 @@ class RunProgress:
         self._watched = match_states(self._conditions, list(record.stops), seen)
         self._elapsed_before = record.run_seconds
         self._started = time.monotonic()
-
-
-def best_of(job: Job, record: Record) -> dict[str, Best]:
-    """Return the best ``(value, epoch)`` per metric up to a checkpoint, as the job ranks now."""
-    return best_values(extremes_of(record), metric_names(job))
 
 
 def last_seen(job: Job, record: Record) -> EpochSummary | None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jobrun.analysis.dataflow import writes_of
+from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.identity import compare, digest
 from jobrun.checkpoint.integrity import read_manifest
 from jobrun.checkpoint.record import Record
@@ -179,8 +179,9 @@ def refuse_lacking(
         node: {e.path: None for e in read_manifest(DEFAULT, str(checkpoint), record, part).entries}
         for node, part in parts.items()
     }
-    written = dict.fromkeys(writes_of(job, "init"))
-    replaced = set(writes_of(job, "epoch"))
+    analysis = JobAnalysis(job)
+    written = dict.fromkeys(analysis.writes_of("init"))
+    replaced = set(analysis.writes_of("epoch"))
     missing = [
         f"{node}:{path}" if job.multi_node else path
         for node, path in written

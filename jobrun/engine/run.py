@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.graph import Plan
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.conditions.base import Condition
@@ -28,7 +29,7 @@ class Run:
     ``signal`` is the name of the signal that asked the run to end, if any.
     """
 
-    job: Job
+    analysis: JobAnalysis
     manager: CheckpointManager | None
     request: Request
     report: Report
@@ -39,6 +40,11 @@ class Run:
     look: Callable[[], None] = lambda: None
     start: Path = field(default_factory=start_directory)
     signal: str | None = None
+
+    @property
+    def job(self) -> Job:
+        """The job that is run."""
+        return self.analysis.job
 
     @cached_property
     def epochs(self) -> int | None:

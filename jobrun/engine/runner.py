@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.checks import check
 from jobrun.analysis.graph import make_plan
 from jobrun.checkpoint.codecs import import_codecs
@@ -64,7 +65,8 @@ class JobRunner:
         every_task: bool = False,
         look: Callable[[], None] = lambda: None,
     ) -> None:
-        problems = check(job)
+        analysis = JobAnalysis(job)
+        problems = check(job, analysis)
         if problems:
             raise SpecError(problems)
         request = request or Request(epoch=resume_from_epoch)
@@ -72,12 +74,12 @@ class JobRunner:
         self.job = job
         self.outcome: RunEnded | None = None
         self._run = Run(
-            job,
+            analysis,
             manager,
             request,
             history.report,
-            build(job),
-            {name: make_plan(job, job.groups[name]) for name in GROUPS},
+            build(job, analysis.written),
+            {name: make_plan(job, job.groups[name], analysis) for name in GROUPS},
             history,
             every_task,
             look,
@@ -124,7 +126,7 @@ class JobRunner:
             return self._nothing_to_do(self._run.history.finish_deletion(choice), attempt)
         if self.job.checkpoint is not None and self._run.manager is not None:
             import_codecs(self.job.checkpoint.compress)  # before tasks import anything
-        session.open(self.job, self._places())
+        session.open(self.job, self._places(), self._run.analysis)
         with self._holding(attempt) as choice:
             if choice.action == "done":
                 return self._nothing_to_do(choice, attempt)
@@ -139,7 +141,7 @@ class JobRunner:
                 return self._run_once(attempt, choice)
             except WorkerLostError as error:
                 choice = attempt.go_back(error, choice)
-                attempt.session.open(self.job, self._places())
+                attempt.session.open(self.job, self._places(), self._run.analysis)
 
     def _run_once(self, attempt: Attempt, choice: Choice) -> RunEnded:
         attempt.run_group("setup")

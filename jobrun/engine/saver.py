@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import disk_usage
 
+from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.metrics import metric_names
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.part_source import SaveWatch
@@ -32,7 +33,6 @@ from jobrun.core.position import Position
 from jobrun.engine.disk_room import room_warning
 from jobrun.engine.save_schedule import SaveSchedule
 from jobrun.errors import SaveError
-from jobrun.model.job import Job
 from jobrun.model.policy import CheckpointPolicy, Keep
 from jobrun.runs.rundir import RunDir
 from jobrun.session.base import Session
@@ -75,7 +75,7 @@ class Saver:
 
     def __init__(
         self,
-        job: Job,
+        analysis: JobAnalysis,
         manager: CheckpointManager | None,
         report: Report,
         on_saved: Callable[[], None] = lambda: None,
@@ -83,6 +83,7 @@ class Saver:
         watch: SaveWatch | None = None,
         named_now: Callable[[Record], Record] | None = None,
     ) -> None:
+        job = analysis.job
         self._report = report
         self._on_saved = on_saved
         self._epochs = epochs
@@ -98,7 +99,7 @@ class Saver:
         self.seconds = 0.0
         if manager is not None:
             self._rules = replace(
-                _rules(job, self._policy, manager.rules),
+                _rules(analysis, self._policy, manager.rules),
                 watch=watch,
                 named_now=named_now,
                 beside=self._sync_beside,
@@ -278,18 +279,18 @@ def _by_node(saved: Saved) -> dict[str, float]:
     return {f"write {part.node}": part.seconds for part in saved.parts}
 
 
-def _rules(job: Job, policy: CheckpointPolicy, own: SaveRules) -> SaveRules:
+def _rules(analysis: JobAnalysis, policy: CheckpointPolicy, own: SaveRules) -> SaveRules:
     """The job's policy where it says something, else the manager's own rules."""
     return SaveRules(
-        own.keep if policy.keep.all else _directed(job, policy.keep),
+        own.keep if policy.keep.all else _directed(analysis, policy.keep),
         own.link if policy.link == "alternate" else policy.link,
         policy.compress or own.compress,
     )
 
 
-def _directed(job: Job, keep: Keep) -> Keep:
+def _directed(analysis: JobAnalysis, keep: Keep) -> Keep:
     """Return ``keep`` with the direction that the job defines for its best metric."""
     if keep.best is None:
         return keep
-    smaller = metric_names(job).get(keep.best.metric) != "max"
+    smaller = metric_names(analysis).get(keep.best.metric) != "max"
     return replace(keep, best=replace(keep.best, smaller=smaller))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.graph import Plan
 from jobrun.core.events import Report, ignore
 from jobrun.core.paths import start_directory
@@ -98,8 +99,11 @@ class Session(ABC):
         """For people: ``local, 2 threads``."""
 
     @abstractmethod
-    def open(self, job: Job, places: Places) -> None:
-        """Bind the functions of ``job`` and make empty stores; raises BindError."""
+    def open(self, job: Job, places: Places, analysis: JobAnalysis | None = None) -> None:
+        """Bind the functions of ``job`` and make empty stores; raises BindError.
+
+        ``analysis`` is that of ``job``, if the caller has it already.
+        """
 
     def versions(self) -> Mapping[str, str]:
         """The libraries with which the tasks are run: see ``jobrun.usercode.environment``."""

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from jobrun.analysis.dataflow import inner_steps, writes_of
+from jobrun.analysis.analysis import JobAnalysis
+from jobrun.analysis.dataflow import inner_steps
 from jobrun.analysis.graph import Plan, persistent, ranks, setup_blobs
 from jobrun.analysis.names import key_of
 from jobrun.checkpoint.part_source import BlobSource
@@ -77,7 +78,7 @@ class LocalSession(Session):
         """``local, 2 threads``."""
         return f"local, {self.threads} thread{'s' if self.threads != 1 else ''}"
 
-    def open(self, job: Job, places: Places) -> None:
+    def open(self, job: Job, places: Places, analysis: JobAnalysis | None = None) -> None:
         """Bind the functions of ``job`` and make empty stores; raises BindError."""
         named = bind_job(job, places.spec_dir)
         steps = [s for g in job.groups.values() for t in g.tasks for s in inner_steps(t)]
@@ -93,16 +94,17 @@ class LocalSession(Session):
         # One task at a time under --check: another one's inputs would blame the wrong task.
         self._scheduler = Scheduler(1 if places.check else self.threads)
         self._job = job
+        self._analysis = analysis = analysis or JobAnalysis(job)
         self._places = places
-        self._persistent = persistent(job)
-        self._rebuilt = setup_blobs(job)
+        self._persistent = persistent(analysis)
+        self._rebuilt = setup_blobs(analysis)
         self._lasting = {
             node: (*self._persistent[node], *paths) for node, paths in self._rebuilt.items()
         }
-        own_ranks = ranks(job)
+        own_ranks = ranks(analysis)
         self._stores = Stores(
             {n: Workspace(own_ranks[n]) for n in self._nodes_of(job)},
-            written=Written(writes_of(job, "epoch")),
+            written=Written(analysis.writes_of("epoch")),
         )
         self._groups = {}
         self._staged = {}
@@ -116,7 +118,7 @@ class LocalSession(Session):
         group = self._groups.get(plan.group)
         if group is None:
             group = self._groups[plan.group] = Group(
-                self._job,
+                self._analysis,
                 plan,
                 self._stores,
                 self._functions,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from heapq import nlargest
 from typing import Any
 
+from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.dataflow import updated_blobs, write_mark
 from jobrun.analysis.graph import Plan, Unit
 from jobrun.analysis.names import Key
@@ -28,7 +29,7 @@ from jobrun.core.events import (
 from jobrun.core.names import CASE_HINT
 from jobrun.core.position import PipeState, Position, ReaderState
 from jobrun.errors import JobrunError, TaskError, ValueRefusedError
-from jobrun.model.job import Job, Pipe, Task
+from jobrun.model.job import Pipe, Task
 from jobrun.model.options import Load
 from jobrun.model.shell import Shell
 from jobrun.session.base import Control, Places
@@ -77,7 +78,7 @@ class Group:
 
     def __init__(
         self,
-        job: Job,
+        analysis: JobAnalysis,
         plan: Plan,
         stores: Stores,
         functions: Mapping[int, Callable[..., Any]],
@@ -85,7 +86,7 @@ class Group:
         persistent: Mapping[str, tuple[str, ...]],
         scheduler: Scheduler,
     ) -> None:
-        self._job = job
+        job = self._job = analysis.job
         self._plan = plan
         self._stores = stores
         self._functions = functions
@@ -94,7 +95,7 @@ class Group:
         self._scheduler = scheduler
         self._persists: dict[Key, bool] = {}
         self._is_updated = updated_blobs(job)
-        pins = Pins(job)
+        pins = Pins(analysis)
         self._dag = Dag(
             list(plan.waits),
             [list(s) for s in plan.successors],

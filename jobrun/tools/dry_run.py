@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.graph import make_plan, persistent
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import Record
@@ -119,7 +120,7 @@ def _names(job: Job) -> tuple[str, ...]:
     """Return the blobs that persist, prefixed with ``node:`` if there are several nodes."""
     return tuple(
         f"{node}:{path}" if job.multi_node else path
-        for node, paths in persistent(job).items()
+        for node, paths in persistent(JobAnalysis(job)).items()
         for path in paths
     )
 

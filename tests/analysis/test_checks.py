@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.checks import check, warnings
 from jobrun.analysis.metrics import best_metric, metric_names
 from jobrun.errors import Problem, Where
@@ -439,7 +440,7 @@ def test_metrics_have_a_column_per_node_that_writes_them() -> None:
     with job.epoch:
         Task(fn, out="loss", node="[ab]")
         Task(fn, out="acc", node="c")
-    assert metric_names(job) == {"a:loss": "min", "b:loss": "min", "c:acc": "max"}
+    assert metric_names(JobAnalysis(job)) == {"a:loss": "min", "b:loss": "min", "c:acc": "max"}
 
 
 @pytest.mark.parametrize(
@@ -455,7 +456,8 @@ def test_metrics_have_a_column_per_node_that_writes_them() -> None:
 )
 def test_the_metric_to_be_best_by(metrics: dict[str, Any], keep: Keep, expected: Any) -> None:
     assert (
-        best_metric(Job("j", metrics=metrics, checkpoint=CheckpointPolicy(keep=keep))) == expected
+        best_metric(JobAnalysis(Job("j", metrics=metrics, checkpoint=CheckpointPolicy(keep=keep))))
+        == expected
     )
 
 
@@ -492,6 +494,6 @@ def test_patterns_that_mean_nothing_are_warned_of(
             Task(fn, out=["aux/x", "aux/y", "whole"])
         with job.exit:
             Task(fn, out="last")
-        problems = list(warnings(job))
+        problems = list(warnings(JobAnalysis(job)))
         assert len(problems) == bool(said)
         assert all(said in p.message for p in problems)

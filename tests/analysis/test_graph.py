@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.graph import (
     Plan,
     live_scratch,
@@ -251,7 +252,7 @@ _paths = st.lists(st.sampled_from(["a", "b", "r"]), min_size=1, max_size=3).map(
 def persists(job: Job) -> dict[str, tuple[str, ...]]:
     for group in job.groups.values():
         group.named()
-    return persistent(job)
+    return persistent(JobAnalysis(job))
 
 
 def test_what_init_writes_and_what_is_read_later_persists() -> None:
@@ -267,7 +268,7 @@ def test_what_init_writes_and_what_is_read_later_persists() -> None:
     with job.exit:
         Task(fn, ["result", "t/b", "data"])
     assert persists(job) == {"main": ("w", "m", "loss", "t/b")}
-    assert setup_blobs(job) == {"main": ("data",)}
+    assert setup_blobs(JobAnalysis(job)) == {"main": ("data",)}
 
 
 @pytest.mark.parametrize(
@@ -367,7 +368,7 @@ def test_ranks_are_the_order_of_first_writing() -> None:
         Task(fn, out=["m/b", "m/a"])
     with job.epoch:
         Task(fn, out=["m/c/x", "m/a"])
-    found = ranks(job)["main"]
+    found = ranks(JobAnalysis(job))["main"]
     assert sorted(found, key=found.__getitem__) == ["m", "m/b", "m/a", "m/c", "m/c/x"]
 
 

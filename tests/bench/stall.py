@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.graph import Plan, make_plan
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import RecordFields
@@ -123,7 +124,7 @@ class _Run:
 
     def saver(self, directory: Path) -> Saver:
         """What saves it into a run directory."""
-        return Saver(self._job, CheckpointManager(directory), ignore)
+        return Saver(JobAnalysis(self._job), CheckpointManager(directory), ignore)
 
     def save(self, saver: Saver) -> None:
         """Ask for a save."""

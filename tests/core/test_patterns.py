@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrun import CheckpointManager, CheckpointPolicy, Job, Node, Task, load_blobs
+from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.checks import warnings
 from jobrun.analysis.graph import persistent
 from jobrun.checkpoint.codecs import choose
@@ -133,10 +134,10 @@ def included(parts: dict[str, list[str]], pattern: str) -> set[tuple[str, str]]:
                 for path in paths:
                     Task(len, out=path)
     job.checkpoint = CheckpointPolicy(include=(pattern,))
-    found = {(n, p) for n, paths in persistent(job).items() for p in paths}
+    found = {(n, p) for n, paths in persistent(JobAnalysis(job)).items() for p in paths}
     by_part = {(n, p) for n, paths in parts.items() for p in paths if touches(pattern, n, p)}
     assert found == by_part  # of a name below a leaf nobody knows yet that there is nothing
-    assert bool(list(warnings(job))) is (not found and pattern != "*")
+    assert bool(list(warnings(JobAnalysis(job)))) is (not found and pattern != "*")
     return {key for key in found if means(pattern, *key)}
 
 

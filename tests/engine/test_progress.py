@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from jobrun.analysis.analysis import JobAnalysis
 from jobrun.checkpoint.record import Record, RecordFields, decode_record, encode_record
 from jobrun.conditions.parse import build
 from jobrun.core.position import Position, ReaderState
@@ -35,7 +36,7 @@ def job_of(**stop: Any) -> Job:
 
 def progress_of(**stop: Any) -> RunProgress:
     job = job_of(**stop)
-    return RunProgress(job, build(job))
+    return RunProgress(JobAnalysis(job), build(job))
 
 
 def at(epoch: int, passes: int = 0) -> Position:

@@ -6,6 +6,7 @@ What a whole run does, with its numbers, is in ``tests/acceptance``.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ import numpy as np
 import pytest
 
 from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Pipe, Task
+from jobrun.analysis import analysis
+from jobrun.analysis.names import Access, access
 from jobrun.checkpoint.catalog import Catalog
 from jobrun.core.events import CheckpointSaved, Event, RunEnded, Warned
 from jobrun.engine.resume_policy import Request
@@ -346,3 +349,22 @@ def test_interrupt_before_anything_has_run(tmp_path: Path) -> None:
 def test_batches_are_not_counted_where_nothing_is_saved() -> None:
     runner = JobRunner(job_of(Every(batches=4)))
     assert runner.train(LocalSession(1)) == 2
+
+
+def test_each_task_is_looked_at_once_for_a_whole_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: Counter[str] = Counter()
+
+    def counted(job: Job, task: Task, node: str) -> Access:
+        looks[task.name] += 1
+        return access(job, task, node)
+
+    monkeypatch.setattr(analysis, "access", counted)
+    with Job("looks", metrics={"count": "max"}) as job:
+        with job.init:
+            Task(lambda: 0, out="count", name="begin")
+        Task(lambda count: count + 1, in_="count", out="count", name="add")
+        job.stop(epochs=2)
+    JobRunner(job, CheckpointManager(tmp_path / "run")).train(LocalSession(1))
+    assert looks == {"begin": 1, "add": 1}

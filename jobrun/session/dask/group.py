@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from heapq import nlargest
 from typing import Any
 
+from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.graph import Unit, ranks
 from jobrun.analysis.names import Key
 from jobrun.analysis.schedule import epochs_between
 from jobrun.core.position import Position
 from jobrun.errors import TaskError
-from jobrun.model.job import Job
 from jobrun.session.base import Control, Places
 from jobrun.session.call import Stores
 from jobrun.session.dask.event_queue import NewsQueue
@@ -101,7 +101,7 @@ class NodeGroup(Group):
         mailbox: Mailbox,
         post: Post,
         news: NewsQueue,
-        job: Job,
+        analysis: JobAnalysis,
         stores: Stores,
         functions: Mapping[int, Callable[..., Any]],
         places: Places,
@@ -113,9 +113,9 @@ class NodeGroup(Group):
         self._mailbox = mailbox
         self._post = post
         self._news = news
-        self._all_nodes = tuple(job.nodes)
+        self._all_nodes = tuple(analysis.job.nodes)
         self._own = stores
-        own_ranks = ranks(job)  # the keys of trees have one order, wherever they are written
+        own_ranks = ranks(analysis)  # the keys of trees have one order, wherever they are written
         self._views: dict[int, Stores] = {
             number: self._view(own_ranks)
             for key, number in portion.runs.items()
@@ -126,7 +126,7 @@ class NodeGroup(Group):
         self._read: dict[int, Message] = {}
         self._run_number = 0
         self._finished: list[int] = []
-        super().__init__(job, portion.plan, stores, functions, places, persistent, scheduler)
+        super().__init__(analysis, portion.plan, stores, functions, places, persistent, scheduler)
         for number, messages in enumerate(portion.messages):
             self._dag.waits[number] += messages
 

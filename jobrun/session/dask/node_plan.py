@@ -21,8 +21,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.graph import BlobUse, Plan, Unit, reads_across, unit_key
-from jobrun.analysis.names import Access, Key, access
+from jobrun.analysis.names import Access, Key
 from jobrun.model.job import Job, Task, TaskGroup
 
 __all__ = ["NodePlan", "Send", "portion"]
@@ -57,9 +58,9 @@ class NodePlan:
     outputs: Mapping[int, Mapping[str, tuple[str, ...]]]
 
 
-def portion(job: Job, group: TaskGroup, node: str) -> NodePlan:
+def portion(analysis: JobAnalysis, group: TaskGroup, node: str) -> NodePlan:
     """What ``node`` runs of ``group``."""
-    builder = _Builder(job, group, node)
+    builder = _Builder(analysis, group, node)
     for task in group.tasks:
         builder.add(task)
     builder.add_after()
@@ -73,7 +74,7 @@ class _Builder:
     ``sources`` are the nodes from which each of the node's own units gets a message.
     """
 
-    job: Job
+    analysis: JobAnalysis
     group: TaskGroup
     node: str
     units: list[Unit] = field(default_factory=list)
@@ -88,9 +89,14 @@ class _Builder:
     puts: dict[str, int] = field(default_factory=dict)
     outputs: dict[int, dict[str, tuple[str, ...]]] = field(default_factory=dict)
 
+    @property
+    def job(self) -> Job:
+        """The job whose group is scanned."""
+        return self.analysis.job
+
     def add(self, task: Task) -> None:
         """Add what the node does for the copies of a task: first all that reads, then the rest."""
-        copies = [(n, access(self.job, task, n)) for n in self.job.nodes_of(task)]
+        copies = self.analysis.copies(task)
         for node, found in copies:
             keys = _of(self.node, found.reads)
             if node != self.node and keys:

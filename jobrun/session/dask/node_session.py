@@ -47,12 +47,12 @@ class NodeSession(LocalSession):
         found = self._portions.get(name)
         if found is None:
             found = self._portions[name] = NodeGroup(
-                portion(self._job, self._job.groups[name], self.node),
+                portion(self._analysis, self._job.groups[name], self.node),
                 self.node,
                 self.mailbox,
                 self._post,
                 self._news,
-                self._job,
+                self._analysis,
                 self._stores,
                 self._functions,
                 self._places,

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from jobrun._version import __version__
+from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.graph import Plan
 from jobrun.analysis.names import key_of
 from jobrun.checkpoint.part_source import PartSource
@@ -86,11 +87,11 @@ class DaskSession(Session):
 
     # Opening.
 
-    def open(self, job: Job, places: Places) -> None:
+    def open(self, job: Job, places: Places, analysis: JobAnalysis | None = None) -> None:
         """Bind the functions of ``job`` here and on the workers, and make a node on them for each.
 
         Raises BindError, ClusterLostError if there is no worker, UsageError for a worker without
-        jobrun.
+        jobrun.  Each node looks at the job itself, so that ``analysis`` is not used.
         """
         bind_job(job, places.spec_dir)
         self._leave_nodes()

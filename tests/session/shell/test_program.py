@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from engine import Driver, same, within
 
+from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.checks import warnings
 from jobrun.core.position import Position
 from jobrun.errors import BindError, SpecError, TaskError
@@ -199,7 +200,7 @@ def test_a_task_that_leaves_nothing_is_warned_about() -> None:
         Task(Shell("true"))
         Task(Shell("cp a.txt b.txt"), {"a.txt": "u"}, out={"b.txt": "v"})
         Task(print)
-    (warning,) = warnings(job)
+    (warning,) = warnings(JobAnalysis(job))
     assert "the shell task 'true' of group 'epoch' has no 'out'" in warning.message
 
 
