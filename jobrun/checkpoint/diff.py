@@ -21,7 +21,7 @@ from jobrun.checkpoint.manifest import Entry
 from jobrun.checkpoint.reading import read_leaves
 from jobrun.checkpoint.record import Record
 from jobrun.storage.fs import DEFAULT, Fs
-from jobrun.values.values import Box
+from jobrun.values.boxes import Box
 
 __all__ = ["BlobChange", "CheckpointDiff", "compare"]
 

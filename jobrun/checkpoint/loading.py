@@ -16,7 +16,7 @@ from jobrun.checkpoint.catalog import Catalog, removal_is_said
 from jobrun.checkpoint.record import Record
 from jobrun.errors import DamagedError, JobrunError, NotFoundError, UsageError
 from jobrun.storage.fs import DEFAULT
-from jobrun.values.values import view
+from jobrun.values.views import view
 
 __all__ = [
     "Chosen",

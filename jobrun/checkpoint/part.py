@@ -28,8 +28,8 @@ from jobrun.errors import ValueRefusedError
 from jobrun.model.policy import Compress
 from jobrun.storage.fs import DEFAULT, Fs, SyncAll
 from jobrun.storage.threads import THREADS, ended_by_errors, run_calls
+from jobrun.values.boxes import Box, Tree, Value, leaves
 from jobrun.values.storable import check_storable
-from jobrun.values.values import Box, Tree, Value, leaves
 
 __all__ = ["PartSummary", "check_part", "mark_saved", "write_part", "write_parts"]
 

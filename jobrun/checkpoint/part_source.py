@@ -16,7 +16,9 @@ from jobrun.core.names import CASE_HINT, case_twins, is_name
 from jobrun.errors import UsageError, ValueRefusedError
 from jobrun.model.policy import Compress
 from jobrun.storage.fs import DEFAULT, Fs
-from jobrun.values.values import Box, Tree, Value, adopt, overlapping
+from jobrun.values.adoption import adopt
+from jobrun.values.boxes import Box, Tree, Value
+from jobrun.values.overlap import overlapping
 
 __all__ = ["BlobSource", "PartSource", "RunLock", "SaveWatch"]
 

@@ -16,7 +16,7 @@ from jobrun.checkpoint.record import SUCCESS, Record
 from jobrun.core.patterns import Blob, full_name, is_pattern, select
 from jobrun.errors import JobrunError, NotFoundError, UsageError
 from jobrun.storage.fs import DEFAULT, Fs
-from jobrun.values.values import view
+from jobrun.values.views import view
 
 __all__ = ["FALLBACK_HINT", "blobs_of", "load_blobs", "load_from"]
 

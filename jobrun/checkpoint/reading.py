@@ -34,8 +34,8 @@ from jobrun.core.tree_keys import Key, decode_key
 from jobrun.errors import DamagedError, NotFoundError, did_you_mean
 from jobrun.storage.fs import DEFAULT, Fs
 from jobrun.storage.threads import LARGE, THREADS, THREADS_FAR, run_calls
+from jobrun.values.boxes import Box, Tree, Value
 from jobrun.values.buffers import empty_array
-from jobrun.values.values import Box, Tree, Value
 
 __all__ = ["prove_leaf", "read_leaves", "read_part", "read_slice"]
 

@@ -26,7 +26,7 @@ from jobrun.model.policy import Compress
 from jobrun.storage.fs import Buffer, Fs, FsError
 from jobrun.storage.threads import LARGE
 from jobrun.values.adapters.base import Note
-from jobrun.values.values import Box
+from jobrun.values.boxes import Box
 
 __all__ = ["Item", "Writer"]
 

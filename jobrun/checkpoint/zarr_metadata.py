@@ -25,7 +25,7 @@ from jobrun.core.json_floats import SPECIAL
 from jobrun.errors import DamagedError, ValueRefusedError
 from jobrun.model.policy import Compress
 from jobrun.storage.bounded_json import parse_json
-from jobrun.values.values import Box
+from jobrun.values.boxes import Box
 
 __all__ = ["Form", "Layout", "Stored", "array_meta", "store", "tree_form"]
 

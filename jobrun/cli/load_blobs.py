@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from jobrun.checkpoint.record import Record
     from jobrun.storage.fs import Fs
     from jobrun.tools.inspect import Leaf
-    from jobrun.values.values import Box
+    from jobrun.values.boxes import Box
 
     Seen = tuple[list[Leaf], dict[str, Box]]
     Look = Callable[[Place, Record, Fs], Seen]

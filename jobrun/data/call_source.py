@@ -38,7 +38,8 @@ from jobrun.data.source import (
 )
 from jobrun.data.tables import ArrayTable
 from jobrun.errors import DataError, TaskError, did_you_mean, with_article
-from jobrun.values.values import Box, adopt
+from jobrun.values.adoption import adopt
+from jobrun.values.boxes import Box
 
 __all__ = ["called_source"]
 

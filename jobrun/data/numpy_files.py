@@ -19,7 +19,8 @@ from jobrun.data.select import expand, grouped, names_in, refuse_types
 from jobrun.data.source import Table
 from jobrun.data.tables import ArrayTable
 from jobrun.errors import DataError
-from jobrun.values.values import Box, adopt
+from jobrun.values.adoption import adopt
+from jobrun.values.boxes import Box
 
 __all__ = ["npy_table", "npz_table"]
 

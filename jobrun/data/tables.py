@@ -14,7 +14,7 @@ import numpy.typing as npt
 from jobrun.data.mapped import PAGES, FileRows, map_of, take_mapped
 from jobrun.data.source import Columns, Permutation, Table
 from jobrun.errors import DataError
-from jobrun.values.values import Box, Value
+from jobrun.values.boxes import Box, Value
 
 __all__ = ["ArrayTable", "blob_columns", "check_lengths", "check_rows"]
 

@@ -36,7 +36,8 @@ from jobrun.session.input_check import HINT, changed_later, find_changed
 from jobrun.session.written_blobs import Written
 from jobrun.usercode.bind import user_trace
 from jobrun.usercode.returning import FORGOTTEN
-from jobrun.values.values import Tree, Value, adopt, adopt_items
+from jobrun.values.adoption import adopt, adopt_items
+from jobrun.values.boxes import Tree, Value
 from jobrun.values.workspace import Workspace
 
 __all__ = ["Call", "CallContext", "Stores", "Write", "column_of", "refuse_writable_views"]

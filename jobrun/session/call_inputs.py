@@ -20,7 +20,8 @@ import numpy as np
 
 from jobrun.analysis.names import Key
 from jobrun.model.job import Argument
-from jobrun.values.values import Box, Tree, Value, is_locked, lend
+from jobrun.values.boxes import Box, Tree, Value, is_locked
+from jobrun.values.views import lend
 
 __all__ = ["Given", "Held", "Input", "InputChange"]
 

@@ -14,7 +14,7 @@ from jobrun.core.blob_paths import overlaps
 from jobrun.errors import with_article
 from jobrun.model.job import GROUPS, Argument, Job, Pipe, Task
 from jobrun.usercode.returning import FORGOTTEN, place_of, returns_by_accident
-from jobrun.values.values import Value
+from jobrun.values.boxes import Value
 
 __all__ = ["Forgotten"]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jobrun.errors import TaskError
-from jobrun.values.values import Value, checksum, leaves
+from jobrun.values.boxes import Value, checksum, leaves
 from jobrun.values.workspace import Workspace
 
 __all__ = ["HINT", "changed_later", "check_kept", "find_changed"]

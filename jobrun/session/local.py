@@ -29,8 +29,11 @@ from jobrun.session.shell.task_folder import remove_leftovers
 from jobrun.session.task_group import Group
 from jobrun.session.written_blobs import Written
 from jobrun.usercode.bind import bind_job
+from jobrun.values.borrowing import reclaim
+from jobrun.values.boxes import Box, Tree, Value, leaves, one_element
+from jobrun.values.buffers import BUFFERS
 from jobrun.values.storable import is_storable
-from jobrun.values.values import BUFFERS, Box, Tree, Value, leaves, one_element, reclaim, view
+from jobrun.values.views import view
 from jobrun.values.workspace import Workspace
 
 __all__ = ["LocalSession", "LocalSnapshot"]

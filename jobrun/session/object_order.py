@@ -20,8 +20,8 @@ from jobrun.analysis.names import Key
 from jobrun.core.blob_paths import overlaps
 from jobrun.errors import TaskError
 from jobrun.session.scheduler import Dag
+from jobrun.values.boxes import Box, Value
 from jobrun.values.opaque import changeable_objects
-from jobrun.values.values import Box, Value
 from jobrun.values.workspace import Workspace
 
 __all__ = ["ObjectOrder"]

@@ -43,8 +43,8 @@ from jobrun.session.object_rules import ObjectRules
 from jobrun.session.pipe.run import PipeRun
 from jobrun.session.scheduler import Dag, Scheduler
 from jobrun.session.shell.program import Program
+from jobrun.values.boxes import Value
 from jobrun.values.storable import check_storable
-from jobrun.values.values import Value
 from jobrun.values.workspace import Workspace
 
 __all__ = ["SLOWEST", "Group", "Now", "epoch_of"]

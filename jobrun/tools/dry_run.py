@@ -32,7 +32,7 @@ from jobrun.model.job import Job
 from jobrun.runs.find import fresh_name
 from jobrun.session.base import Control, Places
 from jobrun.session.local import LocalSession
-from jobrun.values.values import Box, leaves
+from jobrun.values.boxes import Box, leaves
 
 __all__ = ["DryRun", "Outlook", "Size", "dry_run", "sizes"]
 

@@ -20,7 +20,7 @@ from jobrun.core.late_imports import importing
 from jobrun.errors import UsageError
 from jobrun.storage.atomic_file import whole_file
 from jobrun.tools.inspect import is_foreign
-from jobrun.values.values import Box
+from jobrun.values.boxes import Box
 
 __all__ = ["export"]
 

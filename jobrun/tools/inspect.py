@@ -23,7 +23,7 @@ from jobrun.checkpoint.record import Record
 from jobrun.core.patterns import Blob, leaves_of, select
 from jobrun.errors import NotFoundError, UsageError
 from jobrun.storage.fs import DEFAULT, Fs
-from jobrun.values.values import Box, leaves
+from jobrun.values.boxes import Box, leaves
 
 __all__ = ["Leaf", "describe", "is_foreign", "pick", "pick_and_read", "read"]
 

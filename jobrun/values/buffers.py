@@ -12,12 +12,12 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter, defaultdict
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Buffers", "copy_array", "empty_array"]
+__all__ = ["BUFFERS", "Buffers", "copy_array", "empty_array"]
 
 Array = npt.NDArray[Any]
 
@@ -99,3 +99,7 @@ class Buffers:
         """Bytes that are kept."""
         with self._lock:
             return sum(size * len(arrays) for size, arrays in self._free.items())
+
+
+BUFFERS: Final = Buffers()
+"""The pool of this process."""

@@ -28,7 +28,7 @@ from uuid import UUID
 
 import numpy as np
 
-from jobrun.values.values import Value, leaves
+from jobrun.values.boxes import Value, leaves
 
 __all__ = ["can_change", "changeable_objects"]
 

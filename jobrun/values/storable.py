@@ -6,8 +6,8 @@ import numpy as np
 
 from jobrun.core.names import CASE_HINT, case_twins
 from jobrun.errors import ValueRefusedError, with_article
+from jobrun.values.boxes import Box, Tree, Value, leaves
 from jobrun.values.dtypes import why_not_saved
-from jobrun.values.values import Box, Tree, Value, leaves
 
 __all__ = ["check_storable", "is_storable"]
 

@@ -15,7 +15,10 @@ from typing import Any
 
 from jobrun.core.blob_paths import trees_of
 from jobrun.errors import TaskError, did_you_mean
-from jobrun.values.values import Tree, Value, borrow, held_alone, leaves, view
+from jobrun.values.borrowing import borrow
+from jobrun.values.boxes import Tree, Value, leaves
+from jobrun.values.holders import held_alone
+from jobrun.values.views import view
 
 __all__ = ["Workspace"]
 

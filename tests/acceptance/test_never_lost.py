@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Pipe, Task
 from jobrun.checkpoint.reading import read_part
 from jobrun.errors import TaskError
-from jobrun.values.values import view
+from jobrun.values.views import view
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 

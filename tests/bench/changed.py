@@ -12,7 +12,7 @@ from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.record import RecordFields
 from jobrun.core.position import Position
-from jobrun.values.values import Box
+from jobrun.values.boxes import Box
 from tests.bench.durable import Array, Store, fsync_directory, write_file
 from tests.bench.harness import Case, Contestant, Measured, Scale, Wanted, faster, timed
 from tests.bench.peers import PEERS

@@ -16,7 +16,7 @@ from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.record import RecordFields
 from jobrun.core.position import Position
 from jobrun.model.policy import Keep
-from jobrun.values.values import Box
+from jobrun.values.boxes import Box
 from tests.bench.durable import Store
 from tests.bench.harness import Case, Contestant, Scale, faster, timed
 from tests.bench.stores import OURS, RAW, STORES, Load, loads, ready

@@ -22,7 +22,7 @@ from jobrun.checkpoint.record import RecordFields
 from jobrun.core.position import Position
 from jobrun.storage.fs import Buffer, Fs
 from jobrun.storage.threads import THREADS
-from jobrun.values.values import Box, Tree, Value
+from jobrun.values.boxes import Box, Tree, Value
 
 # Equality of bits.
 

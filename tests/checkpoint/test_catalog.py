@@ -13,7 +13,7 @@ from checkpoint_helpers import frozen, save
 from jobrun.checkpoint.catalog import Catalog, listed, prove, span
 from jobrun.core.position import Position
 from jobrun.errors import DamagedError, NotFoundError
-from jobrun.values.values import Box
+from jobrun.values.boxes import Box
 
 
 @pytest.fixture

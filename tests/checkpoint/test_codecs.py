@@ -33,7 +33,7 @@ from jobrun.checkpoint.zarr_metadata import store
 from jobrun.errors import DamagedError, NotFoundError
 from jobrun.model.codecs import CODECS, codec_names
 from jobrun.model.policy import Compress
-from jobrun.values.values import Box, Tree, Value
+from jobrun.values.boxes import Box, Tree, Value
 from tests.support.chunks import cut_into
 
 pytestmark = pytest.mark.usefixtures("small_chunks")

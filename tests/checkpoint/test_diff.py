@@ -17,7 +17,8 @@ from jobrun.checkpoint.diff import BlobChange, CheckpointDiff, compare
 from jobrun.checkpoint.reading import read_part
 from jobrun.errors import DamagedError
 from jobrun.storage.fs import Fs
-from jobrun.values.values import Box, adopt, leaves
+from jobrun.values.adoption import adopt
+from jobrun.values.boxes import Box, leaves
 
 
 def difference(tmp_path: Path, before: dict[str, Any], after: dict[str, Any]) -> CheckpointDiff:

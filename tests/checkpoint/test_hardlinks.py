@@ -20,7 +20,8 @@ from jobrun.checkpoint.record import RecordFields
 from jobrun.core.position import Position
 from jobrun.model.policy import KEEP_ALL, Keep
 from jobrun.storage.fs import Fs, FsError
-from jobrun.values.values import Box, Value, adopt, checksum
+from jobrun.values.adoption import adopt
+from jobrun.values.boxes import Box, Value, checksum
 
 CONSTANT = np.arange(1000.0)
 

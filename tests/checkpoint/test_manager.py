@@ -41,7 +41,7 @@ from jobrun.errors import (
 )
 from jobrun.model.policy import Best, Keep
 from jobrun.storage.fs import Fs
-from jobrun.values.values import Box
+from jobrun.values.boxes import Box
 
 
 def ids(run: Path) -> list[int]:

@@ -22,7 +22,8 @@ from jobrun.checkpoint.part import write_part
 from jobrun.checkpoint.reading import read_part, read_slice
 from jobrun.storage.fs import Fs
 from jobrun.storage.threads import THREADS
-from jobrun.values.values import BUFFERS, Box
+from jobrun.values.boxes import Box
+from jobrun.values.buffers import BUFFERS
 
 MIB = 1 << 20
 LITTLE = MIB // 2

@@ -15,7 +15,7 @@ from jobrun.checkpoint.reading import read_part
 from jobrun.core.tree_keys import folder_names
 from jobrun.errors import DamagedError
 from jobrun.values.adapters.base import Note
-from jobrun.values.values import Box, Tree, Value, leaves
+from jobrun.values.boxes import Box, Tree, Value, leaves
 
 META = File("zarr.json", 5, 1)
 KEYS = ("W", "w", "", "a/b", 0, "0", -3, True, None, 0.5, ("s", 1), "zarr.json", ".x")

@@ -27,7 +27,7 @@ from jobrun.checkpoint.reading import read_part
 from jobrun.errors import ValueRefusedError
 from jobrun.storage.fs import Fs
 from jobrun.storage.threads import THREADS
-from jobrun.values.values import Box, Tree, Value
+from jobrun.values.boxes import Box, Tree, Value
 
 
 def manifest(path: Path) -> Any:

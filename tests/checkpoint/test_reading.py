@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from jobrun.checkpoint.dtypes import storage_of, swapped
 from jobrun.checkpoint.reading import read_part, read_slice
 from jobrun.errors import DamagedError, NotFoundError
-from jobrun.values.values import Box, Tree, Value, leaves
+from jobrun.values.boxes import Box, Tree, Value, leaves
 from tests.support.chunks import cut_into
 
 pytestmark = pytest.mark.usefixtures("small_chunks")

@@ -11,7 +11,7 @@ import pytest
 from checkpoint_helpers import save
 
 from jobrun.checkpoint.scrub import Survey, Verdict, sharing
-from jobrun.values.values import adopt
+from jobrun.values.adoption import adopt
 
 
 @pytest.fixture

@@ -29,7 +29,9 @@ from jobrun.errors import DamagedError
 from jobrun.model.policy import Compress, Keep
 from jobrun.storage.fs import Fs
 from jobrun.tools.export import export
-from jobrun.values.values import Box, Tree, Value, adopt, leaves, view
+from jobrun.values.adoption import adopt
+from jobrun.values.boxes import Box, Tree, Value, leaves
+from jobrun.values.views import view
 
 
 def tree(*, tied: bool = True, start: float = 0.0) -> Value:

@@ -25,7 +25,7 @@ from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.record import RecordFields
 from jobrun.cli.app import run
 from jobrun.core.position import Position
-from jobrun.values.values import adopt
+from jobrun.values.adoption import adopt
 
 COMMAND = [str(Path(sys.executable).with_name("jobrun"))]
 _CHANGING = (

@@ -14,7 +14,7 @@ from jobrun import CheckpointManager
 from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.record import RecordFields
 from jobrun.core.position import PipeState, Position, ReaderState
-from jobrun.values.values import Box
+from jobrun.values.boxes import Box
 
 Call = Callable[..., Any]
 

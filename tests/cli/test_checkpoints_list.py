@@ -17,7 +17,7 @@ from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.record import RecordFields
 from jobrun.core.position import PipeState, Position
 from jobrun.core.text import size
-from jobrun.values.values import Box
+from jobrun.values.boxes import Box
 
 Call = Callable[..., Any]
 

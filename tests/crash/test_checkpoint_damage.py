@@ -20,7 +20,7 @@ from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.read_blobs import load_blobs
 from jobrun.checkpoint.record import decode_record, encode_record
 from jobrun.errors import DamagedError, JobrunError, NotFoundError
-from jobrun.values.values import Box, Tree, Value
+from jobrun.values.boxes import Box, Tree, Value
 
 FILES = [
     "_SUCCESS",

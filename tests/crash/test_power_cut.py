@@ -25,7 +25,7 @@ from jobrun.report import Broadcast, RunFiles
 from jobrun.runs.metrics_csv import read_rows
 from jobrun.runs.rundir import RunDir, RunState
 from jobrun.storage.fs import DEFAULT
-from jobrun.values.values import Box, Tree, Value
+from jobrun.values.boxes import Box, Tree, Value
 
 Blobs = dict[str, dict[str, Value]]
 

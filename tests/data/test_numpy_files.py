@@ -14,7 +14,7 @@ from jobrun.data.opening import open_files
 from jobrun.data.source import Columns, Table
 from jobrun.data.tables import ArrayTable
 from jobrun.errors import DataError
-from jobrun.values.values import adopt
+from jobrun.values.adoption import adopt
 
 
 def file_columns(path: Path, wanted: dict[str, str]) -> Columns:

@@ -9,7 +9,8 @@ import pytest
 
 from jobrun.data.tables import blob_columns, check_rows
 from jobrun.errors import DataError
-from jobrun.values.values import Value, adopt
+from jobrun.values.adoption import adopt
+from jobrun.values.boxes import Value
 
 
 def blobs(**objects: Any) -> dict[str, Value]:

@@ -22,7 +22,7 @@ from jobrun.checkpoint.record import FORMAT, SUCCESS, Record, encode_record
 from jobrun.core.position import PipeState, Position, ReaderState
 from jobrun.model.policy import Compress
 from jobrun.storage.fs import DEFAULT
-from jobrun.values.values import Box, Tree, Value
+from jobrun.values.boxes import Box, Tree, Value
 from tests.support.chunks import cut_into
 
 HERE = Path(__file__).parent

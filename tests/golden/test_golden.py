@@ -16,7 +16,7 @@ from jobrun.checkpoint.read_blobs import load_blobs
 from jobrun.checkpoint.reading import read_part
 from jobrun.checkpoint.record import FORMAT
 from jobrun.checkpoint.zarr_view import open_checkpoint
-from jobrun.values.values import Tree
+from jobrun.values.boxes import Tree
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "checkpoint"))

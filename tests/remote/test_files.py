@@ -15,7 +15,7 @@ from jobrun.errors import DamagedError
 from jobrun.remote.files import RemoteFs
 from jobrun.remote.store import join, open_store
 from jobrun.remote.upload import upload_checkpoint
-from jobrun.values.values import view
+from jobrun.values.views import view
 
 
 class Counting(RemoteFs):

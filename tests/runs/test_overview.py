@@ -13,7 +13,7 @@ from jobrun.checkpoint.record import RecordFields
 from jobrun.core.position import Position
 from jobrun.runs.overview import direction_of, overview, rows_of
 from jobrun.runs.rundir import RunDir, RunState
-from jobrun.values.values import Box
+from jobrun.values.boxes import Box
 
 FACTS = {"metrics": {"loss": "min", "size": None}, "stop": {"epochs": 9, "when": "loss < 0"}}
 HEAD = "epoch,seconds,elapsed,loss,size\n"

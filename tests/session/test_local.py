@@ -23,7 +23,7 @@ from jobrun.errors import TaskError, Where
 from jobrun.model.job import Job, Node, Task
 from jobrun.session.base import Control, Places
 from jobrun.session.local import LocalSession, default_threads
-from jobrun.values.values import view
+from jobrun.values.views import view
 
 LONG = bool(os.environ.get("JOBRUN_LONG"))
 

@@ -17,7 +17,7 @@ from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.errors import UsageError
 from jobrun.tools.export import export
 from jobrun.tools.inspect import pick, read
-from jobrun.values.values import Box
+from jobrun.values.boxes import Box
 
 W1 = np.arange(20.0).reshape(5, 4)
 

@@ -174,7 +174,7 @@ STATISTICS = [
 
 @pytest.mark.parametrize(("array", "expected"), STATISTICS)
 def test_statistics_of_every_dtype(array: np.ndarray[Any, Any], expected: dict[str, Any]) -> None:
-    from jobrun.values.values import Box
+    from jobrun.values.boxes import Box
 
     facts = describe(Box(array, "array"))
     json.dumps(json_values(facts), allow_nan=False)

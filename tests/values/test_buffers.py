@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from jobrun.values.borrowing import borrow
+from jobrun.values.boxes import Box
 from jobrun.values.buffers import Buffers, empty_array
-from jobrun.values.values import Box, borrow
 
 BIG = 1 << 17
 

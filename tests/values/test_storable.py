@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from jobrun.errors import ValueRefusedError
+from jobrun.values.adoption import adopt
 from jobrun.values.storable import check_storable, is_storable
-from jobrun.values.values import adopt
 
 
 class Subclass(np.ndarray[Any, Any]):

@@ -18,19 +18,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from jobrun.errors import ValueRefusedError
-from jobrun.values.values import (
-    Box,
-    Tree,
-    Value,
-    adopt,
-    adopt_items,
-    borrow,
-    checksum,
-    is_locked,
-    leaves,
-    one_element,
-    view,
-)
+from jobrun.values.adoption import adopt, adopt_items
+from jobrun.values.borrowing import borrow
+from jobrun.values.boxes import Box, Tree, Value, checksum, is_locked, leaves, one_element
+from jobrun.values.views import view
 
 quick = settings(deadline=None, max_examples=60)
 

@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrun.errors import TaskError
-from jobrun.values.values import Tree, Value, adopt, view
+from jobrun.values.adoption import adopt
+from jobrun.values.boxes import Tree, Value
+from jobrun.values.views import view
 from jobrun.values.workspace import Workspace
 
 

@@ -37,7 +37,7 @@ from jobrun.session.dask.messages import (
     arrived,
 )
 from jobrun.session.dask.node_session import NodeSession
-from jobrun.values.values import Value
+from jobrun.values.boxes import Value
 
 __all__ = ["NodeActor"]
 

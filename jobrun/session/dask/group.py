@@ -21,7 +21,7 @@ from jobrun.session.dask.messages import Message, Missing, arrived, has_opaque
 from jobrun.session.dask.node_plan import NodePlan, Send
 from jobrun.session.scheduler import Scheduler
 from jobrun.session.task_group import SLOWEST, Group, Now
-from jobrun.values.values import Value
+from jobrun.values.boxes import Value
 from jobrun.values.workspace import Workspace
 
 __all__ = ["Mailbox", "NodeGroup", "Post"]

@@ -13,7 +13,8 @@ from jobrun.core.events import Event
 from jobrun.core.position import PipeState, Position, ReaderState
 from jobrun.errors import WorkerLostError
 from jobrun.session.base import Places
-from jobrun.values.values import Box, Tree, Value, copy_array, leaves
+from jobrun.values.boxes import Box, Tree, Value, leaves
+from jobrun.values.buffers import copy_array
 
 __all__ = [
     "Answer",

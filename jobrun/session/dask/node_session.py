@@ -16,7 +16,7 @@ from jobrun.session.dask.group import Mailbox, NodeGroup, Post
 from jobrun.session.dask.messages import has_opaque
 from jobrun.session.dask.node_plan import portion
 from jobrun.session.local import LocalSession, LocalSnapshot
-from jobrun.values.values import Value
+from jobrun.values.boxes import Value
 
 __all__ = ["NodeSession"]
 

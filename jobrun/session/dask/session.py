@@ -33,7 +33,7 @@ from jobrun.session.task_group import SLOWEST, epoch_of
 from jobrun.usercode.bind import bind_job
 from jobrun.usercode.code_hash import loaded_code
 from jobrun.usercode.environment import differences
-from jobrun.values.values import view
+from jobrun.values.views import view
 
 __all__ = ["DaskSession"]
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from jobrun.analysis.names import Key
 from jobrun.errors import TaskError, ValueRefusedError, with_article
-from jobrun.values.values import Box, Tree, Value, adopt, one_element
+from jobrun.values.adoption import adopt
+from jobrun.values.boxes import Box, Tree, Value, one_element
 
 __all__ = ["Reductions"]
 

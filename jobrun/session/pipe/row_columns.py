@@ -16,7 +16,7 @@ from jobrun.core.blob_paths import covers
 from jobrun.errors import DataError
 from jobrun.model.job import Pipe
 from jobrun.session.call import column_of
-from jobrun.values.values import Value, leaves
+from jobrun.values.boxes import Value, leaves
 
 __all__ = ["RowColumns", "row_columns"]
 

@@ -30,7 +30,7 @@ from jobrun.session.pipe.reductions import Reductions
 from jobrun.session.pipe.row_columns import row_columns
 from jobrun.session.pipe.source import PipeReading
 from jobrun.session.workers.pool import Workers
-from jobrun.values.values import Box, Value
+from jobrun.values.boxes import Box, Value
 
 __all__ = ["PipeRun"]
 

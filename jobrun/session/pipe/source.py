@@ -25,7 +25,7 @@ from jobrun.model.job import SHARD, CallSource, Data, FileSource, Job, Pipe, Tas
 from jobrun.session.base import Places
 from jobrun.session.call import Call, CallContext, Stores
 from jobrun.usercode.bind import user_trace
-from jobrun.values.values import Value, one_element
+from jobrun.values.boxes import Value, one_element
 
 __all__ = ["PipeReading"]
 

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from jobrun.session.workers.shared_memory import anonymous_file, mapped
 from jobrun.session.workers.wire import Packed, unpack
-from jobrun.values.values import held_alone
+from jobrun.values.holders import held_alone
 
 __all__ = ["Channel"]
 

@@ -25,7 +25,7 @@ from jobrun.session.workers.process import LostError, WorkerProcess
 from jobrun.session.workers.wire import Packed, UnsendableError
 from jobrun.session.workers.worker import Message, boxed
 from jobrun.usercode.reference import Main, main_module, reference
-from jobrun.values.values import view
+from jobrun.values.views import view
 
 __all__ = ["Workers"]
 

@@ -39,7 +39,8 @@ from jobrun.session.workers.status import Status
 from jobrun.session.workers.wire import Packed, UnsendableError
 from jobrun.usercode.bind import bind, user_trace
 from jobrun.usercode.reference import import_main
-from jobrun.values.values import Box, Tree, Value, view
+from jobrun.values.boxes import Box, Tree, Value
+from jobrun.values.views import view
 
 __all__ = ["boxed", "main"]
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from jobrun.errors import DataError, SpecError, TaskError, Where
 from jobrun.model.job import Job, Pipe, Task
 from jobrun.session.pipe.row_columns import RowColumns, row_columns
-from jobrun.values.values import Value, adopt
+from jobrun.values.adoption import adopt
+from jobrun.values.boxes import Value
 
 
 def nothing(*args: Any) -> None:

@@ -1,0 +1,308 @@
+"""The only way into a workspace: from what a task returned to boxes and trees.
+
+A blob is a value that is replaced, never silently changed.  numpy does not give that for free; here
+it is made true: arrays become plain, C-contiguous and read-only.  An array is frozen in place only
+if nobody else holds it or its memory (``jobrun.values.holders``); otherwise it is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from jobrun.core.names import is_name
+from jobrun.errors import ValueRefusedError
+from jobrun.values.boxes import Box, Tree, Value, leaves
+from jobrun.values.buffers import copy_array
+from jobrun.values.dtypes import plain_dtype
+from jobrun.values.holders import SOLE, held_alone, owns_memory, references
+from jobrun.values.overlap import overlapping
+
+__all__ = ["adopt", "adopt_items"]
+
+Array = npt.NDArray[Any]
+
+_PYTHON_KINDS: Final[dict[type, str]] = {
+    bool: "bool",
+    float: "float",
+    str: "str",
+    type(None): "none",
+}
+_PLAIN_SUBCLASSES: Final = (np.memmap, np.matrix, np.recarray, np.char.chararray)
+_DEEPEST: Final = 64
+
+
+def _wasteful(array: Array) -> bool:
+    """Whether ``array`` is a small part of what it would keep in memory."""
+    return isinstance(array.base, np.ndarray) and array.base.nbytes > 2 * array.nbytes
+
+
+class _Adoption:
+    """One call of ``adopt``: the values that its objects may be views of, and what was seen.
+
+    Within one tree (``begin``), arrays that are one in memory become one box: they are *tied*.  Of
+    writable arrays, which are the task's own, the memory decides; of read-only ones the object,
+    since separate blobs may share memory in a run that a resumed one has twice.
+    """
+
+    __slots__ = ("_copies", "_counts", "_known", "_path", "_tied", "given", "keep_maps", "seen")
+
+    def __init__(self, given: Sequence[Value], keep_maps: bool) -> None:
+        self.given = given
+        self.keep_maps = keep_maps
+        self._known: dict[tuple[Any, ...], Box] | None = None
+        # The object is kept beside its value, so that its id, or its memory, stays its own.
+        self.seen: dict[int, tuple[object, Value]] = {}
+        self._copies: dict[tuple[Any, ...], tuple[Array, Array]] = {}
+        self._tied: dict[Any, tuple[Array, Box]] = {}
+        self._counts: dict[int, int] | None = None
+        # The containers that are being adopted now; these frames hold them too.
+        self._path: list[int] = []
+
+    def begin(self, container: Any, key: Any, sole: bool, updated: str = "") -> Value:
+        """Adopt ``container[key]``, a tree of its own; see ``adopt`` for ``updated``."""
+        self._tied = {}
+        self._counts = None
+        value = self.adopt(container, key, sole, 0, (container, key, sole))
+        if updated and len(self._tied) > 1:
+            self._refuse_overlaps(value, updated)
+        return value
+
+    def adopt(self, container: Any, key: Any, sole: bool, depth: int, root: Any) -> Value:
+        """Adopt ``container[key]``; ``sole`` says whether the way to it is held by us alone."""
+        refs = references(container, key)
+        obj = container[key]
+        kind = type(obj)
+        if kind is np.ndarray:
+            return self._array(obj, sole, refs, root)
+        python_kind = _PYTHON_KINDS.get(kind)
+        if python_kind is not None:
+            return Box(obj, python_kind)
+        if kind is int:
+            return Box(_checked_int(obj), "int")
+        if isinstance(obj, np.generic):
+            return _numpy_scalar(obj)
+        if kind is dict or kind is list or kind is tuple:
+            return self._container(obj, sole and refs == SOLE, depth, root)
+        if isinstance(obj, np.ndarray):
+            return self._subclass(obj)
+        return self._once(obj, lambda: Box(obj, "opaque"))
+
+    def _once(self, obj: Any, make: Any) -> Value:
+        """One object under two names shares a box."""
+        found = self.seen.get(id(obj))
+        if found is None:
+            found = self.seen[id(obj)] = (obj, make())
+        return found[1]
+
+    def _array(self, array: Array, sole: bool, refs: int, root: Any) -> Value:
+        dtype = array.dtype
+        if dtype.hasobject:
+            return self._once(array, lambda: Box(array, "opaque"))
+        if refs != SOLE:
+            tied = self._find_tied(array)
+            if tied is not None:
+                return tied
+            sole = sole and refs == SOLE - 1 + self._count(root).get(id(array), -1)
+        if not (sole and owns_memory(array)):
+            return self._held_array(array)
+        own = plain_dtype(array) if dtype.isbuiltin != 1 or dtype.metadata is not None else array
+        flags = own.flags
+        if not (flags.c_contiguous and flags.aligned) or _wasteful(own):
+            own = copy_array(own)
+        if refs == SOLE:
+            return Box(_freeze(own), "array")
+        return self._tie(array, lambda: _freeze(own))
+
+    def _count(self, root: Any) -> dict[int, int]:
+        """How often each array stands in the containers of a tree that nobody else holds."""
+        if self._counts is None:
+            self._counts = {}
+            container, key, sole = root
+            _count_arrays(container, key, sole, self._counts, self._path)
+        return self._counts
+
+    def _held_array(self, array: Array, store: Callable[[], Array] | None = None) -> Value:
+        """An array whose memory somebody else holds: a box we know, or one of what is stored."""
+        return self._find_tied(array) or self._tie(array, store or (lambda: self._stored(array)))
+
+    def _find_tied(self, array: Array) -> Box | None:
+        """The box of an array of this tree that is one with ``array``."""
+        found = self._tied.get(id(array))
+        if found is None and array.flags.writeable:
+            found = self._tied.get(_place(array))
+        if found is None:
+            return None
+        found[1].tied = True
+        return found[1]
+
+    def _tie(self, array: Array, store: Callable[[], Array]) -> Box:
+        """A box for an array that may stand at other places of the tree too."""
+        place = _place(array) if array.flags.writeable else None
+        box = Box(store(), "array")
+        if array.nbytes:
+            self._tied[id(array)] = (array, box)
+            if place is not None:
+                self._tied[place] = (array, box)
+        return box
+
+    def _stored(self, array: Array) -> Array:
+        """Memory of the workspace with the elements of an array: known, copied before, or new."""
+        place = _place(array)
+        if self.given and not array.flags.writeable:
+            if self._known is None:
+                self._known = {_place(box.value): box for box in self._shareable()}
+            known = self._known.get(place)
+            if known is not None:
+                # The memory is shared and the box is not: its version is that of its own name.
+                stored: Array = known.value
+                return stored
+        copied = self._copies.get(place)
+        if copied is None:
+            copied = self._copies[place] = (array, _freeze(copy_array(plain_dtype(array))))
+        return copied[1]
+
+    def _refuse_overlaps(self, value: Value, name: str) -> None:
+        """Raise ValueRefusedError if writable arrays of a tree share memory without being one."""
+        held = [pair for place, pair in self._tied.items() if isinstance(place, tuple)]
+        pair = overlapping([array for array, _ in held])
+        if pair is None:
+            return
+        paths = {id(box): path for path, box in reversed(list(leaves(value, name)))}
+        a, b = (paths[id(held[number][1])] for number in pair)
+        raise ValueRefusedError(
+            f"{a!r} and {b!r} overlap in memory, and {name!r} is updated in place: a change of one "
+            "would not be seen in the other",
+            hint="make one of them a copy (x.copy()), or keep the whole array and slice it",
+        )
+
+    def _shareable(self) -> Iterator[Box]:
+        """The given arrays that a second blob may share.
+
+        Not a memory map, but in ``setup``: what a file holds may change, a blob may not.
+        """
+        for value in self.given:
+            for _, box in leaves(value):
+                if box.kind == "array" and box.value is not None:
+                    base = box.value.base
+                    if base is None or type(base) is np.ndarray or self.keep_maps:
+                        yield box
+
+    def _subclass(self, array: Array) -> Value:
+        if isinstance(array, np.ma.MaskedArray):
+            raise ValueRefusedError(
+                "a masked array cannot be a blob",
+                hint="return array.filled(value), or data and mask as two blobs",
+            )
+        if not isinstance(array, _PLAIN_SUBCLASSES) or array.dtype.hasobject:
+            return self._once(array, lambda: Box(array, "opaque"))
+        if self.keep_maps and isinstance(array, np.memmap) and _constant_map(array):
+            return self._held_array(array, lambda: np.asarray(array))
+        return self._held_array(array, lambda: _freeze(copy_array(plain_dtype(np.asarray(array)))))
+
+    def _container(self, obj: Any, sole: bool, depth: int, root: Any) -> Value:
+        if depth > _DEEPEST:
+            raise ValueRefusedError(
+                f"a value nested more than {_DEEPEST} levels deep (or in itself) cannot be a blob"
+            )
+        is_dict = type(obj) is dict
+        if is_dict and not all(type(k) is str and is_name(k) for k in obj):
+            return self._once(obj, lambda: Box(obj, "opaque"))
+        keys = obj if is_dict else range(len(obj))
+        self._path.append(id(obj))
+        items = {str(k): self.adopt(obj, k, sole, depth + 1, root) for k in keys}
+        self._path.pop()
+        return Tree("dict" if is_dict else "list", items)
+
+
+def _count_arrays(
+    container: Any, key: Any, sole: bool, counts: dict[int, int], path: Sequence[int]
+) -> None:
+    """Count the places of arrays below ``container[key]``; below one somebody else holds, none.
+
+    ``path`` are the ids of containers that are known to be held by nobody else.
+    """
+    refs = references(container, key)
+    obj = container[key]
+    if type(obj) is np.ndarray:
+        counts[id(obj)] = counts.get(id(obj), 0) + sole
+    elif type(obj) in (dict, list, tuple) and sole and (refs == SOLE or id(obj) in path):
+        for inner in obj if type(obj) is dict else range(len(obj)):
+            _count_arrays(obj, inner, sole, counts, path)
+
+
+def adopt(
+    cell: list[Any], given: Sequence[Value] = (), keep_maps: bool = False, updated: str = ""
+) -> Value:
+    """Take the only element of ``cell`` as a value for the workspace.
+
+    The object is handed over in a list so that its holders can be counted.  ``given`` holds the
+    values whose views the task was given: an input that is returned shares its memory.
+    ``keep_maps`` leaves read-only memory maps as they are (for ``setup``, which is never saved).
+    ``updated`` is the name of the blob if a task updates it in place: then arrays of a tree that
+    overlap, but are not one, are refused.
+    Raises ValueRefusedError for masked arrays, integers beyond 64 bits, and endless nesting; what
+    only cannot be *saved* becomes opaque, see ``jobrun.values.storable``.
+    """
+    value = _Adoption(given, keep_maps).begin(cell, 0, True, updated)
+    cell.clear()
+    return value
+
+
+def adopt_items(
+    cell: list[Any],
+    keys: Sequence[Any],
+    given: Sequence[Value] = (),
+    keep_maps: bool = False,
+    updated: Sequence[str] = (),
+) -> list[Value]:
+    """Take the items ``keys`` of the only element of ``cell``, a dict or tuple; see ``adopt``.
+
+    ``updated`` has a name, or an empty text, for each.
+    """
+    adoption = _Adoption(given, keep_maps)
+    sole = held_alone(cell, 0)
+    names = updated or [""] * len(keys)
+    pairs = zip(keys, names, strict=True)
+    values = [adoption.begin(cell[0], key, sole, name) for key, name in pairs]
+    cell.clear()
+    return values
+
+
+def _freeze(array: Array) -> Array:
+    if array.base is not None and isinstance(array.base, np.ndarray):
+        array.base.setflags(write=False)
+    array.setflags(write=False)
+    return array
+
+
+def _place(array: Array) -> tuple[Any, ...]:
+    """What two arrays have in common that are views of the same elements."""
+    strides = tuple(0 if n == 1 else s for n, s in zip(array.shape, array.strides, strict=True))
+    return (array.__array_interface__["data"][0], array.shape, strides, array.dtype)
+
+
+def _constant_map(array: Array) -> bool:
+    return not array.flags.writeable and array.flags.c_contiguous
+
+
+def _checked_int(value: int) -> int:
+    if -(1 << 63) <= value < (1 << 64):
+        return value
+    raise ValueRefusedError(
+        f"an integer of {value.bit_length()} bits cannot be a blob",
+        hint="64 bits at most; keep larger ones as text",
+    )
+
+
+def _numpy_scalar(value: np.generic) -> Box:
+    if value.dtype.hasobject:
+        return Box(value, "opaque")
+    if isinstance(value, np.void) and value.dtype.names is not None:
+        # A structured scalar is a window into its array, also to np.array(); a copy cuts the tie.
+        packed = _freeze(plain_dtype(np.asarray(value).copy()))
+        return Box(packed[()], "scalar")
+    return Box(value, "scalar")

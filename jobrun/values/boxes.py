@@ -1,0 +1,133 @@
+"""What a workspace stores: boxes, which hold one value each, and trees of boxes.
+
+Kinds are kept, since they decide the next dtype and the order of sums: a Python float, a numpy
+scalar and a 0-d array are three things.  A dict or list is a ``Tree`` of leaves; tuples become
+lists, so that a running and a resumed job see the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import crc32c
+import numpy as np
+import numpy.typing as npt
+
+from jobrun.core.tree_keys import Key
+from jobrun.values.adapters.base import Note
+
+__all__ = ["SCALAR_KINDS", "Box", "Tree", "Value", "checksum", "is_locked", "leaves", "one_element"]
+
+Array = npt.NDArray[Any]
+
+SCALAR_KINDS: Final = frozenset({"scalar", "bool", "int", "float", "str", "none"})
+"""Kinds of leaves that are no arrays and can be saved."""
+
+
+class Box:
+    """A stored value that is no container.
+
+    ``kind`` is ``array`` (an exact, C-contiguous, read-only ndarray), ``scalar`` (a numpy scalar),
+    ``bool``, ``int``, ``float``, ``str``, ``none``, or ``opaque`` (anything else; never saved).
+    ``version`` is the id of the checkpoint that first wrote the value, -1 if none has yet: it is
+    set by the writer once that checkpoint is durable.  One object at two places of a tree shares a
+    box; under two names of separate blobs it shares memory alone, since these are never tied.
+    ``seen`` is what ``--check`` last found the content to be, None if it never looked.  ``tied``:
+    the box may stand at several places of one tree, which then are one array, also for an update.
+    ``note`` names the adapter that makes of it what a task is given, None if it is that itself.
+    """
+
+    __slots__ = ("kind", "note", "seen", "tied", "value", "version")
+
+    def __init__(self, value: Any, kind: str, version: int = -1) -> None:
+        self.value = value
+        self.kind = kind
+        self.version = version
+        self.note: Note | None = None
+        self.seen: int | None = None
+        self.tied = False
+
+    def __repr__(self) -> str:
+        return f"Box({self.value!r}, {self.kind!r}, version={self.version})"
+
+
+class Tree:
+    """A stored dict or list (``kind``): ``items`` in key order, a list under ``"0"``, ``"1"``, ….
+
+    A tree in a workspace is never changed; a new leaf makes a new tree.  ``keys`` are the keys of
+    the dict where they are not the names of ``items``, which then are those of folders.  ``note``
+    names the adapter that makes of it what a task is given, None if it is a dict or list itself.
+    """
+
+    __slots__ = ("items", "keys", "kind", "note")
+
+    def __init__(
+        self,
+        kind: str,
+        items: dict[str, Box | Tree],
+        keys: tuple[Key, ...] | None = None,
+        note: Note | None = None,
+    ) -> None:
+        self.kind = kind
+        self.items = items
+        self.keys = keys
+        self.note = note
+
+    @property
+    def names(self) -> Iterable[Key]:
+        """The keys of the dict, or the names of the items of a list, in order."""
+        return self.items if self.keys is None else self.keys
+
+    def replaced(self, items: dict[str, Box | Tree]) -> Tree:
+        """Return the same tree with other items under the same names."""
+        return Tree(self.kind, items, self.keys, self.note)
+
+    def __repr__(self) -> str:
+        return f"Tree({self.kind!r}, {self.items!r})"
+
+
+Value = Box | Tree
+
+
+def leaves(value: Value, path: str = "") -> Iterator[tuple[str, Box]]:
+    """Every leaf with its path, in key order."""
+    if isinstance(value, Box):
+        yield path, value
+        return
+    for key, item in value.items.items():
+        yield from leaves(item, f"{path}/{key}" if path else key)
+
+
+def one_element(value: Value) -> Any:
+    """The value as a Python number, bool or str if it has exactly one element, else None."""
+    if isinstance(value, Tree) or value.kind in ("none", "opaque"):
+        return None
+    if value.kind == "array" or value.kind == "scalar":
+        return value.value.item() if value.value.size == 1 else None
+    return value.value
+
+
+def checksum(value: Value) -> int:
+    """Return a crc32c over dtype, shape and elements of all arrays of ``value``; 0 without any."""
+    crc = 0
+    for _, box in leaves(value):
+        if box.kind == "array":
+            array = box.value
+            crc = crc32c.crc32c(f"{array.dtype.str} {array.shape}".encode(), crc)
+            if array.size and array.dtype.itemsize:
+                crc = crc32c.crc32c(array.reshape(-1).view(np.uint8).data, crc)
+    return crc
+
+
+def is_locked(value: Value) -> bool:
+    """Return whether all arrays of ``value`` are read-only, as ``adopt`` left them."""
+    if isinstance(value, Box):
+        return value.kind != "array" or not value.value.flags.writeable
+    for item in value.items.values():  # this loop without a call a leaf: it runs after each task
+        if type(item) is Box:
+            if item.kind == "array" and item.value.flags.writeable:
+                return False
+        elif not is_locked(item):
+            return False
+    return True

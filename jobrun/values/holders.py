@@ -1,0 +1,69 @@
+"""Who else holds an object: reference counts, calibrated when this module is imported."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from jobrun.values.boxes import Box
+
+__all__ = ["SOLE", "box_held_alone", "held_alone", "owns_memory", "references"]
+
+Array = npt.NDArray[Any]
+
+
+def references(container: Any, key: Any) -> int:
+    """References to ``container[key]``; the object must not be bound to a name of the caller."""
+    return sys.getrefcount(container[key])
+
+
+def held_alone(container: Any, key: Any) -> bool:
+    """Whether nobody but ``container`` holds ``container[key]``."""
+    return references(container, key) == SOLE
+
+
+def _box_refs(box: Box) -> int:
+    return sys.getrefcount(box.value)
+
+
+def box_held_alone(box: Box) -> bool:
+    """Return whether nobody but ``box`` holds its value."""
+    return _box_refs(box) == _SOLE_IN_BOX
+
+
+def _base_refs(array: Array) -> int:
+    return sys.getrefcount(array.base)
+
+
+def _calibrate() -> tuple[int, int, int]:
+    """What the three counts are for an object that nobody else holds.
+
+    They differ between interpreters.  Where counting does not tell one holder from two, -1 is
+    given, which no count equals: then everything is copied.
+    """
+    cell = [np.empty(1)]
+    box = Box(np.empty(1), "array")
+    view = np.empty((2, 1)).reshape(2)
+    sole = (references(cell, 0), _box_refs(box), _base_refs(view))
+    held = (cell[0], box.value, view.base)
+    shared = (references(cell, 0), _box_refs(box), _base_refs(view))
+    if all(b == a + 1 for a, b in zip(sole, shared, strict=True)) and held:
+        return sole
+    return (-1, -1, -1)
+
+
+SOLE, _SOLE_IN_BOX, _SOLE_BASE = _calibrate()
+
+
+def owns_memory(array: Array) -> bool:
+    """Whether freezing ``array`` freezes its memory: nobody else can reach it."""
+    if array.flags.owndata:
+        return True
+    return (
+        type(array.base) is np.ndarray
+        and array.base.flags.owndata
+        and _base_refs(array) == _SOLE_BASE
+    )
