@@ -34,14 +34,14 @@ NO_SCRATCH: Mapping[str, Iterable[str]] = {}
 class Control:
     """What the runner tells a session while a group runs.
 
-    ``cut()`` true: start no new task and no new batch; running ones end, and ``run`` gives the
-    position reached.  ``interrupted()`` true: the run ends, and programs are ended too.
-    ``applied()`` is called after each batch.  ``report`` takes events.  All of them are called from
-    any thread.  ``every_task`` asks for an event for each task.  ``look()`` is called a few times a
-    second while a group runs, on the thread that called ``run``.  ``batches_left()`` is after how
-    many batches a cut will be wanted (None: that is not known), for a session that cannot ask
-    ``cut`` at each.  ``spent()`` is told, where there are several nodes, how many seconds the tasks
-    of each have taken, once they have run.
+    ``cut()`` true: start no new task and no new batch; let running ones end; ``run`` then returns
+    the position reached.  ``interrupted()`` true: the run ends, and programs are ended too.
+    ``applied()`` is called after each batch.  ``report`` receives events.  All of them are
+    called from any thread.  ``every_task`` requests an event for each task.  ``look()`` is called a
+    few times a second while a group runs, on the thread that called ``run``.  ``batches_left()`` is
+    the number of batches after which a cut will be requested (None: not known), for a session that
+    cannot call ``cut`` at each batch.  ``spent()`` receives, where there are several nodes, the
+    seconds that the tasks of each node have taken, once they have run.
     """
 
     cut: Callable[[], bool] = lambda: False
@@ -56,9 +56,10 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where a run lives: the spec's folder and the run's directory (None: none).
+    """The directories of a run: the spec's folder and the run directory (None: none).
 
-    ``start`` is where relative paths begin if there is no spec; a task may change the directory.
+    ``start`` is the base of relative paths if there is no spec; a task may change the current
+    directory.
     """
 
     spec_dir: Path | None = None
@@ -69,11 +70,11 @@ class Places:
 
     @property
     def folder(self) -> Path:
-        """The directory that the relative paths of a job begin at."""
+        """The base directory of the relative paths of a job."""
         return self.spec_dir if self.spec_dir is not None else self.start
 
     def texts(self, node: str) -> dict[str, str]:
-        """The values of ``${…}`` on a node."""
+        """Return the values of ``${…}`` on a node."""
         found = {"node": node}
         if self.spec_dir is not None:
             found["spec.dir"] = str(self.spec_dir)
@@ -86,9 +87,9 @@ class Places:
 class Session(ABC):
     """Runs the groups of one job at a time; see LocalSession for the details of each method.
 
-    Where nodes can be lost, every method but ``open`` and ``close`` may raise
-    WorkerLostError; ``open`` then makes the nodes anew, and ``max_restarts`` is how often a run may
-    do that by itself.
+    Where nodes can be lost, every method but ``open`` and ``close`` may raise WorkerLostError;
+    ``open`` then creates the nodes anew.  ``max_restarts`` is how often a run may do that by
+    itself.
     """
 
     max_restarts: int = 0
@@ -96,65 +97,65 @@ class Session(ABC):
     @property
     @abstractmethod
     def description(self) -> str:
-        """For people: ``local, 2 threads``."""
+        """A short description for people: ``local, 2 threads``."""
 
     @abstractmethod
     def open(self, job: Job, places: Places, analysis: JobAnalysis | None = None) -> None:
-        """Bind the functions of ``job`` and make empty stores; raises BindError.
+        """Bind the functions of ``job`` and create empty stores; raises BindError.
 
-        ``analysis`` is that of ``job``, if the caller has it already.
+        ``analysis`` is the one of ``job``, if the caller has it already.
         """
 
     def versions(self) -> Mapping[str, str]:
-        """The libraries with which the tasks are run: see ``jobrun.usercode.environment``."""
+        """Return the versions of the libraries there: see ``jobrun.usercode.environment``."""
         return versions()
 
     @abstractmethod
     def run(self, plan: Plan, position: Position, control: Control) -> Position:
-        """Run a group from ``position`` on, and give the position reached.
+        """Run a group from ``position`` on, and return the position reached.
 
-        All its tasks are in ``tasks`` of the result if it is done; fewer if ``control`` cut it.
-        Raises TaskError, the first one.
+        ``tasks`` of the result holds all its tasks if the group is finished; fewer if ``control``
+        cut it.  Raises the first TaskError.
         """
 
     @abstractmethod
     def end_epoch(self) -> None:
-        """Forget the scratch of the epoch: what is neither persistent nor of ``setup``."""
+        """Drop the scratch of the epoch: what is neither persistent nor of ``setup``."""
 
     @abstractmethod
     def scalars(self, names: Iterable[str]) -> dict[str, Any]:
-        """The values of one-element blobs by name, None for those that are None.
+        """Return the values of one-element blobs by name, None for those that are None.
 
-        Those that were not written are absent.
-
-        A blob that tasks of ``epoch`` write has none if none of them has in the epoch that runs, or
-        ran last.  Raises TaskError, naming it, for one with more than one element.
+        Blobs that were not written are absent: a blob that tasks of ``epoch`` write is absent if
+        none of them has written it in the current epoch, or in the last one that ran.  Raises
+        TaskError, naming the blob, for one with more than one element.
         """
 
     @abstractmethod
     def written(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Those of the named blobs that were written in the epoch that runs, or ran last."""
+        """Return those of the named blobs that were written in the current or the last epoch."""
 
     @abstractmethod
     def resume_epoch(self, epoch: int, written: Iterable[str]) -> None:
-        """Go on inside ``epoch``, in which the blobs ``written`` have been written already."""
+        """Continue inside ``epoch``, in which the blobs ``written`` have already been written."""
 
     @abstractmethod
     def snapshot(self, scratch: Mapping[str, Iterable[str]] = NO_SCRATCH) -> PartSource | None:
-        """The persistent blobs of now, by reference, and the named scratch that has values.
+        """Return the current persistent blobs, by reference, and the named scratch that has values.
 
-        None if some of that scratch cannot be saved: another place is to be waited for.
+        Returns None if some of that scratch cannot be saved, so that the save must wait for a later
+        place.
         """
 
     @abstractmethod
     def load_part(self, node: str, directory: Path, part: str | None = None) -> int:
-        """Read and prove a node's part of a checkpoint, beside the blobs; gives its bytes.
+        """Read and verify a node's part of a checkpoint, beside the blobs; return its bytes.
 
-        ``part`` is the name of the node whose part it is there, if that is another.
+        ``part`` is the name of the part in the checkpoint, if it differs from ``node``.
         """
 
     def load_parts(self, directory: Path, parts: Mapping[str, str]) -> dict[str, tuple[int, float]]:
-        """``load_part`` for ``{node: part}``; the bytes and seconds of each node."""
+        """Call ``load_part`` for ``{node: part}``; return the bytes and seconds of each node."""
         loaded = {}
         for node, part in parts.items():
             start = time.perf_counter()
@@ -164,7 +165,7 @@ class Session(ABC):
 
     @abstractmethod
     def take_over(self) -> None:
-        """Replace all blobs by what ``load_part`` staged, on every node."""
+        """Replace all blobs by those that ``load_part`` staged, on every node."""
 
     @abstractmethod
     def load_best(
@@ -174,11 +175,11 @@ class Session(ABC):
 
     @abstractmethod
     def blob(self, name: str) -> Any:
-        """A blob's value (read-only) by name; raises TaskError if there is none."""
+        """Return a blob's value (read-only) by name; raises TaskError if there is none."""
 
     @abstractmethod
     def names(self) -> list[str]:
-        """The names of all blobs, with ``node:`` in front if there are several nodes."""
+        """Return the names of all blobs, with ``node:`` in front if there are several nodes."""
 
     @abstractmethod
     def close(self) -> None:

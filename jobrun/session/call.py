@@ -1,6 +1,6 @@
-"""A task's function, bound to a node's blobs: fetch the arguments, call, adopt what it returned.
+"""A task's function, bound to a node's blobs: fetch the arguments, call, adopt the result.
 
-Everything that does not change between epochs is worked out once, when a group is compiled; a call
+Everything that does not change between epochs is computed once, when a group is compiled; a call
 then costs a few microseconds.
 """
 
@@ -48,19 +48,19 @@ Gathered = list[Held]
 Fetch = Callable[["CallContext"], Held]
 _SCALARS = (bool, int, float, str, type(None), np.generic)
 _CHANGEABLE = (list, dict, tuple, set, bytearray, np.ndarray)
-"""Literals of which each call gets a copy, so that none can leave something for the next."""
+"""Types of literals of which each call gets a copy, so that no call affects the next one."""
 
 
 _LOOK = 0.05
 
 
 class _CallError(TaskError):
-    """The function itself failed, so that it may be called again."""
+    """A failure of the function itself, which may be called again."""
 
 
 @dataclass(slots=True)
 class CallContext:
-    """When a call happens: the epoch (0 before the first), the batch, the columns of the batch."""
+    """The context of a call: the epoch (0 before the first), the batch, and its columns."""
 
     epoch: int = 0
     batch: int | None = None
@@ -69,14 +69,14 @@ class CallContext:
 
 @dataclass(slots=True)
 class Stores:
-    """The blobs of all nodes of a session, the ones of the best checkpoint, and which are new."""
+    """The blobs of all nodes of a session, those of the best checkpoint, and which are new."""
 
     nodes: dict[str, Workspace] = field(default_factory=dict)
     best: dict[Key, Value] = field(default_factory=dict)
     written: Written = field(default_factory=Written)
 
     def get(self, key: Key) -> Value:
-        """The value of a blob; raises TaskError if it has none."""
+        """Return the value of a blob; raises TaskError if it has none."""
         node, path = key
         workspace = self.nodes[node]
         return workspace.root.get(path) or workspace.get(path)
@@ -85,9 +85,9 @@ class Stores:
 class Call:
     """One function call of a job on one node.
 
-    ``run`` gives the values to be written, by blob (or by column name under ``("", name)`` for a
-    step whose outputs are columns), without storing them.  ``is_updated`` tells whether a
-    task of the job updates the blob at a path in place.
+    ``run`` returns the values to be written, by blob (or by column name under ``("", name)`` for a
+    step whose outputs are columns), without storing them.  ``is_updated`` returns whether a task of
+    the job updates the blob at a path in place.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Call:
         )
 
     def _held(self, key: Key) -> Value | None:
-        """The value of a blob; None where it has none."""
+        """Return the value of a blob, or None if it has none."""
         try:
             return self._stores.get(key)
         except TaskError:
@@ -151,7 +151,7 @@ class Call:
         return Input(argument, source.form, column if source.form == "column" else source.keys)
 
     def _fetch(self, argument: Argument) -> Fetch:
-        """How an input is read at a moment."""
+        """Return the function that reads an input for a call."""
         source = resolve(self._job, self.node, argument.name, self._columns)
         stores = self._stores
         match source.form:
@@ -184,11 +184,11 @@ class Call:
         return resolve(self._job, self.node, name, self._columns).keys[0]
 
     def gather(self, moment: CallContext) -> Gathered:
-        """The inputs, read now: a call gets arguments of its own that are made of them."""
+        """Read the inputs now; each call gets arguments of its own that are made of them."""
         return [fetch(moment) for fetch in self._fetches]
 
     def value(self, moment: CallContext) -> Any:
-        """What the function returns, as it is; raises TaskError with the user's own lines."""
+        """Return the function's result as it is; raises TaskError with the user's own lines."""
         try:
             given = Given(self._inputs, self.gather(moment))
             return self._call_with(given, moment)[0]
@@ -203,7 +203,7 @@ class Call:
     ) -> list[Write]:
         """Call the function; raises TaskError with the user's own lines.
 
-        ``tried`` is how often it was called for this moment before, in vain.
+        ``tried`` is the number of failed calls for this context so far.
         """
         try:
             if self.task.retries is not None:
@@ -215,7 +215,7 @@ class Call:
     def _run_again(
         self, moment: CallContext, gathered: Gathered | None, retries: Retries, tried: int
     ) -> list[Write]:
-        """Call the function until it does not fail, each time with what it was first given."""
+        """Call the function until it does not fail, each time with the same original inputs."""
         for number in range(tried + 1, retries.times + 1):
             try:
                 return self._run(moment, gathered or self.gather(moment), spare=True)
@@ -224,9 +224,10 @@ class Call:
         return self._run(moment, gathered or self.gather(moment))
 
     def pause(self, error: TaskError, number: int, retries: Retries, moment: CallContext) -> None:
-        """Say that a call failed, and wait; where the run ends meanwhile, it is not made again.
+        """Report a failed call, and wait; raise TaskStoppedError if the run ends meanwhile.
 
-        In the middle of a batch it is, at once, since only whole batches can be resumed.
+        In the middle of a batch the call is then repeated at once, since only whole batches can be
+        resumed.
         """
         running, seconds = current(), retries.pause(number)
         if running is None:
@@ -255,16 +256,16 @@ class Call:
         return writes
 
     def _say_forgotten(self, forgotten: Forgotten, moment: CallContext) -> None:
-        """Say once that the function seems to have forgotten its ``return``."""
+        """Warn once that the function seems to lack a ``return``."""
         running = current()
         if running is not None and (text := forgotten.look()):
             running.control.report(Warned(f"{self._who(moment)}: {text}"))
 
     def _call_with(self, given: Given, moment: CallContext) -> list[Any]:
-        """Call the function, and raise TaskError if it changed what it was given to read.
+        """Call the function, and raise TaskError if it changed one of its read-only inputs.
 
-        Every call of a user's function comes by here.  What it returned is in a list, so that its
-        holders can be counted; the arguments are let go.
+        Every call of a user's function passes here.  The result is in a list, so that its holders
+        can be counted; the arguments are released.
         """
         positional, keywords = given.positional, given.keywords
         keywords.update(self._literals)
@@ -284,7 +285,7 @@ class Call:
         return result
 
     def _returned(self, result: list[Any]) -> dict[tuple[Key, ...], Any]:
-        """What was returned for each blob under ``out``."""
+        """Return what was returned for each blob under ``out``."""
         if not self._outputs:
             return {}
         if self.task.outputs.form == "one":
@@ -299,7 +300,7 @@ class Call:
         return found
 
     def _changed(self, change: InputChange) -> TaskError:
-        """The error of a call that changed a dict or list that it was given to read."""
+        """Return the error of a call that changed a dict or list that it was given to read."""
         hint = {
             "blob": "name the blob under 'update' to change it in place, return it for the same "
             "blob under 'out', or work on a copy (copy.deepcopy)",
@@ -339,9 +340,9 @@ class Call:
         except TaskStoppedError:
             raise
         except BaseException as error:
-            refuse_writable_views()  # torch may have come meanwhile, and have warned its only time
+            refuse_writable_views()  # torch may have been imported since, and have warned
             if isinstance(error, TaskError) and isinstance(self.task.fn, Shell | Load):
-                # Ours: it says all by itself.
+                # jobrun's own error: its message is complete.
                 raise _CallError(error.message, hint=error.hint, trace=error.trace) from None
             raise _CallError(
                 _said(error),
@@ -352,14 +353,14 @@ class Call:
             end_if_forked(self._owner, f"task {self.name!r}")
 
     def placed(self, error: TaskError, moment: CallContext) -> TaskError:
-        """The error with task, group, batch and place."""
+        """Return the error with task, group, batch and place."""
         message = f"{self._who(moment)} failed: {error.message}"
         return type(error)(
             message, where=error.where or self.task.where, hint=error.hint, trace=error.trace
         )
 
     def _who(self, moment: CallContext) -> str:
-        """Task, group, node and batch in words."""
+        """Return task, group, node and batch in words."""
         at = f" on node {self.node!r}" if self._job.multi_node else ""
         if moment.batch is not None:
             at += f" in batch {moment.batch + 1}"
@@ -374,7 +375,7 @@ class Call:
         return []
 
     def _results(self, result: list[Any], given: list[Value]) -> list[Write]:
-        """The returned value as writes, by the form of ``out``."""
+        """Return the result as writes, by the form of ``out``."""
         form = self.task.outputs.form
         if form == "one":
             values = [adopt(result, given, self._keep_maps, *self._updated_outputs)]
@@ -393,7 +394,7 @@ class Call:
         return writes
 
     def _keys_of(self, result: Any, form: str) -> list[Any]:
-        """The keys of the parts of a returned tuple or dict; raises TaskError where they differ."""
+        """Return the keys of a returned tuple or dict; raises TaskError if they differ."""
         outputs = self.task.outputs
         if form == "many":
             if not isinstance(result, tuple | list) or len(result) != len(outputs.names):
@@ -422,7 +423,7 @@ class Call:
         return list(outputs.keys)
 
     def _scattered(self, keys: tuple[Key, ...], value: Value) -> list[Write]:
-        """One value of a list to each node."""
+        """Return the writes of a list's values, one to each node."""
         if not isinstance(value, Tree) or value.kind != "list" or len(value.items) != len(keys):
             raise TaskError(
                 f"'out' names a blob on {len(keys)} nodes: return a list of {len(keys)} values"
@@ -430,19 +431,19 @@ class Call:
         return list(zip(keys, value.items.values(), strict=True))
 
     def _look(self, given: Given, moment: CallContext, *, called: bool) -> None:
-        """Compare the contents of the inputs with those of the last look; raises TaskError."""
+        """Compare the contents of the inputs with their last checksums; raises TaskError."""
         for name, value in zip(given.names, given.values, strict=True):
             if changed := find_changed(name, value):
                 what = self._described(changed, moment)
                 raise _written(what) if called else changed_later(f"its input {what}", "it")
 
     def _described(self, name: str, moment: CallContext) -> str:
-        """The name of an input in words."""
+        """Return the name of an input in words."""
         return f"column {name!r}" if name.partition("/")[0] in moment.columns else repr(name)
 
 
 def _returned_kind(result: Any) -> str:
-    """What was returned, in words."""
+    """Return the kind of a result in words."""
     return "None" if result is None else with_article(type(result).__name__)
 
 
@@ -451,12 +452,12 @@ def _written(what: str) -> TaskError:
 
 
 def _ends(running: Running) -> bool:
-    """Whether the run ends, though this call may have to be made for it."""
+    """Return whether the run ends, also where this call still has to be made."""
     return running.stopping() or running.control.interrupted()
 
 
 def column_of(columns: Mapping[str, Value], name: str) -> Value:
-    """A column of a batch, or a part of one that is a tree; raises TaskError if there is none."""
+    """Return a column of a batch, or a part of a tree column; raises TaskError if there is none."""
     value = columns.get(name)
     if value is not None:
         return value
@@ -487,7 +488,7 @@ def _best(stores: Stores, key: Key) -> Value:
 
 
 def _said(error: BaseException) -> str:
-    """An error in a line; the user's own class may fail to say what it is."""
+    """Return an error in one line; ``str()`` of the user's own class may fail."""
     try:
         text = str(error)
     except Exception:
@@ -499,7 +500,7 @@ _READ_ONLY = ("read-only", "readonly", "not writeable", "not writable")
 
 
 def _remedy(error: BaseException) -> str:
-    """What to do about the errors that jobrun's own rules and threads cause."""
+    """Return the remedy for errors that jobrun's own rules and threads cause."""
     text = _said(error)
     if isinstance(error, ValueError | TypeError | UserWarning | BufferError) and any(
         t in text for t in _READ_ONLY
@@ -514,9 +515,9 @@ def _remedy(error: BaseException) -> str:
 
 
 def refuse_writable_views() -> None:
-    """Make the warnings by which torch takes read-only memory as writable an error, each time.
+    """Make torch's warnings about writable views of read-only memory an error, each time.
 
-    Of itself it warns once in a process; a call that is made again would pass.
+    By default torch warns once in a process; a repeated call would pass.
     """
     warnings.filterwarnings("error", message=r"The given (NumPy array|buffer) is not writ")
     warn_always = getattr(sys.modules.get("torch"), "set_warn_always", None)

@@ -1,11 +1,11 @@
-"""What one call of a function is given under ``in``, and whether the call left it as it was.
+"""The inputs of one call under ``in``, and whether the call left them as they were.
 
 A blob is replaced, never silently changed.  Arrays are read-only; a dict or list cannot be, since
-users' libraries need plain ones.  So each call gets new containers, and what they hold is compared
+users' libraries need plain ones.  So each call gets new containers, and their content is compared
 after the call: keys, order, and the identity of the items.  A change would be lost, unless the
 container is what the call returns for the same blob.
 
-Measured: noting what it holds and comparing it takes 0.03 µs a leaf for a dict of 1,000 numbers,
+Measured: recording the content and comparing it takes 0.03 µs a leaf for a dict of 1,000 numbers,
 0.02 for a list, 0.10 for 100 dicts of ten arrays each.
 """
 
@@ -43,7 +43,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class InputChange:
-    """A container that a call changed in place: where it lies, what it is, and how it differs."""
+    """A container that a call changed in place: its place, its kind, and the difference."""
 
     input: Input
     name: str
@@ -52,9 +52,9 @@ class InputChange:
 
 
 class _Noted(NamedTuple):
-    """A container that was handed out, and what it held: ``keys`` is None for a list.
+    """A container that was handed out, and its content: ``keys`` is None for a list.
 
-    A named tuple, which is made in a third of the time of a frozen dataclass.
+    A named tuple, which is created in a third of the time of a frozen dataclass.
     """
 
     container: Any
@@ -69,12 +69,12 @@ class _Noted(NamedTuple):
         return same_keys and all(map(is_, self.container.values(), self.items))
 
     def children(self) -> Iterator[tuple[str, Any]]:
-        """What it held, by key."""
+        """Return its recorded content, by key."""
         keys = map(str, range(len(self.items))) if self.keys is None else self.keys
         return zip(keys, self.items, strict=True)
 
     def difference(self) -> str:
-        """How it differs, in words."""
+        """Return how it differs now, in words."""
         if self.keys is None:
             if len(self.container) != len(self.items):
                 return f"it has {len(self.container)} items, and had {len(self.items)}"
@@ -92,10 +92,10 @@ class _Noted(NamedTuple):
 
 
 class Given:
-    """The arguments of ``in`` for one call, made anew from what was gathered.
+    """The arguments of ``in`` for one call, made anew from the gathered inputs.
 
     ``positional`` and ``keywords`` are for the caller to complete; ``values`` are the values whose
-    views were handed out, ``names`` what the task calls them.
+    views were handed out, ``names`` their names in the task.
     """
 
     __slots__ = ("_noted", "_roots", "keywords", "names", "positional", "values")
@@ -144,8 +144,8 @@ class Given:
     def change(self, returned: Callable[[], Mapping[Keys, Any]]) -> InputChange | None:
         """Return the first container that the call changed in place, or None.
 
-        ``returned`` gives what the call returned for the blobs under ``out``, before it is adopted:
-        a changed container that stands there for its own blob is no change.
+        ``returned`` returns the results for the blobs under ``out``, before they are adopted: a
+        changed container that is the result for its own blob is no change.
         """
         if all(map(_Noted.unchanged, self._noted)):
             return None
@@ -159,7 +159,7 @@ class Given:
         return None
 
     def release(self) -> None:
-        """Let go of everything but ``values``: what holds an array decides whether it is copied."""
+        """Release everything but ``values``: what holds an array decides whether it is copied."""
         self.positional.clear()
         self.keywords.clear()
         self._roots.clear()
@@ -181,9 +181,9 @@ def _find_containers(obj: Any, found: list[Any]) -> None:
 def _below(
     source: Input, name: str, keys: Keys, container: Any, by_id: Mapping[int, _Noted]
 ) -> Iterator[tuple[str, Keys, _Noted]]:
-    """A container and those that it held, each with its name and the blobs that it stands for."""
+    """Yield a container and those inside it, each with its name and the blobs it stands for."""
     noted = by_id.get(id(container))
-    if noted is None:  # an object that is no container of ours: an opaque value
+    if noted is None:  # an object that is no container of jobrun's: an opaque value
         return
     yield name, keys, noted
     parts = source.form == "blobs" and len(name) == len(source.argument.name)
@@ -193,7 +193,7 @@ def _below(
 
 
 def _stands_in(written: Mapping[Keys, Any], keys: Keys, container: Any) -> bool:
-    """Whether what was returned for the blobs ``keys`` is the container, or holds the same."""
+    """Return whether the result for the blobs ``keys`` is the container, or has the same items."""
     if not keys:
         return False
     if keys in written:

@@ -1,4 +1,4 @@
-"""Which task runs on this thread, with what a session knows of it."""
+"""The task that runs on this thread, and what a session knows about it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["Running", "TaskStoppedError", "current", "enter", "here"]
 
 
 class TaskStoppedError(Exception):
-    """The task was ended on the way, since the run ends: no failure, but not finished either."""
+    """The task was ended early because the run ends: no failure, but not finished either."""
 
 
 @dataclass(slots=True)
 class Running:
-    """A task that runs; ``stopping()`` is true once the run wants it to end before it is done."""
+    """A running task; ``stopping()`` is true once the task has to end early."""
 
     group: str
     epoch: int
@@ -28,7 +28,7 @@ class Running:
 
 
 def current() -> Running | None:
-    """The task that runs on this thread."""
+    """Return the task that runs on this thread."""
     running = task_here()
     assert running is None or isinstance(running, Running)
     return running

@@ -1,7 +1,7 @@
-"""Python functions that must not take longer than a time.
+"""Time limits of Python functions.
 
-A thread cannot be killed.  So at the deadline the run ends without the function, and should it end
-later, what it gives is not taken.
+A thread cannot be killed.  So at the deadline the run ends without the function, and the result is
+dropped if the function ends later.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Deadline", "unlimited"]
 
 
 class Deadline:
-    """``function``, of which ``abandon(error)`` is called if it takes more than ``seconds``."""
+    """``function`` with a limit: ``abandon(error)`` is called if it takes more than ``seconds``."""
 
     def __init__(
         self,
@@ -33,8 +33,8 @@ class Deadline:
         self._where = where
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function; raises TaskError if it has ended too late."""
-        over = threading.Lock()  # whoever gets it, the end of the function or its time, has won
+        """Call the function; raises TaskError if it ended too late."""
+        over = threading.Lock()  # acquired by whichever comes first, the end or the deadline
         timer = threading.Timer(self._seconds, self._expire, (over,))
         timer.daemon = True
         timer.start()

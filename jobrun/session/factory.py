@@ -1,4 +1,4 @@
-"""From the ``session`` section of a spec to a session."""
+"""Sessions, made from the ``session`` section of a spec."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["make_session"]
 
 
 def make_session(spec: SessionSpec, threads: int | None = None) -> Session:
-    """The session that a spec asks for, with ``threads`` in place of its own if they are given.
+    """Return the session that a spec describes; ``threads`` replaces its own number if given.
 
-    A cluster is started, or connected to, at once.  Raises UsageError where dask.distributed is
-    not installed, ClusterLostError where there is no scheduler.
+    A cluster is started, or connected to, at once.  Raises UsageError if dask.distributed is not
+    installed, ClusterLostError if there is no scheduler.
     """
     threads = threads or spec.threads
     if spec.kind == "local":

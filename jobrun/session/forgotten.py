@@ -1,6 +1,6 @@
-"""A blob that a task leaves None since its function ended without a ``return``.
+"""Warnings about a blob that is None because its function lacks a ``return``.
 
-That is a warning, once, where somebody would notice the value: where the blob held one before, or
+The warning is given once, where the value would be noticed: where the blob held one before, or
 where another task reads it.
 """
 
@@ -20,9 +20,9 @@ __all__ = ["Forgotten"]
 
 
 class Forgotten:
-    """Watches for a forgotten ``return`` in one task, whose ``out`` are the blobs ``keys``.
+    """Watches for a missing ``return`` in one task, whose ``out`` are the blobs ``keys``.
 
-    ``held(key)`` is the value of a blob, or None where it has none.
+    ``held(key)`` returns the value of a blob, or None where it has none.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Forgotten:
     ) -> None:
         self._job = job
         self._task = task
-        # Looked at here, before tasks run: threads that parse at once disturb each other.
+        # Parsed here, before tasks run: threads that parse at the same time disturb each other.
         self._function = returns_by_accident(function)
         self._keys = keys
         self._held = held
@@ -44,7 +44,7 @@ class Forgotten:
         self._is_said = False
 
     def look(self) -> str:
-        """Return what to say of a call that returned None; empty where there is nothing to say."""
+        """Return the warning for a call that returned None; empty where there is none."""
         if self._function is None or self._is_said:
             return ""
         noticed = self._noticed()
@@ -65,7 +65,7 @@ class Forgotten:
         return "" if self._reader is None else self._reader
 
     def _readers(self) -> Iterator[str]:
-        """What is left None for each other task that reads it."""
+        """Yield the other tasks that read a blob left None, in words."""
         tasks = (task for group in GROUPS for task in self._job.groups[group].tasks)
         for task in tasks:
             for node in self._job.nodes_of(task):
@@ -75,7 +75,7 @@ class Forgotten:
                         yield f"it has left {key[1]!r} None, which task {reader.name!r} reads"
 
     def _meant(self, node: str, name: str) -> Key | None:
-        """The blob of this task that a name means on a node."""
+        """Return the blob of this task that a name means on a node, or None."""
         try:
             meant = resolve(self._job, node, name).keys
         except LookupError:  # a column
@@ -86,7 +86,7 @@ class Forgotten:
 
 
 def _read(task: Task) -> Iterator[tuple[Task, str]]:
-    """Every name that a task, or a step of a pipe, reads or updates."""
+    """Yield every name that a task, or a step of a pipe, reads or updates."""
     if isinstance(task, Pipe):
         yield from ((task, blob) for _, blob in task.reader.data.blob_names())
     for step in inner_steps(task):

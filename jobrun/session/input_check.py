@@ -1,11 +1,11 @@
-"""What ``--check`` does: is the content of a blob what it was when it was last looked at?
+"""The ``--check`` option: compares the content of blobs with their content at the last look.
 
 An array in a workspace is read-only and is replaced, never changed; so its content is the same as
-long as its box lives.  Native code need not ask for the flag: a tensor that shares the memory
+long as its box lives.  Native code may ignore the flag: a tensor that shares the memory
 (``torch.from_dlpack``), a pointer, ``overwrite_a``.  So the checksums of a call's inputs are
 compared with those of the last look, before and after the call, and those of all blobs that were
-looked at once the group has run.  What a call changes is found at once, with the culprit; what is
-changed later, through a reference that was kept, when the blob is next read or its group ends.
+looked at once the group has run.  A change by a call is found at once, with the culprit; a later
+change, through a reference that was kept, when the blob is next read or its group ends.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ HINT = "name the blob under 'update', or give the other library a copy"
 
 
 def find_changed(name: str, value: Value, *, only_seen: bool = False) -> str | None:
-    """Return the path of the first leaf that is not what it was at the last look, or None.
+    """Return the path of the first leaf that differs from its last checksum, or None.
 
-    Each leaf is remembered as it is now; with ``only_seen``, those that were looked at before.
+    The checksum of each leaf is replaced; with ``only_seen``, only of those that have one.
     """
     found = None
     for path, box in leaves(value, name):

@@ -1,4 +1,4 @@
-"""Blobs of another run or checkpoint as a task's function."""
+"""The blobs of another run or checkpoint as a task's function."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["Loader"]
 
 
 class Loader:
-    """Called without arguments, gives the blobs ``wanted`` by the names they have there.
+    """Called without arguments, returns the blobs ``wanted`` by the names they have there.
 
-    Every byte is proven.  Raises TaskError for what is not there or not as it was written.
+    Every byte is verified.  Raises TaskError for blobs that are missing or damaged.
     """
 
     def __init__(self, load: Load, wanted: tuple[str, ...], places: Places, node: str) -> None:
@@ -27,7 +27,7 @@ class Loader:
         self._folder = places.folder
 
     def __call__(self) -> dict[str, Any]:
-        """Load them."""
+        """Load the blobs."""
         text = str(render(self._load.run, self._texts))
         path = text if is_url(text) else self._folder / text
         try:
@@ -41,7 +41,7 @@ class Loader:
             raise TaskError(f"{error.where or path}: {error.message}", hint=error.hint) from None
 
     def _check_single(self, found: dict[str, Any]) -> None:
-        """Raise NotFoundError for a name that means more than one blob."""
+        """Raise NotFoundError for a name that matches more than one blob."""
         for name in self._wanted:
             if name not in found:
                 raise NotFoundError(

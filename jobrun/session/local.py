@@ -40,7 +40,7 @@ __all__ = ["LocalSession", "LocalSnapshot"]
 
 
 def default_threads() -> int:
-    """The cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -48,12 +48,12 @@ def default_threads() -> int:
 
 @dataclass(frozen=True, slots=True)
 class LocalSnapshot(BlobSource):
-    """The blobs of an instant, per node, by reference."""
+    """The blobs at an instant, per node, by reference."""
 
     blobs: dict[str, dict[str, Value]]
 
     def release(self) -> None:
-        """The snapshot is not needed any more: memory that only it held serves later copies."""
+        """Release the snapshot; memory that only it held is reused for later copies."""
         for blobs in self.blobs.values():
             for name in blobs:
                 reclaim(blobs, name)
@@ -63,8 +63,8 @@ class LocalSnapshot(BlobSource):
 class LocalSession(Session):
     """Runs a job in this process, ``threads`` tasks at a time.
 
-    By default as many as there are cores that this process may use.  The results do not depend on
-    their number.  Raises ValueError for less than one.
+    The default is the number of cores that this process may use.  The results do not depend on the
+    number.  Raises ValueError if it is less than one.
     """
 
     def __init__(self, threads: int | None = None) -> None:
@@ -82,7 +82,7 @@ class LocalSession(Session):
         return f"local, {self.threads} thread{'s' if self.threads != 1 else ''}"
 
     def open(self, job: Job, places: Places, analysis: JobAnalysis | None = None) -> None:
-        """Bind the functions of ``job`` and make empty stores; raises BindError."""
+        """Bind the functions of ``job`` and create empty stores; raises BindError."""
         named = bind_job(job, places.spec_dir)
         steps = [s for g in job.groups.values() for t in g.tasks for s in inner_steps(t)]
         self._functions = {
@@ -94,7 +94,7 @@ class LocalSession(Session):
         if any(isinstance(step.fn, Shell) for step in steps):
             remove_leftovers()
         self.close()
-        # One task at a time under --check: another one's inputs would blame the wrong task.
+        # One task at a time under --check: another task's change would blame the wrong one.
         self._scheduler = Scheduler(1 if places.check else self.threads)
         self._job = job
         self._analysis = analysis = analysis or JobAnalysis(job)
@@ -113,7 +113,7 @@ class LocalSession(Session):
         self._staged = {}
 
     def _nodes_of(self, job: Job) -> Iterable[str]:
-        """The nodes whose blobs are held here."""
+        """Return the nodes whose blobs are held here."""
         return job.nodes
 
     def run(self, plan: Plan, position: Position, control: Control) -> Position:
@@ -132,7 +132,7 @@ class LocalSession(Session):
         return group.run(position, control)
 
     def end_epoch(self) -> None:
-        """Forget the scratch of the epoch: what is neither persistent nor of ``setup``."""
+        """Drop the scratch of the epoch: what is neither persistent nor of ``setup``."""
         for node, workspace in self._stores.nodes.items():
             workspace.drop(self._lasting[node])
 
@@ -144,11 +144,11 @@ class LocalSession(Session):
         return workspace.find(path) if workspace is not None else None
 
     def scalars(self, names: Iterable[str]) -> dict[str, Any]:
-        """The values of one-element blobs by name, None for those that are None.
+        """Return the values of one-element blobs by name, None for those that are None.
 
-        Those without a value are absent: a blob that tasks of ``epoch`` write has none if none of
-        them has written it in the epoch that runs, or ran last.  Raises TaskError, naming it, for
-        one with more than one element.
+        Those without a value are absent: a blob that tasks of ``epoch`` write is absent if none of
+        them has written it in the current epoch, or in the last one that ran.  Raises TaskError,
+        naming the blob, for one with more than one element.
         """
         found: dict[str, Any] = {}
         for name in names:
@@ -169,21 +169,21 @@ class LocalSession(Session):
         return found
 
     def _is_stale(self, name: str, value: Value) -> bool:
-        """Whether a scalar was not written in the epoch of now."""
+        """Return whether a scalar was not written in the current epoch."""
         return isinstance(value, Box) and self._stores.written.is_stale(key_of(self._job, name))
 
     def written(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Those of the named blobs that were written in the epoch that runs, or ran last."""
+        """Return those of the named blobs that were written in the current or the last epoch."""
         return tuple(n for n in names if self._stores.written.is_new(key_of(self._job, n)))
 
     def resume_epoch(self, epoch: int, written: Iterable[str]) -> None:
-        """Go on inside ``epoch``, in which the blobs ``written`` have been written already."""
+        """Continue inside ``epoch``, in which the blobs ``written`` have already been written."""
         self._stores.written.epoch = epoch
         for name in written:
             self._stores.written.note(key_of(self._job, name))
 
     def blob(self, name: str) -> Any:
-        """A blob's value (read-only) by name; raises TaskError if there is none."""
+        """Return a blob's value (read-only) by name; raises TaskError if there is none."""
         value = self._find(name)
         if value is None:
             raise TaskError(f"there is no blob {name!r}", hint=did_you_mean(name, self.names()))
@@ -192,7 +192,7 @@ class LocalSession(Session):
         return view(value)
 
     def names(self) -> list[str]:
-        """The names of all blobs, with ``node:`` in front if there are several nodes."""
+        """Return the names of all blobs, with ``node:`` in front if there are several nodes."""
         return [
             f"{node}:{name}" if self._job.multi_node else name
             for node, workspace in self._stores.nodes.items()
@@ -202,9 +202,9 @@ class LocalSession(Session):
     # Checkpoints.
 
     def snapshot(self, scratch: Mapping[str, Iterable[str]] = NO_SCRATCH) -> LocalSnapshot | None:
-        """The persistent blobs of now, by reference, and the named scratch that has values.
+        """Return the current persistent blobs, by reference, and the named scratch that has values.
 
-        None if some of that scratch cannot be saved.
+        Returns None if some of that scratch cannot be saved.
         """
         extra = {node: self._stores.nodes[node].snapshot(paths) for node, paths in scratch.items()}
         if not all(is_storable(v) for blobs in extra.values() for v in blobs.values()):
@@ -219,7 +219,7 @@ class LocalSession(Session):
         )
 
     def load_part(self, node: str, directory: Path, part: str | None = None) -> int:
-        """Read and prove a node's part of a checkpoint, beside the blobs; gives its bytes."""
+        """Read and verify a node's part of a checkpoint, beside the blobs; return its bytes."""
         blobs = self._staged[node] = read_part(directory, part or node)
         if part is not None and part != node:  # versions are those of the other node's blobs
             for value in blobs.values():
@@ -244,8 +244,9 @@ class LocalSession(Session):
                 self._stores.best[node, name] = value
 
     def close(self) -> None:
-        """End the threads and worker processes, let go of the memory for copies; the blobs stay
-        readable.
+        """End the threads and worker processes, and release the memory for copies.
+
+        The blobs stay readable.
         """
         self._scheduler.close()
         for group in self._groups.values():
@@ -254,7 +255,7 @@ class LocalSession(Session):
 
 
 def _minimal(blobs: dict[str, Value]) -> dict[str, Value]:
-    """Without those that lie in another of them."""
+    """Return the blobs without those that lie in another of them."""
     return {path: blobs[path] for path in outermost(blobs)}
 
 
