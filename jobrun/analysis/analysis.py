@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
+from jobrun.analysis.live_state import LiveState
 from jobrun.analysis.names import Access, Key, access
 from jobrun.model.job import GROUPS, Job, Task
 
@@ -39,6 +40,11 @@ class JobAnalysis:
         for _, copies in self.units_of(group):
             for _, found in copies:
                 yield from found.writes
+
+    @cached_property
+    def live(self) -> LiveState:
+        """The blobs and generators that ``state`` names."""
+        return LiveState(self)
 
     @cached_property
     def written(self) -> frozenset[str]:

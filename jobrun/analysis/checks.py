@@ -17,6 +17,7 @@ from jobrun.analysis.dataflow import (
     write_mark,
 )
 from jobrun.analysis.graph import make_plan
+from jobrun.analysis.live_state_checks import state_problems
 from jobrun.analysis.metrics import best_problems, metric_problems
 from jobrun.analysis.pinned import pinned_problems
 from jobrun.analysis.schedule import every_problems
@@ -50,6 +51,7 @@ def check(job: Job, analysis: JobAnalysis | None = None) -> list[Problem]:
     analysis = analysis or JobAnalysis(job)
     for found in (
         every_problems(job),
+        state_problems(analysis),
         flow_problems(analysis),
         source_problems(analysis),
         shuffle_problems(job),

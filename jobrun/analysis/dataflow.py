@@ -17,6 +17,8 @@ __all__ = [
     "KEEP_CHANGES",
     "flow_problems",
     "inner_steps",
+    "read_mark",
+    "reader_names",
     "shuffle_problems",
     "source_problems",
     "updated_blobs",
@@ -24,8 +26,8 @@ __all__ = [
 ]
 
 KEEP_CHANGES = (
-    "what changes belongs in arrays, numbers and dicts of those: write them in 'init' and 'update' "
-    "them in 'epoch'"
+    "name it under 'state' if its content is to be saved; else what changes belongs in arrays, "
+    "numbers and dicts of those: write them in 'init' and 'update' them in 'epoch'"
 )
 """What to do about something of ``setup`` that epochs would change."""
 
@@ -62,6 +64,7 @@ def flow_problems(analysis: JobAnalysis) -> Iterator[Problem]:
     made: dict[str, list[Key]] = {}
     every_write = _EveryWrite(analysis)
     setup: PathSet | None = None
+    live = analysis.live
     for group in GROUPS:
         have = PathSet(k for g in _BEFORE[group] for k in made[g])
         made[group] = []
@@ -76,7 +79,7 @@ def flow_problems(analysis: JobAnalysis) -> Iterator[Problem]:
             for _, found in copies:
                 yield from _twice(job, task, writers, found)
                 for key in found.writes:
-                    if setup is not None and setup.touches(key):
+                    if setup is not None and key not in live and setup.touches(key):
                         yield _protected(job, task, key)
                     if task.every is not None and not have.touches(key):
                         sometimes[key] = sometimes.get(key) or task.every  # the first counts
@@ -99,7 +102,7 @@ def _pipe_reads(job: Job, pipe: Pipe, copies: Sequence[tuple[str, Access]]) -> I
     node, found = copies[0]
     if found.problems:
         return
-    for mark, name in _reader_names(pipe):
+    for mark, name in reader_names(pipe):
         keys = resolve(job, node, name).keys
         if any(same_leaves(key, k) for key in keys for k in found.writes):
             yield Problem(
@@ -148,7 +151,7 @@ def _reads_one_of(job: Job, task: Task, name: str, changed: PathSet) -> bool:
     )
 
 
-def _reader_names(pipe: Pipe) -> Iterator[tuple[str, str]]:
+def reader_names(pipe: Pipe) -> Iterator[tuple[str, str]]:
     """The names that the reader of a pipe reads, each with its mark."""
     for column, name in pipe.reader.data.blob_names():
         yield f"from:{column}", name
@@ -194,12 +197,13 @@ def _reads(
             yield Problem(
                 f"{_shown(job, key)!r} is written every {every} epochs only, "
                 f"but task {task.name!r} reads it in others too",
-                _read_mark(task, key),
+                read_mark(task, key),
                 f"give the task 'every: {every}' too, or write the blob in 'init' first",
             )
 
 
-def _read_mark(task: Task, key: Key) -> Where | None:
+def read_mark(task: Task, key: Key) -> Where | None:
+    """Return the place in the spec where a task, or a step of a pipe, names a blob it is given."""
     names = (key[1], f"{key[0]}:{key[1]}")
     for step in (*inner_steps(task), task):
         for role in ("in", "update", "from"):
@@ -243,14 +247,14 @@ def _missing(writes: _EveryWrite, group: str, task: Task, key: Key, have: PathSe
         text = f"task {task.name!r} {verb} {name!r}, which no task writes"
         meant = did_you_mean(key[1], [*known, *(() if updates else RESERVED)])
         hint = meant or did_you_mean_or_all(key[1], known)
-        return Problem(text, _read_mark(task, key), hint)
+        return Problem(text, read_mark(task, key), hint)
     if later == group:
         text = f"task {task.name!r} {verb} {name!r} before it is written"
         hint = "write its first value in 'init'" if group == "epoch" else "move the task down"
         meant = did_you_mean(key[1], have.paths(key[0]))
-        return Problem(text, _read_mark(task, key), f"{hint}; or {meant}" if meant else hint)
+        return Problem(text, read_mark(task, key), f"{hint}; or {meant}" if meant else hint)
     text = f"task {task.name!r} of {group!r} {verb} {name!r}, which only {later!r} writes"
-    return Problem(text, _read_mark(task, key), f"{later!r} runs after {group!r}")
+    return Problem(text, read_mark(task, key), f"{later!r} runs after {group!r}")
 
 
 def _shown(job: Job, key: Key) -> str:
@@ -266,7 +270,7 @@ def _protected(job: Job, task: Task, key: Key) -> Problem:
         return Problem(
             f"task {task.name!r} updates {name!r}, which belongs to 'setup': the change would be "
             "lost on a resume",
-            _read_mark(task, key),
+            read_mark(task, key),
             f"'setup' makes it anew at every start; {KEEP_CHANGES}",
         )
     return Problem(

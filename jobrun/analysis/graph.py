@@ -120,7 +120,8 @@ class _Builder:
     def add(self, task: Task) -> None:
         """Add the copies of a task: first what they wait for, then what they leave behind."""
         copies = self.analysis.copies(task)
-        waits = [self._waits(a) for _, a in copies]
+        orders = [self.analysis.live.order(a, node) for node, a in copies]
+        waits = [self._waits(a, order) for (_, a), order in zip(copies, orders, strict=True)]
         gather = len(copies) > 1 and reads_across([a for _, a in copies])
         first = len(self.units) + gather
         if gather:
@@ -133,25 +134,25 @@ class _Builder:
                 wait = wait | {first - 1}
             self.by_task.setdefault(task.name, []).append(len(self.units))
             self._unit(Unit(unit_key(self.job, task, node), task, node, found), wait)
-        for number, (_, found) in enumerate(copies, first):
-            self._leave(found, number)
+        for number, ((_, found), order) in enumerate(zip(copies, orders, strict=True), first):
+            self._leave(found, order, number)
 
     def _unit(self, unit: Unit, waits: set[int]) -> None:
         self.units.append(unit)
         self.before.append(set(waits))
 
-    def _waits(self, found: Access) -> set[int]:
+    def _waits(self, found: Access, order: Collection[Key]) -> set[int]:
         waits: set[int] = set()
         for key in found.reads:
             waits |= self.blobs.writers(key)
-        for key in found.writes:
+        for key in (*found.writes, *order):
             waits |= self.blobs.users(key)
         return waits
 
-    def _leave(self, found: Access, unit: int) -> None:
+    def _leave(self, found: Access, order: Collection[Key], unit: int) -> None:
         for key in found.reads:
             self.blobs.read(key, unit)
-        for key in found.writes:
+        for key in (*found.writes, *order):
             self.blobs.write(key, unit)
 
     def add_after(self) -> None:
@@ -347,10 +348,10 @@ def setup_blobs(analysis: JobAnalysis) -> dict[str, tuple[str, ...]]:
 def persistent(analysis: JobAnalysis) -> dict[str, tuple[str, ...]]:
     """The paths whose values are saved, per node, in the order of the spec.
 
-    Every blob that ``init`` writes itself or a part of it, every blob of ``epoch`` that a later
-    group reads, and what ``checkpoint.include`` adds.  A name that ``epoch`` writes whole replaces
-    the tree whose parts persist, so it persists in their place.  The rule is data flow, never a
-    name.
+    What ``state`` names, every blob that ``init`` writes itself or a part of it, every blob of
+    ``epoch`` that a later group reads, and what ``checkpoint.include`` adds.  A name that ``epoch``
+    writes whole replaces the tree whose parts persist, so it persists in their place.  The rule is
+    data flow, never a name.
     """
     job = analysis.job
     later = PathSet(
@@ -370,7 +371,8 @@ def persistent(analysis: JobAnalysis) -> dict[str, tuple[str, ...]]:
     replaced = {(node, tree) for node, path in kept for tree in trees_of(path)}
     setup = set(analysis.writes_of("setup"))
     whole = (key for key in epoch if key in replaced)
-    return _minimal(job, (k for k in (*kept, *whole) if k not in setup))
+    made = (k for k in (*kept, *whole) if k not in setup)
+    return _minimal(job, (*analysis.live.saved, *made))
 
 
 def ranks(analysis: JobAnalysis) -> dict[str, dict[str, int]]:

@@ -5,9 +5,10 @@ spec, without what is left at its default, so that a later version with more key
 difference.  Each difference belongs to a row of the table by which a run goes on or not:
 
 ``free``    stop and fail conditions, limits and threads of pipes, retries, timeouts and
-            ``thread``, checkpoint policy, upload, metrics, reporters, session, name
+            ``thread``, checkpoint policy, upload, metrics, reporters, session, name, ``constant``
 ``accept``  ``batch`` of a pipe: another job, but one that is commonly meant
-``job``     tasks, vars, seed, nodes, all else of a pipe: another job
+``job``     tasks, vars, seed, nodes, ``state``, all else of a pipe: another job
+``never``   the adapter of an object under ``state``: it cannot restore what another one has saved
 
 The order of tasks counts, that of the keys of a mapping does not.
 """
@@ -32,14 +33,15 @@ from jobrun.model.shell import Shell
 __all__ = ["Change", "Diff", "compare", "digest", "job_facts"]
 
 Facts = dict[str, Any]
-Row = Literal["free", "accept", "job"]
+Row = Literal["free", "accept", "job", "never"]
 
-_FREE = ("name", "stop", "fail", "metrics", "upload", "report", "session")
+_FREE = ("name", "stop", "fail", "metrics", "upload", "report", "session", "constant")
 _FREE_OF_PIPE = ("batches_per_epoch", "passes", "threads", "ahead", "processes", "resume")
 _ACCEPTED_OF_PIPE = ("batch", "shard")
 _HOW = ("batch", "shuffle", "drop_last", "batches_per_epoch", "passes", "shard", "rows")
 _OPTIONS = (("retries",), ("timeout",), ("thread",))
 """How a call is made, which changes nothing of what it gives."""
+_BY_TYPE = "the adapter of its type"
 _ABSENT = object()
 _LONGEST = 80
 """How many characters of a value are shown."""
@@ -81,9 +83,14 @@ class Diff:
         return tuple(str(c) for c in self.changes if c.row != "free")
 
     @property
+    def never(self) -> tuple[str, ...]:
+        """Lines of what no run can continue with."""
+        return tuple(str(c) for c in self.changes if c.row == "never")
+
+    @property
     def acceptable(self) -> bool:
         """Whether all that makes it another job is of the row ``accept``."""
-        return all(c.row != "job" for c in self.changes)
+        return all(c.row in ("free", "accept") for c in self.changes)
 
     def freed(self, groups: Iterable[str]) -> Diff:
         """The same, where the tasks of these groups may change at any time."""
@@ -100,7 +107,9 @@ class Diff:
 
 def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> Diff:
     """What differs between the facts of two jobs."""
-    return Diff(tuple(_changes(_same_floats(old), _same_floats(new), ())))
+    none: Facts = {"state": {}}  # so that each name is a difference of its own
+    before, after = ({**none, **_same_floats(facts)} for facts in (old, new))
+    return Diff(tuple(_changes(before, after, ())))
 
 
 def _same_floats(facts: Mapping[str, Any]) -> Any:
@@ -123,6 +132,8 @@ def job_facts(job: Job) -> Facts:
     facts: Facts = {"name": job.name, "seed": job.seed, "vars": _plain(job.vars)}
     if job.multi_node:
         facts["nodes"] = _plain(job.nodes)
+    facts["state"] = {n: _BY_TYPE if a is None else _plain(a) for n, a in job.state.items()}
+    facts["constant"] = list(job.constant)
     for group in GROUPS:
         job.groups[group].named()
         facts[group] = [_task_facts(t, t.name) for t in job.groups[group].tasks]
@@ -323,7 +334,8 @@ def _changes(old: Any, new: Any, path: tuple[str, ...]) -> Iterator[Change]:
     elif _named(old) and _named(new):
         yield from _entries(old, new, path)
     elif not _same(old, new):
-        yield Change(".".join(path), *_pair(old, new), _row(path))
+        replaced = path[0] == "state" and old is not _ABSENT and new is not _ABSENT
+        yield Change(".".join(path), *_pair(old, new), "never" if replaced else _row(path))
 
 
 def _named(value: Any) -> bool:

@@ -14,7 +14,8 @@ tasks, vars, seed, nodes, readers     refuse                     ``train``: a ne
 only code files                       resume, changes shown      done, changes shown
 ====================================  =========================  =================================
 
-``--accept-changes`` turns changes of the job into ones that are shown and obeyed.  A run that a
+``--accept-changes`` turns changes of the job into ones that are shown and obeyed, but for another
+adapter of an object under ``state``.  A run that a
 condition under ``fail`` ended is finished too, with exit code 7.  ``--epoch`` and ``--id`` start
 from an earlier checkpoint, whatever the outcome was.  ``--only exit`` runs ``download`` and
 ``exit`` again on a checkpoint, and leaves the state of the run as it is.  Nothing here reads or
@@ -79,12 +80,13 @@ class Changes:
     """The differences between the job that was run and the current job, one line each.
 
     ``job`` makes it another job, ``free`` may change at any time, ``code`` names files of the
-    user's code whose content differs.
+    user's code whose content differs.  ``never`` are those of ``job`` that cannot be accepted.
     """
 
     job: tuple[str, ...] = ()
     free: tuple[str, ...] = ()
     code: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
 
 
 class Start(Protocol):
@@ -161,7 +163,7 @@ def decide(
     over = state.state in ("finished", "failed")
     if start is None and not over:
         return Choice("fresh", (f"{run} holds no checkpoint: the job starts from the beginning",))
-    if changes.job and not request.accept_changes:
+    if changes.job and (changes.never or not request.accept_changes):
         reached = head.epoch if head is not None else state.epoch  # a kill writes no run.json
         return _another_job(request, reached, changes, run, over)
     if request.only:
@@ -202,6 +204,8 @@ def _another_job(request: Request, epoch: int, changes: Changes, run: str, over:
         return Choice("new_run", (why, *differences, "a new run starts beside it"))
     how = "finished" if over else f"not finished (epoch {epoch})"
     why = f"{run} is {how}, and the job differs from the one that was run:"
+    if changes.never:
+        why = f"{run} was saved with another adapter, which this job cannot restore from:"
     if request.again:
         accept, afresh, same = f"{request.again} --accept-changes", request.afresh, f"resume {run}"
         same += f" --only {request.only}" if request.only else ""
@@ -216,6 +220,7 @@ def _another_job(request: Request, epoch: int, changes: Changes, run: str, over:
             ("to go on with the changes", _ACCEPTING),
             ("to start a new run", "give the CheckpointManager another directory"),
         ]
+    ways = ways[1:] if changes.never else ways
     return Choice("refuse", (why, *differences, *_table(ways)), exit_code=2)
 
 

@@ -143,7 +143,7 @@ class Chooser:
         diff = compare(state.facts, self._facts)
         if self._request.only:  # they are run again because they have changed
             diff = diff.freed(("download", "exit"))
-        return Changes(diff.job, diff.free, code)
+        return Changes(diff.job, diff.free, code, diff.never)
 
 
 def asks_verdict(record: Record) -> bool:

@@ -119,6 +119,8 @@ class _Builder:
             metrics=self.model.metrics,
             checkpoint=_policy(self.model.checkpoint),
             upload=_upload(self.model.upload),
+            state=self.model.state,
+            constant=self.model.constant,
         )
         self.made.session = self.model.session.spec()
         self.shared = self.made.shared_vars()
@@ -327,10 +329,16 @@ class _Builder:
         for key in ("name", "stop", "fail", "checkpoint", "upload"):
             node = self.root.get(key)
             yield key, Where(self.spec.path) if node is None else self._where(node)
-        for section in ("vars", "nodes", "metrics"):
+        for section in ("vars", "nodes", "metrics", "constant"):
             node = self.root.get(section)
             if node is not None:
                 yield from self._names(section, node, self.root)
+        state = self.root.get("state")
+        if state is not None:
+            yield "state", self._where(state)
+            entries = state.value if isinstance(state.value, list) else [state]
+            for entry in entries:
+                yield from self._names("state", entry, self.root)
         for path in (("keep", "best"), ("include",), ("compress",), ("catalogue",)):
             node = self.root.get("checkpoint", *path)
             if node is not None:

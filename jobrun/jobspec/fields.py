@@ -49,6 +49,8 @@ __all__ = [
     "RunPath",
     "Script",
     "Seconds",
+    "State",
+    "StateNames",
     "TaskInputs",
     "Updates",
     "With",
@@ -291,6 +293,45 @@ def _run_path(value: Any) -> str:
     return text
 
 
+def _state(value: Any) -> dict[str, str | None]:
+    """A name, a list of names and of mappings ``{name: adapter}``, or a mapping, as a mapping."""
+    faults: list[FieldFault] = []
+    pairs: list[tuple[Any, Any]] = []
+    if isinstance(value, dict):
+        faults += [f for name, item in value.items() for f in _adapter_faults(name, item, (name,))]
+        pairs += [(name, name) for name in value]
+        found = value
+    else:
+        found = {}
+        entries = [value] if isinstance(value, str) else value
+        if not isinstance(entries, list):
+            raise wants(_STATE, value)
+        for number, entry in enumerate(entries):
+            if isinstance(entry, dict):
+                for name, item in entry.items():
+                    faults += _adapter_faults(name, item, (number, name))
+                    pairs.append((number, name))
+                found.update(entry)
+            else:
+                faults += _name_faults(blob_fault, entry, (number,))
+                pairs.append((number, entry))
+                found[entry if isinstance(entry, str) else ""] = None
+    faults += twice(pairs)
+    if faults:
+        raise refuse(*faults)
+    return found
+
+
+def _adapter_faults(name: object, item: object, path: tuple[Any, ...]) -> list[FieldFault]:
+    fault = blob_fault(name) if isinstance(name, str) else f"{show(name)} is no name"
+    if fault:
+        return [FieldFault(f"has a wrong name: {fault}", "", path, key=True)]
+    if item is None or (isinstance(item, str) and CALL_FORM.fullmatch(item)):
+        return []
+    hint = "state: {env: mycode:EnvState}"
+    return [FieldFault(f"expected an adapter, module:Class, got {show(item)}", hint, path)]
+
+
 def _metrics(value: Any) -> dict[str, str | None]:
     if not isinstance(value, dict):
         hint = "metrics: {loss: min, accuracy: max}"
@@ -326,6 +367,7 @@ def _reduce(value: Any) -> dict[str, str]:
 NameForms = str | list[str] | dict[str, str | None]
 _IN = "a name, a list of names, or a mapping {parameter: name}"
 _OUT = "a name, a list of names, or a mapping {key of the result: name}"
+_STATE = "a name, a list of names, or a mapping {name: adapter}"
 _LOADED = "a name, a list of names, or a mapping {name there: name here}"
 
 
@@ -368,6 +410,11 @@ After = Annotated[
 ]
 Globs = Annotated[
     Any, annotated(_listed(lambda _: None, "a list of names or patterns"), str | list[str])
+]
+_Adapters = dict[str, Annotated[str, Field(pattern=r"^[^:\s]+:[^:\s]+$")] | None]
+State = Annotated[Any, annotated(_state, str | list[str | _Adapters] | _Adapters)]
+StateNames = Annotated[
+    Any, annotated(_listed(blob_fault, "a name, or a list of names"), str | list[str])
 ]
 With = Annotated[dict[str, Any], BeforeValidator(_with)]
 Metrics = Annotated[

@@ -28,6 +28,8 @@ from jobrun.jobspec.fields import (
     Outs,
     Reductions,
     Seconds,
+    State,
+    StateNames,
     TaskInputs,
     Updates,
     With,
@@ -249,6 +251,16 @@ class SpecModel(ClosedModel):
     epoch: Tasks = Field([], description="Run again and again.")
     download: Tasks = Field([], description="Run after the loop, to gather what is scattered.")
     exit: Tasks = Field([], description="Run at the end.")
+    state: State = Field(
+        {},
+        description="Objects of 'setup' whose content is saved (a module, an optimizer, an "
+        "estimator), and the global generators rng.python, rng.numpy, rng.torch: a list of names, "
+        "or a mapping {name: adapter, module:Class}.",
+    )
+    constant: StateNames = Field(
+        [],
+        description="Objects of 'setup' that no task changes: their content is never saved.",
+    )
     metrics: Metrics = Field(
         {}, description="Scalar blobs to record, and whether min, max or nothing is better."
     )

@@ -36,6 +36,7 @@ from jobrun.model.rows import SHARD, CallSource, Data, FileSource, Reader
 from jobrun.model.task import Argument, Outputs, Task, current_node, current_tasks
 
 __all__ = [
+    "GENERATORS",
     "GROUPS",
     "MAIN",
     "REDUCTIONS",
@@ -59,6 +60,8 @@ __all__ = [
 GROUPS = ("setup", "init", "epoch", "download", "exit")
 MAIN = "main"
 RESERVED = ("epoch", "rng", "node", "best")
+GENERATORS = ("rng.python", "rng.numpy", "rng.torch")
+"""The global random generators that ``state`` may name."""
 
 _job: ContextVar[Job | None] = ContextVar("jobrun_job", default=None)
 
@@ -150,6 +153,11 @@ class Job(_Scope):
     scalar blob to ``"min"``, ``"max"`` or None, the direction that is better.  ``checkpoint`` is a
     policy, or None for a job without checkpoints; ``upload`` is where they are copied after
     the loop.  ``session`` is the session in which the command line runs it.
+
+    ``state`` names objects of ``setup`` whose content persists, as a sequence, or as a mapping to
+    the adapter that reads and restores them: an object, ``"module:Class"``, or None for the adapter
+    of their type.  It may name the global generators in ``GENERATORS`` too.  ``constant`` names
+    objects of ``setup`` that no task changes.
     """
 
     def __init__(
@@ -162,6 +170,8 @@ class Job(_Scope):
         metrics: Mapping[str, str | None] | None = None,
         checkpoint: CheckpointPolicy | None = DEFAULT_POLICY,
         upload: Upload | None = None,
+        state: Sequence[str] | Mapping[str, Any] = (),
+        constant: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.name = name
@@ -173,6 +183,10 @@ class Job(_Scope):
         self.metrics: dict[str, str | None] = dict(metrics or {})
         self.checkpoint = checkpoint
         self.upload = upload
+        self.state: dict[str, Any] = (
+            dict(state) if isinstance(state, Mapping) else dict.fromkeys(_names(state))
+        )
+        self.constant = _names(constant)
         self.session = SessionSpec()
         self.groups: dict[str, TaskGroup] = {g: TaskGroup(g) for g in GROUPS}
         self.conditions: list[ConditionSpec] = []
@@ -231,6 +245,11 @@ class Job(_Scope):
         """Add conditions that end the run as a failure; they win over ``stop``."""
         self.conditions += [ConditionSpec("fail", kind, v) for kind, v in conditions.items()]
 
+    @property
+    def generators(self) -> tuple[str, ...]:
+        """The global random generators that ``state`` names, in the order of ``GENERATORS``."""
+        return tuple(name for name in GENERATORS if name in self.state)
+
     def node_vars(self, node: str) -> dict[str, Any]:
         """Return the vars of ``node``."""
         return {**self.vars, **self.nodes[node]}
@@ -264,6 +283,10 @@ class Job(_Scope):
 
     def __repr__(self) -> str:
         return f"Job({self.name!r})"
+
+
+def _names(given: str | Sequence[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def _same(a: Any, b: Any) -> bool:

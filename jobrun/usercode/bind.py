@@ -26,8 +26,9 @@ from jobrun.usercode.reference import nameless
 from jobrun.usercode.requirements import task_needs, upload_needs
 from jobrun.usercode.returning import check_return
 from jobrun.usercode.signature import check_call
+from jobrun.values.adapters.base import LiveAdapter
 
-__all__ = ["bind", "bind_job", "bind_object", "forget", "user_trace"]
+__all__ = ["bind", "bind_adapter", "bind_job", "bind_object", "forget", "user_trace"]
 
 Function = Callable[..., Any]
 
@@ -70,6 +71,29 @@ def bind_object(
     if root is not None:
         _activate(root)
     return _attribute(_module(module_name, root, where), path, where)
+
+
+def bind_adapter(
+    given: Any, folder: str | os.PathLike[str] | None = None, where: Where | None = None
+) -> LiveAdapter:
+    """The adapter of a live object that ``state`` names: ``module:Class``, or an object.
+
+    A class is called without arguments.  Raises BindError for what is no adapter of live objects.
+    """
+    found = bind_object(given, folder, where) if isinstance(given, str) else given
+    if isinstance(found, type):
+        try:
+            found = found()
+        except Exception as error:
+            text = f"{given} cannot be made without arguments: {type(error).__name__}: {error}"
+            raise BindError(text, where=where, trace=user_trace(error)) from error
+    if not isinstance(found, LiveAdapter):
+        raise BindError(
+            f"{given} is no adapter of live objects",
+            where=where,
+            hint="it has name, version, state(obj), restore(obj, state) and copy(obj)",
+        )
+    return found
 
 
 def bind_job(job: Job, folder: str | os.PathLike[str] | None = None) -> dict[str, Function]:
@@ -122,6 +146,9 @@ def _named_beside_tasks(job: Job) -> Iterator[tuple[Callable[..., Any], Any, Whe
     """What a job names outside of its tasks: how it is found, its name and its place."""
     if job.upload is not None and job.upload.call is not None:
         yield bind, job.upload.call, job.marks.get("upload")
+    for blob, adapter in job.state.items():
+        if adapter is not None:
+            yield bind_adapter, adapter, job.marks.get(f"state:{blob}")
     if job.checkpoint is not None and isinstance(job.checkpoint.catalogue, str):
         yield bind_object, job.checkpoint.catalogue, job.marks.get("checkpoint.catalogue")
 

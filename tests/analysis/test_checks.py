@@ -351,7 +351,7 @@ def test_a_source_that_is_bound_to_a_thread_is_not_read_on_others(key: str) -> N
         (
             _setup_blob_updated,
             "task 't' updates 'data', which belongs to 'setup': the change would be lost on a "
-            "resume; 'setup' makes it anew at every start; what changes belongs in arrays",
+            "resume; 'setup' makes it anew at every start; name it under 'state' if its content",
         ),
         (_may_write_read_always, "'x' is written every 2 epochs only, but task 't' reads it"),
         (_written_twice, "task 't' writes 'x/y' twice"),

@@ -105,6 +105,13 @@ def facts(tmp_path: Path, text: str = SPEC) -> dict[str, Any]:
         ("in: {x, lr}", "in: {x, rate: lr}", "job", None),
         ("last: 3}", "last: 3}, include: [seen]", "job", 'checkpoint.include: added, ["seen"]'),
         ("name: sum", "name: sum\nnodes: {main: {}}", "job", 'nodes: added, {"main": {}}'),
+        (
+            "name: sum",
+            "name: sum\nstate: [rows]",
+            "job",
+            "state.rows: added, the adapter of its type",
+        ),
+        ("seed: 1", "seed: 1\nconstant: [rows]", "free", 'constant: added, ["rows"]'),
     ],
 )
 def test_each_change_has_its_row(
@@ -121,6 +128,15 @@ def test_each_change_has_its_row(
     assert len(lines) == len(diff.changes)
     if line is not None:
         assert lines == (line,)
+
+
+def test_another_adapter_can_never_be_accepted(tmp_path: Path) -> None:
+    with_state = "name: sum\nstate: {rows: code:A}"
+    before = facts(tmp_path, SPEC.replace("name: sum", with_state))
+    after = facts(tmp_path, SPEC.replace("name: sum", with_state.replace("code:A", "code:B")))
+    diff = compare(before, after)
+    assert diff.never == diff.job == ("state.rows: code:A -> code:B",)
+    assert not diff.acceptable
 
 
 def test_nothing_changed(tmp_path: Path) -> None:

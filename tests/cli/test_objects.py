@@ -63,7 +63,7 @@ stop: {epochs: 2}
         "that 'setup' made as 'tool': the change would be in no checkpoint, and lost on a resume\n"
         "    5 |   - {call: 'steps:spoil', update: other}\n"
         "      |                                   ^^^^^\n"
-        "  hint: what changes belongs in arrays, numbers and dicts of those" in failed.err
+        "  hint: name it under 'state' if its content is to be saved" in failed.err
     )
     assert "Traceback" not in failed.err
     assert failed.out.endswith("resume runs/job\n")

@@ -55,7 +55,7 @@ def test_what_belongs_to_the_job(job: Job) -> None:
     assert job.nodes == {"trainer_0": {"own": 1}, "trainer_1": {"own": 2}}
     assert job.vars["shape"] == [8, 8]
     assert job.metrics == {"trainer_0:mean_loss": "min", "loss": None}
-    assert [len(g) for g in job.groups.values()] == [1, 4, 8, 1, 1]
+    assert [len(g) for g in job.groups.values()] == [2, 4, 8, 1, 1]
     policy = job.checkpoint
     assert policy is not None
     assert policy.every == Every(2, 100, 900.0, 30.0)

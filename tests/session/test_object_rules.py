@@ -56,8 +56,8 @@ def test_an_object_of_setup_that_epochs_use_is_said_once_before_the_first_epoch(
     assert said == (
         f"job.yaml:5:3: 'net' of 'setup' is an object of type {Net.__module__}.Net, which 'train' "
         "and 'look' of 'epoch' use: what an epoch changes in it is in no checkpoint, and lost on a "
-        "resume; what changes belongs in arrays, numbers and dicts of those: write them in 'init' "
-        "and 'update' them in 'epoch'"
+        "resume; name it under 'state' if its content is to be saved; else what changes belongs in "
+        "arrays, numbers and dicts of those: write them in 'init' and 'update' them in 'epoch'"
     )
     kinds = [e for e in driver.events if isinstance(e, Warned | GroupStarted)]
     assert [type(e) for e in kinds[2:4]] == [Warned, GroupStarted]

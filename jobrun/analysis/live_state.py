@@ -1,0 +1,91 @@
+"""Live state: objects that ``setup`` makes and whose content persists.
+
+``state`` names them; ``init`` and ``epoch`` may change or replace them, and every save reads their
+content.  Reading one counts as updating it, since nobody can see whether a call changed it.  An
+object may hold references to another one (an optimizer to the parameters of its network), which
+only a call that was given both can have made: such objects are *linked*, and ordered as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from typing import TYPE_CHECKING
+
+from jobrun.core.blob_paths import Key, PathSet
+from jobrun.model.job import GROUPS, Job
+
+if TYPE_CHECKING:
+    from jobrun.analysis.analysis import JobAnalysis
+    from jobrun.analysis.names import Access
+
+__all__ = ["LiveState"]
+
+
+class LiveState:
+    """The live state of a job: ``keys`` are the blobs, ``generators`` those of each node.
+
+    ``saved`` is both: what checkpoints hold.  ``constants`` are the blobs that no task may change.
+    """
+
+    def __init__(self, analysis: JobAnalysis) -> None:
+        job = analysis.job
+        written = set(analysis.writes_of("setup")) if job.state or job.constant else set()
+        self.keys = _made(job, job.state, written)
+        self.constants = _made(job, job.constant, written)
+        self.generators = tuple((node, name) for node in job.nodes for name in job.generators)
+        self.saved = (*self.generators, *self.keys)
+        self._paths = PathSet(self.keys)
+        self._own = frozenset(self.keys)
+        self._group: dict[Key, Key] = {key: key for key in self.keys}
+        for group in GROUPS if self.keys else ():
+            for _, copies in analysis.units_of(group):
+                for _, found in copies:
+                    self._link(found)
+
+    def __contains__(self, key: Key) -> bool:
+        """Return whether a blob is live state."""
+        return key in self._own
+
+    def touches(self, key: Key) -> bool:
+        """Return whether a blob is live state, or holds or is a part of some."""
+        return self._paths.touches(key)
+
+    def used_by(self, found: Access) -> list[Key]:
+        """Return the live state that a task is given or writes, each once."""
+        if not self.keys:
+            return []
+        return [key for key in dict.fromkeys((*found.reads, *found.writes)) if key in self._own]
+
+    def linked(self, keys: Iterable[Key]) -> list[Key]:
+        """Return all live state that is linked with some of it, in spec order."""
+        groups = {self._root(key) for key in keys}
+        return [key for key in self.keys if self._root(key) in groups]
+
+    def order(self, found: Access, node: str) -> set[Key]:
+        """Return what a task on a node counts as updating, beside the blobs that it writes.
+
+        One name for each group of linked state, and one for the global generators; no blob can have
+        such a name.
+        """
+        groups = {self._root(key) for key in self.used_by(found)}
+        names = {(own, f":{path}") for own, path in groups}
+        return names | {(node, ":rng")} if self.generators else names
+
+    def _link(self, found: Access) -> None:
+        """Join what a call writes with all that it is given: one may refer to another now."""
+        written = [key for key in found.writes if key in self._own]
+        if written:
+            first = self._root(written[0])
+            for key in self.used_by(found):
+                self._group[self._root(key)] = first
+
+    def _root(self, key: Key) -> Key:
+        while self._group[key] != key:
+            key = self._group[key]
+        return key
+
+
+def _made(job: Job, names: Iterable[str], written: Container[Key]) -> tuple[Key, ...]:
+    """The named blobs on each node whose ``setup`` writes them, in spec order."""
+    keys = ((node, name) for name in names for node in job.nodes)
+    return tuple(key for key in keys if key in written)

@@ -1,0 +1,103 @@
+"""What can be wrong with ``state`` and ``constant``, and with how tasks use live state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jobrun.analysis.analysis import JobAnalysis
+from jobrun.analysis.dataflow import read_mark, reader_names
+from jobrun.analysis.live_state import LiveState
+from jobrun.analysis.names import Access
+from jobrun.core.blob_paths import covers, overlaps
+from jobrun.errors import Problem, did_you_mean, did_you_mean_or_all
+from jobrun.model.job import GENERATORS, GROUPS, Job, Pipe, Task
+
+__all__ = ["state_problems"]
+
+
+def state_problems(analysis: JobAnalysis) -> Iterator[Problem]:
+    """Yield what is wrong with ``state`` and ``constant``, and with how tasks use live state."""
+    job = analysis.job
+    if not (job.state or job.constant):
+        return
+    yield from _name_problems(analysis)
+    live = analysis.live
+    for group in GROUPS:
+        for task, copies in analysis.units_of(group):
+            for node, found in copies:
+                yield from _use_problems(job, task, node, found, live)
+            if isinstance(task, Pipe):
+                yield from _source_problems(job, task, live)
+
+
+def _name_problems(analysis: JobAnalysis) -> Iterator[Problem]:
+    job = analysis.job
+    made = list(dict.fromkeys(path for _, path in analysis.writes_of("setup")))
+    for section, names in (("state", job.state), ("constant", job.constant)):
+        for name in names:
+            mark = job.marks.get(f"{section}:{name}")
+            if name in made:
+                if section == "constant" and name in job.state:
+                    yield Problem(f"{name!r} is under 'state' and 'constant' at once", mark)
+            elif section == "state" and name in GENERATORS:
+                if job.state[name] is not None:
+                    yield Problem(f"{name!r} under 'state' takes no adapter", mark)
+            else:
+                known = (*made, *GENERATORS) if name.startswith("rng") else made
+                hint = did_you_mean(name, known) or did_you_mean_or_all(name, made)
+                yield Problem(
+                    f"{section!r} names {name!r}, which no task of 'setup' writes", mark, hint
+                )
+
+
+def _use_problems(
+    job: Job, task: Task, node: str, found: Access, live: LiveState
+) -> Iterator[Problem]:
+    written = set(found.writes)
+    for key in dict.fromkeys((*found.reads, *found.writes)):
+        if key[1] in job.generators:
+            yield Problem(
+                f"task {task.name!r} names {key[1]!r}, a generator under 'state'",
+                read_mark(task, key),
+                "tasks draw from it as they do without jobrun, and 'rng' is a generator of their "
+                "own",
+            )
+        for own in live.keys:
+            if own[0] != key[0] or not overlaps(own[1], key[1]):
+                continue
+            if key[0] != node:
+                yield Problem(
+                    f"task {task.name!r} on node {node!r} uses {key[1]!r} of node {key[0]!r}, "
+                    "which is under 'state': a live object never leaves its node",
+                    read_mark(task, key),
+                    "let a task of that node put out arrays, and exchange these",
+                )
+            elif own != key and (key in written or covers(own[1], key[1])):
+                yield Problem(
+                    f"task {task.name!r} names {key[1]!r}, but {own[1]!r} is under 'state' and is "
+                    "one object",
+                    read_mark(task, key),
+                    f"name {own[1]!r}",
+                )
+    if task.timeout is not None and task.retries is not None and live.used_by(found):
+        yield Problem(
+            f"task {task.name!r} has 'timeout' and 'retries' and uses "
+            f"{live.used_by(found)[0][1]!r}, which is under 'state': a call that was given up may "
+            "still change it",
+            task.mark("timeout"),
+            "leave one of the two out",
+        )
+
+
+def _source_problems(job: Job, pipe: Pipe, live: LiveState) -> Iterator[Problem]:
+    """Yield a problem for each live object that a pipe would read from."""
+    for mark, name in reader_names(pipe):
+        for node in job.nodes_of(pipe):
+            if ":" not in name and live.touches((node, name)):
+                yield Problem(
+                    f"pipe {pipe.name!r} reads from {name!r}, which is under 'state': it changes "
+                    "from batch to batch",
+                    pipe.mark(mark, "from"),
+                    "read from arrays, or make the source of an object that is not under 'state'",
+                )
+                break
