@@ -11,7 +11,8 @@ import click
 from jobrun.cli.options import common, completes, option, runs_dir, settings
 
 if TYPE_CHECKING:
-    from jobrun.runs.rundir import RunDir, RunState
+    from jobrun.runs.run_state import RunState
+    from jobrun.runs.rundir import RunDir
 
 __all__ = ["command"]
 

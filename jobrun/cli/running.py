@@ -36,7 +36,8 @@ from jobrun.report.background import Aside
 from jobrun.report.formatting import json_values, plain
 from jobrun.report.log_file import Prints
 from jobrun.report.summary import summary
-from jobrun.runs.find import claim_after, fresh_name, newest_begun, run_of_spec
+from jobrun.runs.find import run_of_spec
+from jobrun.runs.series import claim_after, fresh_name, newest_begun
 from jobrun.session.base import Session
 from jobrun.session.factory import make_session
 from jobrun.session.local import LocalSession

@@ -28,7 +28,8 @@ from jobrun.core.json_floats import to_json
 from jobrun.engine.resume_policy import Choice
 from jobrun.errors import EXIT_DONE, EXIT_SIGINT, EXIT_SIGTERM, BindError, TaskError
 from jobrun.report.formatting import plain, plural
-from jobrun.runs.find import claim_after, fresh_name, newest_begun, sweep_of_spec
+from jobrun.runs.find import sweep_of_spec
+from jobrun.runs.series import claim_after, fresh_name, newest_begun
 from jobrun.runs.sweepdir import Member, SweepDir
 from jobrun.session.local import default_threads
 from jobrun.tools.sweep import Sweep, SweepPlan

@@ -34,7 +34,8 @@ def command(
         from jobrun.engine.resume_policy import Request
         from jobrun.jobspec.build import job_of
         from jobrun.jobspec.resolve import dump_resolved, load
-        from jobrun.runs.find import newest_begun, run_of_spec, sweep_of_spec
+        from jobrun.runs.find import run_of_spec, sweep_of_spec
+        from jobrun.runs.series import newest_begun
 
         runs_dir = options.runs_dir
         loaded = load(spec, sets, epochs=options.epochs, scheduler=options.scheduler)

@@ -14,7 +14,8 @@ from jobrun.core.ranking import best_record
 from jobrun.errors import DamagedError, NotFoundError, UsageError, did_you_mean
 from jobrun.runs.node_map import NodeMaps
 from jobrun.runs.overview import direction_of, kept_best
-from jobrun.runs.rundir import RunDir, RunState
+from jobrun.runs.run_state import RunState
+from jobrun.runs.rundir import RunDir
 
 if TYPE_CHECKING:
     from jobrun.analysis.graph import Plan

@@ -38,7 +38,8 @@ from jobrun.engine.resume_survey import Chooser
 from jobrun.errors import DamagedError, JobrunError, LockedError, SaveError
 from jobrun.model.job import Job
 from jobrun.runs.node_map import NodeMap, NodeMaps
-from jobrun.runs.rundir import RunDir, RunState, utc_now
+from jobrun.runs.run_state import RunState, utc_now
+from jobrun.runs.rundir import RunDir
 from jobrun.usercode.code_hash import loaded_code
 
 __all__ = ["AnyHistory", "History", "history_of"]

@@ -106,7 +106,7 @@ class Start(Protocol):
 
 
 class FoundState(Protocol):
-    """The part of a run's state (``rundir.RunState``) that is used."""
+    """The part of a run's state (``run_state.RunState``) that is used."""
 
     @property
     def state(self) -> str:

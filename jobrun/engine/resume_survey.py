@@ -23,7 +23,8 @@ from jobrun.engine.resume_policy import Changes, Choice, Request, decide
 from jobrun.errors import DamagedError, NotFoundError, RunRefusedError
 from jobrun.model.job import Job
 from jobrun.runs.node_map import NodeMap
-from jobrun.runs.rundir import RunDir, RunState, none_whole
+from jobrun.runs.run_state import RunState
+from jobrun.runs.rundir import RunDir, none_whole
 from jobrun.storage.fs import DEFAULT
 from jobrun.usercode.code_hash import changed_code
 

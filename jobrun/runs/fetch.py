@@ -12,8 +12,8 @@ from jobrun.checkpoint.publish import clean_leftovers, publish, staged
 from jobrun.errors import DamagedError, NotFoundError
 from jobrun.remote.find import RemoteCheckpoint, names_at
 from jobrun.remote.store import Store, split
-from jobrun.runs.find import claim
 from jobrun.runs.rundir import RunDir
+from jobrun.runs.series import claim
 from jobrun.storage.bounded_json import parse_json
 from jobrun.storage.fs import DEFAULT, Fs
 from jobrun.storage.threads import THREADS_FAR

@@ -1,4 +1,4 @@
-"""Finding runs and sweeps in a directory of runs, by name, path or spec, and naming new ones.
+"""Finding runs and sweeps in a directory of runs: by name, path or spec.
 
 The runs of a sweep are found like all others; their names are ``<sweep>/<combination>``.
 """
@@ -6,7 +6,6 @@ The runs of a sweep are found like all others; their names are ``<sweep>/<combin
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,30 +16,25 @@ from jobrun.core.ranking import first_best
 from jobrun.errors import (
     DamagedError,
     JobrunError,
-    LockedError,
     NotFoundError,
     UsageError,
     did_you_mean,
 )
 from jobrun.runs.overview import overview
-from jobrun.runs.rundir import RunDir, RunState, none_whole
-from jobrun.runs.sweepdir import SweepDir, SweepState, folders_in, runs_at, sweep_of
-from jobrun.storage.fs import DEFAULT, Fs
+from jobrun.runs.run_state import RunState
+from jobrun.runs.rundir import RunDir, none_whole
+from jobrun.runs.series import directories, numbered, series
+from jobrun.runs.sweepdir import SweepDir, SweepState, runs_at, sweep_of
 
 __all__ = [
-    "claim",
-    "claim_after",
     "find_checkpoint",
     "find_run",
     "find_sweep",
-    "fresh_name",
     "is_of",
     "list_runs",
     "list_sweeps",
     "names_apart",
-    "newest_begun",
     "run_of_spec",
-    "series",
     "sweep_of_spec",
     "unreadable",
 ]
@@ -53,7 +47,7 @@ def list_runs(runs_dir: str | os.PathLike[str]) -> list[RunDir]:
     where the directory itself cannot be looked into.
     """
     found: list[RunDir] = []
-    for path in _directories(runs_dir):
+    for path in directories(runs_dir):
         sweep = SweepDir(path)
         found += sweep.runs() if sweep.is_sweep() else runs_at([path])
     return found
@@ -61,12 +55,7 @@ def list_runs(runs_dir: str | os.PathLike[str]) -> list[RunDir]:
 
 def list_sweeps(runs_dir: str | os.PathLike[str]) -> list[SweepDir]:
     """The sweeps of a directory, in order of their names."""
-    return [sweep for path in _directories(runs_dir) if (sweep := SweepDir(path)).is_sweep()]
-
-
-def _directories(runs_dir: str | os.PathLike[str]) -> list[Path]:
-    names = folders_in(Path(runs_dir))
-    return [Path(runs_dir) / n for n in names if not n.startswith(".")]
+    return [sweep for path in directories(runs_dir) if (sweep := SweepDir(path)).is_sweep()]
 
 
 def unreadable(runs_dir: str | os.PathLike[str]) -> list[tuple[RunDir, str]]:
@@ -80,110 +69,6 @@ def unreadable(runs_dir: str | os.PathLike[str]) -> list[tuple[RunDir, str]]:
         except JobrunError:
             continue
     return found
-
-
-def series(runs_dir: str | os.PathLike[str], name: str) -> list[RunDir]:
-    """The runs ``<name>``, ``<name>-2``, …, newest first; no sweeps."""
-    runs = [RunDir(path) for path in _series(runs_dir, name)]
-    return [run for run in runs if run.is_run()]
-
-
-def _series(runs_dir: str | os.PathLike[str], name: str) -> list[Path]:
-    """The directories ``<name>``, ``<name>-2``, …, newest first."""
-    paths = [path for path in _directories(runs_dir) if _number(path.name, name)]
-    return sorted(paths, key=lambda path: -_number(path.name, name))
-
-
-def fresh_name(runs_dir: str | os.PathLike[str], name: str) -> Path:
-    """Where the next fresh run of ``name`` goes: ``<name>``, else ``<name>-2``, ….
-
-    The number is above all that are there, so that the highest is always the newest.
-    """
-    try:
-        taken = [n for entry in os.listdir(runs_dir) if (n := _number(entry, name))]
-    except (FileNotFoundError, NotADirectoryError):
-        taken = []
-    except OSError as error:
-        text = f"it cannot be looked into: {error.strerror}"
-        raise NotFoundError(text, where=str(runs_dir)) from error
-    number = max(taken, default=0) + 1
-    return Path(runs_dir) / (name if number == 1 else f"{name}-{number}")
-
-
-def claim(runs_dir: str | os.PathLike[str], name: str, *, fs: Fs = DEFAULT) -> RunDir:
-    """Make the directory of the next fresh run, and hold it: two processes never get the same one.
-
-    One in which a process died before it had begun is taken again.  Raises SaveError where no
-    directory can be made.
-    """
-    while True:
-        run = RunDir(_unborn(runs_dir, name) or fresh_name(runs_dir, name), fs=fs)
-        try:
-            run.lock()
-        except LockedError:  # another process is about to begin there
-            continue
-        if run.is_empty():
-            return run
-        run.unlock()
-
-
-def newest_begun(runs_dir: str | os.PathLike[str], name: str) -> Path | None:
-    """The newest directory of a series in which a run or sweep has begun.
-
-    One that was just made for a run is none: what will come into it is not known yet.
-    """
-    series = _series(runs_dir, name)
-    return next((path for path in series if not RunDir(path).is_empty()), None)
-
-
-def claim_after(
-    runs_dir: str | os.PathLike[str],
-    name: str,
-    seen: Path | None,
-    *,
-    beside: bool = False,
-    fs: Fs = DEFAULT,
-) -> RunDir | None:
-    """Make the run directory that follows ``seen``, and hold it.
-
-    ``seen`` was the newest in which a run had begun when it was decided that a new one is made.
-
-    Of processes that have decided on the same, one gets it.  The lock of that one directory is what
-    they meet at.  ``beside``: one is wanted whatever others do.
-
-    Return None if another one was made since and is over already: what is to be done has to be
-    decided again.  Raises LockedError where another process is at it, and SaveError
-    where no directory can be made.
-    """
-    if beside:
-        return claim(runs_dir, name, fs=fs)
-    path = next(iter(_series(runs_dir, name)), None)
-    if path is None or (seen is not None and path.name == seen.name):
-        path = fresh_name(runs_dir, name)
-    run = RunDir(path, fs=fs)
-    run.lock()
-    if run.is_empty():
-        return run
-    run.unlock()
-    return None
-
-
-def _unborn(runs_dir: str | os.PathLike[str], name: str) -> Path | None:
-    """The newest directory of a series, if all that ever came into it was claimed and given up."""
-    path = fresh_name(runs_dir, name)
-    number = _number(path.name, name) - 1
-    last = path.with_name(name if number == 1 else f"{name}-{number}")
-    if number < 1 or not os.path.isdir(last) or not RunDir(last).is_empty() or RunDir(last).held():
-        return None
-    return last
-
-
-def _number(entry: str, name: str) -> int:
-    """The number of a run in the series of ``name``; 0 for other entries."""
-    if entry == name:
-        return 1
-    found = re.fullmatch(re.escape(name) + r"-([1-9][0-9]*)", entry)
-    return int(found[1]) if found and int(found[1]) > 1 else 0
 
 
 def run_of_spec(
@@ -203,7 +88,7 @@ def sweep_of_spec(
     runs_dir: str | os.PathLike[str], name: str, digest: str | None = None
 ) -> SweepDir | None:
     """The same for the sweeps of the series; ``digest`` is that of the job without the matrix."""
-    sweeps = [s for path in _series(runs_dir, name) if (s := SweepDir(path)).is_sweep()]
+    sweeps = [s for path in numbered(runs_dir, name) if (s := SweepDir(path)).is_sweep()]
     same = [s for s in sweeps if (state := _state(s)) is not None and state.digest == digest]
     return next(iter([*same, *sweeps]), None)
 

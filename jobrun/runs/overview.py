@@ -17,7 +17,8 @@ from jobrun.checkpoint.record import Record
 from jobrun.core.ranking import Best, Extremes, best_values, extremes_of, last_scalars, with_epoch
 from jobrun.errors import JobrunError, NotFoundError
 from jobrun.runs.metrics_csv import EpochRow, read_rows, tail
-from jobrun.runs.rundir import RunDir, RunState
+from jobrun.runs.run_state import RunState
+from jobrun.runs.rundir import RunDir
 
 __all__ = ["BROKEN", "UNREADABLE", "Overview", "direction_of", "kept_best", "overview", "rows_of"]
 
@@ -31,7 +32,7 @@ UNREADABLE = "unreadable"
 class Overview:
     """What a line about a run says.
 
-    ``state`` is one of ``rundir.STATES`` , ``BROKEN`` or ``UNREADABLE``, ``reason`` why it ended,
+    ``state`` is one of ``run_state.STATES``, ``BROKEN`` or ``UNREADABLE``, ``reason`` why it ended,
     or what is wrong.
     ``epoch`` epochs are completed in ``elapsed`` seconds over all attempts, of at most ``limit``
     (0: no such condition).  ``metrics`` are those of the last epoch, ``best`` is of those that have

@@ -19,33 +19,17 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jobrun.checkpoint.catalog import Catalog, Ignored
 from jobrun.checkpoint.publish import find_leftovers
-from jobrun.checkpoint.record import MAX_ID, SUCCESS
-from jobrun.core.json_forms import (
-    Form,
-    any_value,
-    flag,
-    list_of,
-    mapping_of,
-    misfit,
-    named,
-    one_of,
-    optional,
-    pair_of,
-    record_of,
-    seconds,
-    text,
-    whole,
-)
+from jobrun.checkpoint.record import SUCCESS
 from jobrun.core.paths import resolved, shown
 from jobrun.errors import DamagedError, NotFoundError, SaveError
+from jobrun.runs.run_state import FORMAT, Rewind, RunState, utc_now
 from jobrun.storage.bounded_json import MAX_BYTES, JsonLimitError, parse_json
 from jobrun.storage.fs import DEFAULT, Fs, FsError
 from jobrun.storage.lock import Lock
@@ -55,21 +39,8 @@ if TYPE_CHECKING:
     from jobrun.checkpoint.part_source import RunLock
     from jobrun.checkpoint.record import Record
 
-__all__ = [
-    "COVERED",
-    "STATES",
-    "SWEEP",
-    "Rewind",
-    "RunDir",
-    "RunState",
-    "none_whole",
-    "utc_now",
-]
+__all__ = ["COVERED", "SWEEP", "RunDir", "none_whole"]
 
-FORMAT = 1
-STATES = ("running", "interrupted", "error", "finished", "failed")
-_GROUPS = ("setup", "init", "epoch", "download", "exit")
-"""The groups of a job, as its facts name them."""
 _NUMBER = re.compile(r"[1-9][0-9]{0,11}")
 SWEEP = "sweep.json"
 """The file that makes a directory one of a sweep, whose runs are directories in it."""
@@ -81,123 +52,6 @@ _PART = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Rewind:
-    """A rewind under way: ids between ``after`` and ``below`` go to ``attempts/<attempt>/``."""
-
-    after: int
-    below: int
-    attempt: int
-
-    def leaves(self, id: int) -> bool:
-        """Whether a checkpoint is no longer part of this history."""
-        return self.after < id < self.below
-
-
-@dataclass(frozen=True, slots=True)
-class RunState:
-    """What run.json says.
-
-    ``facts`` is the job as plain values and ``digest`` their digest (see ``spec.diff``), ``code``
-    maps files of the user's code to their sha256.  ``folder`` is the directory of the spec and the
-    code, ``folder_relative`` the same seen from the run directory, ``spec`` the spec's file name.
-    ``state`` is one of ``STATES``; ``epoch`` epochs are completed in ``elapsed`` seconds, in
-    ``attempts`` starts.  No checkpoint was ever made with an id of ``next_id`` or above.
-    ``exits`` are the attempts among them that ran only ``download`` and ``exit`` again: attempt,
-    epoch and checkpoint (its id), started; and where they came to an end, ended, outcome, reason.
-    ``node_maps`` are the nodes that have other names than in checkpoints of ids ``below`` one.
-    ``rebuilt``: run.json was lost, and this is what the checkpoints say.
-    """
-
-    name: str
-    job: str
-    digest: str = ""
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    code: Mapping[str, str] = field(default_factory=dict)
-    folder: str | None = None
-    folder_relative: str | None = None
-    spec: str | None = None
-    built_in_python: bool = False
-    state: str = "running"
-    reason: str = ""
-    epoch: int = 0
-    elapsed: float = 0.0
-    attempts: int = 1
-    next_id: int = 0
-    created: str = ""
-    updated: str = ""
-    rewind: Rewind | None = None
-    exits: Sequence[Mapping[str, Any]] = ()
-    node_maps: Sequence[Mapping[str, Any]] = ()
-    rebuilt: bool = False
-
-    @property
-    def over(self) -> bool:
-        """Whether the run has ended by a condition, so that nothing is left to do."""
-        return self.state in ("finished", "failed")
-
-    def to_json(self) -> dict[str, Any]:
-        """The state as JSON values."""
-        values = asdict(self)
-        del values["rebuilt"]
-        return {"format": FORMAT, **values}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> RunState:
-        """The inverse of ``to_json``; ValueError, TypeError or KeyError where it is no state."""
-        values = {k: v for k, v in data.items() if k != "format"}
-        rewind = values.pop("rewind")
-        values |= {key: tuple(values.get(key, ())) for key in ("exits", "node_maps")}
-        if wrong := misfit(data, _REQUIRED, _OPTIONAL):
-            raise ValueError(f"{wrong!r} cannot be {data.get(wrong)!r:.80}")
-        return cls(**values, rewind=Rewind(**rewind) if rewind else None)
-
-
-_PATH = named(r"[^\0]*")
-_GROUP = list_of(record_of({"name": text}))
-_FACTS = record_of(
-    {},
-    {
-        "name": text,
-        "seed": optional(lambda value: type(value) is int),
-        "vars": mapping_of(any_value),
-        "nodes": lambda value: mapping_of(any_value)(value) or list_of(text)(value),
-        "metrics": mapping_of(one_of("min", "max", None)),
-        "stop": mapping_of(any_value),
-        "fail": mapping_of(any_value),
-        **dict.fromkeys(_GROUPS, _GROUP),
-    },
-)
-"""What is read of the facts of a job here; ``spec.diff`` compares all of them as they are."""
-
-_REQUIRED: Mapping[str, Form] = {
-    "name": text,
-    "job": text,
-    "state": one_of(*STATES),
-    "rewind": optional(
-        record_of(
-            {"after": whole, "below": whole, "attempt": lambda n: whole(n) and 1 <= n <= MAX_ID}
-        )
-    ),
-}
-_OPTIONAL: Mapping[str, Form] = {
-    "digest": text,
-    "facts": _FACTS,
-    "code": mapping_of(text, _PATH),
-    "folder": optional(_PATH),
-    "folder_relative": optional(_PATH),
-    "spec": optional(named(r"[^/\0]+")),
-    "built_in_python": flag,
-    "reason": text,
-    "epoch": whole,
-    "elapsed": seconds,
-    "attempts": whole,
-    "next_id": lambda value: whole(value) and value <= MAX_ID + 1,
-    "created": text,
-    "updated": text,
-    "exits": list_of(mapping_of(any_value)),
-    "node_maps": list_of(record_of({"below": whole, "pairs": list_of(pair_of(text, text))})),
-}
 _WRITTEN = ("lock", "metrics.csv", "events.jsonl", "log.txt")
 """The files of a run that are written into where they are, and not replaced."""
 
@@ -526,8 +380,3 @@ def none_whole(lost: Iterable[Ignored], run: str, hint: str = "") -> DamagedErro
     """The error where there were checkpoints, ``lost``, and none is whole."""
     reasons = "\n".join(f"  {found.name}: {found.reason}" for found in lost)
     return DamagedError(f"no checkpoint is whole:\n{reasons}", where=run, hint=hint)
-
-
-def utc_now() -> str:
-    """The time now, UTC, ISO 8601 with microseconds: such texts sort by time."""
-    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

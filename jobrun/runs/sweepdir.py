@@ -38,7 +38,8 @@ from jobrun.core.json_forms import (
 )
 from jobrun.core.paths import shown
 from jobrun.errors import DamagedError, NotFoundError
-from jobrun.runs.rundir import SWEEP, RunDir, utc_now
+from jobrun.runs.run_state import utc_now
+from jobrun.runs.rundir import SWEEP, RunDir
 from jobrun.storage.bounded_json import MAX_BYTES, parse_json
 from jobrun.storage.fs import DEFAULT, Fs, FsError
 from jobrun.storage.regular_file import read_run_file

@@ -9,7 +9,7 @@ from typing import Any
 from jobrun.analysis.identity import compare
 from jobrun.core.ranking import Best, finite, first_best
 from jobrun.runs.overview import Overview
-from jobrun.runs.rundir import RunState
+from jobrun.runs.run_state import RunState
 
 __all__ = ["Difference", "MetricRow", "RunComparison", "compare_runs"]
 

@@ -29,7 +29,7 @@ from jobrun.engine.history import History
 from jobrun.engine.progress import last_seen
 from jobrun.engine.resume_policy import Choice, Request
 from jobrun.model.job import Job
-from jobrun.runs.find import fresh_name
+from jobrun.runs.series import fresh_name
 from jobrun.session.base import Control, Places
 from jobrun.session.local import LocalSession
 from jobrun.values.boxes import Box, leaves

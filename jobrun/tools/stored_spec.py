@@ -11,7 +11,8 @@ from jobrun.core.paths import resolved
 from jobrun.errors import JobrunError, NotFoundError, UsageError
 from jobrun.jobspec.resolve import Spec, load
 from jobrun.jobspec.source import MAX_BYTES
-from jobrun.runs.rundir import RunDir, RunState
+from jobrun.runs.run_state import RunState
+from jobrun.runs.rundir import RunDir
 from jobrun.runs.sweepdir import SweepState
 from jobrun.storage.regular_file import read_run_file
 

@@ -23,7 +23,8 @@ from jobrun.core.position import Position
 from jobrun.model.policy import KEEP_ALL, Keep
 from jobrun.report import Broadcast, RunFiles
 from jobrun.runs.metrics_csv import read_rows
-from jobrun.runs.rundir import RunDir, RunState
+from jobrun.runs.run_state import RunState
+from jobrun.runs.rundir import RunDir
 from jobrun.storage.fs import DEFAULT
 from jobrun.values.boxes import Box, Tree, Value
 

@@ -10,7 +10,8 @@ import pytest
 from jobrun import CheckpointManager
 from jobrun.engine.best import best_by, best_of
 from jobrun.errors import NotFoundError, UsageError
-from jobrun.runs.rundir import RunDir, RunState
+from jobrun.runs.run_state import RunState
+from jobrun.runs.rundir import RunDir
 
 
 def run_of(path: Path, facts: dict[str, Any], *metrics: dict[str, float]) -> RunDir:

@@ -11,19 +11,16 @@ import pytest
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.errors import LockedError, NotFoundError, UsageError
 from jobrun.runs.find import (
-    claim,
-    claim_after,
     find_run,
     find_sweep,
-    fresh_name,
     list_runs,
     list_sweeps,
-    newest_begun,
     run_of_spec,
-    series,
     sweep_of_spec,
 )
-from jobrun.runs.rundir import RunDir, RunState
+from jobrun.runs.run_state import RunState
+from jobrun.runs.rundir import RunDir
+from jobrun.runs.series import claim, claim_after, fresh_name, newest_begun, series
 from jobrun.runs.sweepdir import Member, SweepDir, SweepState
 
 

@@ -12,7 +12,8 @@ from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.record import RecordFields
 from jobrun.core.position import Position
 from jobrun.runs.overview import direction_of, overview, rows_of
-from jobrun.runs.rundir import RunDir, RunState
+from jobrun.runs.run_state import RunState
+from jobrun.runs.rundir import RunDir
 from jobrun.values.boxes import Box
 
 FACTS = {"metrics": {"loss": "min", "size": None}, "stop": {"epochs": 9, "when": "loss < 0"}}

@@ -16,7 +16,8 @@ import pytest
 
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.errors import DamagedError, LockedError, NotFoundError, SaveError
-from jobrun.runs.rundir import Rewind, RunDir, RunState
+from jobrun.runs.run_state import Rewind, RunState
+from jobrun.runs.rundir import RunDir
 from jobrun.storage.fs import Fs
 
 STATE = RunState(

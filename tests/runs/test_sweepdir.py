@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrun.errors import DamagedError
-from jobrun.runs.rundir import RunDir, RunState
+from jobrun.runs.run_state import RunState
+from jobrun.runs.rundir import RunDir
 from jobrun.runs.sweepdir import LONGEST, Member, SweepDir, SweepState, members_of, sweep_of
 
 MATRIX = {"lr": [0.1, math.inf], "act": ["relu", "[x]"]}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from jobrun.runs.overview import Overview
-from jobrun.runs.rundir import RunState
+from jobrun.runs.run_state import RunState
 from jobrun.tools.compare_runs import Difference, compare_runs
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from jobrun.errors import NotFoundError, UsageError
-from jobrun.runs.rundir import RunDir, RunState
+from jobrun.runs.run_state import RunState
+from jobrun.runs.rundir import RunDir
 from jobrun.tools.stored_spec import stored_spec
 
 SPEC = """\
