@@ -36,6 +36,7 @@ __all__ = [
     "check_written",
     "kind_of",
     "read_manifest",
+    "read_manifests",
     "read_meta",
     "read_payload",
     "read_record",
@@ -98,6 +99,20 @@ def read_manifest(
             f"it belongs to checkpoint {manifest.id}, node {manifest.node!r}", where=path
         )
     return manifest
+
+
+def read_manifests(fs: Fs, checkpoint: str, record: Record) -> list[Manifest]:
+    """Return the manifests of all nodes, in order; those of a store are read at the same time."""
+    if not fs.far:
+        return [read_manifest(fs, checkpoint, record, node) for node in record.nodes]
+    from concurrent.futures import ThreadPoolExecutor  # listing a directory needs no threads
+
+    from jobrun.storage.threads import THREADS_FAR
+
+    with ThreadPoolExecutor(THREADS_FAR) as pool:
+        return list(
+            pool.map(lambda node: read_manifest(fs, checkpoint, record, node), record.nodes)
+        )
 
 
 def check_written(fs: Fs, directory: str, node: str, digest: str) -> None:

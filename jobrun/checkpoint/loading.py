@@ -1,46 +1,50 @@
 """Finding a checkpoint of a run, and reading it proven: the newest, or one by its epoch or id.
 
-Only ``load``, with which a run is resumed, takes an older one in place of a damaged one by itself;
-``read_newest`` does so where it is asked to.
+All that asks for a checkpoint, in a directory or at a URL, asks here.  Only ``load``, with which a
+run is resumed, takes an older one in place of a damaged one by itself; ``read_found`` does so if
+``fallback`` says so.  The best checkpoint is that of ``core.ranking``.
+Neither numpy nor zarr is imported here.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
-from jobrun.checkpoint.catalog import Catalog, removal_is_said
-from jobrun.checkpoint.record import Record
-from jobrun.errors import DamagedError, JobrunError, NotFoundError, UsageError
-from jobrun.storage.fs import DEFAULT
-from jobrun.values.views import view
+from jobrun.checkpoint.catalog import CHECKPOINT_NAME, Catalog, span
+from jobrun.checkpoint.integrity import kind_of, read_record
+from jobrun.checkpoint.record import SUCCESS, Record
+from jobrun.errors import DamagedError, NotFoundError, UsageError
+from jobrun.storage.fs import DEFAULT, Fs
 
 __all__ = [
     "Chosen",
-    "DirectoryRun",
     "Loaded",
-    "Place",
+    "Read",
     "Reader",
-    "RunCheckpoints",
     "Skipped",
     "find",
+    "is_checkpoint",
     "load",
-    "read_newest",
+    "newest",
+    "none_whole",
+    "read_at",
+    "read_found",
 ]
 
 T = TypeVar("T")
 
-Place = str | Path
-"""The path of a checkpoint, or its URL."""
-
-_TRIES = 100
-"""How often the newest checkpoint is chosen again that a writer removed while it was read."""
+Read = Callable[[str, Record], T]
+"""Reads a checkpoint and proves what it reads: ``read(path or URL, record)``."""
 
 Reader = Callable[[Path, str], Any]
 """Reads a node's part: ``read(path, node)``."""
+
+_TRIES = 100
+"""How often the newest checkpoint is chosen again that a writer removed while it was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +56,20 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
+class Chosen(Generic[T]):
+    """What was read of the checkpoint at ``place``; ``skipped`` are newer ones that are damaged."""
+
+    value: T
+    place: str
+    record: Record
+    skipped: tuple[Skipped, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Loaded:
     """A checkpoint that was read and proven whole.
 
-    ``parts`` is what the reader gave for each node: blobs as ``{name: Value}``, unless another
+    ``parts`` is what the reader returned for each node: blobs as ``{name: Value}``, unless another
     reader was passed to ``load``.
     """
 
@@ -67,27 +81,143 @@ class Loaded:
     @property
     def blobs(self) -> dict[str, dict[str, Any]]:
         """``{node: {name: value}}``: read-only arrays, Python values, dicts and lists of those."""
+        from jobrun.values.views import view  # needs numpy, which finding does not
+
         return {
             node: {name: view(value) for name, value in part.items()}
             for node, part in self.parts.items()
         }
 
 
-def find(catalog: Catalog, epoch: int | None = None, id: int | None = None) -> Record:
-    """The record of the checkpoint of an epoch or id, or of the newest listed one.
+# Finding.
 
-    Raises NotFoundError if there is none.
+
+def newest(catalog: Catalog) -> Record | None:
+    """Return the record of the listed checkpoint of the highest id, or None."""
+    for id in catalog.newest_first():
+        try:
+            return catalog.check(id)
+        except DamagedError:
+            continue
+    return None
+
+
+def find(
+    catalog: Catalog, epoch: int | None = None, id: int | None = None, *, whole: bool = True
+) -> Record:
+    """Return the record of the checkpoint of an epoch or id, or of the newest listed one.
+
+    An epoch means the newest checkpoint at its end (0: after ``init``).  Without ``whole``, for
+    callers that verify what they read, only its ``_SUCCESS`` is looked at.  Raises NotFoundError,
+    with those that there are, if there is none, DamagedError if it is not whole.
     """
     if epoch is not None and id is not None:
         raise UsageError("a checkpoint is named by its epoch or by its id, not by both")
-    if id is not None:
-        return catalog.by_id(id)
-    if epoch is not None:
-        return catalog.by_epoch(epoch)
-    newest = catalog.latest()
-    if newest is None:
-        raise _nothing(str(catalog.run_dir), ())
-    return newest
+    if epoch is None and id is None:
+        record = newest(catalog)
+        if record is None:
+            raise NotFoundError("there is no checkpoint", where=catalog.where)
+        return record
+    if id is not None and not catalog.is_gone(id):
+        return _record(catalog, id, whole)
+    known: list[int] = []
+    unread: list[str] = []
+    for record in _readable(catalog, unread):
+        if epoch is None:
+            known.append(record.id)
+        elif record.at_boundary:
+            if record.epoch == epoch:
+                return _record(catalog, record.id, whole) if whole else record
+            known.append(record.epoch)
+    what = f"id {id}" if epoch is None else f"epoch {epoch}"
+    text = f"no checkpoint of {what}; there are {span(known)}"
+    raise NotFoundError(text, where=catalog.where, hint="; ".join(unread))
+
+
+def _record(catalog: Catalog, id: int, whole: bool) -> Record:
+    with _removal_reported(catalog.place(id), lambda: catalog.is_gone(id)):
+        return catalog.check(id) if whole else catalog.record(id)
+
+
+def _readable(catalog: Catalog, unread: list[str]) -> Iterator[Record]:
+    """Yield the records that can be read, newest first; say in ``unread`` why others cannot."""
+    for id in catalog.newest_first():
+        try:
+            record = catalog.record(id)
+        except DamagedError as error:
+            unread.append(f"checkpoint_{id} is ignored: {catalog.why_ignored(id, error)}")
+        else:
+            yield record
+
+
+def is_checkpoint(place: str, fs: Fs = DEFAULT) -> bool:
+    """Return whether a path or URL is that of one checkpoint, and not of a run."""
+    return kind_of(fs, f"{place.rstrip('/')}/{SUCCESS}") == "file"
+
+
+def none_whole(
+    reasons: Iterable[tuple[int | None, str]], where: str, hint: str = ""
+) -> DamagedError:
+    """Return the error of a run with checkpoints none of which is whole: ids and reasons."""
+    lines = "\n".join(f"  checkpoint_{id}: {reason}" for id, reason in reasons)
+    return DamagedError(f"no checkpoint is whole:\n{lines}", where=where, hint=hint)
+
+
+# Reading.
+
+
+def read_at(
+    place: str,
+    read: Read[T],
+    epoch: int | None = None,
+    id: int | None = None,
+    *,
+    whole: bool,
+    fallback: bool = False,
+    hint: str = "",
+    fs: Fs = DEFAULT,
+) -> Chosen[T]:
+    """Return what ``read`` returns for the checkpoint at a path or URL, or of the run there.
+
+    The rest is as for ``read_found``.
+    """
+    if not is_checkpoint(place, fs):
+        catalog = Catalog(place, fs)
+        if CHECKPOINT_NAME.fullmatch(place.rstrip("/").rpartition("/")[2]) and not catalog.ids():
+            raise NotFoundError(f"there is no {SUCCESS}, so no whole checkpoint", where=place)
+        return read_found(catalog, read, epoch, id, whole=whole, fallback=fallback, hint=hint)
+    if epoch is not None or id is not None:
+        raise UsageError(f"{place} is one checkpoint: no epoch or id can be chosen in it")
+    _refuse_fallback(fallback)
+    with _removal_reported(place, lambda: not fs.far and fs.is_gone(place)):
+        record = read_record(fs, place)
+        return Chosen(read(place, record), place, record)
+
+
+def read_found(
+    catalog: Catalog,
+    read: Read[T],
+    epoch: int | None = None,
+    id: int | None = None,
+    *,
+    whole: bool,
+    fallback: bool = False,
+    hint: str = "",
+) -> Chosen[T]:
+    """Return what ``read`` returns for the checkpoint of an epoch or id, or for the newest.
+
+    ``read`` proves what it reads; ``whole`` says that all other files must be there too.  Of a
+    newest one that is damaged ``fallback`` takes the next older one, for all that is read together.
+    Raises NotFoundError if there is none, DamagedError, with ``hint``, if it is damaged, or with
+    ``fallback`` if all are; UsageError for a fallback of a checkpoint that is named.
+    """
+    if epoch is None and id is None:
+        return _read_newest(catalog, read, whole=whole, fallback=fallback, hint=hint)
+    _refuse_fallback(fallback)
+    record = find(catalog, epoch, id, whole=whole)
+    place = catalog.place(record.id)
+    with _removal_reported(place, lambda: catalog.is_gone(record.id)):
+        return Chosen(read(place, record), place, record)
 
 
 def load(catalog: Catalog, read: Reader, epoch: int | None = None, id: int | None = None) -> Loaded:
@@ -96,137 +226,60 @@ def load(catalog: Catalog, read: Reader, epoch: int | None = None, id: int | Non
     Only without either is another taken in place of a damaged one, and ``skipped`` says which and
     why.  Raises NotFoundError if there is none, DamagedError if it is not what was written.
     """
-    if epoch is not None or id is not None:
-        record = find(catalog, epoch, id)
-        with removal_is_said(catalog.path(record.id)):
-            return _load(catalog, record, read, ())
-    skipped: list[Skipped] = []
-    for newest in catalog.newest_first():
-        try:
-            return _load(catalog, catalog.check(newest), read, tuple(skipped))
-        except DamagedError as error:
-            # Gone meanwhile: a writer's retention took it, which proves nothing against it.
-            if not DEFAULT.is_gone(catalog.path(newest)):
-                skipped.append(Skipped(newest, str(error)))
-    raise _nothing(str(catalog.run_dir), skipped)
+
+    def parts(place: str, record: Record) -> Mapping[str, Any]:
+        return {node: read(Path(place), node) for node in record.nodes}
+
+    fallback = epoch is None and id is None
+    found = read_found(catalog, parts, epoch, id, whole=True, fallback=fallback)
+    return Loaded(found.record, Path(found.place), found.value, found.skipped)
 
 
-class RunCheckpoints(Protocol):
-    """The checkpoints of a run, wherever they are."""
-
-    @property
-    def where(self) -> str:
-        """The path or URL of the run."""
-
-    @property
-    def missing(self) -> str:
-        """What is said if there is no checkpoint."""
-
-    def newest_first(self) -> Iterator[int]:
-        """The ids of all that is named like a checkpoint, from the highest down."""
-
-    def open(self, id: int, *, whole: bool) -> tuple[Place, Record]:
-        """Place and record of a checkpoint; with ``whole``, its files are there at their lengths.
-
-        Raises DamagedError if it is none, or not as it was written.
-        """
-
-    def is_ours(self, id: int) -> bool:
-        """Whether it is a checkpoint of the run, damaged by now or not."""
-
-    def is_gone(self, id: int) -> bool:
-        """Whether it is not there any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class DirectoryRun:
-    """The checkpoints in a run directory, but those that ``is_left``: a rewind has left them."""
-
-    catalog: Catalog
-    is_left: Callable[[int], bool] = lambda id: False
-
-    @property
-    def where(self) -> str:
-        """The path of the run."""
-        return str(self.catalog.run_dir)
-
-    @property
-    def missing(self) -> str:
-        """See RunCheckpoints."""
-        return "there is no checkpoint"
-
-    def newest_first(self) -> Iterator[int]:
-        """See RunCheckpoints."""
-        return (id for id in self.catalog.newest_first() if not self.is_left(id))
-
-    def open(self, id: int, *, whole: bool) -> tuple[Place, Record]:
-        """See RunCheckpoints."""
-        record = self.catalog.check(id) if whole else self.catalog.glance(id=id)
-        return self.catalog.path(id), record
-
-    def is_ours(self, id: int) -> bool:
-        """See RunCheckpoints."""
-        return self.catalog.is_ours(id)
-
-    def is_gone(self, id: int) -> bool:
-        """See RunCheckpoints."""
-        return not os.path.lexists(self.catalog.path(id))
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen(Generic[T]):
-    """What was read of a checkpoint; ``skipped`` are newer ones, which are damaged."""
-
-    value: T
-    place: Place
-    record: Record
-    skipped: tuple[Skipped, ...] = ()
-
-
-def read_newest(
-    run: RunCheckpoints,
-    read: Callable[[Place, Record], T],
-    *,
-    whole: bool,
-    fallback: bool,
-    hint: str,
+def _read_newest(
+    catalog: Catalog, read: Read[T], *, whole: bool, fallback: bool, hint: str
 ) -> Chosen[T]:
-    """Return what ``read`` gives of the newest checkpoint, which proves what it reads.
+    """Read the newest checkpoint.
 
-    ``whole`` says that all files must be there, ``fallback`` that of a damaged one the next older
-    one is taken, for all that is read together.  One that vanishes while it is read (the run
-    removed it, or went back) is not damaged: the newest is chosen anew.  Raises NotFoundError if
-    there is none, DamagedError, with ``hint``, if it is damaged, or with ``fallback`` if all are.
+    One that vanishes while it is read (the run removed it, or went back) is not damaged: the newest
+    is chosen anew.
     """
     for _ in range(_TRIES):
         skipped: list[Skipped] = []
-        for id in run.newest_first():
+        for id in catalog.newest_first():
             try:
-                place, record = run.open(id, whole=whole)
+                record = catalog.check(id) if whole else catalog.record(id)
+                place = catalog.place(id)
                 return Chosen(read(place, record), place, record, tuple(skipped))
             except DamagedError as error:
-                if run.is_gone(id):
+                if catalog.is_gone(id):
                     break
-                if not run.is_ours(id):
+                if not catalog.is_ours(id):
                     continue
                 if not fallback:
                     error.hint = error.hint or hint
                     raise
                 skipped.append(Skipped(id, str(error)))
         else:
-            raise _nothing(run.where, skipped, run.missing)
-    raise NotFoundError("checkpoints vanish faster than they can be read", where=run.where)
+            if skipped:
+                raise none_whole(((s.id, s.reason) for s in skipped), catalog.where)
+            raise NotFoundError("there is no checkpoint", where=catalog.where)
+    raise NotFoundError("checkpoints vanish faster than they can be read", where=catalog.where)
 
 
-def _load(catalog: Catalog, record: Record, read: Reader, skipped: tuple[Skipped, ...]) -> Loaded:
-    path = catalog.path(record.id)
-    return Loaded(record, path, {node: read(path, node) for node in record.nodes}, skipped)
+def _refuse_fallback(fallback: bool) -> None:
+    if fallback:
+        raise UsageError("fallback is for the newest checkpoint of a run, and this names one")
 
 
-def _nothing(
-    where: str, skipped: Sequence[Skipped], missing: str = "there is no checkpoint"
-) -> JobrunError:
-    if skipped:
-        reasons = "\n".join(f"  checkpoint {s.id}: {s.reason}" for s in skipped)
-        return DamagedError(f"no checkpoint is whole:\n{reasons}", where=where)
-    return NotFoundError(missing, where=where)
+@contextmanager
+def _removal_reported(place: str, is_gone: Callable[[], bool]) -> Iterator[None]:
+    """Raise NotFoundError for damage of a named checkpoint that is gone since.
+
+    A writer's retention removed it while it was read, which is no damage.
+    """
+    try:
+        yield
+    except DamagedError as error:
+        if not is_gone():
+            raise
+        raise NotFoundError("it was removed while it was read", where=place) from error

@@ -29,7 +29,7 @@ import numpy as np
 
 from jobrun.checkpoint.catalog import Catalog
 from jobrun.checkpoint.codecs import import_codecs
-from jobrun.checkpoint.loading import Loaded, Reader, Skipped, find, load
+from jobrun.checkpoint.loading import Loaded, Reader, Skipped, find, load, newest
 from jobrun.checkpoint.manifest import META, group_meta
 from jobrun.checkpoint.part import PartSummary
 from jobrun.checkpoint.part_source import BlobSource, PartSource, RunLock
@@ -354,11 +354,11 @@ class CheckpointManager:
 
     def latest(self) -> Record | None:
         """The record of the newest listed checkpoint, or None."""
-        return self.catalog.latest()
+        return newest(self.catalog)
 
     def path(self, epoch: int) -> Path:
         """Where the checkpoint of an epoch is; raises NotFoundError if there is none."""
-        return self.catalog.path(self.catalog.by_epoch(epoch).id)
+        return self.catalog.path(find(self.catalog, epoch).id)
 
     def find(self, epoch: int | None = None, id: int | None = None) -> Record:
         """The record of the checkpoint of an epoch or id, or of the newest listed one.

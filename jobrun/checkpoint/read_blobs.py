@@ -5,22 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
-from jobrun.checkpoint.catalog import Catalog, removal_is_said
-from jobrun.checkpoint.integrity import read_manifest, read_record
-from jobrun.checkpoint.loading import DirectoryRun, find, read_newest
+from jobrun.checkpoint.integrity import read_manifest
+from jobrun.checkpoint.loading import read_at
 from jobrun.checkpoint.reading import read_part
-from jobrun.checkpoint.record import SUCCESS, Record
+from jobrun.checkpoint.record import Record
 from jobrun.core.patterns import Blob, full_name, is_pattern, select
-from jobrun.errors import JobrunError, NotFoundError, UsageError
+from jobrun.errors import NotFoundError
 from jobrun.storage.fs import DEFAULT, Fs
 from jobrun.values.views import view
 
-__all__ = ["FALLBACK_HINT", "blobs_of", "load_blobs", "load_from"]
+__all__ = ["blobs_of", "load_blobs", "load_from"]
 
-FALLBACK_HINT = "fallback=True takes the newest checkpoint in which it is whole"
+_FALLBACK_HINT = "fallback=True takes the newest checkpoint in which it is whole"
 
 
 def load_blobs(
@@ -48,41 +46,16 @@ def load_blobs(
     checkpoint that is damaged an older one is read in its place, for all names together.
     """
     wanted = [names] if isinstance(names, str) else None if names is None else list(names)
-    root = Path(run_or_checkpoint)
-    if epoch is not None or id is not None or os.path.exists(root / SUCCESS):
-        if fallback:
-            raise UsageError("fallback is for the newest checkpoint of a run, and this names one")
-        return _load_of_named(root, wanted, epoch, id, fs)
-    if not os.path.isdir(root):
-        raise NotFoundError("there is no run or checkpoint", where=str(root))
-    return read_newest(
-        DirectoryRun(Catalog(root, fs)),
+    return read_at(
+        os.fspath(run_or_checkpoint),
         lambda place, record: load_from(place, record, wanted, fs),
+        epoch,
+        id,
         whole=wanted is None,
         fallback=fallback,
-        hint=FALLBACK_HINT,
+        hint=_FALLBACK_HINT,
+        fs=fs,
     ).value
-
-
-def _load_of_named(
-    root: Path, wanted: list[str] | None, epoch: int | None, id: int | None, fs: Fs
-) -> dict[str, Any]:
-    """Load blobs of one checkpoint: of the directory itself, or of an epoch or id of the run."""
-    catalog = Catalog(root, fs)
-    if os.path.exists(root / SUCCESS):
-        if epoch is not None or id is not None:
-            raise UsageError(f"{root} is one checkpoint: no epoch or id can be chosen in it")
-        with removal_is_said(root):
-            return load_from(root, read_record(fs, str(root)), wanted, fs)
-    if not os.path.isdir(root):
-        raise NotFoundError("there is no run or checkpoint", where=str(root))
-    if wanted is not None and (epoch is None or id is None):
-        with suppress(JobrunError):  # what is wrong is said below
-            record = catalog.glance(epoch, id)
-            return load_from(catalog.path(record.id), record, wanted, fs)
-    record = find(catalog, epoch, id)
-    with removal_is_said(catalog.path(record.id)):
-        return load_from(catalog.path(record.id), record, wanted, fs)
 
 
 def load_from(

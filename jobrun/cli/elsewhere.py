@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
-    from jobrun.remote.find import RemoteCheckpoint
+    from jobrun.checkpoint.loading import Skipped
     from jobrun.storage.fs import Fs
 
 __all__ = ["checkpoint_at", "say_skipped"]
@@ -22,13 +23,14 @@ def checkpoint_at(url: str, epoch: int | None, id: int | None) -> tuple[str, Fs]
     from jobrun.remote.find import find_at
 
     found = find_at(url, epoch=epoch, id=id)
-    say_skipped(found)
+    say_skipped(found.skipped)
     return found.url, RemoteFs()
 
 
-def say_skipped(found: RemoteCheckpoint) -> None:
+def say_skipped(skipped: Sequence[Skipped]) -> None:
     """Report the newer checkpoints that are damaged, so that an older one was used."""
     from jobrun.report.formatting import plain
 
-    for name, reason in found.skipped:
-        click.echo(f"warning: {plain(f'{name} is passed over: {reason}')}", err=True)
+    for one in skipped:
+        text = f"checkpoint_{one.id} is passed over: {one.reason}"
+        click.echo(f"warning: {plain(text)}", err=True)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from jobrun.cli.elsewhere import say_skipped
 from jobrun.cli.options import (
     common,
     completes,
@@ -23,14 +22,12 @@ from jobrun.cli.options import (
 from jobrun.core.paths import typed
 
 if TYPE_CHECKING:
-    from jobrun.checkpoint.loading import Chosen, Place, Skipped
+    from jobrun.checkpoint.loading import Chosen
     from jobrun.checkpoint.record import Record
-    from jobrun.storage.fs import Fs
     from jobrun.tools.inspect import Leaf
     from jobrun.values.boxes import Box
 
     Seen = tuple[list[Leaf], dict[str, Box]]
-    Look = Callable[[Place, Record, Fs], Seen]
 
 __all__ = ["command"]
 
@@ -75,35 +72,11 @@ def command(
     s3://bucket/run.  A NAME may be a glob, or have a slice, of which no more is read than the
     chunks it touches: 'model/*', 'model/w1[0:10]'.
     """
-    from jobrun.core.paths import is_url
-    from jobrun.tools.inspect import pick_and_read
-
     if fallback and (epoch is not None or id is not None):
         raise click.UsageError("--fallback is for the newest checkpoint: not with --epoch or --id")
 
-    def look(place: Place, record: Record, fs: Fs) -> Seen:
-        return pick_and_read(place, record, names, fs)
-
-    if run is not None and is_url(run):
-        from jobrun.remote.blobs import read_at
-        from jobrun.remote.files import RemoteFs
-
-        chosen = read_at(
-            run,
-            partial(look, fs=RemoteFs()),
-            epoch=epoch,
-            id=id,
-            whole=not names,
-            fallback=fallback,
-            hint=_HINT,
-        )
-    elif epoch is None and id is None and not _is_checkpoint(run):
-        chosen = _read_newest(runs_dir, run, look, whole=not names, fallback=fallback)
-    elif fallback:
-        raise click.UsageError(f"--fallback is for the newest checkpoint of a run; {run} is one")
-    else:
-        chosen = _read_named(runs_dir, run, look, epoch=epoch, id=id)
-    _say_skipped(chosen.skipped)
+    chosen = _read(runs_dir, run, names, epoch=epoch, id=id, fallback=fallback)
+    say_skipped(chosen.skipped)
     path, record, (picked, boxes) = chosen.place, chosen.record, chosen.value
     if output is not None:
         from jobrun.tools.export import export
@@ -118,53 +91,36 @@ def command(
         click.echo(_text(path, record, boxes, sliced))
 
 
-def _is_checkpoint(argument: str | None) -> bool:
-    from jobrun.checkpoint.record import SUCCESS
-
-    return argument is not None and os.path.isfile(Path(argument) / SUCCESS)
-
-
-def _read_newest(
-    runs_dir: str, run: str | None, look: Look, *, whole: bool, fallback: bool
+def _read(
+    runs_dir: str,
+    run: str | None,
+    names: tuple[str, ...],
+    *,
+    epoch: int | None,
+    id: int | None,
+    fallback: bool,
 ) -> Chosen[Seen]:
-    """Read the newest checkpoint of a local run."""
-    from jobrun.checkpoint.loading import DirectoryRun, read_newest
+    """Read blobs of the selected checkpoint of a run, or of the one at a path or URL."""
+    from jobrun.checkpoint.loading import is_checkpoint, read_at, read_found
+    from jobrun.core.paths import is_url
     from jobrun.runs.find import find_run
     from jobrun.storage.fs import DEFAULT
+    from jobrun.tools.inspect import pick_and_read
 
+    fs = DEFAULT
+    if run is not None and is_url(run):
+        from jobrun.remote.files import RemoteFs
+
+        fs = RemoteFs()
+
+    def look(place: str, record: Record) -> Seen:
+        return pick_and_read(place, record, names, fs)
+
+    options = {"whole": not names, "fallback": fallback}
+    if run is not None and (fs.far or is_checkpoint(run)):
+        return read_at(run, look, epoch, id, **options, hint=_HINT, fs=fs)
     found = find_run(runs_dir, run)
-    return read_newest(
-        DirectoryRun(found.catalog, found.is_left),
-        lambda place, record: look(place, record, DEFAULT),
-        whole=whole,
-        fallback=fallback,
-        hint=_HINT,
-    )
-
-
-def _read_named(
-    runs_dir: str, run: str | None, look: Look, *, epoch: int | None, id: int | None
-) -> Chosen[Seen]:
-    """Read the checkpoint of an epoch or id, or the one at a path."""
-    from jobrun.checkpoint.catalog import removal_is_said
-    from jobrun.checkpoint.integrity import read_record
-    from jobrun.checkpoint.loading import Chosen
-    from jobrun.runs.find import find_checkpoint
-    from jobrun.storage.fs import DEFAULT
-
-    path = find_checkpoint(runs_dir, run, epoch=epoch, id=id)
-    with removal_is_said(path):
-        record = read_record(DEFAULT, str(path))
-        return Chosen(look(path, record, DEFAULT), path, record)
-
-
-def _say_skipped(skipped: Sequence[Skipped]) -> None:
-    """Report the newer checkpoints that are damaged, so that an older one was used."""
-    from jobrun.report.formatting import plain
-
-    for one in skipped:
-        text = f"checkpoint_{one.id} is passed over: {one.reason}"
-        click.echo(f"warning: {plain(text)}", err=True)
+    return read_found(found.checkpoints, look, epoch, id, **options, hint=_HINT)
 
 
 def _say_exported(output: str, boxes: Mapping[str, Box], left_out: list[str]) -> None:

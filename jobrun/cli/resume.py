@@ -271,7 +271,7 @@ def _fetch(url: str, runs_dir: str, epoch: int | None, id: int | None) -> str:
     from jobrun.runs.fetch import fetch
 
     found = find_at(url, epoch=epoch, id=id)
-    say_skipped(found)
+    say_skipped(found.skipped)
     run = fetch(found, runs_dir)
     what = f"{found.record.place}, {size(found.record.bytes)}"
     click.echo(f"fetched {plain(shown(found.url))} ({what}) into {plain(run.shown())}", err=True)

@@ -13,6 +13,7 @@ from typing import Any
 from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.identity import compare, digest
 from jobrun.checkpoint.integrity import read_manifest
+from jobrun.checkpoint.loading import none_whole
 from jobrun.checkpoint.record import Record
 from jobrun.conditions.base import Condition, Decision, decide_stop, match_states
 from jobrun.core.blob_paths import trees_of
@@ -24,7 +25,7 @@ from jobrun.errors import DamagedError, NotFoundError, RunRefusedError
 from jobrun.model.job import Job
 from jobrun.runs.node_map import NodeMap
 from jobrun.runs.run_state import RunState
-from jobrun.runs.rundir import RunDir, none_whole
+from jobrun.runs.rundir import RunDir
 from jobrun.storage.fs import DEFAULT
 from jobrun.usercode.code_hash import changed_code
 
@@ -120,7 +121,8 @@ class Chooser:
         """Raise DamagedError if no checkpoint is whole: neither a fresh start nor an end."""
         if lost := self._run.damaged():
             afresh = self._request.afresh
-            raise none_whole(lost, self._run.shown(), afresh and f"to start anew: {afresh}")
+            hint = f"to start anew: {afresh}" if afresh else ""
+            raise none_whole(((i.id, i.reason) for i in lost), self._run.shown(), hint)
 
     def _refuse_lacking(self, start: Record) -> None:
         """Raise RunRefusedError if the checkpoint lacks blobs that the accepted job needs."""

@@ -3,46 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any
 
 from jobrun.checkpoint import read_blobs
-from jobrun.checkpoint.loading import Chosen, Place, read_newest
-from jobrun.checkpoint.record import Record
 from jobrun.core.paths import is_url
-from jobrun.errors import UsageError
 from jobrun.remote.files import RemoteFs
-from jobrun.remote.find import StoreRun, checkpoint_at, find_at
-from jobrun.remote.store import open_store
+from jobrun.storage.fs import DEFAULT
 
-__all__ = ["load_blobs", "read_at"]
-
-T = TypeVar("T")
-
-
-def read_at(
-    url: str,
-    read: Callable[[Place, Record], T],
-    *,
-    epoch: int | None = None,
-    id: int | None = None,
-    whole: bool,
-    fallback: bool = False,
-    hint: str = "",
-) -> Chosen[T]:
-    """Return what ``read`` gives of the checkpoint at a URL, or of one of the run there.
-
-    Without ``epoch`` and ``id`` it is the newest of the run: see ``read_newest``.  Raises what that
-    and ``find_at`` raise.
-    """
-    found = find_at(url, epoch=epoch, id=id) if id is not None or epoch is not None else None
-    found = found or checkpoint_at(url)
-    if found is None:
-        run = StoreRun(open_store(url))
-        return read_newest(run, read, whole=whole, fallback=fallback, hint=hint)
-    if fallback:
-        raise UsageError("fallback is for the newest checkpoint of a run, and this names one")
-    return Chosen(read(found.url, found.record), found.url, found.record)
+__all__ = ["load_blobs"]
 
 
 def load_blobs(
@@ -70,15 +39,5 @@ def load_blobs(
     loaded.  With ``fallback``, of a newest checkpoint that is damaged an older one is read in its
     place, for all names together; UsageError where one checkpoint is named.
     """
-    if not is_url(run_or_checkpoint):
-        return read_blobs.load_blobs(run_or_checkpoint, names, epoch, id, fallback=fallback)
-    wanted = [names] if isinstance(names, str) else None if names is None else list(names)
-    return read_at(
-        str(run_or_checkpoint),
-        lambda place, record: read_blobs.load_from(place, record, wanted, RemoteFs()),
-        epoch=epoch,
-        id=id,
-        whole=wanted is None,
-        fallback=fallback,
-        hint=read_blobs.FALLBACK_HINT,
-    ).value
+    fs = RemoteFs() if is_url(run_or_checkpoint) else DEFAULT
+    return read_blobs.load_blobs(run_or_checkpoint, names, epoch, id, fallback=fallback, fs=fs)

@@ -10,7 +10,8 @@ from functools import partial
 
 from jobrun.errors import NotFoundError
 from jobrun.remote.store import TooLongError, open_store, split
-from jobrun.storage.fs import Fs
+from jobrun.storage.bounded_json import MAX_BYTES
+from jobrun.storage.fs import Fs, FsError
 
 __all__ = ["RemoteFs"]
 
@@ -46,17 +47,30 @@ class RemoteFs(Fs):
         """All bytes of a file; FsError (EFBIG) if there are more than ``most``."""
         return self._do("read", path, lambda: self._fetch(path, most))
 
+    def kind(self, path: str) -> str:
+        """Return ``file`` if there is a file at a URL, else ``""``; a store has no links."""
+        try:
+            self._do("stat", path, lambda: self._fetch(path, MAX_BYTES))
+        except FsError as error:
+            return "file" if error.errno == errno.EFBIG else ""
+        return "file"
+
+    def names(self, path: str) -> list[str]:
+        """Return the names of the folders at a URL; empty if there is nothing."""
+        return self._do("list", path, lambda: open_store(path).folders())
+
     def sizes(self, paths: Iterable[str]) -> Iterator[int]:
-        """The lengths of files; each folder is listed once."""
-        folders: dict[str, dict[str, int]] = {}
+        """Yield the lengths of files, by one listing of the folder that holds them all."""
+        paths = list(paths)
+        start = os.path.commonprefix(paths)  # noqa: RUF071 - of characters: cut at a slash below
+        folder = start.rpartition("/")[0]
+        found = self._do("list", folder, lambda: open_store(folder).sizes("")) if paths else {}
 
         def call(path: str) -> int:
-            above, name = split(path)
-            if above not in folders:
-                folders[above] = open_store(above).sizes("")
-            if name not in folders[above]:
+            name = path[len(folder) + 1 :]
+            if name not in found:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-            return folders[above][name]
+            return found[name]
 
         for path in paths:
             yield self._do("stat", path, partial(call, path))

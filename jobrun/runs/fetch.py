@@ -7,10 +7,12 @@ import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 
+from jobrun.checkpoint.catalog import Catalog
 from jobrun.checkpoint.integrity import check_payload, check_root, read_manifest, read_record
 from jobrun.checkpoint.publish import clean_leftovers, publish, staged
 from jobrun.errors import DamagedError, NotFoundError
-from jobrun.remote.find import RemoteCheckpoint, names_at
+from jobrun.remote.files import RemoteFs
+from jobrun.remote.find import RemoteCheckpoint
 from jobrun.remote.store import Store, split
 from jobrun.runs.rundir import RunDir
 from jobrun.runs.series import claim
@@ -70,7 +72,7 @@ def _above_all(run_json: bytes, store: Store) -> bytes:
     """run.json with a ``next_id`` that no checkpoint there has: nothing is to be written over."""
     try:
         data = parse_json(run_json)
-        ids = [int(name.rpartition("_")[2]) for name in names_at(store)]
+        ids = Catalog(store.place, RemoteFs()).ids()
         data["next_id"] = max([data["next_id"], *(id + 1 for id in ids)])
     except (ValueError, KeyError, TypeError):
         return run_json  # torn, and rebuilt when it is read

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from jobrun.checkpoint.loading import none_whole
 from jobrun.checkpoint.record import SUCCESS
 from jobrun.core.paths import resolved
 from jobrun.core.ranking import first_best
@@ -22,7 +23,7 @@ from jobrun.errors import (
 )
 from jobrun.runs.overview import overview
 from jobrun.runs.run_state import RunState
-from jobrun.runs.rundir import RunDir, none_whole
+from jobrun.runs.rundir import RunDir
 from jobrun.runs.series import directories, numbered, series
 from jobrun.runs.sweepdir import SweepDir, SweepState, runs_at, sweep_of
 
@@ -237,7 +238,7 @@ def find_checkpoint(
     record = run.checkpoint(epoch=epoch, id=id)
     if record is None:
         if lost := run.damaged():
-            raise none_whole(lost, run.shown())
+            raise none_whole(((i.id, i.reason) for i in lost), run.shown())
         raise NotFoundError("the run has no checkpoint", where=run.shown())
     return run.catalog.path(record.id)
 

@@ -124,7 +124,7 @@ def _newest(run: RunDir, ids: Iterable[int]) -> Record | None:
     """The newest checkpoint whose record can be read."""
     for id in sorted(ids, reverse=True):
         with suppress(JobrunError):
-            return run.catalog.glance(id=id)
+            return run.catalog.record(id)
     return None
 
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobrun.checkpoint.catalog import Catalog, Ignored
+from jobrun.checkpoint.loading import find, newest
 from jobrun.checkpoint.publish import find_leftovers
 from jobrun.checkpoint.record import SUCCESS
 from jobrun.core.paths import resolved, shown
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from jobrun.checkpoint.part_source import RunLock
     from jobrun.checkpoint.record import Record
 
-__all__ = ["COVERED", "SWEEP", "RunDir", "none_whole"]
+__all__ = ["COVERED", "SWEEP", "RunDir"]
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,11}")
 SWEEP = "sweep.json"
@@ -143,54 +144,33 @@ class RunDir:
             return replace(state, state="interrupted", reason="the process ended without a word")
         return state
 
-    def records(self) -> list[Record]:
-        """The checkpoints of this history, oldest first; those a rewind has left are not shown."""
+    @property
+    def checkpoints(self) -> Catalog:
+        """The checkpoints of this history: those that a rewind under way has left are hidden."""
         rewind = self._pending()
-        return [r for r in self.catalog.listed() if rewind is None or not rewind.leaves(r.id)]
+        return Catalog(self.path, self._fs, rewind.leaves if rewind is not None else None)
+
+    def records(self) -> list[Record]:
+        """Return the checkpoints of this history, oldest first."""
+        return self.checkpoints.listed()
 
     def head(self) -> Record | None:
-        """The newest checkpoint of this history."""
-        if self._pending() is None:
-            return self.catalog.latest()
-        return next(reversed(self.records()), None)
+        """Return the newest checkpoint of this history, or None."""
+        return newest(self.checkpoints)
 
     def damaged(self) -> list[Ignored]:
-        """The checkpoints of this history that are not whole any more, oldest first."""
-        rewind = self._pending()
-        return [
-            found
-            for found in self.catalog.ignored()
-            if found.id is not None
-            and self.catalog.is_ours(found.id)
-            and not (rewind is not None and rewind.leaves(found.id))
-        ]
+        """Return the checkpoints of this history that are damaged by now, oldest first."""
+        found = self.checkpoints.ignored()
+        return [i for i in found if i.id is not None and self.catalog.is_ours(i.id)]
 
     def checkpoint(self, *, epoch: int | None = None, id: int | None = None) -> Record | None:
-        """The checkpoint at the end of an epoch, or of an id, or the newest.
+        """Return the checkpoint of an epoch or id, or the newest, if there is one.
 
-        Raises NotFoundError, saying which there are, or DamagedError, if a named one is not there.
+        Raises NotFoundError, with those that there are, or DamagedError, for one that is named.
         """
         if epoch is None and id is None:
             return self.head()
-        rewind = self._pending()
-        if id is not None:
-            found = self.catalog.by_id(id)
-        elif rewind is None:
-            found = self.catalog.by_epoch(epoch or 0)
-        else:
-            same = [r for r in self.records() if r.epoch == epoch and r.at_boundary]
-            found = same[-1] if same else self.catalog.by_epoch(epoch or 0)
-        if rewind is not None and rewind.leaves(found.id):
-            raise NotFoundError(
-                f"checkpoint_{found.id} (epoch {found.epoch}) was left by a rewind",
-                where=str(self.path),
-            )
-        return found
-
-    def is_left(self, id: int) -> bool:
-        """Whether a rewind that is not completed has left a checkpoint."""
-        rewind = self._pending()
-        return rewind is not None and rewind.leaves(id)
+        return find(self.checkpoints, epoch, id)
 
     def _pending(self) -> Rewind | None:
         """The rewind that is not completed, if there is one."""
@@ -225,7 +205,7 @@ class RunDir:
 
     def _rebuilt(self) -> RunState | None:
         """The state as the checkpoints have it, or None where there is none."""
-        head = self.catalog.latest()
+        head = newest(self.catalog)
         if head is None:
             return None
         return RunState(
@@ -374,9 +354,3 @@ class RunDir:
             raise SaveError(
                 f"later checkpoints cannot be moved: {error}", where=str(home)
             ) from error
-
-
-def none_whole(lost: Iterable[Ignored], run: str, hint: str = "") -> DamagedError:
-    """The error where there were checkpoints, ``lost``, and none is whole."""
-    reasons = "\n".join(f"  {found.name}: {found.reason}" for found in lost)
-    return DamagedError(f"no checkpoint is whole:\n{reasons}", where=run, hint=hint)

@@ -269,6 +269,10 @@ class Fs:
 
         return self._do("list", path, call)
 
+    def names(self, path: str) -> list[str]:
+        """Return the names of what lies in a directory, sorted."""
+        return self._do("list", path, lambda: sorted(os.listdir(path)))
+
     def sizes(self, paths: Iterable[str]) -> Iterator[int]:
         """The lengths of regular files; anything else is an error that says what it is.
 

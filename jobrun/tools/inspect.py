@@ -10,13 +10,13 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from jobrun.checkpoint.integrity import read_record
-from jobrun.checkpoint.loading import Place
 from jobrun.checkpoint.read_blobs import blobs_of
 from jobrun.checkpoint.reading import read_part, read_slice
 from jobrun.checkpoint.record import Record
@@ -45,7 +45,10 @@ class Leaf:
 
 
 def pick(
-    checkpoint: Place, names: Sequence[str] = (), fs: Fs = DEFAULT, record: Record | None = None
+    checkpoint: str | Path,
+    names: Sequence[str] = (),
+    fs: Fs = DEFAULT,
+    record: Record | None = None,
 ) -> tuple[Record, list[Leaf]]:
     """Return the leaves that ``names`` match, in the order of the checkpoint; by default all.
 
@@ -63,14 +66,14 @@ def pick(
 
 
 def pick_and_read(
-    checkpoint: Place, record: Record, names: Sequence[str] = (), fs: Fs = DEFAULT
+    checkpoint: str | Path, record: Record, names: Sequence[str] = (), fs: Fs = DEFAULT
 ) -> tuple[list[Leaf], dict[str, Box]]:
     """Apply ``pick`` and ``read`` to a checkpoint whose record is known."""
     picked = pick(checkpoint, names, fs, record)[1]
     return picked, read(checkpoint, picked, fs)
 
 
-def _meant(name: str, blobs: Sequence[Blob], checkpoint: Place) -> list[Leaf]:
+def _meant(name: str, blobs: Sequence[Blob], checkpoint: str | Path) -> list[Leaf]:
     """Return the leaves that one name matches."""
     sliced = _SLICE.fullmatch(name)
     if sliced:
@@ -100,7 +103,7 @@ def _index(text: str, name: str) -> Index:
     return tuple(items)
 
 
-def read(checkpoint: Place, picked: Sequence[Leaf], fs: Fs = DEFAULT) -> dict[str, Box]:
+def read(checkpoint: str | Path, picked: Sequence[Leaf], fs: Fs = DEFAULT) -> dict[str, Box]:
     """Return the verified values of leaves by name; only the needed files are read."""
     found: dict[str, Box] = {}
     for node in dict.fromkeys(leaf.node for leaf in picked):

@@ -15,6 +15,7 @@ import numpy as np
 
 from jobrun.checkpoint.catalog import Catalog
 from jobrun.checkpoint.integrity import check_written
+from jobrun.checkpoint.loading import newest
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.read_blobs import load_blobs
@@ -203,7 +204,7 @@ def _list(made: Made) -> float:
 def _newest(made: Made) -> float:
     """Which is the newest whole one, as a resume asks."""
     found: list[Record | None] = []
-    seconds = timed(lambda: found.append(Catalog(made.run).latest()))
+    seconds = timed(lambda: found.append(newest(Catalog(made.run))))
     assert found == [made.record]
     return seconds
 

@@ -11,6 +11,7 @@ import pytest
 from checkpoint_helpers import frozen, save
 
 from jobrun.checkpoint.catalog import Catalog, listed, prove, span
+from jobrun.checkpoint.loading import find, newest
 from jobrun.core.position import Position
 from jobrun.errors import DamagedError, NotFoundError
 from jobrun.values.boxes import Box
@@ -45,14 +46,14 @@ def test_latest_is_the_highest_number_not_the_last_string_nor_the_newest_file(
     for k in range(11):
         os.utime(tmp_path / f"checkpoint_{k}", (k, 10_000 - k))
         os.utime(tmp_path / f"checkpoint_{k}/_SUCCESS", (k, 10_000 - k))
-    newest = Catalog(tmp_path).latest()
-    assert newest is not None
-    assert newest.id == 10
+    latest = newest(Catalog(tmp_path))
+    assert latest is not None
+    assert latest.id == 10
 
 
 def test_no_directory_holds_no_checkpoints(tmp_path: Path) -> None:
     assert listed(tmp_path / "none") == []
-    assert Catalog(tmp_path / "none").latest() is None
+    assert newest(Catalog(tmp_path / "none")) is None
     assert Catalog(tmp_path / "none").next_id() == 0
     assert Catalog(tmp_path / "none").next_id(5) == 5
 
@@ -107,29 +108,29 @@ def test_an_id_above_all_there_ever_were(run: Path, name: str, kind: str) -> Non
 def test_by_epoch_takes_the_newest_at_that_boundary(run: Path) -> None:
     save(run, epoch=1)
     save(run, position=Position(epochs=1, tasks=("main/a",)))
-    assert Catalog(run).by_epoch(1).id == 3
+    assert find(Catalog(run), 1).id == 3
     with pytest.raises(NotFoundError, match=r"no checkpoint of epoch 5; there are 0\.\.2$"):
-        Catalog(run).by_epoch(5)
+        find(Catalog(run), 5)
 
 
 def test_a_missing_epoch_says_what_was_ignored(run: Path) -> None:
     (run / "checkpoint_2/_SUCCESS").unlink()
     with pytest.raises(NotFoundError, match="no checkpoint of epoch 2; there are 0, 1") as error:
-        Catalog(run).by_epoch(2)
+        find(Catalog(run), 2)
     assert error.value.hint == "checkpoint_2 is ignored: _SUCCESS: it is missing"
 
 
 def test_a_damaged_one_is_not_listed_and_not_exchanged_for_another(run: Path) -> None:
     (run / "checkpoint_2/main/model/w/0.0").unlink()
     assert ids(run) == [0, 1]
-    newest = Catalog(run).latest()
-    assert newest is not None
-    assert newest.id == 1
-    for call in (lambda: Catalog(run).by_epoch(2), lambda: Catalog(run).by_id(2)):
+    latest = newest(Catalog(run))
+    assert latest is not None
+    assert latest.id == 1
+    for call in (lambda: find(Catalog(run), 2), lambda: find(Catalog(run), id=2)):
         with pytest.raises(DamagedError, match=r"checkpoint_2/main/model/w/0\.0: it is missing"):
             call()
-    with pytest.raises(NotFoundError, match="no checkpoint of id 9; there are 0, 1"):
-        Catalog(run).by_id(9)
+    with pytest.raises(NotFoundError, match=r"no checkpoint of id 9; there are 0\.\.2"):
+        find(Catalog(run), id=9)
 
 
 def test_a_flipped_bit_is_listed_but_not_proven(run: Path) -> None:

@@ -391,7 +391,7 @@ def test_a_run_without_any_whole_checkpoint_says_what_is_wrong(tmp_path: Path) -
         CheckpointManager(tmp_path / "none").load()
     save(tmp_path)
     flip(tmp_path / "checkpoint_0/main/model/w/0.0")
-    with pytest.raises(DamagedError, match="no checkpoint is whole:\n  checkpoint 0: "):
+    with pytest.raises(DamagedError, match="no checkpoint is whole:\n  checkpoint_0: "):
         CheckpointManager(tmp_path).load()
 
 

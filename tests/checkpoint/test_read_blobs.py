@@ -180,7 +180,7 @@ def test_a_fallback_is_for_all_names_together(nodes: Path) -> None:
         "trainer_1:total": 101, "trainer_0:total": 100,
     }  # fmt: skip
     (nodes / "checkpoint_0/_SUCCESS").unlink()
-    with pytest.raises(DamagedError, match="no checkpoint is whole:\n  checkpoint 2: "):
+    with pytest.raises(DamagedError, match="no checkpoint is whole:\n  checkpoint_2: "):
         load_blobs(nodes, BOTH, fallback=True)
     with pytest.raises(NotFoundError, match="there is no blob 'trainer_1:x'"):
         load_blobs(nodes, "trainer_1:x", fallback=True)

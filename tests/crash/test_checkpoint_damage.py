@@ -16,6 +16,7 @@ from checkpoint_helpers import SAMPLE, frozen, save
 from damages import Damage, cases, changed_by, exchange_with_another_epoch
 
 from jobrun.checkpoint.catalog import Catalog, listed, prove
+from jobrun.checkpoint.loading import find
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.read_blobs import load_blobs
 from jobrun.checkpoint.record import decode_record, encode_record
@@ -104,7 +105,7 @@ def test_damage_is_found(run: Path, name: str, damage: Damage) -> None:
 
     if 2 in [r.id for r in listed(run)]:
         with pytest.raises(DamagedError, match=file):
-            prove(run, Catalog(run).by_id(2))
+            prove(run, find(Catalog(run), id=2))
     else:
         assert [i.name for i in Catalog(run).ignored()] == ["checkpoint_2"]
         copy = damage is exchange_with_another_epoch and name == "_SUCCESS"  # none of the run's

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from jobrun import CheckpointManager, JobRunner, LocalSession
+from jobrun.checkpoint.catalog import Catalog
 from jobrun.core.events import Event, Uploaded
 from jobrun.errors import BindError, StoreError, TaskError
 from jobrun.model.job import Job, Node, Task
 from jobrun.model.policy import CheckpointPolicy, Keep, Upload
-from jobrun.remote.find import checkpoints_at
-from jobrun.remote.store import open_store
+from jobrun.remote.files import RemoteFs
 
 
 def start() -> Any:
@@ -66,7 +66,7 @@ def train(job: Job, run: Path) -> tuple[JobRunner, list[Event]]:
 
 
 def ids(place: Path) -> list[int]:
-    return list(checkpoints_at(open_store(str(place))))
+    return [record.id for record in Catalog(str(place), RemoteFs()).listed()]
 
 
 def test_the_final_one_before_download_and_exit(tmp_path: Path) -> None:

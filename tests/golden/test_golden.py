@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from jobrun.checkpoint.catalog import Catalog, prove
+from jobrun.checkpoint.loading import find, newest
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.read_blobs import load_blobs
 from jobrun.checkpoint.reading import read_part
@@ -46,7 +47,7 @@ def test_every_blob_is_what_was_written(node: str) -> None:
 
 
 def test_the_record_is_what_was_written() -> None:
-    found = Catalog(RUN).by_id(7)
+    found = find(Catalog(RUN), id=7)
     wanted = make.record(found.manifests, found.root, found.bytes, found.files)
     assert found.metrics == {}, "it lies inside an epoch"
     for name in ("position", "stops", "decision", "versions", "job", "digest", "extra", "time"):
@@ -55,9 +56,9 @@ def test_the_record_is_what_was_written() -> None:
 
 
 def test_it_is_listed_and_proven_and_loaded() -> None:
-    newest = Catalog(RUN).latest()
-    assert newest is not None
-    prove(RUN, newest)
+    latest = newest(Catalog(RUN))
+    assert latest is not None
+    prove(RUN, latest)
     loaded = CheckpointManager(RUN).load()
     assert same_blobs(loaded.parts["other"], make.other_blobs())
     assert load_blobs(RUN, "other:model")["other:model"]["a"] == [1, {}]
@@ -96,11 +97,11 @@ def test_compressed_blobs_are_what_was_written() -> None:
     assert found.keys() == wanted.keys()
     for name, value in wanted.items():
         assert same(found[name], value), name
-    prove(COMPRESSED.parent, Catalog(COMPRESSED.parent).by_id(7))
+    prove(COMPRESSED.parent, find(Catalog(COMPRESSED.parent), id=7))
 
 
 def test_the_record_of_the_compressed_one_has_metrics() -> None:
-    found = Catalog(COMPRESSED.parent).by_id(7)
+    found = find(Catalog(COMPRESSED.parent), id=7)
     assert np.isnan(found.metrics["loss"])
     assert {**found.metrics, "loss": 0} == {**make.METRICS, "loss": 0}
     assert (found.epoch, found.at_boundary) == (3, True)

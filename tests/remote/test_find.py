@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from jobrun import CheckpointManager
+from jobrun.checkpoint.catalog import Catalog
 from jobrun.errors import DamagedError, NotFoundError, UsageError
-from jobrun.remote.find import checkpoints_at, find_at
+from jobrun.remote.files import RemoteFs
+from jobrun.remote.find import find_at
 from jobrun.remote.store import join, open_store
 from jobrun.remote.upload import upload_checkpoint
 
@@ -38,7 +40,7 @@ def test_what_is_not_there(uploaded: str) -> None:
         find_at(uploaded, epoch=9)
     with pytest.raises(NotFoundError, match=r"no checkpoint of id 9; there are 0\.\.2"):
         find_at(uploaded, id=9)
-    with pytest.raises(NotFoundError, match="there is no run or checkpoint"):
+    with pytest.raises(NotFoundError, match="there is no checkpoint"):
         find_at(join(uploaded, "nothing"))
     with pytest.raises(NotFoundError, match="there is no _SUCCESS"):
         find_at(join(uploaded, "checkpoint_7"))
@@ -56,7 +58,7 @@ def test_what_is_only_named_like_one_is_passed_over(uploaded: str) -> None:
     store.write("checkpoint_7/zarr.json", b"{}")
     store.write("checkpoint_8/_SUCCESS", b"nonsense")
     store.write("checkpoint_9/_SUCCESS", store.read("checkpoint_1/_SUCCESS"))
-    assert list(checkpoints_at(store)) == [0, 1, 2]
+    assert [record.id for record in Catalog(uploaded, RemoteFs()).listed()] == [0, 1, 2]
     assert find_at(uploaded).name == "checkpoint_2"
 
 
@@ -65,9 +67,10 @@ def test_one_that_lacks_a_file_is_passed_over_unless_it_is_named(uploaded: str) 
     store.write("checkpoint_2/b/total/zarr.json", b"{}")
     found = find_at(uploaded)
     assert found.name == "checkpoint_1"
-    ((name, reason),) = found.skipped
-    assert name == "checkpoint_2"
-    assert reason.startswith(join(uploaded, "checkpoint_2/b/total/zarr.json: it is 2 bytes long"))
+    (skipped,) = found.skipped
+    assert skipped.id == 2
+    path = join(uploaded, "checkpoint_2/b/total/zarr.json")
+    assert skipped.reason.startswith(f"{path}: it is 2 bytes long")
     assert find_at(uploaded, id=2).name == "checkpoint_2"
     for id in (0, 1):
         store.write(f"checkpoint_{id}/manifest.a.json", b"{}")

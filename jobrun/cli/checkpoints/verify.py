@@ -15,7 +15,7 @@ from jobrun.cli.options import common, completes, runs_dir, settings
 from jobrun.core.paths import typed
 
 if TYPE_CHECKING:
-    from jobrun.checkpoint.catalog import Ignored
+    from jobrun.checkpoint.catalog import Catalog, Ignored
     from jobrun.checkpoint.scrub import DamagedFile, Verdict
 
 __all__ = ["command"]
@@ -41,7 +41,6 @@ def command(run: str | None, runs_dir: str) -> int:
     from jobrun.core.paths import is_url
     from jobrun.errors import DamagedError
 
-    paths: Sequence[str | Path]
     if run is not None and is_url(run):
         from jobrun.remote.files import RemoteFs
 
@@ -65,40 +64,37 @@ def command(run: str | None, runs_dir: str) -> int:
     return code
 
 
-def _wanted(runs_dir: str, argument: str | None) -> tuple[list[Path], list[Ignored]]:
+def _wanted(runs_dir: str, argument: str | None) -> tuple[list[str], list[Ignored]]:
     """Return the checkpoints to read, and directories that are only named like one."""
     from jobrun.checkpoint.record import SUCCESS
     from jobrun.runs.find import find_run
 
     path = Path(argument or ".").absolute()
     if argument is not None and os.path.isfile(path / SUCCESS):
-        return [path], []
+        return [str(path)], []
     if _CHECKPOINT.fullmatch(path.name) and os.path.isdir(path):  # one without its _SUCCESS
-        return [path], []
-    run = find_run(runs_dir, argument)
-    catalog = run.catalog
-    ids = {r.id for r in run.records()}
-    ignored = catalog.ignored(ids)
-    ids |= {i.id for i in ignored if i.id is not None and catalog.is_ours(i.id)}
-    return [catalog.path(id) for id in sorted(ids)], [i for i in ignored if i.id not in ids]
+        return [str(path)], []
+    return _of(find_run(runs_dir, argument).checkpoints)
 
 
 def _at(url: str) -> tuple[list[str], list[Ignored]]:
     """Return the checkpoints at a URL, and directories that are only named like one."""
-    from jobrun.checkpoint.catalog import Ignored
+    from jobrun.checkpoint.catalog import Catalog
     from jobrun.errors import NotFoundError
-    from jobrun.remote.find import is_marked, names_at
-    from jobrun.remote.store import join, open_store
+    from jobrun.remote.files import RemoteFs
 
     if _CHECKPOINT.fullmatch(url.rstrip("/").rpartition("/")[2]):
         return [url.rstrip("/")], []
-    store = open_store(url)
-    names = {name: is_marked(store, name) for name in names_at(store)}
-    if not names:
+    found = _of(Catalog(url, RemoteFs()))
+    if found == ([], []):
         raise NotFoundError("there is no run or checkpoint", where=url)
-    reason = "there is no _SUCCESS: its upload is not over"
-    ignored = [Ignored(name, reason) for name, whole in names.items() if not whole]
-    return [join(url, name) for name, whole in names.items() if whole], ignored
+    return found
+
+
+def _of(catalog: Catalog) -> tuple[list[str], list[Ignored]]:
+    """Return the checkpoints of a run, and directories that are only named like one."""
+    ids = [id for id in catalog.ids() if catalog.is_ours(id)]
+    return [catalog.place(id) for id in ids], catalog.ignored(ids)
 
 
 def _lines(verdict: Verdict) -> list[str]:
