@@ -181,9 +181,10 @@ def read_at(
 
     The rest is as for ``read_found``.
     """
+    place = place.rstrip("/") or "/"
     if not is_checkpoint(place, fs):
         catalog = Catalog(place, fs)
-        if CHECKPOINT_NAME.fullmatch(place.rstrip("/").rpartition("/")[2]) and not catalog.ids():
+        if CHECKPOINT_NAME.fullmatch(place.rpartition("/")[2]) and not catalog.ids():
             raise NotFoundError(f"there is no {SUCCESS}, so no whole checkpoint", where=place)
         return read_found(catalog, read, epoch, id, whole=whole, fallback=fallback, hint=hint)
     if epoch is not None or id is not None:
@@ -253,14 +254,12 @@ def _read_newest(
             except DamagedError as error:
                 if catalog.is_gone(id):
                     break
-                if not catalog.is_ours(id):
-                    continue
-                if not fallback:
+                if not fallback and catalog.is_ours(id):
                     error.hint = error.hint or hint
                     raise
                 skipped.append(Skipped(id, str(error)))
         else:
-            if skipped:
+            if skipped and fallback:
                 raise none_whole(((s.id, s.reason) for s in skipped), catalog.where)
             raise NotFoundError("there is no checkpoint", where=catalog.where)
     raise NotFoundError("checkpoints vanish faster than they can be read", where=catalog.where)

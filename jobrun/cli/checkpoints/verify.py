@@ -87,7 +87,7 @@ def _at(url: str) -> tuple[list[str], list[Ignored]]:
         return [url.rstrip("/")], []
     found = _of(Catalog(url, RemoteFs()))
     if found == ([], []):
-        raise NotFoundError("there is no run or checkpoint", where=url)
+        raise NotFoundError("there is no checkpoint", where=url)
     return found
 
 
