@@ -75,7 +75,8 @@ def part(name: str) -> str:
 LAYERS = (
     {"core", "docs", "templates"},
     {"storage", "values", "model"},
-    {"checkpoint", "data", "analysis"},
+    {"checkpoint", "data"},
+    {"analysis"},
     {"conditions", "drawing", "remote"},
     {"runs", "usercode"},
     {"session", "jobspec", "report"},

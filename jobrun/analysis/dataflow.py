@@ -9,9 +9,9 @@ from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.graph import reads_across
 from jobrun.analysis.names import Access, resolve
 from jobrun.core.blob_paths import Key, PathMap, PathSet, same_leaves
+from jobrun.data.formats import format_of
 from jobrun.errors import Problem, Where, did_you_mean, did_you_mean_or_all
 from jobrun.model.job import GROUPS, RESERVED, Job, Pipe, Task
-from jobrun.model.rows import STREAMED
 
 __all__ = [
     "KEEP_CHANGES",
@@ -135,7 +135,8 @@ def shuffle_problems(job: Job) -> Iterator[Problem]:
         if not pipe.reader.shuffle or pipe.reader.buffer is not None:
             continue
         files = [str(d.file.path) for d in pipe.reader.data.leaves() if d.file is not None]
-        streamed = [path for path in files if path.lower().endswith(STREAMED)]
+        formats = ((path, format_of(path)) for path in files)
+        streamed = [path for path, found in formats if found is not None and found.streamed]
         if streamed:
             yield Problem(
                 f"pipe {pipe.name!r}: {streamed[0]} is read from front to back, so a pass over it "

@@ -263,7 +263,7 @@ def _data_facts(data: Data) -> Facts:
     if data.file is not None:
         facts["file"] = _plain(data.file.path)
         facts["from"] = dict(data.file.columns)
-        facts["types"] = dict(data.file.types)
+        facts["types"] = dict(data.file.options.types)
     if data.call is not None:
         step = data.call.step
         facts["call"] = step.function_name

@@ -1,10 +1,11 @@
-"""Spans of time and bytes as people write and read them: ``90s``, ``1h30m``; ``12.3 MB``."""
+"""Times, bytes and lists as people write and read them: ``90s``; ``12.3 MB``; ``a, b or c``."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-__all__ = ["TIMES", "duration", "seconds_of", "size", "span"]
+__all__ = ["TIMES", "duration", "either", "seconds_of", "size", "span"]
 
 TIMES = "a time (90s, 15m, 2h, or a number of seconds)"
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
@@ -53,3 +54,8 @@ def size(count: int) -> str:
             return f"{amount:.3g} {unit}"
         amount /= 1000
     return f"{amount:.3g} TB" if amount < 999.5 else f"{amount:.0f} TB"
+
+
+def either(names: Sequence[str]) -> str:
+    """Return names as alternatives: ``a, b or c``."""
+    return " or ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)

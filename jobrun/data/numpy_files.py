@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from jobrun.data.mapped import MANY, FileRows
-from jobrun.data.select import expand, grouped, names_in, refuse_types
+from jobrun.data.select import expand, grouped, names_in
 from jobrun.data.source import Table
 from jobrun.data.tables import ArrayTable
 from jobrun.errors import DataError
+from jobrun.model.rows import NO_OPTIONS, FileOptions
 from jobrun.values.adoption import adopt
 from jobrun.values.boxes import Box
 
@@ -30,11 +31,8 @@ _LOCAL_HEADER = 30
 _OBJECTS = ("pickle", "Object arrays", "Python objects")
 
 
-def npy_table(
-    path: Path, wanted: Mapping[str, str], types: Mapping[str, str] | None = None
-) -> Table:
+def npy_table(path: Path, wanted: Mapping[str, str], options: FileOptions = NO_OPTIONS) -> Table:
     """The one column of a ``.npy``, under any name; raises DataError for what cannot be read."""
-    refuse_types(path, types)
     if len(wanted) > 1:
         raise DataError(f"{path} holds one array, but {len(wanted)} columns are wanted")
     try:
@@ -44,11 +42,8 @@ def npy_table(
     return ArrayTable({next(iter(wanted), path.stem): column}, str(path))
 
 
-def npz_table(
-    path: Path, wanted: Mapping[str, str], types: Mapping[str, str] | None = None
-) -> Table:
+def npz_table(path: Path, wanted: Mapping[str, str], options: FileOptions = NO_OPTIONS) -> Table:
     """Columns of a ``.npz`` (``{column: name or pattern}``; empty: all); raises DataError."""
-    refuse_types(path, types)
     try:
         archive = np.load(path, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):

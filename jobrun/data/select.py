@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from math import prod
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -20,7 +19,6 @@ __all__ = [
     "expand",
     "grouped",
     "names_in",
-    "refuse_types",
     "stacked",
 ]
 
@@ -50,12 +48,6 @@ def expand(wanted: Mapping[str, str], names: Sequence[str], lacks: str) -> Plan:
             raise DataError(f"{lacks} {name!r}", hint=hint)
         plan[column] = matching
     return plan
-
-
-def refuse_types(path: Path, types: Mapping[str, str] | None) -> None:
-    """Types are for text files; others have them."""
-    if types:
-        raise DataError(f"{path} has types of its own: 'types' is for text files")
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -54,6 +54,8 @@ class Source(ABC):
     """How many rows there are; None: not known."""
     dtypes: Mapping[str, str]
     """The dtype of each column, as far as it is known."""
+    inferred_types: Mapping[str, str] = {}
+    """The types (as in ``FileOptions``) that were inferred; later files of a pattern keep them."""
 
     @property
     @abstractmethod

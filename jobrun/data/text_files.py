@@ -19,6 +19,7 @@ from jobrun.data.kinds import CELL_KINDS, INFERRED, VALUE_KINDS, Kind, cell_kind
 from jobrun.data.select import Plan, common_dtype, expand, names_in, stacked
 from jobrun.data.source import Columns, Cursor, Slow, Stream, ignore_slow
 from jobrun.errors import DataError, did_you_mean
+from jobrun.model.rows import NO_OPTIONS, FileOptions
 
 __all__ = ["CsvFile", "JsonLinesFile", "TextFile", "TextLines"]
 
@@ -29,12 +30,11 @@ _WRONG = (ValueError, TypeError, OverflowError)
 class TextFile(Stream):
     """A file of rows; ``wanted`` maps columns to names or patterns in the file (empty: all).
 
-    ``types`` gives the kind of columns of the file by name: ``int``, ``float`` or ``text``.
     Raises DataError for a file that cannot be read, and has no rows.
     """
 
     def __init__(
-        self, path: Path, wanted: Mapping[str, str], types: Mapping[str, str] | None = None
+        self, path: Path, wanted: Mapping[str, str], options: FileOptions = NO_OPTIONS
     ) -> None:
         self.path = path
         self.name = str(path)
@@ -52,10 +52,11 @@ class TextFile(Stream):
         names = self._order = names or self._names_of(first)
         self.check(first, 0)
         self._plan: Plan = expand(wanted, names, f"{self.name} has no column")
-        self._check_types(types or {}, names)
+        self._check_types(options.types, names)
         self._names = names_in(self._plan)
-        self._kinds = {n: self._kind(n, names, first, types or {}) for n in self._names}
-        self.types = {n: k for n, k in ((n, self._type(k)) for n, k in self._kinds.items()) if k}
+        self._kinds = {n: self._kind(n, names, first, options.types) for n in self._names}
+        types = ((n, self._type(k)) for n, k in self._kinds.items())
+        self.inferred_types = {n: t for n, t in types if t}
         given = {n: k.dtype for n, k in self._kinds.items()}
         self.dtypes = {
             column: given[group]
@@ -327,12 +328,12 @@ class TextLines(TextFile):
     """A ``.txt``: one column, ``line`` or any other name, of the lines without their ends."""
 
     def __init__(
-        self, path: Path, wanted: Mapping[str, str], types: Mapping[str, str] | None = None
+        self, path: Path, wanted: Mapping[str, str], options: FileOptions = NO_OPTIONS
     ) -> None:
         if len(wanted) > 1:
             raise DataError(f"{path} holds one column, but {len(wanted)} are wanted")
         self._column = next(iter(wanted), "line")
-        super().__init__(path, {}, types)
+        super().__init__(path, {}, options)
 
     def _begin(self, lines: _Lines) -> list[str]:
         return [self._column]

@@ -13,19 +13,17 @@ from typing import Any
 import numpy as np
 
 from jobrun.core.late_imports import importing
-from jobrun.data.select import Matrices, expand, names_in, refuse_types
+from jobrun.data.select import Matrices, expand, names_in
 from jobrun.data.source import Columns, Permutation, Table
 from jobrun.data.tables import check_lengths
 from jobrun.errors import DataError
+from jobrun.model.rows import NO_OPTIONS, FileOptions
 
 __all__ = ["zarr_table"]
 
 
-def zarr_table(
-    path: Path, wanted: Mapping[str, str], types: Mapping[str, str] | None = None
-) -> Table:
+def zarr_table(path: Path, wanted: Mapping[str, str], options: FileOptions = NO_OPTIONS) -> Table:
     """An array, under any name, or the arrays of a group; raises DataError."""
-    refuse_types(path, types)
     with importing():
         import zarr
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationInfo
 
 from jobrun.core.template import TemplateError, template
-from jobrun.core.text import TIMES, seconds_of
+from jobrun.core.text import TIMES, either, seconds_of
 from jobrun.errors import did_you_mean
 from jobrun.jobspec.faults import FieldFault, refuse, wants
 from jobrun.jobspec.names import (
@@ -357,7 +357,7 @@ def _reduce(value: Any) -> dict[str, str]:
     for key, item in value.items():
         if not isinstance(item, str) or item not in REDUCTIONS:
             hint = did_you_mean(item, REDUCTIONS) if isinstance(item, str) else ""
-            message = f"wants {', '.join(REDUCTIONS[:-1])} or {REDUCTIONS[-1]}, not {show(item)}"
+            message = f"wants {either(REDUCTIONS)}, not {show(item)}"
             faults.append(FieldFault(message, hint, (key,)))
     if faults:
         raise refuse(*faults)

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
+from jobrun.core.text import either
+from jobrun.data.formats import endings
 from jobrun.jobspec.closed import ClosedModel, given, one_of, short_for, without
 from jobrun.jobspec.faults import FieldFault, Optional, choice, refuse
 from jobrun.jobspec.fields import (
@@ -114,7 +116,7 @@ class SourceModel(ClosedModel):
 
     file: Optional[FilePath] = Field(
         None,
-        description="A .npz, .npy, .csv, .tsv, .jsonl, .txt or .zarr, or a pattern over many, read "
+        description=f"A {either(endings())}, or a pattern over many, read "
         "in the order of their names; a relative path begins at the spec's folder.",
     )
     call: Optional[Call] = Field(

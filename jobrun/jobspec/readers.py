@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 
+from jobrun.core.text import either
+from jobrun.data.formats import COLUMN_TYPES, endings, format_of
 from jobrun.errors import did_you_mean
 from jobrun.jobspec.closed import ClosedModel
 from jobrun.jobspec.faults import FieldFault, refuse, wants
@@ -26,8 +28,6 @@ from jobrun.model.job import SHARD
 
 __all__ = ["BufferModel", "Columns", "FilePath", "Shard", "Shuffle", "Types"]
 
-_ENDINGS = (".npz", ".npy", ".csv", ".tsv", ".jsonl", ".txt", ".zarr")
-_TYPES = ("int", "float", "text")
 _RENAME = "write a mapping: {column: its name in the file}"
 _SHARD = "'node', or i/n, each a number or a var, i counted from 0"
 _FROM = "a blob, a list of blobs, or a mapping {column: blob}"
@@ -38,9 +38,8 @@ def _file(value: Any) -> str:
     faults = template_faults(text, ())
     if faults:
         raise refuse(*faults)
-    if not text.endswith(_ENDINGS) and not any(p.endswith(".zarr") for p in text.split("/")):
-        known = ", ".join(_ENDINGS[:-1])
-        raise refuse(FieldFault(f"wants a {known} or {_ENDINGS[-1]} file, not {show(value)}"))
+    if format_of(text) is None:
+        raise wants(f"a {either(endings())} file", value)
     return text
 
 
@@ -73,12 +72,12 @@ def _types(value: Any) -> dict[str, str]:
         raise wants("a mapping of columns to int, float or text", value, "types: {id: text}")
     faults = [
         FieldFault(
-            f"wants {', '.join(_TYPES[:-1])} or {_TYPES[-1]}, not {show(item)}",
-            did_you_mean(item, _TYPES) if isinstance(item, str) else "",
+            f"wants {either(COLUMN_TYPES)}, not {show(item)}",
+            did_you_mean(item, COLUMN_TYPES) if isinstance(item, str) else "",
             (key,),
         )
         for key, item in value.items()
-        if item not in _TYPES or isinstance(item, bool)
+        if item not in COLUMN_TYPES or isinstance(item, bool)
     ]
     if faults:
         raise refuse(*faults)

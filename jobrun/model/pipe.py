@@ -9,7 +9,7 @@ from typing import Any
 from jobrun.core.template import Template
 from jobrun.errors import Problem, SpecError, Where, did_you_mean
 from jobrun.model.options import Number
-from jobrun.model.rows import RESUMES, CallSource, Data, FileSource, Reader
+from jobrun.model.rows import RESUMES, CallSource, Data, FileOptions, FileSource, Reader
 from jobrun.model.task import Outputs, Task, arguments, current_tasks
 
 __all__ = ["REDUCTIONS", "Pipe", "data"]
@@ -33,14 +33,15 @@ def data(
 ) -> Data:
     """Return a source for ``zip`` and ``concat`` of a Pipe; the arguments are those of a Pipe."""
     columns = {a.parameter or a.name: a.name for a in arguments(from_)}
+    options = FileOptions(dict(types or {}))
     made = Data(
         {} if file or call or zip or concat else columns,
-        None if file is None else FileSource(file, columns, dict(types or {})),
+        None if file is None else FileSource(file, columns, options),
         None if call is None else _call_source(call, in_, with_, columns, where, marks),
         tuple(zip),
         tuple(concat),
     )
-    problem = _data_fault(made, columns, bool(types))
+    problem = _data_fault(made, columns, options)
     if problem:
         place = (marks or {}).get("pipe", where)
         raise SpecError([Problem(problem, place)])
@@ -72,7 +73,7 @@ def _call_source(
     return CallSource(step, columns)
 
 
-def _data_fault(made: Data, columns: Mapping[str, str], typed: bool) -> str:
+def _data_fault(made: Data, columns: Mapping[str, str], options: FileOptions) -> str:
     """Return an error message for a source as a whole, or an empty string."""
     if not made.forms:
         return "a pipe reads 'from' blobs, a 'file', a 'call', or a 'zip' or 'concat' of such"
@@ -82,8 +83,8 @@ def _data_fault(made: Data, columns: Mapping[str, str], typed: bool) -> str:
         return "a 'call' needs 'from': the columns that its items have"
     if columns and (made.zip or made.concat):
         return f"'from' belongs to the sources under {made.forms[0]!r}"
-    if typed and made.file is None:
-        return "'types' is for a 'file'"
+    if options.given and made.file is None:
+        return f"{options.given[0]!r} is for a 'file'"
     return ""
 
 

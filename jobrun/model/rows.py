@@ -4,23 +4,47 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
 from jobrun.core.template import Template
 from jobrun.model.options import Number
 from jobrun.model.task import Task
 
-__all__ = ["RESUMES", "SHARD", "STREAMED", "CallSource", "Data", "FileSource", "Reader"]
+__all__ = [
+    "NO_OPTIONS",
+    "RESUMES",
+    "SHARD",
+    "CallSource",
+    "Data",
+    "FileOptions",
+    "FileSource",
+    "Reader",
+]
 
 SHARD = re.compile(r"(\w+) */ *(\w+)")
 """``i/n`` of ``shard``: two numbers, or names of vars."""
 
-STREAMED = (".csv", ".tsv", ".jsonl", ".txt")
-"""The endings of files that are read from front to back."""
-
 RESUMES = ("replay", "state")
 """The ways in which an iterable resumes at a place: reading again up to it, or its own state."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    """How a file is read; ``jobrun.data.formats`` has which formats know which of these.
+
+    ``types`` maps columns to their type: int, float or text.
+    """
+
+    types: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The names of the options that are given."""
+        return tuple(f.name for f in fields(self) if getattr(self, f.name) not in (None, {}))
+
+
+NO_OPTIONS = FileOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +52,12 @@ class FileSource:
     """Columns of a file, or of the files of a pattern.
 
     ``columns`` maps a column to its name in the file, or to a pattern whose columns make a matrix
-    (empty: all).  ``types`` maps columns of text files to their type: int, float or text.
+    (empty: all).
     """
 
     path: str | Template
     columns: Mapping[str, str] = field(default_factory=dict)
-    types: Mapping[str, str] = field(default_factory=dict)
+    options: FileOptions = NO_OPTIONS
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobrun.core.text import duration, seconds_of, size
+from jobrun.core.text import duration, either, seconds_of, size
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,10 @@ def test_a_time_is_read_as_seconds(text: str, seconds: float | None) -> None:
 )
 def test_size(count: int, text: str) -> None:
     assert size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("names", "text"), [(["a"], "a"), (["a", "b"], "a or b"), (["a", "b", "c"], "a, b or c")]
+)
+def test_alternatives(names: list[str], text: str) -> None:
+    assert either(names) == text

@@ -14,6 +14,7 @@ from jobrun.data.opening import open_files
 from jobrun.data.source import Columns, Table
 from jobrun.data.tables import ArrayTable
 from jobrun.errors import DataError
+from jobrun.model.rows import FileOptions
 from jobrun.values.adoption import adopt
 
 
@@ -189,8 +190,8 @@ def test_a_pattern_over_the_arrays_of_an_npz_gives_a_matrix(tmp_path: Path) -> N
 
 def test_types_are_for_text_files(tmp_path: Path) -> None:
     np.save(tmp_path / "d.npy", np.arange(3))
-    with pytest.raises(DataError, match="'types' is for text files"):
-        open_files(tmp_path / "d.npy", {}, {"d": "int"})
+    with pytest.raises(DataError, match=r"d\.npy: 'types' is for \.csv, .* or \.txt files"):
+        open_files(tmp_path / "d.npy", {}, FileOptions({"d": "int"}))
 
 
 def test_a_large_array_of_an_npz_is_mapped_once_it_is_proven(

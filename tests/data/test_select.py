@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from jobrun.data.select import (
     expand,
     grouped,
     names_in,
-    refuse_types,
     stacked,
 )
 from jobrun.data.tables import ArrayTable
@@ -51,13 +49,6 @@ def test_what_is_not_there_has_the_nearest_or_a_list() -> None:
     with pytest.raises(DataError) as caught:
         expand({"x": "zzz"}, [f"c{n}" for n in range(40)], "lacks")
     assert caught.value.hint == "there are " + ", ".join(f"c{n}" for n in range(12)) + ", …"
-
-
-def test_types_are_for_text() -> None:
-    refuse_types(Path("d.npy"), {})
-    refuse_types(Path("d.npy"), None)
-    with pytest.raises(DataError, match=r"d\.npy has types of its own"):
-        refuse_types(Path("d.npy"), {"x": "int"})
 
 
 @settings(deadline=None, max_examples=50)

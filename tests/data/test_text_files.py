@@ -15,6 +15,7 @@ from jobrun.data.opening import open_files
 from jobrun.data.source import Columns, Stream, finished
 from jobrun.data.text_files import CsvFile
 from jobrun.errors import DataError
+from jobrun.model.rows import FileOptions
 
 
 def write(path: Path, content: str | bytes) -> Path:
@@ -23,7 +24,7 @@ def write(path: Path, content: str | bytes) -> Path:
 
 
 def stream(path: Path, wanted: dict[str, str] | None = None, types: Any = None) -> Stream:
-    source = open_files(path, wanted or {}, types)
+    source = open_files(path, wanted or {}, FileOptions(types or {}))
     assert isinstance(source, Stream)
     assert source.rows is None
     return source

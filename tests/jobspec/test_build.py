@@ -97,7 +97,7 @@ def test_joined_sources(job: Job) -> None:
     assert not reader.data.is_open
     assert file.file is not None
     assert file.file.columns == {"pixels": "pixel *", "label": "label"}
-    assert file.file.types == {"label": "text"}
+    assert file.file.options.types == {"label": "text"}
     assert call.call is not None
     assert call.call.step.fn == "job:rows"
     assert call.call.columns == {"t": "time"}
@@ -224,6 +224,17 @@ def test_numbers_that_differ_by_node_stay_names(tmp_path: Path) -> None:
     assert isinstance(pipe, Pipe)
     reader = pipe.reader
     assert (reader.batch, reader.batches_per_epoch, reader.threads) == ("own", 3, 2)
+
+
+@pytest.mark.parametrize("name", ["D.TSV", "data.Zarr/x", "part-*.CSV"])
+def test_endings_of_files_may_be_in_capitals(tmp_path: Path, name: str) -> None:
+    spec = tmp_path / "s.yaml"
+    pipe = f'pipe: {{file: "{name}", from: x}}'
+    spec.write_text(f"epoch: [{{{pipe}, do: [{{call: j:g, in: x}}]}}]\nstop: {{epochs: 1}}\n")
+    (task,) = validate_spec(spec).epoch.tasks
+    assert isinstance(task, Pipe)
+    assert task.reader.data.file is not None
+    assert task.reader.data.file.path == name
 
 
 def test_ten_thousand_tasks_are_read_in_linear_steps(tmp_path: Path) -> None:

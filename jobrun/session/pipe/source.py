@@ -115,7 +115,7 @@ class PipeReading:
         return ArrayTable(blob_columns(data.blobs, self._blob), name)
 
     def _files(self, file: FileSource) -> Source:
-        return open_files(self._folder / render(file.path, self._texts), file.columns, file.types)
+        return open_files(self._folder / render(file.path, self._texts), file.columns, file.options)
 
     def _called(self, source: CallSource) -> Source:
         step = source.step
