@@ -1,1 +1,1 @@
-"""Sessions: what runs the groups of a job and owns the blobs."""
+"""Sessions, which run the groups of a job and own the blobs."""

@@ -32,9 +32,9 @@ AddEdge = Callable[[int, int], None]
 class ObjectOrder:
     """The edges between units of ``plan`` that use one object; they are added to ``dag``.
 
-    ``nodes`` are the blobs.  ``names`` are, for each blob that holds or held an opaque object, all
-    the blobs that are names of the same, and ``edges`` those that were added so far.  Every method
-    may be called from any thread.
+    ``nodes`` holds the blobs.  ``names`` maps each blob that holds or held an opaque object to all
+    the blobs that are names of the same object; ``edges`` are those added so far.  Every method may
+    be called from any thread.
     """
 
     def __init__(self, plan: Plan, dag: Dag, nodes: Mapping[str, Workspace]) -> None:
@@ -51,12 +51,12 @@ class ObjectOrder:
         """The first unit that stores an object under a name, or -1: its readers come after it."""
         self._keys: dict[int, set[Key]] = {}
         self._ids: dict[Key, tuple[int, ...]] = {}
-        """Where objects were last seen, by id; only what is still there counts."""
+        """The ids of the objects last seen in each blob; only those still there count."""
         self.edges: set[tuple[int, int]] = set()
         self._lock = threading.Lock()
 
     def present(self) -> None:
-        """Order the readers of the objects that are there before the group runs."""
+        """Order the readers of the objects that exist before the group runs."""
         for node, workspace in self._nodes.items():
             for name, value in workspace.root.items():
                 for path, _ in changeable_objects(value, name):
@@ -92,7 +92,7 @@ class ObjectOrder:
         return self._since.get(key) == -1
 
     def readers(self, key: Key) -> list[int]:
-        """The units that read what is stored under ``key``, in the order in which they may run."""
+        """Return the units that read the blob ``key``, in the order in which they may run."""
         since = self._since.get(key, -1)
         found = {
             number
@@ -103,13 +103,13 @@ class ObjectOrder:
         }
         return sorted(found, key=self._place.__getitem__)
 
-    # Which blobs are names of one object.
+    # Names of one object.
 
     def _note(self, key: Key, value: Value, writer: int) -> set[Key] | None:
-        """Note what is stored under ``key``: all names of it, or None if that brings nothing new.
+        """Record the value stored under ``key``; return all its names, or None if nothing changes.
 
-        The value is in the workspace already, so that of two that are stored at a time, the second
-        one sees the first.
+        The value is in the workspace already, so that of two that are stored at the same time, the
+        second one sees the first.
         """
         objects = list(changeable_objects(value))
         if not objects:
@@ -127,7 +127,7 @@ class ObjectOrder:
         return names
 
     def _held_as(self, obj: object) -> Iterator[Key]:
-        """The blobs that hold an object now."""
+        """Yield the blobs that hold an object now."""
         for node, path in list(self._keys.get(id(obj), ())):
             value = self._nodes[node].find(path)
             if value is not None and any(o is obj for _, o in changeable_objects(value)):
@@ -146,7 +146,7 @@ class ObjectOrder:
     # Edges.
 
     def _chain(self, names: set[Key], add: AddEdge) -> None:
-        """Let the readers of all ``names`` run one after another."""
+        """Order the readers of all ``names`` one after another."""
         users = {number for key in names for number in self.readers(key)}
         place = self._place
         for before, user in pairwise(sorted(users, key=place.__getitem__)):
@@ -165,7 +165,7 @@ class ObjectOrder:
             raise self._unordered(key, writer, before, after)
 
     def _reached(self, unit: int) -> set[int]:
-        """The units that wait for ``unit``."""
+        """Return the units that wait for ``unit``."""
         found: set[int] = set()
         left = [unit]
         while left:

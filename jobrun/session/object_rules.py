@@ -1,10 +1,10 @@
-"""What is said of opaque objects, and what is refused: they are in no checkpoint and have no copy.
+"""The rules for opaque objects, which are in no checkpoint and cannot be copied.
 
-- An object that ``setup`` makes is made anew at every start.  What epochs change in it is lost on a
-  resume, and nobody can see whether they change it: each one that they use is said, once, before
-  the first epoch.  A task of ``epoch`` that would *update* one, by another name of it, is refused.
-- A call that is tried again is given its blobs as they were; of an object there is no copy.  For
-  one under ``in`` that is said, under ``update`` it is refused.
+- An object that ``setup`` makes is made anew at every start.  A change to it by an epoch is lost on
+  a resume, and cannot be detected: a warning names each one that epochs use, once, before the first
+  epoch.  A task of ``epoch`` that would *update* one, under another name of it, is refused.
+- A call that is repeated gets the original blobs; of an object there is no copy.  For one under
+  ``in`` that is a warning, under ``update`` an error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["ObjectRules"]
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """A call of a unit that is given a blob under ``role``: ``in`` or ``update``."""
+    """A call of a unit that gets a blob under ``role``: ``in`` or ``update``."""
 
     unit: int
     step: Task
@@ -36,17 +36,17 @@ class _Use:
     key: Key
 
     def of(self, key: Key) -> bool:
-        """Whether it is given what is stored under ``key``, or a part of it."""
+        """Return whether it gets the blob stored under ``key``, or a part of it."""
         return self.key[0] == key[0] and overlaps(self.key[1], key[1])
 
     @property
     def where(self) -> Where | None:
-        """The place of the name in the spec."""
+        """Return the place of the name in the spec."""
         return self.step.mark(f"{self.role}:{self.name}", self.role)
 
 
 class ObjectRules:
-    """The rules for the objects that the units of ``plan`` use; ``nodes`` are the blobs."""
+    """The rules for the objects that the units of ``plan`` use; ``nodes`` holds the blobs."""
 
     def __init__(
         self, job: Job, plan: Plan, objects: ObjectOrder, nodes: Mapping[str, Workspace]
@@ -69,11 +69,11 @@ class ObjectRules:
             for role, arguments in (("in", step.inputs), ("update", step.updates)):
                 for argument in arguments:
                     for key in resolve(self._job, unit.node, argument.name).keys:
-                        if key in known:  # else it is a column, or of an earlier step
+                        if key in known:  # else it is a column, or from an earlier step
                             yield _Use(number, step, role, argument.name, key)
 
     def at_start(self) -> list[str]:
-        """What is to be said before the group runs for the first time."""
+        """Return the warnings to give before the group first runs."""
         held: dict[int, list[Key]] = {}
         types: dict[int, type] = {}
         for node, workspace in self._nodes.items():
@@ -87,7 +87,7 @@ class ObjectRules:
         return found
 
     def _of_setup(self, held: Mapping[int, list[Key]], types: Mapping[int, type]) -> Iterator[str]:
-        """One line for each object of ``setup`` that epochs use; one for the like of all nodes."""
+        """Yield a line for each object of ``setup`` that epochs use, joined over the nodes."""
         alike: dict[tuple[tuple[str, ...], type], list[Key]] = {}
         for number, keys in held.items():
             if any(self._objects.readers(key) for key in keys):
@@ -107,7 +107,7 @@ class ObjectRules:
             )
 
     def _made_at(self, key: Key) -> Where | None:
-        """Where the spec says that ``setup`` writes a blob."""
+        """Return the place in the spec where ``setup`` writes a blob."""
         for task in self._job.groups["setup"].tasks:
             if key[0] in self._job.nodes_of(task):
                 for node, path in access(self._job, task, key[0]).writes:
@@ -116,9 +116,9 @@ class ObjectRules:
         return None
 
     def stored(self, key: Key) -> list[str]:
-        """What is to be said of an object that has been stored under ``key``.
+        """Return the warnings about an object that has been stored under ``key``.
 
-        Raises TaskError for what must not be done with it.
+        Raises TaskError for a use that is not allowed.
         """
         names = self._objects.names[key]
         if self._plan.group == "epoch" and any(self._objects.is_older(name) for name in names):

@@ -1,4 +1,4 @@
-"""Progress of a long function, said from inside of it."""
+"""Progress of a long function, reported from inside of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jobrun.session.current import current
 __all__ = ["progress"]
 
 _SECONDS = 0.1
-"""At most so often is it passed on, but for the end."""
+"""The least seconds between two reports, except for the last."""
 
 
 class _Local(threading.local):
@@ -22,10 +22,10 @@ _local = _Local()
 
 
 def progress(fraction: float) -> None:
-    """Say how much of the task that runs on this thread is done, from 0 to 1, for the live view.
+    """Report the share done of the task on this thread, from 0 to 1, for the live view.
 
-    May be called as often as you like; outside of a task it does nothing, so that a function can
-    be used by itself too.  Raises ValueError for what is no fraction.
+    May be called as often as you like; outside of a task it does nothing, so that a function can be
+    used by itself too.  Raises ValueError for a value that is not a fraction.
     """
     if not 0 <= fraction <= 1:
         raise ValueError(f"progress is a fraction from 0 to 1, not {fraction!r}")

@@ -2,26 +2,26 @@
 
 The state of a run:
 
-- ``waits[i]``     how many units unit ``i`` still waits for; 0: it may start
-- ``ready``        units that may start and that nobody has taken
+- ``waits[i]``     number of units that unit ``i`` still waits for; 0: it may start
+- ``ready``        units that may start and that no worker has taken
 - ``ready_first``  those of them that are *pinned*: only the first worker takes them
 - ``skipped``      units that are not to run, and those that wait for one
-- ``left``         units that are not finished, nor skipped
-- ``running``      workers that are in a unit
-- ``stopping``     no new unit may start but those *bound* to one that has run: the caller said cut
+- ``left``         number of units that are neither finished nor skipped
+- ``running``      number of workers that are in a unit
+- ``stopping``     a cut: no new unit may start but those *bound* to one that has run
 - ``error``        the first failure; then nothing starts any more
 
-A unit may also wait for *messages*, from whoever runs the rest of the dag elsewhere; each counts in
+A unit may also wait for *messages*, from the processes that run the rest of the dag; each counts in
 its ``waits`` until it has ``arrived``.
 
-A worker that finishes a unit counts down its successors under the lock, and runs one that it made
+A worker that finishes a unit counts down its successors under the lock, and runs one that became
 ready itself, without a queue in between; others go into ``ready``.  Workers are daemon threads, so
 that leaving never waits for a task in C code; units never run on the caller's thread, so that
 signals are always served.  The first worker is one and the same thread as long as the scheduler
-lives: pinned units run on it, before others, so that what they make is only used where it was made.
-The idea of the countdown is dask's ``local.py``; the single lock and
-the direct hand-over are measured (``make bench``): 2 to 4 µs a unit against about 30 for
-``graphlib`` with a ``ThreadPoolExecutor``.
+lives: pinned units run on it, before others, so that objects bound to a thread are only used where
+they were made.  The idea of the countdown is dask's ``local.py``; the single lock and the direct
+hand-over are measured (``make bench``): 2 to 4 µs a unit against about 30 for ``graphlib`` with a
+``ThreadPoolExecutor``.
 """
 
 from __future__ import annotations
@@ -37,8 +37,11 @@ __all__ = ["Dag", "Scheduler"]
 Execute = Callable[[int], None]
 
 _LOOK = 0.2
-"""Seconds after which the caller's thread looks up from waiting: a signal that comes just before
-the wait begins does not end it, and Python serves signals on that thread alone."""
+"""Seconds between two checks while the caller's thread waits.
+
+A signal that comes just before the wait begins does not end it, and Python serves signals on that
+thread alone.
+"""
 
 
 @dataclass
@@ -55,7 +58,7 @@ class Dag:
     pinned: frozenset[int] = frozenset()
 
     def order(self) -> list[int]:
-        """The place of each unit in the order of their numbers, as far as the edges allow it."""
+        """Return each unit's place in the order of their numbers, as far as the edges allow."""
         waits, place = list(self.waits), [0] * len(self.waits)
         ready = [unit for unit, n in enumerate(waits) if n == 0]
         for number in range(len(waits)):
@@ -87,11 +90,11 @@ class _Run:
     over: threading.Event = field(default_factory=threading.Event)
 
     def offer(self, unit: int) -> None:
-        """A unit may start."""
+        """Mark a unit as ready."""
         (self.ready_first if unit in self.dag.pinned else self.ready).append(unit)
 
     def skip(self, unit: int) -> None:
-        """Do not run a unit that has not been started, nor what waits for it."""
+        """Skip a unit that has not been started, and all that wait for it."""
         found = [unit]
         while found:
             unit = found.pop()
@@ -102,14 +105,14 @@ class _Run:
                 found += self.dag.successors[unit]
 
     def take(self, is_first: bool) -> int:
-        """A unit for a worker, which is the first or another; -1 if there is none for it."""
+        """Return a unit for a worker, which is the first or another; -1 if there is none for it."""
         if is_first and self.ready_first:
             return self.ready_first.popleft()
         return self.ready.popleft() if self.ready else -1
 
     @property
     def has_ready(self) -> bool:
-        """Whether some worker can take a unit."""
+        """Return whether some worker can take a unit."""
         return bool(self.ready or self.ready_first)
 
 
@@ -134,13 +137,13 @@ class Scheduler:
         skip: Sequence[int] = (),
         begun: Callable[[], None] = lambda: None,
     ) -> list[int]:
-        """Run all units of ``dag`` but those ``done`` already; gives the units that are finished.
+        """Run all units of ``dag`` but those ``done`` already; return the finished units.
 
         Once ``cut()`` is true no new unit starts.  ``look()`` is called a few times a second, on
-        the caller's thread.  Units to ``skip`` do not run, and what waits for one does not either,
-        by an edge that is added in the run too.  ``begun`` is called once ``arrived`` may be.
-        Raises the error of the first unit that failed, once the running ones have ended, and
-        RuntimeError after ``close``.
+        the caller's thread.  Units to ``skip`` do not run, nor do those that wait for one, even by
+        an edge that is added during the run.  ``begun`` is called once ``arrived`` may be
+        called.  Raises the error of the first unit that failed, once the running ones have ended,
+        and RuntimeError after ``close``.
         """
         if self._closed:
             raise RuntimeError("this session is closed")
@@ -152,11 +155,11 @@ class Scheduler:
                 self._wake(run, len(run.ready))
             try:
                 begun()
-                if cut():  # said since it was asked above
+                if cut():  # requested since the check above
                     self.stop()
                 while not run.over.wait(_LOOK):
                     look()
-                    if cut():  # where all units wait for messages, none asks at its end
+                    if cut():  # where all units wait for messages, no worker checks
                         self.stop()
             except BaseException as error:  # an interrupt on this thread: nothing new starts
                 with self._lock:
@@ -194,7 +197,7 @@ class Scheduler:
         return run
 
     def arrived(self, unit: int) -> None:
-        """A message for a unit of the running dag has come; nothing if no dag runs."""
+        """Count a message for a unit of the running dag; does nothing if no dag runs."""
         with self._lock:
             run = self._run
             if run is None:
@@ -205,7 +208,7 @@ class Scheduler:
                 self._wake(run, 1)
 
     def stop(self) -> None:
-        """Start no new unit, as once ``cut()`` is true, also where none is running."""
+        """Start no new unit, as after ``cut()``, also where none is running."""
         with self._lock:
             run = self._run
             if run is None:
@@ -216,7 +219,7 @@ class Scheduler:
                 run.over.set()
 
     def add_edge(self, before: int, after: int) -> None:
-        """Order two units of the running dag; ``after`` has not been started."""
+        """Order two units of the running dag; ``after`` must not have been started."""
         with self._lock:
             run = self._run
             assert run is not None
@@ -228,7 +231,7 @@ class Scheduler:
                 run.waits[after] += 1
 
     def abandon(self, error: BaseException) -> None:
-        """End the run that is going on with an error, without waiting for the units that run."""
+        """End the current run with an error, without waiting for the running units."""
         with self._lock:
             if self._run is not None:
                 self._halt(self._run, error)
@@ -245,13 +248,13 @@ class Scheduler:
             worker.start()
 
     def close(self) -> None:
-        """Let the idle workers end; one that is in a unit ends after it."""
+        """End the idle workers; one that is in a unit ends after it."""
         with self._lock:
             self._closed = True
             self._work.notify_all()
 
     def _wake(self, run: _Run, units: int) -> None:
-        """Wake workers for so many units that became ready; the lock is held."""
+        """Wake workers for ``units`` units that became ready; the lock is held."""
         if run.ready_first:
             self._work.notify_all()  # the first worker among them
         else:
@@ -273,13 +276,13 @@ class Scheduler:
         return -1 if self._run is None else self._run.take(is_first)
 
     def _work_on(self, run: _Run, unit: int, is_first: bool) -> None:
-        """Run ``unit``, and what it makes ready, as long as there is something."""
+        """Run ``unit`` and the units it makes ready, as long as there are some."""
         execute = run.execute
         while unit >= 0:
             try:
                 execute(unit)
                 unit = self._finish(run, unit, is_first)
-            except BaseException as error:  # whatever a task raises, or has raised in this thread
+            except BaseException as error:  # an error of a task, or one raised into this thread
                 self._fail(run, error)
                 return
 
@@ -296,7 +299,7 @@ class Scheduler:
         run.ready_first.clear()
 
     def _finish(self, run: _Run, unit: int, is_first: bool) -> int:
-        """Count a unit as finished; gives the next one for this worker, or -1."""
+        """Count a unit as finished; return the next one for this worker, or -1."""
         waits, pinned = run.waits, run.dag.pinned
         cut = run.cut()
         with self._lock:
@@ -315,7 +318,7 @@ class Scheduler:
                         run.offer(other)
                         offered += 1
             if is_first and following >= 0 and run.ready_first and following not in pinned:
-                run.offer(following)  # others may run it: what is pinned waits for this worker
+                run.offer(following)  # others may run it: the pinned units wait for this worker
                 following, offered = -1, offered + 1
             if offered:
                 self._wake(run, offered)
@@ -338,7 +341,7 @@ class Scheduler:
         return not run.stopping or (run.error is None and unit in run.dag.bound)
 
     def _leave(self, run: _Run) -> None:
-        """This worker has nothing more to do in ``run``; the lock is held."""
+        """Count this worker out of ``run``, where it has nothing more to do; the lock is held."""
         run.running -= 1
         if run.running <= 0 and not run.has_ready and (run.left == 0 or run.stopping):
             run.over.set()

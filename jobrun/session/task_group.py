@@ -1,4 +1,4 @@
-"""A group of a job made ready to run in this process, again and again.
+"""A group of a job prepared to run in this process, again and again.
 
 Compiled once: the functions are bound to the blobs, the plan's counters are copied for each run.
 """
@@ -52,14 +52,14 @@ __all__ = ["SLOWEST", "Group", "Now", "epoch_of"]
 _SLOW_SECONDS = 0.1
 SLOWEST = 3
 _SAID = 8
-"""How many of the tasks that run are said."""
+"""The number of running tasks that are reported."""
 
 
 @dataclass
 class Now:
-    """The run that is going on: when, how it is controlled, and where it has come to.
+    """The current run: its epoch, its control, and its progress.
 
-    ``seconds`` are what each unit took, ``since`` when it started if it runs now, else 0.
+    ``seconds`` holds the time each unit took, ``since`` its start if it runs now, else 0.
     """
 
     moment: CallContext
@@ -115,7 +115,7 @@ class Group:
     # Compiling.
 
     def _runner(self, number: int, unit: Unit) -> Callable[[Now], None]:
-        """What runs one unit."""
+        """Return the function that runs one unit."""
         if unit.gathers:
             return lambda now: self._gather(unit.gathers, now)
         stores = self._stores_of(number)
@@ -130,7 +130,7 @@ class Group:
         return lambda now: self._store_all(call.run(now.moment), number)
 
     def _stores_of(self, number: int) -> Stores:
-        """The blobs as a unit sees them."""
+        """Return the blobs as a unit sees them."""
         return self._stores
 
     def _make_call(
@@ -158,7 +158,7 @@ class Group:
         )
 
     def _function(self, task: Task, node: str) -> Callable[..., Any]:
-        """What a task calls on a node."""
+        """Return the function that a task calls on a node."""
         if isinstance(task.fn, Shell):
             return Program(task.fn, task.outputs.keys, self._places, node, task.timeout)
         if isinstance(task.fn, Load):
@@ -215,7 +215,7 @@ class Group:
         )
 
     def _begin(self, position: Position, control: Control) -> Now:
-        """A run that begins at ``position``."""
+        """Return a new run that begins at ``position``."""
         if self._plan.group == "epoch":
             self._stores.written.epoch = epoch_of("epoch", position)
         now = self._now = Now(
@@ -228,7 +228,7 @@ class Group:
         )
         said, self._to_say = self._to_say, []
         self._warn(said)
-        # Once one pipe is cut, all is; and a failure ends the pipes beside it at the next batch.
+        # A cut of one pipe cuts all; and a failure ends the other pipes at their next batch.
         now.control = replace(control, cut=lambda: now.halted or bool(now.cut) or control.cut())
         return now
 
@@ -251,7 +251,7 @@ class Group:
             raise
 
     def _done(self, tasks: Collection[str]) -> list[int]:
-        """The units that need not run again; a gathering is over when its copies are."""
+        """Return the units that need not run again; a gathering is done when its copies are."""
         units = self._plan.units
         done = {i for i, u in enumerate(units) if not u.gathers and u.key in tasks}
         done |= {i for i, u in enumerate(units) if u.gathers and done.issuperset(u.gathers)}
@@ -264,7 +264,7 @@ class Group:
         now = self._now
         assert now is not None
         if self._every[number] > 1 and not self._due(number, now.moment.epoch):
-            return  # it keeps its place: others wait for it, and through it for those before it
+            return  # its number stays: others wait for it, and through it for those before it
         start = now.since[number] = time.perf_counter()
         enter((self, number))
         try:
@@ -288,7 +288,7 @@ class Group:
             )
 
     def _look(self) -> None:
-        """Say what runs; called a few times a second."""
+        """Report the running tasks; called a few times a second."""
         now = self._now
         assert now is not None
         now.control.look()
@@ -298,12 +298,12 @@ class Group:
         now.control.report(TasksRunning(self._plan.group, now.moment.epoch, tasks, len(running)))
 
     def running(self, number: int) -> Running:
-        """What is to be known of a unit that runs."""
+        """Return the context of a running unit."""
         now, unit = self._now, self._plan.units[number]
         assert now is not None
         pipe = self._pipes.get(number)
 
-        def bound() -> bool:  # to what has run and cannot run again: other copies, or other steps
+        def bound() -> bool:  # to what cannot run again: other copies, or other steps
             return number in self._plan.gathered_by or (pipe is not None and pipe.in_batch)
 
         return Running(
@@ -328,7 +328,7 @@ class Group:
         )
 
     def spent(self, now: Now) -> dict[str, float]:
-        """The seconds that the tasks of each node have taken in a run."""
+        """Return the seconds that the tasks of each node have taken in a run."""
         found: dict[str, float] = {}
         for unit, seconds in zip(self._plan.units, now.seconds, strict=True):
             if not unit.gathers:
@@ -343,7 +343,7 @@ class Group:
         )
 
     def _gather(self, copies: tuple[int, ...], now: Now) -> None:
-        """Take the inputs of all copies of a task, before any of them writes."""
+        """Read the inputs of all copies of a task, before any of them writes."""
         for number in copies:
             if number in self._calls and self._due(number, now.moment.epoch):
                 now.gathered[number] = self._calls[number].gather(now.moment)
@@ -400,7 +400,7 @@ class Group:
 
 
 def _check_siblings(workspace: Workspace, path: str) -> None:
-    """Raise ValueRefusedError if the tree that a blob comes into has its name in another case."""
+    """Raise ValueRefusedError if the blob's tree exists under a name that differs in case only."""
     if "/" in path and (twin := workspace.case_twin(path)):
         raise ValueRefusedError(
             f"blob {path!r} persists, but cannot be saved: it and {twin!r} differ in case only",
@@ -409,7 +409,7 @@ def _check_siblings(workspace: Workspace, path: str) -> None:
 
 
 def epoch_of(group: str, position: Position) -> int:
-    """The epoch that tasks of a group are told: setup and init are before the first."""
+    """Return the epoch of a group's tasks: setup and init are before the first."""
     if group == "epoch":
         return position.epochs + 1
     return 0 if group in ("setup", "init") else position.epochs

@@ -1,4 +1,4 @@
-"""Which blobs have been written in the epoch of now, so that no older value is taken for new.
+"""The blobs written in the current epoch, so that no older value is taken for a new one.
 
 A blob that persists keeps the value of ``init``, or of an earlier epoch, where the step that writes
 it is not due, or has no batch to run on.  Metrics and conditions must not take that for a value of
@@ -15,10 +15,11 @@ __all__ = ["Written"]
 
 
 class Written:
-    """Remembers in which epoch each blob was last written.
+    """Records the epoch in which each blob was last written.
 
     ``of_epoch`` are the blobs that the tasks of the group ``epoch`` write.  ``epoch`` is the number
-    of the one that runs, or ran last; 0 before the first.  ``note`` may be called from any thread.
+    of the current epoch, or of the last one that ran; 0 before the first.  ``note`` may be called
+    from any thread.
     """
 
     def __init__(self, of_epoch: Iterable[Key] = ()) -> None:
@@ -27,19 +28,19 @@ class Written:
         self.epoch = 0
 
     def note(self, key: Key) -> None:
-        """Remember that a blob, or a tree of them, is written now."""
+        """Record that a blob, or a tree of them, is written now."""
         self._last[key] = self.epoch
 
     def by_epoch(self, key: Key) -> bool:
-        """Return whether a task of ``epoch`` writes the blob, or a tree in which it lies."""
+        """Return whether a task of ``epoch`` writes the blob, or a tree that contains it."""
         return any(k in self._of_epoch for k in _with_trees(key))
 
     def is_new(self, key: Key) -> bool:
-        """Return whether the blob, or a tree in which it lies, was written in the epoch of now."""
+        """Return whether the blob, or a tree that contains it, was written in the current epoch."""
         return any(self._last.get(k) == self.epoch for k in _with_trees(key))
 
     def is_stale(self, key: Key) -> bool:
-        """Return whether the blob has a value of before the epoch of now only.
+        """Return whether the blob only has a value from before the current epoch.
 
         A blob that no task of ``epoch`` writes is never stale: it is a constant.
         """
@@ -49,7 +50,7 @@ class Written:
 
 
 def _with_trees(key: Key) -> Iterator[Key]:
-    """The key, and those of the trees in which it lies."""
+    """Yield the key, and those of the trees that contain it."""
     node, path = key
     yield key
     while "/" in path:

@@ -1,8 +1,8 @@
-"""What feeds the ``do`` steps of a pipe: batches with their ``map`` steps done.
+"""Feeds for the ``do`` steps of a pipe: batches on which the ``map`` steps have run.
 
-Either in turn, on the thread of the ``do`` steps, or ahead of them on threads; those of a pipe with
-``processes`` wait for a worker process each.  The place in the data is that of the batches which
-were applied: what was read ahead and not used does not count.
+A batch is prepared either in turn, on the thread of the ``do`` steps, or ahead of them on threads;
+those of a pipe with ``processes`` wait for a worker process each.  The place in the data is that of
+the batches which were applied: batches that were read ahead and not used do not count.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ from jobrun.session.pipe.prefetch import Ahead
 __all__ = ["Feed", "InTurn", "Prepare", "Prepared", "ReadAhead"]
 
 Prepared = tuple[CallContext, int]
-"""A batch for the ``do`` steps: its columns, and how many rows are left of it."""
+"""A batch for the ``do`` steps: its columns, and the number of rows left in it."""
 
 Prepare = Callable[[int, Batch], Prepared]
-"""Runs the ``map`` steps on a batch, which is given with its number in the epoch."""
+"""Runs the ``map`` steps on a batch and its number in the epoch."""
 
 
 Read = Callable[[RowReader], Batch]
-"""Takes the next batch of a reader."""
+"""Reads the next batch of a reader."""
 
 
 class Feed(Protocol):
-    """Gives the batches of an epoch, one after another."""
+    """An iterator over the batches of an epoch, with the place in the data."""
 
     @property
     def state(self) -> ReaderState:
-        """The place after the batches that were applied."""
+        """Return the place after the batches that were applied."""
 
     @property
     def ended(self) -> bool:
-        """Whether all batches of the epoch were applied."""
+        """Return whether all batches of the epoch were applied."""
 
     def next(self) -> Prepared | None:
-        """The next batch, unless it has ``ended``; None if the run was cut meanwhile."""
+        """Return the next batch, unless it has ``ended``; None if the run was cut meanwhile."""
 
     def applied(self) -> None:
-        """The batch of the last ``next`` was applied."""
+        """Record that the batch of the last ``next`` was applied."""
 
     def close(self) -> None:
-        """End what is running for this feed."""
+        """End all work for this feed."""
 
 
 class InTurn:
-    """Each batch is read and prepared when it is wanted, on the thread that wants it."""
+    """A feed that reads and prepares each batch on request, on the calling thread."""
 
     def __init__(self, reader: RowReader, read: Read, prepare: Prepare, first: int) -> None:
         self._reader = reader
@@ -73,7 +73,7 @@ class InTurn:
         """See Feed."""
         try:
             return self._prepare(self._number, self._read(self._reader))
-        except TaskStoppedError:  # the run ends, and so was the program that had the batch
+        except TaskStoppedError:  # the run ends, and with it the program that had the batch
             return None
 
     def applied(self) -> None:
@@ -86,10 +86,10 @@ class InTurn:
 
 
 class ReadAhead:
-    """Batches are read and prepared on ``threads`` threads, up to ``window`` ahead.
+    """A feed that reads and prepares batches on ``threads`` threads, up to ``window`` ahead.
 
-    Each travels with the reader's place after it, and with whether it is the last one of the epoch.
-    Nothing more is read once ``cut()`` is true.
+    Each batch travels with the reader's place after it, and with whether it is the last one of the
+    epoch.  Nothing more is read once ``cut()`` is true.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class ReadAhead:
         """See Feed."""
         try:
             found = next(self._ahead, None)
-        except TaskStoppedError:  # the run ends, and so was the program or worker that had it
+        except TaskStoppedError:  # the run ends, and with it the program or worker that had it
             return None
         if found is None:
             return None
@@ -134,7 +134,7 @@ class ReadAhead:
 def _batches(
     reader: RowReader, read: Read, first: int, cut: Callable[[], bool]
 ) -> Iterator[tuple[int, Batch, ReaderState, bool]]:
-    """The batches of an epoch with their numbers, the place after each, and whether it is last."""
+    """Yield an epoch's batches, with number, the place after it, and whether it is the last."""
     number = first
     while reader.more(number) and not cut():
         batch = read(reader)

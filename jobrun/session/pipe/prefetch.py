@@ -1,18 +1,18 @@
-"""Work done ahead of the one who wants it: on a few threads, in order, within a window.
+"""Prefetching: work done ahead of its consumer, on a few threads, in order, within a window.
 
 The state:
 
-- ``_permits``   one for each item that may still be fetched; the consumer puts back what it takes
-- ``_done``      what the threads are done with, in the order of time
-- ``_early``     by number, what the consumer has got out of ``_done`` before its turn
-- ``_fetched``   how many items have been taken from the source
-- ``_taken``     how many results the consumer has been given
+- ``_permits``   one for each item that may still be fetched; the consumer returns those it used
+- ``_done``      results of the threads, in the order of time
+- ``_early``     by number, results taken out of ``_done`` before their turn
+- ``_fetched``   number of items taken from the source
+- ``_taken``     number of results given to the consumer
 - ``_over``      nothing more is fetched: the source has ended, something failed, or ``close``
 
-There are as many permits as the window has room: that is the back-pressure.  The source is asked
-by one thread at a time, which holds ``_source`` meanwhile, also while it waits for a permit; so
+There are as many permits as the window has room: that is the back-pressure.  The source is read by
+one thread at a time, which holds ``_source`` meanwhile, also while it waits for a permit; so
 numbers have no gaps, and at most one thread waits for room.  Every number up to that of an error,
-or of the end, is in work with some thread, which will put it into ``_done``; so the consumer never
+or of the end, is in work on some thread, which will put it into ``_done``; so the consumer never
 waits in vain.
 """
 
@@ -33,10 +33,10 @@ Result = TypeVar("Result")
 class Ahead(Generic[Item, Result]):
     """An iterator over ``work(item)`` for each of ``items``, in their order.
 
-    ``work`` runs on ``threads`` threads, on at most ``window`` items that were not yet asked for.
-    What the source or ``work`` raises is raised in the place of its result, after all results
-    before it: just where a plain loop would have raised it.  As a context, it ends the threads; a
-    call that is running ends first.
+    ``work`` runs on ``threads`` threads, on at most ``window`` items that were not yet
+    requested.  An error of the source or of ``work`` is raised in the place of its result, after
+    all results before it: just where a plain loop would have raised it.  As a context manager, it
+    ends the threads; a running call ends first.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Ahead(Generic[Item, Result]):
                 thread = threading.Thread(target=self._loop, name=name, daemon=True)
                 thread.start()
                 self._threads.append(thread)
-        except BaseException:  # no more threads can be had
+        except BaseException:  # the system has no more threads
             self.close()
             raise
 
@@ -69,7 +69,7 @@ class Ahead(Generic[Item, Result]):
         return self
 
     def __next__(self) -> Result:
-        """The next result, once it is there."""
+        """Return the next result, once it is there."""
         if self._ended:
             raise StopIteration
         wanted, early = self._taken, self._early
@@ -99,7 +99,7 @@ class Ahead(Generic[Item, Result]):
         self.close()
 
     def close(self) -> None:
-        """Fetch nothing more, and wait for what is running; what was not taken is forgotten."""
+        """Fetch nothing more, and wait for the running calls; unused results are dropped."""
         self._end()
         for thread in self._threads:
             thread.join()
@@ -117,15 +117,15 @@ class Ahead(Generic[Item, Result]):
             number, item = found
             try:
                 result = self._work(item)
-            except BaseException as error:  # it belongs to the consumer, whatever it is
+            except BaseException as error:  # the consumer raises it, whatever it is
                 self._failed(number, error)
                 return
-            del found, item  # what the consumer gets, it alone holds
+            del found, item  # only the consumer holds the result
             self._done.put((number, None, result))
             del result
 
     def _fetch(self) -> tuple[int, Item] | None:
-        """The next item with its number, once there is room; None if there is nothing more."""
+        """Return the next item with its number, once there is room; None at the end."""
         with self._source:
             self._permits.get()
             if self._over:
@@ -135,11 +135,11 @@ class Ahead(Generic[Item, Result]):
             self._fetched += 1
             try:
                 return number, next(self._items)
-            except BaseException as error:  # the end is one too: of the whole iteration
+            except BaseException as error:  # the end counts as one: of the whole iteration
                 self._failed(number, error)
                 return None
 
     def _failed(self, number: int, error: BaseException) -> None:
-        """Keep an error in the place of a result; nothing after it is wanted."""
+        """Store an error in the place of a result; nothing after it is fetched."""
         self._end()
         self._done.put((number, error, None))

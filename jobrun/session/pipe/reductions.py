@@ -1,4 +1,4 @@
-"""Numbers that the ``do`` steps of a pipe put out, joined over the batches of an epoch."""
+"""Reductions over the batches of an epoch of numbers that ``do`` steps put out."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["Reductions"]
 
 
 class Reductions:
-    """Numbers joined over the batches of an epoch, in batch order.
+    """The reductions of an epoch, in batch order.
 
     A mean is kept as the float64 sum of value times rows, and the rows.  A blob is a number in all
     batches of an epoch, or in none: then it keeps the value of the last, and ``last`` is kept here,
-    so that a number in a later batch is told, after a resume too.
+    so that a number in a later batch is detected, after a resume too.
     """
 
     def __init__(self, state: Mapping[str, tuple[str, float, int]]) -> None:
@@ -31,10 +31,10 @@ class Reductions:
             self._kept[node, path] = (how, value, int(rows))
 
     def add(self, key: Key, how: str, value: Value, rows: int, *, asked: bool) -> bool:
-        """Join a value; False if the blob keeps the value of the last batch.
+        """Add a value; return False if the blob keeps the value of the last batch.
 
         ``asked`` is whether ``reduce`` names the blob.  Raises TaskError for a blob that is a
-        number in some batches only, and for what ``reduce`` cannot join.
+        number in some batches only, and for a value that ``reduce`` cannot join.
         """
         if how == "last":
             self._kept.pop(key, None)
@@ -58,11 +58,11 @@ class Reductions:
         return True
 
     def state(self) -> dict[str, tuple[str, float, int]]:
-        """What a position keeps of them."""
+        """Return the state, for a position."""
         return {f"{n}:{p}": (how, v, r) for (n, p), (how, v, r) in self._kept.items()}
 
     def values(self) -> Iterator[tuple[Key, Value | TaskError]]:
-        """The reductions of the whole epoch; an error for one that cannot be a blob."""
+        """Yield the reductions of the whole epoch; an error for one that cannot be a blob."""
         for key, (how, value, rows) in self._kept.items():
             if how == "last":
                 continue
@@ -81,7 +81,7 @@ def _join(how: str, kept: Any, number: Any) -> Any:
 
 
 def _not_in_all(name: str, how: str, value: Value) -> TaskError:
-    """The error of a blob that is a number in some batches only."""
+    """Return the error of a blob that is a number in some batches only."""
     now, before = _what(value), "a number"
     if _is_number(value):
         now, before = before, "not a number"
@@ -94,7 +94,7 @@ def _not_in_all(name: str, how: str, value: Value) -> TaskError:
 
 
 def _no_number(name: str, how: str, value: Value) -> TaskError:
-    """The error of a value that ``reduce`` names and that cannot be joined."""
+    """Return the error of a value that ``reduce`` names and that cannot be reduced."""
     return TaskError(
         f"{name!r} is {_what(value)}, but 'reduce: {{{name}: {how}}}' joins single numbers",
         hint=f"return a number, keep the last value ('reduce: {{{name}: last}}'), or add it up in "

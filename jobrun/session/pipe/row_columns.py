@@ -1,8 +1,8 @@
-"""How many rows a batch has once the ``map`` steps have run: the one place that decides.
+"""The number of rows of a batch after the ``map`` steps: the one place that decides.
 
 A batch weighs as many rows in a mean, and is not applied where none are left.  Rows are those of
-the reader's columns.  A ``map`` step drops rows by putting out reader's columns anew; what it puts
-out under other names (indices, a histogram) says nothing of rows, whatever its length.  So rows
+the reader's columns.  A ``map`` step drops rows by putting out reader's columns anew; its outputs
+under other names (indices, a histogram) do not count as rows, whatever their length.  So rows
 follow from the reader's columns that the last such step puts out, and from those that a step after
 it reads, which must agree; or from the column that ``rows`` names.
 """
@@ -34,8 +34,8 @@ class RowColumns:
     def left(self, columns: Mapping[str, Value], rows: int) -> int:
         """Return how many of ``rows`` rows are left in the columns of a batch.
 
-        Raise DataError if the columns differ in length, or if ``rows`` names what has none, and
-        TaskError if there is no such column.
+        Raises DataError if the columns differ in length, or if the column named by ``rows`` has no
+        length, and TaskError if there is no such column.
         """
         lengths = {
             (f"{name}/{path}" if path else name): len(box.value)
@@ -55,7 +55,7 @@ class RowColumns:
 
 
 def row_columns(pipe: Pipe, columns: Sequence[str]) -> RowColumns:
-    """Return which columns say how many rows are left; ``columns`` are those of the reader."""
+    """Return the columns that determine how many rows are left; ``columns`` are the reader's."""
     if pipe.reader.rows is not None:
         return RowColumns((pipe.reader.rows,), said=True)
     given = set(columns)

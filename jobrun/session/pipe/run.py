@@ -3,8 +3,8 @@
 With ``threads``, ``ahead`` or ``processes``, reading and ``map`` steps run ahead of the ``do``
 steps; the results are those of one thread, bit for bit, and so is the first error.
 
-The position (batches applied, reader state, reductions so far) is known between any two batches,
-so that a run can be cut there and go on with the very next batch.
+The position (batches applied, reader state, reductions so far) is known between any two batches, so
+that a run can be cut there and resume with the very next batch.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["PipeRun"]
 
 _PROGRESS_SECONDS = 0.1
 _AHEAD_OF_A_THREAD = 2
-"""Batches that may be ahead for each thread: one in work, one that waits."""
+"""Batches that may be ahead for each thread: one in work, one waiting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +46,12 @@ class _Step:
     epochs: int
 
     def due(self, epoch: int, batch: int) -> bool:
-        """Whether the step runs on this batch (counted from 1)."""
+        """Return whether the step runs on this batch (counted from 1)."""
         return batch % self.batches == 0 and epoch % self.epochs == 0
 
 
 class PipeRun:
-    """A pipe of a job on one node, ready to run epoch after epoch.
+    """A pipe of a job on one node, prepared to run epoch after epoch.
 
     ``make_call(step, name, puts_columns)`` binds one step; ``store`` writes a blob.
     """
@@ -73,7 +73,7 @@ class PipeRun:
         self._node = node
         self._stores = stores
         self._store = store
-        # One call at a time under --check: another one's columns would blame the wrong step.
+        # One call at a time under --check: another step's change would blame the wrong one.
         self._check = places.check
         self._places = places
         names = step_names(pipe)
@@ -81,7 +81,7 @@ class PipeRun:
         self._source_columns = self._reading.columns()
         self._workers: Workers | None = None
         self.in_batch = False
-        """Whether a step was applied to the batch: then the others must be."""
+        """Whether a step was applied to the batch: then the others must be applied too."""
         columns = StepColumns(self._source_columns)
         self._map = []
         for step in pipe.map:
@@ -107,9 +107,9 @@ class PipeRun:
         return (a.name for step in self._pipe.do for a in step.inputs)
 
     def _reduced_keys(self) -> dict[Key, str]:
-        """The blobs that are reduced over an epoch, and how.
+        """Return the blobs that are reduced over an epoch, and how.
 
-        That is what the ``do`` steps only put out, and what ``reduce`` names.
+        Those are the blobs that the ``do`` steps only put out, and those that ``reduce`` names.
         """
         put: dict[Key, str] = {}
         for step in self._pipe.do:
@@ -119,11 +119,11 @@ class PipeRun:
         return {k: how for k, how in put.items() if k in self._asked or not self._is_used(k)}
 
     def _written(self, step: Task) -> set[Key]:
-        """The blobs that a ``do`` step puts out."""
+        """Return the blobs that a ``do`` step puts out."""
         return {key for name in step.outputs.names for key in self._keys(name)}
 
     def _is_used(self, key: Key) -> bool:
-        """Whether a ``do`` step reads or updates the blob, so that it needs each batch's value."""
+        """Return whether a ``do`` step reads or updates the blob, so needs each batch's value."""
         return any(
             node == key[0] and overlaps(path, key[1])
             for step in self._pipe.do
@@ -136,7 +136,7 @@ class PipeRun:
         return source.keys if source.form in ("blob", "blobs") else ()
 
     def open(self, state: ReaderState, report: Report = ignore) -> RowReader:
-        """The reader at a position; raises DataError for what cannot be read."""
+        """Return the reader at a position; raises DataError for data that cannot be read."""
         return self._reading.open(state, report)
 
     def run(
@@ -144,7 +144,7 @@ class PipeRun:
     ) -> tuple[PipeState | None, ReaderState]:
         """Run the batches of an epoch from ``state`` on.
 
-        Gives the place reached: None instead of a PipeState when the epoch's batches are done.
+        Returns the place reached: None instead of a PipeState when the epoch's batches are done.
         """
         reader = self.open(reader_state, control.report)
         total = reader.total(state.batches)
@@ -165,7 +165,7 @@ class PipeRun:
         return None, feed.state
 
     def _store_reduced(self, reductions: Reductions, epoch: int) -> None:
-        """Store what the numbers of the epoch come to; raises TaskError for what cannot be."""
+        """Store the reductions of the epoch; raises TaskError for one that cannot be stored."""
         for key, value in reductions.values():
             if isinstance(value, TaskError):
                 puts = [s.call for s in self._do if key in self._written(s.call.task)]
@@ -175,7 +175,7 @@ class PipeRun:
 
     @contextmanager
     def _fed(self, reader: RowReader, epoch: int, first: int, control: Control) -> Iterator[Feed]:
-        """What gives the batches; after a failure, workers are not waited for."""
+        """Yield the feed of batches; after a failure, workers are not waited for."""
         feed = self._feed(reader, epoch, first, control)
         try:
             yield feed
@@ -187,7 +187,7 @@ class PipeRun:
             feed.close()
 
     def _feed(self, reader: RowReader, epoch: int, first: int, control: Control) -> Feed:
-        """What gives the batches: ahead of the ``do`` steps where that is asked for."""
+        """Return the feed of batches, which runs ahead of the ``do`` steps if the pipe says so."""
         place, read = here(), self._reading.next
         processes, ahead = self._count("processes"), self._count("ahead")
         threads = processes or self._count("threads") or 1
@@ -196,7 +196,7 @@ class PipeRun:
             run_map = self._begun_workers().run
 
         def prepare(number: int, batch: Batch) -> Prepared:
-            enter(place)  # it may be on another thread
+            enter(place)  # it may run on another thread
             return self._prepare(epoch, number, batch, run_map)
 
         in_turn = processes is None and threads == 1 and ahead is None
@@ -206,7 +206,7 @@ class PipeRun:
         return ReadAhead(reader, read, prepare, first, control.cut, threads, window)
 
     def _begun_workers(self) -> Workers:
-        """The worker processes, which stay from one epoch to the next."""
+        """Return the worker processes, which stay from one epoch to the next."""
         if self._workers is None:
             self._workers = Workers(
                 self._job,
@@ -225,7 +225,7 @@ class PipeRun:
             self._workers.close()
 
     def _count(self, field: str) -> int | None:
-        """A number that says how to run, from 1 up."""
+        """Return a number that configures the run, 1 or more."""
         value = self._reading.number(field)
         if value is not None and value < 1:
             text = f"pipe {self._pipe.name!r}: {field} is {value}, but must be 1 or more"
@@ -252,14 +252,14 @@ class PipeRun:
                 moment.columns[column] = value
 
     def _placed(self, error: TaskError, number: int) -> TaskError:
-        """The error of a batch as a whole, with pipe, node, batch and place."""
+        """Return the error of a batch as a whole, with pipe, node, batch and place."""
         at = f" on node {self._node!r}" if self._job.multi_node else ""
         text = f"pipe {self._pipe.name!r} of group {self._group!r}{at} in batch {number + 1}: "
         where = self._pipe.mark("rows", "map", "pipe")
         return type(error)(text + error.message, where=where, hint=error.hint)
 
     def _apply(self, prepared: Prepared, epoch: int, number: int, reductions: Reductions) -> bool:
-        """Run the ``do`` steps on a batch, unless nothing is left of it; False if it is given up.
+        """Run the ``do`` steps on a batch, unless no rows are left; False if it is abandoned.
 
         Only its first step can be ended with the run: then nothing of the batch was applied.
         """
@@ -267,7 +267,7 @@ class PipeRun:
         try:
             self._do_all(prepared, epoch, number, reductions)
         except TaskStoppedError:
-            if self.in_batch:  # the run has failed, so that nobody goes on from here
+            if self.in_batch:  # the run has failed, so that nothing resumes from here
                 raise
             return False
         self.in_batch = False
@@ -293,7 +293,7 @@ class PipeRun:
         rows: int,
         reductions: Reductions,
     ) -> bool:
-        """Join the value of a batch to those before; False if it is to be stored as it is."""
+        """Add the value of a batch to the reductions; False if it is to be stored as it is."""
         how = self._reduced.get(key)
         if how is None:
             return False
@@ -305,12 +305,12 @@ class PipeRun:
 
     @staticmethod
     def _of(call: Call, error: TaskError, moment: CallContext, where: Where | None) -> TaskError:
-        """The error of what a step put out, which stands in the spec at ``where``."""
+        """Return the error of a step's output, which stands in the spec at ``where``."""
         return call.placed(TaskError(error.message, where=where, hint=error.hint), moment)
 
 
 class _Progress:
-    """Says how many batches are done, a few times a second."""
+    """Reports how many batches are done, a few times a second."""
 
     def __init__(
         self, pipe: str, node: str, epoch: int, total: int | None, control: Control
@@ -321,7 +321,7 @@ class _Progress:
         self._next = time.monotonic() + _PROGRESS_SECONDS
 
     def done(self, batches: int, rows: int) -> None:
-        """``batches`` are applied, and ``rows`` by this attempt."""
+        """Report that ``batches`` are applied, and ``rows`` by this attempt."""
         now = time.monotonic()
         if now >= self._next:
             self._next = now + _PROGRESS_SECONDS

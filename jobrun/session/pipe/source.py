@@ -1,4 +1,4 @@
-"""What a pipe reads on one node: its source, its numbers, and a reader at a position."""
+"""The input of a pipe on one node: its source, its numbers, and a reader at a position."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ __all__ = ["PipeReading"]
 class PipeReading:
     """The source and the readers of a pipe.
 
-    Files, and what functions gave, are opened once; blobs are looked up for each reader.
-    ``make_call(step, name, columns, puts_columns)`` binds a function.
+    Files, and sources that functions returned, are opened once; blobs are looked up for each
+    reader.  ``make_call(step, name, columns, puts_columns)`` binds a function.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class PipeReading:
         self._fixed = not any(d.blobs for d in data.leaves())
 
     def columns(self) -> tuple[str, ...]:
-        """The columns of the pipe; looks into files where none are named."""
+        """Return the columns of the pipe; reads them from the files if none are named."""
         data = self._pipe.reader.data
         if not data.is_open:
             return data.columns
@@ -69,12 +69,12 @@ class PipeReading:
             return self._source(data).columns
 
     def open(self, state: ReaderState, report: Report = ignore) -> RowReader:
-        """The reader at a position; raises DataError for what cannot be read."""
+        """Return the reader at a position; raises DataError for data that cannot be read."""
         with self._placed():
             return self._reader(state, report)
 
     def next(self, reader: RowReader) -> Batch:
-        """The next batch of a reader; raises DataError with the place of the pipe."""
+        """Return the next batch of a reader; raises DataError with the place of the pipe."""
         try:
             return reader.next()
         except DataError as error:
@@ -82,7 +82,7 @@ class PipeReading:
 
     @contextmanager
     def _placed(self) -> Iterator[None]:
-        """Say where the pipe is, in an error about its data."""
+        """Add the place of the pipe to an error about its data."""
         try:
             yield
         except DataError as error:
@@ -145,7 +145,7 @@ class PipeReading:
     # Numbers.
 
     def number(self, field: str) -> int | None:
-        """A number of the reader, which may be the name of a var or blob; must be whole."""
+        """Return a whole number of the reader, which may be given as the name of a var or blob."""
         given = getattr(self._pipe.reader, field)
         return None if given is None else self._whole(field, given)
 
@@ -210,7 +210,7 @@ class PipeReading:
         return self._kept
 
     def _rewritten(self) -> tuple[str, ...]:
-        """The columns that are blobs which tasks of the epoch write."""
+        """Return the columns that are blobs which tasks of the epoch write."""
         by_epoch = self._stores.written.by_epoch
         blobs = self._pipe.reader.data.blob_names()
         return tuple(column for column, name in blobs if by_epoch(self._key(name)))
@@ -226,7 +226,7 @@ class PipeReading:
         )
 
     def _rng(self, *number: int) -> Any:
-        """The generator of a pass, or of a block of one; shards of a pipe share one order."""
+        """Return the generator of a pass, or of a block of it; shards share one order."""
         node = self._node if self._pipe.reader.shard is None else ""
         return make_rng(self._job.seed, "shuffle", self._group, self._pipe.name, node, *number)
 
