@@ -14,7 +14,8 @@ from typing import TextIO
 
 import click
 
-from jobrun.analysis.identity import digest, job_facts
+from jobrun.analysis.facts import job_facts
+from jobrun.analysis.identity import digest
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.part_source import RunLock
 from jobrun.cli.failure import not_written, say_error

@@ -29,7 +29,8 @@ def command(
     nothing is done.  --fresh starts a new run.  A spec with a 'matrix' is a sweep: all its runs.
     """
     with Signals() as signals:
-        from jobrun.analysis.identity import digest, job_facts
+        from jobrun.analysis.facts import job_facts
+        from jobrun.analysis.identity import digest
         from jobrun.cli.running import command_line, run_job
         from jobrun.engine.resume_policy import Request
         from jobrun.jobspec.build import job_of

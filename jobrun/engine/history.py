@@ -13,7 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from jobrun.analysis.identity import digest, job_facts
+from jobrun.analysis.facts import job_facts
+from jobrun.analysis.identity import digest
 from jobrun.checkpoint.catalog import span
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.publish import clean_leftovers, discard, find_leftovers

@@ -11,7 +11,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jobrun.analysis.identity import digest, job_facts
+from jobrun.analysis.facts import job_facts
+from jobrun.analysis.identity import digest
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.conditions.parse import build as build_conditions
 from jobrun.core.events import ignore

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobrun.analysis.identity import Change, compare, digest, job_facts
+from jobrun.analysis.facts import job_facts
+from jobrun.analysis.identity import Change, compare, digest
 from jobrun.jobspec.build import build
 from jobrun.jobspec.resolve import load
 from jobrun.model.job import Job, Pipe, Task

@@ -26,7 +26,7 @@ from typing import Any
 import yaml
 from jsonschema import Draft202012Validator
 
-from jobrun.analysis.identity import job_facts
+from jobrun.analysis.facts import job_facts
 from jobrun.errors import JobrunError, SpecError, UsageError
 from jobrun.jobspec.build import job_of
 from jobrun.jobspec.render import render, resolved

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from jobrun.analysis.identity import digest, job_facts
+from jobrun.analysis.facts import job_facts
+from jobrun.analysis.identity import digest
 from jobrun.errors import SpecError
 from jobrun.jobspec.build import build, job_of, validate_spec
 from jobrun.jobspec.matrix import Matrix

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from jobrun.analysis.identity import job_facts
+from jobrun.analysis.facts import job_facts
 from jobrun.jobspec.build import build
 from jobrun.jobspec.render import DEFAULT, origins, render, resolved
 from jobrun.jobspec.resolve import load

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from jobrun.analysis.identity import compare, job_facts
+from jobrun.analysis.facts import job_facts
+from jobrun.analysis.identity import compare
 from jobrun.errors import SpecError, UsageError
 from jobrun.jobspec.build import build
 from jobrun.jobspec.resolve import Spec, dump_resolved, load

@@ -26,6 +26,7 @@ _IMPORTED = (
         "jobrun.cli.watching",
         "jobrun.session.factory",
         "jobrun.jobspec.build",
+        "jobrun.analysis.facts",
         "jobrun.analysis.identity",
     ),
 )

@@ -1,0 +1,17 @@
+"""The base class of all events."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+__all__ = ["Event"]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """The base of all events."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The event as JSON values, with its class under ``event``."""
+        return {"event": type(self).__name__, **asdict(self)}

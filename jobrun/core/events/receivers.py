@@ -1,0 +1,35 @@
+"""Receivers of events where there is no reporter."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+from jobrun.core.events.base import Event
+from jobrun.core.events.checkpoints import CheckpointFailed, CheckpointSkipped
+from jobrun.core.events.messages import Warned
+from jobrun.core.events.run import RunWentBack
+
+__all__ = ["JobrunWarning", "Report", "ignore", "warn"]
+
+
+Report = Callable[[Event], None]
+
+
+class JobrunWarning(UserWarning):
+    """What a run says that has no reporter."""
+
+
+def warn(event: Event) -> None:
+    """The report of a run in Python that asks for no other: warnings are warnings of Python's."""
+    text = ""
+    if isinstance(event, (CheckpointFailed, RunWentBack, Warned)):
+        text = event.message
+    elif isinstance(event, CheckpointSkipped):
+        text = f"checkpoint_{event.id} is passed over: {event.reason}"
+    if text:
+        warnings.warn(text, JobrunWarning, stacklevel=2)
+
+
+def ignore(event: Event) -> None:
+    """The report of a run that nobody watches."""

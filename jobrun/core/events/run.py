@@ -1,0 +1,144 @@
+"""Events of a run as a whole: its start, its epochs and its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from jobrun.core.events.base import Event
+
+__all__ = [
+    "EpochFinished",
+    "LeftoversCleaned",
+    "RunEnded",
+    "RunStarted",
+    "RunWentBack",
+    "SlowestNode",
+    "Stopping",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted(Event):
+    """A run starts, or goes on from ``epoch`` (``checkpoint`` is the id loaded; None: fresh).
+
+    ``notes`` are lines to show: what was changed in the spec, which code files differ, ….
+    ``epochs`` is the limit of the ``epochs`` condition if there is one, ``walltime`` that of the
+    ``walltime`` condition; ``may_end_earlier``: there are other stop conditions too.  ``elapsed``
+    are the seconds of earlier attempts, ``best`` maps a metric to its best ``(value, epoch)`` so
+    far, and ``vars`` are the job's own that are numbers, texts or truths.  ``only`` is ``exit``
+    where no epoch is run, but ``download`` and ``exit`` on what was loaded.
+    """
+
+    job: str
+    run: str
+    run_dir: str | None
+    attempt: int
+    epoch: int
+    checkpoint: int | None
+    epochs: int | None
+    session: str
+    metrics: Mapping[str, str | None]
+    notes: tuple[str, ...] = ()
+    place: str = ""
+    only: str = ""
+    walltime: float | None = None
+    may_end_earlier: bool = False
+    elapsed: float = 0.0
+    best: Mapping[str, tuple[Any, int]] = field(default_factory=dict)
+    vars: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RunWentBack(Event):
+    """A worker was lost, ``message`` says how: the run goes on from ``epoch`` by itself.
+
+    ``checkpoint`` is the id it goes on from (None: from the beginning).  It is the ``restart``-th
+    time of this attempt, of at most ``most``.
+    """
+
+    message: str
+    restart: int
+    most: int
+    epoch: int
+    checkpoint: int | None
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftoversCleaned(Event):
+    """Our own leftovers of a crash were removed from the run directory."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochFinished(Event):
+    """An epoch is done.
+
+    ``metrics`` holds the values of this epoch (a metric without a value is absent), ``best`` the
+    metrics whose value is now the best of the run, ``progress_texts`` the progress towards each
+    stop condition.  ``elapsed`` is that of the run, over all its attempts.
+    """
+
+    epoch: int
+    seconds: float
+    elapsed: float
+    metrics: Mapping[str, Any]
+    best: tuple[str, ...] = ()
+    progress_texts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping(Event):
+    """A signal was received: no new work starts, and the run ends at the next boundary."""
+
+    signal: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlowestNode:
+    """The node whose tasks took most ``seconds``, and the median of those of the ``others``."""
+
+    node: str
+    seconds: float
+    others: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded(Event):
+    """The run is over, for this attempt.
+
+    ``outcome`` is ``finished`` (a stop condition), ``failed`` (a condition under ``fail``),
+    ``interrupted`` (a signal), ``error`` (a task or the program), or ``nothing`` (there was nothing
+    to do).  ``epoch`` epochs are done in the run, ``ran`` of them by this attempt; ``on_disk`` is
+    the epoch of the newest checkpoint (None: none), ``place`` its place, ``checkpoint`` its path.
+    ``best`` maps a metric to its best ``(value, epoch)``.  ``checkpoint_seconds`` is what the run
+    waited for saves.  ``only`` is as in ``RunStarted``; ``checkpoint`` is then the one it loaded.
+    ``uploaded`` is where the newest of the checkpoints is that this attempt uploaded.  ``slowest``
+    is the slowest node in the epochs of this attempt (None: there are not several).
+    ``before_failure`` is the epoch of the newest checkpoint from before a condition under ``fail``
+    came true, where one has ended the run (None: there is no such checkpoint).
+    """
+
+    outcome: str
+    reason: str
+    exit_code: int
+    epoch: int
+    ran: int
+    seconds: float
+    elapsed: float
+    metrics: Mapping[str, Any]
+    best: Mapping[str, tuple[Any, int]]
+    on_disk: int | None
+    checkpoint: str | None
+    saved: int
+    checkpoint_seconds: float
+    run: str
+    run_dir: str | None
+    place: str = ""
+    only: str = ""
+    uploaded: str = ""
+    slowest: SlowestNode | None = None
+    before_failure: int | None = None
