@@ -14,7 +14,7 @@ from jobrun.checkpoint.record import Record
 from jobrun.core.patterns import Blob, full_name, is_pattern, select
 from jobrun.errors import NotFoundError
 from jobrun.storage.fs import DEFAULT, Fs
-from jobrun.values.views import view
+from jobrun.values.views import view_plain
 
 __all__ = ["blobs_of", "load_blobs", "load_from"]
 
@@ -79,7 +79,7 @@ def load_from(
     for node in record.nodes:
         if below := [blob.path for blob in chosen if blob.node == node]:
             for name, value in read_part(path, node, below, fs=fs, record=record).items():
-                loaded[node, name] = view(value)
+                loaded[node, name] = view_plain(value)
     return {blob.name: loaded[blob.node, blob.path] for blob in chosen}
 
 
@@ -101,7 +101,7 @@ def _load_named(path: str, record: Record, names: Sequence[str], fs: Fs) -> dict
     for node in dict.fromkeys(node for node, _ in places.values()):
         below = [blob for place, blob in places.values() if place == node]
         for blob, value in read_part(path, node, below, fs=fs, record=record).items():
-            found[node, blob] = view(value)
+            found[node, blob] = view_plain(value)
     return {name: found[place] for name, place in places.items()}
 
 

@@ -13,13 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import is_
+from operator import is_, methodcaller
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from jobrun.analysis.names import Key
+from jobrun.errors import ValueRefusedError
 from jobrun.model.job import Argument
+from jobrun.values.adapted import same_plain, take_apart
+from jobrun.values.adapters.base import Note
 from jobrun.values.boxes import Box, Tree, Value, is_locked
 from jobrun.values.views import lend
 
@@ -52,14 +55,19 @@ class InputChange:
 
 
 class _Noted(NamedTuple):
-    """A container that was handed out, and its content: ``keys`` is None for a list.
+    """A container that was handed out, and its content: ``keys`` is None for a list or tuple.
 
     A named tuple, which is created in a third of the time of a frozen dataclass.
     """
 
     container: Any
-    keys: tuple[str, ...] | None
+    keys: tuple[Any, ...] | None
     items: tuple[Any, ...]
+
+    @property
+    def kind(self) -> str:
+        """What it is, in words."""
+        return "list" if self.keys is None else "dict"
 
     def unchanged(self) -> bool:
         if self.keys is None:
@@ -70,8 +78,8 @@ class _Noted(NamedTuple):
 
     def children(self) -> Iterator[tuple[str, Any]]:
         """Return its recorded content, by key."""
-        keys = map(str, range(len(self.items))) if self.keys is None else self.keys
-        return zip(keys, self.items, strict=True)
+        keys = range(len(self.items)) if self.keys is None else self.keys
+        return zip(map(str, keys), self.items, strict=True)
 
     def difference(self) -> str:
         """Return how it differs now, in words."""
@@ -80,7 +88,7 @@ class _Noted(NamedTuple):
                 return f"it has {len(self.container)} items, and had {len(self.items)}"
             pairs = enumerate(zip(self.container, self.items, strict=True))
             return f"item {next(i for i, (new, old) in pairs if new is not old)} was replaced"
-        for key, old in self.children():
+        for key, old in zip(self.keys, self.items, strict=True):
             if key not in self.container:
                 return f"key {key!r} was removed"
             if self.container[key] is not old:
@@ -89,6 +97,54 @@ class _Noted(NamedTuple):
             if key not in self.keys:
                 return f"key {key!r} was added"
         return "its keys are in another order"
+
+
+class _NotedObject(NamedTuple):
+    """An object that an adapter put together for the call, and its plain form then."""
+
+    container: Any
+    plain: Any
+    made: Note
+
+    @property
+    def kind(self) -> str:
+        """What it is, in words."""
+        return type(self.container).__name__
+
+    def unchanged(self) -> bool:
+        """Return whether it still has this plain form; what cannot be told counts as changed."""
+        try:
+            taken = take_apart(self.container)
+        except ValueRefusedError:
+            return False
+        return taken is not None and taken[1] == self.made and same_plain(taken[0], self.plain)
+
+    def children(self) -> Iterator[tuple[str, Any]]:
+        """Nothing: what it holds is the adapter's."""
+        return iter(())
+
+    def difference(self) -> str:
+        """How it differs, in words."""
+        return "its content was changed"
+
+
+_IMMUTABLE = (complex, bytes, int, tuple)
+"""Types that adapters put together of which no object changes, but for the items of a tuple."""
+
+
+_is_unchanged = methodcaller("unchanged")
+
+
+def _note(container: Any) -> _Noted | _NotedObject | None:
+    """Note what was handed out; None for what cannot change."""
+    if isinstance(container, dict):
+        return _Noted(container, (*container,), (*container.values(),))
+    if isinstance(container, list | tuple):
+        return _Noted(container, None, (*container,))
+    if isinstance(container, _IMMUTABLE):
+        return None
+    taken = take_apart(container)
+    return None if taken is None else _NotedObject(container, *taken)
 
 
 class Given:
@@ -105,20 +161,19 @@ class Given:
         self.keywords: dict[str, Any] = {}
         self.values: list[Value] = []
         self.names: list[str] = []
-        self._roots: list[tuple[Input, Any]] = []
-        lent: list[Any] = []
+        self._noted: list[_Noted | _NotedObject] = []
+        self._roots: list[tuple[Input, Any, Sequence[_Noted | _NotedObject]]] = []
         for source, held in zip(inputs, gathered, strict=True):
+            lent: list[Any] = []
             obj = self._hand_out(source, held, lent)
             if source.argument.parameter is None:
                 self.positional.append(obj)
             else:
                 self.keywords[source.argument.parameter] = obj
-            if lent and type(obj) in (dict, list):
-                self._roots.append((source, obj))
-        self._noted = [
-            _Noted(c, (*c,), (*c.values(),)) if type(c) is dict else _Noted(c, None, (*c,))
-            for c in lent
-        ]
+            if lent:
+                noted = [noted for noted in map(_note, lent) if noted is not None]
+                self._noted += noted
+                self._roots.append((source, obj, noted))
 
     def _hand_out(self, source: Input, held: Held, lent: list[Any]) -> Any:
         if isinstance(held, Box | Tree):
@@ -147,15 +202,21 @@ class Given:
         ``returned`` returns the results for the blobs under ``out``, before they are adopted: a
         changed container that is the result for its own blob is no change.
         """
-        if all(map(_Noted.unchanged, self._noted)):
+        if all(map(_is_unchanged, self._noted)):
             return None
         written = returned()
         by_id = {id(noted.container): noted for noted in self._noted}
-        for source, root in self._roots:
+        for source, root, own in self._roots:
+            left = {id(noted): noted for noted in own}
             for name, keys, noted in _below(source, source.argument.name, source.keys, root, by_id):
+                left.pop(id(noted), None)
                 if not noted.unchanged() and not _stands_in(written, keys, noted.container):
-                    kind = "list" if noted.keys is None else "dict"
-                    return InputChange(source, name, kind, noted.difference())
+                    return InputChange(source, name, noted.kind, noted.difference())
+            # What an adapter put into an object is not reached by names.
+            changed = not all(map(_is_unchanged, left.values()))
+            if changed and not _stands_in(written, source.keys, root):
+                name, kind = source.argument.name, type(root).__name__
+                return InputChange(source, name, kind, "its content was changed")
         return None
 
     def release(self) -> None:
@@ -167,11 +228,11 @@ class Given:
 
 
 def _find_containers(obj: Any, found: list[Any]) -> None:
-    """Add the dicts and lists of a copied var, and make its arrays read-only."""
+    """Add the dicts, lists and tuples of a copied var, and make its arrays read-only."""
     kind = type(obj)
     if kind is np.ndarray:
         obj.setflags(write=False)
-    elif kind is dict or kind is list:
+    elif kind is dict or kind is list or kind is tuple:
         found.append(obj)
     if isinstance(obj, dict | list | tuple):
         for item in obj.values() if isinstance(obj, dict) else obj:
@@ -179,8 +240,8 @@ def _find_containers(obj: Any, found: list[Any]) -> None:
 
 
 def _below(
-    source: Input, name: str, keys: Keys, container: Any, by_id: Mapping[int, _Noted]
-) -> Iterator[tuple[str, Keys, _Noted]]:
+    source: Input, name: str, keys: Keys, container: Any, by_id: Mapping[int, _Noted | _NotedObject]
+) -> Iterator[tuple[str, Keys, _Noted | _NotedObject]]:
     """Yield a container and those inside it, each with its name and the blobs it stands for."""
     noted = by_id.get(id(container))
     if noted is None:  # an object that is no container of jobrun's: an opaque value

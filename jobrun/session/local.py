@@ -260,6 +260,9 @@ def _minimal(blobs: dict[str, Value]) -> dict[str, Value]:
 
 
 def _described(value: Value) -> str:
+    if value.note is not None:
+        kind = with_article(value.note.name.rpartition(".")[2])
+        return f"{kind} of {len(value.items)}" if isinstance(value, Tree) else kind
     if isinstance(value, Tree):
         return f"{with_article(value.kind)} of {len(value.items)}"
     if value.kind == "array" and value.value.size != 1:

@@ -7,6 +7,7 @@ if nobody else holds it or its memory (``jobrun.values.holders``); otherwise it 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
@@ -14,7 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from jobrun.core.names import is_name
+from jobrun.core.tree_keys import folder_names, is_key
 from jobrun.errors import ValueRefusedError
+from jobrun.values.adapted import INTEGER, TUPLE, take_apart
 from jobrun.values.boxes import Box, Tree, Value, leaves
 from jobrun.values.buffers import copy_array
 from jobrun.values.dtypes import plain_dtype
@@ -31,8 +34,12 @@ _PYTHON_KINDS: Final[dict[type, str]] = {
     str: "str",
     type(None): "none",
 }
+_CONTAINERS: Final = frozenset({dict, OrderedDict, list, tuple})
+"""Types that become trees; an OrderedDict becomes a dict, which has an order too."""
+
 _PLAIN_SUBCLASSES: Final = (np.memmap, np.matrix, np.recarray, np.char.chararray)
 _DEEPEST: Final = 64
+_MOST_BITS: Final = 1 << 20
 
 
 def _wasteful(array: Array) -> bool:
@@ -48,11 +55,27 @@ class _Adoption:
     since separate blobs may share memory in a run that a resumed one has twice.
     """
 
-    __slots__ = ("_copies", "_counts", "_known", "_path", "_tied", "given", "keep_maps", "seen")
+    __slots__ = (
+        "_copies",
+        "_copy",
+        "_counts",
+        "_known",
+        "_path",
+        "_tied",
+        "given",
+        "keep_maps",
+        "seen",
+    )
 
-    def __init__(self, given: Sequence[Value], keep_maps: bool) -> None:
+    def __init__(
+        self,
+        given: Sequence[Value],
+        keep_maps: bool,
+        copy: Callable[[Array], Array] = copy_array,
+    ) -> None:
         self.given = given
         self.keep_maps = keep_maps
+        self._copy = copy
         self._known: dict[tuple[Any, ...], Box] | None = None
         # The object is kept beside its value, so that its id, or its memory, stays its own.
         self.seen: dict[int, tuple[object, Value]] = {}
@@ -82,25 +105,48 @@ class _Adoption:
         if python_kind is not None:
             return Box(obj, python_kind)
         if kind is int:
-            return Box(_checked_int(obj), "int")
+            return _integer(obj)
         if isinstance(obj, np.generic):
             return _numpy_scalar(obj)
-        if kind is dict or kind is list or kind is tuple:
+        if kind in _CONTAINERS:
             return self._container(obj, sole and refs == SOLE, depth, root)
         if isinstance(obj, np.ndarray):
             return self._subclass(obj)
-        return self._once(obj, lambda: Box(obj, "opaque"))
+        return self._once(obj, lambda: self._adapted(obj, depth))
 
     def _once(self, obj: Any, make: Any) -> Value:
-        """One object under two names shares a box."""
+        """Return one value for an object that stands at several places; its arrays are tied."""
         found = self.seen.get(id(obj))
         if found is None:
             found = self.seen[id(obj)] = (obj, make())
+        else:
+            for _, box in leaves(found[1]):
+                box.tied = box.tied or box.kind == "array"
         return found[1]
+
+    def _adapted(self, obj: Any, depth: int) -> Value:
+        """Take an object apart by its adapter; it is opaque if there is none, or it cannot."""
+        try:
+            taken = take_apart(obj)
+            if taken is None:
+                return Box(obj, "opaque")
+            cell, made = [taken[0]], taken[1]
+            del taken
+            value = self.adopt(cell, 0, True, depth + 1, (cell, 0, True))
+        except ValueRefusedError:
+            return Box(obj, "opaque")
+        if any(box.kind == "opaque" for _, box in leaves(value)):
+            return Box(obj, "opaque")
+        if value.note is not None and value.note != made and isinstance(value, Box):
+            value = Box(value.value, value.kind)  # one array as two objects: they share its memory
+        value.note = made
+        return value
 
     def _array(self, array: Array, sole: bool, refs: int, root: Any) -> Value:
         dtype = array.dtype
         if dtype.hasobject:
+            if dtype.kind == "T":
+                return self._once(array, lambda: self._adapted(array, 0))
             return self._once(array, lambda: Box(array, "opaque"))
         if refs != SOLE:
             tied = self._find_tied(array)
@@ -162,7 +208,7 @@ class _Adoption:
                 return stored
         copied = self._copies.get(place)
         if copied is None:
-            copied = self._copies[place] = (array, _freeze(copy_array(plain_dtype(array))))
+            copied = self._copies[place] = (array, _freeze(self._copy(plain_dtype(array))))
         return copied[1]
 
     def _refuse_overlaps(self, value: Value, name: str) -> None:
@@ -208,14 +254,21 @@ class _Adoption:
             raise ValueRefusedError(
                 f"a value nested more than {_DEEPEST} levels deep (or in itself) cannot be a blob"
             )
-        is_dict = type(obj) is dict
+        is_dict = isinstance(obj, dict)
+        keys, names = obj if is_dict else range(len(obj)), None
         if is_dict and not all(type(k) is str and is_name(k) for k in obj):
-            return self._once(obj, lambda: Box(obj, "opaque"))
-        keys = obj if is_dict else range(len(obj))
+            names = [k.item() if isinstance(k, np.generic) else k for k in obj]
+            if not all(map(is_key, names)):
+                return self._once(obj, lambda: Box(obj, "opaque"))
         self._path.append(id(obj))
-        items = {str(k): self.adopt(obj, k, sole, depth + 1, root) for k in keys}
+        items = [self.adopt(obj, k, sole, depth + 1, root) for k in keys]
         self._path.pop()
-        return Tree("dict" if is_dict else "list", items)
+        if names is not None:
+            return Tree("dict", dict(zip(folder_names(names), items, strict=True)), tuple(names))
+        tree = Tree("dict" if is_dict else "list", dict(zip(map(str, keys), items, strict=True)))
+        if type(obj) is tuple:
+            tree.note = TUPLE
+        return tree
 
 
 def _count_arrays(
@@ -229,13 +282,18 @@ def _count_arrays(
     obj = container[key]
     if type(obj) is np.ndarray:
         counts[id(obj)] = counts.get(id(obj), 0) + sole
-    elif type(obj) in (dict, list, tuple) and sole and (refs == SOLE or id(obj) in path):
-        for inner in obj if type(obj) is dict else range(len(obj)):
+    elif type(obj) in _CONTAINERS and sole and (refs == SOLE or id(obj) in path):
+        for inner in obj if isinstance(obj, dict) else range(len(obj)):
             _count_arrays(obj, inner, sole, counts, path)
 
 
 def adopt(
-    cell: list[Any], given: Sequence[Value] = (), keep_maps: bool = False, updated: str = ""
+    cell: list[Any],
+    given: Sequence[Value] = (),
+    keep_maps: bool = False,
+    updated: str = "",
+    *,
+    copy: Callable[[Array], Array] = copy_array,
 ) -> Value:
     """Take the only element of ``cell`` as a value for the workspace.
 
@@ -243,11 +301,11 @@ def adopt(
     values whose views the task was given: an input that is returned shares its memory.
     ``keep_maps`` leaves read-only memory maps as they are (for ``setup``, which is never saved).
     ``updated`` is the name of the blob if a task updates it in place: then arrays of a tree that
-    overlap, but are not one, are refused.
-    Raises ValueRefusedError for masked arrays, integers beyond 64 bits, and endless nesting; what
-    only cannot be *saved* becomes opaque, see ``jobrun.values.storable``.
+    overlap, but are not one, are refused.  ``copy`` makes the copies of what others hold.
+    Raises ValueRefusedError for masked arrays, integers of millions of bits, and endless nesting;
+    what only cannot be *saved* becomes opaque, see ``jobrun.values.storable``.
     """
-    value = _Adoption(given, keep_maps).begin(cell, 0, True, updated)
+    value = _Adoption(given, keep_maps, copy).begin(cell, 0, True, updated)
     cell.clear()
     return value
 
@@ -289,13 +347,17 @@ def _constant_map(array: Array) -> bool:
     return not array.flags.writeable and array.flags.c_contiguous
 
 
-def _checked_int(value: int) -> int:
+def _integer(value: int) -> Box:
     if -(1 << 63) <= value < (1 << 64):
-        return value
-    raise ValueRefusedError(
-        f"an integer of {value.bit_length()} bits cannot be a blob",
-        hint="64 bits at most; keep larger ones as text",
-    )
+        return Box(value, "int")
+    if value.bit_length() > _MOST_BITS:
+        raise ValueRefusedError(
+            f"an integer of {value.bit_length():,} bits cannot be a blob",
+            hint=f"{_MOST_BITS:,} bits at most; keep larger ones as an array",
+        )
+    box = Box(hex(value), "str")
+    box.note = INTEGER
+    return box
 
 
 def _numpy_scalar(value: np.generic) -> Box:

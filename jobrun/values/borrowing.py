@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from jobrun.values.adapted import put_together
 from jobrun.values.boxes import Box, Tree, Value
 from jobrun.values.buffers import BUFFERS
 from jobrun.values.holders import SOLE, box_held_alone, held_alone, owns_memory, references
@@ -46,18 +47,23 @@ class _Taking:
         """Hand out ``items[key]``; ``sole`` says whether the way to it is held by us alone."""
         refs = references(items, key)
         value = items[key]
+        taken: Any
         if type(value) is Box:
             if value.kind != "array":
-                return value.value
-            if value.tied:
-                return self._tied(value, sole, refs)
-            return _take_array(value, sole and refs == SOLE)
-        assert isinstance(value, Tree)
-        sole = sole and refs == SOLE
-        self._path.append(id(value))
-        taken = {k: self.take(value.items, k, sole) for k in value.items}
-        self._path.pop()
-        return taken if value.kind == "dict" else list(taken.values())
+                taken = value.value
+            elif value.tied:
+                taken = self._tied(value, sole, refs)
+            else:
+                taken = _take_array(value, sole and refs == SOLE)
+        else:
+            assert isinstance(value, Tree)
+            sole = sole and refs == SOLE
+            self._path.append(id(value))
+            taken = [self.take(value.items, k, sole) for k in value.items]
+            self._path.pop()
+            if value.kind == "dict":
+                taken = dict(zip(value.names, taken, strict=True))
+        return taken if value.note is None else put_together(value.note, taken)
 
     def _tied(self, box: Box, sole: bool, refs: int) -> Array:
         """The one array of all places of a tied box, which nobody but these places may hold."""

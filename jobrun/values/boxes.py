@@ -1,8 +1,9 @@
 """What a workspace stores: boxes, which hold one value each, and trees of boxes.
 
 Kinds are kept, since they decide the next dtype and the order of sums: a Python float, a numpy
-scalar and a 0-d array are three things.  A dict or list is a ``Tree`` of leaves; tuples become
-lists, so that a running and a resumed job see the same.
+scalar and a 0-d array are three things.  A dict, list or tuple is a ``Tree`` of leaves.  What an
+adapter takes apart (``jobrun.values.adapters``) is stored in its plain form, and each task is given
+an object that is assembled for it, so that a running and a resumed job see the same.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from jobrun.core.tree_keys import Key
+from jobrun.values.adapted import is_number
 from jobrun.values.adapters.base import Note
 
 __all__ = ["SCALAR_KINDS", "Box", "Tree", "Value", "checksum", "is_locked", "leaves", "one_element"]
@@ -47,6 +49,12 @@ class Box:
         self.note: Note | None = None
         self.seen: int | None = None
         self.tied = False
+
+    def unsaved(self, value: Any) -> Box:
+        """Return a box of the same kind and note for ``value``, which no checkpoint holds."""
+        box = Box(value, self.kind)
+        box.note = self.note
+        return box
 
     def __repr__(self) -> str:
         return f"Box({self.value!r}, {self.kind!r}, version={self.version})"
@@ -102,6 +110,8 @@ def leaves(value: Value, path: str = "") -> Iterator[tuple[str, Box]]:
 def one_element(value: Value) -> Any:
     """The value as a Python number, bool or str if it has exactly one element, else None."""
     if isinstance(value, Tree) or value.kind in ("none", "opaque"):
+        return None
+    if value.note is not None and not is_number(value.note):
         return None
     if value.kind == "array" or value.kind == "scalar":
         return value.value.item() if value.value.size == 1 else None

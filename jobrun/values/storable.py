@@ -61,12 +61,12 @@ def _why_not(box: Box) -> tuple[str, str] | None:
         )
     if isinstance(obj, dict):
         return (
-            "a dict whose keys are not all names",
-            "keys are letters, digits, '_', '.', '-', and do not start with a dot",
+            f"{with_article(type(obj).__name__)} whose keys are not all strings, numbers or tuples",
+            "keys are strings, numbers, None, and tuples of these; dict(x) makes a plain dict",
         )
     name = f"{type(obj).__module__}.{type(obj).__qualname__}"
     return (
         with_article(name.removeprefix("builtins.")),
-        "blobs that persist are arrays, numbers, strings, and dicts and lists of those; "
+        "blobs that persist are arrays, numbers, strings, and dicts, lists and tuples of those; "
         "what can be rebuilt belongs in 'setup'",
     )

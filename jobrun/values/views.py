@@ -6,11 +6,14 @@ accident.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from jobrun.values.adapted import for_people, put_together
+from jobrun.values.adapters.base import Note
 from jobrun.values.boxes import Box, Tree, Value
 
-__all__ = ["lend", "view"]
+__all__ = ["lend", "view", "view_plain"]
 
 
 def view(value: Value) -> Any:
@@ -19,25 +22,39 @@ def view(value: Value) -> Any:
 
 
 def lend(value: Value, lent: list[Any]) -> Any:
-    """Return what ``view`` returns, and add each dict and list that was made for it to ``lent``.
+    """Return what ``view`` returns, and add each object that was made for it to ``lent``.
 
     Not those that are opaque values: they are the user's own objects.  Tied arrays are one object.
     """
-    return _lend(value, lent, {})
+    return _lend(value, lent, {}, put_together)
 
 
-def _lend(value: Value, lent: list[Any], tied: dict[int, Any]) -> Any:
+def view_plain(value: Value) -> Any:
+    """Return what people are shown: as ``view``, but what libraries made in its plain form."""
+    return _lend(value, [], {}, for_people)
+
+
+def _lend(
+    value: Value, lent: list[Any], tied: dict[int, Any], make: Callable[[Note, Any], Any]
+) -> Any:
+    made: Any
     if type(value) is Box:
         if value.kind != "array":
-            return value.value
-        if value.tied:
-            return tied.setdefault(id(value), value.value.view())
-        return value.value.view()
-    assert isinstance(value, Tree)
-    made: Any
-    if value.kind == "dict":
-        made = {k: _lend(v, lent, tied) for k, v in value.items.items()}
+            made = value.value
+        elif value.tied:
+            made = tied.setdefault(id(value), value.value.view())
+        else:
+            made = value.value.view()
+        if value.note is None:
+            return made
     else:
-        made = [_lend(v, lent, tied) for v in value.items.values()]
+        assert isinstance(value, Tree)
+        if value.kind == "dict":
+            pairs = zip(value.names, value.items.values(), strict=True)
+            made = {k: _lend(v, lent, tied, make) for k, v in pairs}
+        else:
+            made = [_lend(v, lent, tied, make) for v in value.items.values()]
+    if value.note is not None:
+        made = make(value.note, made)
     lent.append(made)
     return made

@@ -117,7 +117,11 @@ class Workspace:
             later = takewhile(lambda k: self._rank(f"{prefix}/{k}") > rank, reversed(parent.items))
             for key in reversed(list(later)):
                 items[key] = items.pop(key)
-        return Tree(parent.kind, items)
+        names = None
+        if parent.keys is not None:
+            known = dict(zip(parent.items, parent.keys, strict=True))
+            names = tuple(known.get(name, name) for name in items)
+        return Tree(parent.kind, items, names, parent.note)
 
     def case_twin(self, path: str) -> str | None:
         """The name that a new one, on its way to ``path``, differs from in case only, or None."""

@@ -112,7 +112,7 @@ def test_wrong_calls_are_refused(tmp_path: Path, epoch: Any, blobs: Any) -> None
 
 @pytest.mark.parametrize(
     "value",
-    [object(), np.array([None]), np.zeros(2, "longdouble"), np.ma.array([1]), 2**64, {1: 2}],
+    [object(), np.array([None]), np.zeros(2, "longdouble"), np.ma.array([1]), {b"a": 2}],
 )
 def test_what_cannot_be_saved_is_refused_before_anything_is_written(
     tmp_path: Path, value: Any

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -117,7 +118,7 @@ def deep(s: Any) -> Any:
         (append, "w", "w", "w", [1, 2, 3]),
         (lambda w: (append(w), 0), "w", ["w", "n"], "w", [1, 2, 3]),
         (lambda w: {"r": append(w)}, "w", {"r": "w"}, "w", [1, 2, 3]),
-        (lambda w: tuple(append(w)), "w", "w", "w", [1, 2, 3]),
+        (lambda w: tuple(append(w)), "w", "w", "w", (1, 2, 3)),
         (lambda s: (s["l"].pop(), s["l"])[1], "s", "s/l", "s/l", [4]),
         (lambda part: deep({"deep": part})["deep"], "s/deep", "s/deep", "s/deep/l/1", {"m": 9}),
         (lambda part: {**tree(), "l": append(part)}, "s/l", "s", "s/l", [4, 5, 3]),
@@ -230,15 +231,70 @@ def test_the_best_checkpoint_has_no_update() -> None:
 
 def test_an_opaque_object_is_the_users_own() -> None:
     job = Job("j")
-    blobs = stores(job, table={1: "a"}, s={"t": {2: [3]}})
+    blobs = stores(job, table={"a"}, s={"t": {b"2": [3]}})
 
     def task(table: Any, s: Any) -> None:
-        table[1] = "b"
-        s["t"][2].append(4)
+        table.add("b")
+        s["t"][b"2"].append(4)
 
     Call(job, "epoch", Task(task, ["table", "s"]), "main", task, blobs).run(CallContext(1))
-    assert view(blobs.get(("main", "table"))) == {1: "b"}
-    assert view(blobs.get(("main", "s/t"))) == {2: [3, 4]}
+    assert view(blobs.get(("main", "table"))) == {"a", "b"}
+    assert view(blobs.get(("main", "s/t"))) == {b"2": [3, 4]}
+
+
+@dataclasses.dataclass
+class Point:
+    place: list[int]
+    step: int = 0
+
+
+def _step(point: Point) -> None:
+    point.step += 1
+
+
+def _deep(point: Point) -> None:
+    point.place.append(2)
+
+
+def _key(table: dict[Any, Any]) -> None:
+    table[1, "a"] = 3
+
+
+def _draw(rng: np.random.Generator) -> None:
+    rng.random()
+
+
+def _inner(pair: tuple[Any, ...]) -> None:
+    pair[1]["x"] = 3
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "what"),
+    [
+        (_step, Point([1]), "in the Point 'x', its content was changed"),
+        (_deep, Point([1]), "in the Point 'x', its content was changed"),
+        (_key, {(1, "a"): 2}, "in the dict 'x', the value of key (1, 'a') was replaced"),
+        (_draw, np.random.default_rng(1), "in the Generator 'x', its content was changed"),
+        (_inner, (1, {"x": 2}), "in the dict 'x/1', the value of key 'x' was replaced"),
+    ],
+)
+def test_a_change_of_an_object_under_in_is_an_error(function: Any, value: Any, what: str) -> None:
+    job = Job("j")
+    blobs = stores(job, x=value)
+    with pytest.raises(TaskError) as caught:
+        Call(job, "epoch", Task(function, "x"), "main", function, blobs).run(CallContext(1))
+    assert what in caught.value.message
+    assert "update" in caught.value.hint
+
+
+def test_an_object_that_is_updated_or_only_read() -> None:
+    job = Job("j")
+    blobs = stores(job, x=Point([1]))
+    Call(job, "epoch", Task(len, "x/place"), "main", len, blobs)
+    writes = Call(job, "epoch", Task(_step, update="x"), "main", _step, blobs).run(CallContext(1))
+    assert [view(value) for _, value in writes] == [Point([1], 1)]
+    read = Call(job, "epoch", Task(repr, "x", out="y"), "main", repr, blobs).run(CallContext(1))
+    assert "Point" in view(read[0][1])
 
 
 def test_a_call_that_is_made_again_gets_containers_as_they_were() -> None:

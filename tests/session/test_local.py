@@ -270,7 +270,7 @@ def test_a_blob_whose_update_failed_is_not_half_readable() -> None:
     ("value", "what"),
     [
         ({"a": 1}, "a dict of 1"),
-        ((1.0, 2.0), "a list of 2"),
+        ((1.0, 2.0), "a tuple of 2"),
         ({1, 2}, "a set"),
         (1j, "a complex"),
         ("high", "a str"),

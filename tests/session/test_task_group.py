@@ -87,7 +87,7 @@ def test_a_task_that_is_left_out_still_stands_between_others(threads: int) -> No
         Task(lambda pair: None, "pair")
     driver = Driver(job, threads).start()
     pairs = [driver.epochs(1).blob("pair") for _ in range(4)]
-    assert pairs == [[0, 10], [10, 20], [20, 30], [30, 40]]
+    assert pairs == [(0, 10), (10, 20), (20, 30), (30, 40)]
 
 
 def test_a_reader_does_not_run_before_the_writer_in_front_of_a_rare_one() -> None:

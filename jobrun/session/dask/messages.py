@@ -160,14 +160,14 @@ def arrived(value: Value) -> Value:
 
 def _arrived(value: Value, tied: dict[int, Box]) -> Value:
     if isinstance(value, Tree):
-        return Tree(value.kind, {key: _arrived(item, tied) for key, item in value.items.items()})
+        return value.replaced({key: _arrived(item, tied) for key, item in value.items.items()})
     if value.kind != "array":
-        return Box(value.value, value.kind)
+        return value.unsaved(value.value)
     if id(value) in tied:
         return tied[id(value)]
     array = value.value if value.value.flags.aligned else copy_array(value.value)
     array.setflags(write=False)
-    box = Box(np.asarray(array), "array")
+    box = value.unsaved(np.asarray(array))
     if value.tied:
         box.tied = True
         tied[id(value)] = box

@@ -67,9 +67,19 @@ class Reductions:
             if how == "last":
                 continue
             try:
-                yield key, adopt([value / rows if how == "mean" else value])
+                yield key, adopt([value / rows if how == "mean" else _checked(value)])
             except ValueRefusedError as error:
                 yield key, _too_large(key[1], how, error)
+
+
+def _checked(number: Any) -> Any:
+    """Return a number that metrics can take; raises ValueRefusedError beyond 64 bits."""
+    if type(number) is int and not -(1 << 63) <= number < 1 << 64:
+        raise ValueRefusedError(
+            f"an integer of {number.bit_length()} bits cannot be a number",
+            hint="64 bits at most; sum floats",
+        )
+    return number
 
 
 def _join(how: str, kept: Any, number: Any) -> Any:

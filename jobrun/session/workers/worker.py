@@ -39,6 +39,8 @@ from jobrun.session.workers.status import Status
 from jobrun.session.workers.wire import Packed, UnsendableError
 from jobrun.usercode.bind import bind, user_trace
 from jobrun.usercode.reference import import_main
+from jobrun.values.adapters.registry import value_adapter
+from jobrun.values.adoption import adopt
 from jobrun.values.boxes import Box, Tree, Value
 from jobrun.values.views import view
 
@@ -200,6 +202,8 @@ def _boxed(value: Any, arrays: dict[int, Box]) -> Value:
         else:
             box.tied = True
         return box
+    if kind is tuple or kind is dict or value_adapter(value) is not None:
+        return adopt([value])
     return Box(value, _KINDS.get(kind, "scalar" if isinstance(value, np.generic) else "opaque"))
 
 

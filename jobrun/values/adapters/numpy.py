@@ -125,4 +125,5 @@ STRINGS: Final = StringsAdapter()
 ADAPTERS: Final = {
     "numpy.random._generator.Generator": GeneratorAdapter(),
     "numpy.random.mtrand.RandomState": RandomStateAdapter(),
+    "numpy.dtypes.StringDType": STRINGS,
 }

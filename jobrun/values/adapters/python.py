@@ -9,7 +9,7 @@ import numpy as np
 
 from jobrun.values.adapters.base import Meta, Plain
 
-__all__ = ["ADAPTERS"]
+__all__ = ["ADAPTERS", "INTEGER", "TUPLE"]
 
 
 class ComplexAdapter:
@@ -94,11 +94,12 @@ class RandomAdapter:
 
 
 INTEGER: Final = IntegerAdapter()
+TUPLE: Final = TupleAdapter()
 ADAPTERS: Final = {
     "builtins.complex": ComplexAdapter(),
     "builtins.bytes": BytesAdapter(bytes),
     "builtins.bytearray": BytesAdapter(bytearray),
-    "builtins.tuple": TupleAdapter(),
+    "builtins.tuple": TUPLE,
     "builtins.int": INTEGER,
     "random.Random": RandomAdapter(),
 }

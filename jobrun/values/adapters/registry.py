@@ -36,6 +36,7 @@ _DEFINED_BY: Final = {
 _PLAIN_TYPES: Final = frozenset({dict, list, str, int, float, bool, type(None)})
 
 _registered: dict[type, Adapter] = {}
+_by_name: dict[str, Adapter] = {}
 _found: WeakKeyDictionary[type, tuple[ValueAdapter | None, LiveAdapter | None]] = (
     WeakKeyDictionary()
 )
@@ -59,6 +60,7 @@ def register(type_: type, adapter: Adapter) -> None:
         raise UsageError(f"expected an adapter, got the class {adapter.__name__}; make one of it")
     _registered[type_] = adapter
     _found.clear()
+    _by_name.clear()
 
 
 def value_adapter(obj: Any) -> ValueAdapter | None:
@@ -80,10 +82,15 @@ def adapter_named(name: str) -> Adapter | None:
     Only modules of jobrun and what has been registered are looked at: a name in a checkpoint never
     causes an import of anything else.
     """
-    own = _of_library(name.partition(".")[0]).values()
-    plugins = (adapter for _, adapter in _of_entry_points())
-    known = (*_registered.values(), *structural.ADAPTERS, *own, *plugins)
-    return next((adapter for adapter in known if adapter.name == name), None)
+    adapter = _by_name.get(name)
+    if adapter is None:
+        own = _of_library(name.partition(".")[0]).values()
+        plugins = (adapter for _, adapter in _of_entry_points())
+        known = (*_registered.values(), *structural.ADAPTERS, *own, *plugins)
+        adapter = next((adapter for adapter in known if adapter.name == name), None)
+        if adapter is not None:
+            _by_name[name] = adapter
+    return adapter
 
 
 def _adapters(kind: type) -> tuple[ValueAdapter | None, LiveAdapter | None]:

@@ -1,0 +1,116 @@
+"""Values that an adapter takes apart, on their way into a workspace and out of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jobrun.errors import ValueRefusedError
+from jobrun.values.adapters import python
+from jobrun.values.adapters.base import LiveAdapter, Note, Plain, ValueAdapter, note
+from jobrun.values.adapters.numpy import STRINGS
+from jobrun.values.adapters.registry import adapter_named, value_adapter
+
+__all__ = [
+    "INTEGER",
+    "TUPLE",
+    "check_version",
+    "for_people",
+    "is_number",
+    "put_together",
+    "same_plain",
+    "take_apart",
+]
+
+TUPLE = note(python.TUPLE)
+INTEGER = note(python.INTEGER)
+
+_BY_PEOPLE = frozenset({"python", "numpy"})
+"""Adapters of these are part of jobrun and import nothing: their values are shown as they are."""
+
+
+def take_apart(obj: Any) -> tuple[Plain, Note] | None:
+    """Return the plain form of an object and the note that goes with it, or None without adapter.
+
+    Raises ValueRefusedError where its adapter refuses it.
+    """
+    strings = type(obj) is np.ndarray and obj.dtype.kind == "T"
+    adapter = STRINGS if strings else value_adapter(obj)
+    if adapter is None:
+        return None
+    plain, meta = adapter.dump(obj)
+    return plain, note(adapter, meta)
+
+
+def put_together(made: Note, plain: Plain) -> Any:
+    """Return the object of which ``plain`` is the plain form.
+
+    Raises ValueRefusedError if there is no such adapter, or it refuses the form.
+    """
+    adapter = adapter_named(made.name)
+    if isinstance(adapter, LiveAdapter):
+        return plain
+    if not isinstance(adapter, ValueAdapter):
+        raise ValueRefusedError(
+            f"the value was made by the adapter {made.name!r}, which is not there now",
+            hint="register it beside the job's functions: jobrun.register(Type, adapter)",
+        )
+    check_version(made, adapter)
+    try:
+        return adapter.load(plain, made.meta)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise ValueRefusedError(
+            f"the value is none that the adapter {made.name!r} could have made: {error!r}"
+        ) from error
+
+
+def check_version(made: Note, adapter: ValueAdapter | LiveAdapter) -> None:
+    """Raise ValueRefusedError if a newer version of ``adapter`` made a value."""
+    if made.version > adapter.version:
+        raise ValueRefusedError(
+            f"the value was made by version {made.version} of the adapter {made.name!r}, and this "
+            f"one is version {adapter.version}",
+            hint="install the version of jobrun, or of the adapter, that saved it",
+        )
+
+
+def for_people(made: Note, plain: Plain) -> Any:
+    """Return the object if it is one of Python or numpy, else its plain form.
+
+    A checkpoint never causes an import.
+    """
+    return put_together(made, plain) if made.name.partition(".")[0] in _BY_PEOPLE else plain
+
+
+def is_number(made: Note) -> bool:
+    """Return whether a value with one element counts as a number, as a tensor does."""
+    return bool(getattr(adapter_named(made.name), "numeric", False))
+
+
+def same_plain(a: Plain, b: Plain) -> bool:
+    """Return whether two plain values are the same: kinds, keys and their order, and all bits."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, dict):
+        return [*a] == [*b] and all(same_plain(a[k], b[k]) for k in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(same_plain, a, b))
+    if isinstance(a, np.ndarray):
+        return _same_array(a, b)
+    if isinstance(a, float | np.generic):
+        return np.asarray(a).dtype == np.asarray(b).dtype and (
+            np.asarray(a).tobytes() == np.asarray(b).tobytes()
+        )
+    return a is b or bool(a == b)
+
+
+def _same_array(a: Any, b: Any) -> bool:
+    if (a.dtype, a.shape) != (b.dtype, b.shape):
+        return False
+    one, other = a.__array_interface__, b.__array_interface__
+    if one["data"][0] == other["data"][0] and a.strides == b.strides:
+        return True  # read-only memory of the workspace
+    if a.dtype.hasobject:
+        return all(map(same_plain, a.reshape(-1).tolist(), b.reshape(-1).tolist()))
+    return bool(a.tobytes() == b.tobytes())

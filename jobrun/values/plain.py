@@ -1,0 +1,79 @@
+"""Plain values to stored ones and back, and the state of live objects as a stored value.
+
+The state of a live object is read while nothing runs that could change it: its arrays are copied
+once, into memory that an earlier save has released.  What the adapter made anew is not copied.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jobrun.errors import ValueRefusedError
+from jobrun.values.adapted import check_version
+from jobrun.values.adapters.base import LiveAdapter, Meta, Note, Plain, note
+from jobrun.values.adoption import adopt
+from jobrun.values.borrowing import borrow
+from jobrun.values.boxes import Value
+from jobrun.values.buffers import BUFFERS
+from jobrun.values.views import lend
+
+__all__ = ["from_plain", "put_back", "read_state", "to_plain"]
+
+
+def from_plain(plain: Plain, made: Note | None = None) -> Value:
+    """Return ``plain`` as a stored value, with copies of its arrays; ``made`` is its note.
+
+    Arrays that are one in memory stay tied.  Raises ValueRefusedError for what is not plain.
+    """
+    value = adopt([plain], copy=BUFFERS.copy)
+    return _noted(value, made)
+
+
+def read_state(adapter: LiveAdapter, obj: Any, meta: Meta | None = None) -> Value:
+    """Return the state of ``obj`` as a stored value.
+
+    Raises ValueRefusedError for what is not plain; what the adapter raises is not caught.
+    """
+    return _noted(adopt([adapter.state(obj)], copy=BUFFERS.copy), note(adapter, meta))
+
+
+def _noted(value: Value, made: Note | None) -> Value:
+    if made is not None:
+        if value.note is not None:
+            raise ValueRefusedError(
+                f"the adapter {made.name!r} gave a {value.note.name}, which is not plain",
+                hint="its state is a dict, a list, an array, a number or a string",
+            )
+        value.note = made
+    return value
+
+
+def to_plain(value: Value, *, writable: bool = False) -> Plain:
+    """Return the plain form of a stored value, without the object that its own note stands for.
+
+    With ``writable``, arrays are copies that belong to the caller; else read-only views.
+    """
+    made, value.note = value.note, None
+    try:
+        return borrow({"": value}, "", sole=False) if writable else lend(value, [])
+    finally:
+        value.note = made
+
+
+def put_back(adapter: LiveAdapter, obj: Any, items: dict[str, Value], key: str) -> Any:
+    """Put the state ``items[key]`` into ``obj``, and return the object to be used from now on.
+
+    Arrays that nobody else holds are handed to the adapter without a copy.  Raises
+    ValueRefusedError if another adapter, or a newer version, read the state.
+    """
+    made = items[key].note
+    if made is not None:
+        if made.name != adapter.name:
+            raise ValueRefusedError(
+                f"the state was read by the adapter {made.name!r}, and is put back by "
+                f"{adapter.name!r}",
+                hint="build the same type of object in 'setup', or start anew with --fresh",
+            )
+        check_version(made, adapter)
+    items[key].note = None
+    return adapter.restore(obj, borrow(items, key))

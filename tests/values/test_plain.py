@@ -1,0 +1,114 @@
+"""Plain values to stored ones and back, and the state of live objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jobrun.errors import ValueRefusedError
+from jobrun.values.adapters.base import Note, Plain
+from jobrun.values.borrowing import reclaim
+from jobrun.values.boxes import Tree, Value, leaves
+from jobrun.values.buffers import BUFFERS
+from jobrun.values.plain import from_plain, put_back, read_state, to_plain
+from jobrun.values.storable import is_storable
+
+
+class Net:
+    """A live object: two layers that share a weight, and a number of steps."""
+
+    def __init__(self) -> None:
+        self.a = np.zeros((300, 300))
+        self.b = self.a
+        self.steps = 0
+
+
+class NetAdapter:
+    name = "test.Net"
+    version = 3
+
+    def state(self, obj: Net) -> Plain:
+        return {"weights": [obj.a, obj.b], 0: obj.steps, "doubled": obj.a * 2}
+
+    def restore(self, obj: Net, state: Plain) -> Net:
+        obj.a = obj.b = state["weights"][0]
+        assert state["weights"][1] is obj.a
+        obj.steps = state[0]
+        return obj
+
+    def copy(self, obj: Net) -> Net:
+        raise NotImplementedError
+
+
+def test_state_is_copied_once_and_put_back() -> None:
+    net, adapter = Net(), NetAdapter()
+    net.a += 1
+    items: dict[str, Value] = {"net": read_state(adapter, net)}
+    value = items["net"]
+    assert isinstance(value, Tree)
+    assert value.note == Note("test.Net", 3)
+    assert value.keys == ("weights", 0, "doubled")
+    assert is_storable(value)
+    net.a += 1  # the live object goes on
+    net.steps = 7
+    stored = {path: box.value for path, box in leaves(value) if box.kind == "array"}
+    assert stored["weights/0"] is stored["weights/1"]
+    assert stored["weights/0"].max() == 1
+    assert stored["doubled"].max() == 2
+    assert not np.shares_memory(stored["weights/0"], net.a)
+    address = stored["weights/0"].__array_interface__["data"][0]
+    del stored, value
+    again = put_back(adapter, net, items, "net")
+    assert again is net
+    assert (net.a.max(), net.steps) == (1, 0)
+    assert net.a.flags.writeable
+    assert net.a.__array_interface__["data"][0] == address  # handed over, not copied
+
+
+def test_state_of_another_adapter_is_refused() -> None:
+    class Other(NetAdapter):
+        name = "test.Other"
+
+    class Older(NetAdapter):
+        version = 2
+
+    items: dict[str, Value] = {"net": read_state(NetAdapter(), Net())}
+    with pytest.raises(ValueRefusedError, match=r"read by the adapter 'test\.Net'"):
+        put_back(Other(), Net(), items, "net")
+    with pytest.raises(ValueRefusedError, match="version 3"):
+        put_back(Older(), Net(), items, "net")
+
+
+def test_a_second_copy_uses_the_memory_of_the_first() -> None:
+    BUFFERS.release()
+    net, adapter = Net(), NetAdapter()
+    items: dict[str, Value] = {"net": read_state(adapter, net)}
+    reclaim(items, "net")
+    del items
+    assert BUFFERS.free >= net.a.nbytes
+    read_state(adapter, net)
+    assert BUFFERS.free == 0
+    BUFFERS.release()
+
+
+def test_plain_values_of_any_key_come_back() -> None:
+    plain: Any = {"W": np.ones(2), "w": [1, (2, 1j)], ("a", 1): b"x", None: {"": 1 << 70}}
+    value = from_plain(plain, Note("test"))
+    found = to_plain(value)
+    assert [*found] == [*plain]
+    assert found["w"] == [1, (2, 1j)]
+    assert found[None] == {"": 1 << 70}
+    assert found["a", 1] == b"x"
+    assert not found["W"].flags.writeable
+    mine = to_plain(value, writable=True)
+    mine["W"][0] = 5
+    assert to_plain(value)["W"].tolist() == [1, 1]
+    assert value.note == Note("test")
+
+
+def test_a_state_that_is_no_plain_value() -> None:
+    with pytest.raises(ValueRefusedError, match=r"gave a python\.tuple"):
+        from_plain((1, 2), Note("test"))
+    assert not is_storable(from_plain({"a": {"b": object()}}))
