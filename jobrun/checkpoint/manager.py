@@ -48,6 +48,7 @@ from jobrun.checkpoint.record import (
 from jobrun.checkpoint.save_result import Saved
 from jobrun.checkpoint.save_rules import SaveRules
 from jobrun.checkpoint.trash import Removal
+from jobrun.core.async_exceptions import asynchronous_error
 from jobrun.core.position import Position
 from jobrun.errors import NotFoundError, SaveError, UsageError
 from jobrun.model.policy import KEEP_ALL, Compress, Keep
@@ -201,6 +202,11 @@ class CheckpointManager:
             return replace(
                 saved, warnings=(f"{error.message}; it was tried again", *saved.warnings)
             )
+        except BaseException as error:
+            told = asynchronous_error(error)
+            if told is None:
+                raise
+            raise SaveError(f"the save ended early: {told.message}", hint=told.hint) from error
         finally:
             source.release()
 

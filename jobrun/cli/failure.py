@@ -11,6 +11,7 @@ from contextlib import suppress
 import click
 
 from jobrun.cli.options import Settings, uses_color
+from jobrun.core.async_exceptions import asynchronous_error
 from jobrun.core.masking import mask, masked
 from jobrun.errors import (
     BindError,
@@ -37,6 +38,7 @@ EXIT_BUG = 1
 
 def show(error: Exception, settings: Settings) -> int:
     """Show an error; return its exit code."""
+    error = asynchronous_error(error) or error
     if isinstance(error, click.ClickException):
         if error.message.startswith("Got unexpected extra argument") and "=" in error.message:
             context = getattr(error, "ctx", None)

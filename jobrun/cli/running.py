@@ -23,6 +23,7 @@ from jobrun.cli.options import RunOptions, settings
 from jobrun.cli.signals import Signals
 from jobrun.cli.watching import Watching
 from jobrun.core import gc_tuning
+from jobrun.core.async_exceptions import asynchronous_error
 from jobrun.core.events import RunEnded, Warned
 from jobrun.core.forked import end_if_forked
 from jobrun.core.invocation import program
@@ -199,13 +200,21 @@ def run_job(
 
 
 def _train(runner: JobRunner, session: Session) -> JobrunError | None:
-    """Run the job; return the error it ended with, raise an error from before its start."""
+    """Run the job; return the error it ended with, raise an error from before its start.
+
+    SIGINT is served by ``Signals``, so that KeyboardInterrupt comes from other code.
+    """
     try:
         runner.train(session)
     except JobrunError as error:
         if runner.outcome is None:
             raise
         return error
+    except KeyboardInterrupt as error:
+        told = asynchronous_error(error)
+        if runner.outcome is None or told is None:
+            raise
+        return told
     return None
 
 

@@ -27,6 +27,7 @@ from jobrun.analysis.graph import make_plan
 from jobrun.checkpoint.codecs import import_codecs
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.conditions.parse import build
+from jobrun.core.async_exceptions import asynchronous_error
 from jobrun.core.events import Report, RunEnded, SaveAsked, Stopping, Warned, warn
 from jobrun.core.masking import masked
 from jobrun.core.position import Position
@@ -170,13 +171,17 @@ class JobRunner:
             self.outcome = attempt.ending.end("error", str(error.message), error.exit_code)
             raise
         except BaseException as error:  # Ctrl-C without a jobrun handler, or a bug
+            told = asynchronous_error(error)
             interrupted = isinstance(error, KeyboardInterrupt)
             outcome, code = ("interrupted", EXIT_SIGINT) if interrupted else ("error", 1)
+            end = attempt.ending.report_end if told is None else attempt.ending.end
             try:
                 attempt.wait_for_save()
             finally:  # also if that is interrupted
-                self.outcome = attempt.ending.report_end(outcome, type(error).__name__, code)
-            raise
+                self.outcome = end(outcome, told.message if told else type(error).__name__, code)
+            if told is None or interrupted:
+                raise
+            raise told from error
         finally:
             attempt.session.close()
             attempt.saver.close()

@@ -261,16 +261,26 @@ class Scheduler:
             self._work.notify(units)
 
     def _work_loop(self, is_first: bool) -> None:
+        """Work until ``close``; what a task raises in this thread too late ends the run alone."""
         while True:
-            with self._lock:
-                while (unit := self._take(is_first)) < 0:
-                    if self._closed:
-                        return
-                    self._work.wait()
-                run = self._run
-                assert run is not None
-                run.running += 1
-            self._work_on(run, unit, is_first)
+            try:
+                if not self._serve(is_first):
+                    return
+            except BaseException as error:
+                self.abandon(error)
+
+    def _serve(self, is_first: bool) -> bool:
+        """Wait for a unit and run it; return whether there may be another."""
+        with self._lock:
+            while (unit := self._take(is_first)) < 0:
+                if self._closed:
+                    return False
+                self._work.wait()
+            run = self._run
+            assert run is not None
+            run.running += 1
+        self._work_on(run, unit, is_first)
+        return True
 
     def _take(self, is_first: bool) -> int:
         return -1 if self._run is None else self._run.take(is_first)
