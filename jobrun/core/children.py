@@ -1,11 +1,11 @@
 """The processes of programs that run for tasks: none is left when this process ends.
 
-A program has a process group of its own, and each of its processes a mark in its environment, by
-which one that has left the group is found: the folder in which the program runs.  A forked child
-of ours has none: those of its parent are not its to end.
+A program has a process group of its own.  Each of its processes has a mark in its environment, the
+folder in which the program runs, by which one that has left the group is found.  A forked child of
+this process ends none of them: they belong to its parent.
 
-Not in ``core.process``, since ``jobrun --help`` needs it for its signals: ``subprocess`` would take
-it 3 ms more.
+Not in ``core.process``, since ``jobrun --help`` needs it for its signals: ``subprocess`` would add
+3 ms.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ MARK = "JOBRUN_TASK_FOLDER"
 _groups: dict[int, str] = {}
 _lives: set[int] = set()
 _ROUNDS = 20
-"""How often it is looked for what was started while others were ended."""
+"""The number of searches for processes that were started while others were killed."""
 
 
 def remember(group: int, mark: str = "") -> None:
-    """A process group was started; ``mark`` is what its processes have in their environment."""
+    """Register a process group; its processes have ``mark`` in their environment."""
     _groups[group] = mark
 
 
 def forget(group: int) -> None:
-    """A process group is gone."""
+    """Unregister a process group."""
     _groups.pop(group, None)
 
 
@@ -54,7 +54,7 @@ def end_marked(mark: str) -> None:
 
 
 def _marked(line: bytes) -> list[int]:
-    """The processes that have this line in their environment; one that has ended has none."""
+    """Return the processes with this line in their environment; one that has ended has none."""
     found = []
     with suppress(OSError):  # there is no /proc
         for name in os.listdir("/proc"):
@@ -66,7 +66,7 @@ def _marked(line: bytes) -> list[int]:
 
 
 def kill_children() -> None:
-    """Kill every group that runs; takes no lock, so that it may be called from a signal handler."""
+    """Kill every registered group; takes no lock, so may be called from a signal handler."""
     for group, mark in tuple(_groups.items()):
         end_group(group, signal.SIGKILL)
         if mark:
@@ -76,8 +76,8 @@ def kill_children() -> None:
 class Life:
     """Lets the system kill a process group once this process is gone, however it ends.
 
-    The group's first process inherits ``fileno()``; where the system cannot do that, nothing is
-    done.
+    The group's first process inherits ``fileno()``; where the system does not support that, nothing
+    is done.
     """
 
     def __init__(self) -> None:
@@ -85,18 +85,18 @@ class Life:
         _lives.add(self._ours)
 
     def fileno(self) -> int:
-        """The descriptor to be inherited."""
+        """Return the descriptor to be inherited."""
         return self._theirs
 
     def guard(self, group: int) -> None:
-        """From now on, the group ends with this process."""
+        """Let the group end with this process, from now on."""
         if hasattr(fcntl, "F_SETSIG"):
             fcntl.fcntl(self._theirs, fcntl.F_SETOWN, -group)
             fcntl.fcntl(self._theirs, fcntl.F_SETSIG, signal.SIGKILL)
             self._set_async(True)
 
     def close(self) -> None:
-        """Guard it no more: the number of a group that is gone may be another's."""
+        """Stop guarding: the number of a group that is gone may be reused."""
         self._set_async(False)
         _lives.discard(self._ours)
         os.close(self._theirs)
@@ -110,7 +110,7 @@ class Life:
 
 def _in_child() -> None:
     _groups.clear()
-    while _lives:  # else they would hold up the end of programs after our parent's
+    while _lives:  # else they would delay the end of programs after the parent's
         with suppress(OSError):
             os.close(_lives.pop())
 

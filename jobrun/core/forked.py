@@ -1,4 +1,4 @@
-"""Processes that the job's code forks, and that come back from it: they are not the run.
+"""Processes that the job's code forks, and that return from it: they are not the run.
 
 Such a child would run later tasks a second time, beside its parent, and write into its files.
 """
@@ -13,7 +13,7 @@ __all__ = ["end_if_forked"]
 
 
 def end_if_forked(owner: int, what: str) -> None:
-    """End this process at once, with a sentence, unless it is ``owner``, which called ``what``."""
+    """End this process at once, with a message, unless it is ``owner``, which called ``what``."""
     if os.getpid() == owner:
         return
     error = sys.exc_info()[1]
@@ -22,6 +22,6 @@ def end_if_forked(owner: int, what: str) -> None:
         f"a process that {what} has forked {how}, and is ended: it is not the run\n"
         "  hint: os._exit() ends it in its own place; multiprocessing does so by itself\n"
     )
-    with suppress(OSError):  # it may have closed all it had
+    with suppress(OSError):  # all its descriptors may be closed
         os.write(2, text.encode(errors="backslashreplace"))
     os._exit(0 if error is None else 1)

@@ -1,7 +1,7 @@
-"""Runs a program in a process group of its own, line by line, until it ends or has to.
+"""Programs run in a process group of their own, with their output passed on line by line.
 
-However it ends, no process of it is left: what it started in the background too, in a session of
-its own too.  If this process is killed, so is the program's group.
+However a program ends, no process of it is left: background processes, and those in a session of
+their own, are killed too.  If this process is killed, so is the program's group.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from jobrun.core.children import MARK, Life, end_group, end_marked, forget, reme
 __all__ = ["Ended", "LineDecoder", "run_process"]
 
 _TICK = 0.05
-"""How often it is asked whether the program has to end, in seconds."""
+"""Seconds between two checks whether the program has to end."""
 _GRACE = 0.5
-"""How long a program has between SIGTERM and SIGKILL, in seconds."""
+"""Seconds between SIGTERM and SIGKILL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Ended:
     reason: str = ""
 
     def __str__(self) -> str:
-        """``ended with exit code 3``, ``was ended by SIGSEGV``."""
+        """Return ``ended with exit code 3`` or ``was ended by SIGSEGV``."""
         if self.code >= 0:
             return f"ended with exit code {self.code}"
         try:
@@ -52,10 +52,10 @@ def run_process(
     stop: Callable[[], bool],
     timeout: float | None = None,
 ) -> Ended:
-    """Run a program in ``folder``; ``keep`` gets each line of its output and of its errors.
+    """Run a program in ``folder``; ``keep`` gets each line of its stdout and stderr.
 
-    It is ended, with all its children, once ``stop()`` is true or after ``timeout`` seconds.
-    Raises OSError if it cannot be started.
+    It is ended, with all its children, once ``stop()`` is true or after ``timeout``
+    seconds.  Raises OSError if it cannot be started.
     """
     life = Life()
     try:
@@ -100,7 +100,7 @@ def _follow(
     stop: Callable[[], bool],
     timeout: float | None,
 ) -> str:
-    """Wait until the program has ended; gives why it has to be ended, or an empty text."""
+    """Wait until the program has ended; return why it has to be ended, or an empty string."""
     deadline = None if timeout is None else time.monotonic() + timeout
     while process.poll() is None:
         if stop():
@@ -113,7 +113,7 @@ def _follow(
 
 
 class LineDecoder:
-    """Takes bytes apart into lines of UTF-8, without their ends; ``keep`` gets each."""
+    """Splits bytes into lines of UTF-8, without their ends; ``keep`` gets each."""
 
     def __init__(self, keep: Callable[[str], None]) -> None:
         self._keep = keep
@@ -121,11 +121,11 @@ class LineDecoder:
         self._begun = ""
 
     def add(self, data: bytes) -> None:
-        """The next bytes."""
+        """Add the next bytes."""
         self._take(self._decode(data))
 
     def end(self) -> None:
-        """A line that was begun is a line."""
+        """Flush the last, unterminated line."""
         text = self._decode(b"", True)
         self._take(text + "\n" if self._begun or text else "")
 
@@ -136,7 +136,7 @@ class LineDecoder:
 
 
 class _Lines:
-    """Takes the output of a process apart into lines."""
+    """Splits the output of a process into lines."""
 
     def __init__(self, stream: IO[bytes], keep: Callable[[str], None]) -> None:
         self._fd = stream.fileno()
@@ -152,7 +152,7 @@ class _Lines:
         self._selector.close()
 
     def follow(self, process: subprocess.Popen[bytes], seconds: float) -> None:
-        """Pass on what comes until the process ends, for so many seconds at most."""
+        """Pass on output until the process ends, for at most ``seconds``."""
         end = time.monotonic() + seconds
         while process.poll() is None and (left := end - time.monotonic()) > 0:
             if self._ended:
@@ -164,7 +164,7 @@ class _Lines:
                 return
 
     def rest(self) -> None:
-        """Pass on what is left, once the process and its group have ended.
+        """Pass on the remaining output, once the process and its group have ended.
 
         A process that has left the group may hold the other end: it is not waited for.
         """
@@ -174,7 +174,7 @@ class _Lines:
         self._decoder.end()
 
     def _read(self, seconds: float) -> bool:
-        """Pass on a piece; gives whether one came in time."""
+        """Pass on a piece; return whether one came in time."""
         if not self._selector.select(seconds):
             return False
         data = os.read(self._fd, 1 << 16)

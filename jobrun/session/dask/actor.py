@@ -1,8 +1,8 @@
 """The actor that is a node: it lives on one worker as long as the session does.
 
 Its methods are coroutines on the worker's event loop, so that it answers while it works; the work
-itself is done on threads of its own.  What goes wrong comes back in an Answer, so that an error of
-the network is never taken for one of the node, nor the other way round.
+itself is done on threads of its own.  Errors come back in an Answer, so that an error of the
+network is never taken for one of the node, nor the other way round.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from jobrun.values.boxes import Value
 __all__ = ["NodeActor"]
 
 _THREADS = 4
-"""For what is asked of a node at a time: a run, a save, a question."""
+"""The number of requests to a node at a time: a run, a save, a question."""
 
 
 class NodeActor:
-    """A node; made on a worker, then told by ``open`` what it is."""
+    """A node; created on a worker, then configured by ``open``."""
 
     def __init__(self, key: str) -> None:
         self._key = key
@@ -64,12 +64,12 @@ class NodeActor:
 
     @property
     def holder(self) -> NodeSession:
-        """The blobs."""
+        """Return the session that holds the blobs."""
         assert self._holder is not None
         return self._holder
 
     async def open(self, setup: Setup) -> Answer:
-        """Become a node: bind the functions, make an empty store; gives the versions there."""
+        """Become a node: bind the functions, create an empty store; return the versions there."""
         return await self._answer(lambda: self._open(setup))
 
     def _open(self, setup: Setup) -> Mapping[str, str]:
@@ -90,31 +90,31 @@ class NodeActor:
         return self._holder.versions()
 
     async def _answer(self, call: Callable[[], Any]) -> Answer:
-        """What a call on a thread gives, or its error."""
+        """Return the result of a call on a thread, or its error."""
         try:
             return Answer(await self._loop.run_in_executor(self._threads, call))
         except BaseException as error:
             return Answer(error=_portable(error))
 
     async def do(self, name: str, *args: Any) -> Answer:
-        """A method of the session that holds the blobs."""
+        """Call a method of the session that holds the blobs."""
         return await self._answer(lambda: getattr(self.holder, name)(*args))
 
     async def news(self, seconds: float) -> Told:
-        """What there is to say, once there is something, or after so many seconds."""
+        """Return the news, once there are some, or after ``seconds``."""
         return await self.news_queue.next(seconds)
 
     # Running.
 
     async def run(self, request: RunRequest) -> Answer:
-        """Run the portion of a group; gives an Outcome."""
+        """Run the node's part of a group; return an Outcome."""
         self._request = request
         self._turn = request.run
         self._applied = 0
         return await self._answer(lambda: self._run(request, request.position, None))
 
     async def go_on(self, turn: int, position: Position, only: Collection[str]) -> Answer:
-        """Run what belongs to the units ``only`` to its end, in the run that was cut."""
+        """Run the units ``only`` and what belongs to them to the end, in the run that was cut."""
         request = self._request
         assert request is not None
         self._turn = turn
@@ -157,8 +157,7 @@ class NodeActor:
         )
 
     def _stops(self, batches: int | None) -> bool:
-        """Whether nothing new is to start: it was said, enough batches are done, or nobody cares
-        any more, since the client is gone."""
+        """Return whether nothing new may start: paused, enough batches done, or the client gone."""
         return (
             self._paused >= self._turn
             or (batches is not None and self._applied >= batches)
@@ -172,7 +171,7 @@ class NodeActor:
     async def pause(self, turn: int, interrupted: bool, halt: bool) -> None:
         """Start nothing new in a turn; programs end if it is ``interrupted``, pipes if it failed.
 
-        A turn is a ``run`` or ``go_on``; this may come before the turn, or when it is over.
+        A turn is a ``run`` or ``go_on``; this may be called before the turn, or when it is over.
         """
         self._paused = max(self._paused, turn)
         if interrupted:
@@ -186,12 +185,12 @@ class NodeActor:
         self._loop.call_soon_threadsafe(self._outboxes[node].put, message)
 
     async def deliver(self, messages: list[Message]) -> None:
-        """Messages of another node."""
+        """Receive messages of another node."""
         for message in messages:
             self.holder.mailbox.put(message)
 
     async def flush(self) -> Answer:
-        """Send what pipes that were cut have written on other nodes, and wait until it is there."""
+        """Send what cut pipes have written on other nodes, and wait until it has arrived."""
         assert self._group is not None
         partial = self._group.partial_outputs()
         try:
@@ -205,12 +204,12 @@ class NodeActor:
         return Answer()
 
     async def take_partial(self, values: Mapping[Key, Value]) -> Answer:
-        """What a pipe of another node has written here so far."""
+        """Store what a pipe of another node has written here so far."""
         taken = {key: arrived(value) for key, value in values.items()}
         return await self._answer(lambda: self.holder.take_partial(taken))
 
     async def close(self) -> None:
-        """End the threads, once what they do is over."""
+        """End the threads, once their work is over."""
         self._paused = self._interrupted = sys.maxsize
         if self._group is not None:
             self._group.stop(halt=True)
@@ -220,7 +219,7 @@ class NodeActor:
 
 
 class _Outbox:
-    """Sends messages to another node, those that are there at a time together, in their order."""
+    """Sends messages to another node in their order, those that are waiting together."""
 
     def __init__(
         self,
@@ -269,7 +268,7 @@ def _unreachable(node: str, address: str, error: BaseException) -> WorkerLostErr
 
 
 def _portable(error: BaseException) -> BaseException:
-    """The error, or what it says, if it cannot travel as it is."""
+    """Return the error, or a RuntimeError with its text if it cannot be serialized."""
     if isinstance(error, JobrunError | OSError | CodeMissingError):
         with suppress(Exception):
             serialize_bytes(error)

@@ -1,7 +1,7 @@
-"""A call of a method of an actor, from the client or from another worker.
+"""Calls of an actor's methods, from the client or from another worker.
 
-``distributed.Actor`` does the same for the world's default client alone; a session uses the client
-that it was given.
+``distributed.Actor`` does the same for the process's default client alone; a session uses the
+client that it was given.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _serialize: Any = Serialize
 
 
 async def call_actor(rpc: Any, key: str, method: str, args: Iterable[Any]) -> Any:
-    """What a method of the actor ``key`` gives, on the worker that ``rpc`` calls.
+    """Return the result of a method of the actor ``key``, on the worker that ``rpc`` calls.
 
     Raises OSError if the worker cannot be reached, or has no such actor.
     """
@@ -31,7 +31,7 @@ async def call_actor(rpc: Any, key: str, method: str, args: Iterable[Any]) -> An
 
 
 def from_client(client: Any, address: str) -> Any:
-    """What calls a worker from a client: straight, or by way of the scheduler."""
+    """Return what calls a worker from a client: directly, or through the scheduler."""
     return client.rpc(address) if client.direct_to_workers else _ByScheduler(client, address)
 
 

@@ -1,4 +1,4 @@
-"""Which units must have run if some have: a cut of a group is closed under what comes before."""
+"""Units that must have run if some have: a cut of a group is closed under its predecessors."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ def closure(
     begun: Collection[str],
     edges: Iterable[tuple[str, str]] = (),
 ) -> frozenset[str]:
-    """The keys of units that belong to a cut in which ``done`` are finished and ``begun`` pipes are
-    on their way: with each all that come before it, and with a copy of a gathered task all copies.
+    """Return the keys of the units that belong to a cut.
 
-    ``edges`` are pairs of keys that the plan does not know of: the first comes before the second.
-    A pipe that was begun is among them only if something that is finished comes after it.
+    In the cut, ``done`` are finished and ``begun`` pipes have started: with each unit all that come
+    before it belong to the cut, and with a copy of a gathered task all copies.  ``edges`` are pairs
+    of keys that the plan does not contain: the first comes before the second.  A begun pipe is
+    included only if something that is finished comes after it.
     """
     numbers = {unit.key: i for i, unit in enumerate(plan.units) if not unit.gathers}
     before: list[list[int]] = [[] for _ in plan.units]

@@ -1,4 +1,4 @@
-"""Clusters: one of one's own on this machine, or one that runs; which node goes on which worker."""
+"""Clusters, a new one on this machine or an existing one, and the placement of nodes on workers."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _SOON = 0.002
 
 
 def start_cluster(workers: int, threads: int = 1) -> Any:
-    """A client of a new cluster of ``workers`` processes on this machine, which it owns."""
+    """Return a client of a new cluster of ``workers`` processes on this machine, which it owns."""
     distributed: Any = import_module("distributed")
     dask: Any = import_module("dask")
-    # As many BLAS threads as in this process, since their number decides the bits of sums.
+    # As many BLAS threads as in this process, since their number determines the bits of sums.
     with dask.config.set({"distributed.nanny.pre-spawn-environ": {}}):
         cluster = distributed.LocalCluster(
             n_workers=workers,
@@ -40,7 +40,7 @@ def start_cluster(workers: int, threads: int = 1) -> Any:
 
 
 def _deaf_workers(distributed: Any) -> Any:
-    """A plugin by which workers do not hear Ctrl-C: it is for the run, which then ends them."""
+    """Return a plugin by which workers ignore Ctrl-C: it is for the run, which then ends them."""
 
     class Deaf(distributed.WorkerPlugin):  # type: ignore[misc]
         name = "jobrun-deaf"
@@ -53,7 +53,7 @@ def _deaf_workers(distributed: Any) -> Any:
 
 
 def connect(address: str, timeout: float) -> Any:
-    """A client of the scheduler at an address; raises ClusterLostError if there is none."""
+    """Return a client of the scheduler at an address; raises ClusterLostError if there is none."""
     distributed: Any = import_module("distributed")
     try:
         return distributed.Client(address, timeout=timeout, set_as_default=False)
@@ -67,11 +67,11 @@ def connect(address: str, timeout: float) -> Any:
 def place_nodes(
     client: Any, nodes: Sequence[str], lost: set[str], wait: float, timeout: float
 ) -> dict[str, PlacedActor]:
-    """Make an actor for each node, spread evenly over the workers but those that are ``lost``.
+    """Create an actor for each node, spread evenly over the workers but those that are ``lost``.
 
-    Where there is no worker it waits for one, ``wait`` seconds at most; raises ClusterLostError
-    then.  Raises WorkerLostError if a worker is lost meanwhile, or does not make its actor within
-    ``timeout`` seconds; it is among the ``lost`` then.
+    If there is no worker, wait for one for at most ``wait`` seconds, and then raise
+    ClusterLostError.  Raises WorkerLostError if a worker is lost meanwhile, or does not create its
+    actor within ``timeout`` seconds; it is added to ``lost``.
     """
     from jobrun.session.dask.actor import NodeActor
 
@@ -101,14 +101,14 @@ def place_nodes(
 
 
 def _address(client: Any, future: Any) -> str:
-    """The worker that has an actor; raises WorkerLostError if it is lost already."""
+    """Return the worker that has an actor; raises WorkerLostError if it is already lost."""
     for address in client.who_has([future]).get(future.key, ()):
         return str(address)
     raise WorkerLostError("a worker was lost as soon as it had taken a node")
 
 
 def _workers(client: Any, lost: Collection[str], end: float) -> list[str]:
-    """The addresses of the workers, once there are some."""
+    """Return the addresses of the workers, once there are some."""
     while True:
         try:
             found = sorted(set(client.nthreads()) - set(lost))
@@ -124,7 +124,7 @@ def _workers(client: Any, lost: Collection[str], end: float) -> list[str]:
 
 
 def _is_made(future: Any, end: float) -> bool:
-    """Whether an actor is there in time."""
+    """Return whether an actor is created in time."""
     while future.status == "pending":
         if time.monotonic() >= end:
             return False

@@ -1,4 +1,4 @@
-"""How the user's code comes to the workers.
+"""The transfer of the user's code to the workers.
 
 A worker that sees the spec's folder, with the same files in it, uses that.  To another one the
 client sends the modules of the folder, and the files that the spec names there; they are unpacked
@@ -33,22 +33,23 @@ from jobrun.usercode.code_hash import changed_code
 __all__ = ["CodeMissingError", "archive", "packed_job", "place_code", "with_lines"]
 
 _LARGEST = 64 * 2**20
-"""Bytes that a file which the spec names may have to be sent."""
+"""The largest size in bytes of a named file that is sent."""
 
 _OTHERS = {"node_modules", "site-packages", "__pycache__"}
 
 
 class CodeMissingError(Exception):
-    """The worker does not see the spec's folder as it is: the files are to be sent."""
+    """The worker does not see the spec's folder as it is: the files must be sent."""
 
 
-# In the client.
+# On the client.
 
 
 def packed_job(job: Job) -> bytes:
-    """A job as dask sends it; functions that no module has go along.
+    """Return a job as dask sends it; functions that no module contains are included.
 
-    What is done here stays here, and may be what cannot travel: the catalogue, uploads, reporters.
+    The parts that are used on the client only are left out, and may be unserializable: the
+    registry, uploads, reporters.
     """
     sent = copy(job)
     if job.checkpoint is not None:
@@ -60,7 +61,7 @@ def packed_job(job: Job) -> bytes:
 
 
 def archive(job: Job, folder: Path) -> bytes:
-    """The modules below a spec's folder, and the files there that the spec names, as a zip."""
+    """Return the modules below a spec's folder, and the files that the spec names, as a zip."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as out:
         for path in sorted({*_modules(folder), *_named(job, folder)}):
@@ -69,7 +70,7 @@ def archive(job: Job, folder: Path) -> bytes:
 
 
 def _modules(folder: Path) -> Iterator[Path]:
-    """The ``.py`` files below a folder; not those of environments, runs and hidden folders."""
+    """Yield the ``.py`` files below a folder, except in environments, runs and hidden folders."""
     for root, folders, files in os.walk(folder):
         folders[:] = [
             f
@@ -82,7 +83,7 @@ def _modules(folder: Path) -> Iterator[Path]:
 
 
 def _named(job: Job, folder: Path) -> Iterator[Path]:
-    """Files of the folder that texts of the job name, such as ``${spec.dir}/digits.npz``."""
+    """Yield files of the folder that the job names, such as ``${spec.dir}/digits.npz``."""
     texts = {"spec.dir": str(folder)}
     for text in _texts(job):
         if isinstance(text, Template):
@@ -107,10 +108,10 @@ _TRAVELLED = re.compile(r'  File "<dynamic-code>", line (\d+), in .*')
 
 
 def with_lines(error: TaskError, job: Job) -> TaskError:
-    """An error of a function that was sent along, with the lines of the file that it is in.
+    """Return an error of a function that was sent along, with the lines of its file.
 
-    What is sent along forgets its file; the traceback tells it where all such functions of the job
-    are in one.
+    A function that is sent along loses its file; the traceback finds it if all such functions of
+    the job are in one file.
     """
     calls = (step.fn for g in job.groups.values() for t in g.tasks for step in inner_steps(t))
     code = (getattr(fn, "__code__", None) for fn in calls)
@@ -139,7 +140,7 @@ _unpacked: dict[str, Path] = {}
 
 
 def place_code(setup: Setup, local_directory: str) -> tuple[Job, Places]:
-    """The job, and the places as this worker sees them.
+    """Return the job, and the directories as this worker sees them.
 
     Raises CodeMissingError if the code is neither here nor sent along, BindError for functions
     whose modules are not here.

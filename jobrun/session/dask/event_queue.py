@@ -1,8 +1,8 @@
-"""What a node has to say while it runs: events, what tasks print, batches that were applied.
+"""The news of a node while it runs: events, output of tasks, batches that were applied.
 
-The client asks for news all the time; what comes while no question is open waits for the next one,
-or goes with the outcome of the run.  Each answer has a number, so that the client takes them in
-order.  An answer without news is a sign of life.
+The client requests news all the time; news that come while no request is open wait for the next
+one, or go with the outcome of the run.  Each answer has a number, so that the client handles them
+in order.  An answer without news is a sign of life.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from jobrun.session.dask.messages import Applied, News, PrintedText, Unreached
 __all__ = ["NewsQueue", "route_prints"]
 
 _GATHER = 0.05
-"""Seconds for which news are gathered before they are told."""
+"""Seconds for which news are gathered before they are sent."""
 
 Told = tuple[int, tuple[News, ...]]
 
 
 class NewsQueue:
-    """The news of one node; they come from any thread, and are asked for on ``loop``."""
+    """The news of one node; they come from any thread, and are requested on ``loop``."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -37,19 +37,19 @@ class NewsQueue:
         self._begun: dict[tuple[int, bool], str] = {}
 
     def report(self, event: Event) -> None:
-        """An event."""
+        """Add an event."""
         self._add(event)
 
     def applied(self) -> None:
-        """One more batch was applied."""
+        """Count one more applied batch."""
         self._add(Applied(1))
 
     def unreached(self, error: WorkerLostError) -> None:
-        """Another node cannot be reached."""
+        """Add that another node cannot be reached."""
         self._add(Unreached(error))
 
     def printed(self, text: str, is_error: bool) -> None:
-        """A task has printed; lines are kept until they are whole, since they come in pieces."""
+        """Add printed text of a task; incomplete lines are kept until they are complete."""
         place = (threading.get_ident(), is_error)
         with self._lock:
             text = self._begun.pop(place, "") + text
@@ -60,7 +60,7 @@ class NewsQueue:
             self._add(PrintedText(whole + newline, is_error))
 
     def end_lines(self) -> None:
-        """Lines that were begun are whole now."""
+        """Flush the last, unterminated lines."""
         with self._lock:
             begun, self._begun = self._begun, {}
         for (_, is_error), text in begun.items():
@@ -78,14 +78,14 @@ class NewsQueue:
         self._loop.call_soon_threadsafe(self._some.set)
 
     def rest(self) -> Told:
-        """What was not yet told, and the number of this answer."""
+        """Return the news not yet sent, and the number of this answer."""
         with self._lock:
             items, self._items = tuple(self._items), []
             self._told += 1
             return self._told, items
 
     async def next(self, seconds: float) -> Told:
-        """The news, once there are some, or after so many seconds."""
+        """Return the news, once there are some, or after ``seconds``."""
         try:
             await asyncio.wait_for(self._some.wait(), seconds)
             await asyncio.sleep(_GATHER)
@@ -96,7 +96,7 @@ class NewsQueue:
 
 
 class _Routed:
-    """Stands in for a stream of the worker: what tasks print goes to the news of their node."""
+    """Replaces a stream of the worker: output of tasks goes to the news of their node."""
 
     def __init__(self, stream: TextIO, is_error: bool) -> None:
         self.stream = stream
@@ -119,7 +119,7 @@ class _Routed:
 
 
 def route_prints() -> None:
-    """From now on, what tasks print in this process goes to the news of their node."""
+    """Send the output of tasks in this process to the news of their node, from now on."""
     if not isinstance(sys.stdout, _Routed):
         sys.stdout = _Routed(sys.stdout, False)
     if not isinstance(sys.stderr, _Routed):

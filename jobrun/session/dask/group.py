@@ -1,4 +1,4 @@
-"""One node's portion of a group, made ready to run, with the messages from and to other nodes."""
+"""One node's part of a group, prepared to run, with the messages from and to other nodes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Post = Callable[[str, Message], None]
 
 
 class Mailbox:
-    """The messages of the run that is going on, and of one that the others have begun before."""
+    """The messages of the current run, and of one that other nodes have already begun."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -39,40 +39,40 @@ class Mailbox:
         self._open: tuple[int, Callable[[Message], None]] | None = None
 
     def put(self, message: Message) -> None:
-        """A message has come."""
+        """Add a message."""
         with self._lock:
             self._messages[message.run].append(message)
             if self._open is not None and self._open[0] == message.run:
                 self._open[1](message)
 
     def open(self, run: int, take: Callable[[Message], None]) -> None:
-        """Let ``take`` have each message of a run, those that have come already first."""
+        """Pass each message of a run to ``take``, those that have already come first."""
         with self._lock:
             for message in self._messages[run]:
                 take(message)
             self._open = (run, take)
 
     def close(self) -> None:
-        """Nobody takes messages now; they are kept."""
+        """Keep messages from now on; nothing receives them."""
         with self._lock:
             self._open = None
 
     def forget(self, before: int) -> None:
-        """Runs before this one are over."""
+        """Drop the messages of runs before this one."""
         with self._lock:
             for run in [r for r in self._messages if r < before]:
                 del self._messages[run]
 
 
 class _Mirror(Workspace):
-    """Blobs of another node, as one unit sees them: what was sent to it, and what it writes."""
+    """Blobs of another node, as one unit sees them: received ones, and its own outputs."""
 
     def __init__(self, ranks: Mapping[str, int]) -> None:
         super().__init__(ranks)
         self._missing: dict[str, Missing] = {}
 
     def fill(self, path: str, value: Value | Missing) -> None:
-        """A value has come, or why there is none."""
+        """Store a received value, or why there is none."""
         if isinstance(value, Missing):
             self._missing[path] = value
         else:
@@ -86,13 +86,13 @@ class _Mirror(Workspace):
         return super().get(path)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop all blobs."""
         self.root = {}
         self._missing = {}
 
 
 class NodeGroup(Group):
-    """The units of a portion, bound to the blobs of their node."""
+    """The units of a node's part of a group, bound to the blobs of their node."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class NodeGroup(Group):
             self._dag.waits[number] += messages
 
     def _view(self, own_ranks: Mapping[str, Mapping[str, int]]) -> Stores:
-        """The blobs of all nodes as a unit sees them that reads or writes those of others."""
+        """Return the blobs of all nodes as seen by a unit that reads or writes those of others."""
         mirrors: dict[str, Workspace] = {n: _Mirror(own_ranks[n]) for n in self._all_nodes}
         return Stores({**mirrors, **self._own.nodes}, self._own.best)
 
@@ -156,9 +156,9 @@ class NodeGroup(Group):
     def run_portion(
         self, run: int, position: Position, control: Control, only: Collection[str] | None = None
     ) -> tuple[Position, Now]:
-        """Run the portion from ``position`` on; gives the node's own position reached.
+        """Run the node's part from ``position`` on; return the node's own position reached.
 
-        With ``only``, the keys of units, go on with what was cut in the same run: what belongs to
+        With ``only``, the keys of units, continue what was cut in the same run: what belongs to
         those units runs to its end, unless it waits for what belongs to others.
         """
         if only is None:
@@ -171,7 +171,7 @@ class NodeGroup(Group):
         before = self._now
         now = self._begin(position, control)
         if only is not None and before is not None:
-            now.gathered.update(before.gathered)  # of copies that were cut behind their gathering
+            now.gathered.update(before.gathered)  # of copies that were cut after their gathering
         try:
             finished = self._run_units(
                 now, done, skip, lambda: self._mailbox.open(run, self._arrive)
@@ -196,26 +196,26 @@ class NodeGroup(Group):
 
     @property
     def left(self) -> frozenset[str]:
-        """The units for which something is left to do here, of this and of other nodes."""
+        """Return the units for which something is left to do here, of this and of other nodes."""
         ended = set(self._finished)
         owners = self._portion.owners
         return frozenset(owner for number, owner in enumerate(owners) if number not in ended)
 
     @property
     def edges(self) -> frozenset[tuple[str, str]]:
-        """The units that wait for others because of the objects that they use, by their keys."""
+        """Return the pairs of unit keys ordered by an object that both use."""
         owners = self._portion.owners
         pairs = {(owners[before], owners[after]) for before, after in self._objects.edges}
         return frozenset(pair for pair in pairs if pair[0] != pair[1])
 
     @property
     def owes(self) -> bool:
-        """Whether pipes that were cut have written on other nodes."""
+        """Return whether cut pipes have written on other nodes."""
         pipes = self._now.pipes if self._now is not None else ()
         return any(self._portion.outputs[self._portion.runs[key]] for key in pipes)
 
     def slowest(self, now: Now) -> dict[str, float]:
-        """The units of this node that took longest, and their seconds."""
+        """Return the slowest units of this node, and their seconds."""
         runs = self._portion.runs
         keys = nlargest(SLOWEST, runs, key=lambda key: now.seconds[runs[key]])
         return {key: now.seconds[runs[key]] for key in keys}
@@ -241,15 +241,16 @@ class NodeGroup(Group):
             self._put_out(number)
 
     def printed(self, text: str, is_error: bool) -> None:
-        """A task has printed."""
+        """Handle printed text of a task."""
         self._news.printed(text, is_error)
 
     # Messages.
 
     def _arrive(self, message: Message) -> None:
-        """Take a message of this run; it comes again when the run goes on behind a cut.
+        """Handle a message of this run; it comes again when the run continues after a cut.
 
-        What a unit reads of other nodes is filled in once: since then it may have written there.
+        A unit's inputs of other nodes are filled in once: since then the unit may have written
+        there.
         """
         if message.is_output:
             number = waiting = self._portion.puts[message.unit]
@@ -269,7 +270,7 @@ class NodeGroup(Group):
         self._scheduler.arrived(waiting)
 
     def _send(self, send: Send, due: bool) -> None:
-        """Send the blobs that another node's unit reads; if that does not run, only that."""
+        """Send the blobs that another node's unit reads; an empty message if that is not due."""
         values = {key: self._value(key) for key in send.keys} if due else {}
         self._post(send.to, Message(self._run_number, send.unit, False, values))
 
@@ -285,7 +286,7 @@ class NodeGroup(Group):
         return value
 
     def _put_out(self, number: int) -> None:
-        """Send what a unit of this node has written on others, and forget what it was sent."""
+        """Send what a unit of this node has written on others, and drop what it received."""
         for node in self._portion.outputs[number]:
             values = self.outputs(number, node)
             key = self._portion.owners[number]
@@ -294,7 +295,7 @@ class NodeGroup(Group):
             mirror.clear()
 
     def outputs(self, number: int, node: str) -> dict[Key, Value | Missing]:
-        """What a unit has written on another node."""
+        """Return what a unit has written on another node."""
         found: dict[Key, Value | Missing] = {}
         for path in self._portion.outputs[number][node]:
             value = self._views[number].nodes[node].find(path)
@@ -304,7 +305,7 @@ class NodeGroup(Group):
         return found
 
     def partial_outputs(self) -> dict[str, dict[Key, Value | Missing]]:
-        """What pipes that were cut have written on other nodes so far."""
+        """Return what cut pipes have written on other nodes so far."""
         found: dict[str, dict[Key, Value | Missing]] = {}
         for key in self._now.pipes if self._now is not None else ():
             number = self._portion.runs[key]

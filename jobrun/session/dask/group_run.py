@@ -1,10 +1,11 @@
-"""A run of a group on several nodes, as the client sees it: begun, followed, and cut.
+"""A run of a group on several nodes, as the client sees it: started, followed, and cut.
 
-A run is one request to each node; they meet only where they exchange blobs (see ``portion``).  The
-cut of a run over several nodes: all are told to start nothing new, and say what they have finished.
-What has run may have overtaken what should have run before it on another node, since nobody waits
-for a reader that has been sent its values; so the nodes then run what is missing until what is
-finished is closed: with each unit, all that come before it in the plan.
+A run is one request to each node; they meet only where they exchange blobs (see
+``node_plan``).  The cut of a run over several nodes: all are told to start nothing new, and report
+what they have finished.  A finished unit may have overtaken one that comes before it on another
+node, since nothing waits for a reader whose values have been sent; so the nodes then run the
+missing units until the finished ones are closed: with each unit, all that come before it in the
+plan.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ from jobrun.session.dask.nodes import Happening, Nodes
 __all__ = ["GroupRun", "keys_by_node", "reached"]
 
 _LOOK = 0.02
-"""Seconds between two looks whether a cut is wanted."""
+"""Seconds between two checks whether a cut is requested."""
 
 _SHOWN = 8
-"""How many of the tasks that run are said."""
+"""The number of running tasks that are reported."""
 
 _LOOK_AT_REST = 0.2
-"""Seconds after which ``look`` is called again while a group runs."""
+"""Seconds between two calls of ``look`` while a group runs."""
 
 
 class GroupRun:
-    """One run of the group of ``plan``.  ``turns`` numbers what the nodes are asked to run.
+    """One run of the group of ``plan``.  ``turns`` numbers the requests to the nodes.
 
     ``was_cut``: not all of it has run.
     """
@@ -63,9 +64,9 @@ class GroupRun:
         watched: tuple[str, ...],
         forget: Collection[str],
     ) -> dict[str, Outcome]:
-        """Run it from ``position`` on; what has become of the ``units`` of each node.
+        """Run it from ``position`` on; return the outcome of the ``units`` of each node.
 
-        The nodes tell the scalars ``watched`` at its end; those of ``forget`` forget the scratch of
+        The nodes return the scalars ``watched`` at its end; those in ``forget`` drop the scratch of
         the epoch before.  Raises the first error of a task, and WorkerLostError.
         """
         turn, left = next(self._turns), self._control.batches_left()
@@ -81,10 +82,10 @@ class GroupRun:
         return outcomes
 
     def _close_cut(self, position: Position, outcomes: dict[str, Outcome]) -> None:
-        """Let the nodes run what must have run beside what has.
+        """Let the nodes run the units that must have run beside those that have.
 
-        What waits for what, because both use one object, shows while the nodes run: what they could
-        not run for that is told by them, and asked for together with what it waits for.
+        The order of units that use one object shows while the nodes run: units that they could not
+        run because of it are reported, and requested together with those that they wait for.
         """
         while True:
             wanted = self._wanted(position, outcomes)
@@ -101,7 +102,7 @@ class GroupRun:
         self._nodes.ask(dict.fromkeys(owing, ("flush",)))
 
     def _wanted(self, position: Position, outcomes: Mapping[str, Outcome]) -> frozenset[str]:
-        """The units that belong to the cut, by what the nodes have told so far."""
+        """Return the units that belong to the cut, by what the nodes have reported so far."""
         done = {*position.tasks, *(key for one in outcomes.values() for key in one.tasks)}
         begun = {key for one in outcomes.values() for key in one.pipes}
         edges = {edge for one in outcomes.values() for edge in one.edges}
@@ -112,11 +113,10 @@ class GroupRun:
     def _follow(
         self, turn: int, wanted: Collection[str], needed: frozenset[str] | None = None
     ) -> dict[str, Outcome]:
-        """Wait for the outcomes of nodes; tell of what happens, and pause them if a cut is wanted.
+        """Wait for the outcomes of nodes; report events, and pause the nodes if a cut is requested.
 
-        If units are ``needed``, no cut is: they pause only where one of them cannot run its own,
-        since others may wait for it.
-        Raises the first error, once all have ended.
+        If units are ``needed``, no cut is possible: they pause only where one of them cannot run
+        its own, since others may wait for it.  Raises the first error, once all have ended.
         """
         outcomes: dict[str, Outcome] = {}
         error: BaseException | None = None
@@ -148,7 +148,7 @@ class GroupRun:
         return outcomes
 
     def _next(self, seconds: float) -> Happening | None:
-        """What happens next, or None; ``look`` is called now and then."""
+        """Return what happens next, or None; ``look`` is called now and then."""
         try:
             happened = self._nodes.happened.get(timeout=seconds)
         except Empty:
@@ -159,7 +159,7 @@ class GroupRun:
         return happened
 
     def _heard(self, happened: Happening) -> Outcome | None:
-        """Pass on what a node has said; its outcome, if it was that."""
+        """Pass on what a node has sent; return its outcome, if it was that."""
         if happened.news is not None:
             self._tell(happened.node, happened.news)
         elif happened.answer is not None:
@@ -170,7 +170,7 @@ class GroupRun:
         return None
 
     def _hear_all(self, outcomes: Mapping[str, Outcome]) -> None:
-        """Tell of all that was said until the outcomes."""
+        """Pass on all news up to the outcomes."""
         waiting = True
         while waiting:
             waiting = not all(self._nodes.heard(node, one.told) for node, one in outcomes.items())
@@ -186,7 +186,7 @@ class GroupRun:
             self._nodes.call(node, "pause", turn, interrupted, halt)
 
     def _tell(self, node: str, news: News) -> None:
-        """Pass on what a node has said; what runs on all nodes together."""
+        """Pass on news of a node; running tasks are joined over all nodes."""
         if isinstance(news, TasksRunning):
             self._running[node] = news
             self._control.report(_joined(self._running, news))
@@ -200,7 +200,7 @@ class GroupRun:
 
 
 def _joined(running: Mapping[str, TasksRunning], news: TasksRunning) -> TasksRunning:
-    """What runs on several nodes, the longest first."""
+    """Return the running tasks of several nodes, the longest first."""
     tasks = [task for one in running.values() for task in one.tasks]
     longest = tuple(sorted(tasks, key=lambda task: -task[1])[:_SHOWN])
     return replace(news, tasks=longest, count=sum(one.count for one in running.values()))
@@ -210,7 +210,7 @@ def _joined(running: Mapping[str, TasksRunning], news: TasksRunning) -> TasksRun
 
 
 def keys_by_node(plan: Plan) -> dict[str, set[str]]:
-    """The units of each node that has a part in a group: units, or blobs that others touch."""
+    """Return the units of each node that takes part in a group: units, or blobs that others use."""
     found: dict[str, set[str]] = {}
     for unit in plan.units:
         if not unit.gathers:
@@ -221,7 +221,7 @@ def keys_by_node(plan: Plan) -> dict[str, set[str]]:
 
 
 def reached(plan: Plan, position: Position, outcomes: Mapping[str, Outcome]) -> Position:
-    """Where the run of a group has come to."""
+    """Return the position that the run of a group has reached."""
     done = {*position.tasks, *(key for one in outcomes.values() for key in one.tasks)}
     pipes = {key: pipe for one in outcomes.values() for key, pipe in one.pipes.items()}
     if not outcomes or (len(done) == len(position.tasks) and pipes == position.pipes):
@@ -235,7 +235,7 @@ def reached(plan: Plan, position: Position, outcomes: Mapping[str, Outcome]) -> 
 
 
 def _part_of(position: Position, own: Collection[str]) -> Position:
-    """A position as one node is told of it: all finished tasks, and its own pipes and readers."""
+    """Return a position as one node gets it: all finished tasks, and its own pipes and readers."""
     return Position(
         position.epochs,
         position.tasks,

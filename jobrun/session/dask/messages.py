@@ -1,4 +1,4 @@
-"""What travels between the client and the nodes, and from node to node."""
+"""Messages between the client and the nodes, and between nodes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """In place of a value that could not be sent: what its reader is told."""
+    """Replaces a value that could not be sent: the error for its reader."""
 
     message: str
     hint: str = ""
@@ -42,9 +42,9 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Blobs for a unit, or what a unit has written (``is_output``) on the node that it goes to.
+    """Blobs for a unit, or (``is_output``) what a unit has written on the node that receives it.
 
-    ``run`` tells the runs of groups apart; ``unit`` is the key of the unit.
+    ``run`` identifies the run of a group; ``unit`` is the key of the unit.
     """
 
     run: int
@@ -55,10 +55,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a node is made of.
+    """The configuration of a node.
 
-    ``job`` is packed, so that what cannot be unpacked is an error with a name.  ``peers`` are the
-    address and key of each node's actor.  ``code`` are the checksums of the files of the user's
+    ``job`` is packed, so that one that cannot be unpacked is an error with a name.  ``peers`` are
+    the address and key of each node's actor.  ``code`` are the checksums of the files of the user's
     code, ``archive`` the files themselves for a worker that does not see them.
     """
 
@@ -74,10 +74,10 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """That a node is to run its portion of a group from ``position`` on.
+    """A request to a node to run its part of a group from ``position`` on.
 
-    ``batches``: after so many it cuts itself.  ``watched`` are scalars to be told of at the end.
-    ``forget``: the scratch of the epoch before is to be forgotten first.
+    ``batches``: after so many it cuts itself.  ``watched`` are the scalars to return at the
+    end.  ``forget``: the scratch of the epoch before is dropped first.
     """
 
     run: int
@@ -91,14 +91,14 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """So many batches were applied."""
+    """The number of batches that were applied."""
 
     batches: int
 
 
 @dataclass(frozen=True, slots=True)
 class PrintedText:
-    """What a task has printed, to stdout or (``is_error``) stderr."""
+    """Printed text of a task, of stdout or (``is_error``) stderr."""
 
     text: str
     is_error: bool
@@ -106,7 +106,7 @@ class PrintedText:
 
 @dataclass(frozen=True, slots=True)
 class Unreached:
-    """A message has not arrived at another node, which may wait for it: the run cannot go on."""
+    """A message has not reached another node, which may wait for it: the run cannot continue."""
 
     error: WorkerLostError
 
@@ -116,16 +116,15 @@ News = Event | Applied | PrintedText | Unreached
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Where a node's portion of a group has come to.
+    """The position that a node's part of a group has reached.
 
     ``tasks`` are the keys of the node's own units that are finished, ``pipes`` and ``readers``
-    those of the node.  ``left`` are the units, also of other nodes, for which it has something
-    left to do.  ``edges`` are pairs of units, the second of which waits for the first on this node
-    because they use one object; told where something is left.  ``owes``: what pipes that were cut
-    have written on other nodes is not there yet.
-    ``seconds`` are of the units that took longest, ``spent`` of all.  ``scalars`` are the watched
-    ones; of one that is none, the error that says so.  ``news`` is what was not yet told, the
-    answer of number ``told``.
+    those of the node.  ``left`` are the units, also of other nodes, for which it has something left
+    to do.  ``edges`` are pairs of units, the second of which waits for the first on this node
+    because they use one object; given where something is left.  ``owes``: what cut pipes have
+    written on other nodes has not arrived there yet.  ``seconds`` are of the slowest units,
+    ``spent`` of all.  ``scalars`` are the watched ones; for a blob that is no scalar, the error
+    that says so.  ``news`` is what was not yet sent, the answer of number ``told``.
     """
 
     tasks: tuple[str, ...]
@@ -144,16 +143,16 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a call to a node gives: a value, or an error of the node's own."""
+    """The result of a call to a node: a value, or an error of the node's own."""
 
     value: Any = None
     error: BaseException | None = None
 
 
 def arrived(value: Value) -> Value:
-    """A value that came over the network, as adopted ones are: read-only, and aligned.
+    """Return a value that came over the network as adopted ones are: read-only, and aligned.
 
-    Its version is none: that of one node's blob is not another's.  Tied arrays stay tied.
+    It has no version: that of one node's blob is not another's.  Tied arrays stay tied.
     """
     return _arrived(value, {})
 
@@ -175,5 +174,5 @@ def _arrived(value: Value, tied: dict[int, Box]) -> Value:
 
 
 def has_opaque(value: Value) -> bool:
-    """Whether a value holds something that can only be where it was made."""
+    """Return whether a value contains something that can only be where it was made."""
     return any(box.kind == "opaque" for _, box in leaves(value))

@@ -1,19 +1,19 @@
-"""What one node runs of a group, and what it waits for from the others.
+"""The part of a group that one node runs, and the messages it waits for from the others.
 
-Each node runs its portion by itself, as fast as a job of one node; nodes meet only where one reads
-or writes a blob of another, or comes ``after`` its task:
+Each node runs its part by itself, as fast as a job of one node; nodes meet only where one reads or
+writes a blob of another, or comes ``after`` its task:
 
-- a *send* on the node that has the blobs takes their values, in the place of their reader, and
+- a *send* on the node that has the blobs reads their values, in the place of their reader, and
   sends them; what writes them afterwards on that node waits for the send, not for the reader;
 - the reader waits for one message of each node that it reads from;
 - a *put* on the node that is to get a blob stores what another node's task has written, in the
   place of that task; it waits for one message.
 
-So every blob is only ever touched where it lives, in the order of the spec, and the result is the
-one of running the spec from top to bottom.  The copies of a task that read what another copy writes
+So every blob is only ever used where it lives, in the order of the spec, and the result is the one
+of running the spec from top to bottom.  The copies of a task that read what another copy writes
 have their sends, and a gathering of their own inputs, before any of their writes.
 
-All nodes work out their portions from the same job, and so agree on the messages.
+All nodes compute their parts from the same job, and so agree on the messages.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["NodePlan", "Send", "portion"]
 
 @dataclass(slots=True)
 class Send:
-    """The values of ``keys`` go to node ``to``, for the unit of that key there."""
+    """The values of ``keys``, sent to node ``to`` for the unit of that key there."""
 
     to: str
     unit: str
@@ -42,10 +42,10 @@ class Send:
 class NodePlan:
     """The units of a group that one node runs; numbers are those of ``plan.units``.
 
-    ``owners`` has the key of the job's unit that each belongs to, ``messages`` how many messages
-    it waits for beside ``plan.waits``.  ``runs`` are the job's own units by key, ``waiting`` the
-    unit that waits for a run's messages (its gathering, or itself), ``puts`` the put of what
-    another node's unit has written.  ``outputs`` are the paths that a run writes on other nodes.
+    ``owners`` has the key of the job's unit that each belongs to, ``messages`` how many messages it
+    waits for beside ``plan.waits``.  ``runs`` are the job's own units by key, ``waiting`` the unit
+    that waits for a run's messages (its gathering, or itself), ``puts`` the put of what another
+    node's unit has written.  ``outputs`` are the paths that a run writes on other nodes.
     """
 
     plan: Plan
@@ -59,7 +59,7 @@ class NodePlan:
 
 
 def portion(analysis: JobAnalysis, group: TaskGroup, node: str) -> NodePlan:
-    """What ``node`` runs of ``group``."""
+    """Return the part of ``group`` that ``node`` runs."""
     builder = _Builder(analysis, group, node)
     for task in group.tasks:
         builder.add(task)
@@ -69,7 +69,7 @@ def portion(analysis: JobAnalysis, group: TaskGroup, node: str) -> NodePlan:
 
 @dataclass
 class _Builder:
-    """Scans the tasks from top to bottom, as ``graph.make_plan`` does, with the eyes of one node.
+    """Scans the tasks from top to bottom, as ``graph.make_plan`` does, for one node.
 
     ``sources`` are the nodes from which each of the node's own units gets a message.
     """
@@ -91,11 +91,11 @@ class _Builder:
 
     @property
     def job(self) -> Job:
-        """The job whose group is scanned."""
+        """Add the node's units for the copies of a task: first all that reads, then the rest."""
         return self.analysis.job
 
     def add(self, task: Task) -> None:
-        """Add what the node does for the copies of a task: first all that reads, then the rest."""
+        """Add the order that ``after`` requires; units of other nodes get a message."""
         copies = self.analysis.copies(task)
         for node, found in copies:
             keys = _of(self.node, found.reads)
@@ -164,7 +164,7 @@ class _Builder:
         return set[int]().union(*(self.blobs.writers(key) for key in keys))
 
     def add_after(self) -> None:
-        """The order that ``after`` asks for; to units of other nodes it is said by a message."""
+        """Return the finished part."""
         by_name = {task.name: task for task in self.group.tasks}
         for task in self.group.tasks:
             earlier = [by_name[name] for name in task.after]
@@ -192,7 +192,7 @@ class _Builder:
             self.before[send] |= here
 
     def portion(self) -> NodePlan:
-        """The finished portion."""
+        """Return the keys of one node, each once."""
         successors: list[list[int]] = [[] for _ in self.units]
         for unit, before in enumerate(self.before):
             for other in sorted(before):

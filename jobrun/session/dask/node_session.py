@@ -1,4 +1,4 @@
-"""A LocalSession that holds the blobs of one node of a job, and runs that node's portions."""
+"""A LocalSession that holds the blobs of one node of a job, and runs that node's parts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["NodeSession"]
 
 
 class NodeSession(LocalSession):
-    """The blobs of ``node``, and its portions of the groups; snapshots have numbers."""
+    """The blobs of ``node``, and its parts of the groups; snapshots have numbers."""
 
     def __init__(self, node: str, threads: int, post: Post, news: NewsQueue) -> None:
         super().__init__(threads)
@@ -43,7 +43,7 @@ class NodeSession(LocalSession):
             group.close()
 
     def group(self, name: str) -> NodeGroup:
-        """The node's portion of a group, ready to run."""
+        """Return the node's part of a group, prepared to run."""
         found = self._portions.get(name)
         if found is None:
             found = self._portions[name] = NodeGroup(
@@ -62,9 +62,9 @@ class NodeSession(LocalSession):
         return found
 
     def own_scalars(self, names: Iterable[str]) -> dict[str, Any]:
-        """Those of the named scalars that are of this node; an error in place of one that is none.
+        """Return this node's scalars among ``names``; an error in place of one that is no scalar.
 
-        Those that were not written are absent.
+        Blobs that were not written are absent.
         """
         found: dict[str, Any] = {}
         for name in names:
@@ -77,7 +77,7 @@ class NodeSession(LocalSession):
         return found
 
     def value_of(self, name: str) -> Value:
-        """A blob as it travels; raises TaskError if there is none, or it cannot."""
+        """Return a blob as it travels; raises TaskError if there is none, or it cannot travel."""
         self.blob(name)
         value = self._stores.get(key_of(self._job, name))
         if has_opaque(value):
@@ -85,19 +85,19 @@ class NodeSession(LocalSession):
         return value
 
     def take_partial(self, values: Mapping[Key, Value]) -> None:
-        """Store what a pipe of another node, which was cut, has written here so far."""
+        """Store what a cut pipe of another node has written here so far."""
         for (node, path), value in values.items():
             self._stores.nodes[node].put(path, value)
             self._stores.written.note((node, path))
 
     def load_timed(self, directory: Path, part: str) -> tuple[int, float]:
-        """Read and prove a part of a checkpoint, beside the blobs; its bytes, and the seconds."""
+        """Read and verify a part of a checkpoint, beside the blobs; return bytes and seconds."""
         return self.load_parts(directory, {self.node: part})[self.node]
 
     # Snapshots by number, since the values stay here.
 
     def take_snapshot(self, number: int, scratch: Sequence[str]) -> bool:
-        """Take a snapshot; False if some of the scratch cannot be saved."""
+        """Take a snapshot; return False if some of the scratch cannot be saved."""
         taken = self.snapshot({self.node: scratch} if scratch else {})
         if taken is not None:
             self._snapshots[number] = taken
@@ -115,7 +115,7 @@ class NodeSession(LocalSession):
         return self._snapshots[number].write(str(directory), id, share_with, compress)[0]
 
     def end_snapshot(self, number: int, id: int | None) -> None:
-        """A snapshot is not needed any more; it is in checkpoint ``id``, if it was saved."""
+        """Release a snapshot; it is in checkpoint ``id``, if it was saved."""
         taken = self._snapshots.pop(number, None)
         if taken is None:
             return

@@ -1,8 +1,9 @@
-"""The nodes of a job as the client sees them: calls to their actors, their news, and their end.
+"""The nodes of a job as the client sees them: calls to their actors, their news, and their loss.
 
 Everything that comes from a node goes into one queue, ``happened``, for the thread that follows a
 run.  The first node that cannot be reached any more, from here or from another node, or gives no
-sign of life, ends it for all: a call that waits then, or is made later, raises WorkerLostError.
+sign of life, ends the run for all: a call that waits then, or is made later, raises
+WorkerLostError.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from jobrun.session.dask.messages import Answer, News, Outcome, Unreached
 __all__ = ["Happening", "Nodes", "PlacedActor"]
 
 _BEAT = 10.0
-"""Seconds after which a node gives a sign of life, though it has nothing to say."""
+"""Seconds after which a node gives a sign of life, even without news."""
 
 _LOOK = 0.2
-"""Seconds after which one who waits looks up, so that signals are served."""
+"""Seconds between two wake-ups of a waiting thread, so that signals are served."""
 
 _ASK = 5.0
-"""Seconds that the scheduler is given to show that it is there."""
+"""Seconds that the scheduler is given to answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class PlacedActor:
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """Something has come from a node: news, the answer to a call that was followed, or its end."""
+    """News from a node, the answer to a call that was followed, or its loss."""
 
     node: str
     news: News | None = None
@@ -69,12 +70,12 @@ class Nodes:
 
     @property
     def addresses(self) -> dict[str, str]:
-        """Where each node is."""
+        """Return the address of each node."""
         return {node: placed.address for node, placed in self._placed.items()}
 
     @property
     def lost(self) -> BaseException | None:
-        """The error, if a node is lost."""
+        """Return the error, if a node is lost."""
         return self._ended.exception() if self._ended.done() else None
 
     # Calls.
@@ -96,10 +97,10 @@ class Nodes:
         return await call_actor(from_client(self._client, placed.address), placed.key, method, args)
 
     def follow(self, node: str, method: str, *args: Any) -> None:
-        """Call a method whose answer is to come into ``happened``."""
+        """Call a method whose answer is put into ``happened``."""
         future = self.call(node, method, *args)
 
-        def ended(done: Future[Any]) -> None:  # on the event loop, as all that hears news
+        def ended(done: Future[Any]) -> None:  # on the event loop, as everything that handles news
             try:
                 answer = done.result()
             except BaseException as error:
@@ -111,7 +112,7 @@ class Nodes:
         future.add_done_callback(ended)
 
     def ask(self, calls: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
-        """Call a method of several nodes at once: ``{node: (method, *args)}``; their answers.
+        """Call a method of several nodes at once, ``{node: (method, *args)}``; return the answers.
 
         Raises the error of the first node, in their order, that answers with one.
         """
@@ -119,7 +120,7 @@ class Nodes:
         return {node: self.result(future) for node, future in futures.items()}
 
     def result(self, future: Future[Any]) -> Any:
-        """What a call has given, once it has; raises WorkerLostError once a node is lost."""
+        """Wait for the result of a call; raises WorkerLostError once a node is lost."""
         while not future.done():
             wait_for([future, self._ended], _LOOK, return_when=FIRST_COMPLETED)
             if self._ended.done() and not future.done():
@@ -134,7 +135,7 @@ class Nodes:
     # News.
 
     def listen(self) -> None:
-        """Hear what the nodes have to say, from now on."""
+        """Request news of the nodes, from now on."""
         self._listeners = [
             asyncio.run_coroutine_threadsafe(self._listen(node), self._loop)
             for node in self._placed
@@ -154,17 +155,17 @@ class Nodes:
                 self.hear(node, told, news)
 
     def hear(self, node: str, told: int, news: tuple[News, ...]) -> None:
-        """News have come; they are passed on in the order in which they were told."""
+        """Handle news; they are passed on in the order in which they were sent."""
         self._early[node, told] = news
         while (items := self._early.pop((node, self._told[node] + 1), None)) is not None:
             self._told[node] += 1
             for item in items:
-                if isinstance(item, Unreached):  # whether or not somebody waits in a run for it
+                if isinstance(item, Unreached):  # whether or not a run waits for it
                     self._end(item.error)
                 self.happened.put(Happening(node, news=item))
 
     def heard(self, node: str, told: int) -> bool:
-        """Whether all news up to this answer were passed on."""
+        """Return whether all news up to this answer were passed on."""
         return self._told[node] >= told
 
     # The end.
@@ -177,7 +178,7 @@ class Nodes:
         )
 
     async def _why(self, node: str, error: BaseException) -> JobrunError:
-        """What it means that a node cannot be reached."""
+        """Return the error that means that a node cannot be reached."""
         address = self._placed[node].address
         try:
             asked = self._client.scheduler.identity(n_workers=0)
@@ -196,13 +197,13 @@ class Nodes:
             self.happened.put(Happening("", answer=Answer(error=error)))
 
     def close(self) -> None:
-        """Hear nothing more; the nodes stay where they are."""
+        """Request no more news; the nodes stay where they are."""
         for listener in self._listeners:
             listener.cancel()
         self._listeners = []
 
     def let_go(self, seconds: float) -> None:
-        """End the actors, as far as they can be reached within a time."""
+        """End the actors, as far as they can be reached within ``seconds``."""
         self.close()
         there = [n for n, one in self._placed.items() if one.address not in self.lost_addresses]
         wait_for([self.call(node, "close") for node in there], seconds)

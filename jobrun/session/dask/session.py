@@ -45,10 +45,10 @@ class DaskSession(Session):
     """Runs a job on the cluster of ``client``, a ``distributed.Client``.
 
     ``threads`` are those of each node; by default its share of its worker's.  If a worker is lost,
-    the run goes back to its last checkpoint by itself, ``max_restarts`` times at most, and waits up
+    the run returns to its last checkpoint by itself, at most ``max_restarts`` times, and waits up
     to ``wait`` seconds for a worker if none is left.  A worker that gives no sign of life for
-    ``timeout`` seconds is taken for lost.  With ``owned`` the cluster ends with the session.
-    Raises UsageError for a client that cannot be used.
+    ``timeout`` seconds counts as lost.  With ``owned`` the cluster ends with the session.  Raises
+    UsageError for a client that cannot be used.
     """
 
     def __init__(
@@ -88,10 +88,10 @@ class DaskSession(Session):
     # Opening.
 
     def open(self, job: Job, places: Places, analysis: JobAnalysis | None = None) -> None:
-        """Bind the functions of ``job`` here and on the workers, and make a node on them for each.
+        """Bind the functions of ``job`` here and on the workers, and create its nodes on them.
 
         Raises BindError, ClusterLostError if there is no worker, UsageError for a worker without
-        jobrun.  Each node looks at the job itself, so that ``analysis`` is not used.
+        jobrun.
         """
         bind_job(job, places.spec_dir)
         self._leave_nodes()
@@ -110,7 +110,7 @@ class DaskSession(Session):
         self._units = {}
 
     def _place(self) -> None:
-        """Make the nodes on workers, and tell them what they are."""
+        """Create the nodes on workers, and configure them."""
         job, places = self._job, self._places
         placed = place_nodes(self.client, tuple(job.nodes), self._lost, self._wait, self._timeout)
         nodes = self._nodes = Nodes(self.client, placed, self._timeout)
@@ -130,9 +130,9 @@ class DaskSession(Session):
         self._versions = self._open_nodes(nodes, setups)
 
     def _open_nodes(self, nodes: Nodes, setups: Mapping[str, Setup]) -> dict[str, dict[str, str]]:
-        """Tell the nodes what they are, and send the code to those that do not see it.
+        """Configure the nodes, and send the code to those that do not see it.
 
-        Gives the versions of their libraries.
+        Returns the versions of their libraries.
         """
         found = {}
         futures = {node: nodes.call(node, "open", setup) for node, setup in setups.items()}
@@ -149,7 +149,7 @@ class DaskSession(Session):
         return found
 
     def versions(self) -> Mapping[str, str]:
-        """The libraries with which the tasks of the first node are run."""
+        """Return the versions of the libraries of the first node."""
         return next(iter(self._versions.values()))
 
     def _say_odd(self, control: Control) -> None:
@@ -164,14 +164,14 @@ class DaskSession(Session):
 
     @property
     def nodes(self) -> Nodes:
-        """The nodes; raises TaskError before there is a job."""
+        """Return the nodes; raises TaskError before there is a job."""
         if self._nodes is None:
             raise TaskError("the session has not been opened")
         return self._nodes
 
     @property
     def where(self) -> dict[str, str]:
-        """The address of each node's worker."""
+        """Return the address of each node's worker."""
         return self.nodes.addresses
 
     # Running.
@@ -216,12 +216,12 @@ class DaskSession(Session):
         return outcomes
 
     def _remember(self, outcomes: Mapping[str, Outcome]) -> None:
-        """Keep the scalars that were told of at the end of a group."""
+        """Keep the scalars that were returned at the end of a group."""
         if all(key_of(self._job, name)[0] in outcomes for name in self._watched):
             self._scalars = {k: v for one in outcomes.values() for k, v in one.scalars.items()}
 
     def end_epoch(self) -> None:
-        """Forget the scratch of the epoch: what is neither persistent nor of ``setup``."""
+        """Drop the scratch of the epoch: what is neither persistent nor of ``setup``."""
         self._scalars = None
         self._forget = set(self.nodes)
 
@@ -230,18 +230,17 @@ class DaskSession(Session):
         self._do(dict.fromkeys(nodes, ("end_epoch",)))
 
     def _do(self, calls: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
-        """Call methods of the nodes' holders: ``{node: (name, *args)}``."""
+        """Call methods of the nodes' sessions: ``{node: (name, *args)}``."""
         return self.nodes.ask({node: ("do", *call) for node, call in calls.items()})
 
     # Scalars and blobs, by name.
 
     def scalars(self, names: Iterable[str]) -> dict[str, Any]:
-        """The values of one-element blobs by name, None for those that are None.
+        """Return the values of one-element blobs by name, None for those that are None.
 
-        Those that were not written are absent.
-
-        A blob that tasks of ``epoch`` write has none if none of them has in the epoch that runs, or
-        ran last.  Raises TaskError, naming it, for one with more than one element.
+        Blobs that were not written are absent: a blob that tasks of ``epoch`` write is absent if
+        none of them has written it in the current epoch, or in the last one that ran.  Raises
+        TaskError, naming the blob, for one with more than one element.
         """
         wanted = tuple(names)
         if self._scalars is None or not set(wanted) <= set(self._watched):
@@ -257,7 +256,7 @@ class DaskSession(Session):
         return found
 
     def written(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Those of the named blobs that were written in the epoch that runs, or ran last."""
+        """Return those of the named blobs that were written in the current or the last epoch."""
         wanted = tuple(names)
         own = {key_of(self._job, name)[0] for name in wanted} & set(self.nodes)
         told = self._do(dict.fromkeys(own, ("written", wanted)))
@@ -265,11 +264,11 @@ class DaskSession(Session):
         return tuple(name for name in wanted if name in new)
 
     def resume_epoch(self, epoch: int, written: Iterable[str]) -> None:
-        """Go on inside ``epoch``, in which the blobs ``written`` have been written already."""
+        """Continue inside ``epoch``, in which the blobs ``written`` have already been written."""
         self._do(dict.fromkeys(self.nodes, ("resume_epoch", epoch, tuple(written))))
 
     def blob(self, name: str) -> Any:
-        """A blob's value (read-only) by name, brought here; raises TaskError if there is none."""
+        """Return a blob's value (read-only) by name, fetched; raises TaskError if there is none."""
         node = key_of(self._job, name)[0]
         self._reachable()
         self._forget_now()
@@ -278,7 +277,7 @@ class DaskSession(Session):
         return view(arrived(self._do({node: ("value_of", name)})[node]))
 
     def names(self) -> list[str]:
-        """The names of all blobs, with ``node:`` in front if there are several nodes."""
+        """Return the names of all blobs, with ``node:`` in front if there are several nodes."""
         self._reachable()
         self._forget_now()
         told = self._do(dict.fromkeys(self.nodes, ("names",)))
@@ -294,9 +293,9 @@ class DaskSession(Session):
     # Checkpoints.
 
     def snapshot(self, scratch: Mapping[str, Iterable[str]] = NO_SCRATCH) -> PartSource | None:
-        """The persistent blobs of now, by reference, and the named scratch that has values.
+        """Return the current persistent blobs, by reference, and the named scratch that has values.
 
-        None if some of that scratch cannot be saved.
+        Returns None if some of that scratch cannot be saved.
         """
         taken = NodesSnapshot(self.nodes, next(self._snapshots))
         paths = {node: tuple(scratch.get(node, ())) for node in self.nodes}
@@ -307,7 +306,7 @@ class DaskSession(Session):
         return None
 
     def load_part(self, node: str, directory: Path, part: str | None = None) -> int:
-        """Let a node read and prove a part of a checkpoint, beside the blobs; gives its bytes."""
+        """Let a node read and verify a part of a checkpoint, beside the blobs; return its bytes."""
         return int(self._do({node: ("load_part", node, directory, part)})[node])
 
     def load_parts(self, directory: Path, parts: Mapping[str, str]) -> dict[str, tuple[int, float]]:
@@ -330,7 +329,7 @@ class DaskSession(Session):
     # The end.
 
     def _note_lost(self, error: BaseException) -> None:
-        """Nodes are not placed on a worker again that was lost."""
+        """Record the lost workers, so that no node is placed on them again."""
         if isinstance(error, WorkerLostError) and self._nodes is not None:
             self._lost |= self._nodes.lost_addresses
 

@@ -1,4 +1,4 @@
-"""A snapshot whose values stay where they are: the nodes keep it under a number."""
+"""A snapshot whose values stay on the nodes, which keep it under a number."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jobrun.storage.fs import DEFAULT
 __all__ = ["NodesSnapshot"]
 
 _PARTS = 64
-"""Parts of a checkpoint that are waited for at a time."""
+"""Parts of a checkpoint that are awaited at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class NodesSnapshot:
     def write(
         self, directory: str, id: int, share_with: Sequence[str], compress: Sequence[Compress]
     ) -> list[PartSummary]:
-        """Let each node write its part, and see that they are there; durable then.
+        """Let each node write its part, and check that it is visible here; durable then.
 
-        Raises SaveError where the directory is not one that the nodes' workers see too.
+        Raises SaveError if the directory is not one that the nodes' workers see too.
         """
         names, folder = list(self.nodes), Path(directory)
         call = ("save_snapshot", self.number, folder, id, tuple(share_with), tuple(compress))
@@ -43,7 +43,7 @@ class NodesSnapshot:
     def _write_part(
         self, node: str, call: tuple[Any, ...], directory: Path, id: int
     ) -> PartSummary:
-        """Let a node write its part, and see that it is there."""
+        """Let a node write its part, and check that it is visible here."""
         try:
             summary: PartSummary = self.nodes.ask({node: ("do", *call)})[node]
         except FileNotFoundError as error:
@@ -63,14 +63,14 @@ class NodesSnapshot:
         )
 
     def saved(self, id: int) -> None:
-        """The checkpoint is durable: new values of the nodes have this version."""
+        """Record that the checkpoint is durable: new values of the nodes have this version."""
         self._end(id)
 
     def release(self) -> None:
-        """The nodes need not keep it any more."""
+        """Release the snapshot on the nodes."""
         self._end(None)
 
     def _end(self, id: int | None) -> None:
-        """Said to the nodes, and not waited for."""
+        """Notify the nodes without waiting for them."""
         for node in self.nodes if self.nodes.lost is None else ():
             self.nodes.call(node, "do", "end_snapshot", self.number, id)

@@ -35,7 +35,7 @@ Array = npt.NDArray[Any]
 
 
 def write_file(path: Path, value: Any, form: FileForm) -> None:
-    """Write a blob; raises TaskError, naming the file, for a value that such a file cannot hold."""
+    """Write a blob; raises TaskError, naming the file, for a value that the file cannot hold."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         match path.suffix:
@@ -56,7 +56,7 @@ def write_file(path: Path, value: Any, form: FileForm) -> None:
 
 
 def read_file(path: Path, form: FileForm) -> Any:
-    """Read what a program left; raises TaskError, naming the file, for one that is not as it says.
+    """Read a file of a program; raises TaskError, naming the file, if its content is invalid.
 
     Nothing is ever unpickled.
     """
@@ -90,14 +90,14 @@ def _array(value: Any) -> Array:
 
 
 def _of_dtype(array: Array, form: FileForm) -> Array:
-    """The array in the dtype that is asked for, if no value changes by that."""
+    """Return the array in the requested dtype; raises TypeError for a cast to another kind."""
     if form.dtype is None or form.dtype == "str":
         return array
     return array.astype(form.dtype, casting="same_kind")
 
 
 def _byte_order(form: FileForm) -> Literal["<", ">"]:
-    """Little endian, unless the dtype says otherwise."""
+    """Return the byte order: little endian, unless the dtype says otherwise."""
     return ">" if form.dtype is not None and form.dtype.startswith(">") else "<"
 
 
@@ -110,7 +110,7 @@ def _shaped(array: Array, form: FileForm) -> Array:
 
 
 def _plain(value: Any) -> Any:
-    """An array or numpy scalar for JSON."""
+    """Return an array or numpy scalar as a value of JSON."""
     if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
         return value.tolist()
     raise TypeError(f"{with_article(type(value).__name__)} is no value of JSON")
@@ -120,7 +120,7 @@ def _plain(value: Any) -> Any:
 
 
 def _rows(value: Any, form: FileForm) -> list[list[str]]:
-    """An array as rows of texts: a vector has one number a line."""
+    """Return an array as rows of strings: a vector has one number per line."""
     array = _of_dtype(_array(value), form)
     if array.ndim > 2:
         raise ValueError(f"an array of {array.ndim} dimensions has no rows and columns; use .npy")
@@ -179,7 +179,7 @@ def _read_csv(path: Path, form: FileForm) -> Any:
 
 
 def _column(name: str, cells: Sequence[str], form: FileForm) -> Array:
-    """Numbers if all are, else texts."""
+    """Return a column of numbers if all cells are numbers, else of strings."""
     if form.dtype is None and not all(map(_is_number, cells)):
         return np.array(cells)
     array: Array = np.array(list(cells), np.str_)

@@ -1,8 +1,8 @@
 """A program as a task's function: blobs in as files, the program run, files out as blobs.
 
 Each call has a fresh folder.  The spec's folder comes first on ``PATH``; ``JOBRUN_SPEC_DIR``,
-``JOBRUN_RUN_DIR``, ``JOBRUN_EPOCH`` and ``JOBRUN_NODE`` are in the environment.  What the program
-prints is printed; its last lines are in the error if it fails.
+``JOBRUN_RUN_DIR``, ``JOBRUN_EPOCH`` and ``JOBRUN_NODE`` are in the environment.  The output of the
+program is printed; its last lines are in the error if it fails.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _LONGEST_LINE = 500
 
 
 class Program:
-    """Called with ``{file: value}``, gives ``{file: value}`` of the files ``wanted``.
+    """Called with ``{file: value}``, returns ``{file: value}`` of the files ``wanted``.
 
     Raises TaskError if the program fails, takes longer than ``timeout`` seconds, or does not leave
-    what is wanted; TaskStoppedError if it was ended since the run ends.
+    the files ``wanted``; TaskStoppedError if it was ended because the run ends.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Program:
             raise self._failure(words[0], ended, tail)
 
     def _words(self) -> list[str]:
-        """The words to run; a program named by a relative path is in the spec's folder."""
+        """Return the words to run; a program named by a relative path is in the spec's folder."""
         if self._shell.script:
             return ["bash", *_STRICT, self._shell.script, "script"]
         texts = self._places.texts(self._node)

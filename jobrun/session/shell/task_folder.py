@@ -1,7 +1,7 @@
 """The fresh folders of programs, in the temporary directory.
 
-Each is locked as long as it is used, so that one whose process was killed is known, and is removed
-at the next start, with what its program has left running.
+Each is locked as long as it is used, so that the folder of a killed process is recognised, and is
+removed at the next start, with the processes that its program has left running.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PREFIX = "jobrun-task-"
 
 @contextmanager
 def task_folder() -> Iterator[Path]:
-    """An empty folder, which is removed at the end."""
+    """Provide an empty folder, which is removed at the end."""
     while True:
         with tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as name:
             fd = _locked(name)
@@ -37,7 +37,7 @@ def task_folder() -> Iterator[Path]:
 
 
 def _locked(path: str) -> int | None:
-    """A descriptor of a directory that holds its lock; None where another process has that."""
+    """Return a descriptor of a directory that holds its lock; None if another process has it."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -60,7 +60,7 @@ def _is_ours(entry: os.DirEntry[str]) -> bool:
 
 
 def remove_leftovers() -> None:
-    """Remove the folders of programs of ours whose process is no more, and end what runs there."""
+    """Remove the folders of programs whose jobrun process is gone, and kill what runs there."""
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
             if not entry.name.startswith(_PREFIX) or not _is_ours(entry):

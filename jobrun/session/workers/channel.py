@@ -1,15 +1,15 @@
 """Messages of plain values between two processes, with large arrays in shared memory.
 
-A message is a prefix (lengths), a header in JSON, and bytes.  Small arrays travel in the bytes.
-Others are written into a *slot*: shared memory that the sender makes, passes on once by its
-descriptor, and uses again and again.  The receiver gets arrays that are views of the slot: nothing
-is copied there.  With each of its own messages it gives back the slots of which no view is left,
-as reference counts tell; a slot that is not given back is not written again.  So a slot is needed
-for every message whose arrays are still in use, and no more.
+A message is a prefix (lengths), a header in JSON, and bytes.  Small arrays travel in the
+bytes.  Others are written into a *slot*: shared memory that the sender makes, passes on once by its
+descriptor, and reuses.  The receiver gets arrays that are views of the slot: nothing is copied
+there.  With each of its own messages it gives back the slots of which no view is left, as reference
+counts show; a slot that is not given back is not written again.  So there is one slot for each
+message whose arrays are still in use, and no more.
 
 The header is ``[node, slot, size, dropped, released]``: the number of the slot (-1: none), its size
-if it is new (else 0), numbers of the sender's slots that are no more, and of the receiver's that
-are given back.
+if it is new (else 0), the numbers of the sender's slots that are dropped, and of the receiver's
+that are given back.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ Array = npt.NDArray[Any]
 
 _PREFIX = struct.Struct("<II")
 _SMALL = 16 << 10
-"""Bytes up to which arrays travel in the message: a slot for less costs more than it spares."""
+"""Bytes up to which arrays travel in the message: below, a slot costs more than it saves."""
 _GRAIN = 64 << 10
 _COUNTS = held_alone([np.empty(1)], 0)
-"""Whether reference counts tell that nobody holds a view; else each slot is copied at once."""
+"""Whether reference counts show that no view is left; else each slot is copied at once."""
 
 
 class Channel:
@@ -51,7 +51,7 @@ class Channel:
         self._used: list[int] = []
 
     def fileno(self) -> int:
-        """The descriptor, to wait for messages."""
+        """Return the descriptor, to wait for messages."""
         return self._connection.fileno()
 
     def close(self) -> None:
@@ -90,8 +90,8 @@ class Channel:
                 os.close(descriptor)
 
     def _choose(self, size: int) -> tuple[int, list[int]]:
-        """A free slot that is large enough, or -1; and the slot that a larger one replaces."""
-        for slot in reversed(self._free):  # what was used last is still in the caches
+        """Return a free slot that is large enough, or -1; and the slot that a new one replaces."""
+        for slot in reversed(self._free):  # the last used is still in the caches
             if len(self._own[slot]) >= size:
                 self._free.remove(slot)
                 return slot, []
@@ -103,7 +103,7 @@ class Channel:
         return -1, [smallest]
 
     def _make(self, wanted: int, descriptors: list[int]) -> tuple[int, int]:
-        """A new slot: its number and size; its descriptor is to be sent."""
+        """Create a slot; return its number and size.  Its descriptor is to be sent."""
         size = -(-wanted // _GRAIN) * _GRAIN
         descriptor = anonymous_file(size)
         descriptors.append(descriptor)
@@ -112,7 +112,7 @@ class Channel:
         return slot, size
 
     def _released(self) -> list[int]:
-        """The other end's slots of which no view is left."""
+        """Return the other end's slots of which no view is left."""
         released = [slot for slot in self._used if held_alone(self._lent, slot)]
         self._used = [slot for slot in self._used if slot not in released]
         return released
@@ -127,7 +127,7 @@ class Channel:
     # Receiving.
 
     def receive(self) -> Any:
-        """The next value, once it is there; arrays in it are read-only.
+        """Return the next value, once it is there; arrays in it are read-only.
 
         Raises EOFError if the other end is gone, or OSError.
         """
@@ -148,7 +148,7 @@ class Channel:
         return unpack(node, area if _COUNTS else area.copy())
 
     def _read_prefix(self) -> tuple[bytes, list[int]]:
-        """The lengths, and the descriptor of a new slot."""
+        """Return the lengths, and the descriptor of a new slot."""
         data, descriptors, _, _ = socket.recv_fds(self._connection, _PREFIX.size, 1)
         if not data:
             raise EOFError

@@ -1,8 +1,8 @@
 """The ``map`` steps of a pipe in worker processes.
 
 Rows are read here, by the readers of all pipes: so a position means the same, and a source is open
-once.  A worker gets the columns that its steps read and gives those that the ``do`` steps read; all
-else stays where it is.
+once.  A worker gets the columns that its steps read and returns those that the ``do`` steps read;
+all others stay where they are.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from jobrun.values.views import view
 __all__ = ["Workers"]
 
 _GRACE = 1.0
-"""How long workers have to end by themselves, in seconds."""
+"""The seconds that workers have to end by themselves."""
 
 
 class Workers:
-    """Runs the ``map`` steps of a pipe, in as many processes as there are threads that ask.
+    """Runs the ``map`` steps of a pipe, in as many processes as there are calling threads.
 
-    They are started when they are first wanted, and kept for the next epochs.  ``columns`` are
-    those of the source, ``wanted`` those that the ``do`` steps read.
+    They are started on first use, and kept for the next epochs.  ``columns`` are those of the
+    source, ``wanted`` those that the ``do`` steps read.
     """
 
     def __init__(
@@ -63,21 +63,21 @@ class Workers:
         self._stopped = False
 
     def begin(self) -> None:
-        """An epoch begins, or goes on."""
+        """Begin or resume an epoch."""
         self._stopped = False
 
     def stop(self) -> None:
-        """Nothing of what the workers do is wanted any more: they are ended at once."""
+        """End the workers at once; their results are not needed any more."""
         with self._lock:
             self._stopped = True
             idle, self._idle = self._idle, []
             for worker in self._busy:
-                worker.kill()  # whoever waits for its answer sees that
+                worker.kill()  # its caller sees that
         for worker in idle:
             worker.end()
 
     def close(self) -> None:
-        """Let those end by themselves that have nothing to do, and end the others."""
+        """Let the idle workers end by themselves, and end the others."""
         with self._lock:
             idle, self._idle = self._idle, []
         for worker in idle:
@@ -90,7 +90,7 @@ class Workers:
         """Run all steps on the columns of a batch, and put their results beside them.
 
         Raises TaskError for a step that fails, takes longer than its timeout or ends its process,
-        more often than its ``retries`` allow; BindError for one that cannot be found there;
+        more often than its ``retries`` allow; BindError for one that the worker cannot import;
         TaskStoppedError if the run ends.
         """
         tried = [0] * len(self._calls)
@@ -113,7 +113,7 @@ class Workers:
             moment.columns[name] = boxed(value)
 
     def _ask(self, question: Message) -> Message:
-        """The answer of a worker that has nothing else to do."""
+        """Return the answer of an idle worker."""
         running = current()
         stopping = running.stopping if running is not None else _never
         worker = self._take()
@@ -136,7 +136,7 @@ class Workers:
         return found
 
     def _take(self) -> WorkerProcess:
-        """A worker that has nothing to do; a new one if there is none."""
+        """Return an idle worker; a new one if there is none."""
         with self._lock:
             if self._stopped:
                 raise TaskStoppedError
@@ -148,7 +148,7 @@ class Workers:
             return worker
 
     def _tell(self, worker: WorkerProcess, stopping: Callable[[], bool]) -> None:
-        """Tell a new worker what its steps are, and wait until it has found their functions."""
+        """Send a new worker its steps, and wait until it has imported their functions."""
         worker.ask(self._told)
         answer = worker.answer(stopping)
         if "unbound" in answer:
@@ -171,7 +171,7 @@ class Workers:
     # Errors.
 
     def _try_again(self, lost: LostError, moment: CallContext) -> None:
-        """Wait before a batch is given to another worker; raises TaskError if it is not to be."""
+        """Wait before a batch is given to another worker; raises TaskError if no retry is left."""
         step, tries = lost.doing.step, lost.doing.tries
         trace = f"the end of what it printed:\n{lost.tail}" if lost.tail else ""
         if step < 0:
@@ -190,13 +190,13 @@ class Workers:
         call.pause(error, tries, task.retries, moment)
 
     def _exhausted(self, error: OSError) -> TaskError:
-        """The system has no more processes, memory or descriptors for us."""
+        """Return the error of a system that has no more processes, memory or descriptors."""
         text = f"pipe {self._pipe.name!r} cannot have its worker processes: {error}"
         hint = "fewer 'processes', or a smaller 'batch' or 'ahead', need less"
         return TaskError(text, where=self._pipe.mark("processes"), hint=hint)
 
     def _failure(self, step: int, refused: bool, message: str, hint: str, trace: str) -> TaskError:
-        """The error of a step as it would be here."""
+        """Return the error of a step as it would be in this process."""
         kind = ValueRefusedError if refused else TaskError
         return kind(message, where=self._pipe.map[step].where, hint=hint, trace=trace)
 
@@ -210,7 +210,7 @@ def _never() -> bool:
     return False
 
 
-# What a worker is told.
+# The description of the steps, for a worker.
 
 
 def _told(
@@ -221,7 +221,7 @@ def _told(
     wanted: Sequence[str],
     places: Places,
 ) -> Message:
-    """What a worker needs to know of its steps; raises BindError for what cannot be said."""
+    """Return the description of the steps; raises BindError for a step that cannot be described."""
     node = calls[0].node
     steps = [_step(t, c, places) for t, c in zip(pipe.map, calls, strict=True)]
     return {
@@ -274,7 +274,7 @@ def _named(task: Task) -> str:
 
 
 def _main(pipe: Pipe, functions: Sequence[str]) -> Main | None:
-    """What ``__main__`` is, if a function is of it."""
+    """Return the description of ``__main__``, if a function belongs to it."""
     for task, function in zip(pipe.map, functions, strict=True):
         if function.startswith("__main__:"):
             try:
@@ -286,7 +286,7 @@ def _main(pipe: Pipe, functions: Sequence[str]) -> Main | None:
 
 
 def _vars(job: Job, pipe: Pipe, node: str) -> dict[str, Any]:
-    """The vars that the steps read."""
+    """Return the vars that the steps read."""
     own = job.node_vars(node)
     found: dict[str, Any] = {}
     for task in pipe.map:
@@ -304,7 +304,7 @@ def _check_sendable(value: Any, what: str, task: Task, mark: str) -> None:
 
 
 def _refused(value: Any) -> str:
-    """What it is in a value that cannot be sent, or an empty text."""
+    """Return which part of a value cannot be sent, or an empty string."""
     try:
         Packed(value)
     except UnsendableError as error:

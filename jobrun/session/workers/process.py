@@ -1,11 +1,11 @@
-"""One worker process, as seen from where it was started.
+"""One worker process, as seen from the process that starts it.
 
-It is a fresh interpreter, never a fork: other threads run here, and what they hold would be held
-for ever in a copy.  It has a session and a process group of its own, so that Ctrl-C does not reach
-it, and it can be ended with all its children.  If this process dies, however it does, the system
-ends the worker at once (see ``jobrun.session.workers.worker``).
+It is a fresh interpreter, never a fork: other threads run here, and locks that they hold would be
+held for ever in a copy.  It has a session and a process group of its own, so that Ctrl-C does not
+reach it, and it can be ended with all its children.  If this process dies, however it does, the
+system ends the worker at once (see ``jobrun.session.workers.worker``).
 
-What it prints is printed here, before the answer it was printed for is given.
+The output of a worker is printed here, before the answer that follows it is returned.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from jobrun.session.workers.status import STATUS_BYTES, Status, WorkerStatus
 __all__ = ["LostError", "WorkerProcess"]
 
 _TICK = 50
-"""How often it is asked whether a worker has to end, in milliseconds."""
+"""The milliseconds between two checks whether a worker has to end."""
 _GRACE = 1.0
-"""How long a worker that has closed its connection has to end, in seconds."""
+"""The seconds that a worker which has closed its connection has to end."""
 _LAST_LINES = 20
 _LONGEST_LINE = 500
 _CODE = (
@@ -46,9 +46,9 @@ _CODE = (
 
 
 class LostError(Exception):
-    """The worker is gone: how it ended, what it was doing, and the end of what it printed.
+    """The worker is gone: how it ended, its last status, and the end of its output.
 
-    ``late``: it was ended here, since a step took longer than it may.
+    ``late``: it was ended here, since a step exceeded its timeout.
     """
 
     def __init__(self, ended: Ended, doing: WorkerStatus, tail: str, late: bool) -> None:
@@ -60,7 +60,7 @@ class LostError(Exception):
 
 
 class WorkerProcess:
-    """Starts a worker, which is then asked one thing after another, by one thread at a time.
+    """A worker process, which answers one question after another, of one thread at a time.
 
     ``timeouts`` are the seconds that each step may take (None: any time).  Raises OSError if no
     process can be started.
@@ -68,7 +68,7 @@ class WorkerProcess:
 
     def __init__(self, timeouts: Sequence[float | None]) -> None:
         self.ready = False
-        """Whether it has been told what to do; for whoever tells it."""
+        """Whether it has received its steps; set by the caller."""
         self._timeouts = timeouts
         self._tail: deque[str] = deque(maxlen=_LAST_LINES)
         ours, theirs = socket.socketpair()
@@ -95,16 +95,16 @@ class WorkerProcess:
 
     def _say(self, line: str, stream: Any) -> None:
         self._tail.append(line[:_LONGEST_LINE])
-        stream.write(f"{line}\n")  # at once: others print, too
+        stream.write(f"{line}\n")  # in one piece: other threads print, too
 
     def ask(self, question: Any) -> None:
         """Send a question; raises OSError where memory or descriptors have run out."""
         self._status.clear()
-        with suppress(ConnectionError):  # it is gone: that is seen where the answer is waited for
+        with suppress(ConnectionError):  # it is gone: seen where the answer is awaited
             self._channel.send(question)
 
     def answer(self, stopping: Callable[[], bool]) -> Any:
-        """What it says next.
+        """Return its next answer.
 
         Raises LostError if the worker is gone; TaskStoppedError, with the worker ended, once
         ``stopping()`` is true; OSError where memory or descriptors have run out.
@@ -114,12 +114,12 @@ class WorkerProcess:
             prints.register(poll)
         poll.register(self._channel.fileno(), select.POLLIN)
         while True:
-            ended = self._process.poll() is not None  # asked first: its last answer is taken yet
+            ended = self._process.poll() is not None  # checked first: its last answer still counts
             ready = {descriptor for descriptor, _ in poll.poll(_TICK)}
             printed = [prints.take(poll) for prints in self._prints if prints.fileno() in ready]
             if self._channel.fileno() in ready and not any(printed):
                 return self._receive()
-            if ended and not ready:  # what it has forked holds its end of the connection open
+            if ended and not ready:  # a process that it has forked keeps the connection open
                 self._lost(late=False)
             if stopping():
                 self.end()
@@ -141,22 +141,22 @@ class WorkerProcess:
     def _lost(self, late: bool) -> None:
         doing = self._status.read()
         if not late:
-            with suppress(subprocess.TimeoutExpired):  # it may have closed its end and go on
+            with suppress(subprocess.TimeoutExpired):  # it may have closed its end and still run
                 self._process.wait(_GRACE)
         self.end()
         raise LostError(Ended(self._process.returncode), doing, "\n".join(self._tail), late)
 
     def kill(self) -> None:
-        """End it at once; from any thread.  Who asks it sees that, and calls ``end``."""
+        """Kill it at once; from any thread.  Its caller sees that, and calls ``end``."""
         if self._end.alive:
             end_group(self._process.pid, signal.SIGKILL)
 
     def leave(self) -> None:
-        """Let it end by itself, if it waits for a question; ``end`` is to follow."""
+        """Let it end by itself, if it is idle; ``end`` must follow."""
         self._channel.close()
 
     def end(self, grace: float = 0.0) -> None:
-        """End it with all its children, after ``grace`` seconds, and print what it printed."""
+        """End it with all its children, after ``grace`` seconds; print the rest of its output."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(grace)
         self._end()
@@ -172,7 +172,7 @@ def _pipe() -> tuple[IO[bytes], IO[bytes]]:
 
 
 def _start(*descriptors: int) -> subprocess.Popen[bytes]:
-    """Start an interpreter as this one was started, which imports from the same places."""
+    """Start an interpreter with this one's flags, which imports from the same places."""
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     path = json.dumps([os.path.abspath(entry) for entry in sys.path])
     return subprocess.Popen(
@@ -186,7 +186,7 @@ def _start(*descriptors: int) -> subprocess.Popen[bytes]:
 
 
 def _end(process: subprocess.Popen[bytes], owner: int) -> None:
-    if os.getpid() != owner:  # a forked child has a copy of us, and lets go of it
+    if os.getpid() != owner:  # a forked child has a copy of this object, and drops it
         return
     end_group(process.pid, signal.SIGKILL)
     process.wait()
@@ -194,7 +194,7 @@ def _end(process: subprocess.Popen[bytes], owner: int) -> None:
 
 
 class _Prints:
-    """One of the outputs of a worker."""
+    """One output stream of a worker."""
 
     def __init__(self, stream: IO[bytes] | None, keep: Callable[[str], None]) -> None:
         assert stream is not None
@@ -207,12 +207,12 @@ class _Prints:
         return self._stream.fileno()
 
     def register(self, poll: select.poll) -> None:
-        """Let it be waited for, if there may be more."""
+        """Register it, unless it has ended."""
         if self._open:
             poll.register(self.fileno(), select.POLLIN)
 
     def take(self, poll: select.poll) -> bool:
-        """Pass on what is there; gives whether there was anything."""
+        """Pass on available output; return whether there was any."""
         if self._read():
             return True
         poll.unregister(self.fileno())
@@ -225,7 +225,7 @@ class _Prints:
         return self._open
 
     def rest(self) -> None:
-        """Pass on what is left, and close."""
+        """Pass on the remaining output, and close."""
         if self._stream.closed:
             return
         with suppress(BlockingIOError):  # a process that left the group holds the other end

@@ -1,6 +1,7 @@
-"""Memory that two processes share, without a name anywhere.
+"""Memory that two processes share, and that has no name.
 
-It is an anonymous file that is passed on by its descriptor: whatever ends how, nothing is left.
+It is an anonymous file that is passed on by its descriptor: however a process ends, nothing is
+left.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ __all__ = ["anonymous_file", "mapped"]
 
 
 def anonymous_file(size: int) -> int:
-    """The descriptor of a new file of ``size`` zeros, in memory where the system can do that."""
+    """Return a descriptor of a new file of ``size`` zeros, in memory where possible."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("jobrun")
     else:
@@ -32,7 +33,7 @@ def anonymous_file(size: int) -> int:
 
 
 def mapped(descriptor: int) -> npt.NDArray[Any]:
-    """The bytes of a file as a writable array; closes the descriptor."""
+    """Return the bytes of a file as a writable array; closes the descriptor."""
     try:
         return np.frombuffer(mmap.mmap(descriptor, 0), np.uint8)
     finally:

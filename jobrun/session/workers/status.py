@@ -1,6 +1,6 @@
-"""What a worker process is doing, in memory that it shares with the process that started it.
+"""The status of a worker process, in memory shared with the process that started it.
 
-It can be read when the worker cannot say anything any more.
+It can be read when the worker cannot answer any more.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ class WorkerStatus(NamedTuple):
 class Status:
     """A place for one ``WorkerStatus``, in ``STATUS_BYTES`` shared bytes.
 
-    The time is written first: who reads in between sees a step that began later than it did.
+    The time is written first: a reader in between sees a step that began later than it did.
     """
 
     def __init__(self, area: npt.NDArray[Any]) -> None:
         self._area = area.data
 
     def clear(self) -> None:
-        """No step has begun."""
+        """Record that no step has begun."""
         _FORMAT.pack_into(self._area, 0, math.inf, -1, 0)
 
     def begin(self, step: int, tries: int) -> None:
-        """A try of a step begins now."""
+        """Record that a try of a step begins now."""
         _FORMAT.pack_into(self._area, 0, time.monotonic(), step, tries)
 
     def read(self) -> WorkerStatus:
-        """What was written last."""
+        """Return the last status."""
         return WorkerStatus(*_FORMAT.unpack_from(self._area, 0))

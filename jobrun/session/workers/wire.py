@@ -1,9 +1,9 @@
 """Plain values as messages: a JSON node that describes a value, and one area of bytes beside it.
 
-Arrays and numpy scalars lie in the area, each at a multiple of 64 bytes; all else is in the node.
-There, None, truth values, integers and texts stand for themselves, and every other value is a list
-that begins with what it is.  Types, dtypes, key orders and all bits are kept.  What is no plain
-value is refused: nothing here could run code of whoever wrote a message.
+Arrays and numpy scalars lie in the area, each at a multiple of 64 bytes; all else is in the
+node.  There, None, bools, integers and strings stand for themselves, and every other value is a
+list that begins with its kind.  Types, dtypes, key orders and all bits are kept.  Other values are
+refused: no message can run code of its sender.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MAKE: dict[str, Any] = {name: kind for kind, name in _SEQUENCES.items()}
 
 
 class UnsendableError(Exception):
-    """A value that cannot be sent; ``str()`` says what it is: ``a Series``."""
+    """A value that cannot be sent; ``str()`` is its description: ``a Series``."""
 
 
 class Packed:
@@ -68,7 +68,7 @@ class Packed:
         raise UnsendableError(with_article(kind.__name__))
 
     def _put(self, array: Array) -> tuple[str, list[int], int]:
-        """Where an array will lie, with its dtype and shape."""
+        """Return the place of an array, with its dtype and shape."""
         offset = -(-self.size // _ALIGNMENT) * _ALIGNMENT
         self.size = offset + array.nbytes
         self._arrays.append((offset, array))
@@ -84,7 +84,7 @@ def _dtype_text(dtype: np.dtype[Any]) -> Any:
 
 
 def unpack(node: Any, area: Array) -> Any:
-    """The value of a node; its arrays are read-only views of ``area``.
+    """Return the value of a node; its arrays are read-only views of ``area``.
 
     An array that stood at several places is one object here too.
     """
@@ -100,7 +100,7 @@ def _unpack(node: Any, area: Array, seen: dict[int, Array]) -> Any:
         view = _view(area, dtype, shape, offset)
         return seen.setdefault(offset, view) if view.nbytes else view
     if kind == "scalar":
-        # A structured one is a window into its array: that must be its own.
+        # A structured one is a view of its array: that must be its own.
         return np.array(_view(area, *rest))[()]
     if kind == "float":
         return struct.unpack("<d", bytes.fromhex(rest[0]))[0]

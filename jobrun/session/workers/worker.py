@@ -1,10 +1,11 @@
 """A worker process: runs the ``map`` steps of a pipe on one batch after another.
 
-It is started by ``session.workers.process`` and talks to it over a ``Channel``.  It is told once
-what the steps are, then gets columns and gives columns.  The steps run by the same ``Call`` as
-everywhere; so arguments, random numbers and results are those of a thread.
+It is started by ``session.workers.process`` and communicates over a ``Channel``.  It receives the
+description of its steps once, then receives columns and returns columns.  The steps run by the same
+``Call`` as everywhere; so arguments, random numbers and results are those of a thread.
 
-It ends when its connection does.  Signals that mean the whole run are left to who started it.
+It ends when its connection does.  Signals for the whole run are left to the process that started
+it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ Message = dict[str, Any]
 
 def main(connection: int, life: int, status: int) -> None:
     """Serve until the connection ends; the arguments are inherited descriptors."""
-    # Handlers, so that programs do not inherit that they are ignored.
+    # Handlers, since ignored signals would be inherited by programs.
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     Handlers(dict.fromkeys(numbers, lambda *_: None)).install()
     _end_with(life)
@@ -69,7 +70,7 @@ def main(connection: int, life: int, status: int) -> None:
 def _end_with(life: int) -> None:
     """Let the system kill this process and its children once the other end of ``life`` is gone.
 
-    Where the system cannot do that, the end is seen after the batch that is worked on.
+    Where the system cannot do that, the end is noticed after the current batch.
     """
     if hasattr(fcntl, "F_SETSIG"):
         fcntl.fcntl(life, fcntl.F_SETOWN, -os.getpgrp())
@@ -78,7 +79,7 @@ def _end_with(life: int) -> None:
 
 
 def _serve(channel: Channel, status: Status) -> None:
-    """Answer with what the steps are once, then batch by batch."""
+    """Answer the description of the steps once, then batch after batch."""
     answer = _Steps.told(channel.receive(), status, channel)
     steps = answer if isinstance(answer, _Steps) else None
     channel.send({} if steps is not None else answer)
@@ -91,11 +92,11 @@ def _serve(channel: Channel, status: Status) -> None:
             channel.send(answer)
         except UnsendableError:
             channel.send(steps.unsendable(answer["columns"]))
-        del answer  # its arrays may be views of what was received
+        del answer  # its arrays may be views of the received ones
 
 
 class _Watched:
-    """A function that says when it is called, and for which time on this batch."""
+    """A function that records each call, and which try on this batch it is."""
 
     def __init__(self, function: Callable[..., Any], step: int, status: Status) -> None:
         self.tries = 0
@@ -110,7 +111,7 @@ class _Watched:
 
 
 class _Steps:
-    """The ``map`` steps, made from what ``jobrun.session.workers.pool`` tells of them."""
+    """The ``map`` steps, made from the description by ``jobrun.session.workers.pool``."""
 
     def __init__(self, told: Message, calls: list[tuple[Call, _Watched]], channel: Channel) -> None:
         self._calls = calls
@@ -122,7 +123,7 @@ class _Steps:
 
     @classmethod
     def told(cls, told: Message, status: Status, channel: Channel) -> _Steps | Message:
-        """The steps; or, for a function that cannot be had, what is to be answered."""
+        """Return the steps; or the answer for a function that cannot be imported."""
         sys.argv[:] = told["argv"]
         nodes = [told["node"]] if told["multi_node"] else None
         job = Job(told["job"], seed=told["seed"], vars=told["vars"], nodes=nodes)
@@ -140,18 +141,18 @@ class _Steps:
         return cls(told, calls, channel)
 
     def running(self, number: int) -> Running:
-        """What is to be known of the task that runs."""
+        """Return the context of the running task."""
         group, pipe, node = self._running
         control = Control(report=self._report)
         return Running(group, self._moment.epoch, pipe, node, control, lambda: False)
 
     def _report(self, event: Event) -> None:
-        """Pass on that a call is made again; how far a call is, says nothing of the pipe."""
+        """Pass on that a call is repeated; the progress of a call says nothing of the pipe."""
         if isinstance(event, Warned):
             self._channel.send({"warning": event.message})
 
     def run(self, request: Message) -> Message:
-        """Run all steps on a batch; gives the wanted columns, or the error of one step."""
+        """Run all steps on a batch; return the wanted columns, or the error of one step."""
         columns = {name: boxed(value) for name, value in request["columns"].items()}
         self._moment = moment = CallContext(request["epoch"], request["batch"], columns)
         for number, (call, function) in enumerate(self._calls):
@@ -162,11 +163,11 @@ class _Steps:
             except TaskError as error:
                 return _failed(number, error)
         found = {name: view(columns[name]) for name in self._wanted}
-        self._moment = CallContext(moment.epoch, moment.batch)  # the columns are let go
+        self._moment = CallContext(moment.epoch, moment.batch)  # the columns are released
         return {"columns": found}
 
     def unsendable(self, columns: Mapping[str, Any]) -> Message:
-        """The error of the step that put out the first column that cannot be sent."""
+        """Return the error of the step that put out the first column that cannot be sent."""
         for name, value in columns.items():
             try:
                 Packed(value)
@@ -185,7 +186,7 @@ _SENDABLE = (
 
 
 def boxed(value: Any) -> Value:
-    """A received value as ``adopt`` would have it; nobody else holds it."""
+    """Return a received value as ``adopt`` would return it; nothing else holds it."""
     return _boxed(value, {})
 
 
@@ -234,7 +235,7 @@ def _call(job: Job, told: Message, step: Message, function: _Watched, columns: S
 
 
 def _function(name: str, folder: str | None, main: Any) -> Callable[..., Any]:
-    """The function that is named; raises BindError."""
+    """Return the function of a name; raises BindError."""
     module, _, path = name.partition(":")
     if module != "__main__":
         return bind(name, folder)
@@ -243,7 +244,7 @@ def _function(name: str, folder: str | None, main: Any) -> Callable[..., Any]:
 
 @cache
 def _main(kind: str, name: str) -> str:
-    """The module that is ``__main__`` where this process was started from."""
+    """Return the module that is ``__main__`` in the process that started this one."""
     try:
         return import_main((kind, name))
     except BindError:
