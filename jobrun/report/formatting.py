@@ -32,21 +32,29 @@ __all__ = [
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 
+_TAB = 8
+
 
 def visible(line: str) -> str:
-    """What a terminal shows of a line: what stands after the cursor was sent back; colours stay.
+    r"""Return what a terminal shows of a line: the text after the last ``\r``, tabs as spaces.
 
-    A line with colours ends with the usual one.
+    Colours stay, and a line with colours ends with the usual one; other escapes are left out.
     """
     line = line.rstrip("\r").rpartition("\r")[2]
-    if "\x1b" not in line:
-        return plain(line)
-    kept, place = [], 0
+    kept, place, column = [], 0, 0
     for match in _SEQUENCE.finditer(line):
-        kept.append(plain(line[place : match.start()]))
-        kept.append(match[0] if _COLOUR.fullmatch(match[0]) else "")
+        kept += [_without_tabs(line[place : match.start()], column)]
+        column += len(kept[-1])
+        kept += [match[0]] if _COLOUR.fullmatch(match[0]) else []
         place = match.end()
-    return "".join([*kept, plain(line[place:]), "\x1b[0m"])
+    kept.append(_without_tabs(line[place:], column))
+    return "".join([*kept, "\x1b[0m"] if place else kept)
+
+
+def _without_tabs(text: str, column: int) -> str:
+    """Return a text that begins at ``column`` with spaces for tabs, which erase nothing."""
+    before = column % _TAB
+    return (" " * before + plain(text)).expandtabs(_TAB)[before:]
 
 
 def uncoloured(line: str) -> str:

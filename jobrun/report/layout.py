@@ -24,6 +24,7 @@ _STAYS = 3.0
 """Seconds that the row of running tasks stays when there are none, so that it does not flicker."""
 _METRIC_LINES = 6
 _PIPE_LINES = 4
+_BAR_LINES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +51,18 @@ class _Row:
     rank: int
 
 
-def layout(screen: Screen, now: float, columns: int, rows: int, glyphs: Glyphs) -> list[Line]:
-    """At most ``rows`` lines of less than ``columns`` cells; the first is empty if there is room.
+def layout(
+    screen: Screen,
+    now: float,
+    columns: int,
+    rows: int,
+    glyphs: Glyphs,
+    bars: Sequence[str] = (),
+) -> list[Line]:
+    """Return at most ``rows`` lines of less than ``columns`` cells; the first is empty if it fits.
 
-    The empty line is where the output of a program lands that writes past us.
+    ``bars`` are progress bars that tasks print.  The empty line is where the output of a program
+    lands that writes to the terminal directly.
     """
     width = max(columns - 1, 1)
     found = [
@@ -61,6 +70,7 @@ def layout(screen: Screen, now: float, columns: int, rows: int, glyphs: Glyphs) 
         _Row(_headline(screen, now, width, glyphs), 0),
         *_pipes(screen, width, glyphs),
         *_running(screen, now, width, glyphs),
+        *_ranked([((one_line(bar), ""),) for bar in bars[-_BAR_LINES:]], 3, 5),
         *_metrics(screen, width, glyphs),
         *_progress_texts(screen, now, width, glyphs),
         *_saves(screen, now, width, glyphs),
@@ -181,7 +191,7 @@ def _metric(metric: Metric, glyphs: Glyphs) -> Line:
     arrow = {1: glyphs.up, -1: glyphs.down, 0: "="}[metric.sign]
     if metric.change == "better":
         return ((value, ""), (f" {arrow}", "good"))
-    best = f" best {number(metric.best)} in {metric.best_epoch}"
+    best = f" best {number(metric.best)} (epoch {metric.best_epoch})"
     return ((value, ""), (f" {arrow}", "bad" if metric.change == "worse" else "dim"), (best, "dim"))
 
 

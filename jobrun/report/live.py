@@ -1,7 +1,6 @@
-"""Progress on a terminal: a few lines that are kept up to date, warnings and prints above them.
+"""Progress on a terminal: a few lines that are kept up to date; epochs and prints above them.
 
-Events and prints are only remembered; a thread of its own paints, eight times a second at most.
-When the run ends, one plain line stays of it.
+Events and prints are only remembered; a thread of its own paints, at most eight times a second.
 """
 
 from __future__ import annotations
@@ -12,41 +11,51 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TextIO, cast
 
 from jobrun.core.events import EpochFinished, Event, RunEnded, RunStarted
-from jobrun.report.formatting import visible
+from jobrun.report.formatting import uncoloured, visible
 from jobrun.report.layout import Glyphs, Line, layout
 from jobrun.report.lines import Describer
 from jobrun.report.log_file import Prints
+from jobrun.report.printed_rows import ThreadRows
 from jobrun.report.screen import Screen
-from jobrun.report.whole_lines import WholeLines
 
 __all__ = ["LiveView", "Paints"]
 
 _SECONDS = 1 / 8
 _PATIENCE = 2.0
-"""How long the end waits for a painting that hangs, since the terminal was stopped (Ctrl-S)."""
+"""Seconds that the end waits for a painting that hangs, as on a stopped terminal (Ctrl-S)."""
+_EPOCH_LINES = 1.0
+"""Seconds between two lines of epochs: faster ones would push all else off the terminal."""
+_ROOM = 3
+"""Rows above the view without which the lines of epochs would only scroll away."""
 
 
 class Paints(Protocol):
     """What shows lines that change: a terminal (``Painter``) or a notebook (``Cell``)."""
 
     glyphs: Glyphs
+    scrolls: bool
+    """Whether lines above scroll away, so that there may be many of them."""
 
     @property
     def size(self) -> tuple[int, int]:
-        """Columns and rows of now."""
+        """The current number of columns and rows."""
 
     def paint(self, above: Sequence[str], lines: Sequence[Line]) -> None:
-        """Put whole lines of text ``above``, and ``lines`` below them in place of the last ones."""
+        """Put whole lines of text ``above``, and replace the painted lines below with ``lines``."""
 
     def end(self, above: Sequence[str]) -> None:
-        """Take the lines away and put ``above`` in their place."""
+        """Replace the painted lines with ``above``."""
 
     def styled(self, text: str, style: str) -> str:
-        """A text to be put above, in a style."""
+        """Return ``text``, to be put above, in a style."""
 
 
 class LiveView:
-    """Shows the run with ``painter``; what ``prints`` gets for a terminal appears above it."""
+    """A reporter that shows the run with ``painter``.
+
+    What ``prints`` gets for a terminal appears above, progress bars of tasks inside the view.  The
+    lines of finished epochs stay above, at most one a second, and that of the last epoch always.
+    """
 
     def __init__(
         self,
@@ -58,22 +67,26 @@ class LiveView:
         self._painter = painter
         self._tees = [t for t in (prints.out, prints.err) if t.stream.isatty()] if prints else []
         self._streams: list[TextIO] = []
-        self._lines: list[WholeLines] = []
+        self._prints = ThreadRows([], self._print)
         self._describe = Describer(verbosity)
         self._clock = clock
         self._screen = Screen()
-        self._last = ""
+        self._last: list[str] = []
+        self._last_epoch = clock()
+        self._room = False
         self._above: list[str] = []
         self._lock = threading.RLock()
         self._over = threading.Event()
         self._painting: threading.Thread | None = None
 
     def __call__(self, event: Event) -> None:
-        """Remember what ``event`` says."""
+        """Remember ``event``; the view shows it at its next painting."""
+        lines = self._describe(event)
+        if lines:
+            self._prints.pass_on_ended()
         with self._lock:
-            lines = self._describe(event)
             if isinstance(event, EpochFinished):
-                self._last = "\n".join(lines)
+                self._keep_epoch(lines)
             else:
                 self._say(lines)
             self._screen.take(event, self._clock())
@@ -83,37 +96,40 @@ class LiveView:
             self.close()
 
     def close(self) -> None:
-        """Leave the last epoch's line on the screen and stop."""
+        """Leave the last epoch's line on the screen, and stop."""
         painting, self._painting = self._painting, None
         if painting is None:
             return
         for tee, stream in zip(self._tees, self._streams, strict=True):
             tee.show_on(stream)
-        for lines in self._lines:
-            lines.end()
+        self._prints.end()
         self._over.set()
         painting.join(_PATIENCE)
         with self._lock:
             above, self._above = self._above, []
-            self._painter.end([*above, self._last] if self._last else above)
+            self._painter.end([*above, *self._last])
+            self._last = []
 
     def draw(self) -> None:
-        """Paint what is known now."""
+        """Paint the current state."""
+        bars = [uncoloured(bar) for bar in self._prints.bars()]
         with self._lock:
             above, self._above = self._above, []
             columns, rows = self._painter.size
             lines = layout(
-                self._screen, self._clock(), columns, max(rows - 1, 1), self._painter.glyphs
+                self._screen, self._clock(), columns, max(rows - 1, 1), self._painter.glyphs, bars
             )
+            self._room = self._painter.scrolls and rows - len(lines) >= _ROOM
         self._painter.paint(above, lines)
 
     def _start(self) -> None:
         self._screen.ends.clear()
+        self._last_epoch = self._clock()
         self._over.clear()
         self._streams = [tee.stream for tee in self._tees]
-        self._lines = [WholeLines(stream, self._print) for stream in self._streams]
-        for tee, lines in zip(self._tees, self._lines, strict=True):
-            tee.show_on(cast("TextIO", lines))
+        self._prints = ThreadRows(self._streams, self._print)
+        for tee, front in zip(self._tees, self._prints.fronts, strict=True):
+            tee.show_on(cast("TextIO", front))
         self._painting = threading.Thread(target=self._paint, name="jobrun-view", daemon=True)
         self._painting.start()
 
@@ -125,9 +141,18 @@ class LiveView:
         with self._lock:
             self._above += [visible(line) for line in lines]
 
+    def _keep_epoch(self, lines: list[str]) -> None:
+        """Put the line of an epoch above if there is room and it is due; else hold it back."""
+        now = self._clock()
+        if self._room and now - self._last_epoch >= _EPOCH_LINES:
+            self._last_epoch, self._last = now, []
+            self._say(lines)
+        else:
+            self._last = lines
+
     def _say(self, lines: list[str]) -> None:
-        """A line of our own above the painted ones, at once where there are none."""
-        for line in lines:
+        """Put lines above the painted ones, at once where there are none."""
+        for line in map(str.expandtabs, lines):
             style = "bad" if line.startswith("warning") else ""
             self._above.append(self._painter.styled(line, style))
         if self._painting is None and self._above:

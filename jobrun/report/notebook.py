@@ -36,6 +36,7 @@ class Cell:
 
     glyphs = UNICODE
     size = (100, 30)
+    scrolls = False
 
     def __init__(self) -> None:
         with importing():

@@ -31,6 +31,8 @@ class Painter:
     ``size`` gives its columns and rows.  A terminal that has gone is painted on no more.
     """
 
+    scrolls = True
+
     def __init__(
         self,
         stream: TextIO,

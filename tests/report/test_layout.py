@@ -75,6 +75,15 @@ def test_what_matters_less_goes_first() -> None:
     ]
 
 
+def test_progress_bars_of_tasks_are_rows() -> None:
+    bars = [f"bar {n}:  50%|##\t|" for n in range(6)]
+    found = ["".join(t for t, _ in line) for line in layout(busy(), 14.0, 40, 23, ASCII, bars)]
+    assert [line for line in found if line.startswith("bar")] == [
+        f"bar {n}:  50%|## |" for n in range(2, 6)
+    ]
+    assert len(layout(busy(), 14.0, 40, 4, ASCII, bars)) == 4
+
+
 def test_ascii_alone() -> None:
     assert "\n".join(texts(busy(), 40, 20, ASCII)).isascii()
     assert "\n".join(texts(busy(), 80, 20, ASCII)).isascii()

@@ -46,10 +46,12 @@ def test_what_a_run_shows_and_what_stays_of_it(make: Any, driven: Any) -> None:
     run(make.epoch(2, ("acc[val]",), loss=0.75, **{"acc[val]": 0.5}), make.saved(2, 2))
     assert run.terminal.screen == [
         "digits: starts from the beginning",
+        "epoch 1/3  loss 0.5*  acc[val] 0.25  0.25 s",
+        "epoch 2/3  loss 0.75  acc[val] 0.5*  0.25 s",
         "",
         "digits  epoch 2/3  ━━━━━━━━━━━━━━━━━━━━──────────  67%  0 s left",
         "  train      ────────────────  batch 0/5",
-        "  metrics    loss 0.75 ▲ best 0.5 in 1   acc[val] 0.5",
+        "  metrics    loss 0.75 ▲ best 0.5 (epoch 1)   acc[val] 0.5",
         "  stop       epochs 2/3",
         "  saved      checkpoint_2 (epoch 2, 1.23 MB, 0.30 s)",
     ]
@@ -57,6 +59,7 @@ def test_what_a_run_shows_and_what_stays_of_it(make: Any, driven: Any) -> None:
     run.view(make.ended())
     assert run.terminal.screen == [
         "digits: starts from the beginning",
+        "epoch 1/3  loss 0.5*  acc[val] 0.25  0.25 s",
         "epoch 2/3  loss 0.75  acc[val] 0.5*  0.25 s",
     ]
     assert not run.terminal.cursor_hidden
@@ -78,6 +81,30 @@ def test_one_thread_paints_and_ends_with_the_run(make: Any) -> None:
     view.draw()
     assert any(line.startswith("again  ") for line in terminal.screen)
     view(make.ended())
+
+
+def epoch_lines(run: Driven) -> list[str]:
+    return [line for line in run.terminal.history if line.startswith("epoch ")]
+
+
+def test_fast_epochs_leave_one_line_a_second_and_the_last_one(make: Any, driven: Any) -> None:
+    run = driven(80, 24)
+    run(make.started(epochs=None))
+    for number in range(1, 9):
+        run(make.epoch(number), seconds=0.3)
+    assert epoch_lines(run) == [f"epoch {n}  0.25 s" for n in (1, 5)]
+    run.view(make.ended())
+    assert epoch_lines(run) == [f"epoch {n}  0.25 s" for n in (1, 5, 8)]
+
+
+def test_epochs_leave_no_lines_where_they_would_only_scroll_away(make: Any, driven: Any) -> None:
+    run = driven(80, 5)
+    run(make.started(), BatchesDone("train", "main", 1, 2, 5))
+    for number in range(1, 9):
+        run(make.epoch(number, loss=0.5))
+    assert epoch_lines(run) == []
+    run.view(make.ended())
+    assert epoch_lines(run) == ["epoch 8/3  loss 0.5  0.25 s"]
 
 
 def test_events_alone_paint_nothing(make: Any, driven: Any) -> None:
@@ -115,7 +142,7 @@ def test_it_fits_every_terminal(size: tuple[int, int], make: Any, driven: Any) -
     before = len(run.terminal.history)
     metrics = {f"metric_{i}": float(i) for i in range(20)}
     for number in range(1, 20):
-        run(make.epoch(number, **metrics), make.saved(number, number))
+        run(make.epoch(number, **metrics), make.saved(number, number), seconds=0.01)
     # Nothing was scrolled away by painting the same lines again and again.
     assert len(run.terminal.history) <= max(before, size[1]) + 8
 
@@ -225,3 +252,42 @@ def test_a_terminal_that_has_gone_hurts_nobody(make: Any, monkeypatch: pytest.Mo
     view(make.epoch(1))
     view.draw()
     view(make.ended())
+
+
+def test_progress_bars_of_tasks_are_rows_of_the_view_until_they_end(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    captured = capture(monkeypatch)
+    with Prints() as prints:
+        view = LiveView(Painter(captured, False, captured.size), prints)
+        view(make.started())
+        print("before")
+        for state in ("  0%|     |", " 50%|##   |"):
+            sys.stderr.write(f"\rfit:{state}")  # as tqdm does
+            view.draw()
+            assert captured.screen[:3] == ["digits: starts from the beginning", "before", ""]
+            assert captured.screen[3].startswith("digits  starting")
+            assert captured.screen[4] == f"fit:{state}"
+        sys.stderr.write("\rfit: 100%|#####|")
+        sys.stderr.write("\n")
+        view(make.epoch(1, loss=0.5))
+        view(Warned("after"))
+        view.draw()
+        assert captured.screen[1:4] == ["before", "fit: 100%|#####|", "warning: after"]
+        view(make.ended())
+    assert captured.history.count("fit: 100%|#####|") == 1
+
+
+def test_tabs_leave_nothing_of_the_view_between_columns(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    captured = capture(monkeypatch)
+    with Prints() as prints:
+        view = LiveView(Painter(captured, False, captured.size), prints)
+        view(make.started(job="a_name_of_some_length"))
+        view.draw()
+        print("a\tb\t\x1b[1mc\x1b[0m\td")
+        view(Warned("x\ty"))
+        view.draw()
+        view(make.ended())
+    assert captured.screen[1:3] == ["a       b       c       d", "warning: x      y"]

@@ -17,6 +17,8 @@ from jobrun.report.terminal import Painter
         ("\x1b[1;31mred\x1b[0m", "\x1b[1;31mred\x1b[0m\x1b[0m", "red"),
         ("a\x1b[2Jb\x1b[10Ac", "abc\x1b[0m", "a\\x1b[2Jb\\x1b[10Ac"),
         ("\x1b]0;title\x07text", "text\x1b[0m", "\\x1b]0;title\\x07text"),
+        ("a\tb\tc", "a       b       c", "a\tb\tc"),
+        ("\x1b[1ma\x1b[0mb\tc", "\x1b[1ma\x1b[0mb      c\x1b[0m", "ab\tc"),
         ("bell\x07", "bell\\x07", "bell\\x07"),
         ("\x1b[?25lhidden", "hidden\x1b[0m", "\\x1b[?25lhidden"),
     ],
