@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from jobrun.cli.leaving import say_what_is_waited_for
+from jobrun.cli.leaving import report_waiting
 from jobrun.cli.signals import leave_until_there_is_a_run
 from jobrun.core import gc_tuning
 
@@ -35,5 +35,5 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     except KeyboardInterrupt:  # before the command started, or after its end
         code = 130
     if runs:
-        say_what_is_waited_for()
+        report_waiting()
     sys.exit(code)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from jobrun.checkpoint.loading import Skipped
     from jobrun.storage.fs import Fs
 
-__all__ = ["checkpoint_at", "say_skipped"]
+__all__ = ["checkpoint_at", "report_skipped"]
 
 
 def checkpoint_at(url: str, epoch: int | None, id: int | None) -> tuple[str, Fs]:
@@ -23,11 +23,11 @@ def checkpoint_at(url: str, epoch: int | None, id: int | None) -> tuple[str, Fs]
     from jobrun.remote.find import find_at
 
     found = find_at(url, epoch=epoch, id=id)
-    say_skipped(found.skipped)
+    report_skipped(found.skipped)
     return found.url, RemoteFs()
 
 
-def say_skipped(skipped: Sequence[Skipped]) -> None:
+def report_skipped(skipped: Sequence[Skipped]) -> None:
     """Report the newer checkpoints that are damaged, so that an older one was used."""
     from jobrun.report.formatting import plain
 

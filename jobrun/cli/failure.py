@@ -28,8 +28,8 @@ __all__ = [
     "error_values",
     "not_written",
     "problem_values",
-    "say_error",
     "show",
+    "show_error",
     "where_and_what",
 ]
 
@@ -53,7 +53,7 @@ def show(error: Exception, settings: Settings) -> int:
         if isinstance(error, DamagedError) and not error.hint and "checkpoint_" in str(error):
             error.hint = "jobrun checkpoints verify RUN names all that is damaged"
         code = error.exit_code if isinstance(error, JobrunError) else EXIT_BUG
-        say_error(error, settings)
+        show_error(error, settings)
         values = error_values(error)
     if settings.json:
         with suppress(OSError):  # stdout may be the stream that cannot be written
@@ -79,7 +79,7 @@ def _usage(error: click.ClickException) -> UsageError:
     return UsageError(error.format_message(), hint=hint)
 
 
-def say_error(error: Exception, settings: Settings) -> None:
+def show_error(error: Exception, settings: Settings) -> None:
     """Write an error to stderr: the user's own lines where user code failed."""
     if settings.traceback:
         print(mask("".join(traceback.format_exception(error))), end="", file=sys.stderr)

@@ -33,7 +33,7 @@ class Listener(Protocol):
     def started(self, number: int) -> None:
         """Handle the start of a process."""
 
-    def told(self, number: int, event: dict[str, Any]) -> None:
+    def received(self, number: int, event: dict[str, Any]) -> None:
         """Handle an event, as JSON values with ``lines``, or the error before the run started."""
 
     def printed(self, number: int, line: str) -> None:
@@ -110,7 +110,7 @@ class Fleet:
             child = _Child(number, process)
             child.write(json.dumps(asdict(order)))
             self._children.append(child)
-        for stream, take in ((process.stdout, self._told), (process.stderr, self._printed)):
+        for stream, take in ((process.stdout, self._receive), (process.stderr, self._printed)):
             assert stream is not None
             os.set_blocking(stream.fileno(), False)
             self._selector.register(stream, selectors.EVENT_READ, (child, take))
@@ -138,13 +138,13 @@ class Fleet:
             take(child, line.decode(errors="replace").rstrip("\r"))
         return bool(data)
 
-    def _told(self, child: _Child, line: str) -> None:
+    def _receive(self, child: _Child, line: str) -> None:
         try:
             event = json.loads(line)
         except ValueError:
             event = None
         if isinstance(event, dict):
-            self._listener.told(child.number, event)
+            self._listener.received(child.number, event)
         else:
             self._printed(child, line)
 
@@ -158,7 +158,7 @@ class Fleet:
         waited for.
         """
         process = child.process
-        for stream, take in ((process.stdout, self._told), (process.stderr, self._printed)):
+        for stream, take in ((process.stdout, self._receive), (process.stderr, self._printed)):
             assert stream is not None
             while self._read(child, stream, take):
                 pass

@@ -8,21 +8,21 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 
-__all__ = ["say_what_is_waited_for"]
+__all__ = ["report_waiting"]
 
 _SOON = 1.0
 """The seconds for the interpreter's exit before a report of what it waits for."""
 
 
-def say_what_is_waited_for() -> None:
+def report_waiting() -> None:
     """Report on stderr what holds up the exit of the interpreter, if it is not soon.
 
     Called last of all.  Threads of pools end by themselves then.
     """
-    threading.Thread(target=_say, name="jobrun-leaving", daemon=True).start()
+    threading.Thread(target=_report_later, name="jobrun-leaving", daemon=True).start()
 
 
-def _say() -> None:
+def _report_later() -> None:
     time.sleep(_SOON)
     names = ", ".join(_waited_for())
     if names:

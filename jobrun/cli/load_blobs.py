@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jobrun.cli.elsewhere import say_skipped
+from jobrun.cli.elsewhere import report_skipped
 from jobrun.cli.options import (
     common,
     completes,
@@ -76,13 +76,13 @@ def command(
         raise click.UsageError("--fallback is for the newest checkpoint: not with --epoch or --id")
 
     chosen = _read(runs_dir, run, names, epoch=epoch, id=id, fallback=fallback)
-    say_skipped(chosen.skipped)
+    report_skipped(chosen.skipped)
     path, record, (picked, boxes) = chosen.place, chosen.record, chosen.value
     if output is not None:
         from jobrun.tools.export import export
 
         about = {"job": record.job, "checkpoint": str(record.id), "epoch": str(record.epoch)}
-        _say_exported(output, boxes, export(boxes, output, about))
+        _report_exported(output, boxes, export(boxes, output, about))
         return
     sliced = {leaf.name for leaf in picked if leaf.index is not None}
     if settings().json:
@@ -123,7 +123,7 @@ def _read(
     return read_found(found.checkpoints, look, epoch, id, **options, hint=_HINT)
 
 
-def _say_exported(output: str, boxes: Mapping[str, Box], left_out: list[str]) -> None:
+def _report_exported(output: str, boxes: Mapping[str, Box], left_out: list[str]) -> None:
     from jobrun.report.formatting import plain, plural
 
     done = [name for name in boxes if name not in left_out]

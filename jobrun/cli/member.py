@@ -74,7 +74,7 @@ def main() -> NoReturn:
     gc_tuning.rare()
     try:
         with seen_from_here(), Signals() as signals:
-            threading.Thread(target=_obey, args=(stdin,), daemon=True).start()
+            threading.Thread(target=_receive_signals, args=(stdin,), daemon=True).start()
             code = _run(order, settings, signals, Wire(events, order.verbosity))
     except KeyboardInterrupt:
         code = 130
@@ -95,7 +95,7 @@ def _channels() -> tuple[BinaryIO, BinaryIO]:
     return stdin, events
 
 
-def _obey(stdin: BinaryIO) -> None:
+def _receive_signals(stdin: BinaryIO) -> None:
     """Send this process the signals that reach the sweep."""
     own = os.getpid()
     for line in stdin:
@@ -131,8 +131,8 @@ def _run(order: Order, settings: Settings, signals: Signals, wire: Wire) -> int:
         again=order.again,
         afresh=order.afresh,
     )
-    tell_error = wire.write if order.events else None
-    watching = Watching(settings, instead=wire, tell_error=tell_error)
+    on_error = wire.write if order.events else None
+    watching = Watching(settings, instead=wire, on_error=on_error)
     engine = Engine(watching, signals, threads=order.threads, check=order.check)
     run = Path(order.run)
     return engine.run(job_of(spec), request, str(run.parent), run)

@@ -263,7 +263,7 @@ def _fetched(arguments: _Arguments, options: RunOptions) -> _Arguments:
 
 def _fetch(url: str, runs_dir: str, epoch: int | None, id: int | None) -> str:
     """Fetch a run at a URL; return its local path, as ``find_run`` expects it."""
-    from jobrun.cli.elsewhere import say_skipped
+    from jobrun.cli.elsewhere import report_skipped
     from jobrun.core.paths import shown
     from jobrun.core.text import size
     from jobrun.remote.find import find_at
@@ -271,7 +271,7 @@ def _fetch(url: str, runs_dir: str, epoch: int | None, id: int | None) -> str:
     from jobrun.runs.fetch import fetch
 
     found = find_at(url, epoch=epoch, id=id)
-    say_skipped(found.skipped)
+    report_skipped(found.skipped)
     run = fetch(found, runs_dir)
     what = f"{found.record.place}, {size(found.record.bytes)}"
     click.echo(f"fetched {plain(shown(found.url))} ({what}) into {plain(run.shown())}", err=True)

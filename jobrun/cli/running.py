@@ -18,7 +18,7 @@ from jobrun.analysis.facts import job_facts
 from jobrun.analysis.identity import digest
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.part_source import RunLock
-from jobrun.cli.failure import not_written, say_error
+from jobrun.cli.failure import not_written, show_error
 from jobrun.cli.options import RunOptions, settings
 from jobrun.cli.signals import Signals
 from jobrun.cli.watching import Watching
@@ -164,7 +164,7 @@ class Engine:
     def _show(self, ended: RunEnded, error: JobrunError | None, out: TextIO) -> None:
         """Show the error, if any, on stderr, and the summary on stdout."""
         if error is not None:
-            self._watching.say_error(error)
+            self._watching.show_error(error)
         if self._settings.json:
             text = json.dumps(json_values(ended.to_json()))
         else:
@@ -177,7 +177,7 @@ class Engine:
             unwritten = not_written(refused)
             if ended.exit_code == EXIT_DONE:
                 raise unwritten from None
-            say_error(unwritten, self._settings)
+            show_error(unwritten, self._settings)
 
 
 def run_job(

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from jobrun.checkpoint.manager import CheckpointManager
-from jobrun.cli.failure import say_error
+from jobrun.cli.failure import show_error
 from jobrun.cli.options import Settings
 from jobrun.core.events import CheckpointSaved, Event, Report, ignore
 from jobrun.engine.resume_policy import Request
@@ -19,22 +19,22 @@ from jobrun.jobspec.build import job_of
 from jobrun.jobspec.resolve import dump_resolved, load
 from jobrun.report.formatting import json_values
 from jobrun.session.local import LocalSession
-from jobrun.tools.smoke import Asked, shorten
+from jobrun.tools.smoke import SmokeOrder, shorten
 
 __all__ = ["main"]
 
 
 def main(argument: str) -> int:
     """Run or resume the ordered job; return the exit code."""
-    asked = Asked(**json.loads(argument))
+    asked = SmokeOrder(**json.loads(argument))
     try:
         return _run(asked)
     except JobrunError as error:
-        say_error(error, Settings())
+        show_error(error, Settings())
         return error.exit_code
 
 
-def _run(asked: Asked) -> int:
+def _run(asked: SmokeOrder) -> int:
     spec = load(asked.spec, asked.sets, epochs=asked.epochs)
     job = job_of(spec)
     shorten(job, asked.batches, save_inside=asked.kill == "inside")

@@ -33,7 +33,7 @@ from jobrun.runs.series import claim_after, fresh_name, newest_begun
 from jobrun.runs.sweepdir import Member, SweepDir
 from jobrun.session.local import default_threads
 from jobrun.tools.sweep import Sweep, SweepPlan
-from jobrun.tools.sweep_rows import SweepRow, row_on_disk, row_told, row_without_a_word
+from jobrun.tools.sweep_rows import SweepRow, row_from_end, row_of_crash, row_on_disk
 
 __all__ = ["run_sweep"]
 
@@ -91,7 +91,7 @@ class SweepEngine:
         if plan.home is not None:
             plan.home.home.lock()
             plan = self._sweep.plan(plan.home)  # another process may have just ended it
-        Board().say(*plan.lines)
+        Board().print_lines(*plan.lines)
         found = plan.home
         if found is None:
             runs_dir, name = self._options.runs_dir, self._sweep.job.name
@@ -127,15 +127,15 @@ class SweepEngine:
         board = self._board(plan)
         jobs = max(1, min(self._options.jobs, len(plan.to_do)))
         if self._verbosity >= 0:
-            board.say(_opening(plan, home, jobs))
+            board.print_lines(_opening(plan, home, jobs))
         fleet = Fleet(jobs, board, lambda: self._continues(board.codes.values()))
-        self._signals.runner = _Passing(fleet, board)
+        self._signals.runner = _SignalForwarder(fleet, board)
         fleet.run((n, self._order(home, plan.members[n], jobs)) for n in plan.to_do)
         rows = self._rows(plan, home)
         for number, code in board.codes.items():
             told = board.ends.get(number)
             row = rows[number]
-            rows[number] = row_told(row, told) if told else row_without_a_word(row, code)
+            rows[number] = row_from_end(row, told) if told else row_of_crash(row, code)
         return self._show(plan, home, rows, board.codes, fleet.signal)
 
     @property
@@ -148,7 +148,7 @@ class SweepEngine:
             return JsonBoard(names)
         board = Board(names)
         if self._options.progress == "live":
-            board.say("warning: a sweep has no live view: progress is shown as lines")
+            board.print_lines("warning: a sweep has no live view: progress is shown as lines")
         return board
 
     def _continues(self, codes: Iterable[int]) -> bool:
@@ -215,7 +215,7 @@ class SweepEngine:
         return ended.exit_code
 
 
-class _Passing:
+class _SignalForwarder:
     """A forwarder of signals to the runs."""
 
     def __init__(self, fleet: Fleet, board: Board) -> None:
@@ -225,7 +225,7 @@ class _Passing:
     def interrupt(self, signal_name: str) -> None:
         """Start no further run; running ones save and end."""
         self._fleet.send(signal_name, last=True)
-        self._board.say(
+        self._board.print_lines(
             f"{signal_name}: no further run starts, those that are going on save and end "
             "(a second signal ends all at once)"
         )

@@ -30,14 +30,14 @@ class Board:
         self._width = min(_WIDEST, max(map(len, names), default=0))
         self._lock = threading.Lock()
 
-    def say(self, *lines: str) -> None:
+    def print_lines(self, *lines: str) -> None:
         """Write lines about the sweep; from any thread."""
         self._write("".join(plain(line) + "\n" for line in lines))
 
     def started(self, number: int) -> None:
         """Do nothing: the run's own events report it."""
 
-    def told(self, number: int, event: Mapping[str, Any]) -> None:
+    def received(self, number: int, event: Mapping[str, Any]) -> None:
         """Show an event, and keep the result of the run."""
         self._show(number, event)
         if event.get("event") == "RunEnded" or "event" not in event:
@@ -45,18 +45,18 @@ class Board:
 
     def printed(self, number: int, line: str) -> None:
         """Show a line that a task printed, or an error."""
-        self._say(number, [line])
+        self._print_lines(number, [line])
 
     def ended(self, number: int, code: int) -> None:
         """Keep the exit code; a killed process has sent no report."""
         self.codes[number] = code
         if code < 0:
-            self._say(number, [f"the process {Ended(code)}"])
+            self._print_lines(number, [f"the process {Ended(code)}"])
 
     def _show(self, number: int, event: Mapping[str, Any]) -> None:
-        self._say(number, event.get("lines", ()))
+        self._print_lines(number, event.get("lines", ()))
 
-    def _say(self, number: int, lines: Sequence[str]) -> None:
+    def _print_lines(self, number: int, lines: Sequence[str]) -> None:
         name = self._names[number].ljust(self._width)
         self._write("".join(plain(f"{name} | {line}") + "\n" for line in lines))
 
@@ -72,7 +72,7 @@ class Board:
 class JsonBoard(Board):
     """The same as JSON: each event, and each printed line, with its run under ``run``."""
 
-    def say(self, *lines: str) -> None:
+    def print_lines(self, *lines: str) -> None:
         """Do nothing: the events of the runs report it."""
 
     def _show(self, number: int, event: Mapping[str, Any]) -> None:
@@ -82,7 +82,7 @@ class JsonBoard(Board):
         values.pop("lines", None)
         self._write(json_line({**values, "run": self._names[number]}))
 
-    def _say(self, number: int, lines: Sequence[str]) -> None:
+    def _print_lines(self, number: int, lines: Sequence[str]) -> None:
         for line in lines:
             text = uncoloured(line)
             event = {"event": "Printed", "text": text, "run": self._names[number]}

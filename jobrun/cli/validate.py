@@ -105,11 +105,11 @@ def _find_reporters(job: Job, folder: str) -> None:
 
 def _show(one: _Checked) -> None:
     """Show the findings: problems on stderr, the line of a good spec on stdout."""
-    from jobrun.cli.failure import say_error
+    from jobrun.cli.failure import show_error
     from jobrun.report.formatting import plain, plural
 
     if one.error is not None:
-        say_error(one.error, settings())
+        show_error(one.error, settings())
     for warning in one.warnings:
         text = f"{warning.where}: warning: {warning.message}; {warning.hint}"
         click.echo(plain(text), err=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from jobrun.cli.failure import error_values, say_error
+from jobrun.cli.failure import error_values, show_error
 from jobrun.cli.options import Settings, uses_color
 from jobrun.core.events import Report
 from jobrun.errors import JobrunError
@@ -33,7 +33,7 @@ __all__ = ["Watching"]
 class Watching:
     """The progress options: ``how`` (None: chosen automatically), and reporters by name.
 
-    ``instead`` receives the events in place of the view on stderr, and ``tell_error`` the error
+    ``instead`` receives the events in place of the view on stderr, and ``on_error`` the error
     that ended the run.
     """
 
@@ -41,7 +41,7 @@ class Watching:
     how: str | None = None
     names: Sequence[str] = ()
     instead: Report | None = None
-    tell_error: Callable[[dict[str, Any]], None] | None = None
+    on_error: Callable[[dict[str, Any]], None] | None = None
 
     def fan(self, prints: Prints) -> Broadcast:
         """Return the reporters of progress and of the files of the run."""
@@ -57,12 +57,12 @@ class Watching:
             fan.attach(aside)
         return found
 
-    def say_error(self, error: JobrunError) -> None:
+    def show_error(self, error: JobrunError) -> None:
         """Show the error that ended a run."""
-        if self.tell_error is not None:
-            self.tell_error({"event": "Error", **error_values(error)})
+        if self.on_error is not None:
+            self.on_error({"event": "Error", **error_values(error)})
         else:
-            say_error(error, self.settings)
+            show_error(error, self.settings)
 
     def _progress(self, prints: Prints) -> Report:
         stderr = prints.err.stream  # jobrun's own output is not a print of a task
@@ -75,7 +75,7 @@ class Watching:
         if how == "json":
             tees = (prints.err, prints.out) if self.settings.json else (prints.err,)
             lines = JsonLines(stderr, *tees)
-            self.tell_error = lines.write
+            self.on_error = lines.write
             return lines
         if how == "live":
             painter = Painter(stderr, uses_color(stderr, self.settings.color))

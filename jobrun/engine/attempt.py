@@ -100,7 +100,7 @@ class Attempt:
         try:
             history.begin(choice)
         except JobrunError:
-            self._stand_where_it_began(start)
+            self._reset_progress(start)
             raise
         if self.saver.wanted and not any(persistent(run.analysis).values()):
             run.report(Warned(_NOTHING_PERSISTS))
@@ -131,13 +131,13 @@ class Attempt:
             )
         )
         if isinstance(start, Record):  # so that an end before the load reports it
-            self.loader.stand_at(start)
+            self.loader.restore_progress(start)
 
-    def _stand_where_it_began(self, start: object) -> None:
+    def _reset_progress(self, start: object) -> None:
         """Reset the progress to the one on disk, since the attempt achieved nothing."""
         if isinstance(start, Record):
             with suppress(JobrunError):  # the error is being reported already
-                self.loader.stand_at(start)
+                self.loader.restore_progress(start)
 
     def run_group(self, name: str) -> bool:
         """Run a group other than ``epoch``; return whether all its tasks were run."""
@@ -173,7 +173,7 @@ class Attempt:
             )
         )
         if isinstance(start, Record):
-            self.loader.stand_at(start)
+            self.loader.restore_progress(start)
         return again
 
     def run_epoch(self) -> None:

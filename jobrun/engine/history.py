@@ -65,7 +65,7 @@ class History:
         self._manager = manager
         self._request = request
         self.catalogue = _catalogue(job, manager, request, report)
-        self.report = report if self.catalogue is None else self.catalogue.tell
+        self.report = report if self.catalogue is None else self.catalogue.forward
         """The reporter of all events; it passes them on to the catalogue too."""
         self._report = self.report
         self._named = request.names_checkpoint  # by the user, or by the catalogue

@@ -9,7 +9,7 @@ from jobrun.checkpoint.record import Record
 from jobrun.core.events import CheckpointLoaded
 from jobrun.engine.progress import RunProgress
 from jobrun.engine.resume_policy import Choice
-from jobrun.engine.resume_survey import asks_verdict
+from jobrun.engine.resume_survey import evaluates_stops
 from jobrun.engine.run import Run
 from jobrun.engine.saver import Saver
 from jobrun.errors import DamagedError
@@ -46,7 +46,7 @@ class Loader:
                 history.skip(record.id, str(error))
                 continue
             history.resume_at(record, choice)
-            if asks_verdict(record):
+            if evaluates_stops(record):
                 self._progress.decision = self._progress.verdict()
             return
         # They were whole at the decision, a moment ago.
@@ -58,7 +58,7 @@ class Loader:
         path = self._run.history.checkpoint_path(record)
         loaded = self._session.load_parts(path, self._run.history.parts(record))
         self._session.take_over()
-        self.stand_at(record)
+        self.restore_progress(record)
         if not record.at_boundary:
             self._session.resume_epoch(record.epoch + 1, self._progress.written)
         self.loaded = record.id
@@ -75,7 +75,7 @@ class Loader:
             )
         )
 
-    def stand_at(self, record: Record) -> None:
+    def restore_progress(self, record: Record) -> None:
         """Set the progress to that of a checkpoint on disk."""
         self._progress.restore(self._run.history.mapped(record))
         path = self._run.history.checkpoint_path(record)

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 METHODS = ("latest", "accessible", "written", "report")
 
-TOLD = frozenset(
+REPORTED = frozenset(
     {
         "CheckpointSaved",
         "CheckpointFailed",
@@ -133,10 +133,10 @@ class RunCatalogue:
         }
         self._ask("written", lambda found: found.written(self._run, facts), None)
 
-    def tell(self, event: Event) -> None:
+    def forward(self, event: Event) -> None:
         """Report an event to the run's reporter, and then to the catalogue if it takes it."""
         self._report(event)
-        if type(event).__name__ in TOLD:
+        if type(event).__name__ in REPORTED:
             facts = event.to_json()
             self._ask("report", lambda found: found.report(self._run, facts), None)
 

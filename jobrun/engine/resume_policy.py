@@ -167,14 +167,14 @@ def decide(
         reached = head.epoch if head is not None else state.epoch  # a kill writes no run.json
         return _another_job(request, reached, changes, run, over)
     if request.only:
-        return Choice("exit", _said(changes), start)
-    if over and _stays_over(request, state, head, start, changes, verdict):
+        return Choice("exit", _change_lines(changes), start)
+    if over and _nothing_left(request, state, head, start, changes, verdict):
         return _done(request, state, changes, run)
     rewind = head is not None and start is not None and start.id != head.id
-    return Choice("resume", _said(changes), start, rewind)
+    return Choice("resume", _change_lines(changes), start, rewind)
 
 
-def _stays_over(
+def _nothing_left(
     request: Request,
     state: FoundState,
     head: Start | None,
@@ -237,10 +237,10 @@ def _done(request: Request, state: FoundState, changes: Changes, run: str) -> Ch
             ("to go on from an earlier epoch", f"{request.program} resume {run} --epoch N"),
             *ways,
         ]
-    return Choice("done", (first, *_said(changes), *_table(ways)), exit_code=code)
+    return Choice("done", (first, *_change_lines(changes), *_table(ways)), exit_code=code)
 
 
-def _said(changes: Changes) -> tuple[str, ...]:
+def _change_lines(changes: Changes) -> tuple[str, ...]:
     """Return the changes as lines to show."""
     lines: list[str] = []
     if changes.job or changes.free:

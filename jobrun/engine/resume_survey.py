@@ -29,7 +29,7 @@ from jobrun.runs.rundir import RunDir
 from jobrun.storage.fs import DEFAULT
 from jobrun.usercode.code_hash import changed_code
 
-__all__ = ["Chooser", "asks_verdict", "refuse_lacking"]
+__all__ = ["Chooser", "evaluates_stops", "refuse_missing_blobs"]
 
 
 class Chooser:
@@ -79,7 +79,7 @@ class Chooser:
             run=self._run.shown(),
         )
         if changes.job and start is not None and choice.action in ("resume", "exit"):
-            self._refuse_lacking(start)
+            self._refuse_missing_blobs(start)
         return replace(choice, lines=(*said, *choice.lines)), request.names_checkpoint
 
     def _ask_catalogue(
@@ -124,11 +124,11 @@ class Chooser:
             hint = f"to start anew: {afresh}" if afresh else ""
             raise none_whole(((i.id, i.reason) for i in lost), self._run.shown(), hint)
 
-    def _refuse_lacking(self, start: Record) -> None:
+    def _refuse_missing_blobs(self, start: Record) -> None:
         """Raise RunRefusedError if the checkpoint lacks blobs that the accepted job needs."""
         path = self._run.catalog.path(start.id)
         parts = self._nodes.parts(start, tuple(self._job.nodes))
-        refuse_lacking(self._job, path, start, parts, self._request.afresh)
+        refuse_missing_blobs(self._job, path, start, parts, self._request.afresh)
 
     def changes(self, state: RunState | None) -> Changes:
         """Return the differences between the job on disk and the current job."""
@@ -149,7 +149,7 @@ class Chooser:
         return Changes(diff.job, diff.free, code, diff.never)
 
 
-def asks_verdict(record: Record) -> bool:
+def evaluates_stops(record: Record) -> bool:
     """Return whether the stop conditions are evaluated on a resume from a checkpoint.
 
     Only where an uninterrupted run does: after an epoch, and at the cut at which one has stopped.
@@ -161,12 +161,12 @@ def _verdict(
     job: Job, conditions: Sequence[tuple[Condition, bool]], start: Record | None
 ) -> Decision | None:
     """Return the verdict of the current stop conditions on a checkpoint, if it applies."""
-    if start is None or not asks_verdict(start):
+    if start is None or not evaluates_stops(start):
         return None
     return decide_stop(match_states(conditions, list(start.stops), last_seen(job, start)))
 
 
-def refuse_lacking(
+def refuse_missing_blobs(
     job: Job, checkpoint: Path, record: Record, parts: Mapping[str, str], afresh: str = ""
 ) -> None:
     """Raise RunRefusedError if blobs that ``init`` of ``job`` writes are not in ``checkpoint``.

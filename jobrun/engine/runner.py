@@ -104,7 +104,7 @@ class JobRunner:
         if self.job.checkpoint is None or self._run.manager is None:
             self._run.report(Warned(f"{signal_name}: this job wants no checkpoints"))
         elif self._attempt is not None:
-            self._attempt.saver.due.asked = True
+            self._attempt.saver.due.requested = True
             self._run.report(SaveAsked(signal_name))
 
     @property
@@ -193,7 +193,7 @@ class JobRunner:
         history = self._run.history
         record = history.head()
         if record is not None:
-            attempt.loader.stand_at(record)
+            attempt.loader.restore_progress(record)
             self._finished = history.checkpoint_path(record)
         else:  # ``on_success: delete``, or a job without checkpoints
             attempt.progress.position = Position(history.epochs)

@@ -23,7 +23,7 @@ class SaveSchedule:
         self._time = time.monotonic()
         self._postponed = False
         self._held = False
-        self.asked = False
+        self.requested = False
         """A save is requested at the next place where one is possible."""
 
     def saved(self, epoch: int) -> None:
@@ -31,7 +31,7 @@ class SaveSchedule:
         self._batches = 0
         self._epoch = epoch
         self._time = time.monotonic()
-        self._postponed = self._held = self.asked = False
+        self._postponed = self._held = self.requested = False
 
     def forget(self) -> None:
         """Reset to the initial state: no save made yet."""
@@ -41,7 +41,7 @@ class SaveSchedule:
     def hold(self) -> None:
         """Allow no other save before the next batch or the epoch's end: nothing has changed."""
         self._held = True
-        self.asked = False
+        self.requested = False
 
     def postpone(self) -> None:
         """Defer the save to the end of the epoch."""
@@ -58,7 +58,7 @@ class SaveSchedule:
 
     def _wanted(self) -> bool:
         every = self._every
-        if self.asked:
+        if self.requested:
             return True
         if every.batches is not None and self._batches >= every.batches:
             return self._gap_over()

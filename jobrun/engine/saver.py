@@ -49,14 +49,14 @@ before the wait began."""
 class _Save:
     """A save in flight: its content, its result, and the time the run has waited for it.
 
-    ``asked``: it was requested.  ``phases`` are the seconds before it was written: of the
-    ``wait`` for the one before, and of the ``snapshot``.
+    ``requested``: by the user, not by the schedule.  ``phases`` are the seconds before it was
+    written: of the ``wait`` for the one before, and of the ``snapshot``.
     """
 
     position: Position
     result: Future[Saved]
     stall: float
-    asked: bool
+    requested: bool
     phases: Mapping[str, float]
 
 
@@ -151,14 +151,14 @@ class Saver:
             return
         taken = time.perf_counter()
         self.last = fields.position
-        asked = self.due.asked
+        requested = self.due.requested
         self.due.saved(fields.position.epochs)
         place = fields.position
         self._report(SaveStarted(self._manager.first_id, place.epochs, place.place))
         result = self._manager.submit(source, fields, self._protected, self._rules)
         phases = {"wait": free - start, "snapshot": taken - free}
-        self._flying = _Save(fields.position, result, time.perf_counter() - free, asked, phases)
-        if asked or not self._policy.background:  # whoever asked is told as soon as it is on disk
+        self._flying = _Save(fields.position, result, time.perf_counter() - free, requested, phases)
+        if requested or not self._policy.background:  # a request is reported as soon as it is done
             self.collect(wait=True)
 
     def collect(self, *, wait: bool) -> None:
@@ -249,7 +249,7 @@ class Saver:
                 stall=stall,
                 phases={**save.phases, **saved.seconds, **_by_node(saved)},
                 place=saved.record.place,
-                asked=save.asked,
+                asked=save.requested,
             )
         )
         self._report_removed(saved.removed, saved.warnings)

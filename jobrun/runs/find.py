@@ -150,7 +150,7 @@ def find_run(
         here = RunDir(Path.cwd())
         if here.is_run():
             return here
-        first = _to_go_on_with if unfinished else _running
+        first = _resumable if unfinished else _running
         return _newest(list_runs(runs_dir), f"no run in {runs_dir}", first)
     if argument.endswith((".yaml", ".yml")):
         spec = Path(argument)
@@ -286,7 +286,7 @@ def _newest(
     return max(states, key=lambda pair: (first(pair[0]), pair[0].updated))[1]
 
 
-def _to_go_on_with(state: RunState) -> int:
+def _resumable(state: RunState) -> int:
     return 0 if state.over else 1 if state.state == "running" else 2
 
 

@@ -24,14 +24,14 @@ from jobrun.errors import EXIT_DONE, JobrunError
 from jobrun.model.job import Job, Pipe
 from jobrun.model.policy import DEFAULT_POLICY, Every
 
-__all__ = ["Asked", "Smoke", "Step", "shorten", "smoke"]
+__all__ = ["Smoke", "SmokeOrder", "Step", "shorten", "smoke"]
 
 _TIMEOUT = 3600.0
 _ALL = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SmokeOrder:
     """The order for one process of a smoke run; its JSON is its only argument.
 
     ``kill`` is when it kills itself: ``epoch``, after the first save at the end of an epoch;
@@ -114,7 +114,7 @@ def smoke(
 
     The first failure ends it.  Errors of the job are results and are not raised.
     """
-    run = _Run(Asked(spec, tuple(sets), epochs, batches, "", ""), folder, began)
+    run = _Run(SmokeOrder(spec, tuple(sets), epochs, batches, "", ""), folder, began)
     for step in (run.check_spec, run.train, run.kill_and_resume, run.compare):
         if not step():
             break
@@ -124,7 +124,7 @@ def smoke(
 class _Run:
     """The steps of a smoke run, in order; each returns whether to continue."""
 
-    def __init__(self, asked: Asked, folder: Path, began: Callable[[str], None]) -> None:
+    def __init__(self, asked: SmokeOrder, folder: Path, began: Callable[[str], None]) -> None:
         self._asked = asked
         self._folder = folder
         self._began = began

@@ -13,7 +13,7 @@ from jobrun.model.job import Job
 from jobrun.runs.overview import overview
 from jobrun.runs.rundir import RunDir
 
-__all__ = ["STATES", "SweepRow", "row_on_disk", "row_told", "row_without_a_word"]
+__all__ = ["STATES", "SweepRow", "row_from_end", "row_of_crash", "row_on_disk"]
 
 STATES = ("finished", "failed", "error", "interrupted", "waiting")
 
@@ -67,27 +67,27 @@ def row_on_disk(row: SweepRow, job: Job, run: RunDir) -> SweepRow:
     )
 
 
-def row_told(row: SweepRow, told: Mapping[str, Any]) -> SweepRow:
+def row_from_end(row: SweepRow, report: Mapping[str, Any]) -> SweepRow:
     """Return the row with the run's report at its end: ``RunEnded`` as JSON values, or an error.
 
     The state on disk counts, except for a run without checkpoints and one that has not started.
     """
-    if "error" in told:
-        reason = str(told["error"]["message"])
-        return replace(row, state="error", reason=reason, exit_code=told["exit_code"])
-    row = replace(row, exit_code=told["exit_code"])
-    if told["outcome"] != "nothing":
-        row = replace(row, state=told["outcome"], reason=told["reason"])
+    if "error" in report:
+        reason = str(report["error"]["message"])
+        return replace(row, state="error", reason=reason, exit_code=report["exit_code"])
+    row = replace(row, exit_code=report["exit_code"])
+    if report["outcome"] != "nothing":
+        row = replace(row, state=report["outcome"], reason=report["reason"])
     if row.checkpoint is not None:
         return row
     return replace(
         row,
-        metrics={m: _number(value) for m, value in told["metrics"].items()},
-        best={m: (_number(value), epoch) for m, (value, epoch) in told["best"].items()},
+        metrics={m: _number(value) for m, value in report["metrics"].items()},
+        best={m: (_number(value), epoch) for m, (value, epoch) in report["best"].items()},
     )
 
 
-def row_without_a_word(row: SweepRow, code: int) -> SweepRow:
+def row_of_crash(row: SweepRow, code: int) -> SweepRow:
     """Return the row of a run whose process ended with ``code`` without a report."""
     if code >= 0:
         return row

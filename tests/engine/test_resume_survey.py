@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobrun import CheckpointManager, Job, Node, Task
-from jobrun.engine.resume_survey import refuse_lacking
+from jobrun.engine.resume_survey import refuse_missing_blobs
 from jobrun.errors import RunRefusedError
 
 
@@ -30,7 +30,7 @@ def refuse(
                 else:
                     Task(dict, out=name, name=f"make-{name.replace('/', '-')}")
     record = manager.find()
-    refuse_lacking(job, manager.path(1), record, {n: n for n in outs})
+    refuse_missing_blobs(job, manager.path(1), record, {n: n for n in outs})
 
 
 @pytest.mark.parametrize("out", ["n", "tree", "tree/w", "empty", "none"])
@@ -51,7 +51,7 @@ def test_what_an_epoch_has_replaced_is_not_missing(
     with job.epoch:
         Task(dict, out=name)
     with pytest.raises(RunRefusedError) if refused else nullcontext():
-        refuse_lacking(job, manager.path(1), manager.find(), {"main": "main"})
+        refuse_missing_blobs(job, manager.path(1), manager.find(), {"main": "main"})
 
 
 @pytest.mark.parametrize("out", ["m", "tree/v", "t"])

@@ -99,10 +99,10 @@ class TestDue:
         found = due(seconds=1)
         found.saved(2)
         clock.now += 2
-        found.asked = True
+        found.requested = True
         found.hold()
         assert not found.inside()
-        assert not found.asked
+        assert not found.requested
         found.applied()
         assert found.inside()
         found.hold()
@@ -112,7 +112,7 @@ class TestDue:
     def test_asked_for_is_due_at_once(self) -> None:
         found = due(epochs=50)
         found.saved(0)
-        found.asked = True
+        found.requested = True
         assert found.inside()
         found.saved(0)
         assert not found.inside()
