@@ -37,7 +37,7 @@ class FileFormat:
 FORMATS = (
     FileFormat((".npz",), "jobrun.data.numpy_files:npz_table"),
     FileFormat((".npy",), "jobrun.data.numpy_files:npy_table"),
-    FileFormat((".csv", ".tsv"), "jobrun.data.text_files:CsvFile", True, ("types",)),
+    FileFormat((".csv", ".tsv"), "jobrun.data.text_files:CsvFile", True, ("types", "cell_limit")),
     FileFormat((".jsonl",), "jobrun.data.text_files:JsonLinesFile", True, ("types",)),
     FileFormat((".txt",), "jobrun.data.text_files:TextLines", True, ("types",)),
     FileFormat((".zarr",), "jobrun.data.zarr_source:zarr_table", folder=True),

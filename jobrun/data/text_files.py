@@ -6,7 +6,6 @@ UTF-8, with or without a byte order mark; lines end in LF or CRLF.
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 from abc import abstractmethod
@@ -15,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from jobrun.data.csv_parser import CELL_LIMIT, records
 from jobrun.data.kinds import CELL_KINDS, INFERRED, VALUE_KINDS, Kind, cell_kind, value_kind
 from jobrun.data.select import Plan, common_dtype, expand, names_in, stacked
 from jobrun.data.source import Columns, Cursor, Slow, Stream, ignore_slow
@@ -38,6 +38,7 @@ class TextFile(Stream):
     ) -> None:
         self.path = path
         self.name = str(path)
+        self._options = options
         self.size = 0
         lines = _Lines(path, 0, 0)
         try:
@@ -222,7 +223,7 @@ def _taken(records: Iterator[Any], most: int, name: str, row: int) -> list[Any]:
         found.extend(islice(records, most))
     except UnicodeDecodeError as error:
         raise DataError(f"{name}: row {row + len(found) + 1} is not UTF-8: {error}") from None
-    except (csv.Error, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{name}: row {row + len(found) + 1} cannot be read: {error}") from None
     return found
 
@@ -254,12 +255,12 @@ class CsvFile(TextFile):
 
     def _reader(self, lines: Iterator[str]) -> Iterator[list[str]]:
         delimiter = "\t" if self.path.suffix.lower() == ".tsv" else ","
-        return filter(None, csv.reader(lines, delimiter=delimiter, strict=True))
+        return records(lines, delimiter, self._options.cell_limit or CELL_LIMIT)
 
     def _begin(self, lines: _Lines) -> list[str]:
         try:
             names = next(self._reader(iter(lines)), None)
-        except (UnicodeDecodeError, csv.Error) as error:
+        except ValueError as error:
             raise DataError(f"{self.name}: the header cannot be read: {error}") from None
         if names is None:
             raise DataError(f"{self.name} is empty", hint="its first line names the columns")

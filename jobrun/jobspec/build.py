@@ -215,6 +215,7 @@ class _Builder:
             "from_": model.from_,
             "file": None if model.file is None else _text(model.file),
             "types": model.types,
+            "cell_limit": model.cell_limit,
             "call": model.call,
             "in_": model.in_,
             "with_": _literals(model.with_),

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from jobrun.core.text import either
-from jobrun.data.formats import endings
+from jobrun.data.formats import endings, format_of
 from jobrun.jobspec.closed import ClosedModel, given, one_of, short_for, without
 from jobrun.jobspec.faults import FieldFault, Optional, choice, refuse
 from jobrun.jobspec.fields import (
@@ -22,7 +22,7 @@ from jobrun.jobspec.fields import (
     Updates,
     With,
 )
-from jobrun.jobspec.readers import Columns, FilePath, Shard, Shuffle, Types
+from jobrun.jobspec.readers import CellLimit, Columns, FilePath, Shard, Shuffle, Types
 from jobrun.jobspec.tasks import TaskRetries
 
 __all__ = ["DoStepModel", "MapStepModel", "PipeModel", "SourceModel", "StepEveryModel"]
@@ -101,6 +101,7 @@ _SOURCE_RULES: dict[str, Any] = {
     "dependentRequired": {
         "call": ["from"],
         "types": ["file"],
+        "cell_limit": ["file"],
         "in": ["call"],
         "with": ["call"],
         "resume": ["call"],
@@ -134,6 +135,11 @@ class SourceModel(ClosedModel):
         None,
         description="Types of columns of a text file, {name: int, float or text}; default: what "
         "the first 1000 rows hold.",
+    )
+    cell_limit: Optional[CellLimit] = Field(
+        None,
+        description="The most characters of a cell of a .csv or .tsv; default: 131072. It ends the "
+        "reading of a file in which a quote is not closed.",
     )
     in_: Optional[Inputs] = Field(
         None, alias="in", description="Blobs and vars that the function under 'call' is given."
@@ -192,12 +198,23 @@ class SourceModel(ClosedModel):
     def _of_other_faults(self) -> Iterator[FieldFault]:
         for key, value, owner in (
             ("types", self.types, "file"),
+            ("cell_limit", self.cell_limit, "file"),
             ("in", self.in_, "call"),
             ("with", self.with_, "call"),
             ("resume", self.resume, "call"),
         ):
             if value is not None and getattr(self, owner) is None:
                 yield FieldFault(f"|{key!r} belongs to a {owner!r}", path=(key,), key=True)
+        yield from self._option_faults()
+
+    def _option_faults(self) -> Iterator[FieldFault]:
+        """Yield the options that files of this format do not have."""
+        found = format_of(self.file or "")
+        for option in ("types", "cell_limit"):
+            known = found is None or option in found.options
+            if not known and getattr(self, option) is not None:
+                text = f"|{option!r} is for {either(endings(option))} files"
+                yield FieldFault(text, path=(option,), key=True)
 
 
 class PipeModel(SourceModel):

@@ -26,8 +26,9 @@ from jobrun.jobspec.names import plain_fault, reference_fault
 from jobrun.jobspec.scalars import show
 from jobrun.model.job import SHARD
 
-__all__ = ["BufferModel", "Columns", "FilePath", "Shard", "Shuffle", "Types"]
+__all__ = ["BufferModel", "CellLimit", "Columns", "FilePath", "Shard", "Shuffle", "Types"]
 
+_MOST_CELL = 2**31 - 1  # a C long holds it everywhere
 _RENAME = "write a mapping: {column: its name in the file}"
 _SHARD = "'node', or i/n, each a number or a var, i counted from 0"
 _FROM = "a blob, a list of blobs, or a mapping {column: blob}"
@@ -84,6 +85,12 @@ def _types(value: Any) -> dict[str, str]:
     return value
 
 
+def _cell_limit(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST_CELL:
+        raise wants(f"a whole number of characters from 1 to {_MOST_CELL}", value)
+    return value
+
+
 def _shuffle(value: Any) -> Any:
     if isinstance(value, bool):
         return value
@@ -115,5 +122,6 @@ class BufferModel(ClosedModel):
 FilePath = Annotated[str, annotated(_file, str)]
 Columns = Annotated[Any, annotated(_columns, NameForms)]
 Types = Annotated[dict[str, str], annotated(_types, dict[str, Literal["int", "float", "text"]])]
+CellLimit = Annotated[int, annotated(_cell_limit, Annotated[int, Field(ge=1, le=_MOST_CELL)])]
 Shuffle = Annotated[Any, annotated(_shuffle, bool | BufferModel)]
 Shard = Annotated[str, annotated(_shard, like("^(node|[^/]+/[^/]+)$"))]

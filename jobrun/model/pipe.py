@@ -22,6 +22,7 @@ def data(
     *,
     file: str | Template | None = None,
     types: Mapping[str, str] | None = None,
+    cell_limit: int | None = None,
     call: Callable[..., Any] | str | None = None,
     in_: str | Sequence[str] | Mapping[str, str | None] | None = None,
     with_: Mapping[str, Any] | None = None,
@@ -33,7 +34,7 @@ def data(
 ) -> Data:
     """Return a source for ``zip`` and ``concat`` of a Pipe; the arguments are those of a Pipe."""
     columns = {a.parameter or a.name: a.name for a in arguments(from_)}
-    options = FileOptions(dict(types or {}))
+    options = FileOptions(dict(types or {}), cell_limit)
     made = Data(
         {} if file or call or zip or concat else columns,
         None if file is None else FileSource(file, columns, options),
@@ -111,6 +112,7 @@ class Pipe(Task):
         *,
         file: str | Template | None = None,
         types: Mapping[str, str] | None = None,
+        cell_limit: int | None = None,
         call: Callable[..., Any] | str | None = None,
         in_: str | Sequence[str] | Mapping[str, str | None] | None = None,
         with_: Mapping[str, Any] | None = None,
@@ -144,6 +146,7 @@ class Pipe(Task):
                 from_,
                 file=file,
                 types=types,
+                cell_limit=cell_limit,
                 call=call,
                 in_=in_,
                 with_=with_,

@@ -33,10 +33,12 @@ RESUMES = ("replay", "state")
 class FileOptions:
     """How a file is read; ``jobrun.data.formats`` has which formats know which of these.
 
-    ``types`` maps columns to their type: int, float or text.
+    ``types`` maps columns to their type: int, float or text.  ``cell_limit`` is the most characters
+    of a cell; None: the default of the format.
     """
 
     types: Mapping[str, str] = field(default_factory=dict)
+    cell_limit: int | None = None
 
     @property
     def given(self) -> tuple[str, ...]:

@@ -314,3 +314,31 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "d.csv").mkdir()
     with pytest.raises(DataError, match=r"d\.csv cannot be read"):
         CsvFile(tmp_path / "d.csv", {})
+
+
+def test_long_cells_are_read_if_the_limit_allows_them(tmp_path: Path) -> None:
+    cell = "x" * 140_000
+    path = write(tmp_path / "d.csv", f"id,t\n1,a\n2,{cell}\n3,b\n")
+    with pytest.raises(DataError, match="row 2 cannot be read: a cell has more than 131072 char"):
+        rows(stream(path))
+    source = open_files(path, {}, FileOptions(cell_limit=140_000))
+    assert isinstance(source, Stream)
+    cursor = source.open()
+    cursor.read(1)
+    mark = cursor.mark()
+    assert finished(source.open(1, mark).read(9))["t"].tolist() == [cell, "b"]
+
+
+def test_a_long_header_needs_the_limit_too(tmp_path: Path) -> None:
+    name = "n" * 140_000
+    path = write(tmp_path / "d.tsv", f"id\t{name}\n1\t2\n")
+    with pytest.raises(DataError, match=r"header cannot be read: .*raise 'cell_limit'"):
+        stream(path)
+    assert open_files(path, {}, FileOptions(cell_limit=1 << 20)).columns == ("id", name)
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "txt", "npy"])
+def test_the_limit_is_for_tables_alone(tmp_path: Path, ending: str) -> None:
+    path = write(tmp_path / f"d.{ending}", "x\n")
+    with pytest.raises(DataError, match=r"'cell_limit' is for \.csv or \.tsv files"):
+        open_files(path, {}, FileOptions(cell_limit=10))

@@ -20,6 +20,7 @@ from jobrun.jobspec.resolve import load
 from jobrun.model.job import Job, Pipe
 from jobrun.model.options import Load, Retries
 from jobrun.model.policy import Compress, Every
+from jobrun.model.rows import FileOptions
 from jobrun.model.shell import FileForm, Shell
 
 FOLDER = Path(__file__).parent
@@ -97,7 +98,7 @@ def test_joined_sources(job: Job) -> None:
     assert not reader.data.is_open
     assert file.file is not None
     assert file.file.columns == {"pixels": "pixel *", "label": "label"}
-    assert file.file.options.types == {"label": "text"}
+    assert file.file.options == FileOptions({"label": "text"}, 1_000_000)
     assert call.call is not None
     assert call.call.step.fn == "job:rows"
     assert call.call.columns == {"t": "time"}
