@@ -1,1 +1,1 @@
-"""What every other package builds on: events, positions, names, texts, processes, randomness."""
+"""What every other package builds on: events, positions, names, text, processes, randomness."""

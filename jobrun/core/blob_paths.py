@@ -58,9 +58,9 @@ def outermost(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 class PathMap(Generic[V]):
-    """Something known of each of some blobs, asked by overlap: a tree overlaps its leaves.
+    """A mapping from blobs to values, looked up by overlap: a tree overlaps its leaves.
 
-    Every question takes as long as the blob is deep, and as there are answers.
+    Every lookup takes time in the depth of the blob and the number of results.
     """
 
     def __init__(self) -> None:
@@ -74,11 +74,11 @@ class PathMap(Generic[V]):
         self._values[key] = value
 
     def get(self, key: Key) -> V | None:
-        """Return what is known of this very blob, or None."""
+        """Return the value of exactly this blob, or None."""
         return self._values.get(key)
 
     def drop(self, key: Key) -> None:
-        """Forget a blob and all that lies below it."""
+        """Remove a blob and everything below it."""
         for gone in (key, *self._below.get(key, ())):
             if gone in self._values:
                 del self._values[gone]
@@ -86,26 +86,26 @@ class PathMap(Generic[V]):
                     del self._below[tree][gone]
 
     def overlapping(self, key: Key) -> Iterator[V]:
-        """Yield what is known of a blob, of the trees that hold it, and of its parts."""
+        """Yield the values of a blob, of the trees that hold it, and of its parts."""
         for other in (key, *_trees(key), *self._below.get(key, ())):
             if other in self._values:
                 yield self._values[other]
 
     def touches(self, key: Key) -> bool:
-        """Return whether anything that overlaps a blob is there."""
+        """Return whether the mapping holds anything that overlaps a blob."""
         return bool(self._below.get(key)) or self.covers(key)
 
     def covers(self, key: Key) -> bool:
-        """Return whether a blob is there, itself or with a tree that holds it."""
+        """Return whether the mapping holds a blob, or a tree that holds it."""
         return key in self._values or any(tree in self._values for tree in _trees(key))
 
     def paths(self, node: str) -> list[str]:
-        """Return the paths on a node, in the order in which they came."""
+        """Return the paths on a node, in insertion order."""
         return [path for own, path in self._values if own == node]
 
 
 class PathSet(PathMap[None]):
-    """A set of blobs, asked by overlap."""
+    """A set of blobs, looked up by overlap."""
 
     def __init__(self, keys: Iterable[Key] = ()) -> None:
         super().__init__()

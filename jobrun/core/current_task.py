@@ -1,4 +1,4 @@
-"""Which task runs on this thread: for what is called, or printed, deep inside of it."""
+"""The task that runs on this thread, for code called, or lines printed, deep inside it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["CurrentTask", "Place", "Runs", "enter", "here", "task_here"]
 
 
 class CurrentTask(Protocol):
-    """A task that runs; ``epoch`` is 0 before the first."""
+    """A running task; ``epoch`` is 0 before the first."""
 
     @property
     def group(self) -> str:
@@ -17,7 +17,7 @@ class CurrentTask(Protocol):
 
     @property
     def epoch(self) -> int:
-        """The epoch that is going on."""
+        """The current epoch."""
 
     @property
     def task(self) -> str:
@@ -25,14 +25,14 @@ class CurrentTask(Protocol):
 
     @property
     def node(self) -> str:
-        """Where it runs."""
+        """The node on which it runs."""
 
 
 class Runs(Protocol):
-    """Whoever runs tasks by number."""
+    """An object that runs tasks, by number."""
 
     def running(self, number: int) -> CurrentTask:
-        """What is to be known of a task that runs."""
+        """Return the description of a running task."""
 
 
 Place = tuple[Runs, int]
@@ -46,16 +46,16 @@ _local = _Local()
 
 
 def enter(place: Place | None) -> None:
-    """From now on, this thread runs a task.  Cheap: what it is, is looked up when it is asked."""
+    """Mark this thread as running a task.  Cheap: the task is looked up only when asked for."""
     _local.place = place
 
 
 def here() -> Place | None:
-    """What ``enter`` was given, for a thread that works for the same task."""
+    """Return what ``enter`` was given, for another thread that works for the same task."""
     return _local.place
 
 
 def task_here() -> CurrentTask | None:
-    """The task that runs on this thread."""
+    """Return the task that runs on this thread, or None."""
     place = _local.place
     return None if place is None else place[0].running(place[1])

@@ -1,4 +1,4 @@
-"""Garbage collection: rare until a run begins, since imports make many objects that all stay."""
+"""Garbage collection: rare until a run begins, since imports make many long-lived objects."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _USUAL = gc.get_threshold()
 
 
 def rare() -> None:
-    """Collect seldom, until ``usual``; as usual it took 60 of 450 ms of a short command."""
+    """Collect rarely until ``usual``: the default took 60 of 450 ms of a short command."""
     gc.set_threshold(50_000, *_USUAL[1:])
 
 
 def usual() -> None:
-    """Collect as Python does, and leave alone what is there now; nothing where that is so."""
+    """Restore Python's default, and exempt all objects that exist now; idempotent."""
     if gc.get_threshold() != _USUAL:
         gc.freeze()
         gc.set_threshold(*_USUAL)

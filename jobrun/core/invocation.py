@@ -11,7 +11,8 @@ __all__ = ["program"]
 
 
 def program() -> str:
-    """What to type: ``jobrun``; if that is not on the PATH, the way this process was started."""
+    """Return the command to type: ``jobrun``, or how this process was started if that is not
+    on the PATH."""
     started = sys.argv[0] if sys.argv else ""
     name = os.path.basename(started)
     if shutil.which("jobrun") is not None or name not in ("jobrun", "__main__.py"):
@@ -22,8 +23,10 @@ def program() -> str:
 
 
 def _typed(path: str) -> str:
-    """The path relative to the current directory where it lies below; links are left as they are,
-    since an environment's interpreter is one."""
+    """Return the path relative to the current directory if it lies below it.
+
+    Links are kept, since the interpreter of an environment is one.
+    """
     absolute = os.path.abspath(path)
     try:
         relative = os.path.relpath(absolute)

@@ -1,8 +1,8 @@
-"""Floats that JSON does not have, as strings: one spelling, and one form.
+"""Floats that JSON does not have, as strings: one spelling, and one tagged form.
 
 The spelling is zarr's: ``NaN``, ``Infinity``, ``-Infinity``; a NaN other than the usual one is its
-bits, ``0x`` and 16 hexadecimal digits.  Where a number is meant the string stands for itself; where
-any JSON may stand it is tagged: ``{"float": "NaN"}``.
+bits, ``0x`` and 16 hexadecimal digits.  Where a number is expected the string stands for itself;
+where any JSON value is allowed it is tagged: ``{"float": "NaN"}``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The forms of JSON values that are read from files which are not trusted.
+"""Forms of JSON values that are read from untrusted files.
 
-A ``Form`` is a function of a value that is true if the value has the form.  ``misfit`` names the
-first field of a mapping that has not the form that a table gives it.  So one table a file says what
-its fields may be, and whoever reads a field need not ask again.
+A ``Form`` is a predicate of a value.  ``misfit`` names the first field of a mapping that does not
+have the form that a table declares for it.  So one table per kind of file declares its fields, and
+code that reads a field need not check it again.
 """
 
 from __future__ import annotations
@@ -37,31 +37,31 @@ Form = Callable[[Any], bool]
 _LARGEST = 1 << 63
 _INT_64 = range(-_LARGEST, 2 * _LARGEST)
 _SURROGATE = re.compile("[\ud800-\udbff]|[\udc00-\udc7f]|[\udd00-\udfff]")
-"""Halves of characters, which no stream can write.  U+DC80 to U+DCFF stand for bytes of paths."""
+"""Surrogates, which no stream can write.  U+DC80 to U+DCFF stand for bytes of paths."""
 
 
 def any_value(value: Any) -> bool:
-    """Any JSON at all: of fields that are kept and never interpreted."""
+    """Accept any JSON value: for fields that are kept and never interpreted."""
     return True
 
 
 def flag(value: Any) -> bool:
-    """True or false."""
+    """Accept a bool."""
     return type(value) is bool
 
 
 def whole(value: Any) -> bool:
-    """An integer from 0 to the largest of 64 bits: a count, a length, an epoch."""
+    """Accept an integer from 0 to 2^63 - 1: a count, a length, an epoch."""
     return type(value) is int and 0 <= value < _LARGEST
 
 
 def seconds(value: Any) -> bool:
-    """Seconds: a finite number that is not negative and can be shown (below 10^15)."""
+    """Accept seconds: a finite, non-negative number that can be shown (below 10^15)."""
     return type(value) in (int, float) and 0 <= value < 1e15
 
 
 def metric(value: Any) -> bool:
-    """A number as conditions and tables compare it, a bool, or None; NaN and infinities too."""
+    """Accept a number (NaN and infinities too), a bool, or None."""
     return value is None or type(value) in (bool, float) or (type(value) is int and _fits(value))
 
 
@@ -70,17 +70,17 @@ def _fits(value: int) -> bool:
 
 
 def scalar(value: Any) -> bool:
-    """A metric, or a text."""
+    """Accept a metric or a string."""
     return metric(value) or text(value)
 
 
 def text(value: Any) -> bool:
-    """A text that can be shown."""
+    """Accept a string that can be shown."""
     return type(value) is str and (value.isascii() or _SURROGATE.search(value) is None)
 
 
 def time(value: Any) -> bool:
-    """A time, ISO 8601 with its zone."""
+    """Accept a time in ISO 8601 with its zone."""
     if type(value) is not str:
         return False
     try:
@@ -90,30 +90,30 @@ def time(value: Any) -> bool:
 
 
 def named(pattern: str) -> Form:
-    """A text that all of ``pattern`` matches."""
+    """Return the form of strings that ``pattern`` matches completely."""
     whole_text = re.compile(pattern)
     return lambda value: type(value) is str and whole_text.fullmatch(value) is not None
 
 
 def one_of(*values: Any) -> Form:
-    """One of some texts, or None."""
+    """Return the form of one of some strings, or None."""
     return lambda value: (
         (value is None and None in values) or (type(value) is str and value in values)
     )
 
 
 def optional(form: Form) -> Form:
-    """The form, or None."""
+    """Return the form that accepts None too."""
     return lambda value: value is None or form(value)
 
 
 def list_of(form: Form) -> Form:
-    """A list whose values have one form."""
+    """Return the form of a list whose items have one form."""
     return lambda value: type(value) is list and all(map(form, value))
 
 
 def pair_of(*forms: Form) -> Form:
-    """A list of so many values, each of its own form."""
+    """Return the form of a list of fixed length, each item of its own form."""
     count = len(forms)
     return lambda value: (
         type(value) is list
@@ -123,23 +123,23 @@ def pair_of(*forms: Form) -> Form:
 
 
 def mapping_of(form: Form, key: Form = text) -> Form:
-    """A mapping whose keys and values have one form each."""
+    """Return the form of a mapping whose keys and values have one form each."""
     return lambda value: (
         type(value) is dict and all(map(key, value)) and all(map(form, value.values()))
     )
 
 
 def record_of(required: Mapping[str, Form], maybe: Mapping[str, Form] | None = None) -> Form:
-    """A mapping with fields of their own forms; others are passed over."""
+    """Return the form of a mapping with fields of their own forms; other fields are ignored."""
     return lambda value: not misfit(value, required, maybe)
 
 
 def misfit(
     value: Any, required: Mapping[str, Form], maybe: Mapping[str, Form] | None = None
 ) -> str:
-    """Return the name of the first field that is missing or has not its form; empty if none.
+    """Return the name of the first field that is missing or lacks its form; empty if none.
 
-    Fields of ``maybe`` may be missing.  What is no mapping at all is called ``it``.
+    Fields of ``maybe`` may be missing.  A value that is not a mapping is called ``it``.
     """
     if type(value) is not dict:
         return "it"

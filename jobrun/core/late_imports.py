@@ -1,8 +1,8 @@
-"""Packages that only some jobs need, imported when they are needed: by one thread at a time.
+"""Packages that only some jobs need, imported on first use by one thread at a time.
 
-Threads of ours write, read and report at once.  Packages that import each other in a circle
-(``numcodecs`` imports its codecs, and they import it) fail where two threads begin in two places
-of the circle, so whatever jobrun imports late, on any thread, it imports in this context::
+Several threads of jobrun write, read and report at once.  Packages that import each other in a
+circle (``numcodecs`` imports its codecs, and they import it) fail if two threads enter the circle
+in two places, so every late import of jobrun, on any thread, happens in this context::
 
     with importing():
         import zarr

@@ -1,9 +1,9 @@
-"""Values of ``${env.NAME}``, which no message, event or file of ours may show.
+"""Masking of ``${env.NAME}`` values, which no message, event or file of jobrun may show.
 
-A spec's texts name variables of the environment so that secrets stay out of it; they must stay out
-of what is said of a run too, whoever says it: a store that names its URL, an exception of a task.
-A value is shown as the ``${env.NAME}`` that it came from.  What is no secret stays: a value of less
-than four characters, which would be found in every text, and the path of what is there.
+A spec refers to environment variables so that secrets stay out of it; they must stay out of every
+message about a run too, whatever its origin: a store that names its URL, an exception of a task.
+A value is shown as the ``${env.NAME}`` that it came from.  Not masked are values of
+less than four characters, which occur in every text, and paths that exist.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ __all__ = ["mask", "masked", "remember"]
 T = TypeVar("T")
 _SHORTEST = 4
 _LOCAL = frozenset({"run", "run_dir", "path", "checkpoint"})
-"""Fields of events that say where a run is, by which files are opened."""
+"""Fields of events with paths of a run, by which files are opened."""
 _names: set[str] = set()
 
 
 def remember(name: str) -> None:
-    """From now on the value of this variable of the environment is not shown."""
+    """Mask the value of this environment variable from now on."""
     _names.add(name)
 
 
 def mask(text: str) -> str:
-    """The text, with every value of a remembered variable replaced by its name."""
+    """Return the text with every value of a remembered variable replaced by its name."""
     found = {
         value: f"${{env.{name}}}"
         for name in _names
@@ -43,7 +43,7 @@ def mask(text: str) -> str:
 
 
 def masked(value: T) -> T:
-    """``value`` with ``mask`` applied to all texts in it: of an event, a mapping, or a sequence."""
+    """Return ``value``, an event, mapping or sequence, with ``mask`` applied to all its strings."""
     if not _names:
         return value
     result: Any = value

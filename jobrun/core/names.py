@@ -16,7 +16,7 @@ _PATH: Final = re.compile(rf"{_LEVEL}(?:/{_LEVEL})*")
 
 
 def is_name(name: str) -> bool:
-    """Whether ``name`` can be one level of a blob's name."""
+    """Return whether ``name`` can be one level of a blob's name."""
     return _NAME.fullmatch(name) is not None and name != "zarr.json"
 
 
@@ -35,7 +35,7 @@ def case_twins(names: Iterable[str]) -> tuple[str, str] | None:
 
 
 def check_name(name: str) -> str | None:
-    """What is wrong with the name of a blob, or None."""
+    """Return the problem with the name of a blob, or None."""
     if _PATH.fullmatch(name) and "zarr.json" not in name:  # as with all but a few
         return None
     for part in name.split("/"):

@@ -1,6 +1,6 @@
-"""Paths as people write and read them: seen from where they have started the command.
+"""Paths as people write and read them: relative to the directory where the command started.
 
-The code of a job may change the current directory, which is one for the whole process.
+The code of a job may change the current directory, which is global to the process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def is_url(text: object) -> bool:
-    """Whether something is a URL: a text that begins with ``scheme://``."""
+    """Return whether a value is a URL: a string that begins with ``scheme://``."""
     return isinstance(text, str) and _URL.match(text) is not None
 
 
@@ -37,7 +37,7 @@ _start: Path | None = None
 
 @contextmanager
 def seen_from_here() -> Iterator[None]:
-    """Let paths be relative to the current directory of now, whatever it is later."""
+    """Resolve paths relative to the current directory of now, whatever it is later."""
     global _start
     before = _start
     try:
@@ -51,12 +51,12 @@ def seen_from_here() -> Iterator[None]:
 
 
 def start_directory() -> Path:
-    """The directory that relative paths begin at; raises FileNotFoundError if it is gone."""
+    """Return the base of relative paths; raises FileNotFoundError if it is gone."""
     return _start if _start is not None else Path.cwd()
 
 
 def absolute(path: str | os.PathLike[str]) -> Path:
-    """A path that means the same wherever the job's code goes."""
+    """Return the path as an absolute one, which means the same after a chdir of the job."""
     return Path(path) if os.path.isabs(path) else start_directory() / path
 
 
@@ -95,9 +95,9 @@ def typed(path: str | os.PathLike[str]) -> str:
 
 
 def shown(path: str | os.PathLike[str]) -> str:
-    """A path as a user would type it: relative where it lies below the start directory.
+    """Return the path as a user would type it: relative below the start directory.
 
-    A URL is shown as it is.  Control characters show as ``plain`` has them: it is for eyes alone.
+    A URL is unchanged.  Control characters are escaped as in ``plain``: for display only.
     """
     if is_url(path):
         return plain(path)

@@ -1,10 +1,10 @@
-"""Which blobs a name or a pattern means: one rule for all that ask.
+"""Which blobs a name or a pattern means: the one rule for the whole package.
 
 A name means a leaf, or a tree and all that it holds.  A pattern (``*``, ``?``, ``[abc]``) means
 every leaf and every tree whose name it matches; ``*`` and ``?`` stand for ``/`` too.  With a node
 in front (``node:w``), which may be a pattern itself, it means blobs of those nodes, without one
 those of every node.  ``checkpoint.include`` and ``compress``, ``load-blobs``, ``load_blobs``,
-``load:`` and the warnings of names that mean nothing all ask here.
+``load:`` and the warnings about names without a match all use it.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Blob:
 
 
 def full_name(node: str, path: str, several: bool) -> str:
-    """Return how a blob is called: with its node in front if there are ``several``."""
+    """Return the full name of a blob: with its node in front if there are ``several``."""
     return f"{node}:{path}" if several else path
 
 
 def is_pattern(name: str) -> bool:
-    """Return whether ``name`` may mean more than the blob of that name."""
+    """Return whether ``name`` may mean more than the one blob of that name."""
     return not _SPECIAL.isdisjoint(name)
 
 
@@ -61,7 +61,7 @@ def touches(pattern: str, node: str, path: str) -> bool:
 def may_mean(pattern: str, node: str, path: str) -> bool:
     """Return whether a name or pattern means a blob, or may mean a leaf below it.
 
-    For blobs that are not made yet, so that nobody knows whether they are trees.
+    For blobs that do not exist yet, so that it is unknown whether they are trees.
     """
     of_node, of_path = _split(pattern)
     # A part of the pattern that stands for all of "path/" leaves the rest to stand for a leaf.
@@ -74,7 +74,8 @@ def may_mean(pattern: str, node: str, path: str) -> bool:
 def select(name: str, blobs: Sequence[Blob], *, where: str = "") -> list[Blob]:
     """Return the blob of a name (of each node, if it names none), or the leaves of a pattern.
 
-    Raises NotFoundError, with the nearest names, if there are none; ``where`` is then said.
+    Raises NotFoundError, with the nearest names, if there are none; ``where`` is part of the
+    message.
     """
     of_node, of_path = _split(name)
     named = [b for b in blobs if b.path == of_path and _fits(of_node, b.node)]
@@ -100,7 +101,7 @@ def leaves_of(chosen: Iterable[Blob], blobs: Sequence[Blob]) -> list[Blob]:
 
 
 def _split(pattern: str) -> tuple[str, str]:
-    """The pattern of nodes and that of paths."""
+    """Return the pattern of nodes and that of paths."""
     node, colon, path = pattern.partition(":")
     return (node, path.rstrip("/")) if colon else ("*", pattern.rstrip("/"))
 

@@ -1,4 +1,4 @@
-"""The user's text as a terminal may show it."""
+"""User text in a form that is safe to show on a terminal."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ _ESCAPES |= {0xDC00 + c: f"\\x{c:02x}" for c in range(0x80, 0x100)}  # bytes tha
 
 
 def plain(text: object) -> str:
-    """Text without control characters: an escape in a user's name shows as ``\\x1b``.
+    """Return the text without control characters: an escape in a name shows as ``\\x1b``.
 
-    A byte of a path that is no text shows as ``\\xff`` too.
+    A byte of a path that is not valid text shows as ``\\xff``.
     """
     return str(text).translate(_ESCAPES)

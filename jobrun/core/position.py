@@ -1,8 +1,8 @@
-"""The place in a run: what is done, where each reader stands, what the stop conditions have seen.
+"""The position in a run: finished work, the state of each reader, the stop conditions.
 
-A position is small, plain and JSON: it is saved in ``_SUCCESS`` of a checkpoint, and a session that
-is given a position goes on exactly there.  At the boundary of an epoch ``tasks`` and ``pipes`` are
-empty.
+A position is small and plain JSON: it is saved in ``_SUCCESS`` of a checkpoint, and a session that
+is given a position continues exactly there.  At the boundary of an epoch ``tasks`` and ``pipes``
+are empty.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ __all__ = ["PipeState", "Position", "ReaderState"]
 
 @dataclass(frozen=True, slots=True)
 class ReaderState:
-    """Where a reader stands.
+    """The state of a reader.
 
-    ``passes`` whole passes are over and ``row`` rows of the current one have been used.
+    ``passes`` passes are complete and ``row`` rows of the current one have been used.
     ``rows`` and ``dtypes`` (column name to dtype) describe the source, so that a resume over
     another source is noticed.  ``mark`` is what a source that is read from front to back needs to
     find the row again: JSON values; None where it needs nothing.
@@ -31,7 +31,7 @@ class ReaderState:
     mark: Any = None
 
     def to_json(self) -> dict[str, Any]:
-        """The state as JSON values."""
+        """Return the state as JSON values."""
         return {
             "passes": self.passes,
             "row": self.row,
@@ -42,7 +42,7 @@ class ReaderState:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ReaderState:
-        """The inverse of ``to_json``."""
+        """Return the inverse of ``to_json``."""
         dtypes = dict(data["dtypes"])
         return cls(data["passes"], data["row"], data["rows"], dtypes, data.get("mark"))
 
@@ -59,12 +59,12 @@ class PipeState:
     reduced: Mapping[str, tuple[str, float, int]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The state as JSON values; floats survive exactly (shortest round-trip form)."""
+        """Return the state as JSON values; floats survive exactly (shortest round-trip form)."""
         return {"batches": self.batches, "reduced": {k: list(v) for k, v in self.reduced.items()}}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> PipeState:
-        """The inverse of ``to_json``."""
+        """Return the inverse of ``to_json``."""
         return cls(data["batches"], {k: (v[0], v[1], v[2]) for k, v in data["reduced"].items()})
 
 
@@ -84,18 +84,18 @@ class Position:
 
     @property
     def at_boundary(self) -> bool:
-        """Whether this is a place between two epochs."""
+        """Whether the position lies between two epochs."""
         return not self.tasks and not self.pipes
 
     @property
     def place(self) -> str:
-        """The place in words: ``epoch 2``, or ``epoch 3, batch 10 of pipe 'train'`` inside one."""
+        """The position in words: ``epoch 2``, or ``epoch 3, batch 10 of pipe 'train'``."""
         if self.at_boundary:
             return f"epoch {self.epochs}"
         return f"epoch {self.epochs + 1}, {self._inside()}"
 
     def _inside(self) -> str:
-        """What is done of the epoch that was going on."""
+        """Return the finished work of the unfinished epoch, in words."""
         if not self.pipes:
             return f"after {len(self.tasks)} task{'' if len(self.tasks) == 1 else 's'}"
         if len(self.pipes) > 2:
@@ -110,15 +110,15 @@ class Position:
         return str(high) if low == high else f"{low}..{high}"
 
     def next_epoch(self, readers: Mapping[str, ReaderState]) -> Position:
-        """The boundary after the epoch that was going on."""
+        """Return the boundary after the unfinished epoch."""
         return Position(epochs=self.epochs + 1, readers=dict(readers))
 
     def with_readers(self, readers: Mapping[str, ReaderState]) -> Position:
-        """The same place with other reader states."""
+        """Return the same position with other reader states."""
         return replace(self, readers=dict(readers))
 
     def to_json(self) -> dict[str, Any]:
-        """The position as JSON values."""
+        """Return the position as JSON values."""
         return {
             "epochs": self.epochs,
             "tasks": list(self.tasks),
@@ -128,7 +128,7 @@ class Position:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Position:
-        """The inverse of ``to_json``."""
+        """Return the inverse of ``to_json``."""
         return cls(
             epochs=data["epochs"],
             tasks=tuple(data["tasks"]),

@@ -4,10 +4,10 @@
 - An improvement is strict, so of equal values the earlier epoch is the best.
 - Only a checkpoint at the boundary of an epoch has metrics (see ``Record``), so one inside an epoch
   is never the best.
-- What is kept, and gone back to, for a condition under ``fail`` is the newest checkpoint at a
+- For a condition under ``fail``, retention keeps, and a resume loads, the newest checkpoint at a
   boundary from before it came true (see ``before_failure``).
-- The direction of now decides.  A checkpoint therefore keeps, of every scalar, both the smallest
-  and the largest value of the history up to it.
+- The current direction of a metric decides.  A checkpoint therefore keeps, of every scalar, both
+  the smallest and the largest value of the history up to it.
 
 Neither numpy nor zarr is imported here.
 """

@@ -1,4 +1,4 @@
-"""Random numbers without hidden state: a Generator is derived from where it is used.
+"""Random numbers without hidden state: a Generator is derived from its place of use.
 
 The key is a digest of (seed, group, task, node, epoch, batch); the generator is counter-based
 (Philox: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).  So a resumed run
@@ -16,7 +16,7 @@ __all__ = ["make_rng"]
 
 
 def make_rng(seed: int, *place: str | int | None) -> np.random.Generator:
-    """The Generator of a place: a group, task, node, epoch and batch, or any other names."""
+    """Return the Generator of a place: a group, task, node, epoch and batch, or other names."""
     text = json.dumps([seed, *place], separators=(",", ":"))
     digest = blake2b(text.encode(), digest_size=16, person=b"jobrun-rng").digest()
     key = np.frombuffer(digest, "<u8").astype(np.uint64)

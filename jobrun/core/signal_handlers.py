@@ -1,11 +1,11 @@
-"""Signal handlers that are ours while something lasts, and in this process alone.
+"""Signal handlers that are installed for a while, in this process only.
 
-A forked child gets the handlers that were there before ours, before any signal can reach it: a
-signal that is sent to it is held back by the kernel until they are set.  Else the child of a task
-would take SIGTERM for a request to the run, and could not be ended by who has started it.
+A forked child gets the earlier handlers back before any signal can reach it: the kernel blocks
+signals to it until they are set.  Otherwise the child of a task would take SIGTERM for a request to
+the run, and the task could not end it.
 
-Code that is imported or called meanwhile may set handlers of its own.  ``hold`` sets ours again;
-``restore`` gives back the latest that were not ours.
+Code that is imported or called meanwhile may set handlers of its own.  ``hold`` reinstalls those of
+jobrun; ``restore`` restores the latest foreign ones.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Handler = Callable[[int, FrameType | None], object]
 class Handlers:
     """Handlers of signals; to be used on the main thread.
 
-    ``in_child`` are those that a forked child gets instead of what was there before.
+    ``in_child`` are those that a forked child gets instead of the earlier ones.
     """
 
     def __init__(
@@ -50,10 +50,10 @@ class Handlers:
         _installed.append(self)
 
     def hold(self) -> tuple[signal.Signals, ...]:
-        """Set the handlers again.
+        """Reinstall the handlers.
 
-        Return the signals whose handler somebody has replaced since, each of them once.  One that
-        was set by C code is replaced too, but cannot be seen.
+        Return the signals whose handler was replaced since, each once.  A handler set by C code is
+        replaced too, but cannot be detected.
         """
         replaced = []
         for number in self._wanted:
@@ -67,7 +67,7 @@ class Handlers:
         return new
 
     def restore(self) -> None:
-        """Set the handlers that were there before, or were set meanwhile; nothing if it is done."""
+        """Restore the handlers from before, or those set meanwhile; idempotent."""
         if self not in _installed:
             return
         self.hold()
@@ -76,7 +76,7 @@ class Handlers:
             self.give_back(number)
 
     def give_back(self, number: int) -> None:
-        """Set the handler that is not ours."""
+        """Restore the foreign handler of one signal."""
         theirs = self._theirs[number]
         signal.signal(number, signal.SIG_DFL if theirs is None else theirs)
 
@@ -86,7 +86,7 @@ class Handlers:
         return self._wanted
 
     def leave_to_child(self) -> None:
-        """Take our handlers out of a process that was just forked."""
+        """Remove the handlers from a process that was just forked."""
         for number in self._wanted:
             if signal.getsignal(number) is self._ours:
                 self.give_back(number)
@@ -102,7 +102,7 @@ class Handlers:
 
 
 _installed: list[Handlers] = []
-"""The later ones stand over the earlier ones."""
+"""A stack: later handlers replace earlier ones."""
 
 
 class _Local(threading.local):
@@ -113,7 +113,7 @@ _forking = _Local()
 
 
 def _before_fork() -> None:
-    """Hold signals back until the child has its own handlers."""
+    """Block signals until the child has its own handlers."""
     numbers = {number for handlers in _installed for number in handlers.numbers}
     _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, numbers) if numbers else None
 

@@ -1,8 +1,8 @@
-"""Texts with ``${…}``: ``${spec.dir}``, ``${run.dir}``, ``${run.name}``, ``${node}``, ``${env.X}``.
+"""Strings with ``${…}``, such as ``${spec.dir}``, ``${run.name}``, ``${node}`` and ``${env.X}``.
 
-A spec's texts under ``with`` and its paths are templates.  They are rendered when a task is called,
-never before: what is stored of a job, and compared, is the text as written, so that a run can be
-moved to another folder and holds no secrets of the environment.  ``$${`` stands for ``${``.
+A spec's strings under ``with`` and its paths are templates.  They are rendered when a task is
+called, never before: what is stored of a job, and compared, is the string as written, so that a run
+can be moved to another folder and holds no secrets of the environment.  ``$${`` stands for ``${``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ENV = re.compile(r"env\.[A-Za-z_][A-Za-z0-9_]*")
 
 
 class TemplateError(ValueError):
-    """A ``${…}`` that means nothing; ``offset`` is its place in the text, from 0."""
+    """An invalid ``${…}``; ``offset`` is its place in the string, from 0."""
 
     def __init__(self, message: str, offset: int, hint: str = "") -> None:
         super().__init__(message)
@@ -35,16 +35,16 @@ class TemplateError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A text with ``${…}``, checked; ``names`` are what it refers to, in order."""
+    """A string with ``${…}``, checked; ``names`` are what it refers to, in order."""
 
     text: str
     names: tuple[str, ...]
 
     def render(self, places: Mapping[str, str]) -> str:
-        """The text with every ``${…}`` replaced.
+        """Return the string with every ``${…}`` replaced.
 
         ``places`` maps ``spec.dir``, ``run.dir``, ``run.name`` and ``node`` to their values;
-        ``env.NAME`` is looked up in the environment.  Raises TaskError for one that has no value.
+        ``env.NAME`` is looked up in the environment.  Raises TaskError for a name without a value.
         """
 
         def value(match: re.Match[str]) -> str:
@@ -57,7 +57,7 @@ class Template:
 
 
 def template(text: str) -> Template:
-    """Check a text; raises TemplateError for the first ``${…}`` that means nothing."""
+    """Return a checked template; raises TemplateError for the first invalid ``${…}``."""
     names: list[str] = []
     for match in _PART.finditer(text):
         if match.group(1) is None:
@@ -94,7 +94,7 @@ def _value(name: str, places: Mapping[str, str]) -> str:
 
 
 def render(value: Any, places: Mapping[str, str]) -> Any:
-    """``value`` with every template in it rendered; lists and dicts are gone through."""
+    """Return ``value`` with every template in it rendered, in nested lists and dicts too."""
     if isinstance(value, Template):
         return value.render(places)
     if isinstance(value, dict):
@@ -105,7 +105,7 @@ def render(value: Any, places: Mapping[str, str]) -> Any:
 
 
 def templates_in(value: Any) -> Iterator[Template]:
-    """Every template in a value, lists and dicts gone through."""
+    """Yield every template in a value, in nested lists and dicts too."""
     if isinstance(value, Template):
         yield value
     elif isinstance(value, dict):

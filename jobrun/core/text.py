@@ -12,7 +12,7 @@ _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\
 
 
 def seconds_of(text: str) -> float | None:
-    """Seconds of ``90s``, ``15m``, ``2h`` or ``1h30m``; None for another text."""
+    """Return the seconds of ``90s``, ``15m``, ``2h`` or ``1h30m``; None for other strings."""
     match = _DURATION.fullmatch(text.replace(" ", ""))
     if match is None or not any(match.groups()):
         return None
@@ -21,7 +21,7 @@ def seconds_of(text: str) -> float | None:
 
 
 def span(seconds: float) -> str:
-    """Whole seconds as ``45s``, ``3m20s``, ``15m`` or ``2h30m``; ``seconds_of`` reads it."""
+    """Return whole seconds as ``45s``, ``3m20s``, ``15m`` or ``2h30m``; see ``seconds_of``."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
@@ -32,7 +32,7 @@ def span(seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people: ``3.2 ms``, ``0.21 s``, ``12.3 s``, ``4m05s``, ``2h03m``."""
+    """Return seconds for display: ``3.2 ms``, ``0.21 s``, ``12.3 s``, ``4m05s``, ``2h03m``."""
     if seconds < 0.0995:
         return f"{seconds * 1000:.1f} ms"
     if seconds < 0.995:
@@ -47,7 +47,7 @@ def duration(seconds: float) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes for people, in powers of 1000."""
+    """Return bytes for display, in powers of 1000."""
     amount = float(count)
     for unit in ("B", "kB", "MB", "GB"):
         if amount < 999.5:

@@ -1,6 +1,6 @@
 """Keys of dicts that are not names: the folder that each has in a checkpoint, and its JSON form.
 
-A dict of a user's own may have any keys: ``"W"`` and ``"w"``, ``"a/b"``, an empty string, integers,
+A dict of the user may have any keys: ``"W"`` and ``"w"``, ``"a/b"``, an empty string, integers,
 tuples of these.  A folder's name is made of letters, digits, ``_``, ``.``, ``-``, and differs from
 others in more than case; so such a key stands in the manifest, beside a folder named like it.
 """
@@ -35,9 +35,9 @@ def is_key(key: object, depth: int = 0) -> bool:
 
 
 def folder_names(keys: Sequence[Key]) -> list[str]:
-    """Return a folder's name for each of the keys of one dict, no two equal when case is folded.
+    """Return a folder name for each key of one dict, distinct also when case is folded.
 
-    A key that is a name keeps it, if no key before it has taken it.
+    A key that is a valid name keeps it, if no earlier key has taken it.
     """
     taken: set[str] = set()
     names = []

@@ -1,7 +1,7 @@
-"""Files that a user asked for: each is there as a whole, or not at all.
+"""Whole-file output: a file that a user requested is complete, or absent.
 
-It is written beside its name, and gets the name when it is durable.  What stood there before stays
-until then.
+The file is written beside its target and renamed once it is durable.  The earlier file stays until
+then.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ __all__ = ["whole_file", "write_text"]
 
 @contextmanager
 def whole_file(target: Path, *, fs: Fs = DEFAULT) -> Iterator[Path]:
-    """A path to write to, which becomes ``target`` at the end of the context.
+    """Give a path to write to, which is renamed to ``target`` at the end of the context.
 
-    A link is followed; what is no file, such as /dev/stdout, is written to as it is.  Raises
-    UsageError, naming the target, where the system refuses.
+    A link is followed; what is not a regular file, such as /dev/stdout, is written directly.
+    Raises UsageError, naming the target, if the system refuses.
     """
     real = resolved(target)
     part = real.with_name(f".{real.name}.{secrets.token_hex(4)}")

@@ -1,8 +1,8 @@
-"""JSON from files that are not trusted: bounded in size, depth and number of values.
+"""JSON from untrusted files: bounded in size, depth and number of values.
 
-A few megabytes of ``[[],[],…`` become gigabytes of lists, and deep nesting ends the recursion of
-whoever walks the result.  So the size and the number of values are checked before anything is
-parsed, and the depth before the result is handed out.
+A few megabytes of ``[[],[],…`` become gigabytes of lists, and deep nesting exhausts the recursion
+limit of code that walks the result.  So the size and the number of values are checked before
+anything is parsed, and the depth before the result is returned.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ __all__ = [
 MAX_BYTES = 64 << 20
 MAX_DEPTH = 100
 MAX_VALUES = 2_000_000
-"""About 150,000 blobs in a manifest.  Parsed, so many take some 200 MB."""
+"""About 150,000 blobs in a manifest, which take some 200 MB when parsed."""
 
 _CONTAINERS = (dict, list)
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 class JsonLimitError(ValueError):
-    """JSON that is longer, deeper or of more values than is read."""
+    """JSON that exceeds a limit of length, depth or number of values."""
 
 
 def parse_json(data: bytes, *, max_depth: int | None = MAX_DEPTH) -> Any:
     """Return the value of a JSON text.
 
     Raise JsonLimitError, naming the limit, if it is too long, too deep or has too many values, and
-    ValueError if it is not JSON.  ``max_depth`` is None for callers that check the form of all
-    that they use.
+    ValueError if it is not JSON.  ``max_depth`` is None for callers that check the form of
+    everything they use.
     """
     check_length(data)
     try:
@@ -56,7 +56,7 @@ def parse_json(data: bytes, *, max_depth: int | None = MAX_DEPTH) -> Any:
 def check_length(data: bytes) -> None:
     """Raise JsonLimitError if a JSON text is longer, or has more values, than ``parse_json`` reads.
 
-    Writers ask too: what could not be read again is not written.
+    Writers call it too, so that nothing is written that could not be read again.
     """
     if len(data) > MAX_BYTES:
         raise JsonLimitError(f"it is longer than {size_text(MAX_BYTES)}")
@@ -65,14 +65,17 @@ def check_length(data: bytes) -> None:
 
 
 def _without_texts(data: bytes) -> bytes:
-    """JSON without its texts, in which any mark may stand."""
+    """Return the JSON without its strings, which may contain any punctuation."""
     if b"\\" in data:
         return _TEXT.sub(b"", data)
     return b"".join(data.split(b'"')[::2])
 
 
 def _marks(data: bytes) -> int:
-    """At least the number of values, less one: each is in a container, or follows a comma."""
+    """Return a lower bound of the number of values, less one.
+
+    Each value is the first of a container or follows a comma.
+    """
     return data.count(b",") + data.count(b"[") + data.count(b"{")
 
 

@@ -1,10 +1,10 @@
 """Large files, written past the page cache.
 
 A checkpoint is written once and read seldom.  Through the page cache every byte needs a page of
-memory, which costs more than the copy and pushes out what the job reads.  Here the bytes pass
-through a few blocks that are used again and again, and the disk takes them from there: O_DIRECT.
+memory, which costs more than the copy and evicts what the job reads.  Here the bytes pass through
+a few blocks that are reused, and the disk takes them from there: O_DIRECT.
 
-Measured, 32 x 8 MiB made durable by a virtual machine of two cores with nothing else to do: through
+Measured, 32 x 8 MiB made durable by an idle virtual machine of two cores: through
 the cache with four threads 520 to 560 ms, and 700 to 800 ms of CPU; past it with one thread 215 ms,
 and 60 ms of CPU.
 """
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 __all__ = ["SMALLEST", "write_direct"]
 
 SMALLEST = 1 << 20
-"""Smaller files are no slower through the page cache."""
+"""Size in bytes below which files are no slower through the page cache."""
 
 _BLOCK = 1 << 20
 _ALIGNMENT = 4096
 _CANNOT = (errno.EINVAL, errno.EOPNOTSUPP)
-"""What a write gives where the flag could be set, but other alignment is wanted, or none helps."""
+"""Errors of a write with the flag set if the alignment is wrong or direct I/O is unsupported."""
 
 _O_DIRECT = getattr(os, "O_DIRECT", 0)
 
@@ -42,9 +42,9 @@ _free: SimpleQueue[npt.NDArray[np.uint8]] = SimpleQueue()
 def write_direct(
     fd: int, data: memoryview, writev: Callable[[int, Sequence[memoryview]], int]
 ) -> int:
-    """Write as much of ``data`` as can be written so, to a file at offset 0; gives how many bytes.
+    """Write as much of ``data`` as possible directly, at offset 0; return the bytes written.
 
-    None of it where the file system cannot; else all but the last few, which fill no block.
+    Zero if the file system does not support it; else all but the last bytes, which fill no block.
     """
     import numpy as np
 
@@ -67,7 +67,7 @@ def write_direct(
 
 @contextmanager
 def _flag_set(fd: int) -> Iterator[bool]:
-    """Give a descriptor ``O_DIRECT`` for a while; False if it cannot have it."""
+    """Set ``O_DIRECT`` on a descriptor for the context; yield False if that is not possible."""
     flags = fcntl.fcntl(fd, fcntl.F_GETFL)
     try:
         fcntl.fcntl(fd, fcntl.F_SETFL, flags | _O_DIRECT)
@@ -82,7 +82,7 @@ def _flag_set(fd: int) -> Iterator[bool]:
 
 @contextmanager
 def _block() -> Iterator[npt.NDArray[np.uint8]]:
-    """An aligned block of memory, kept for whoever is next."""
+    """Yield an aligned block of memory, which is kept for reuse."""
     import numpy as np
 
     try:

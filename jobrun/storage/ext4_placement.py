@@ -1,14 +1,14 @@
-"""Checkpoints of one run in different places of an ext4 file system.
+"""Placement of checkpoint directories: different places of an ext4 file system.
 
-Every new file gets the first free inode near its directory, but ext4 does not give one away again
-for a minute or more after its file was deleted: it looks at each of these first, for every file
-that is made.  A run that saves and deletes, over and over, has thousands of them, and all in one
-place, since directories are made near the one they are in.  A directory that is marked as the top
-of a hierarchy has its directories spread over the disk instead (``chattr +T``; Orlov's allocator).
+Every new file gets the first free inode near its directory, but ext4 does not reuse an inode for a
+minute or more after its file was deleted, and passes over all of these for every new file.  A run
+that saves and deletes repeatedly has thousands of them in one place, since directories are made
+near their parent.  The subdirectories of a directory that is marked as the top of a hierarchy are
+spread over the disk instead (``chattr +T``; Orlov's allocator).
 
 Measured, checkpoints of 2,000 blobs of 4 KiB, of which two are kept: creating the files of one
-took 2.5 to 5 s, nearly all of it computing time of the system, and 0.1 to 0.9 s in a directory that
-is so marked.
+took 2.5 to 5 s, nearly all of it CPU time of the kernel, and 0.1 to 0.9 s in a directory that is
+marked.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _TOP_OF_HIERARCHY = 0x00020000
 
 
 def spread(directory: str) -> None:
-    """Let the directories that are made in ``directory`` lie apart.
+    """Spread the future subdirectories of ``directory`` over the disk.
 
-    Nothing is done, and nothing said, where the file system does not know this.
+    Does nothing, without an error, if the file system does not support it.
     """
     if sys.platform != "linux" or struct.calcsize("l") != 8:
         return

@@ -1,9 +1,9 @@
-"""Every file operation of a checkpoint, and nothing else.
+"""The file operations of a checkpoint.
 
 All of jobrun's checkpoint code goes through one ``Fs``.  Tests pass a subclass whose ``at`` records
 the operations, raises an ``OSError`` at one of them, or kills the process there.
 
-An operation that fails raises ``FsError``, an ``OSError`` that also says which operation it was.
+An operation that fails raises ``FsError``, an ``OSError`` that also names the operation.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ class Fs:
     """The file operations; ``at(op, path)`` is called before each of them."""
 
     far = False
-    """Whether each of them waits for a network, so that many are to be under way at a time."""
+    """Whether each operation waits for a network, so that many should run concurrently."""
 
     def at(self, op: str, path: str) -> None:
-        """Where tests record, fail or kill; ``op`` is the name of the operation."""
+        """Hook for tests, which record, fail or kill; ``op`` is the name of the operation."""
 
     def _do(self, op: str, path: str, call: Callable[[], T]) -> T:
         try:
@@ -77,7 +77,7 @@ class Fs:
             raise FsError(op, path, error) from error
 
     def mkdir(self, path: str) -> None:
-        """Make one directory, which must not exist."""
+        """Make one directory, which must not exist yet."""
         try:  # not by _do: a checkpoint of small blobs makes thousands
             self.at("mkdir", path)
             os.mkdir(path)
@@ -85,7 +85,7 @@ class Fs:
             raise FsError("mkdir", path, error) from error
 
     def make_dirs(self, path: str) -> None:
-        """Make a directory and what is missing above it, durably; it may exist."""
+        """Make a directory and its missing parents, durably; it may exist."""
         if os.path.isdir(path):
             return
         parent = os.path.dirname(os.path.abspath(path))
@@ -132,11 +132,11 @@ class Fs:
                 left = _after(done, left)
 
     def writev(self, fd: int, buffers: Sequence[Buffer]) -> int:
-        """One ``writev``, which may write less than it was given."""
+        """Make one ``writev`` call, which may write less than it was given."""
         return os.writev(fd, buffers)
 
     def put(self, path: str, data: Buffer) -> None:
-        """Replace a small file as a whole, durably: a reader sees what was there, or what is.
+        """Replace a small file atomically and durably: readers see the old or the new content.
 
         A crash may leave a file called ``.<name>.<8 hexadecimal digits>`` beside it.
         """
@@ -152,17 +152,17 @@ class Fs:
         self.sync_dir(folder)
 
     def open_append(self, path: str) -> io.FileIO:
-        """A regular file, made if there is none, of which all that is written goes to the end.
+        """Open a regular file for appending; create it if it is missing.
 
-        Its descriptor is for the caller to close: a task may have closed it, and then it is not
-        this file's any more.
+        The caller closes the descriptor, with care: a task may have closed it already, and then it
+        can belong to another file.
         """
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
         fd = self._do("open", path, lambda: open_regular(path, flags)[0])
         return io.FileIO(fd, "ab+", closefd=False)
 
     def append(self, file: io.FileIO, path: str, data: bytes) -> None:
-        """One write to the end of a file; one that is short is an error, and not undone here."""
+        """Append with one write; a short write is an error and is not undone here."""
 
         def call() -> None:
             if file.write(data) != len(data):
@@ -171,11 +171,11 @@ class Fs:
         self._do("write", path, call)
 
     def cut(self, file: io.FileIO, path: str, size: int) -> None:
-        """Keep the first ``size`` bytes of a file that is appended to."""
+        """Truncate a file that is appended to, to its first ``size`` bytes."""
         self._do("truncate", path, lambda: file.truncate(size))
 
     def sync_file(self, path: str) -> None:
-        """Make the bytes of a file durable, however they came there."""
+        """Make the bytes of a file durable, whoever wrote them."""
 
         def call() -> None:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -187,7 +187,7 @@ class Fs:
         self._do("fsync", path, call)
 
     def sync_dir(self, path: str) -> None:
-        """Make the names in a directory durable."""
+        """Make the directory entries of a directory durable."""
 
         def call() -> None:
             fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -209,11 +209,11 @@ class Fs:
         self._do("rename", target, call)
 
     def replace(self, source: str, target: str) -> None:
-        """Rename over what has that name, if there is something."""
+        """Rename, and replace an existing file of that name."""
         self._do("replace", target, lambda: os.replace(source, target))
 
     def link(self, source: str, target: str) -> None:
-        """Give a file a second name, which must not exist; a symbolic link is not followed."""
+        """Make a hard link, whose name must not exist; a symbolic link is not followed."""
         try:
             self.at("link", target)
             os.link(source, target, follow_symlinks=False)
@@ -221,10 +221,10 @@ class Fs:
             raise FsError("link", target, error) from error
 
     def kind(self, path: str) -> str:
-        """What lies at a path: ``file``, ``directory``, ``link``, ``other``, or ``""`` for nothing.
+        """Return ``file``, ``directory``, ``link``, ``other``, or ``""`` if nothing lies at a path.
 
-        A symbolic link is not followed.  That the machine does not let us look is an error, and
-        never nothing: pathlib's and os.path's own questions raise or deny what is there then.
+        A symbolic link is not followed.  A path that may not be examined is an error, never
+        nothing: the methods of pathlib and os.path raise or return False then.
         """
 
         def call() -> str:
@@ -237,14 +237,14 @@ class Fs:
         return self._do("stat", path, call)
 
     def is_gone(self, path: str | os.PathLike[str]) -> bool:
-        """Whether nothing lies at a path: what cannot be looked at is not gone.  Never raises."""
+        """Return whether nothing lies at a path; False if it may not be examined.  Never raises."""
         try:
             return not self.kind(os.fspath(path))
         except FsError:
             return False
 
     def is_file(self, path: str, size: int) -> bool:
-        """Whether there is a regular file of this length."""
+        """Return whether a path is a regular file of this length."""
 
         def call() -> bool:
             status = os.lstat(path)
@@ -257,11 +257,11 @@ class Fs:
         self._do("unlink", path, lambda: os.unlink(path))
 
     def remove_tree(self, path: str) -> None:
-        """Delete a directory with all in it; symbolic links are removed, never followed."""
+        """Delete a directory and its content; symbolic links are removed, never followed."""
         self._do("rmtree", path, lambda: shutil.rmtree(path))
 
     def entries(self, path: str) -> list[os.DirEntry[str]]:
-        """What lies in a directory, by name."""
+        """Return the entries of a directory, by name."""
 
         def call() -> list[os.DirEntry[str]]:
             with os.scandir(path) as found:
@@ -270,13 +270,13 @@ class Fs:
         return self._do("list", path, call)
 
     def names(self, path: str) -> list[str]:
-        """Return the names of what lies in a directory, sorted."""
+        """Return the names of the entries of a directory, sorted."""
         return self._do("list", path, lambda: sorted(os.listdir(path)))
 
     def sizes(self, paths: Iterable[str]) -> Iterator[int]:
-        """The lengths of regular files; anything else is an error that says what it is.
+        """Return the lengths of regular files; raises FsError, naming its kind, for anything else.
 
-        There are thousands in a checkpoint of small blobs: one loop, without a call within a call.
+        One loop without nested calls, since a checkpoint of small blobs has thousands of files.
         """
         for path in paths:
             try:
@@ -286,15 +286,15 @@ class Fs:
                 raise FsError("stat", path, error) from error
 
     def open(self, path: str, most: int) -> tuple[int, int]:
-        """A descriptor for reading a regular file, and its length.
+        """Return a descriptor for reading a regular file, and its length.
 
-        Never follows a link, never waits on a fifo.  ``most`` is how many bytes the caller expects
-        at most: what is fetched from elsewhere is fetched up to there.
+        Never follows a link, never blocks on a fifo.  ``most`` is the largest number of bytes that
+        the caller expects: of a remote file no more is fetched.
         """
         return self._do("open", path, lambda: open_regular(path))
 
     def read_into(self, fd: int, path: str, buffers: Sequence[memoryview]) -> int:
-        """Fill ``buffers`` from a descriptor; the number of bytes read, less only at the end."""
+        """Fill ``buffers`` from a descriptor; return the bytes read, fewer only at the end."""
 
         def call() -> int:
             total, left = 0, [b for b in buffers if len(b)]
@@ -309,7 +309,7 @@ class Fs:
         return self._do("read", path, call)
 
     def read(self, path: str, most: int) -> bytes:
-        """All bytes of a small regular file; FsError (EFBIG) if there are more than ``most``."""
+        """Return all bytes of a small regular file; raises FsError (EFBIG) above ``most``."""
         fd, size = self.open(path, most)
         try:
             return self._do("read", path, lambda: read_all(fd, size, most))
@@ -317,14 +317,14 @@ class Fs:
             os.close(fd)
 
     def sync_all(self, path: str) -> SyncAll | None:
-        """What makes the whole file system of ``path`` durable at once, or None."""
+        """Return what makes the whole file system of ``path`` durable at once, or None."""
         return SyncAll(self, path) if _can_syncfs(path) else None
 
 
 class SyncAll:
     """``syncfs``: one call that makes everything on a file system durable.
 
-    Open it *before* writing: it reports only errors that happen after that.  It also waits for the
+    Open it *before* writing: it reports only errors that occur after that.  It also waits for the
     unwritten data of other programs on the same file system.
     """
 
@@ -346,7 +346,7 @@ class SyncAll:
         os.close(self._fd)
 
     def __call__(self) -> None:
-        """Make durable all that was written to the file system up to now."""
+        """Make durable everything written to the file system so far."""
 
         def call() -> None:
             if _libc().syncfs(self._fd) != 0:
@@ -357,7 +357,7 @@ class SyncAll:
 
 
 def _after(done: int, buffers: Sequence[Buffer]) -> list[Buffer]:
-    """What is left of buffers once ``done`` bytes of them are written."""
+    """Return what is left of buffers after their first ``done`` bytes."""
     left = list(buffers)
     while left and done >= len(left[0]):
         done -= len(left.pop(0))
@@ -371,7 +371,7 @@ def _libc() -> ctypes.CDLL:
 
 
 def _can_syncfs(path: str) -> bool:
-    """Whether syncfs is there, reports errors (Linux 5.8), and is honest on this file system."""
+    """Return whether syncfs exists, reports errors (Linux 5.8) and is reliable here."""
     if not sys.platform.startswith("linux") or not hasattr(_libc(), "syncfs"):
         return False
     release = os.uname().release.split(".")
@@ -381,7 +381,7 @@ def _can_syncfs(path: str) -> bool:
 
 
 def _fs_type(device: int) -> str:
-    """The type of the file system on a device, as the kernel's list of mounts has it."""
+    """Return the type of the file system on a device, from the kernel's list of mounts."""
     wanted = f"{os.major(device)}:{os.minor(device)}"
     try:
         with open(_MOUNTS, encoding="utf-8", errors="replace") as mounts:
@@ -395,4 +395,4 @@ def _fs_type(device: int) -> str:
 
 
 DEFAULT = Fs()
-"""The file operations that everything uses unless told otherwise."""
+"""The default file operations."""

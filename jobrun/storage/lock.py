@@ -1,12 +1,12 @@
 """The lock of a run directory: one process writes, any number read.
 
 The file ``lock`` is locked with flock(2) for the life of the run, and never deleted: two processes
-would otherwise lock two files of one name.  The kernel lets go of it when the process ends, however
-it ends.  Its text names the holder, for the message to others.
+would otherwise lock two files of one name.  The kernel releases it when the process ends, however
+it ends.  The file names the holder, for the message to others.
 
-Who asks whether it is held takes a shared lock for an instant.  That never refuses a writer: one
-that meets only shared locks tries again until they are gone.  So does one that meets the lock of a
-process that is no more: what that has forked just before it was killed lets go as soon as it runs.
+To test whether it is held, a process takes a shared lock for an instant.  That never turns a writer
+away: one that meets only shared locks retries until they are gone.  So does one that meets the lock
+of a dead process: a child forked just before the kill releases it as soon as it runs.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ __all__ = ["Lock"]
 
 _NAME = "lock"
 _PATIENCE = 5.0
-"""Seconds after which shared locks that stay, or those of a dead process, are taken for a holder:
-nobody of ours keeps one.
+"""Seconds after which shared locks that stay, or those of a dead process, count as a holder: no
+process of jobrun keeps one.
 """
 _HELD: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 
 class _Holder(NamedTuple):
-    """Who holds a lock, and since when."""
+    """The process that holds a lock, and since when."""
 
     pid: int
     host: str
@@ -47,18 +47,18 @@ class _Holder(NamedTuple):
 
 
 class Lock:
-    """The lock of one run directory, which must exist when it is acquired."""
+    """The lock of one run directory, which must exist when the lock is acquired."""
 
     def __init__(self, run_dir: str | os.PathLike[str]) -> None:
         self.path = Path(run_dir).absolute() / _NAME  # a task may change the directory
         self._fd = -1
 
     def acquire(self) -> None:
-        """Hold the lock until ``release`` or the end of the process; nothing if it is held here.
+        """Hold the lock until ``release`` or the end of the process; nothing if held already.
 
-        One whose file was removed or moved keeps nobody out, and is taken again.  Raises
-        LockedError, naming who holds it, DamagedError where the file is a link or not a regular
-        file, and SaveError where a lock cannot be had at all.
+        A lock whose file was removed or moved keeps nobody out, and is acquired again.  Raises
+        LockedError, naming the holder, DamagedError if the file is a link or not a regular file,
+        and SaveError if the file system cannot lock.
         """
         if self._fd >= 0 and self._in_place():
             return
@@ -81,9 +81,9 @@ class Lock:
         _HELD.add(self)
 
     def _in_place(self) -> bool:
-        """Whether the file that is locked is the one that others would lock.
+        """Return whether the locked file is the one that others would lock.
 
-        Where we may not look, nothing says that it is not.
+        True if the path may not be examined.
         """
         try:
             return _is(self._fd, os.stat(self.path))
@@ -109,7 +109,7 @@ class Lock:
             ) from error
 
     def release(self) -> None:
-        """Let go; nothing if it is not held."""
+        """Release the lock; nothing if it is not held."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             _HELD.discard(self)
@@ -117,7 +117,7 @@ class Lock:
                 os.close(fd)
 
     def held(self) -> bool:
-        """Whether any process holds the lock, this one too."""
+        """Return whether any process holds the lock, this one included."""
         if self._fd >= 0:
             return True
         try:
@@ -141,7 +141,7 @@ class Lock:
 
 
 def _is(fd: int, file: os.stat_result) -> bool:
-    """Whether a descriptor is open, and of this file."""
+    """Return whether a descriptor is open, and of this file."""
     try:
         return os.path.samestat(os.fstat(fd), file)
     except OSError:
@@ -149,7 +149,7 @@ def _is(fd: int, file: os.stat_result) -> bool:
 
 
 def _exclusive(fd: int) -> None:
-    """Lock a descriptor; raises BlockingIOError if a writer holds the lock."""
+    """Lock a descriptor exclusively; raises BlockingIOError if a writer holds the lock."""
     give_up = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -162,7 +162,7 @@ def _exclusive(fd: int) -> None:
 
 
 def _has_writer(fd: int) -> bool:
-    """Whether a lock is more than shared."""
+    """Return whether a lock is more than shared."""
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -172,7 +172,7 @@ def _has_writer(fd: int) -> bool:
 
 
 def _is_orphaned(fd: int) -> bool:
-    """Whether the process that a locked file names is no more: a child of it has the lock."""
+    """Return whether the process named in a locked file is dead: a child of it has the lock."""
     holder = _holder_of(fd)
     if holder is None or holder.host != socket.gethostname():
         return False
@@ -195,7 +195,7 @@ def _holder() -> bytes:
 
 
 def _holder_of(fd: int) -> _Holder | None:
-    """What a locked file says of its holder; None if it says nothing."""
+    """Return the holder that a locked file names, or None."""
     try:
         told = json.loads(os.pread(fd, 4096, 0))
         return _Holder(int(told["pid"]), str(told["host"]), str(told.get("time", "?")))
@@ -213,7 +213,7 @@ def _describe(fd: int) -> str:
 
 
 def _close_in_child() -> None:
-    """A forked child must not keep the lock of a parent that was killed."""
+    """Close the lock in a forked child, which must not keep the lock of a killed parent."""
     for lock in list(_HELD):
         lock.release()
 

@@ -1,8 +1,8 @@
-"""The files of a run or checkpoint, opened without trusting what lies under their names.
+"""Files of a run or checkpoint, opened without trusting what lies under their names.
 
 A run directory may come from someone else.  A link in it could point at an endless device or at a
 file outside, and opening a pipe could block for ever.  So every file of a run is opened here: its
-last link is not followed, the open does not wait, and only a regular file is taken.  A run
+last link is not followed, the open does not block, and only a regular file is accepted.  A run
 directory that is itself a link is fine.
 """
 
@@ -103,7 +103,7 @@ def open_run_file(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a file of a run for reading.
 
     Raise FileNotFoundError or NotADirectoryError if it is missing, DamagedError, naming it, if it
-    is a link or not a regular file, and NotFoundError if the machine does not allow to look.
+    is a link or not a regular file, and NotFoundError if permission is denied.
     """
     try:
         fd, _ = open_regular(path)
@@ -151,7 +151,7 @@ def refuse_not_regular(path: str | os.PathLike[str]) -> None:
 
 
 def _refused(path: str | os.PathLike[str], error: OSError) -> DamagedError | NotFoundError:
-    """What a failed open or read says about a file."""
+    """Return the error to raise for a failed open or read of a file."""
     where = os.fspath(path)
     if error.errno in _NOT_ALLOWED:
         return NotFoundError(f"it cannot be read: {error.strerror}", where=where)

@@ -13,5 +13,5 @@ class Event:
     """The base of all events."""
 
     def to_json(self) -> dict[str, Any]:
-        """The event as JSON values, with its class under ``event``."""
+        """Return the event as JSON values, with its class name under ``event``."""
         return {"event": type(self).__name__, **asdict(self)}

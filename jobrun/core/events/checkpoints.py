@@ -22,14 +22,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class SaveAsked(Event):
-    """A save is wanted by ``signal``: it is made at the next place where that can be done."""
+    """A save was requested by ``signal``; it is made at the next possible place."""
 
     signal: str
 
 
 @dataclass(frozen=True, slots=True)
 class SaveStarted(Event):
-    """A checkpoint begins to be written; the run goes on, unless it has to wait for it."""
+    """A checkpoint is being written; the run continues unless it must wait for it."""
 
     id: int
     epoch: int
@@ -38,13 +38,13 @@ class SaveStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSaved(Event):
-    """A checkpoint is whole and durable.
+    """A checkpoint is complete and durable.
 
-    ``bytes`` and ``files`` count all of it, ``linked`` the bytes shared with an earlier one, which
-    were not written again.  ``seconds`` is the whole save, ``phases`` its parts (``write``,
+    ``bytes`` and ``files`` count all of it, ``linked`` the bytes shared with an earlier one by
+    hard links.  ``seconds`` is the whole save, ``phases`` its parts (``write``,
     ``sync``, ``commit``, ``retain``; before them ``wait`` for the save before, and ``snapshot``;
-    with several nodes ``write <node>``), ``stall`` what the run waited for it.  ``asked``: somebody
-    wanted this one.
+    with several nodes ``write <node>``), ``stall`` how long the run waited for it.  ``asked``: it
+    was requested by a signal.
     """
 
     id: int
@@ -62,7 +62,7 @@ class CheckpointSaved(Event):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFailed(Event):
-    """A checkpoint could not be written; the run goes on."""
+    """A checkpoint could not be written; the run continues."""
 
     id: int
     epoch: int
@@ -72,14 +72,14 @@ class CheckpointFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointsRemoved(Event):
-    """Retention removed these checkpoints, or the end of a run that keeps none."""
+    """Checkpoints were removed by retention, or at the end of a run that keeps none."""
 
     ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointsMoved(Event):
-    """These checkpoints are no part of this history any more: they are in ``folder`` now."""
+    """Checkpoints that are no longer part of this history were moved to ``folder``."""
 
     ids: tuple[int, ...]
     folder: str
@@ -87,7 +87,7 @@ class CheckpointsMoved(Event):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSkipped(Event):
-    """A checkpoint that a fallback passed over, and why."""
+    """A checkpoint was skipped by a fallback, for ``reason``."""
 
     id: int
     reason: str
@@ -95,10 +95,10 @@ class CheckpointSkipped(Event):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointLoaded(Event):
-    """A checkpoint was proven whole and taken over.
+    """A checkpoint was verified and loaded.
 
-    ``differences`` are lines: libraries that are others now than when it was written.  ``phases``
-    are the seconds of each node where there are several: ``read <node>``.
+    ``differences`` are lines about libraries whose versions have changed since it was written.
+    ``phases`` are the seconds of each node where there are several: ``read <node>``.
     """
 
     id: int
@@ -113,9 +113,9 @@ class CheckpointLoaded(Event):
 
 @dataclass(frozen=True, slots=True)
 class Uploaded(Event):
-    """A checkpoint is in another place too, whole and proven.
+    """A checkpoint was uploaded to ``place`` and verified there.
 
-    ``sent`` of its ``files`` were sent by this attempt, the others were there.
+    ``sent`` of its ``files`` were sent by this attempt; the others were there already.
     """
 
     id: int

@@ -11,14 +11,14 @@ __all__ = ["Printed", "Warned"]
 
 @dataclass(frozen=True, slots=True)
 class Warned(Event):
-    """Something the user should know, which stops nothing."""
+    """A warning: something the user should know that does not stop the run."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Printed(Event):
-    """A line on stderr, under ``--progress json`` alone: ``task`` printed it (None: no task)."""
+    """A line printed to stderr, under ``--progress json`` only, by ``task`` (None: no task)."""
 
     text: str
     task: str | None = None

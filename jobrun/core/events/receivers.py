@@ -17,11 +17,11 @@ Report = Callable[[Event], None]
 
 
 class JobrunWarning(UserWarning):
-    """What a run says that has no reporter."""
+    """A warning of a run without a reporter."""
 
 
 def warn(event: Event) -> None:
-    """The report of a run in Python that asks for no other: warnings are warnings of Python's."""
+    """Turn an event into a Python warning: the default receiver of a run started from Python."""
     text = ""
     if isinstance(event, (CheckpointFailed, RunWentBack, Warned)):
         text = event.message
@@ -32,4 +32,4 @@ def warn(event: Event) -> None:
 
 
 def ignore(event: Event) -> None:
-    """The report of a run that nobody watches."""
+    """Ignore an event."""

@@ -21,14 +21,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class RunStarted(Event):
-    """A run starts, or goes on from ``epoch`` (``checkpoint`` is the id loaded; None: fresh).
+    """A run starts, or resumes at ``epoch`` (``checkpoint`` is the id loaded; None: fresh).
 
-    ``notes`` are lines to show: what was changed in the spec, which code files differ, ….
+    ``notes`` are lines to show: changes of the spec, changed code files, ….
     ``epochs`` is the limit of the ``epochs`` condition if there is one, ``walltime`` that of the
     ``walltime`` condition; ``may_end_earlier``: there are other stop conditions too.  ``elapsed``
     are the seconds of earlier attempts, ``best`` maps a metric to its best ``(value, epoch)`` so
-    far, and ``vars`` are the job's own that are numbers, texts or truths.  ``only`` is ``exit``
-    where no epoch is run, but ``download`` and ``exit`` on what was loaded.
+    far, and ``vars`` are those of the job that are numbers, strings or bools.  ``only`` is ``exit``
+    if no epoch is run, only ``download`` and ``exit`` on a loaded checkpoint.
     """
 
     job: str
@@ -52,10 +52,10 @@ class RunStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class RunWentBack(Event):
-    """A worker was lost, ``message`` says how: the run goes on from ``epoch`` by itself.
+    """A worker was lost (see ``message``); the run resumes at ``epoch`` by itself.
 
-    ``checkpoint`` is the id it goes on from (None: from the beginning).  It is the ``restart``-th
-    time of this attempt, of at most ``most``.
+    ``checkpoint`` is the id it resumes from (None: from the beginning).  This is restart number
+    ``restart`` of this attempt, of at most ``most``.
     """
 
     message: str
@@ -68,14 +68,14 @@ class RunWentBack(Event):
 
 @dataclass(frozen=True, slots=True)
 class LeftoversCleaned(Event):
-    """Our own leftovers of a crash were removed from the run directory."""
+    """Leftovers of a crash were removed from the run directory."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class EpochFinished(Event):
-    """An epoch is done.
+    """An epoch is finished.
 
     ``metrics`` holds the values of this epoch (a metric without a value is absent), ``best`` the
     metrics whose value is now the best of the run, ``progress_texts`` the progress towards each
@@ -108,18 +108,18 @@ class SlowestNode:
 
 @dataclass(frozen=True, slots=True)
 class RunEnded(Event):
-    """The run is over, for this attempt.
+    """The run, or this attempt of it, has ended.
 
     ``outcome`` is ``finished`` (a stop condition), ``failed`` (a condition under ``fail``),
     ``interrupted`` (a signal), ``error`` (a task or the program), or ``nothing`` (there was nothing
     to do).  ``epoch`` epochs are done in the run, ``ran`` of them by this attempt; ``on_disk`` is
     the epoch of the newest checkpoint (None: none), ``place`` its place, ``checkpoint`` its path.
-    ``best`` maps a metric to its best ``(value, epoch)``.  ``checkpoint_seconds`` is what the run
-    waited for saves.  ``only`` is as in ``RunStarted``; ``checkpoint`` is then the one it loaded.
-    ``uploaded`` is where the newest of the checkpoints is that this attempt uploaded.  ``slowest``
-    is the slowest node in the epochs of this attempt (None: there are not several).
-    ``before_failure`` is the epoch of the newest checkpoint from before a condition under ``fail``
-    came true, where one has ended the run (None: there is no such checkpoint).
+    ``best`` maps a metric to its best ``(value, epoch)``.  ``checkpoint_seconds`` is how long the
+    run waited for saves.  ``only`` is as in ``RunStarted``; ``checkpoint`` is then the one it
+    loaded.  ``uploaded`` is the place of the newest checkpoint that this attempt uploaded.
+    ``slowest`` is the slowest node in the epochs of this attempt (None: a single node).
+    ``before_failure`` is, if a condition under ``fail`` ended the run, the epoch of the newest
+    checkpoint from before it came true (None: there is none).
     """
 
     outcome: str

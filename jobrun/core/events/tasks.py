@@ -19,7 +19,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class GroupStarted(Event):
-    """A group of ``tasks`` tasks starts; ``epoch`` is the one that is going on (0: none)."""
+    """A group of ``tasks`` tasks starts, in ``epoch`` (0: outside of epochs)."""
 
     group: str
     epoch: int
@@ -28,7 +28,7 @@ class GroupStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class GroupFinished(Event):
-    """A group is done; ``slowest`` holds its slowest tasks and their seconds."""
+    """A group is finished; ``slowest`` holds its slowest tasks and their seconds."""
 
     group: str
     epoch: int
@@ -39,7 +39,7 @@ class GroupFinished(Event):
 
 @dataclass(frozen=True, slots=True)
 class TaskFinished(Event):
-    """A task took long enough to be said, or all tasks are wanted."""
+    """A task finished; emitted only if it was slow, or with -v."""
 
     group: str
     epoch: int
@@ -61,9 +61,9 @@ class TaskFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class TasksRunning(Event):
-    """What runs now: ``tasks`` holds names and the seconds so far, of the ``count`` that run.
+    """The tasks that run now: ``tasks`` holds names and seconds so far, ``count`` is how many.
 
-    Said a few times a second while a group runs, of the tasks that run longest.
+    Emitted a few times a second while a group runs; ``tasks`` are those that have run longest.
     """
 
     group: str
@@ -74,7 +74,7 @@ class TasksRunning(Event):
 
 @dataclass(frozen=True, slots=True)
 class TaskProgress(Event):
-    """Progress of a function, as it says by itself: a ``fraction`` from 0 to 1."""
+    """Progress that a function reports about itself: a ``fraction`` from 0 to 1."""
 
     task: str
     node: str
