@@ -70,7 +70,7 @@ class Compressor:
         """
         module = _module(self.codec)
         try:
-            module.decompress(data, into)
+            self.codec.decompress(module, data, into)
         except (RuntimeError, ValueError) as error:
             raise DamagedError(f"it cannot be decompressed: {error}") from error
 

@@ -8,6 +8,7 @@ Neither numpy nor zarr is imported here.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -152,7 +153,8 @@ def _readable(catalog: Catalog, unread: list[str]) -> Iterator[Record]:
 
 def is_checkpoint(place: str, fs: Fs = DEFAULT) -> bool:
     """Return whether a path or URL is that of one checkpoint, and not of a run."""
-    return kind_of(fs, f"{place.rstrip('/')}/{SUCCESS}") == "file"
+    path = f"{place.rstrip('/')}/{SUCCESS}"
+    return kind_of(fs, path) == "file" if fs.far else os.path.isfile(path)
 
 
 def none_whole(

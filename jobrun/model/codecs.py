@@ -1,7 +1,7 @@
 """The codecs of compressed blobs: one table, ``CODECS``.
 
-A codec is one entry: its name in a spec, its levels, its form in ``zarr.json`` and the call that
-compresses.  Everything else (the policy, the spec, its JSON Schema, writing and reading) asks the
+A codec is one entry: its name in a spec, its levels, its form in ``zarr.json`` and the calls of the
+compressor.  Everything else (the policy, the spec, its JSON Schema, writing and reading) asks the
 table.  The module of numcodecs that does the work is imported by ``checkpoint.codecs``, and only
 where a blob is compressed.
 """
@@ -32,7 +32,8 @@ class Codec:
     ``zarr_name`` is the name in ``zarr.json``, and that of the module of numcodecs.  Codecs may
     share it if its ``decompress`` needs to know nothing but the compressed bytes.  ``settings``
     returns zarr's configuration for a level and the bytes of one element; ``compress`` calls the
-    module with the data of a chunk, a level and the bytes of one element.
+    module with the data of a chunk, a level and the bytes of one element.  ``decompress`` fills
+    its last argument, and raises ValueError or RuntimeError for bytes that are damaged.
     """
 
     summary: str
@@ -41,6 +42,7 @@ class Codec:
     zarr_name: str
     settings: Callable[[int, int], Mapping[str, Any]]
     compress: Callable[[ModuleType, Data, int, int], Data]
+    decompress: Callable[[ModuleType, memoryview, memoryview], None]
 
 
 def _zstd_settings(level: int, itemsize: int) -> Mapping[str, Any]:
@@ -77,9 +79,13 @@ def _shuffled(itemsize: int) -> int:
     return itemsize if itemsize <= _BLOSC_LARGEST_ELEMENT else 1
 
 
+def _decompress(module: ModuleType, data: memoryview, into: memoryview) -> None:
+    module.decompress(data, into)
+
+
 CODECS: Mapping[str, Codec] = {
-    "zstd": Codec("smaller", 3, 22, "zstd", _zstd_settings, _zstd_compress),
-    "lz4": Codec("faster", 5, 9, "blosc", _lz4_settings, _lz4_compress),
+    "zstd": Codec("smaller", 3, 22, "zstd", _zstd_settings, _zstd_compress, _decompress),
+    "lz4": Codec("faster", 5, 9, "blosc", _lz4_settings, _lz4_compress, _decompress),
 }
 """The codecs by their names in a spec.  All release the interpreter's lock."""
 

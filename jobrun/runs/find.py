@@ -10,8 +10,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from jobrun.checkpoint.loading import none_whole
-from jobrun.checkpoint.record import SUCCESS
+from jobrun.checkpoint.loading import is_checkpoint, none_whole
 from jobrun.core.paths import resolved
 from jobrun.core.ranking import first_best
 from jobrun.errors import (
@@ -230,7 +229,7 @@ def find_checkpoint(
 
     Without ``epoch`` and ``id`` it is the newest of the run.  Raises NotFoundError.
     """
-    if argument is not None and os.path.isfile(os.path.join(argument, SUCCESS)):
+    if argument is not None and is_checkpoint(argument):
         if epoch is not None or id is not None:
             raise UsageError(f"{argument} is one checkpoint: no epoch or id can be chosen in it")
         return Path(argument)
@@ -253,7 +252,7 @@ def _refuse_path(runs_dir: str | os.PathLike[str], argument: str) -> None:
         runs = sweep.runs()
         hint = f"name one of them: {shlex.quote(runs[0].shown())}" if runs else ""
         raise UsageError(f"{argument} is a sweep of {len(runs)} runs", hint=hint)
-    if argument and os.path.isfile(path / SUCCESS):
+    if argument and is_checkpoint(argument):
         way = f"name the run, and the checkpoint by --id: {path.parent} --id {path.name[11:]}"
         raise UsageError(f"{argument} is a checkpoint, not a run", hint=way)
     if argument and (runs := list_runs(path)):

@@ -237,7 +237,7 @@ def rewrite(path: Path, change: Any) -> None:
 
 @pytest.mark.parametrize(
     ("names", "shown"),
-    [(["gzip"], "compressed with gzip"), (["zstd", "blosc"], "compressed with zstd and blosc")],
+    [(["brotli"], "compressed with brotli"), (["zstd", "blosc"], "compressed with zstd and blosc")],
 )
 def test_an_unknown_codec_is_a_clear_error(tmp_path: Path, names: list[str], shown: str) -> None:
     path = save(tmp_path, {"x": Box(RAMP, "array")}).path

@@ -23,7 +23,7 @@ from jobrun.model.policy import KEEP_ALL, Best, Compress, Every, Keep
         (lambda: Keep(last=-1), "keep.last"),
         (lambda: Keep(every=0), "keep.every"),
         (lambda: Best("loss", 0), "keep.best"),
-        (lambda: Compress("gzip"), "and none, not 'gzip'"),
+        (lambda: Compress("brotli"), "and none, not 'brotli'"),
         (lambda: Compress("zstd", 23), "the level of zstd is from 1 to 22, not 23"),
         (lambda: Compress("lz4", 10), "the level of lz4 is from 1 to 9, not 10"),
         (lambda: Compress("zstd", -1), "from 1 to 22"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,9 +97,9 @@ def _is_id(text: str) -> bool:
 
 
 def _is_checkpoint(text: str) -> bool:
-    from jobrun.checkpoint.record import SUCCESS
+    from jobrun.checkpoint.loading import is_checkpoint
 
-    return os.path.isfile(os.path.join(text, SUCCESS))
+    return is_checkpoint(text)
 
 
 def _of_run(run: RunDir, *, epoch: int | None = None, id: int | None = None) -> Path:

@@ -66,11 +66,11 @@ def command(run: str | None, runs_dir: str) -> int:
 
 def _wanted(runs_dir: str, argument: str | None) -> tuple[list[str], list[Ignored]]:
     """Return the checkpoints to read, and directories that are only named like one."""
-    from jobrun.checkpoint.record import SUCCESS
+    from jobrun.checkpoint.loading import is_checkpoint
     from jobrun.runs.find import find_run
 
     path = Path(argument or ".").absolute()
-    if argument is not None and os.path.isfile(path / SUCCESS):
+    if argument is not None and is_checkpoint(str(path)):
         return [str(path)], []
     if _CHECKPOINT.fullmatch(path.name) and os.path.isdir(path):  # one without its _SUCCESS
         return [str(path)], []
