@@ -1,9 +1,11 @@
-"""The scripts that make bash, zsh and fish call jobrun at the TAB key, and its replies.
+r"""The scripts that make bash, zsh and fish call jobrun at the TAB key, and its replies.
 
 The protocol is click's: the script runs ``jobrun`` with ``_JOBRUN_COMPLETE`` in the environment.
-The scripts differ from click's for the needs of jobrun: a word that ends in ``=``, ``.`` or
-``/`` is not finished, so that no space follows; words may hold ``:`` and ``=``, which bash treats
-as ends of words; paths are quoted; and nothing is ever written to the terminal.
+click's own scripts were tried in real shells and lose what the tests hold: they take a path only
+as "any file" or "any folder", not as the specs and runs that jobrun found (``a.y`` and
+``deep\ er/`` are not completed); a space follows words that are not finished, those that end in
+``=``, ``.`` or ``/``; words with ``:`` and ``=``, at which bash splits, are not put together;
+errors of jobrun go to the terminal.
 """
 
 from __future__ import annotations

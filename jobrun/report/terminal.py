@@ -1,9 +1,14 @@
 r"""A few lines at the bottom of a terminal that are painted again and again, and text above them.
 
-The cursor rests, hidden, at the start of the painted lines: whatever has become of the size of the
-terminal, all that stands below it is ours.  Lines are painted over, never cleared first, and each
-painting is one write, so that nothing flickers.  Text of others above them is kept as it is but for
-what moves the cursor.
+The cursor rests, hidden, at the start of the painted lines: however the terminal is resized, all
+below the cursor is the view's.  Lines are painted over, never cleared first, and each painting is
+one write, so that nothing flickers.  Text of others above them is kept as it is, except for what
+moves the cursor.
+
+``rich.live.Live`` was tried in this place.  It erases each line before it draws it, and with that
+what C libraries and child processes have written (12 of 12 lines in
+``test_output_past_us_lands_on_the_empty_line_and_stays``); a painting took 580 us of CPU instead of
+9 us, and 1178 bytes instead of 579; its import takes 14 ms more than that of ``rich.cells``.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ _TAKE_AWAY = f"\r{_CLEAR_LINE}\n{_CLEAR_BELOW}{_UP}"
 class Painter:
     """Paints lines on ``stream``, a terminal; not for several threads at once.
 
-    ``size`` gives its columns and rows.  A terminal that has gone is painted on no more.
+    ``size`` returns its columns and rows.  Errors of a terminal that was closed are ignored.
     """
 
     scrolls = True
@@ -49,11 +54,11 @@ class Painter:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Columns and rows of now."""
+        """The current number of columns and rows."""
         return self._size()
 
     def paint(self, above: Sequence[str], lines: Sequence[Line]) -> None:
-        """Put whole lines of text ``above``, and ``lines`` below them in place of the last ones."""
+        """Put whole lines of text ``above``, and replace the painted lines below with ``lines``."""
         texts = [self._text(line) for line in lines]
         size = self._size()
         if not above and texts == self._last and size == self._last_size:
@@ -68,14 +73,14 @@ class Painter:
         self._write("".join(parts))
 
     def end(self, above: Sequence[str]) -> None:
-        """Take the lines away, put ``above`` in their place, and show the cursor again."""
+        """Replace the painted lines with ``above``, and show the cursor again."""
         begin = "" if self._last is None else _TAKE_AWAY
         end = "" if self._last is None else _SHOW
         self._last = None
         self._write("".join([begin, *(f"{text}\n" for text in above), end]))
 
     def styled(self, text: str, style: str) -> str:
-        """A text in a style, where there are colours."""
+        """Return a text in a style, where there are colours."""
         return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if style and self._color else text
 
     def _text(self, line: Line) -> str:
