@@ -1,1 +1,1 @@
-"""What follows from a job without running it: reads and writes, plans, problems, identity."""
+"""Analysis of a job without running it: reads and writes, plans, problems, identity."""

@@ -1,4 +1,4 @@
-"""What the tasks of a job read and write, looked at once for each task and node."""
+"""Reads and writes of a job's tasks, computed once for each task and node."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ __all__ = ["JobAnalysis"]
 
 
 class JobAnalysis:
-    """The accesses of a job that is whole: nothing is added to it or changed from here on."""
+    """The accesses of a complete job, which is not changed from here on."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
         self._found: dict[tuple[int, str], Access] = {}
 
     def access(self, task: Task, node: str) -> Access:
-        """The accesses of a task, or of a step, on a node."""
+        """Return the accesses of a task, or of a step, on a node."""
         key = (id(task), node)
         if key not in self._found:
             self._found[key] = access(self.job, task, node)
         return self._found[key]
 
     def copies(self, task: Task) -> list[tuple[str, Access]]:
-        """The accesses of a task on each of its nodes."""
+        """Return the accesses of a task on each of its nodes."""
         return [(node, self.access(task, node)) for node in self.job.nodes_of(task)]
 
     def units_of(self, group: str) -> Iterator[tuple[Task, list[tuple[str, Access]]]]:
-        """The tasks of a group, each with its accesses on its nodes."""
+        """Return the tasks of a group, each with its accesses on its nodes."""
         for task in self.job.groups[group].tasks:
             yield task, self.copies(task)
 
     def writes_of(self, group: str) -> Iterator[Key]:
-        """Every blob that a group writes, in the order of the spec."""
+        """Return every blob that a group writes, in the order of the spec."""
         for _, copies in self.units_of(group):
             for _, found in copies:
                 yield from found.writes
@@ -50,7 +50,7 @@ class JobAnalysis:
     def written(self) -> frozenset[str]:
         """Every blob name that a task writes, with ``node:`` in front if there are several nodes.
 
-        Includes the bare names too, which a metric may use for the blob of each node.
+        Includes the bare names, which a metric may use for the blob of each node.
         """
         names: set[str] = set()
         for group in GROUPS:

@@ -1,7 +1,7 @@
-"""What can be wrong with a job as a whole, found before anything runs.
+"""Problems of a job as a whole, found before anything runs.
 
-``check`` gives all problems at once: names that mean nothing or two things, blobs read before they
-are written, protected blobs of ``setup``, may-writes, cycles, metrics of blobs that nobody writes.
+``check`` returns all problems at once: unknown and ambiguous names, blobs read before they are
+written, protected blobs of ``setup``, may-writes, cycles, metrics of blobs that no task writes.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ __all__ = ["check", "warnings"]
 
 
 def check(job: Job, analysis: JobAnalysis | None = None) -> list[Problem]:
-    """Every problem of ``job`` that can be seen without running or importing anything.
+    """Return every problem of ``job`` that can be found without running or importing anything.
 
-    What is found out about the job's tasks is kept in ``analysis``, if it is given.
+    ``analysis``, if given, is used for the accesses of the tasks.
     """
     problems: list[Problem] = []
     for name in GROUPS:
@@ -66,7 +66,7 @@ def check(job: Job, analysis: JobAnalysis | None = None) -> list[Problem]:
 
 
 def warnings(analysis: JobAnalysis) -> Iterator[Problem]:
-    """What can be, but is seldom meant."""
+    """Return what is possible, but seldom intended."""
     job = analysis.job
     for group, task in _steps(job):
         if isinstance(task.fn, Shell) and not task.outputs.names:
@@ -80,7 +80,7 @@ def warnings(analysis: JobAnalysis) -> Iterator[Problem]:
 
 
 def _patterns_of_nothing(analysis: JobAnalysis) -> Iterator[Problem]:
-    """Names and patterns under ``checkpoint`` that mean no blob that can be saved."""
+    """Yield a warning for each name or pattern under ``checkpoint`` without a match."""
     job = analysis.job
     if job.checkpoint is None:
         return
@@ -107,7 +107,7 @@ def _patterns_of_nothing(analysis: JobAnalysis) -> Iterator[Problem]:
 
 
 def _check_names(job: Job) -> Iterator[Problem]:
-    """Names of vars, outputs and nodes."""
+    """Yield the problems with names of vars, outputs and nodes."""
     for name in job.nodes:
         if name in ("best", "_SUCCESS") or name.startswith("manifest."):
             yield Problem(
@@ -135,7 +135,7 @@ def _mark(job: Job, name: str) -> Where | None:
 
 
 def _steps(job: Job) -> Iterator[tuple[str, Task]]:
-    """Every function call of the job, with its group."""
+    """Yield every function call of the job, with its group."""
     for group in GROUPS:
         for task in job.groups[group].tasks:
             yield from ((group, s) for s in inner_steps(task))
@@ -151,7 +151,7 @@ def _check_nodes(job: Job) -> Iterator[Problem]:
 
 
 def _check_task_names(job: Job) -> Iterator[Problem]:
-    """Given names are unique; two tasks with one default name and ``rng`` must be named."""
+    """Yield a problem for each repeated name, and default names shared by tasks with ``rng``."""
     for group in GROUPS:
         tasks = job.groups[group].tasks
         yield from _same_names(tasks, f"group {group!r}")
@@ -187,7 +187,7 @@ def _same_rng(tasks: Sequence[Task]) -> Iterator[Problem]:
 
 
 def _check_meanings(analysis: JobAnalysis) -> Iterator[Problem]:
-    """Two meanings of one name in one place."""
+    """Yield a problem for each name with two meanings in one place."""
     job = analysis.job
     bare = {n.rpartition(":")[2] for n in analysis.written}
     all_vars = {*job.vars, *(v for own in job.nodes.values() for v in own)}
@@ -207,7 +207,7 @@ def _check_meanings(analysis: JobAnalysis) -> Iterator[Problem]:
 
 
 def _case_twins(analysis: JobAnalysis) -> Iterator[Problem]:
-    """Blobs, or trees that they are in, that differ in case only on one node."""
+    """Yield a problem for blobs of a node, or trees that hold them, that differ in case only."""
     seen: dict[Key, str] = {}
     for group in GROUPS:
         for task, copies in analysis.units_of(group):

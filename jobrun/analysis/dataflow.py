@@ -1,4 +1,4 @@
-"""Data flow from top to bottom: is every blob written before it is read, and by who may?"""
+"""Data flow from top to bottom: every blob is written before it is read, by a task that may."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEEP_CHANGES = (
     "name it under 'state' if its content is to be saved; else what changes belongs in arrays, "
     "numbers and dicts of those: write them in 'init' and 'update' them in 'epoch'"
 )
-"""What to do about something of ``setup`` that epochs would change."""
+"""The hint for a blob of ``setup`` that epochs would change."""
 
 # What each group may read, beside what its own earlier tasks wrote.
 _BEFORE = {
@@ -42,16 +42,16 @@ _BEFORE = {
 
 
 def inner_steps(task: Task) -> Sequence[Task]:
-    """The calls of a task: itself, or the sources and steps of a pipe."""
+    """Return the calls of a task: itself, or the sources and steps of a pipe."""
     if isinstance(task, Pipe):
         return (*task.reader.data.calls(), *task.map, *task.do)
     return (task,)
 
 
 def updated_blobs(job: Job) -> Callable[[str], bool]:
-    """Return what tells whether a task of the job updates the blob at a path, or a part of it.
+    """Return a predicate: whether a task of the job updates the blob at a path, or a part of it.
 
-    On whatever node: the copies of a task have the same code.
+    On any node: the copies of a task have the same code.
     """
     steps = (s for group in job.groups.values() for task in group.tasks for s in inner_steps(task))
     paths = PathSet(("", a.name.rpartition(":")[2]) for step in steps for a in step.updates)
@@ -59,7 +59,7 @@ def updated_blobs(job: Job) -> Callable[[str], bool]:
 
 
 def flow_problems(analysis: JobAnalysis) -> Iterator[Problem]:
-    """From top to bottom: is every blob written before it is read, and by who may?"""
+    """Yield a problem for each blob read before it is written, or written without permission."""
     job = analysis.job
     made: dict[str, list[Key]] = {}
     every_write = _EveryWrite(analysis)
@@ -92,7 +92,7 @@ def flow_problems(analysis: JobAnalysis) -> Iterator[Problem]:
 
 
 def _pipe_reads(job: Job, pipe: Pipe, copies: Sequence[tuple[str, Access]]) -> Iterator[Problem]:
-    """What a pipe may not read, since its batches would depend on when they are run."""
+    """Yield a problem for each read that would make batches depend on timing."""
     if reads_across([a for _, a in copies]):
         yield Problem(
             f"the copies of pipe {pipe.name!r} read what other copies of it write",
@@ -113,7 +113,7 @@ def _pipe_reads(job: Job, pipe: Pipe, copies: Sequence[tuple[str, Access]]) -> I
 
 
 def source_problems(analysis: JobAnalysis) -> Iterator[Problem]:
-    """A source of an epoch's pipe is made again at a resume, and must then be the same one."""
+    """Yield a problem for each source that could differ when a resume makes it again."""
     job = analysis.job
     changed = PathSet(analysis.writes_of("epoch"))
     for task in job.groups["epoch"].tasks:
@@ -130,7 +130,7 @@ def source_problems(analysis: JobAnalysis) -> Iterator[Problem]:
 
 
 def shuffle_problems(job: Job) -> Iterator[Problem]:
-    """What is read from front to back cannot be shuffled as a whole."""
+    """Yield a problem for each shuffle of a source that is read from front to back."""
     for _, pipe in job.pipes():
         if not pipe.reader.shuffle or pipe.reader.buffer is not None:
             continue
@@ -153,7 +153,7 @@ def _reads_one_of(job: Job, task: Task, name: str, changed: PathSet) -> bool:
 
 
 def reader_names(pipe: Pipe) -> Iterator[tuple[str, str]]:
-    """The names that the reader of a pipe reads, each with its mark."""
+    """Yield the names that the reader of a pipe reads, each with its mark."""
     for column, name in pipe.reader.data.blob_names():
         yield f"from:{column}", name
     for step in pipe.reader.data.calls():
@@ -166,7 +166,7 @@ def reader_names(pipe: Pipe) -> Iterator[tuple[str, str]]:
 
 
 class _EveryWrite:
-    """What each group of a job writes, looked at when it is needed for a message."""
+    """The writes of each group of a job, computed when a message needs them."""
 
     def __init__(self, analysis: JobAnalysis) -> None:
         self.job = analysis.job
@@ -177,7 +177,7 @@ class _EveryWrite:
         return {group: PathSet(self._analysis.writes_of(group)) for group in GROUPS}
 
     def group(self, key: Key) -> str | None:
-        """The first group that writes a blob or a part of it."""
+        """Return the first group that writes a blob or a part of it."""
         return next((group for group in GROUPS if self._paths[group].touches(key)), None)
 
 
@@ -225,7 +225,7 @@ def read_mark(task: Task, key: Key) -> Where | None:
 
 
 def write_mark(task: Task, key: Key) -> Where | None:
-    """The place in the spec where a task, or a step of a pipe, writes a blob."""
+    """Return the place in the spec where a task, or a step of a pipe, writes a blob."""
     for step in (*inner_steps(task), task):
         names = [*step.outputs.names, *(a.name for a in step.updates)]
         own = [n for n in names if n in (key[1], f"{key[0]}:{key[1]}")]
@@ -235,7 +235,7 @@ def write_mark(task: Task, key: Key) -> Where | None:
 
 
 def _missing(writes: _EveryWrite, group: str, task: Task, key: Key, have: PathSet) -> Problem:
-    """A blob is read that has no value at this place of the spec."""
+    """Return the problem of a blob that is read but has no value at this place of the spec."""
     job = writes.job
     name = _shown(job, key)
     updates = any(a.name in (key[1], name) for s in inner_steps(task) for a in s.updates)
@@ -263,7 +263,7 @@ def _shown(job: Job, key: Key) -> str:
 
 
 def _protected(job: Job, task: Task, key: Key) -> Problem:
-    """A blob of ``setup`` is written: as one that changes, or as another one of that name."""
+    """Return the problem of a write to a blob of ``setup``, in place or under its name."""
     named = (key[1], _shown(job, key))
     updates = any(a.name in named for s in inner_steps(task) for a in s.updates)
     name = _shown(job, key)
@@ -282,7 +282,7 @@ def _protected(job: Job, task: Task, key: Key) -> Problem:
 
 
 Writers = Mapping[Key, Sequence[tuple[Access, Key]]]
-"""What copies of a task write, by node and first level: only these can overlap."""
+"""Writes of the copies of a task, by node and first level: only these can overlap."""
 
 
 def _writers(copies: Iterable[tuple[str, Access]]) -> Writers:
@@ -298,7 +298,7 @@ def _first_level(key: Key) -> Key:
 
 
 def _twice(job: Job, task: Task, writers: Writers, found: Access) -> Iterator[Problem]:
-    """Two copies of one task, or two outputs of it, must not write one blob."""
+    """Yield a problem for each blob that two copies of a task, or two outputs of it, write."""
     near = {key: writers[_first_level(key)] for key in found.writes}
     for key in found.writes:
         if any(other is not found and same_leaves(key, k) for other, k in near[key]):

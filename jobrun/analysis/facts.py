@@ -1,7 +1,7 @@
 """The facts of a job: a tree of JSON values in the words of the spec, stored with each run.
 
-Spec or Python, a job comes down to the same facts.  What is left at its default is absent, so that
-a later version with more keys finds no difference.
+A job from a spec and one from Python have the same facts.  Defaults are absent, so that a later
+version with more keys finds no difference.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BY_TYPE = "the adapter of its type"
 
 
 def job_facts(job: Job) -> Facts:
-    """The facts of a job: JSON values alone."""
+    """Return the facts of a job, as JSON values only."""
     facts: Facts = {"name": job.name, "seed": job.seed, "vars": _plain(job.vars)}
     if job.multi_node:
         facts["nodes"] = _plain(job.nodes)
@@ -56,7 +56,7 @@ def job_facts(job: Job) -> Facts:
 
 
 def _given(reporter: Reporter) -> Facts:
-    """What a reporter is given, as the spec has it."""
+    """Return the value and options of a reporter, as the spec has them."""
     return {"value": _plain(reporter.value), "with": _plain(dict(reporter.options))}
 
 
@@ -131,7 +131,7 @@ def _task_facts(task: Task, name: str) -> Facts:
 
 
 def _program_facts(task: Task) -> Facts:
-    """What a task calls."""
+    """Return the program that a task calls."""
     shell = task.fn
     if isinstance(shell, Load):
         place = {"run": _plain(shell.run), "epoch": shell.epoch, "id": shell.id}
@@ -162,7 +162,7 @@ def _reader_facts(reader: Reader) -> Facts:
 
 
 def _data_facts(data: Data) -> Facts:
-    """A source, with the keys that it has in a spec."""
+    """Return a source, with the keys that it has in a spec."""
     facts: Facts = {"from": dict(data.blobs)}
     if data.file is not None:
         facts["file"] = _plain(data.file.path)
@@ -194,7 +194,7 @@ def _outputs(outputs: Outputs) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON; what is no plain value by its type, arrays by dtype, shape and digest."""
+    """Return a value as JSON; other types by their type, arrays by dtype, shape and digest."""
     if value is None or isinstance(value, bool | str):
         return value
     if type(value) is int:
@@ -211,7 +211,7 @@ def _plain(value: Any) -> Any:
 
 
 def _foreign(value: Any) -> str:
-    """A value that only a job made in Python can hold."""
+    """Return the description of a value that only a job made in Python can hold."""
     kind = type(value)
     dtype = getattr(value, "dtype", None)
     if kind.__module__.partition(".")[0] == "numpy" and dtype is not None:

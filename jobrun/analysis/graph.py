@@ -1,11 +1,11 @@
-"""From the accesses of a group's tasks to the plan by which it runs; and what persists.
+"""The plan of a group, from the accesses of its tasks; and the blobs that persist.
 
-Two tasks are ordered where one writes what the other reads or writes (a tree overlaps its leaves),
-in the order of the spec, and where ``after`` says so; nothing else orders them.  So every schedule
-of a plan gives the result of running the spec from top to bottom.
+Two tasks are ordered if one writes what the other reads or writes (a tree overlaps its leaves), in
+the order of the spec, or by ``after``; nothing else orders them.  So every schedule of a plan has
+the result of running the spec from top to bottom.
 
-The copies of a task over several nodes are one step: all read before any writes.  Where a copy
-reads what another writes, a *gather* unit in front of them takes the inputs of all.
+The copies of a task over several nodes are one step: all read before any writes.  If a copy reads
+what another writes, a *gather* unit before them collects the inputs of all.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A task on one node; or, with ``gathers``, the gathering in front of those units.
+    """A task on one node; or, with ``gathers``, the gathering of inputs for those units.
 
     ``key`` is unique in the job's group: the task's name, behind ``node:`` if there are several.
     """
@@ -60,7 +60,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a group runs: unit ``i`` starts when ``waits[i]`` units before it are done.
+    """The order of a group's units: unit ``i`` starts when ``waits[i]`` earlier units are done.
 
     ``successors[i]`` are the units that wait for ``i``.  Units are in the order of the spec.
     """
@@ -72,7 +72,7 @@ class Plan:
     gathered_by: Mapping[int, int] = field(default_factory=dict)
 
     def finished(self, tasks: Collection[str]) -> bool:
-        """Whether ``tasks``, keys of units, are all that there are."""
+        """Return whether ``tasks``, keys of units, are all that there are."""
         done = frozenset(tasks)  # a position has them as a tuple
         return all(u.gathers or u.key in done for u in self.units)
 
@@ -87,12 +87,12 @@ class Plan:
 
 
 def unit_key(job: Job, task: Task, node: str) -> str:
-    """The key of a task's unit on a node."""
+    """Return the key of a task's unit on a node."""
     return f"{node}:{task.name}" if job.multi_node else task.name
 
 
 def make_plan(job: Job, group: TaskGroup, analysis: JobAnalysis | None = None) -> Plan:
-    """The plan of a group; raises SpecError for a cycle, unknown names in ``after``, no node."""
+    """Return the plan of a group; raises SpecError for a cycle, an unknown name, or no node."""
     builder = _Builder(analysis or JobAnalysis(job), group)
     for task in group.tasks:
         builder.add(task)
@@ -105,7 +105,7 @@ def make_plan(job: Job, group: TaskGroup, analysis: JobAnalysis | None = None) -
 
 
 class _Builder:
-    """Scans the tasks from top to bottom and keeps, per blob, who wrote and who has read since."""
+    """A scan of the tasks from top to bottom, with the last writers and readers of each blob."""
 
     def __init__(self, analysis: JobAnalysis, group: TaskGroup) -> None:
         self.analysis = analysis
@@ -118,7 +118,7 @@ class _Builder:
         self.blobs = BlobUse()
 
     def add(self, task: Task) -> None:
-        """Add the copies of a task: first what they wait for, then what they leave behind."""
+        """Add the copies of a task: first what they wait for, then their own accesses."""
         copies = self.analysis.copies(task)
         orders = [self.analysis.live.order(a, node) for node, a in copies]
         waits = [self._waits(a, order) for (_, a), order in zip(copies, orders, strict=True)]
@@ -156,7 +156,7 @@ class _Builder:
             self.blobs.write(key, unit)
 
     def add_after(self) -> None:
-        """The edges of ``after``; a name that is no task is a problem."""
+        """Add the edges of ``after``; an unknown name is a problem."""
         problems = []
         for task in self.group.tasks:
             for name in task.after:
@@ -175,7 +175,7 @@ class _Builder:
             raise SpecError(problems)
 
     def plan(self) -> Plan:
-        """The finished plan."""
+        """Return the finished plan."""
         successors: list[list[int]] = [[] for _ in self.units]
         for unit, before in enumerate(self.before):
             for other in sorted(before):
@@ -190,7 +190,7 @@ class _Builder:
 
 
 def reads_across(copies: Sequence[Access]) -> bool:
-    """Whether a copy reads what another copy of the same task writes."""
+    """Return whether a copy reads what another copy of the same task writes."""
     writers: dict[str, set[int]] = {}
     for number, found in enumerate(copies):
         for node, _ in found.writes:
@@ -204,22 +204,22 @@ def reads_across(copies: Sequence[Access]) -> bool:
 
 
 class BlobUse:
-    """Who wrote each blob last, and who has read it since: units by number."""
+    """The last writers of each blob and its readers since, as numbers of units."""
 
     def __init__(self) -> None:
         self._writers: PathMap[int] = PathMap()
         self._readers: PathMap[set[int]] = PathMap()
 
     def writers(self, key: Key) -> set[int]:
-        """The last writers of whatever overlaps ``key``."""
+        """Return the last writers of whatever overlaps ``key``."""
         return set(self._writers.overlapping(key))
 
     def users(self, key: Key) -> set[int]:
-        """The last writers, and the readers since, of whatever overlaps ``key``."""
+        """Return the last writers, and the readers since, of whatever overlaps ``key``."""
         return self.writers(key).union(*self._readers.overlapping(key))
 
     def read(self, key: Key, unit: int) -> None:
-        """``unit`` reads ``key``."""
+        """Record that ``unit`` reads ``key``."""
         readers = self._readers.get(key)
         if readers is None:
             self._readers[key] = {unit}
@@ -227,22 +227,22 @@ class BlobUse:
             readers.add(unit)
 
     def write(self, key: Key, unit: int) -> None:
-        """``unit`` writes ``key``: what it waited for needs no more to be remembered."""
+        """Record that ``unit`` writes ``key``, and forget what it waited for."""
         self._readers.drop(key)
         self._writers.drop(key)
         self._writers[key] = unit
 
 
 _MOST_SEARCHED = 100_000
-"""How many units are looked at, at most, for a shorter closed path."""
+"""The largest number of units from which a shorter cycle is searched."""
 
 
 def shortest_cycle(successors: Sequence[Sequence[int]]) -> list[int]:
-    """The units of a shortest closed path, or an empty list.
+    """Return the units of a shortest cycle, or an empty list.
 
-    Only units that can be on one are searched from: those left when all that wait for nothing, or
-    that nothing waits for, are taken away.  Of very many, the first are, so that the time stays
-    linear; what is found is then a closed path, but there may be a shorter one.
+    The search starts only from units that can be on a cycle: those left after removing, repeatedly,
+    all without predecessors or successors.  Of very many, only the first are tried, so that the
+    time stays linear; the result is then a cycle, but not always a shortest one.
     """
     left = _core(successors)
     best: list[int] = []
@@ -259,7 +259,7 @@ def shortest_cycle(successors: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _core(successors: Sequence[Sequence[int]]) -> set[int]:
-    """The units that are left after peeling off sources, then sinks."""
+    """Return the units that are left after peeling off sources, then sinks."""
     predecessors: list[list[int]] = [[] for _ in successors]
     for unit, after in enumerate(successors):
         for other in after:
@@ -280,7 +280,7 @@ def _core(successors: Sequence[Sequence[int]]) -> set[int]:
 
 
 def _path_back(start: int, successors: Sequence[Sequence[int]], left: set[int]) -> list[int]:
-    """The shortest path from ``start`` back to itself, breadth first."""
+    """Return the shortest path from ``start`` back to itself, breadth first."""
     came_from: dict[int, int] = {}
     queue = deque([start])
     while queue:
@@ -313,10 +313,10 @@ def _cycle_problem(units: Sequence[Unit]) -> Problem:
 def live_scratch(
     plan: Plan, position: Position, watched: Mapping[str, Collection[str]]
 ) -> dict[str, list[str]]:
-    """The scratch that is still to be read when a group is cut at ``position``, per node.
+    """Return the scratch still to be read if a group is cut at ``position``, per node.
 
-    That is: what finished tasks wrote and unfinished ones read; everything that an unfinished pipe
-    has put out; and the ``watched`` paths, at which somebody looks at the end of the epoch.
+    That is: what finished tasks wrote and unfinished ones read; all outputs of an unfinished pipe;
+    and the ``watched`` paths, which are read at the end of the epoch.
     """
     done = set(position.tasks)
     wanted: dict[str, set[str]] = {node: set(paths) for node, paths in watched.items()}
@@ -341,12 +341,12 @@ def live_scratch(
 
 
 def setup_blobs(analysis: JobAnalysis) -> dict[str, tuple[str, ...]]:
-    """The paths that ``setup`` writes, per node."""
+    """Return the paths that ``setup`` writes, per node."""
     return _minimal(analysis.job, analysis.writes_of("setup"))
 
 
 def persistent(analysis: JobAnalysis) -> dict[str, tuple[str, ...]]:
-    """The paths whose values are saved, per node, in the order of the spec.
+    """Return the paths whose values are saved, per node, in the order of the spec.
 
     What ``state`` names, every blob that ``init`` writes itself or a part of it, every blob of
     ``epoch`` that a later group reads, and what ``checkpoint.include`` adds.  A name that ``epoch``

@@ -31,12 +31,12 @@ _FREE = ("name", "stop", "fail", "metrics", "upload", "report", "session", "cons
 _FREE_OF_PIPE = ("batches_per_epoch", "passes", "threads", "ahead", "processes", "resume")
 _ACCEPTED_OF_PIPE = ("batch", "shard")
 _OPTIONS = (("retries",), ("timeout",), ("thread",))
-"""How a call is made, which changes nothing of what it gives."""
+"""Options of how a call is made, which do not change its results."""
 _ABSENT = object()
 _LONGEST = 80
-"""How many characters of a value are shown."""
+"""The largest number of characters of a value that are shown."""
 _BEFORE = 30
-"""How many of them, at most, are the same in both values."""
+"""The largest number of leading characters shown that are equal in both values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,26 +64,26 @@ class Diff:
 
     @property
     def free(self) -> tuple[str, ...]:
-        """Lines of what may change at any time."""
+        """Lines about what may change at any time."""
         return tuple(str(c) for c in self.changes if c.row == "free")
 
     @property
     def job(self) -> tuple[str, ...]:
-        """Lines of what makes it another job."""
+        """Lines about what makes it another job."""
         return tuple(str(c) for c in self.changes if c.row != "free")
 
     @property
     def never(self) -> tuple[str, ...]:
-        """Lines of what no run can continue with."""
+        """Lines about what no run can resume with."""
         return tuple(str(c) for c in self.changes if c.row == "never")
 
     @property
     def acceptable(self) -> bool:
-        """Whether all that makes it another job is of the row ``accept``."""
+        """Whether everything that makes it another job is of the row ``accept``."""
         return all(c.row in ("free", "accept") for c in self.changes)
 
     def freed(self, groups: Iterable[str]) -> Diff:
-        """The same, where the tasks of these groups may change at any time."""
+        """Return the diff with the tasks of these groups free to change."""
         free = tuple(groups)
         return Diff(
             tuple(
@@ -96,7 +96,7 @@ class Diff:
 
 
 def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> Diff:
-    """What differs between the facts of two jobs."""
+    """Return the differences between the facts of two jobs."""
     none: Facts = {"state": {}}  # so that each name is a difference of its own
     before, after = ({**none, **_same_floats(facts)} for facts in (old, new))
     return Diff(tuple(_changes(before, after, ())))
@@ -108,7 +108,7 @@ def _same_floats(facts: Mapping[str, Any]) -> Any:
 
 
 def digest(facts: Mapping[str, Any]) -> str:
-    """SHA-256 of what makes a job this one: its facts without those that are free to change."""
+    """Return the SHA-256 of a job's identity: its facts without those that are free to change."""
     part = _job_part(facts, ())
     policy = facts.get("checkpoint")
     if isinstance(policy, Mapping) and "include" in policy:
@@ -130,14 +130,14 @@ def _changes(old: Any, new: Any, path: tuple[str, ...]) -> Iterator[Change]:
 
 
 def _named(value: Any) -> bool:
-    """Whether this is a list of tasks, or none."""
+    """Return whether a value is a list of tasks."""
     if value is _ABSENT:
         return False
     return isinstance(value, list) and all(isinstance(v, dict) and "name" in v for v in value)
 
 
 def _entries(old: list[Any], new: list[Any], path: tuple[str, ...]) -> Iterator[Change]:
-    """Tasks by their names, and whether those that both have come in another order."""
+    """Yield changes of tasks, matched by name, and whether common ones are in another order."""
     before = {v["name"]: v for v in old}
     after = {v["name"]: v for v in new}
     for name in dict.fromkeys((*before, *after)):
@@ -150,14 +150,14 @@ def _entries(old: list[Any], new: list[Any], path: tuple[str, ...]) -> Iterator[
 
 
 def _same(old: Any, new: Any) -> bool:
-    """Equal in type too: 1, 1.0 and true are three values."""
+    """Return whether values are equal in type too: 1, 1.0 and true are three values."""
     if old is _ABSENT or new is _ABSENT:
         return old is new
     return json.dumps(old, sort_keys=True) == json.dumps(new, sort_keys=True)
 
 
 def _pair(old: Any, new: Any) -> tuple[str, str]:
-    """Both values as one line of text each; of long ones where they begin to differ."""
+    """Return both values as one line each; of long ones the part where they begin to differ."""
     was, now = _text(old), _text(new)
     if old is _ABSENT or new is _ABSENT or max(len(was), len(now)) <= _LONGEST:
         return _cut(was), _cut(now)
@@ -181,13 +181,13 @@ def _text(value: Any) -> str:
 
 
 def _cut(text: str, start: int = 0) -> str:
-    """At most ``_LONGEST`` characters of a text, from ``start`` on."""
+    """Return at most ``_LONGEST`` characters of a string, from ``start`` on."""
     text = "…" + text[start + 1 :] if start else text
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
 def _row(path: tuple[str, ...]) -> Row:
-    """The row of the table that a path belongs to."""
+    """Return the row of the table that a path belongs to."""
     if path[0] in _FREE:
         return "free"
     if path[0] == "checkpoint":
@@ -203,7 +203,7 @@ def _row(path: tuple[str, ...]) -> Row:
 
 
 def _job_part(value: Any, path: tuple[str, ...]) -> Any:
-    """Facts without those that are free to change."""
+    """Return the facts without those that are free to change."""
     if isinstance(value, Mapping):
         below = {k: (*path, str(k)) for k in value}
         return {k: _job_part(v, below[k]) for k, v in value.items() if _row(below[k]) != "free"}

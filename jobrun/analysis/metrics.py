@@ -1,4 +1,4 @@
-"""Metrics of a job: their names and directions, and by which one a checkpoint is the best."""
+"""Metrics of a job: names, directions, and the one by which a checkpoint is the best."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["best_metric", "best_problems", "metric_names", "metric_problems"]
 
 
 def metric_names(analysis: JobAnalysis) -> dict[str, str | None]:
-    """The metrics by the name of their column, with their direction.
+    """Return the metrics by the name of their column, with their direction.
 
     With several nodes, a metric without a node stands for one column per node that writes it.
     """
@@ -30,9 +30,9 @@ def metric_names(analysis: JobAnalysis) -> dict[str, str | None]:
 
 
 def best_metric(analysis: JobAnalysis) -> tuple[str, str] | None:
-    """The metric, and its direction, by which a checkpoint is the best one.
+    """Return the metric, and its direction, by which a checkpoint is the best one.
 
-    The one of ``checkpoint.keep.best``, else the only metric that has a direction.
+    That of ``checkpoint.keep.best``, else the only metric with a direction.
     """
     directed = {n: d for n, d in metric_names(analysis).items() if d is not None}
     policy = analysis.job.checkpoint
@@ -43,7 +43,7 @@ def best_metric(analysis: JobAnalysis) -> tuple[str, str] | None:
 
 
 def best_problems(analysis: JobAnalysis) -> Iterator[Problem]:
-    """``best:`` needs a metric to be best by, a checkpoint, and a blob that persists."""
+    """Yield the problems of ``best:``: it needs a metric, a checkpoint, a persistent blob."""
     job = analysis.job
     for group in GROUPS:
         for task, copies in analysis.units_of(group):

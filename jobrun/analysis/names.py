@@ -1,7 +1,7 @@
-"""What a task reads and writes: the names of a spec in their one namespace.
+"""Names in a spec, in their one namespace, and the blobs that a task reads and writes.
 
 A name is a column of the pipe, a blob, a var, or reserved (``epoch``, ``rng``, ``node``,
-``best:…``).  ``node:blob`` is a blob of another node; a glob in the node gives one of each.
+``best:…``).  ``node:blob`` is a blob of another node; a glob in the node means one of each.
 Two meanings of one name in one place are a problem.
 """
 
@@ -29,7 +29,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class NameOrigin:
-    """Where the value of a name comes from.
+    """The origin of the value of a name.
 
     ``form`` is ``blob`` (``keys[0]``), ``blobs`` (a list, one of each key), ``column``, ``var``
     (``value``), ``epoch``, ``rng``, ``node``, or ``best`` (``keys[0]`` of the best checkpoint).
@@ -55,9 +55,9 @@ class Access:
 
 
 def resolve(job: Job, node: str, name: str, columns: Collection[str] | None = None) -> NameOrigin:
-    """What ``name`` means for a task on ``node``; ``columns`` are those of its pipe.
+    """Return what ``name`` means for a task on ``node``; ``columns`` are those of its pipe.
 
-    Raises LookupError with the text of the problem where it means nothing.
+    Raises LookupError with the text of the problem for an unknown name.
     """
     if columns is not None and name in columns:
         return NameOrigin("column", value=name)
@@ -75,9 +75,9 @@ def resolve(job: Job, node: str, name: str, columns: Collection[str] | None = No
 
 
 def key_of(job: Job, name: str) -> Key:
-    """The blob of a plain name, as metrics and people use it: ``loss`` or ``trainer_0:loss``.
+    """Return the blob of a name as used for metrics: ``loss`` or ``trainer_0:loss``.
 
-    Without a node, that of the first one.
+    Without a node, the blob of the first one.
     """
     node, colon, path = name.rpartition(":")
     return (node if colon else next(iter(job.nodes)), path)
@@ -95,7 +95,7 @@ def _of_node(job: Job, prefix: str, path: str) -> NameOrigin:
 
 
 def access(job: Job, task: Task, node: str) -> Access:
-    """The accesses of ``task`` on ``node``, and what is wrong with its names."""
+    """Return the accesses of ``task`` on ``node``, and the problems with its names."""
     found = Access()
     if isinstance(task, Pipe):
         _pipe_access(job, task, node, found)
@@ -105,7 +105,7 @@ def access(job: Job, task: Task, node: str) -> Access:
 
 
 def step_names(pipe: Pipe) -> dict[int, str]:
-    """A name for each step, by ``id``: ``normalize``, ``step``, ``step_2``; unique in the pipe."""
+    """Return a name per step, by ``id``, unique in the pipe: ``scale``, ``step``, ``step_2``."""
     names: dict[int, str] = {}
     taken: set[str] = set()
     numbers: dict[str, int] = {}
@@ -162,7 +162,7 @@ def _write_keys(
     found: Access,
     columns: Collection[str] | None,
 ) -> tuple[Key, ...]:
-    """The keys that ``name`` under ``update`` or ``out`` writes; none where it cannot be."""
+    """Return the keys that ``name`` under ``update`` or ``out`` writes; none if it is invalid."""
     problem = ""
     try:
         source = resolve(job, node, name, columns)
@@ -216,7 +216,7 @@ def _pipe_access(job: Job, pipe: Pipe, node: str, found: Access) -> None:
 def _read_source(
     job: Job, pipe: Pipe, node: str, name: str, forms: Collection[str], mark: str, found: Access
 ) -> None:
-    """What a reader itself reads: one blob for a column; one blob, or a var, for a number."""
+    """Record the reads of a reader: one blob per column; one blob, or a var, per number."""
     before = len(found.problems)
     _read(job, pipe, node, name, mark, found, None)
     if len(found.problems) == before and resolve(job, node, name).form not in forms:
@@ -225,7 +225,7 @@ def _read_source(
 
 
 def _shard_problems(job: Job, pipe: Pipe, node: str) -> Iterator[Problem]:
-    """``shard`` is ``node``, or ``i/n`` of numbers and vars."""
+    """Yield the problems of ``shard``: ``node``, or ``i/n`` of numbers and vars."""
     text = pipe.reader.shard
     if text is None or text == "node":
         return
@@ -241,7 +241,7 @@ def _shard_problems(job: Job, pipe: Pipe, node: str) -> Iterator[Problem]:
 
 
 def _read_for_call(job: Job, step: Task, node: str, name: str, found: Access) -> None:
-    """What a function that gives a source reads: what is the same whenever it is called."""
+    """Record the reads of a function that returns a source: only what never changes."""
     before = len(found.problems)
     _read(job, step, node, name, f"in:{name}", found, None)
     if len(found.problems) > before:
@@ -255,7 +255,7 @@ def _read_for_call(job: Job, step: Task, node: str, name: str, found: Access) ->
 
 
 def _map_access(job: Job, step: Task, node: str, found: Access, columns: _Columns) -> None:
-    """``map`` steps run ahead: they see columns, vars and what is reserved, and put out columns."""
+    """Record the accesses of ``map`` steps, which see columns, vars and reserved names only."""
     for argument in step.updates:
         found.problems.append(
             Problem(
@@ -281,7 +281,7 @@ def _map_access(job: Job, step: Task, node: str, found: Access, columns: _Column
 
 
 class StepColumns(Collection[str]):
-    """The columns that a step of a pipe sees, and the parts of those that ``map`` steps put out.
+    """The columns that a step of a pipe sees, and the parts of those that ``map`` steps add.
 
     Those may be trees: ``parts/low`` is the leaf ``low`` of ``parts``.
     """
@@ -291,12 +291,12 @@ class StepColumns(Collection[str]):
         self._made: set[str] = set()
 
     def add(self, names: Iterable[str]) -> None:
-        """Columns that a ``map`` step puts out, for the steps after it."""
+        """Add columns that a ``map`` step puts out, for the steps after it."""
         self.names |= dict.fromkeys(names)
         self._made.update(names)
 
     def copy(self) -> StepColumns:
-        """As it is now."""
+        """Return a copy."""
         found = StepColumns(self.names)
         found._made = set(self._made)
         return found
@@ -342,7 +342,7 @@ class _Columns(StepColumns):
 
 
 def _written_names(job: Job) -> Iterator[str]:
-    """Every name under ``out`` or ``update`` of the job, as written."""
+    """Yield every name under ``out`` or ``update`` of the job, as written."""
     for group in job.groups.values():
         for task in group.tasks:
             for step in (task, *task.do) if isinstance(task, Pipe) else (task,):

@@ -1,7 +1,7 @@
-"""``thread: same``: some objects may be used on the thread only that made them.
+"""``thread: same``, for objects that may be used only on the thread that made them.
 
-A task that has it is *pinned*, and so is every task that reads what it puts out: they all run on
-one thread, the same for all of a run.  A SQLite connection is such an object.
+A task with it is *pinned*, and so is every task that reads its outputs: they all run on one thread,
+the same for the whole run.  A SQLite connection is such an object.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OTHER_THREAD = re.compile(
 
 
 class Pins:
-    """Which tasks of ``job`` are pinned; worked out once."""
+    """The pinned tasks of ``job``, computed once."""
 
     def __init__(self, analysis: JobAnalysis) -> None:
         self._paths: dict[str, list[str]] = {}
@@ -40,7 +40,7 @@ class Pins:
         return any(overlaps(path, key[1]) for path in self._paths.get(key[0], ()))
 
     def pins(self, unit: Unit) -> bool:
-        """Return whether a unit has to run on the one thread."""
+        """Return whether a unit has to run on the pinned thread."""
         if unit.gathers:
             return False
         return unit.task.thread is not None or any(self.holds(key) for key in unit.access.reads)
@@ -78,9 +78,9 @@ def _runs_ahead(pipe: Pipe, key: str) -> bool:
 
 
 def other_thread(text: str) -> str:
-    """Return what to do if an error says that an object is used on a thread that did not make it.
+    """Return a hint if an error says that an object is used on a thread that did not make it.
 
-    Empty if ``text`` says nothing of the kind.
+    Empty for any other error.
     """
     if not _OTHER_THREAD.search(text):
         return ""

@@ -1,6 +1,6 @@
-"""``every``: in which epochs a task runs and a blob gets a value, and on which batches a step runs.
+"""``every``: the epochs in which a task runs, and the batches on which a step runs.
 
-Whether a blob did get one is what the session knows (see ``session/written_blobs.py``).
+Whether a blob did get a value is known to the session (see ``session/written_blobs.py``).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ __all__ = ["Frequency", "batches_between", "epochs_between", "every_problems"]
 
 
 def epochs_between(job: Job, task: Task, node: str) -> int:
-    """A task, or a step, runs every so many epochs."""
+    """Return the number of epochs from one run of a task, or step, to the next."""
     return int(_value(job, node, _field(task, "epochs")))
 
 
 def batches_between(job: Job, step: Task, node: str) -> int:
-    """A step of a pipe runs every so many batches."""
+    """Return the number of batches from one run of a step to the next."""
     return int(_value(job, node, _field(step, "batches")))
 
 
@@ -39,7 +39,7 @@ def _value(job: Job, node: str, given: Any) -> Any:
 
 
 class Frequency:
-    """Which names are to have a value after which epochs; a pure function of the job."""
+    """The names that have a value after each epoch; a pure function of the job."""
 
     def __init__(self, analysis: JobAnalysis) -> None:
         job = self._job = analysis.job
@@ -52,8 +52,7 @@ class Frequency:
                         self._writers.setdefault(key, []).append(due)
 
     def is_due(self, name: str, epoch: int) -> bool:
-        """Whether one of the tasks that write ``name`` in ``epoch`` is due; or none of them ever
-        writes it, so that it keeps the value of an earlier group."""
+        """Return whether a task that writes ``name`` is due in ``epoch``, or no task writes it."""
         node, path = key_of(self._job, name)
         writers = [
             due
@@ -65,7 +64,7 @@ class Frequency:
 
 
 def every_problems(job: Job) -> Iterator[Problem]:
-    """Every ``every`` is a whole number of at least 1, or a var that is one."""
+    """Yield a problem for each ``every`` that is not an integer of at least 1, or such a var."""
     for group in GROUPS:
         for task in job.groups[group].tasks:
             yield from _problems(job, task, task, ("epochs",))

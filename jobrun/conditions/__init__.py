@@ -1,1 +1,1 @@
-"""Stop conditions: how each is written, what it observes, and when it comes true."""
+"""Stop conditions: how each is written, what it observes, and when it is true."""

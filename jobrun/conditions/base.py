@@ -1,8 +1,8 @@
-"""Stop conditions: each observes every finished epoch, and gives a verdict on what it has seen.
+"""The base of stop conditions: each observes every finished epoch and returns a verdict.
 
 ``observe(state, seen) -> state`` and ``verdict(state) -> reason or None`` are pure.  The state is
 JSON and is saved with each checkpoint, so that an interrupted run stops where an uninterrupted one
-does; parameters come from the spec of now, so that a resume with other limits obeys those.
+does; parameters come from the current spec, so that a resume with other limits obeys them.
 
 Keras's EarlyStopping (patience, min_delta, start_from_epoch) and Ray Tune's stoppers are the models
 of the conditions; unlike Keras, NaN never becomes the best value, and the counters survive.
@@ -33,7 +33,7 @@ State = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class EpochSummary:
-    """What the conditions are shown of a finished epoch.
+    """What conditions observe of a finished epoch.
 
     ``epoch`` is the number of epochs done, ``elapsed`` the run's seconds over all attempts,
     ``scalars`` the one-element blobs by name (absent: no value this epoch), ``passes`` the passes
@@ -52,8 +52,8 @@ class EpochSummary:
 class Condition:
     """The base of all conditions.
 
-    ``kind`` is the key in the spec, ``summary`` what is said of it in the JSON Schema of the
-    language, and ``schema`` that of its value; ``$defs`` in it are lifted to those of the whole.
+    ``kind`` is the key in the spec, ``summary`` its description in the JSON Schema of the language,
+    and ``schema`` that of its value; ``$defs`` in it are lifted to those of the whole.
     """
 
     kind: ClassVar[str] = ""
@@ -62,32 +62,32 @@ class Condition:
 
     @classmethod
     def parse(cls, entry: WrittenCondition) -> list[Self]:
-        """The conditions that an entry stands for; what is wrong with it goes to the entry."""
+        """Return the conditions that an entry stands for; problems are reported to the entry."""
         raise AssertionError(cls)  # every kind has its own
 
     @property
     def metric(self) -> str | None:
-        """What tells two conditions of one kind apart when saved states are matched."""
+        """The name that distinguishes conditions of one kind when saved states are matched."""
         return None
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The scalar blobs that the condition looks at."""
+        """The scalar blobs that the condition observes."""
         return ()
 
     @property
     def needs(self) -> frozenset[str]:
-        """The scalar blobs without a value of which the condition cannot come true."""
+        """The scalar blobs without a value of which the condition cannot be true."""
         return frozenset(self.names)
 
     @property
     def epoch_limit(self) -> int | None:
-        """The number of epochs after which it comes true, if it is a limit of epochs."""
+        """The number of epochs after which it is true, or None if it is not a limit of epochs."""
         return None
 
     @property
     def time_limit(self) -> float | None:
-        """The seconds after which it comes true, if it is a limit of time."""
+        """The seconds after which it is true, or None if it is not a limit of time."""
         return None
 
     @property
@@ -96,48 +96,49 @@ class Condition:
         return self.kind if self.metric is None else f"{self.kind}: {self.metric}"
 
     def describe(self) -> str:
-        """When the condition is true, in a few words: ``after epoch 3``."""
+        """Return when the condition is true, in a few words: ``after epoch 3``."""
         raise AssertionError(self)
 
     def earliest(self, state: State, epoch: int, limit: int | None) -> tuple[int | None, bool]:
-        """The first epoch after ``epoch`` at which it can be true, and whether that is certain.
+        """Return the first epoch after ``epoch`` where it can be true, and whether that is certain.
 
-        ``limit`` is the epoch that ends the run, if there is one; None: never before that.
+        ``limit`` is the last epoch of the run, or None.  The first epoch is None if there is none
+        up to ``limit``.
         """
         return epoch + 1, False
 
     def observe(self, state: State, seen: EpochSummary) -> State:
-        """The state after a finished epoch; ``state`` is ``{}`` at first."""
+        """Return the state after a finished epoch; the first ``state`` is ``{}``."""
         raise AssertionError(self)
 
     def verdict(self, state: State) -> str | None:
-        """Why the run should stop, or None; ``{}``, nothing seen yet, is never a reason."""
+        """Return the reason to stop, or None; ``{}``, the state before any epoch, is never one."""
         raise AssertionError(self)
 
     def progress_text(self, state: State) -> str:
-        """How near the condition is, for the progress display: ``patience loss 2/5``."""
+        """Return the progress towards the condition for display: ``patience loss 2/5``."""
         return ""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The outcome of all verdicts: ``outcome`` is ``"stop"`` or ``"fail"``."""
+    """The result of all verdicts: ``outcome`` is ``"stop"`` or ``"fail"``."""
 
     outcome: str
     reason: str
     kind: str
 
     def to_json(self) -> dict[str, str]:
-        """The decision as JSON values."""
+        """Return the decision as JSON values."""
         return {"outcome": self.outcome, "reason": self.reason, "kind": self.kind}
 
 
 @dataclass(frozen=True)
 class ConditionState:
-    """A condition with its state, and whether it stands under ``fail``.
+    """A condition with its state, and whether it is under ``fail``.
 
-    ``none`` has, for each blob that it looks at, in how many epochs it was None; 0 from its first
-    value on.
+    ``none`` counts, for each blob that it observes, the epochs in which it was None; 0 from its
+    first value on.
     """
 
     condition: Condition
@@ -146,7 +147,7 @@ class ConditionState:
     none: Mapping[str, int] = field(default_factory=dict)
 
     def observe(self, seen: EpochSummary) -> ConditionState:
-        """The condition after a finished epoch."""
+        """Return the condition after a finished epoch."""
         none = dict(self.none)
         for name in self.condition.names:
             if name in seen.scalars:
@@ -164,7 +165,7 @@ def observe_all(
 
 
 def decide_stop(watched: Iterable[ConditionState]) -> Decision | None:
-    """Of several true conditions one under ``fail`` wins, else the first under ``stop``."""
+    """Return the first true condition under ``fail``, else the first under ``stop``."""
     first: Decision | None = None
     for w in watched:
         reason = w.condition.verdict(w.state)
@@ -204,7 +205,7 @@ def match_states(
 
 
 def saved_states(watched: Iterable[ConditionState]) -> list[dict[str, Any]]:
-    """What a checkpoint keeps of the conditions; the inverse of ``match_states``."""
+    """Return what a checkpoint keeps of the conditions; the inverse of ``match_states``."""
     return [
         {
             "kind": w.condition.kind,

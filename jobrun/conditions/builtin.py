@@ -1,6 +1,6 @@
-"""The stop conditions that there are, each a class: how it is written, what it observes and says.
+"""The built-in stop conditions, one class each: syntax, observation and verdict.
 
-A new one is a class here with ``@_kind``, and a row in the table of ``docs/spec.md``.
+A new one is a class here with ``@_kind``, a test, and a row in the table of ``docs/spec.md``.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ KINDS: dict[str, type[Condition]] = {}
 _Kind = TypeVar("_Kind", bound=Condition)
 
 _FARTHEST = 10_000
-"""So many epochs are looked through for the first at which a condition on the epoch is true."""
+"""The largest number of epochs searched for the first at which a condition on the epoch is true."""
 
 
 def _kind(condition: type[_Kind]) -> type[_Kind]:
-    """Enter a condition under its key."""
+    """Register a condition under its key."""
     KINDS[condition.kind] = condition
     return condition
 
 
 def _either(form: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON Schema of a value, or of the name of a var that has it."""
+    """Return the JSON Schema of a value, or of the name of a var that has it."""
     return {"anyOf": [form, {"type": "string"}]}
 
 
@@ -96,35 +96,35 @@ class Epochs(Condition):
 
     @classmethod
     def parse(cls, entry: WrittenCondition) -> list[Self]:
-        """A number of epochs."""
+        """Read a number of epochs."""
         n = entry.epochs(entry.value)
         return [] if n is None else [cls(n)]
 
     @property
     def epoch_limit(self) -> int:
-        """The epochs."""
+        """The number of epochs."""
         return self.n
 
     def describe(self) -> str:
-        """The epoch after which it is true."""
+        """Return the epoch after which it is true."""
         return f"after epoch {self.n}"
 
     def earliest(self, state: State, epoch: int, limit: int | None) -> tuple[int | None, bool]:
-        """The last epoch, or the next one where more are done."""
+        """Return the last epoch, or the next one if more are done."""
         return max(self.n, epoch + 1), True
 
     def observe(self, state: State, seen: EpochSummary) -> State:
-        """Remember how many epochs are done."""
+        """Keep the number of finished epochs."""
         return {"epoch": seen.epoch}
 
     def verdict(self, state: State) -> str | None:
-        """True once ``n`` epochs are done."""
+        """Return a reason once ``n`` epochs are finished."""
         if state.get("epoch", 0) >= self.n:
             return f"{self.n} epoch{'s' if self.n != 1 else ''} done"
         return None
 
     def progress_text(self, state: State) -> str:
-        """Epochs done of how many."""
+        """Return the finished epochs out of ``n``."""
         return f"epochs {state.get('epoch', 0)}/{self.n}"
 
 
@@ -142,7 +142,7 @@ class When(Condition):
 
     @classmethod
     def parse(cls, entry: WrittenCondition) -> list[Self]:
-        """An expression, with the vars that it names."""
+        """Read an expression, with the vars that it names."""
         expression, shared = entry.expression(), entry.known.shared
         if expression is None:
             return []
@@ -165,11 +165,11 @@ class When(Condition):
         return f"when: {self.expression.text}"
 
     def describe(self) -> str:
-        """The expression."""
+        """Return the expression."""
         return f"when {self.expression.text}"
 
     def earliest(self, state: State, epoch: int, limit: int | None) -> tuple[int | None, bool]:
-        """Of an expression of ``epoch`` and vars alone; ``elapsed`` is known to nobody."""
+        """Return the epoch for an expression of ``epoch`` and vars only, else the next one."""
         if self.names:
             return epoch + 1, False
         try:
@@ -181,11 +181,11 @@ class When(Condition):
         return None, limit is not None
 
     def observe(self, state: State, seen: EpochSummary) -> State:
-        """Remember every scalar, since the expression may be another one at the verdict."""
+        """Keep every scalar, since the expression may have been edited before the verdict."""
         return {**seen.scalars, "epoch": seen.epoch, "elapsed": seen.elapsed}
 
     def verdict(self, state: State) -> str | None:
-        """True if the expression is; false where one of its blobs has no value."""
+        """Return the expression if it is true; None if one of its blobs has no value."""
         if not state:
             return None
         try:
@@ -195,7 +195,7 @@ class When(Condition):
         return self.label if value and value == value else None
 
     def progress_text(self, state: State) -> str:
-        """The expression."""
+        """Return the expression."""
         return self.label
 
 
@@ -226,27 +226,27 @@ class BlobTrue(_OfBlob):
 
     @classmethod
     def parse(cls, entry: WrittenCondition) -> list[Self]:
-        """The name of a blob."""
+        """Read the name of a blob."""
         name = entry.blob(entry.value)
         return [] if name is None else [cls(name)]
 
     def describe(self) -> str:
-        """The blob."""
+        """Return the blob that has to be true."""
         return f"{self.name} is true"
 
     def observe(self, state: State, seen: EpochSummary) -> State:
-        """Remember whether the blob is true."""
+        """Keep whether the blob is true."""
         return {"value": bool(seen.scalars.get(self.name, False))}
 
     def verdict(self, state: State) -> str | None:
-        """True if the blob was."""
+        """Return a reason if the blob was true."""
         return f"blob {self.name} is true" if state.get("value") else None
 
 
 @_kind
 @dataclass(frozen=True)
 class DataFinished(Condition):
-    """Stop when nothing is left to read in a pipe: its ``limit`` of passes is reached."""
+    """Stop when a pipe has no rows left: its ``limit`` of passes is reached."""
 
     task: str
     limit: int
@@ -255,7 +255,7 @@ class DataFinished(Condition):
 
     @classmethod
     def parse(cls, entry: WrittenCondition) -> list[Self]:
-        """The name of a pipe of the epoch that has a limit of passes."""
+        """Read the name of a pipe of the epoch that has a limit of passes."""
         name, pipes = entry.value, entry.known.pipes
         if not isinstance(name, str):
             entry.refuse(f"wants the name of a pipe's task, not {shown(name)}")
@@ -274,7 +274,7 @@ class DataFinished(Condition):
         return []
 
     def describe(self) -> str:
-        """The pipe's task."""
+        """Return the pipe's task."""
         return f"{self.task} has no rows left"
 
     @property
@@ -283,17 +283,17 @@ class DataFinished(Condition):
         return self.task
 
     def observe(self, state: State, seen: EpochSummary) -> State:
-        """Remember how many passes are finished."""
+        """Keep the number of finished passes."""
         return {"passes": seen.passes.get(self.task, 0)}
 
     def verdict(self, state: State) -> str | None:
-        """True once all passes are finished."""
+        """Return a reason once all passes are finished."""
         if state.get("passes", 0) >= self.limit:
             return f"data finished: {self.task} has read all its data"
         return None
 
     def progress_text(self, state: State) -> str:
-        """Passes finished of how many."""
+        """Return the finished passes out of ``limit``."""
         return f"passes {self.task} {state.get('passes', 0)}/{self.limit}"
 
 
@@ -303,8 +303,8 @@ class Patience(_OfBlob):
     """Stop when a metric has not improved for ``epochs`` epochs.
 
     Improvement is strict: for ``min``, value < best - min_delta.  NaN and the infinities are no
-    improvement and never the best.  The first ``start`` epochs are not looked at; an epoch without
-    a value does not count.
+    improvement and never the best.  The first ``start`` epochs are ignored; an epoch without a
+    value does not count.
     """
 
     epochs: int
@@ -317,7 +317,7 @@ class Patience(_OfBlob):
 
     @classmethod
     def parse(cls, entry: WrittenCondition) -> list[Self]:
-        """Metrics, each with its epochs or with a mapping of them and more."""
+        """Read metrics, each with its epochs or a mapping of options."""
         if not isinstance(entry.value, Mapping) or not entry.value:
             hint = f"patience: {{loss: {entry.value}}}" if isinstance(entry.value, int) else ""
             entry.refuse(f"wants {{metric: epochs}}, not {shown(entry.value)}", hint)
@@ -354,17 +354,17 @@ class Patience(_OfBlob):
         return cls(name, epochs, direction, delta, int(start))
 
     def describe(self) -> str:
-        """The metric and the epochs."""
+        """Return the metric and the epochs."""
         epochs = "1 epoch" if self.epochs == 1 else f"{self.epochs} epochs"
         return f"{self.name} has not improved for {epochs}"
 
     def earliest(self, state: State, epoch: int, limit: int | None) -> tuple[int | None, bool]:
-        """The epoch after as many without improvement as are left."""
+        """Return the epoch after the remaining epochs without improvement."""
         left = max(self.epochs - int(state.get("wait", 0)), 1)
         return max(epoch, self.start) + left, True
 
     def observe(self, state: State, seen: EpochSummary) -> State:
-        """Move the best value, or count an epoch without improvement."""
+        """Update the best value, or count an epoch without improvement."""
         if state.get("direction", self.direction) != self.direction:
             state = {}
         value = _number(self, seen)
@@ -385,7 +385,7 @@ class Patience(_OfBlob):
         }
 
     def verdict(self, state: State) -> str | None:
-        """True once the counter has reached ``epochs``."""
+        """Return a reason once the counter has reached ``epochs``."""
         if state.get("direction", self.direction) != self.direction:
             return None
         if state.get("wait", 0) < self.epochs:
@@ -398,7 +398,7 @@ class Patience(_OfBlob):
         return f"patience: {self.name} has not improved for {epochs} ({since})"
 
     def progress_text(self, state: State) -> str:
-        """Epochs without improvement of how many."""
+        """Return the epochs without improvement out of ``epochs``."""
         return f"patience {self.name} {state.get('wait', 0)}/{self.epochs}"
 
 
@@ -414,45 +414,45 @@ class Walltime(Condition):
 
     @classmethod
     def parse(cls, entry: WrittenCondition) -> list[Self]:
-        """A time."""
+        """Read a time."""
         seconds = entry.seconds()
         return [] if seconds is None else [cls(seconds)]
 
     @property
     def time_limit(self) -> float:
-        """The seconds."""
+        """The time in seconds."""
         return self.seconds
 
     def describe(self) -> str:
-        """The seconds."""
+        """Return the seconds."""
         return f"after {self.seconds:g} s"
 
     def observe(self, state: State, seen: EpochSummary) -> State:
-        """Remember the run's seconds."""
+        """Keep the elapsed seconds of the run."""
         return {"elapsed": seen.elapsed}
 
     def verdict(self, state: State) -> str | None:
-        """True once the time is over."""
+        """Return a reason once the time is used up."""
         if state.get("elapsed", 0.0) >= self.seconds:
             return f"walltime of {self.seconds:g} s is over"
         return None
 
     def progress_text(self, state: State) -> str:
-        """The run's time of how much."""
+        """Return the elapsed time out of the limit."""
         return f"walltime {span(state.get('elapsed', 0.0))}/{span(self.seconds)}"
 
 
 @_kind
 @dataclass(frozen=True)
 class NotFinite(_OfBlob):
-    """True when a metric is NaN or infinite; meant for ``fail:``."""
+    """Stop when a metric is NaN or infinite; meant for ``fail:``."""
 
     kind: ClassVar[str] = "not_finite"
     summary: ClassVar[str] = "True when a metric is NaN or infinite; for 'fail'."
 
     @classmethod
     def parse(cls, entry: WrittenCondition) -> list[Self]:
-        """The name of a metric."""
+        """Read the name of a metric."""
         if isinstance(entry.value, list | tuple):
             hint = "for several, fail: [{not_finite: a}, {not_finite: b}]"
             entry.refuse("wants one metric", hint)
@@ -461,25 +461,25 @@ class NotFinite(_OfBlob):
         return [] if name is None else [cls(name)]
 
     def describe(self) -> str:
-        """The metric."""
+        """Return the metric that is not finite."""
         return f"{self.name} is not finite"
 
     def observe(self, state: State, seen: EpochSummary) -> State:
-        """Remember the value if it is not finite."""
+        """Keep the value if it is not finite."""
         value = _number(self, seen)
         if value is None or math.isfinite(value):
             return {}
         return {"value": str(float(value)), "epoch": seen.epoch}
 
     def verdict(self, state: State) -> str | None:
-        """True if the metric was not finite in the epoch observed last."""
+        """Return a reason if the metric was not finite in the last observed epoch."""
         if "value" in state:
             return f"{self.name} is not finite ({state['value']}) in epoch {state['epoch']}"
         return None
 
 
 def _number(condition: Patience | NotFinite, seen: EpochSummary) -> Any:
-    """The metric of a condition, None without a value; raises TaskError if it is no number."""
+    """Return the metric of a condition, None without a value; raises TaskError if not a number."""
     value = seen.scalars.get(condition.name)
     if value is None:
         return None

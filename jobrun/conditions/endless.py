@@ -1,8 +1,8 @@
-"""Conditions that cannot come true, since a blob that they need has only ever been None.
+"""Detection of endless runs: conditions that stay false since a blob has only ever been None.
 
-None is no value: a condition on it is false, and patience does not count the epoch.  Where it is
-never anything else, and nothing else ends the run, the run would go on for ever.  So that is said
-after the first epoch, and is an error after the third one in which the blob was written.
+None is not a value: a condition on it is false, and patience does not count the epoch.  If it never
+becomes anything else, and nothing else ends the run, the run would be endless.  So there is a
+warning after the first epoch, and an error after the third one in which the blob was written.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from jobrun.model.job import Job, Pipe, Task
 __all__ = ["first_none", "never_ends"]
 
 _EPOCHS = 3
-"""After so many epochs with nothing but None, no other value is waited for."""
+"""The number of epochs with only None after which no other value is expected."""
 
 
 def first_none(
     job: Job, before: Sequence[ConditionState], now: Sequence[ConditionState]
 ) -> dict[str, str]:
-    """Return a warning for each blob that is None for the first time, and that a condition needs.
+    """Return a warning for each blob needed by a condition that is None for the first time.
 
     ``before`` and ``now`` are the conditions before and after an epoch, in one order.
     """
@@ -41,9 +41,9 @@ def first_none(
 
 
 def never_ends(job: Job, watched: Sequence[ConditionState]) -> TaskError | None:
-    """Return the error of a run of which no condition can come true, as far as can be seen.
+    """Return the error of a run in which no condition can become true, as far as can be seen.
 
-    None where one may, and for a job that is to be endless.
+    None if one may, and for a job that is meant to be endless.
     """
     waits = [(w, _waits_for(w)) for w in watched]
     if job.never_stops or not waits or not all(name for _, name in waits):
@@ -62,7 +62,7 @@ def never_ends(job: Job, watched: Sequence[ConditionState]) -> TaskError | None:
 
 
 def _waits_for(watched: ConditionState) -> str:
-    """The blob that has kept a condition from coming true for long enough, or an empty text."""
+    """Return the blob that has kept a condition false for long enough, or an empty string."""
     needs = sorted(watched.condition.needs)
     return next((n for n in needs if watched.none.get(n, 0) >= _EPOCHS), "")
 
@@ -72,7 +72,7 @@ def _described(watched: ConditionState) -> str:
 
 
 def _writer(job: Job, name: str) -> str:
-    """What writes a blob: the last task of an epoch that does, else of the groups before."""
+    """Return the writer of a blob: the last task of an epoch, else of the groups before."""
     node, path = key_of(job, name)
     for group in ("epoch", "init", "setup"):
         for task in reversed(job.groups[group].tasks):
@@ -84,7 +84,7 @@ def _writer(job: Job, name: str) -> str:
 
 
 def _steps(task: Task) -> Iterator[tuple[str, Task]]:
-    """What of a task writes blobs, the last first, each with its name."""
+    """Yield the writing calls of a task, the last first, each with its name."""
     if not isinstance(task, Pipe):
         yield task.name, task
         return
@@ -94,7 +94,7 @@ def _steps(task: Task) -> Iterator[tuple[str, Task]]:
 
 
 def _where(job: Job, watched: ConditionState, name: str) -> Where | None:
-    """The place of a condition in the spec."""
+    """Return the place of a condition in the spec."""
     section = "fail" if watched.fails else "stop"
     kind = watched.condition.kind
     specs = [s for s in job.conditions if (s.section, s.kind) == (section, kind)]

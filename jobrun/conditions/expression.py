@@ -1,7 +1,7 @@
-"""Expressions of ``when:``: a small allow-listed part of Python's syntax over numbers.
+"""Expressions of ``when:``: a small, allow-listed part of Python's syntax over numbers.
 
 Names are scalar blobs, vars, ``epoch`` and ``elapsed``; ``blob("trainer_0:loss")`` reads a blob
-whose name is no identifier.  Nothing is evaluated by Python itself: the tree is walked here.
+whose name is not an identifier.  Nothing is evaluated by Python itself: the tree is walked here.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _LONGEST = 2000
 
 
 class ExpressionError(ValueError):
-    """The text is not an expression of the allowed syntax; ``column`` is 1-based."""
+    """A string that is not an expression of the allowed syntax; ``column`` is 1-based."""
 
     def __init__(self, message: str, column: int = 1) -> None:
         super().__init__(message)
@@ -59,7 +59,7 @@ class ExpressionError(ValueError):
 
 
 class MissingName(LookupError):  # noqa: N818 - a state of the data, not a fault
-    """A name of the expression has no value now."""
+    """A name of the expression that has no value now."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Expression:
 
     @classmethod
     def parse(cls, text: str) -> Expression:
-        """Check ``text``; raises ExpressionError with the column of the first thing not allowed."""
+        """Parse ``text``; raises ExpressionError with the column of the first disallowed syntax."""
         if len(text) > _LONGEST:
             raise ExpressionError("this expression is too long")
         lead = len(text) - len(text.lstrip())
@@ -86,10 +86,10 @@ class Expression:
         return cls(text.strip(), tuple(names), body)
 
     def value(self, scalars: Mapping[str, Any]) -> Any:
-        """The value of the expression; raises MissingName where a name has none.
+        """Return the value of the expression; raises MissingName if a name has none.
 
-        Comparisons with NaN are false, a division by zero gives the IEEE result.  Raises TaskError
-        where a value is no number.
+        Comparisons with NaN are false, a division by zero has the IEEE result.  Raises TaskError if
+        a value is not a number.
         """
         try:
             return _value(self._body, scalars)
@@ -101,8 +101,8 @@ class Expression:
     def needs(self) -> frozenset[str]:
         """Return the names without which the expression cannot be true, whatever the others are.
 
-        ``or`` is true without what stands behind a part that is: ``a < 1 or b < 1`` needs ``a``
-        alone, since its first part is always computed.
+        ``or`` is true without the parts behind a true one: ``a < 1 or b < 1`` needs only ``a``,
+        since its first part is always computed.
         """
         return _needed(self._body, True)
 
@@ -115,7 +115,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _parse(text: str) -> ast.expr:
-    """The tree of ``text``, of bounded size."""
+    """Return the tree of ``text``, of bounded size."""
     try:
         with warnings.catch_warnings():  # such as "invalid decimal literal" of 1if
             warnings.simplefilter("ignore")
@@ -137,7 +137,7 @@ def _habit(text: str) -> str:
 
 
 def _check(node: ast.expr, names: dict[str, None]) -> None:
-    """Refuse what is not allowed, and collect the names."""
+    """Raise ExpressionError for disallowed syntax, and collect the names."""
     if isinstance(node, ast.Constant):
         if not isinstance(node.value, int | float):
             raise ExpressionError(f"{node.value!r} is not a number", node.col_offset + 1)
@@ -242,7 +242,7 @@ def _bool_value(node: ast.BoolOp, scalars: Mapping[str, Any]) -> bool:
 
 
 def _needed(node: ast.expr, truth: bool) -> frozenset[str]:
-    """The names that are read in every way by which ``node`` comes out as ``truth``."""
+    """Return the names that are read on every path by which ``node`` evaluates to ``truth``."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         return _needed(node.operand, not truth)
     if isinstance(node, ast.Compare) and truth:
@@ -261,7 +261,7 @@ def _needed(node: ast.expr, truth: bool) -> frozenset[str]:
 
 
 def _always(node: ast.expr) -> frozenset[str]:
-    """The names that are read whenever ``node`` is computed, whatever comes out."""
+    """Return the names that are read whenever ``node`` is evaluated."""
     match node:
         case ast.Name():
             return frozenset((node.id,))

@@ -1,6 +1,6 @@
-"""From the conditions of a job as written to conditions that can be asked, with all their problems.
+"""From the conditions of a job as written to condition objects, with all their problems.
 
-``stop`` and ``fail`` of a spec and of ``job.stop(…)`` in Python come through here.  A number may be
+``stop`` and ``fail`` of a spec and ``job.stop(…)`` in Python both use it.  A number may be
 the name of a var; a metric is a scalar blob that some task writes.
 """
 
@@ -20,7 +20,7 @@ __all__ = ["build", "form_problems", "problems"]
 
 
 def build(job: Job, known: Collection[str] | None = None) -> list[tuple[Condition, bool]]:
-    """The conditions of a job, each with whether it stands under ``fail``.
+    """Return the conditions of a job, each with whether it is under ``fail``.
 
     ``known`` are the blobs that tasks write, as ``JobAnalysis.written`` has them (the default).
     Raises SpecError with every problem.
@@ -34,7 +34,7 @@ def build(job: Job, known: Collection[str] | None = None) -> list[tuple[Conditio
 
 
 def problems(job: Job, known: Collection[str] | None = None) -> list[Problem]:
-    """What is wrong with the conditions of a job."""
+    """Return the problems of the conditions of a job."""
     reader = _of_job(job, known)
     reader.read(job.conditions)
     reader.check_loop(job)
@@ -44,7 +44,7 @@ def problems(job: Job, known: Collection[str] | None = None) -> list[Problem]:
 def form_problems(
     conditions: Sequence[ConditionSpec], shared: Mapping[str, Any], split: Collection[str] = ()
 ) -> list[Problem]:
-    """What is wrong with the form of conditions, before there is a job.
+    """Return the problems of the form of conditions, before there is a job.
 
     ``shared`` are the vars with one value on all nodes, ``split`` the names of the others.
     """
@@ -64,7 +64,7 @@ def _of_job(job: Job, known: Collection[str] | None) -> _Reader:
 
 
 def _written(job: Job) -> Collection[str] | None:
-    """The blobs that tasks write; None for a job whose tasks are not in order themselves."""
+    """Return the blobs that tasks write; None if the tasks themselves have problems."""
     try:
         return JobAnalysis(job).written
     except SpecError:  # which ``jobrun.analysis.checks.check`` reports in full
@@ -72,14 +72,14 @@ def _written(job: Job) -> Collection[str] | None:
 
 
 class _Reader:
-    """Reads conditions as written, and collects what is wrong with them."""
+    """A reader of conditions as written, which collects their problems."""
 
     def __init__(self, known: Known) -> None:
         self.known = known
         self.problems: list[Problem] = []
 
     def read(self, conditions: Sequence[ConditionSpec]) -> list[tuple[Condition, bool]]:
-        """Every condition that can be read, with whether it is under ``fail``."""
+        """Return every valid condition, with whether it is under ``fail``."""
         found: list[tuple[Condition, bool]] = []
         for spec in conditions:
             entry = WrittenCondition(spec, self.problems, self.known)
@@ -92,7 +92,7 @@ class _Reader:
         return found
 
     def check_loop(self, job: Job) -> None:
-        """Does the loop end, and does a limit of passes have the condition that it needs?"""
+        """Check that the loop ends, and that a limit of passes has the condition it needs."""
         if not job.never_stops and not any(c.section == "stop" for c in job.conditions):
             text = "no stop condition: the job would never end"
             hint = "stop: {epochs: 10}; or 'stop: never' if that is meant"

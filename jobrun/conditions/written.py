@@ -1,4 +1,4 @@
-"""A stop condition as written: the values that one can have, and what is wrong with one."""
+"""A stop condition as written: reading its value, and reporting its problems."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Known", "WrittenCondition", "listed", "shown"]
 
 @dataclass(frozen=True)
 class Known:
-    """What a condition may refer to.  ``blobs``, ``metrics`` and ``pipes``: None is not looked at.
+    """What a condition may refer to; ``blobs``, ``metrics`` and ``pipes`` are unchecked if None.
 
     ``pipes`` maps the pipes of the epoch to their passes.
     """
@@ -35,7 +35,7 @@ class Known:
 
 @dataclass
 class WrittenCondition:
-    """One condition as written, and where to report what is wrong with it."""
+    """A condition as written, with the list to report its problems to."""
 
     spec: ConditionSpec
     problems: list[Problem]
@@ -67,7 +67,7 @@ class WrittenCondition:
     def number(
         self, value: Any, *path: str, least: float, whole: bool, what: str
     ) -> float | int | None:
-        """A number or the var that holds it, checked; None after a problem was reported."""
+        """Return a number, given directly or by a var; None after reporting a problem."""
         name = value if isinstance(value, str) else None
         if name is not None:
             if name in self.known.split:
@@ -87,7 +87,7 @@ class WrittenCondition:
         return found
 
     def blob(self, value: Any, *path: str, key: bool = False) -> str | None:
-        """The name of a scalar blob, checked; None after a problem was reported."""
+        """Return the name of a scalar blob, checked; None after reporting a problem."""
         if not isinstance(value, str) or not value:
             self.refuse(f"wants the name of a blob, not {shown(value)}", "", *path)
             return None
@@ -98,7 +98,7 @@ class WrittenCondition:
         return value
 
     def unknown(self, name: str) -> str | None:
-        """A hint if no blob is called ``name``, else None."""
+        """Return a hint if no blob is called ``name``, else None."""
         blobs = self.known.blobs
         if blobs is None:
             return None
@@ -114,12 +114,12 @@ class WrittenCondition:
         return did_you_mean(name, written) or listed("the tasks write", written)
 
     def epochs(self, value: Any, *path: str) -> int | None:
-        """A number of epochs from 1 up, checked; None after a problem was reported."""
+        """Return a number of epochs of at least 1; None after reporting a problem."""
         n = self.number(value, *path, least=1, whole=True, what="a number of epochs from 1 up")
         return None if n is None else int(n)
 
     def seconds(self) -> float | None:
-        """The value as a time, checked; None after a problem was reported."""
+        """Return the value as a time in seconds; None after reporting a problem."""
         value = self.value
         held = self.known.shared.get(value, value) if isinstance(value, str) else value
         if isinstance(held, str) and value not in self.known.split:
@@ -136,7 +136,7 @@ class WrittenCondition:
         return found or None
 
     def expression(self) -> Expression | None:
-        """The value as an expression, with its names checked; None after a problem."""
+        """Return the value as an expression, with its names checked; None after a problem."""
         text = self.value
         if isinstance(text, bool) or not isinstance(text, str):
             self.refuse(f"wants an expression such as 'loss < 0.1', not {shown(text)}")
@@ -152,7 +152,7 @@ class WrittenCondition:
         return expression if len(self.problems) == before else None
 
     def _check_name(self, name: str, text: str) -> None:
-        """A name of an expression: ``epoch``, ``elapsed``, a var that is a number, or a blob."""
+        """Check a name of an expression: ``epoch``, ``elapsed``, a numeric var, or a blob."""
         known = self.known
         where = self._within(_find(name, text), len(name))
         is_blob = known.blobs is not None and name in known.blobs
@@ -175,7 +175,7 @@ class WrittenCondition:
             self.report(f"{name!r} is no blob and no var", where, hint)
 
     def _within(self, offset: int, width: int = 1) -> Where | None:
-        """The place of a piece of the expression, where the spec has it on one line."""
+        """Return the place of a part of the expression, if the spec has it on one line."""
         marks = self.spec.marks
         start = marks.get("text")
         if start is None:
@@ -184,9 +184,9 @@ class WrittenCondition:
         return replace(start, column=start.column + offset, width=width)
 
     def direction(self, name: str) -> str | None:
-        """``min`` or ``max`` of a metric; None after a problem was reported.
+        """Return ``min`` or ``max`` of a metric; None after reporting a problem.
 
-        It is empty where metrics are not looked at.
+        Empty if metrics are not checked.
         """
         metrics = self.known.metrics
         if metrics is None:
@@ -212,7 +212,7 @@ class WrittenCondition:
 
 
 def _as_number(value: Any, whole: bool) -> float | int | None:
-    """A finite number, as int if ``whole``; None for what is none."""
+    """Return a finite number, as int if ``whole``; None for anything else."""
     if isinstance(value, bool):
         return None
     if whole:
@@ -224,13 +224,13 @@ def _as_number(value: Any, whole: bool) -> float | int | None:
 
 
 def listed(text: str, names: Sequence[str], most: int = 8) -> str:
-    """The first names after ``text``; an empty text if there are none."""
+    """Return the first names after ``text``; an empty string without names."""
     more = ", …" if len(names) > most else ""
     return f"{text} {', '.join(names[:most])}{more}" if names else ""
 
 
 def shown(value: Any) -> str:
-    """A value in a message."""
+    """Return a value as shown in a message."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):

@@ -11,8 +11,7 @@ __all__ = ["program"]
 
 
 def program() -> str:
-    """Return the command to type: ``jobrun``, or how this process was started if that is not
-    on the PATH."""
+    """Return the command to type: ``jobrun``, or else the way this process was started."""
     started = sys.argv[0] if sys.argv else ""
     name = os.path.basename(started)
     if shutil.which("jobrun") is not None or name not in ("jobrun", "__main__.py"):
