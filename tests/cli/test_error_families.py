@@ -6,6 +6,7 @@ The golden texts are in ``golden/errors.txt``.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from jobrun.runs.rundir import RunDir
 
 Call = Callable[..., Any]
 GOLDEN = Path(__file__).parent / "golden" / "errors.txt"
+PAGE = Path(__file__).parent.parent.parent / "jobrun" / "docs" / "troubleshooting.md"
 FAILS = ("return total + step", "return total + step if total < 104 else 1 / 0")
 PIPE = (
     '  - {call: "steps:add", in: {total, step}, out: total}\n',
@@ -134,3 +136,27 @@ def test_every_class_is_met() -> None:
     concrete = {c for c in classes if isinstance(c, type) and issubclass(c, errors.JobrunError)}
     of_clusters = {errors.ClusterLostError, errors.WorkerLostError}  # see tests/session/dask
     assert {met.kind for met in MET} == concrete - {errors.JobrunError} - of_clusters
+
+
+def told(title: str) -> str:
+    """The message of an error in the golden texts: from its first line on, without progress."""
+    golden = GOLDEN.read_text(encoding="utf-8")
+    found = re.search(rf"^# \w+: {re.escape(title)}\n(.*?)(?=^# \w+: |\Z)", golden, re.M | re.S)
+    assert found, title
+    lines = found[1].partition("stderr ----------------\n")[2].rstrip().splitlines()
+    first = next(i for i, line in enumerate(lines) if "error: " in line)
+    return "\n".join(lines[first:])
+
+
+def test_the_troubleshooting_page_shows_the_messages_as_they_are() -> None:
+    """The texts under its headings are those of the errors of that title."""
+    page = PAGE.read_text(encoding="utf-8")
+    block = re.compile(r"^### ([^\n]+)\n\n```text\n(.*?)```$", re.M | re.S)
+    titles = [heading for heading, _ in block.findall(page)]
+
+    def shown(match: re.Match[str]) -> str:
+        heading = match[1]
+        return f"### {heading}\n\n```text\n{told(heading[0].lower() + heading[1:])}\n```"
+
+    check(PAGE, block.sub(shown, page))
+    assert len(titles) >= 20

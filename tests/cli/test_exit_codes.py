@@ -18,7 +18,7 @@ from jobrun.runs.rundir import RunDir
 
 Call = Callable[..., Any]
 GOLDEN = Path(__file__).parent / "golden" / "exit-codes"
-README = Path(__file__).parent.parent.parent / "README.md"
+PAGE = Path(__file__).parent.parent.parent / "jobrun" / "docs" / "troubleshooting.md"
 
 SPEC = """\
 name: sum
@@ -202,7 +202,7 @@ def test_exit_code(
 
 
 def test_every_code_of_the_table_is_here_and_no_other() -> None:
-    table = README.read_text(encoding="utf-8").partition("## Exit codes")[2].partition("\n## ")[0]
+    table = PAGE.read_text(encoding="utf-8").partition("## Exit codes")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| ([\d, ]+) \|", table, re.M)
     codes = {int(code) for row in rows for code in row.split(",")}
     assert len(codes) == 11
