@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
 from examples import ROOT, Page
 
 from jobrun.docs import pages
+from jobrun.jobspec.build import build
+from jobrun.jobspec.resolve import load
 
 PAGES = [Page(ROOT / "jobrun" / "docs" / f"{name}.md") for name in pages()]
+OVERVIEW = Page(ROOT / "jobrun" / "docs" / "overview.md")
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path.stem)
 
 
@@ -55,3 +59,24 @@ def test_the_architecture_page_names_what_there_is() -> None:
     lines = set(re.findall(r"^\| `(\w+)` \|", text, re.M))
     packages = {p.parent.name for p in (ROOT / "jobrun").glob("*/__init__.py")}
     assert lines == packages
+
+
+def fragments() -> list[str]:
+    """The parts of specs that stand in the text: an ``epoch``, or one pipe a line."""
+    found = []
+    for text in re.findall(r"^  ```yaml\n(.*?)^  ```$", OVERVIEW.text, re.M | re.S):
+        body = textwrap.dedent(text)
+        if body.startswith("epoch:"):
+            found.append(body)
+        else:
+            do = "do: [{call: digits:step, out: loss}]"
+            found += [f"epoch:\n  - {line}\n    {do}\n" for line in body.splitlines()]
+    return found
+
+
+@pytest.mark.parametrize("text", fragments())
+def test_parts_of_specs_are_in_the_language(text: str, tmp_path: Path) -> None:
+    spec = tmp_path / "part.yaml"
+    spec.write_text(text + "stop: {epochs: 1}\n")
+    job = build(load(spec))  # raises SpecError for what is no spec
+    assert len(job.epoch.tasks) == 1

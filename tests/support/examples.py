@@ -3,6 +3,7 @@
 A block ```` ```yaml file=x.yaml ```` or ```` ```python file=x.py ```` is a file of the reader's;
 ```` ```console ```` holds commands after ``$`` and what they print, which is compared but for
 times and sizes; ```` ```python ```` without a name is run as it stands.
+``JOBRUN_UPDATE_GOLDEN=1`` writes what differs into the page; read it before you keep it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from pathlib import Path
 
 import warm
 
+# Seen at import, as in golden.py: the commands run without the variables of jobrun.
+_UPDATE = bool(os.environ.get("JOBRUN_UPDATE_GOLDEN"))
 ROOT = Path(__file__).parent.parent.parent
 BLOCK = re.compile(r"^```(\w+)(?: file=(\S+))?\n(.*?)^```$", re.M | re.S)
 CHANGING = re.compile(
@@ -81,9 +84,22 @@ class Page:
     def check_commands(self, folder: Path) -> None:
         """Run every command in a folder that holds the page's files, and compare."""
         self.write_files(folder)
+        place = 0
         for command, expected in self.commands():
             printed = run(command, folder)
-            assert without_changing(printed.strip()) == without_changing(expected.strip()), command
+            same = without_changing(printed.strip()) == without_changing(expected.strip())
+            if _UPDATE:
+                place = self._update(command, expected, expected if same else printed, place)
+            else:
+                assert same, command
+
+    def _update(self, command: str, old: str, new: str, place: int) -> int:
+        """Write what a command prints into the page, from ``place`` on; return where it ends."""
+        text, head = self.text, f"$ {command}\n"
+        start = text.index(head + old, place) + len(head)
+        new = new.strip("\n") + "\n" if new.strip() else ""
+        self.path.write_text(text[:start] + new + text[start + len(old) :], encoding="utf-8")
+        return start + len(new)
 
     def check_python(self, folder: Path) -> None:
         """Run the Python that stands in the text, one block after the other."""
