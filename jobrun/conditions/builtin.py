@@ -258,7 +258,7 @@ class DataFinished(Condition):
         """Read the name of a pipe of the epoch that has a limit of passes."""
         name, pipes = entry.value, entry.known.pipes
         if not isinstance(name, str):
-            entry.refuse(f"wants the name of a pipe's task, not {shown(name)}")
+            entry.refuse(f"expected the name of a pipe's task, got {shown(name)}")
         elif pipes is None:
             pass
         elif name not in pipes:
@@ -320,7 +320,7 @@ class Patience(_OfBlob):
         """Read metrics, each with its epochs or a mapping of options."""
         if not isinstance(entry.value, Mapping) or not entry.value:
             hint = f"patience: {{loss: {entry.value}}}" if isinstance(entry.value, int) else ""
-            entry.refuse(f"wants {{metric: epochs}}, not {shown(entry.value)}", hint)
+            entry.refuse(f"expected {{metric: epochs}}, got {shown(entry.value)}", hint)
             return []
         found = [cls._of(entry, name, value) for name, value in entry.value.items()]
         return [c for c in found if c is not None]
@@ -328,7 +328,7 @@ class Patience(_OfBlob):
     @classmethod
     def _of(cls, entry: WrittenCondition, name: Any, value: Any) -> Self | None:
         if not isinstance(name, str):
-            entry.refuse(f"wants the name of a metric, not {shown(name)}")
+            entry.refuse(f"expected the name of a metric, got {shown(name)}")
             return None
         direction = entry.direction(name)
         options = value if isinstance(value, Mapping) else {"epochs": value}
@@ -455,7 +455,7 @@ class NotFinite(_OfBlob):
         """Read the name of a metric."""
         if isinstance(entry.value, list | tuple):
             hint = "for several, fail: [{not_finite: a}, {not_finite: b}]"
-            entry.refuse("wants one metric", hint)
+            entry.refuse("expected one metric", hint)
             return []
         name = entry.blob(entry.value)
         return [] if name is None else [cls(name)]

@@ -76,20 +76,20 @@ class WrittenCondition:
                 return None
             if name not in self.known.shared:
                 hint = did_you_mean(name, list(self.known.shared))
-                self.refuse(f"wants {what}; there is no var {name!r}", hint, *path)
+                self.refuse(f"expected {what}; there is no var {name!r}", hint, *path)
                 return None
             value = self.known.shared[name]
         found = _as_number(value, whole)
         if found is None or not found >= least:
             via = f" (the var {name!r})" if name is not None else ""
-            self.refuse(f"wants {what}, not {shown(value)}{via}", "", *path)
+            self.refuse(f"expected {what}, got {shown(value)}{via}", "", *path)
             return None
         return found
 
     def blob(self, value: Any, *path: str, key: bool = False) -> str | None:
         """Return the name of a scalar blob, checked; None after reporting a problem."""
         if not isinstance(value, str) or not value:
-            self.refuse(f"wants the name of a blob, not {shown(value)}", "", *path)
+            self.refuse(f"expected the name of a blob, got {shown(value)}", "", *path)
             return None
         hint = self.unknown(value)
         if hint is not None:
@@ -127,19 +127,19 @@ class WrittenCondition:
             if seconds is None:
                 via = f" (the var {value!r})" if value in self.known.shared else ""
                 hint = "" if via else did_you_mean(value, list(self.known.shared))
-                self.refuse(f"wants {TIMES}, not {held!r}{via}", hint)
+                self.refuse(f"expected {TIMES}, got {held!r}{via}", hint)
                 return None
             value = seconds
         found = self.number(value, least=0, whole=False, what=TIMES)
         if found == 0:
-            self.refuse(f"wants {TIMES}, not 0")
+            self.refuse(f"expected {TIMES}, got 0")
         return found or None
 
     def expression(self) -> Expression | None:
         """Return the value as an expression, with its names checked; None after a problem."""
         text = self.value
         if isinstance(text, bool) or not isinstance(text, str):
-            self.refuse(f"wants an expression such as 'loss < 0.1', not {shown(text)}")
+            self.refuse(f"expected an expression such as 'loss < 0.1', got {shown(text)}")
             return None
         try:
             expression = Expression.parse(text)

@@ -284,12 +284,12 @@ class _Builder:
             return value
         if value not in self.shared:
             if strict:
-                text = f"wants a whole number or a var with one value on all nodes, not {value!r}"
-                self._problem(f"{key!r} {text}", node, key, did_you_mean(value, list(self.shared)))
+                text = f"expected a number or a var with one value on all nodes, got {value!r}"
+                self._problem(f"{key!r}: {text}", node, key, did_you_mean(value, list(self.shared)))
             return value
         found = self.shared[value]
         if isinstance(found, bool) or not isinstance(found, int) or found < 1:
-            text = f"{key!r} wants a whole number from 1 up, not {show(found)} (the var {value!r})"
+            text = f"{key!r}: expected a whole number from 1 up, got {show(found)} (var {value!r})"
             self._problem(text, node, key)
             return 1
         return found
@@ -312,7 +312,7 @@ class _Builder:
         return marks
 
     def _names(self, role: str, below: SpecNode, node: SpecNode) -> Iterator[tuple[str, Where]]:
-        """The names of ``in``, ``update``, ``out`` …: a text, a list, or a mapping of both."""
+        """The names of ``in``, ``update``, ``out`` …: a string, a list, or a mapping of both."""
         if isinstance(below.value, str):
             yield f"{role}:{below.value}", self._where(below)
         elif isinstance(below.value, list):

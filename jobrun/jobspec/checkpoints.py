@@ -61,7 +61,7 @@ def _keep(value: Any) -> Any:
     if not isinstance(value, dict) or not value:
         near = did_you_mean(value, ("all",)) if isinstance(value, str) else ""
         hint = near or "keep: {last: 3}"
-        raise refuse(FieldFault(f"wants 'all' or a mapping, not {show(value)}", hint))
+        raise refuse(FieldFault(f": expected 'all' or a mapping, got {show(value)}", hint))
     return value
 
 
@@ -141,5 +141,5 @@ def checkpoint_form(value: Any) -> Any:
         return None
     if not isinstance(value, dict):
         hint = "remove the key for the defaults" if value is True or value is None else ""
-        raise refuse(FieldFault(f"wants a mapping or false, not {show(value)}", hint))
+        raise refuse(FieldFault(f": expected a mapping or false, got {show(value)}", hint))
     return value

@@ -47,7 +47,7 @@ def short_for(key: str, what: str) -> Callable[[Any], Any]:
 
     def validate(value: Any) -> Any:
         if value is None or isinstance(value, list | bool):
-            raise refuse(FieldFault(f"wants {what}, not {show(value)}"))
+            raise refuse(FieldFault(f": expected {what}, got {show(value)}"))
         return value if isinstance(value, dict) else {key: value}
 
     return validate

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from jobrun.errors import UsageError, did_you_mean
 from jobrun.jobspec.closed import ClosedModel
-from jobrun.jobspec.faults import FieldFault, refuse, wants
+from jobrun.jobspec.faults import FieldFault, expected, refuse
 from jobrun.jobspec.scalars import show
 from jobrun.model.codecs import CODECS, NO_CODEC, codec_names
 from jobrun.model.policy import Compress
@@ -38,7 +38,7 @@ def _compress(value: Any) -> tuple[Compress, ...]:
         return (_rule("*", value, ()),)
     if not isinstance(value, dict) or not value:
         what = f"{', '.join(CODECS)}, or a mapping of patterns of names to one of these"
-        raise wants(what, value, "compress: zstd")
+        raise expected(what, value, "compress: zstd")
     if value.keys() <= {"codec", "level"}:
         raise refuse(FieldFault("is by patterns of names", 'write {"*": {codec: zstd, level: 9}}'))
     return tuple(_rule(pattern, item, (pattern,)) for pattern, item in value.items())
@@ -47,14 +47,14 @@ def _compress(value: Any) -> tuple[Compress, ...]:
 def _rule(pattern: Any, value: Any, path: tuple[Any, ...]) -> Compress:
     if not isinstance(pattern, str):
         raise refuse(
-            FieldFault(f"has the key {show(pattern)}, which is no name", "quote it", path, True)
+            FieldFault(f"has the key {show(pattern)}, which is not a name", "quote it", path, True)
         )
     if isinstance(value, str):
         return Compress(_codec(value, path), blobs=pattern)
     if not isinstance(value, dict) or "codec" not in value:
         raise refuse(
             FieldFault(
-                f"wants {', '.join(_NAMES)}, or a mapping {{codec, level}}, not {show(value)}",
+                f": expected {', '.join(_NAMES)}, or a mapping {{codec, level}}, got {show(value)}",
                 path=path,
             )
         )
@@ -66,7 +66,9 @@ def _rule(pattern: Any, value: Any, path: tuple[Any, ...]) -> Compress:
     level = value.get("level", 0)
     if isinstance(level, bool) or not isinstance(level, int) or (level < 1 and "level" in value):
         raise refuse(
-            FieldFault(f"wants a whole number from 1 up, not {show(level)}", path=(*path, "level"))
+            FieldFault(
+                f": expected a whole number from 1 up, got {show(level)}", path=(*path, "level")
+            )
         )
     try:
         return Compress(codec, level, pattern)
@@ -80,7 +82,7 @@ def _codec(value: Any, path: tuple[Any, ...]) -> str:
         return value
     hint = did_you_mean(value, _NAMES) if isinstance(value, str) else ""
     what = f"{', '.join(CODECS)} or {NO_CODEC}"
-    raise refuse(FieldFault(f"wants {what}, not {show(value)}", hint, path))
+    raise refuse(FieldFault(f": expected {what}, got {show(value)}", hint, path))
 
 
 _Patterns = Annotated[dict[str, _Codec | CompressionModel], Field(min_length=1)]

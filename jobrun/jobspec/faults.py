@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from jobrun.errors import did_you_mean
 from jobrun.jobspec.scalars import show
 
-__all__ = ["FieldFault", "Optional", "choice", "refuse", "wants"]
+__all__ = ["FieldFault", "Optional", "choice", "expected", "refuse"]
 
 T = TypeVar("T")
 
@@ -33,9 +33,9 @@ def refuse(*faults: FieldFault) -> PydanticCustomError:
     return PydanticCustomError("jobrun", "wrong", {"faults": faults})
 
 
-def wants(what: str, value: object, hint: str = "") -> PydanticCustomError:
+def expected(what: str, value: object, hint: str = "") -> PydanticCustomError:
     """The error of a value that is something else."""
-    return refuse(FieldFault(f"wants {what}, not {show(value)}", hint))
+    return refuse(FieldFault(f": expected {what}, got {show(value)}", hint))
 
 
 def _given(value: Any) -> Any:
@@ -65,7 +65,7 @@ def choice(*options: str) -> Callable[[Any], Any]:
     def validate(value: Any) -> Any:
         if value not in options or not isinstance(value, str):
             hint = did_you_mean(value, options) if isinstance(value, str) else ""
-            raise wants(" or ".join(options), value, hint)
+            raise expected(" or ".join(options), value, hint)
         return value
 
     return validate

@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo
 from jobrun.core.template import TemplateError, template
 from jobrun.core.text import TIMES, either, seconds_of
 from jobrun.errors import did_you_mean
-from jobrun.jobspec.faults import FieldFault, refuse, wants
+from jobrun.jobspec.faults import FieldFault, expected, refuse
 from jobrun.jobspec.names import (
     blob_fault,
     node_fault,
@@ -71,11 +71,11 @@ CALL_FORM = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\
 _COUNT = "a whole number from 1 up, or the name of a var or blob that holds one"
 
 
-def text_of(value: Any, what: str = "a text") -> str:
-    """A value that is a text; else the error wants ``what``."""
+def text_of(value: Any, what: str = "a string") -> str:
+    """A value that is a string; else an error that expected ``what``."""
     if not isinstance(value, str):
         hint = "quote it" if isinstance(value, int | float) else ""
-        raise wants(what, value, hint)
+        raise expected(what, value, hint)
     return value
 
 
@@ -101,7 +101,7 @@ def _call(value: Any) -> str:
         hint = f"a name in Python has no '-': rename it, and write {python_name}"
     elif ":" not in text and dot and CALL_FORM.fullmatch(f"{module}:{function}"):
         hint = f"write {module}:{function}"
-    raise refuse(FieldFault(f"wants module:function, not {show(value)}", hint))
+    raise refuse(FieldFault(f": expected module:function, got {show(value)}", hint))
 
 
 def _command(value: Any) -> str:
@@ -128,21 +128,21 @@ def count_of(value: Any) -> int | str:
     if isinstance(value, str):
         fault = "write it without quotes" * value.isdigit() or reference_fault(value)
         if fault:
-            raise wants(_COUNT, value, fault)
+            raise expected(_COUNT, value, fault)
         return value
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise wants(_COUNT, value)
+        raise expected(_COUNT, value)
     return value
 
 
 def _seconds(value: Any) -> float:
     seconds = seconds_of(value) if isinstance(value, str) else value
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
-        raise wants(TIMES, value)
+        raise expected(TIMES, value)
     try:
         return float(seconds)
     except OverflowError:  # an int that no float can hold
-        raise wants(TIMES, value) from None
+        raise expected(TIMES, value) from None
 
 
 def names_of(
@@ -163,7 +163,7 @@ def names_of(
             pairs = [(k, k if v is None else v) for k, v in value.items()]
             faults += twice(pairs) if distinct else []
         else:
-            raise wants(what, value)
+            raise expected(what, value)
         if faults:
             raise refuse(*faults)
         return value
@@ -183,7 +183,7 @@ def _listed(check: Check, what: str) -> Callable[[Any], list[str]]:
     def validate(value: Any) -> list[str]:
         names = [value] if isinstance(value, str) else value
         if not isinstance(names, list):
-            raise wants(what, value)
+            raise expected(what, value)
         faults = list_faults(check, names) + twice(list(enumerate(names)))
         if faults:
             raise refuse(*faults)
@@ -200,7 +200,7 @@ def list_faults(check: Check, names: Sequence[object]) -> list[FieldFault]:
 def _name_faults(check: Check, value: object, path: tuple[str | int, ...]) -> list[FieldFault]:
     if not isinstance(value, str):
         hint = "" if isinstance(value, dict | list) else "quote it if it is a name"
-        return [FieldFault(f"wants a name, not {show(value)}", hint, path)]
+        return [FieldFault(f": expected a name, got {show(value)}", hint, path)]
     fault = check(value)
     return [FieldFault(f"is wrong: {fault}", path=path)] if fault else []
 
@@ -224,7 +224,7 @@ def _pair_faults(
     path = (key,) if isinstance(key, str | int) else ()
     if not isinstance(key, str):
         return [
-            FieldFault(f"has the key {show(key)}, which is no name", "quote it", path, key=True)
+            FieldFault(f"has the key {show(key)}, which is not a name", "quote it", path, key=True)
         ]
     if parameter is not None:
         fault = parameter(key)
@@ -245,13 +245,13 @@ def _colon_hint(key: str) -> str:
 
 def _parameter(key: str) -> str | None:
     if not key.isidentifier() or keyword.iskeyword(key):
-        return f"has {key!r}, which is no parameter of a function"
+        return f"has {key!r}, which is not a parameter of a function"
     return None
 
 
 def _with(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise wants("a mapping of parameters to values", value)
+        raise expected("a mapping of parameters to values", value)
     if faults := with_form(value):
         raise refuse(*faults)
     return value
@@ -305,7 +305,7 @@ def _state(value: Any) -> dict[str, str | None]:
         found = {}
         entries = [value] if isinstance(value, str) else value
         if not isinstance(entries, list):
-            raise wants(_STATE, value)
+            raise expected(_STATE, value)
         for number, entry in enumerate(entries):
             if isinstance(entry, dict):
                 for name, item in entry.items():
@@ -323,7 +323,7 @@ def _state(value: Any) -> dict[str, str | None]:
 
 
 def _adapter_faults(name: object, item: object, path: tuple[Any, ...]) -> list[FieldFault]:
-    fault = blob_fault(name) if isinstance(name, str) else f"{show(name)} is no name"
+    fault = blob_fault(name) if isinstance(name, str) else f"{show(name)} is not a name"
     if fault:
         return [FieldFault(f"has a wrong name: {fault}", "", path, key=True)]
     if item is None or (isinstance(item, str) and CALL_FORM.fullmatch(item)):
@@ -335,15 +335,15 @@ def _adapter_faults(name: object, item: object, path: tuple[Any, ...]) -> list[F
 def _metrics(value: Any) -> dict[str, str | None]:
     if not isinstance(value, dict):
         hint = "metrics: {loss: min, accuracy: max}"
-        raise wants("a mapping of blobs to what is better", value, hint)
+        raise expected("a mapping of blobs to what is better", value, hint)
     faults: list[FieldFault] = []
     for key, item in value.items():
-        fault = reference_fault(key) if isinstance(key, str) else f"{show(key)} is no name"
+        fault = reference_fault(key) if isinstance(key, str) else f"{show(key)} is not a name"
         if fault:
             faults.append(FieldFault(f"has a wrong name: {fault}", "", (key,), key=True))
         elif item not in ("min", "max", None) or isinstance(item, bool):
             hint = did_you_mean(item, ("min", "max")) if isinstance(item, str) else ""
-            message = f"wants min, max or null, not {show(item)}"
+            message = f": expected min, max or null, got {show(item)}"
             faults.append(FieldFault(message, hint, (key,)))
     if faults:
         raise refuse(*faults)
@@ -352,12 +352,12 @@ def _metrics(value: Any) -> dict[str, str | None]:
 
 def _reduce(value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
-        raise wants("a mapping of blobs to reductions", value, "reduce: {loss: last}")
+        raise expected("a mapping of blobs to reductions", value, "reduce: {loss: last}")
     faults: list[FieldFault] = []
     for key, item in value.items():
         if not isinstance(item, str) or item not in REDUCTIONS:
             hint = did_you_mean(item, REDUCTIONS) if isinstance(item, str) else ""
-            message = f"wants {either(REDUCTIONS)}, not {show(item)}"
+            message = f": expected {either(REDUCTIONS)}, got {show(item)}"
             faults.append(FieldFault(message, hint, (key,)))
     if faults:
         raise refuse(*faults)

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from jobrun.errors import Problem, did_you_mean
-from jobrun.jobspec.faults import FieldFault, refuse, wants
+from jobrun.jobspec.faults import FieldFault, expected, refuse
 from jobrun.jobspec.scalars import Scalar, ScalarError, show, typed
 from jobrun.jobspec.source import SpecNode, SpecSource
 
@@ -82,16 +82,16 @@ def same(a: Scalar, b: Scalar) -> bool:
 
 def _matrix(value: Any) -> Any:
     if not isinstance(value, dict):
-        raise wants("a mapping of vars to lists of values", value, _EXAMPLE)
+        raise expected("a mapping of vars to lists of values", value, _EXAMPLE)
     if not value:
         raise refuse(FieldFault("names no var", f"{_EXAMPLE}, or remove the key"))
     faults: list[FieldFault] = []
     for name, values in value.items():
         if not isinstance(name, str):
-            text = f"has the key {show(name)}, which is no name"
+            text = f"has the key {show(name)}, which is not a name"
             faults.append(FieldFault(text, "quote it", (name,), key=True))
         elif not isinstance(values, list):
-            text = f"wants a list of values, not {show(values)}"
+            text = f": expected a list of values, got {show(values)}"
             faults.append(FieldFault(text, _list_hint(name, values), (name,)))
         elif not values:
             faults.append(FieldFault("is an empty list", "give it values, or remove it", (name,)))
@@ -111,7 +111,7 @@ def _list_hint(name: str, value: Any) -> str:
 def _value_faults(name: str, values: list[Any]) -> Iterator[FieldFault]:
     for number, value in enumerate(values):
         if isinstance(value, list | dict):
-            text = f"wants one number, text or truth value, not {show(value)}"
+            text = f": expected one number, string or truth value, got {show(value)}"
             yield FieldFault(text, path=(name, number))
         elif isinstance(value, str) and "${" in value:
             text = "holds '${…}', which is for 'with' and paths"

@@ -200,13 +200,13 @@ def _conditions(value: Any) -> Any:
         what = "a mapping of conditions, a list of such, or 'never'"
         near = did_you_mean(value, ("never",)) if isinstance(value, str) else ""
         hint = near or "stop: {epochs: 10}"
-        raise refuse(FieldFault(f"wants {what}, not {show(value)}", hint))
+        raise refuse(FieldFault(f": expected {what}, got {show(value)}", hint))
     return value
 
 
 def _fail_conditions(value: Any) -> Any:
     if value == "never":
-        text = "wants a mapping of conditions, or a list of such"
+        text = ": expected a mapping of conditions, or a list of such"
         raise refuse(FieldFault(text, "'never' is for 'stop'"))
     return _conditions(value)
 
@@ -214,7 +214,7 @@ def _fail_conditions(value: Any) -> Any:
 def _group(value: Any) -> Any:
     if value is not None and not isinstance(value, list):
         hint = "an entry begins with '- call:'" if isinstance(value, dict) else ""
-        raise refuse(FieldFault(f"wants a list of tasks, not {show(value)}", hint))
+        raise refuse(FieldFault(f": expected a list of tasks, got {show(value)}", hint))
     return value or []
 
 

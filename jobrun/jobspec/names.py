@@ -25,7 +25,7 @@ def plain_fault(name: str) -> str | None:
     if len(name) > _LONGEST:
         return f"a name of more than {_LONGEST} characters"
     if not is_name(name):
-        return f"{name!r} is no name: letters, digits, '_', '.', '-', not starting with a dot"
+        return f"{name!r} is not a name: letters, digits, '_', '.', '-', not starting with a dot"
     return None
 
 
@@ -42,7 +42,7 @@ def reference_fault(name: str) -> str | None:
     """For what a task reads: ``w``, ``node:w``, ``nodes_*:w``, ``best:w``."""
     node, colon, blob = name.rpartition(":")
     if colon and not _NODE_PATTERN.fullmatch(node):
-        return f"{name!r}: {node!r} is no node and no pattern of nodes"
+        return f"{name!r}: {node!r} is neither a node nor a pattern of nodes"
     if blob == "best" and not colon:
         return "'best' stands in front of a blob: best:model"
     return blob_fault(blob)
@@ -61,5 +61,5 @@ def output_fault(name: str) -> str | None:
 def node_fault(pattern: str) -> str | None:
     """For ``node:`` of a task: a name, or a pattern of names."""
     if not _NODE_PATTERN.fullmatch(pattern):
-        return f"{pattern!r} is no node and no pattern of nodes"
+        return f"{pattern!r} is neither a node nor a pattern of nodes"
     return None

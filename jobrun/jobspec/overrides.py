@@ -34,7 +34,7 @@ _TEXTS = (
     *("on_error", "on_success"),
     *(k for k, c in KINDS.items() if c.schema == {"type": "string"}),
 )
-"""Keys of the language whose value is a text, also where it looks like a number."""
+"""Keys of the language whose value is a string, also where it looks like a number."""
 
 
 def apply_set(source: SpecSource, text: str) -> None:

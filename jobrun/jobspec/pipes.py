@@ -39,7 +39,7 @@ class StepEveryModel(ClosedModel):
     @model_validator(mode="after")
     def _one(self) -> StepEveryModel:
         if (self.batches is None) == (self.epochs is None):
-            raise refuse(FieldFault("wants either 'batches' or 'epochs'"))
+            raise refuse(FieldFault(": expected either 'batches' or 'epochs'"))
         return self
 
 

@@ -16,8 +16,8 @@ from jobrun.jobspec.source import SpecNode, SpecSource
 
 __all__ = ["problems_of", "validate"]
 
-_WANTED = {
-    "string_type": "a text",
+_EXPECTED = {
+    "string_type": "a string",
     "bool_type": "true or false",
     "int_type": "a whole number",
     "float_type": "a number",
@@ -60,7 +60,7 @@ def _problems(
         yield _unknown_key(place, loc)
     elif kind == "invalid_key":
         where = place.key_where()
-        yield Problem(f"the key {_as_written(where, loc[-1])} is no name", where, "quote it")
+        yield Problem(f"the key {_as_written(where, loc[-1])} is not a name", where, "quote it")
     elif kind == "missing":
         yield Problem(f"{loc[-1]!r} is missing here", place.where(), _example(str(loc[-1])))
     else:
@@ -79,8 +79,7 @@ def _fault_problem(source: SpecSource, loc: tuple[int | str, ...], fault: FieldF
     if fault.message.startswith("|"):
         return Problem(fault.message[1:], where, fault.hint)
     label = _Place(source, loc).label if fault.key or place.entry else place.label
-    space = "" if fault.message.startswith(":") else " "
-    return Problem(f"{label}{space}{fault.message}", where, fault.hint)
+    return Problem(_labelled(label, fault.message), where, fault.hint)
 
 
 class _Place:
@@ -119,24 +118,29 @@ class _Place:
 
     def problem(self, message: str, hint: str) -> Problem:
         """A problem with the value here."""
-        return Problem(f"{self.label} {message}", self.where(), hint)
+        return Problem(_labelled(self.label, message), self.where(), hint)
+
+
+def _labelled(label: str, message: str) -> str:
+    """Return a message behind what it is about: ``'seed': expected …``, ``'in' has …``."""
+    return f"{label}{message}" if message.startswith(":") else f"{label} {message}"
 
 
 def _message(kind: str, value: Any, ctx: dict[str, Any]) -> str:
-    if kind in _WANTED:
-        return f"wants {_WANTED[kind]}, not {show(value)}"
+    if kind in _EXPECTED:
+        return f": expected {_EXPECTED[kind]}, got {show(value)}"
     if kind == "literal_error":
-        return f"wants {ctx['expected']}, not {show(value)}"
+        return f": expected {ctx['expected']}, got {show(value)}"
     if kind == "greater_than_equal":
-        return f"wants a number of {ctx['ge']} or more, not {show(value)}"
+        return f": expected a number of {ctx['ge']} or more, got {show(value)}"
     if kind == "less_than":
-        return f"wants a number below {ctx['lt']}, not {show(value)}"
+        return f": expected a number below {ctx['lt']}, got {show(value)}"
     return f"cannot be {show(value)}"
 
 
 def _advice(kind: str, value: Any) -> str:
     if kind == "bool_type" and isinstance(value, str) and value.lower() in _YAML_1_1:
-        return f"in YAML 1.2 {value!r} is a text"
+        return f"in YAML 1.2 {value!r} is a string"
     if kind in ("int_type", "float_type") and isinstance(value, str):
         digits = value.replace("_", "").replace(",", "")
         return f"write {digits}" if digits.isdigit() else ""

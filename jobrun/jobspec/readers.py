@@ -11,7 +11,7 @@ from jobrun.core.text import either
 from jobrun.data.formats import COLUMN_TYPES, endings, format_of
 from jobrun.errors import did_you_mean
 from jobrun.jobspec.closed import ClosedModel
-from jobrun.jobspec.faults import FieldFault, refuse, wants
+from jobrun.jobspec.faults import FieldFault, expected, refuse
 from jobrun.jobspec.fields import (
     NameForms,
     annotated,
@@ -40,7 +40,7 @@ def _file(value: Any) -> str:
     if faults:
         raise refuse(*faults)
     if format_of(text) is None:
-        raise wants(f"a {either(endings())} file", value)
+        raise expected(f"a {either(endings())} file", value)
     return text
 
 
@@ -70,10 +70,10 @@ def _foreign_fault(name: str) -> str | None:
 
 def _types(value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
-        raise wants("a mapping of columns to int, float or text", value, "types: {id: text}")
+        raise expected("a mapping of columns to int, float or text", value, "types: {id: text}")
     faults = [
         FieldFault(
-            f"wants {either(COLUMN_TYPES)}, not {show(item)}",
+            f": expected {either(COLUMN_TYPES)}, got {show(item)}",
             did_you_mean(item, COLUMN_TYPES) if isinstance(item, str) else "",
             (key,),
         )
@@ -87,7 +87,7 @@ def _types(value: Any) -> dict[str, str]:
 
 def _cell_limit(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST_CELL:
-        raise wants(f"a whole number of characters from 1 to {_MOST_CELL}", value)
+        raise expected(f"a whole number of characters from 1 to {_MOST_CELL}", value)
     return value
 
 
@@ -95,8 +95,8 @@ def _shuffle(value: Any) -> Any:
     if isinstance(value, bool):
         return value
     if not isinstance(value, dict) or list(value) != ["buffer"]:
-        hint = f"in YAML 1.2 {value!r} is a text" if value in ("yes", "no", "on", "off") else ""
-        raise wants("true or false, or {buffer: rows}", value, hint)
+        hint = f"in YAML 1.2 {value!r} is a string" if value in ("yes", "no", "on", "off") else ""
+        raise expected("true or false, or {buffer: rows}", value, hint)
     try:
         return {"buffer": count_of(value["buffer"])}
     except PydanticCustomError as error:
@@ -107,7 +107,7 @@ def _shuffle(value: Any) -> Any:
 def _shard(value: Any) -> str:
     text = text_of(value, _SHARD)
     if text != "node" and not SHARD.fullmatch(text):
-        raise wants(_SHARD, value)
+        raise expected(_SHARD, value)
     return text
 
 

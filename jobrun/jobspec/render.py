@@ -204,7 +204,7 @@ def _dumped(value: Any, **options: Any) -> str:
 
 
 def _is_block(value: Any) -> bool:
-    """Whether a text is best shown line by line, and comes back from that as it was."""
+    """Whether a string is best shown line by line, and comes back from that as it was."""
     if not isinstance(value, str) or "\n" not in value.rstrip("\n"):
         return False
     lines = value.split("\n")

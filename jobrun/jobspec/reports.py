@@ -40,26 +40,28 @@ def _faults(entry: Any, path: tuple[Any, ...]) -> list[FieldFault]:
     if isinstance(entry, str) and entry:
         if ":" in entry:
             hint = f"{{call: {entry}}}" if CALL_FORM.fullmatch(entry) else "{name: value}"
-            return [FieldFault(f"wants {_WHAT}, not {show(entry)}", f"write {hint}", path)]
+            return [FieldFault(f": expected {_WHAT}, got {show(entry)}", f"write {hint}", path)]
         return []
     if not isinstance(entry, dict):
-        return [FieldFault(f"wants {_WHAT}, not {show(entry)}", "", path)]
+        return [FieldFault(f": expected {_WHAT}, got {show(entry)}", "", path)]
     if "call" in entry:
         return _call_faults(entry, path)
     if len(entry) != 1 or not all(isinstance(name, str) for name in entry):
-        return [FieldFault(f"wants {_WHAT}, not {show(entry)}", "one reporter an entry", path)]
+        return [FieldFault(f": expected {_WHAT}, got {show(entry)}", "one reporter an entry", path)]
     ((name, given),) = entry.items()
     if isinstance(given, dict):
         return _option_faults(given, (*path, name))
     if isinstance(given, list):
-        return [FieldFault(f"wants one value or a mapping of options, not {show(given)}", "", path)]
+        return [
+            FieldFault(f": expected one value or a mapping of options, got {show(given)}", "", path)
+        ]
     return template_faults(given, (*path, name))
 
 
 def _call_faults(entry: dict[Any, Any], path: tuple[Any, ...]) -> list[FieldFault]:
     call = entry["call"]
     if not isinstance(call, str) or not CALL_FORM.fullmatch(call):
-        return [FieldFault(f"wants module:function, not {show(call)}", "", (*path, "call"))]
+        return [FieldFault(f": expected module:function, got {show(call)}", "", (*path, "call"))]
     faults = [
         FieldFault(
             f"|a reporter has no {key!r}", "it has 'call' and 'with'", (*path, key), key=True
@@ -72,7 +74,7 @@ def _call_faults(entry: dict[Any, Any], path: tuple[Any, ...]) -> list[FieldFaul
 
 def _option_faults(options: Any, path: tuple[Any, ...]) -> list[FieldFault]:
     if not isinstance(options, dict):
-        return [FieldFault(f"wants a mapping of options, not {show(options)}", "", path)]
+        return [FieldFault(f": expected a mapping of options, got {show(options)}", "", path)]
     return with_form(options, path)
 
 

@@ -62,14 +62,14 @@ def _integer(text: str) -> int:
         octal = f", 0o{plain} if it is octal" if not set(plain) & set("89") else ""
         raise ScalarError(
             f"{text!r} is one number in YAML 1.1 and another in YAML 1.2",
-            f"write {plain}{octal}, or '{text}' in quotes if it is a text",
+            f"write {plain}{octal}, or '{text}' in quotes if it is a string",
         )
     return int(text)
 
 
 def _refuse_long(digits: str) -> None:
     if len(digits) > _MOST_DIGITS:
-        hint = f"numbers have at most {_MOST_DIGITS} digits; quote it if it is a text"
+        hint = f"numbers have at most {_MOST_DIGITS} digits; quote it if it is a string"
         raise ScalarError(f"a number of {len(digits)} digits", hint)
 
 
@@ -97,7 +97,7 @@ def typed(value: Scalar, was: Scalar) -> Scalar:
     whole = isinstance(was, int) and not isinstance(was, bool)
     if whole and isinstance(value, float) and value.is_integer():
         return int(value)
-    kind = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+    kind = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
     hint = f"write {was}.0 in the spec if any number is meant" if whole and number else ""
     raise ScalarError(kind[type(was)], hint or ("quote it" if isinstance(was, str) else ""))
 

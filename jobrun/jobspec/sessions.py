@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from jobrun.jobspec.closed import ClosedModel, given, short_for
-from jobrun.jobspec.faults import FieldFault, Optional, choice, refuse, wants
+from jobrun.jobspec.faults import FieldFault, Optional, choice, expected, refuse
 from jobrun.jobspec.fields import Seconds
 from jobrun.model.policy import SessionSpec
 
@@ -20,7 +20,7 @@ _ADDRESS = re.compile(r"(tcp|tls|ws|wss|ucx)://\S+:\d+")
 def _address(value: Any) -> str:
     if not isinstance(value, str) or not _ADDRESS.fullmatch(value):
         hint = "dask scheduler prints it when it starts: tcp://host:8786"
-        raise wants("the address of a scheduler", value, hint)
+        raise expected("the address of a scheduler", value, hint)
     return value
 
 

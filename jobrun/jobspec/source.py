@@ -140,7 +140,7 @@ def _text(data: bytes, file: str) -> str:
     bad = _UNPRINTABLE.search(text)
     if bad:
         message = f"the character U+{ord(bad.group()):04X} is not allowed in YAML"
-        hint = 'in a text, write an escape such as "\\0" in double quotes'
+        hint = 'in a string, write an escape such as "\\0" in double quotes'
         raise SpecError([Problem(message, _end_of(text[: bad.start()], file), hint)])
     return text
 
@@ -236,7 +236,7 @@ class _Composer:
         """The tag and the anchor of a new node."""
         if event.tag is not None:
             node_text = event.tag.replace("tag:yaml.org,2002:", "!!")
-            quote = "; quote what is a text" if node_text == "!!str" else ""
+            quote = "; quote what is a string" if node_text == "!!str" else ""
             self._problem(f"the tag {node_text!r}; specs have no tags", node, "remove it" + quote)
         if event.anchor:
             self.anchors[event.anchor] = node
@@ -267,7 +267,7 @@ class _Composer:
         here = SpecNode(None, start.line, start.column, end.column - start.column)
         node = self.anchors.get(event.anchor)
         if node is None:
-            hint = f"a text that begins with '*' is quoted: \"*{event.anchor}\""
+            hint = f"quote a string that begins with '*': \"*{event.anchor}\""
             self._problem(f"there is no anchor '&{event.anchor}' before this", here, hint)
             self._attach(here)
             return
@@ -304,7 +304,7 @@ class _Composer:
         if isinstance(key.value, dict | list):
             line = self.source.lines[key.line]
             hint = "specs have no '{{…}}': vars are read by their name" if "{{" in line else ""
-            hint = hint or "a text that begins with '[' or '{' is quoted"
+            hint = hint or "quote a string that begins with '[' or '{'"
             self._problem("a key that is a list or mapping", key, hint)
         elif key.value is None:
             self._problem("a key that is empty", key, "write its name before the ':'")

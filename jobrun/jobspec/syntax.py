@@ -21,7 +21,7 @@ _SAID: tuple[tuple[str, str, str], ...] = (
     (
         "mapping values are not allowed",
         "a ':' where no key can be",
-        "quote a text that holds ': ', and check the indentation",
+        "quote a string that holds ': ', and check the indentation",
     ),
     ("could not find expected ':'", "a line without ':' among keys", "write 'key: value'"),
     (
@@ -74,9 +74,9 @@ def explain(error: YAMLError, source: SpecSource) -> Problem:
     if "cannot start any token" in said and character == "\t":
         return Problem("a tab; YAML is indented with spaces", place)
     if "cannot start any token" in said:
-        return Problem(f"a text cannot begin with {character!r}", place, "quote it")
+        return Problem(f"a string cannot begin with {character!r}", place, "quote it")
     if "alphabetic or numeric" in said or "scanning an alias" in str(error):
-        return Problem("this is not YAML", place, habit or "a text that begins with '*' is quoted")
+        return Problem("this is not YAML", place, habit or "quote a string that begins with '*'")
     return Problem(f"this is not YAML: {said}", place, habit)
 
 
@@ -85,13 +85,13 @@ def _habit(source: SpecSource, first: int, last: int, column: int) -> str:
     for number in range(max(first, last - 20), min(last + 1, len(source.lines))):
         bare = _QUOTED.sub("", source.lines[number])
         if re.search(r"[{\[,].*\$\{", bare) or bare.lstrip().startswith("${"):
-            return "in braces, a text with '${…}' is quoted: \"${spec.dir}/file\""
+            return "in braces, quote a string with '${…}': \"${spec.dir}/file\""
         if "{{" in bare:
             return "specs have no '{{…}}': vars are read by their name"
     before = _at(source, last, column - 1)
     star = re.search(r"(?:^|[\s\[,{:])(\*[^\s,\]}]*)", source.lines[last][:]) if before else None
     if star and star.start(1) <= column <= star.end(1):
-        return f"a text that begins with '*' is quoted: \"{star.group(1)}\""
+        return f"quote a string that begins with '*': \"{star.group(1)}\""
     return ""
 
 

@@ -56,7 +56,7 @@ class ShellModel(ClosedModel):
     @model_validator(mode="after")
     def _one(self) -> ShellModel:
         if (self.command is None) == (self.script is None):
-            raise refuse(FieldFault("wants either 'command' or 'script'"))
+            raise refuse(FieldFault(": expected either 'command' or 'script'"))
         return self
 
 
@@ -82,7 +82,7 @@ class LoadModel(ClosedModel):
     @model_validator(mode="after")
     def _one(self) -> LoadModel:
         if self.epoch is not None and self.id is not None:
-            raise refuse(FieldFault("wants either 'epoch' or 'id', not both"))
+            raise refuse(FieldFault(": expected either 'epoch' or 'id', not both"))
         return self
 
 

@@ -41,7 +41,7 @@ class UploadModel(ClosedModel):
     @model_validator(mode="after")
     def _one(self) -> UploadModel:
         if (self.to is None) == (self.call is None):
-            raise refuse(FieldFault("wants either 'to' or 'call'"))
+            raise refuse(FieldFault(": expected either 'to' or 'call'"))
         if self.with_ is not None and self.call is None:
             raise refuse(FieldFault("has 'with' for a function, but no 'call'"))
         if self.to is not None and "${node}" in self.to:

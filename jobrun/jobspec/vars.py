@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 from pydantic_core import PydanticCustomError
 
-from jobrun.jobspec.faults import FieldFault, refuse, wants
+from jobrun.jobspec.faults import FieldFault, expected, refuse
 from jobrun.jobspec.fields import annotated, twice
 from jobrun.jobspec.names import blob_fault, output_fault, plain_fault
 from jobrun.jobspec.scalars import show
@@ -20,11 +20,11 @@ def _vars(value: Any) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise wants("a mapping of names to values", value)
+        raise expected("a mapping of names to values", value)
     faults: list[FieldFault] = []
     for key, item in value.items():
         if not isinstance(key, str):
-            text = f"has the key {show(key)}, which is no name"
+            text = f"has the key {show(key)}, which is not a name"
             faults.append(FieldFault(text, "quote it", (key,), key=True))
             continue
         fault = output_fault(key) or (f"{key!r} is the name of a node's blob" * (":" in key))
@@ -45,7 +45,7 @@ def _var_faults(value: Any, path: tuple[Any, ...]) -> list[FieldFault]:
     found: list[FieldFault] = []
     if isinstance(value, dict):
         for key, item in value.items():
-            fault = blob_fault(key) if isinstance(key, str) else f"{show(key)} is no name"
+            fault = blob_fault(key) if isinstance(key, str) else f"{show(key)} is not a name"
             if fault:
                 found.append(FieldFault(f"has a wrong key: {fault}", "", (*path, key), key=True))
             found += _var_faults(item, (*path, key))
@@ -59,11 +59,11 @@ def _nodes(value: Any) -> Any:
     elif isinstance(value, dict):
         items, faults = [(k, (k,)) for k in value], []
     else:
-        raise wants("a list of names, or a mapping of names to vars", value)
+        raise expected("a list of names, or a mapping of names to vars", value)
     if not items:
         raise refuse(FieldFault("names no node", "name one, or remove the key"))
     for name, path in items:
-        fault = plain_fault(name) if isinstance(name, str) else f"{show(name)} is no name"
+        fault = plain_fault(name) if isinstance(name, str) else f"{show(name)} is not a name"
         if fault is None and name == "best":
             fault = "'best' stands for the best checkpoint"
         if fault:

@@ -243,7 +243,7 @@ def test_no_passes_at_all_is_a_spec_error_that_says_so(run_dir: Path) -> None:
         job = reference()
         pipe = job.epoch.tasks[0]
         pipe.reader = type(pipe.reader)(Data(blobs={"val": "rows"}), passes=passes)
-        with pytest.raises(SpecError, match=f"'passes'.* a number from 1 up, not {passes}"):
+        with pytest.raises(SpecError, match=f"'passes'.* a number from 1 up, got {passes}"):
             train(job, run_dir)
 
 

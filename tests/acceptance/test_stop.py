@@ -58,7 +58,7 @@ def test_epochs_stops_after_epoch_n_in_all_counted_over_resumes(run_dir: Path) -
 
 @pytest.mark.parametrize("n", [0, -1, 2.5, True, None])
 def test_epochs_below_1_is_a_spec_error(n: object) -> None:
-    with pytest.raises(SpecError, match=r"stop\.epochs: wants a number of epochs from 1 up"):
+    with pytest.raises(SpecError, match=r"stop\.epochs: expected a number of epochs from 1 up"):
         start(measured([1], epochs=n))
 
 

@@ -134,13 +134,13 @@ def test_one_that_fails_is_said_once_and_hurts_nothing(call: Call, write: Call) 
 @pytest.mark.parametrize(
     ("report", "text"),
     [
-        ("[3]", "wants a reporter"),
+        ("[3]", "expected a reporter"),
         ("{a: 1, b: 2}", "one reporter an entry"),
         ("steps:Reporter", "write {call: steps:Reporter}"),
-        ('{call: "steps.py"}', "wants module:function"),
+        ('{call: "steps.py"}', "expected module:function"),
         ('{call: "steps:R", wiht: {}}', "no 'wiht'"),
         ('{lines: "${run.dri}"}', "'${run.dri}' means nothing"),
-        ("{lines: [a]}", "wants one value or a mapping"),
+        ("{lines: [a]}", "expected one value or a mapping"),
     ],
 )
 def test_what_is_no_reporter(report: str, text: str, call: Call, write: Call) -> None:

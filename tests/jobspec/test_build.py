@@ -278,6 +278,6 @@ def _problems_of(data: bytes) -> Sequence[Problem]:
 @pytest.mark.parametrize("key", ["true", "False", "12"])
 def test_a_key_that_is_no_text_is_shown_as_written(key: str) -> None:
     problems = _problems_of(f"{key}: 3\ninit: []\n".encode())
-    assert [p.message for p in problems if "is no name" in p.message] == [
-        f"the key {key} is no name"
+    assert [p.message for p in problems if "is not a name" in p.message] == [
+        f"the key {key} is not a name"
     ]

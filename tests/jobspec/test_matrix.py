@@ -77,7 +77,7 @@ def test_set_picks_a_value_or_adds_it(
 
 def test_a_part_of_the_matrix_can_be_set(tmp_path: Path) -> None:
     assert matrix(tmp_path, "{n: [1, 2]}", "matrix.n.0=5").lists == {"n": [5, 2]}
-    with pytest.raises(SpecError, match=r"'n' wants a list of values, not 5; write \[5\]"):
+    with pytest.raises(SpecError, match=r"'n': expected a list of values, got 5; write \[5\]"):
         spec(tmp_path, "{n: [1, 2]}", "matrix.n=5")
 
 
@@ -114,7 +114,7 @@ def test_every_value_is_checked(tmp_path: Path) -> None:
     values = [*range(1, 60), 0]
     path = tmp_path / "a.yaml"
     path.write_text(SPEC % f"{{lr: [0.1, 0.2], n: {values}, other: [1, 2]}}")
-    with pytest.raises(SpecError, match=r"stop\.epochs: wants .* not 0 \(the var 'n'\)"):
+    with pytest.raises(SpecError, match=r"stop\.epochs: expected .* got 0 \(the var 'n'\)"):
         validate_spec(path)
     path.write_text(SPEC % f"{{lr: [0.1, 0.2], n: {values[:-1]}, other: [1, 2]}}")
     assert validate_spec(path).vars["n"] == 1

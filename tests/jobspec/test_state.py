@@ -48,10 +48,13 @@ def test_constants(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ("state: 3", "'state' wants a name, a list of names, or a mapping {name: adapter}, not 3"),
+        (
+            "state: 3",
+            "'state': expected a name, a list of names, or a mapping {name: adapter}, got 3",
+        ),
         ("state: [net, net]", "'state' has 'net' twice"),
         ("state: [.net]", "'.net' cannot name a blob"),
-        ("state: [3]", "wants a name, not 3"),
+        ("state: [3]", "expected a name, got 3"),
         ("state: {net: 3}", "expected an adapter, module:Class, got 3"),
         ("state: [net, {env: EnvState}]", "expected an adapter, module:Class, got 'EnvState'"),
         ("state: net\nconstant: [teachr]", "did you mean 'teacher'?"),
