@@ -1,6 +1,6 @@
-"""jobrun: a runner for iterative numerical jobs that can be killed at any instant and go on.
+"""jobrun: a runner for iterative numerical jobs that can be killed at any instant and resumed.
 
-The names below are loaded when they are first used: ``import jobrun`` imports no numpy.
+The public names are loaded on first use: ``import jobrun`` does not import numpy.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name at its first use."""
+    """Load a public name on first use."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)

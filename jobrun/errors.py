@@ -3,23 +3,23 @@
 ::
 
     JobrunError                     exit code
-    ├── UsageError                  2   an option or argument that cannot be
-    ├── SpecError                   3   the spec is not a job: one or more problems with places
+    ├── UsageError                  2   an invalid option or argument
+    ├── SpecError                   3   the spec is invalid: one or more problems with places
     ├── BindError                   4   the user's code cannot be imported or does not fit the spec
     ├── NotFoundError               5   no such run, checkpoint or blob
     ├── DamagedError                5   a checkpoint or file that is not what was written
-    ├── RunRefusedError             2   the run on disk is of another job (see ``decide``)
+    ├── RunRefusedError             2   the run on disk belongs to another job (see ``decide``)
     ├── TaskError                   1   a task, or the data it reads, failed
-    │   ├── DataError               1   a reader cannot give what was asked
+    │   ├── DataError               1   a reader cannot read the requested data
     │   └── ValueRefusedError       1   a value that cannot be a blob
     ├── WorkerLostError             1   a worker of a cluster that held a node is gone
     ├── ClusterLostError            1   a cluster cannot be reached, or has no workers
     ├── SaveError                   6   a checkpoint could not be written
-    ├── StoreError                  1   a store of other places did not do what was asked of it
+    ├── StoreError                  1   an operation of a remote store failed
     └── LockedError                 8   another process holds the run
 
-Every error says what, where, why and what to do next: ``message`` is the what (and why), ``where``
-a place the user can go to, ``hint`` the next step.  ``str(error)`` is all of it in plain text.
+Every error has a ``message`` (what, and why), and if known ``where`` (a place the user can go to)
+and a ``hint`` (what to do next).  ``str(error)`` is all of it in plain text.
 """
 
 from __future__ import annotations
@@ -73,8 +73,9 @@ _compared: ContextVar[list[int] | None] = ContextVar("jobrun_compared", default=
 
 @contextmanager
 def few_hints() -> Iterator[None]:
-    """While it lasts, ``did_you_mean`` compares so many names only: comparing is slow, and nobody
-    needs the nearest of ten thousand names for each of ten thousand that are wrong.
+    """Limit the names that ``did_you_mean`` compares while the context lasts.
+
+    Comparing is slow, and nobody needs the nearest of ten thousand names ten thousand times.
     """
     token = _compared.set([0])
     try:
@@ -84,7 +85,7 @@ def few_hints() -> Iterator[None]:
 
 
 def nearest(name: str, known: Sequence[str], most: int = 3) -> list[str]:
-    """The names of ``known`` that ``name`` may have meant, best first."""
+    """Return the names of ``known`` that ``name`` may have meant, best first."""
     if len(known) > _MANY:  # look at those alone that may be near
         ends = (name[:2], name[-2:])
         known = [
@@ -102,12 +103,12 @@ def nearest(name: str, known: Sequence[str], most: int = 3) -> list[str]:
 
 
 def _common(a: str, b: str) -> int:
-    """How many characters two texts begin with in common."""
+    """Return the length of the common prefix of two strings."""
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(a))
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """``did you mean 'x' or 'y'?`` for a name that does not exist, or an empty string."""
+    """Return ``did you mean 'x' or 'y'?`` for an unknown name, or an empty string."""
     spent = _compared.get()
     if spent is not None:
         spent[0] += min(len(known), _MANY)
@@ -118,19 +119,19 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
 
 
 def did_you_mean_or_all(name: str, known: Sequence[str], most: int = 8) -> str:
-    """The nearest names, or where none is near the first of all: ``there are 'x', 'y', …``."""
+    """Return the nearest names, or if none is near the first of all: ``there are 'x', 'y', …``."""
     shown = dict.fromkeys(known[:most])
     first = ", ".join(map(repr, shown)) + (", …" if len(known) > most else "")
     return did_you_mean(name, known) or (f"there are {first}" if known else "")
 
 
 def with_article(word: str) -> str:
-    """``an int``, ``a dict``: for the names of types in messages."""
+    """Return the name of a type with its article: ``an int``, ``a dict``."""
     return f"{'an' if word[:1].lower() in tuple('aeiou') else 'a'} {word}"
 
 
 _SHOWN = 120
-"""How many characters of a source line are shown at most."""
+"""The largest number of characters of a source line that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,7 @@ class Where:
         return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
     def snippet(self) -> str:
-        """The source line with a caret under the place, or an empty string."""
+        """Return the source line with a caret under the place, or an empty string."""
         if not self.text.strip():
             return ""
         number = f"{self.line:>5} | "
@@ -162,7 +163,7 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with a spec: what, where, and what to do."""
+    """A problem with a spec: what, where, and what to do."""
 
     message: str
     where: Where | None = None
@@ -176,7 +177,7 @@ class Problem:
 
 
 class JobrunError(Exception):
-    """The root of the tree; ``exit_code`` is what the process ends with."""
+    """The root of the tree; ``exit_code`` is the exit code of the process."""
 
     exit_code = 1
 
@@ -198,7 +199,7 @@ class JobrunError(Exception):
 
 
 def _near(place: str) -> str:
-    """A path relative to the start directory, if it lies below that."""
+    """Return a path relative to the start directory if it lies below that."""
     try:
         return str(Path(place).relative_to(start_directory())) if place else place
     except (ValueError, FileNotFoundError):  # elsewhere, or that directory is gone
@@ -206,19 +207,19 @@ def _near(place: str) -> str:
 
 
 class UsageError(JobrunError):
-    """An option or argument that cannot be."""
+    """An invalid option or argument."""
 
     exit_code = 2
 
 
 class RunRefusedError(JobrunError):
-    """The run on disk belongs to a job that differs; ``hint`` holds the commands that go on."""
+    """The run on disk belongs to a job that differs; ``hint`` holds the commands that resume."""
 
     exit_code = 2
 
 
 class SpecError(JobrunError):
-    """The spec is no job.  ``problems`` holds all that was found, in order of place."""
+    """An invalid spec; ``problems`` holds everything found, in order of place."""
 
     exit_code = 3
 
@@ -234,8 +235,8 @@ class SpecError(JobrunError):
 class BindError(JobrunError):
     """The user's code cannot be imported, found, or called as the spec says.
 
-    ``trace`` holds the user's own lines, where their code failed; ``problems`` what is wrong one by
-    one, where that is more than one thing.
+    ``trace`` holds the user's own lines if their code failed; ``problems`` the single problems if
+    there are several.
     """
 
     exit_code = 4
@@ -261,7 +262,7 @@ class NotFoundError(JobrunError):
 
 
 class DamagedError(JobrunError):
-    """A checkpoint, or a file of one, that does not hold what was written."""
+    """A checkpoint, or a file of one, whose content is not what was written."""
 
     exit_code = 5
 
@@ -279,17 +280,17 @@ class TaskError(JobrunError):
 
 
 class DataError(TaskError):
-    """A reader cannot give what was asked of it."""
+    """A reader cannot read the requested data."""
 
 
 class ValueRefusedError(TaskError):
-    """A value that cannot be a blob, or not one that is saved."""
+    """A value that cannot be a blob, or cannot be saved."""
 
 
 class WorkerLostError(JobrunError):
-    """A worker that held a node is gone, and the state of all nodes with it.
+    """A worker that held a node is lost, and with it the state of all nodes.
 
-    The run goes on from its last checkpoint, by itself where the session allows that.
+    The run resumes from its last checkpoint, automatically if the session allows that.
     """
 
     exit_code = 1
@@ -308,7 +309,7 @@ class SaveError(JobrunError):
 
 
 class StoreError(JobrunError):
-    """A directory or object store to upload to, or to read from, failed."""
+    """A directory or object store used for uploads or reads failed."""
 
     exit_code = 1
 

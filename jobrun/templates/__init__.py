@@ -1,4 +1,4 @@
-"""Small jobs to begin with, one folder each: a spec and its code, which run as they are."""
+"""Small example jobs, one folder each: a spec and its code, which run as they are."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ TEMPLATES = {
     "heat": "Heat spreads over a plate until it is at rest: a simulation, and when it fails.",
     "shell": "Rabbits and foxes, by an awk script: a program instead of functions.",
 }
-"""The templates, each with a line about it."""
+"""The templates, each with a one-line description."""
 
 
 def template_files(name: str) -> dict[str, bytes]:
-    """The files of a template by name; the spec is ``<name>.yaml``."""
+    """Return the files of a template by name; the spec is ``<name>.yaml``."""
     folder = files(__name__) / name
     return {
         entry.name: entry.read_bytes()

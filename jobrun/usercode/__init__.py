@@ -1,1 +1,1 @@
-"""The user's code: importing and binding its functions, and which files and libraries it uses."""
+"""The user's code: importing and binding functions, and the files and libraries in use."""

@@ -1,9 +1,8 @@
-"""Binding: ``"module:function"`` to a callable, told apart by how it can go wrong.
+"""Binding: from ``"module:function"`` to a callable, with an error for each way to fail.
 
-The spec's folder comes first on the import path.  Modules that another spec of this process brought
-along under the same name are forgotten first, so that each spec gets its own; a module that cannot
-be had, since Python or an installed package has one of that name already, is an error that names
-both files.
+The spec's folder comes first on the import path.  Modules of the same name from another spec of
+this process are removed first, so that each spec gets its own; a module that is hidden by one of
+Python or of an installed package is an error that names both files.
 """
 
 from __future__ import annotations
@@ -34,18 +33,18 @@ Function = Callable[..., Any]
 
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _folders: list[str] = []
-"""The folders of specs that were put on the import path, the newest first."""
+"""The folders of specs on the import path, the newest first."""
 
 
 def bind(
     fn: str | Function, folder: str | os.PathLike[str] | None = None, where: Where | None = None
 ) -> Function:
-    """The callable that ``fn`` names, a ``module:function`` (or itself, if it is a callable).
+    """Return the callable named by ``module:function`` (or ``fn`` itself if it is a callable).
 
-    ``folder`` comes first on ``sys.path``; without one the path is left as it is.
-    Raises BindError, which tells apart: no such module, a module that fails on import (with the
-    user's own lines), a syntax error, no such attribute, an attribute that cannot be called, a name
-    that another module has taken.
+    ``folder`` comes first on ``sys.path``; without one the path is unchanged.
+    Raises BindError, with a message for each case: no such module, a module that fails on import
+    (with the user's own lines), a syntax error, no such attribute, an attribute that is not
+    callable, a name taken by another module.
     """
     if not isinstance(fn, str):
         if not callable(fn):
@@ -62,7 +61,7 @@ def bind(
 def bind_object(
     name: str, folder: str | os.PathLike[str] | None = None, where: Where | None = None
 ) -> Any:
-    """Whatever ``module:name`` is, found as ``bind`` finds a function."""
+    """Return the object named by ``module:name``, found as ``bind`` finds a function."""
     module_name, colon, path = name.partition(":")
     if not colon or not module_name or not path:
         hint = "a function is named module:function"
@@ -76,7 +75,7 @@ def bind_object(
 def bind_adapter(
     given: Any, folder: str | os.PathLike[str] | None = None, where: Where | None = None
 ) -> LiveAdapter:
-    """The adapter of a live object that ``state`` names: ``module:Class``, or an object.
+    """Return the adapter of a live object that ``state`` names: ``module:Class``, or an object.
 
     A class is called without arguments.  Raises BindError for what is no adapter of live objects.
     """
@@ -97,10 +96,10 @@ def bind_adapter(
 
 
 def bind_job(job: Job, folder: str | os.PathLike[str] | None = None) -> dict[str, Function]:
-    """Every function that a job names, by ``module:function``, with all calls checked.
+    """Return every function that a job names, by ``module:function``, with all calls checked.
 
-    What it needs beside them must be there too (``usercode.requirements``).  Raises one
-    BindError with everything that is wrong.
+    Other requirements are checked too (``usercode.requirements``).  Raises one BindError with all
+    problems.
     """
     bound: dict[str, Function | BindError] = {}
     errors: dict[str, BindError] = {}
@@ -143,7 +142,7 @@ def _calls(job: Job) -> Iterator[Task]:
 
 
 def _named_beside_tasks(job: Job) -> Iterator[tuple[Callable[..., Any], Any, Where | None]]:
-    """What a job names outside of its tasks: how it is found, its name and its place."""
+    """Yield what a job names outside of its tasks: how it is found, its name and its place."""
     if job.upload is not None and job.upload.call is not None:
         yield bind, job.upload.call, job.marks.get("upload")
     for blob, adapter in job.state.items():
@@ -172,7 +171,7 @@ def _place(error: BindError) -> Where | None:
 
 
 def _activate(folder: str) -> None:
-    """Put a folder first on the import path, and forget other specs' modules of the same names."""
+    """Put a folder first on the import path, and remove other specs' modules of the same names."""
     importlib.invalidate_caches()
     if _folders[:1] == [folder] and sys.path[:1] == [folder]:
         return
@@ -186,14 +185,14 @@ def _activate(folder: str) -> None:
 
 
 def forget(folder: str | os.PathLike[str]) -> None:
-    """Import the modules of a spec's folder anew when they are next bound: they have changed."""
+    """Remove the modules of a spec's folder, which have changed, so that they are imported anew."""
     path = os.path.abspath(folder)
     _forget(path, path)
     importlib.invalidate_caches()
 
 
 def _forget(other: str, folder: str) -> None:
-    """Forget the modules of ``other`` that ``folder`` has too, with all below them."""
+    """Remove the modules of ``other`` that ``folder`` has too, and their submodules."""
     loaded = list(sys.modules.items())
     tops = {
         name
@@ -210,7 +209,7 @@ def _has(folder: str, top: str) -> bool:
 
 
 def _local(folder: str, top: str) -> str | None:
-    """The file that a spec's folder has for a module, or None."""
+    """Return the file that a spec's folder has for a module, or None."""
     base = os.path.join(folder, top)
     files = (os.path.join(base, "__init__.py"), base + ".py")
     return next((f for f in files if os.path.isfile(f)), None)
@@ -255,7 +254,7 @@ def _refuse_shadowed(local: str, other: str, where: Where | None) -> NoReturn:
 def _import_error(
     error: BaseException, name: str, folder: str | None, where: Where | None
 ) -> BaseException:
-    """What an import that failed means; the error itself where it is not about the module."""
+    """Return the error for a failed import; the error itself if it is not about the module."""
     if isinstance(error, KeyboardInterrupt):
         return error
     if isinstance(error, ModuleNotFoundError) and error.name and _is_or_above(error.name, name):
@@ -296,7 +295,7 @@ def _syntax_error(error: SyntaxError) -> BindError:
 
 
 def _import_hint(error: BaseException, folder: str | None) -> str:
-    """What is often the cause: a package that is missing, or a file that hides Python's own."""
+    """Return the usual cause: a missing package, or a file that hides Python's own module."""
     if isinstance(error, SystemExit):
         return "a module that is imported must not call sys.exit()"
     if isinstance(error, ModuleNotFoundError) and error.name:
@@ -309,7 +308,7 @@ def _import_hint(error: BaseException, folder: str | None) -> str:
 
 
 def _attribute(module: ModuleType, path: str, where: Where | None) -> Any:
-    """Walk ``path`` from a module."""
+    """Return the attribute at ``path`` of a module."""
     value: Any = module
     at = module.__name__
     for part in path.split("."):
@@ -335,7 +334,7 @@ def _listed(value: Any, known: list[str]) -> str:
 
 
 def user_trace(error: BaseException) -> str:
-    """The traceback of an error from the user's first own line on, without jobrun's frames."""
+    """Return the traceback of an error from the user's first line on, without jobrun's frames."""
     shown = traceback.TracebackException.from_exception(error, capture_locals=False)
     seen: set[int] = set()
     _strip(shown, seen)
@@ -343,7 +342,7 @@ def user_trace(error: BaseException) -> str:
 
 
 def _strip(shown: traceback.TracebackException | None, seen: set[int]) -> None:
-    """Take jobrun's and the import machinery's frames out of a trace and of its causes."""
+    """Remove the frames of jobrun and of the import machinery from a trace and its causes."""
     if shown is None or id(shown) in seen:
         return
     seen.add(id(shown))

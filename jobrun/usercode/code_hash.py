@@ -1,4 +1,4 @@
-"""Which files of the user's code a run uses, and which of them have changed since."""
+"""Hashes of the user's code: the files that a run uses, and which have changed since."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from jobrun.storage.regular_file import read_run_file
 __all__ = ["changed_code", "loaded_code"]
 
 _LARGEST = 64 << 20
-"""Bytes of a file of code: which files are looked at stands in a file of the run."""
+"""The largest code file read, in bytes: its path comes from an untrusted file of the run."""
 
 
 def loaded_code(folder: str | os.PathLike[str]) -> dict[str, str]:
-    """The modules below ``folder`` that are imported now: relative path to sha256."""
+    """Return the modules below ``folder`` imported now: relative path to sha256."""
     root = os.path.realpath(folder)
     real = cache(os.path.realpath)  # hundreds of modules are in a few folders
     found: dict[str, str] = {}
@@ -36,12 +36,12 @@ def loaded_code(folder: str | os.PathLike[str]) -> dict[str, str]:
 
 
 def changed_code(recorded: Mapping[str, str], folder: str | os.PathLike[str]) -> tuple[str, ...]:
-    """The files of ``recorded`` (relative path to sha256) whose content is another now."""
+    """Return the files of ``recorded`` (relative path to sha256) whose content has changed."""
     return tuple(f for f, digest in recorded.items() if _sha256(Path(folder) / f) != digest)
 
 
 def _sha256(path: Path) -> str:
-    """The digest of a file, empty where it cannot be read."""
+    """Return the digest of a file, empty if it cannot be read."""
     try:
         return sha256(read_run_file(resolved(path), _LARGEST)).hexdigest()
     except (JobrunError, OSError, ValueError):

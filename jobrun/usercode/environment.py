@@ -1,4 +1,4 @@
-"""The libraries that a result depends on: recorded in each checkpoint, compared on resume."""
+"""The libraries that results depend on: recorded in each checkpoint, compared on resume."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def _libraries() -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
-    """Libraries and their versions, and what else their results depend on.
+    """Return the libraries with their versions, and the other settings that results depend on.
 
-    Sums are split between the threads that the BLAS library may use, and its kernels and numpy's
-    are those of the processor, or of one that is asked for: others give other bits.
+    The BLAS library splits sums between its threads, and its kernels and numpy's depend on the
+    processor, or on the one selected by a variable: other settings give other bits.
     """
     given = next((os.environ[v] for v in _THREAD_VARIABLES if os.environ.get(v)), None)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -51,9 +51,9 @@ def versions() -> dict[str, str]:
 def differences(
     recorded: Mapping[str, str], now: Mapping[str, str] | None = None
 ) -> tuple[str, ...]:
-    """What differs between the libraries of a checkpoint and those of now, one line each.
+    """Return the differences between the libraries of a checkpoint and those of now, as lines.
 
-    ``now`` are those of this process by default.
+    ``now`` defaults to those of this process.
     """
     now = versions() if now is None else now
     return tuple(

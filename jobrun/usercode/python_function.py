@@ -16,7 +16,7 @@ def declaring_function(fn: Any) -> FunctionType | None:
 
     Looks through ``functools.partial``, ``functools.wraps``, methods, classes (the first Python
     function that makes an instance) and objects that can be called.  Returns None where the
-    parameters are declared in C: such a declaration is no proof of what a call accepts (numpy 2.4
+    parameters are declared in C: such a declaration does not prove what a call accepts (numpy 2.4
     declares the first parameter of ``arange`` positional-only, and takes it by keyword).
     """
     *_, last = _layers(fn)
@@ -38,7 +38,7 @@ def running_function(fn: Any) -> FunctionType | None:
 
 
 def _layers(fn: Any) -> Iterator[Any]:
-    """The callable, and what is behind it, from the outside in."""
+    """Yield the callable and what it wraps, from the outside in."""
     seen: set[int] = set()
     while id(fn) not in seen:
         seen.add(id(fn))
@@ -47,7 +47,7 @@ def _layers(fn: Any) -> Iterator[Any]:
 
 
 def _behind(fn: Any) -> Any:
-    """The callable one layer further in; itself where there is none."""
+    """Return what the callable wraps; itself if nothing."""
     if isinstance(fn, functools.partial):
         return fn.func
     if isinstance(fn, MethodType):
@@ -64,7 +64,7 @@ def _behind(fn: Any) -> Any:
 
 
 def _wrapped(fn: Any) -> Any:
-    """What ``functools.wraps`` left, unless the wrapper declares a signature of its own."""
+    """Return what ``functools.wraps`` recorded, unless the wrapper declares its own signature."""
     if inspect.getattr_static(fn, "__signature__", None) is not None:
         return None
     return inspect.getattr_static(fn, "__wrapped__", None)

@@ -1,7 +1,7 @@
-"""Functions by name, for a process that finds them again: ``module:function``.
+"""References to functions by name, for other processes: ``module:function``.
 
-Those of a script (``python script.py``) are found by importing the script under another name than
-``__main__``, as Python's multiprocessing does; so what it runs stands under
+Functions of a script (``python script.py``) are found by importing the script under another name
+than ``__main__``, as Python's multiprocessing does; so its main code must be under
 ``if __name__ == "__main__":``.
 """
 
@@ -21,17 +21,17 @@ from jobrun.model.job import Pipe
 __all__ = ["Main", "forbid_while_importing", "import_main", "main_module", "nameless", "reference"]
 
 Main = tuple[str, str]
-"""What ``__main__`` is: ``("module", name)``, or ``("file", path)`` of a script."""
+"""The origin of ``__main__``: ``("module", name)``, or ``("file", path)`` of a script."""
 
 _SCRIPT = "__mp_main__"
-"""The name that multiprocessing gives a script that is imported: guards and tools know it."""
+"""The name under which multiprocessing imports a script: guards and tools know it."""
 
 _importing: list[str] = []
-"""The script that is being imported, if one is."""
+"""The script that is being imported, or None."""
 
 
 def nameless(pipe: Pipe) -> Iterator[Problem]:
-    """The ``map`` steps of a pipe with ``processes`` whose functions have no name to go by."""
+    """Yield the ``map`` steps of a pipe with ``processes`` whose functions cannot be named."""
     if pipe.reader.processes is None:
         return
     for step in pipe.map:
@@ -45,7 +45,7 @@ def nameless(pipe: Pipe) -> Iterator[Problem]:
 
 
 def reference(function: Any) -> str:
-    """``module:function`` by which another process finds a function.
+    """Return the ``module:function`` by which another process finds a function.
 
     Raises LookupError with the reason if there is none.
     """
@@ -67,7 +67,7 @@ def reference(function: Any) -> str:
 
 
 def main_module() -> Main:
-    """What ``__main__`` is; raises LookupError if it cannot be imported again."""
+    """Return the origin of ``__main__``; raises LookupError if it cannot be imported again."""
     main = sys.modules["__main__"]
     spec = getattr(main, "__spec__", None)
     if spec is not None:  # python -m module
@@ -79,7 +79,7 @@ def main_module() -> Main:
 
 
 def import_main(main: Main) -> str:
-    """Import what is ``__main__`` elsewhere; gives the name under which it can be found."""
+    """Import the ``__main__`` of another process; return its name here."""
     kind, name = main
     _importing.append(name)
     try:
@@ -96,7 +96,7 @@ def import_main(main: Main) -> str:
 
 
 def forbid_while_importing() -> None:
-    """Refuse to run a job while a worker process imports the script that holds its functions."""
+    """Raise if a worker process imports the script that would run a job."""
     if _importing:
         raise BindError(
             f"{_importing[0]} runs a job when it is imported, which worker processes do",

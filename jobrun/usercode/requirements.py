@@ -1,7 +1,7 @@
-"""What a job needs of the machine that it is to run on, beside its functions.
+"""Requirements of a job on its machine, apart from its functions.
 
-Variables of the environment, programs, and what opens the places that it reads and writes: found
-missing before anything runs, and not after days.
+Environment variables, programs, and packages that open the URLs that it uses: reported before
+anything runs, and not after days.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["task_needs", "upload_needs"]
 
 
 def task_needs(task: Task, folder: str | os.PathLike[str] | None) -> Iterator[Problem]:
-    """What is not there that a task, a step or a pipe needs; ``folder`` is that of the spec."""
+    """Yield what a task, a step or a pipe needs and is missing; ``folder`` is that of the spec."""
     yield from _unset(task)
     if isinstance(task.fn, Shell):
         yield from _program_problems(task, task.fn, folder)
@@ -32,7 +32,7 @@ def task_needs(task: Task, folder: str | os.PathLike[str] | None) -> Iterator[Pr
 
 
 def upload_needs(job: Job) -> Iterator[Problem]:
-    """What is not there that the upload after the loop needs."""
+    """Yield what the upload after the loop needs and is missing."""
     upload, where = job.upload, job.marks.get("upload")
     if upload is not None:
         yield from _unset_in(upload.literals, where)
@@ -42,7 +42,7 @@ def upload_needs(job: Job) -> Iterator[Problem]:
 
 
 def _unset(task: Task) -> Iterator[Problem]:
-    """Texts that need a variable of the environment that is not set."""
+    """Yield a problem for each string with an environment variable that is not set."""
     texts: list[tuple[str, Any]] = [(f"with:{key}", v) for key, v in task.literals.items()]
     if isinstance(task.fn, Shell) and task.fn.command:
         texts.append(("shell", list(task.fn.words)))
@@ -63,7 +63,7 @@ def _unset_in(value: Any, where: Where | None) -> Iterator[Problem]:
 
 
 def _store_problems(place: object, where: Where | None) -> Iterator[Problem]:
-    """Whether what opens a URL is installed."""
+    """Yield a problem if the package that opens a URL is not installed."""
     if is_url(str(place)):
         try:
             open_store(str(place))
@@ -74,7 +74,7 @@ def _store_problems(place: object, where: Where | None) -> Iterator[Problem]:
 def _program_problems(
     task: Task, shell: Shell, folder: str | os.PathLike[str] | None
 ) -> Iterator[Problem]:
-    """Whether the program of a shell task is there; one whose name is a template may be."""
+    """Yield a problem if the program of a shell task is missing, unless its name is a template."""
     program = shell.words[0] if shell.command else "bash"
     if isinstance(program, Template):
         return

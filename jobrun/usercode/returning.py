@@ -1,7 +1,7 @@
-"""What a task's function returns, as far as its code says.
+"""Checks of what a task's function returns, as far as its code shows.
 
-Python returns None from a function that ends without a ``return``, so that a forgotten one makes a
-blob None without a word.  What is written as ``return None`` is meant.
+Python returns None from a function that ends without a ``return``, so a forgotten one silently
+makes a blob None.  An explicit ``return None`` is intended.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def check_return(task: Task, fn: Any, *, is_source: bool = False) -> list[Problem]:
-    """Return what is wrong with what a task's function gives back, seen without calling it.
+    """Return the problem with what a task's function returns, found without calling it.
 
-    ``is_source``: a pipe reads what it returns, so that it may be a generator function.  Functions
-    without a source, and those that end by raising only, are left alone.
+    ``is_source``: a pipe reads the result, so it may be a generator function.  Functions without
+    source code, and those that only end by raising, are not checked.
     """
     function = running_function(fn)
     if function is None:
@@ -68,7 +68,7 @@ def place_of(function: FunctionType) -> str:
 def returns_by_accident(fn: Any) -> FunctionType | None:
     """Return the function that a call runs, if it can end without a ``return`` of a value.
 
-    None where it cannot, or where its source is not known.
+    None if it cannot, or if its source is unknown.
     """
     function = running_function(fn)
     if function is None or not _ends_of(function.__code__).by_accident:
@@ -78,7 +78,7 @@ def returns_by_accident(fn: Any) -> FunctionType | None:
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """How a function can end: never with a ``return`` of a value; without one."""
+    """How a function can end: ``never`` with a value; ``by_accident``, without ``return``."""
 
     never: bool = False
     by_accident: bool = False
@@ -89,7 +89,7 @@ _parsing = threading.Lock()
 
 @lru_cache(maxsize=4096)
 def _ends_of(code: CodeType) -> _Ends:
-    """How a function can end; neither way where its source is not known."""
+    """Return how a function can end; neither way if its source is unknown."""
     returned = _returned(code)
     if True not in returned:
         return _Ends()
@@ -103,7 +103,7 @@ def _ends_of(code: CodeType) -> _Ends:
 
 
 def _returned(code: CodeType) -> set[bool]:
-    """Whether the code returns None, and whether other values: a look that needs no source."""
+    """Return whether the bytecode returns None, and whether other values; needs no source."""
     found: set[bool] = set()
     before: dis.Instruction | None = None
     for instruction in dis.get_instructions(code):
@@ -117,7 +117,7 @@ def _returned(code: CodeType) -> set[bool]:
 
 
 def _node_of(code: CodeType) -> _Function | None:
-    """The definition of a function in its source; None for a lambda, and where there is none."""
+    """Return the definition of a function in its source; None for a lambda, and without source."""
     try:
         with _parsing:
             tree = ast.parse("".join(linecache.getlines(code.co_filename)))
@@ -132,7 +132,7 @@ def _node_of(code: CodeType) -> _Function | None:
 
 
 def _returns(node: ast.AST) -> Iterator[ast.Return]:
-    """The ``return`` statements of a function, without those of functions within."""
+    """Yield the ``return`` statements of a function, without those of inner functions."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Return):
             yield child
@@ -141,12 +141,12 @@ def _returns(node: ast.AST) -> Iterator[ast.Return]:
 
 
 def _completes(body: Sequence[ast.stmt]) -> bool:
-    """Whether control can come to the end of statements; True where that cannot be told."""
+    """Return whether control can reach the end of statements; True if unknown."""
     return all(_passes(statement) for statement in body)
 
 
 def _passes(statement: ast.stmt) -> bool:
-    """Whether control can come to what follows a statement."""
+    """Return whether control can reach what follows a statement."""
     match statement:
         case ast.Return() | ast.Raise() | ast.Continue() | ast.Break():
             return False
@@ -170,7 +170,7 @@ def _passes(statement: ast.stmt) -> bool:
 
 
 def _breaks(body: Sequence[ast.AST]) -> Iterator[ast.Break]:
-    """The ``break`` statements that leave the loop whose body this is."""
+    """Yield the ``break`` statements that leave the loop with this body."""
     for node in body:
         if isinstance(node, ast.Break):
             yield node

@@ -1,4 +1,4 @@
-"""Whether a function can be called as a task says, by its signature."""
+"""Checks whether a function can be called as a task specifies, by its signature."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["check_call"]
 
 
 def check_call(task: Task, fn: Callable[..., Any]) -> list[Problem]:
-    """Return what is wrong with a task's arguments, by the parameters that its function declares.
+    """Return the problems with a task's arguments, by the parameters that its function declares.
 
-    Only a declaration in Python is proof (``declaring_function``): of any other function nothing is
-    refused here, and the call itself decides.
+    Only a declaration in Python counts (``declaring_function``); other functions are not checked
+    here, and the call itself decides.
     """
     if declaring_function(fn) is None:
         return []
@@ -30,13 +30,13 @@ def check_call(task: Task, fn: Callable[..., Any]) -> list[Problem]:
 
 
 def _is_method(fn: Any) -> bool:
-    """Whether a function was taken from a class, and not from an object of it."""
+    """Return whether a function was taken from a class, and not from an object of it."""
     owner = getattr(fn, "__qualname__", "").rpartition(".")[0]
     return isinstance(fn, FunctionType) and bool(owner) and not owner.endswith("<locals>")
 
 
 class _Signature:
-    """A function's parameters against what a task gives."""
+    """A function's parameters, compared with the arguments of a task."""
 
     def __init__(self, task: Task, signature: inspect.Signature, is_method: bool) -> None:
         self.task = task
@@ -60,7 +60,7 @@ class _Signature:
         self.text = f"{task.function_name}{signature.replace(return_annotation=kinds.empty)}"
 
     def problems(self) -> Iterator[Problem]:
-        """What does not fit."""
+        """Return the arguments that do not fit."""
         taken = self.places[: len(self.positional)]
         extra = self.positional[len(self.places) :]
         if extra and not self.any_place:
