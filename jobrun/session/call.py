@@ -33,11 +33,12 @@ from jobrun.session.current import Running, TaskStoppedError, current
 from jobrun.session.deadline import unlimited
 from jobrun.session.forgotten import Forgotten
 from jobrun.session.input_check import HINT, changed_later, find_changed
+from jobrun.session.live_objects import LiveObjects
 from jobrun.session.written_blobs import Written
 from jobrun.usercode.bind import user_trace
 from jobrun.usercode.returning import FORGOTTEN
 from jobrun.values.adoption import adopt, adopt_items
-from jobrun.values.boxes import Tree, Value
+from jobrun.values.boxes import Box, Tree, Value
 from jobrun.values.workspace import Workspace
 
 __all__ = ["Call", "CallContext", "Stores", "Write", "column_of", "refuse_writable_views"]
@@ -69,11 +70,15 @@ class CallContext:
 
 @dataclass(slots=True)
 class Stores:
-    """The blobs of all nodes of a session, those of the best checkpoint, and which are new."""
+    """The blobs of all nodes of a session, those of the best checkpoint, and which are new.
+
+    ``live`` are the live objects among them, None if the job has none.
+    """
 
     nodes: dict[str, Workspace] = field(default_factory=dict)
     best: dict[Key, Value] = field(default_factory=dict)
     written: Written = field(default_factory=Written)
+    live: LiveObjects | None = None
 
     def get(self, key: Key) -> Value:
         """Return the value of a blob; raises TaskError if it has none."""
@@ -127,6 +132,8 @@ class Call:
             (("", n),) if puts_columns else resolve(job, node, n, columns).keys
             for n in task.outputs.names
         ]
+        self._live_outputs = {i for i, keys in enumerate(self._outputs) if self._is_live(keys[0])}
+        self._live_keys = self._used_live()
         self._updated_outputs = [
             next((path for node, path in keys if node and is_updated(path)), "")
             for keys in self._outputs
@@ -137,6 +144,18 @@ class Call:
             if task.outputs.form == "one" and len(self._outputs[0]) == 1 and not puts_columns
             else None
         )
+
+    def _is_live(self, key: Key) -> bool:
+        return self._stores.live is not None and key in self._stores.live
+
+    def _used_live(self) -> list[Key]:
+        """Return the live objects that a call may change: those that it names, and linked ones."""
+        if self._stores.live is None:
+            return []
+        named = [key for source in self._inputs if source.form == "blob" for key in source.keys]
+        named += [key for _, key in self._updates] + [key for keys in self._outputs for key in keys]
+        live = self._stores.live.live
+        return live.linked(key for key in named if key in live)
 
     def _held(self, key: Key) -> Value | None:
         """Return the value of a blob, or None if it has none."""
@@ -216,11 +235,19 @@ class Call:
         self, moment: CallContext, gathered: Gathered | None, retries: Retries, tried: int
     ) -> list[Write]:
         """Call the function until it does not fail, each time with the same original inputs."""
+        live = self._stores.live if self._live_keys else None
         for number in range(tried + 1, retries.times + 1):
+            states = live.read_all(self._live_keys) if live else {}
             try:
-                return self._run(moment, gathered or self.gather(moment), spare=True)
+                writes = self._run(moment, gathered or self.gather(moment), spare=True)
             except _CallError as error:
+                if live:
+                    live.restore_all(states)
                 self.pause(error, number, retries, moment)
+            else:
+                if live:
+                    live.release(states)
+                return writes
         return self._run(moment, gathered or self.gather(moment))
 
     def pause(self, error: TaskError, number: int, retries: Retries, moment: CallContext) -> None:
@@ -243,6 +270,9 @@ class Call:
             raise TaskStoppedError
 
     def _run(self, moment: CallContext, gathered: Gathered, spare: bool = False) -> list[Write]:
+        live = self._stores.live if self._live_keys else None
+        if live:  # whatever fails from here on leaves the objects in an unknown state
+            live.broken.update(self._live_keys)
         given = Given(self._inputs, gathered)
         cells = self._take_updates(given, spare) if self._updates else []
         result = self._call_with(given, moment)
@@ -252,7 +282,12 @@ class Call:
         writes = self._results(result, values) if self._outputs else self._nothing(result)
         if cells:
             for cell, (_, key) in zip(cells, self._updates, strict=True):
-                writes.append((key, adopt(cell, values, self._keep_maps, key[1])))
+                if self._is_live(key):
+                    writes.append((key, self._stores.get(key)))
+                else:
+                    writes.append((key, adopt(cell, values, self._keep_maps, key[1])))
+        if live:
+            live.broken.difference_update(self._live_keys)
         return writes
 
     def _say_forgotten(self, forgotten: Forgotten, moment: CallContext) -> None:
@@ -321,7 +356,10 @@ class Call:
         """Add the writable arguments of ``update``; the cells hold them for adoption."""
         cells = []
         for parameter, (node, path) in self._updates:
-            cell = [self._stores.nodes[node].take(path, spare=spare)]
+            if self._is_live((node, path)):
+                cell = [self._live_object((node, path))]
+            else:
+                cell = [self._stores.nodes[node].take(path, spare=spare)]
             if isinstance(cell[0], _SCALARS):
                 raise TaskError(
                     f"{path!r} is a single {type(cell[0]).__name__} and cannot be updated in place",
@@ -333,6 +371,11 @@ class Call:
                 given.keywords[parameter] = cell[0]
             cells.append(cell)
         return cells
+
+    def _live_object(self, key: Key) -> Any:
+        box = self._stores.get(key)
+        assert isinstance(box, Box)
+        return box.value
 
     def _call(self, positional: list[Any], keywords: dict[str, Any]) -> Any:
         try:
@@ -377,14 +420,23 @@ class Call:
     def _results(self, result: list[Any], given: list[Value]) -> list[Write]:
         """Return the result as writes, by the form of ``out``."""
         form = self.task.outputs.form
-        if form == "one":
+        values: list[Value]
+        if form == "one" and self._live_outputs:
+            values = [Box(result[0], "live")]
+        elif form == "one":
             values = [adopt(result, given, self._keep_maps, *self._updated_outputs)]
             if len(self._outputs[0]) == 1:
                 return [(self._outputs[0][0], values[0])]
         else:
             keys = self._keys_of(result[0], form)
-            names = self._updated_outputs
-            values = adopt_items(result, keys, given, self._keep_maps, names)
+            live: dict[int, Value] = {
+                i: Box(result[0][keys[i]], "live") for i in self._live_outputs
+            }
+            others = [i for i in range(len(keys)) if i not in live]
+            names = [self._updated_outputs[i] for i in others]
+            adopted = adopt_items(result, [keys[i] for i in others], given, self._keep_maps, names)
+            by_place = live | dict(zip(others, adopted, strict=True))
+            values = [by_place[i] for i in range(len(keys))]
         writes: list[Write] = []
         for keys_of_one, value in zip(self._outputs, values, strict=True):
             if len(keys_of_one) == 1:

@@ -57,7 +57,7 @@ class Forgotten:
         for key in self._keys:
             value = self._held(key)
             if value is not None and value.kind != "none":
-                before = with_article("object" if value.kind == "opaque" else value.kind)
+                before = with_article("object" if value.kind in ("opaque", "live") else value.kind)
                 return f"it has left {key[1]!r} None, which was {before} before"
         if not self._is_known:
             self._is_known = True

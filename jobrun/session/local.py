@@ -24,11 +24,12 @@ from jobrun.model.options import Load
 from jobrun.model.shell import Shell
 from jobrun.session.base import NO_SCRATCH, Control, Places, Session
 from jobrun.session.call import Stores, refuse_writable_views
+from jobrun.session.live_objects import LiveObjects
 from jobrun.session.scheduler import Scheduler
 from jobrun.session.shell.task_folder import remove_leftovers
 from jobrun.session.task_group import Group
 from jobrun.session.written_blobs import Written
-from jobrun.usercode.bind import bind_job
+from jobrun.usercode.bind import bind_adapter, bind_job
 from jobrun.values.borrowing import reclaim
 from jobrun.values.boxes import Box, Tree, Value, leaves, one_element
 from jobrun.values.buffers import BUFFERS
@@ -109,8 +110,18 @@ class LocalSession(Session):
             {n: Workspace(own_ranks[n]) for n in self._nodes_of(job)},
             written=Written(analysis.writes_of("epoch")),
         )
+        self._stores.live = self._live_objects(places.spec_dir)
         self._groups = {}
         self._staged = {}
+
+    def _live_objects(self, folder: Path | None) -> LiveObjects | None:
+        """Return what reads and restores the objects that ``state`` names, None without any."""
+        job, live = self._job, self._analysis.live
+        if not (job.state or job.constant):
+            return None
+        named = {name: a for name, a in job.state.items() if a is not None}
+        adapters = {name: bind_adapter(a, folder) for name, a in named.items()}
+        return LiveObjects(job, live, adapters, self._stores.nodes)
 
     def _nodes_of(self, job: Job) -> Iterable[str]:
         """Return the nodes whose blobs are held here."""
@@ -129,7 +140,15 @@ class LocalSession(Session):
                 self._persistent,
                 self._scheduler,
             )
-        return group.run(position, control)
+        reached = group.run(position, control)
+        if plan.group == "setup" and plan.finished(reached.tasks):
+            self.check_made()
+        return reached
+
+    def check_made(self) -> None:
+        """Look at the objects that ``setup`` made; raises TaskError for what must not be."""
+        if self._stores.live is not None:
+            self._stores.live.check_made()
 
     def end_epoch(self) -> None:
         """Drop the scratch of the epoch: what is neither persistent nor of ``setup``."""
@@ -204,19 +223,29 @@ class LocalSession(Session):
     def snapshot(self, scratch: Mapping[str, Iterable[str]] = NO_SCRATCH) -> LocalSnapshot | None:
         """Return the current persistent blobs, by reference, and the named scratch that has values.
 
-        Returns None if some of that scratch cannot be saved.
+        The states of live objects are copied.  Returns None if some of that scratch cannot be saved
+        or the state of a live object is not known, since a call that used it has failed.
         """
+        live = self._stores.live
+        if live is not None and live.broken:
+            return None
         extra = {node: self._stores.nodes[node].snapshot(paths) for node, paths in scratch.items()}
         if not all(is_storable(v) for blobs in extra.values() for v in blobs.values()):
             return None
         return LocalSnapshot(
             {
-                node: _minimal(
-                    {**workspace.snapshot(self._persistent[node]), **extra.get(node, {})}
+                node: self._with_states(
+                    node,
+                    _minimal({**workspace.snapshot(self._persistent[node]), **extra.get(node, {})}),
                 )
                 for node, workspace in self._stores.nodes.items()
             }
         )
+
+    def _with_states(self, node: str, blobs: dict[str, Value]) -> dict[str, Value]:
+        """Return the blobs of a node with the states of live objects in the place of these."""
+        live = self._stores.live
+        return blobs if live is None else {**blobs, **live.states(node)}
 
     def load_part(self, node: str, directory: Path, part: str | None = None) -> int:
         """Read and verify a node's part of a checkpoint, beside the blobs; return its bytes."""
@@ -228,11 +257,19 @@ class LocalSession(Session):
         return sum(_bytes(box) for v in blobs.values() for _, box in leaves(v))
 
     def take_over(self) -> None:
-        """Replace all persistent blobs by what ``load_part`` staged, on every node."""
+        """Replace all persistent blobs by what ``load_part`` staged, on every node.
+
+        The states of live objects are restored into what ``setup`` made; raises TaskError if that
+        fails.  What ``state`` does not name any more stays as ``setup`` made it.
+        """
+        live = self._stores.live
         for node, blobs in self._staged.items():
             self._stores.nodes[node].drop(self._rebuilt[node])
+            if live is not None:
+                live.take_over(node, blobs)
             for path, value in blobs.items():
-                self._stores.nodes[node].put(path, value)
+                if path not in self._rebuilt[node]:
+                    self._stores.nodes[node].put(path, value)
         self._staged = {}
 
     def load_best(

@@ -48,6 +48,8 @@ def put_together(made: Note, plain: Plain) -> Any:
 
     Raises ValueRefusedError if there is no such adapter, or it refuses the form.
     """
+    if made.meta.get("live"):  # the state of an object, which only its own adapter can restore
+        return plain
     adapter = adapter_named(made.name)
     if isinstance(adapter, LiveAdapter):
         return plain

@@ -31,7 +31,8 @@ class Box:
     """A stored value that is no container.
 
     ``kind`` is ``array`` (an exact, C-contiguous, read-only ndarray), ``scalar`` (a numpy scalar),
-    ``bool``, ``int``, ``float``, ``str``, ``none``, or ``opaque`` (anything else; never saved).
+    ``bool``, ``int``, ``float``, ``str``, ``none``, ``opaque`` (anything else; never saved), or
+    ``live`` (an object that ``state`` names, of which the state is saved).
     ``version`` is the id of the checkpoint that first wrote the value, -1 if none has yet: it is
     set by the writer once that checkpoint is durable.  One object at two places of a tree shares a
     box; under two names of separate blobs it shares memory alone, since these are never tied.
@@ -109,7 +110,7 @@ def leaves(value: Value, path: str = "") -> Iterator[tuple[str, Box]]:
 
 def one_element(value: Value) -> Any:
     """The value as a Python number, bool or str if it has exactly one element, else None."""
-    if isinstance(value, Tree) or value.kind in ("none", "opaque"):
+    if isinstance(value, Tree) or value.kind in ("none", "opaque", "live"):
         return None
     if value.note is not None and not is_number(value.note):
         return None

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from jobrun.core.names import case_twins
+from jobrun.core.tree_keys import folder_names
 from jobrun.errors import ValueRefusedError
 from jobrun.values.adapted import check_version
 from jobrun.values.adapters.base import LiveAdapter, Meta, Note, Plain, note
 from jobrun.values.adoption import adopt
 from jobrun.values.borrowing import borrow
-from jobrun.values.boxes import Value
+from jobrun.values.boxes import Box, Tree, Value
 from jobrun.values.buffers import BUFFERS
 from jobrun.values.views import lend
 
@@ -34,7 +36,20 @@ def read_state(adapter: LiveAdapter, obj: Any, meta: Meta | None = None) -> Valu
 
     Raises ValueRefusedError for what is not plain; what the adapter raises is not caught.
     """
-    return _noted(adopt([adapter.state(obj)], copy=BUFFERS.copy), note(adapter, meta))
+    value = adopt([adapter.state(obj)], copy=BUFFERS.copy)
+    return _noted(_without_twins(value), note(adapter, {**(meta or {}), "live": True}))
+
+
+def _without_twins(value: Value) -> Value:
+    """Return a tree in which keys that differ in case only have folders that differ in more."""
+    if isinstance(value, Box):
+        return value
+    items = {name: _without_twins(item) for name, item in value.items.items()}
+    if value.keys is not None or value.kind == "list" or not case_twins(items):
+        return Tree(value.kind, items, value.keys, value.note)
+    keys = tuple(items)
+    folders = dict(zip(folder_names(keys), items.values(), strict=True))
+    return Tree(value.kind, folders, keys, value.note)
 
 
 def _noted(value: Value, made: Note | None) -> Value:

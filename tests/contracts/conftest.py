@@ -1,4 +1,4 @@
-"""Makes ``session_contract`` importable, with its asserts explained."""
+"""Makes the contracts importable, with their asserts explained."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-pytest.register_assert_rewrite("session_contract")
+pytest.register_assert_rewrite("session_contract", "live_contract")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from live_contract import LiveContract
 from session_contract import SessionContract
 
 from jobrun.session.base import Session
@@ -24,7 +25,7 @@ def client() -> Iterator[Any]:
     made.cluster.close()
 
 
-class TestTwoWorkers(SessionContract):
+class TestTwoWorkers(SessionContract, LiveContract):
     """Nodes in other processes."""
 
     @pytest.fixture(autouse=True)

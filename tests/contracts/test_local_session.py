@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from live_contract import LiveContract
 from session_contract import SessionContract
 
 from jobrun.session.base import Session
 from jobrun.session.local import LocalSession
 
 
-class TestOneThread(SessionContract):
+class TestOneThread(SessionContract, LiveContract):
     """Tasks one after another."""
 
     def make_session(self) -> Session:
@@ -16,7 +17,7 @@ class TestOneThread(SessionContract):
         return LocalSession(threads=1)
 
 
-class TestEightThreads(SessionContract):
+class TestEightThreads(SessionContract, LiveContract):
     """More threads than cores."""
 
     def make_session(self) -> Session:

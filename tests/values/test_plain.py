@@ -48,7 +48,7 @@ def test_state_is_copied_once_and_put_back() -> None:
     items: dict[str, Value] = {"net": read_state(adapter, net)}
     value = items["net"]
     assert isinstance(value, Tree)
-    assert value.note == Note("test.Net", 3)
+    assert value.note == Note("test.Net", 3, {"live": True})
     assert value.keys == ("weights", 0, "doubled")
     assert is_storable(value)
     net.a += 1  # the live object goes on

@@ -137,6 +137,8 @@ class NodeActor:
         )
         try:
             reached, now = group.run_portion(request.run, position, control, only)
+            if request.group == "setup" and not group.left:
+                holder.check_made()
         except BaseException as error:
             told, news = self.news_queue.rest()
             return Outcome((), {}, {}, news=news, told=told, error=_portable(error))

@@ -175,4 +175,4 @@ def _arrived(value: Value, tied: dict[int, Box]) -> Value:
 
 def has_opaque(value: Value) -> bool:
     """Return whether a value contains something that can only be where it was made."""
-    return any(box.kind == "opaque" for _, box in leaves(value))
+    return any(box.kind in ("opaque", "live") for _, box in leaves(value))

@@ -128,7 +128,8 @@ class _Builder:
 
     def _run(self, task: Task, found: Access, gathers: bool) -> None:
         owner = unit_key(self.job, task, self.node)
-        reads, writes = _of(self.node, found.reads), _of(self.node, found.writes)
+        order = self.analysis.live.order(found, self.node)
+        reads, writes = _of(self.node, found.reads), _of(self.node, (*found.writes, *order))
         waits = self._writers(reads)
         number = len(self.units) + gathers
         reader = number

@@ -1,0 +1,195 @@
+"""The live objects of a session: what ``state`` names, in the workspaces of its nodes.
+
+In a workspace a live object is a box of kind ``live`` that holds the user's object itself; tasks
+are given it, and change it in place or replace it.  Its state is read for a save, and before a call
+that may be repeated; it is put back after ``setup`` on a resume, and after a call that failed.
+
+While a call uses a live object, nobody knows what state it is in; so the names of those that are in
+use, or whose call failed, are kept in ``broken``, and no snapshot is taken while there are any.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from jobrun.analysis.live_state import LiveState
+from jobrun.core.blob_paths import Key
+from jobrun.errors import JobrunError, TaskError, ValueRefusedError, Where
+from jobrun.model.job import Job
+from jobrun.usercode.bind import user_trace
+from jobrun.values.adapters.base import LiveAdapter
+from jobrun.values.adapters.pytree import PYTREE, is_pytree, live_adapter_of
+from jobrun.values.borrowing import reclaim
+from jobrun.values.boxes import Box, Value
+from jobrun.values.plain import put_back, read_state, to_plain
+from jobrun.values.storable import check_storable
+from jobrun.values.workspace import Workspace
+
+__all__ = ["LiveObjects"]
+
+States = dict[Key, dict[str, Value]]
+"""States that were read: each in a dictionary of its own, so that its holders can be counted."""
+
+
+class LiveObjects:
+    """Reads and restores the live objects in ``nodes``.
+
+    ``adapters`` are those that the job names, by the name of the blob; else that of the object's
+    type is used.  ``live`` says which blobs are live objects.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        live: LiveState,
+        adapters: Mapping[str, LiveAdapter],
+        nodes: Mapping[str, Workspace],
+    ) -> None:
+        self.live = live
+        self.broken: set[Key] = set()
+        self._job = job
+        self._adapters = adapters
+        self._nodes = nodes
+        self._structures: dict[Key, dict[str, str]] = {}
+
+    def __contains__(self, key: Key) -> bool:
+        """Return whether a blob is a live object."""
+        return key in self.live
+
+    def check_made(self) -> None:
+        """Look at what ``setup`` made; raises TaskError for an object without an adapter."""
+        for key in self.live.keys:
+            if key[0] in self._nodes:
+                adapter, obj = self._found(key)
+                if adapter is PYTREE:
+                    with self._placed(key, adapter, "read"):
+                        self._structures[key] = PYTREE.structure(obj)
+
+    # States.
+
+    def read(self, key: Key) -> Value:
+        """Return the state of an object, copied; raises TaskError, naming blob and adapter."""
+        adapter, obj = self._found(key)
+        with self._placed(key, adapter, "read"):
+            if adapter is PYTREE and key in self._structures:
+                PYTREE.check(obj, self._structures[key])
+            value = read_state(adapter, obj)
+            check_storable(value, key[1])
+        return value
+
+    def states(self, node: str) -> dict[str, Value]:
+        """Return the states of the objects of a node, by path, for a save."""
+        return {key[1]: self.read(key) for key in self._keys_of(node)}
+
+    def take_over(self, node: str, blobs: dict[str, Value]) -> None:
+        """Restore the states that the part of a checkpoint holds into the objects of a node.
+
+        An object of which it holds none stays as ``setup`` made it.
+        """
+        for key in self._keys_of(node):
+            if key[1] in blobs:
+                self.restore(key, blobs, key[1])
+
+    def restore(self, key: Key, states: dict[str, Value], name: str) -> None:
+        """Put the state ``states[name]`` into an object, or in its place; raises TaskError.
+
+        The memory of the state is handed over: it cannot be used again.
+        """
+        adapter, obj = self._found(key)
+        with self._placed(key, adapter, "restored"):
+            self._box(key).value = put_back(adapter, obj, states, name)
+        self.broken.discard(key)
+
+    def read_all(self, keys: Iterable[Key]) -> States:
+        """Return the states of several objects."""
+        return {key: {"": self.read(key)} for key in keys}
+
+    def restore_all(self, states: States) -> None:
+        """Put states into the objects that they were read from."""
+        for key, state in states.items():
+            self.restore(key, state, "")
+
+    def release(self, states: States) -> None:
+        """Let go of states that are not needed: their memory serves later copies."""
+        for state in states.values():
+            reclaim(state, "")
+        states.clear()
+
+    # The objects of the best checkpoint.
+
+    def copies(self, keys: Sequence[Key], states: Mapping[Key, Value]) -> dict[Key, Any]:
+        """Return copies of objects, made together, with ``states`` restored into them.
+
+        Several are copied in one deep copy, so that references among them are to the copies.
+        Raises TaskError if they cannot be copied, naming the adapter.
+        """
+        found = [self._found(key) for key in keys]
+        objects = [obj for _, obj in found]
+        try:
+            copied = [found[0][0].copy(objects[0])] if len(found) == 1 else copy.deepcopy(objects)
+        except Exception as error:
+            names = " and ".join(repr(f"best:{path}") for _, path in keys)
+            adapters = " and ".join(dict.fromkeys(repr(a.name) for a, _ in found))
+            raise TaskError(
+                f"{names} cannot be copied: {type(error).__name__}: {error}",
+                where=self._where(keys[0]),
+                hint=f"the copy(obj) of adapter {adapters} makes the copy of a single object; "
+                "several of one task are copied by copy.deepcopy, so that they stay linked",
+                trace=user_trace(error),
+            ) from error
+        made = {}
+        for key, (adapter, _), obj in zip(keys, found, copied, strict=True):
+            with self._placed(key, adapter, "restored"):
+                made[key] = adapter.restore(obj, to_plain(states[key], writable=True))
+        return made
+
+    # Adapters.
+
+    def _found(self, key: Key) -> tuple[LiveAdapter, Any]:
+        """The adapter of an object, and the object; raises ValueRefusedError if it has none."""
+        path, obj = key[1], self._box(key).value
+        adapter = self._adapters.get(path) or live_adapter_of(obj)
+        if adapter is None and is_pytree(obj):
+            adapter = PYTREE
+        if adapter is None:
+            kind = f"{type(obj).__module__}.{type(obj).__qualname__}"
+            raise ValueRefusedError(
+                f"{path!r} is under 'state', but no adapter reads the state of a {kind}",
+                where=self._where(key),
+                hint=f"give the class state_dict() and load_state_dict(state), or name an adapter: "
+                f"state: {{{path}: module:Adapter}}, a class with name, version, state(obj), "
+                "restore(obj, state) and copy(obj)",
+            )
+        return adapter, obj
+
+    def _keys_of(self, node: str) -> list[Key]:
+        return [key for key in self.live.keys if key[0] == node]
+
+    def _box(self, key: Key) -> Box:
+        box = self._nodes[key[0]].get(key[1])
+        assert isinstance(box, Box)  # a call stores nothing else under such a name
+        return box
+
+    @contextmanager
+    def _placed(self, key: Key, adapter: LiveAdapter, verb: str) -> Iterator[None]:
+        """Say of which blob and adapter an error is."""
+        on = f" of node {key[0]!r}" if self._job.multi_node else ""
+        text = f"the state of {key[1]!r}{on} cannot be {verb} (adapter {adapter.name!r})"
+        try:
+            yield
+        except JobrunError as error:
+            raise TaskError(
+                f"{text}: {error.message}", where=self._where(key), hint=error.hint
+            ) from error
+        except Exception as error:
+            raise TaskError(
+                f"{text}: {type(error).__name__}: {error}",
+                where=self._where(key),
+                trace=user_trace(error),
+            ) from error
+
+    def _where(self, key: Key) -> Where | None:
+        return self._job.marks.get(f"state:{key[1]}")

@@ -1,0 +1,192 @@
+"""Trees of arrays that are replaced as a whole: the parameters and optimizer states of JAX.
+
+A tree is made of dicts, lists, tuples, named tuples and dataclasses.  Its leaves are arrays,
+numbers, strings and None, or live objects.  A saved state has no types of containers: it is put
+into the tree that ``setup`` made, its *template*, and must have the same structure: containers,
+keys, and the dtype and shape of every array.  So a tree must keep the structure of its template.
+
+Functions, classes and modules in a tree (the ``apply_fn`` of a train state) are not saved: those of
+the template are used.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any, Final
+
+import numpy as np
+
+from jobrun.errors import ValueRefusedError
+from jobrun.values.adapters.base import LiveAdapter, Plain
+from jobrun.values.adapters.registry import live_adapter, value_adapter
+from jobrun.values.adapters.state_dict import STATE_DICT, has_state_dict
+
+__all__ = ["PYTREE", "is_pytree", "live_adapter_of"]
+
+_FIXED: Final = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, type)
+_PLAIN: Final = (np.ndarray, np.generic, bool, int, float, complex, str, bytes, type(None))
+
+
+def live_adapter_of(obj: Any) -> LiveAdapter | None:
+    """Return the adapter of a live object: that of its type, or of ``state_dict``; or None."""
+    return live_adapter(obj) or (STATE_DICT if has_state_dict(obj) else None)
+
+
+def is_pytree(obj: Any) -> bool:
+    """Return whether ``obj`` is a container of a tree, or a leaf that is no live object."""
+    return isinstance(obj, _PLAIN) or _children(obj) is not None or value_adapter(obj) is not None
+
+
+class PytreeAdapter:
+    """Reads the leaves of a tree, and puts them into its template."""
+
+    name = "pytree"
+    version = 1
+
+    def state(self, obj: Any) -> Plain:
+        """Return the tree as dicts and lists of its leaves."""
+        found = _children(obj)
+        if found is None:
+            live = live_adapter_of(obj)
+            return obj if live is None else live.state(obj)
+        items = {k: self.state(v) for k, v in found.items() if not isinstance(v, _FIXED)}
+        return list(items.values()) if isinstance(obj, list | tuple) and _is_full(obj) else items
+
+    def restore(self, obj: Any, state: Plain) -> Any:
+        """Return a tree like the template ``obj`` with the leaves of ``state``.
+
+        Raises ValueRefusedError, naming the place, where the structure is another.
+        """
+        return _restored(obj, state, "")
+
+    def copy(self, obj: Any) -> Any:
+        """Return ``copy.deepcopy(obj)``."""
+        return copy.deepcopy(obj)
+
+    def structure(self, obj: Any) -> dict[str, str]:
+        """Return what every leaf, and every empty container, is, by its place in the tree."""
+        return dict(_described(obj, ""))
+
+    def check(self, obj: Any, structure: Mapping[str, str]) -> None:
+        """Raise ValueRefusedError if a tree has not the structure of its template."""
+        now = self.structure(obj)
+        for place in (*structure, *now):
+            if structure.get(place) != now.get(place):
+                raise _mismatch(place, structure.get(place), now.get(place))
+
+
+PYTREE: Final = PytreeAdapter()
+
+
+def _children(obj: Any) -> dict[Any, Any] | None:
+    """The items of a container by key, index or field; None for a leaf."""
+    kind = type(obj)
+    if kind is dict or kind is OrderedDict:
+        return dict(obj)
+    if kind is list or kind is tuple:
+        return dict(enumerate(obj))
+    if isinstance(obj, tuple) and hasattr(kind, "_fields"):
+        return dict(zip(kind._fields, obj, strict=True))
+    if dataclasses.is_dataclass(kind) and live_adapter_of(obj) is None:
+        names = (f.name for f in dataclasses.fields(obj))
+        return {name: getattr(obj, name) for name in names if hasattr(obj, name)}
+    return None
+
+
+def _is_full(obj: Any) -> bool:
+    """Whether a list or tuple, and no named tuple, is saved with all of its items."""
+    return type(obj) in (list, tuple) and not any(isinstance(item, _FIXED) for item in obj)
+
+
+def _restored(template: Any, state: Any, place: str) -> Any:
+    found = _children(template)
+    if found is None:
+        live = live_adapter_of(template)
+        return _leaf(template, state, place) if live is None else live.restore(template, state)
+    given = dict(enumerate(state)) if isinstance(state, list | tuple) else state
+    if not isinstance(given, dict):
+        raise _mismatch(place, _described_leaf(template), _described_leaf(state))
+    saved = [key for key, item in found.items() if not isinstance(item, _FIXED)]
+    for key in (*saved, *given):
+        if key not in given or key not in saved:
+            was = _described_leaf(found[key]) if key in saved else None
+            now = _described_leaf(given[key]) if key in given else None
+            raise _mismatch(_below(template, place, key), was, now)
+    items = {
+        key: _restored(item, given[key], _below(template, place, key)) if key in saved else item
+        for key, item in found.items()
+    }
+    return _container_like(template, items)
+
+
+def _container_like(template: Any, items: dict[Any, Any]) -> Any:
+    """A container of the type of ``template`` with other items."""
+    kind = type(template)
+    if kind is dict or kind is OrderedDict:
+        return kind(items)
+    if kind is list or kind is tuple:
+        return kind(items.values())
+    if isinstance(template, tuple):
+        return tuple.__new__(kind, items.values())
+    made: Any = copy.copy(template)
+    for name, value in items.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+def _leaf(template: Any, value: Any, place: str) -> Any:
+    """A leaf of the state in the layout of the template's."""
+    was, now = _described_leaf(template, order=False), _described_leaf(value, order=False)
+    if was != now:
+        raise _mismatch(place, was, now)
+    if type(template) is np.ndarray and _order(template) == "F":
+        return np.asfortranarray(value)
+    return value
+
+
+def _described(obj: Any, place: str) -> Iterator[tuple[str, str]]:
+    found = _children(obj)
+    if not found:
+        yield place, _described_leaf(obj)
+        return
+    for key, item in found.items():
+        if not isinstance(item, _FIXED):
+            yield from _described(item, _below(obj, place, key))
+
+
+def _described_leaf(obj: Any, *, order: bool = True) -> str:
+    """What a leaf or an empty container is; of arrays dtype, shape and layout."""
+    live = None if isinstance(obj, _PLAIN) else live_adapter_of(obj)
+    if live is not None:
+        return f"a live object of adapter {live.name!r}"
+    dtype, shape = getattr(obj, "dtype", None), getattr(obj, "shape", None)
+    if dtype is None or shape is None:
+        return type(obj).__name__
+    layout = f" in {_order(obj)} order" if order and _order(obj) != "C" else ""
+    return f"{dtype}{list(shape)}{layout}"
+
+
+def _order(array: Any) -> str:
+    """The layout of an array in memory; that of other libraries' arrays is their own."""
+    if type(array) is not np.ndarray or array.flags.c_contiguous:
+        return "C"
+    return "F" if array.flags.f_contiguous else "strided"
+
+
+def _below(container: Any, place: str, key: Any) -> str:
+    is_field = not isinstance(container, dict) and type(container) not in (list, tuple)
+    return f"{place}.{key}" if is_field else f"{place}[{key!r}]"
+
+
+def _mismatch(place: str, was: str | None, now: str | None) -> ValueRefusedError:
+    """The error of a place where the template has ``was`` and a tree has ``now``."""
+    at = f"at {place}" if place else "as a whole"
+    return ValueRefusedError(
+        "its structure is not that of the tree that 'setup' made: "
+        f"{at}, expected {was or 'nothing'}, got {now or 'nothing'}",
+        hint="build in 'setup' a tree with the containers, keys, dtypes and shapes that it keeps",
+    )
