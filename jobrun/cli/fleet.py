@@ -7,7 +7,6 @@ it on by the process's stdin, once.  That end closes when the sweep is killed, a
 from __future__ import annotations
 
 import json
-import os
 import selectors
 import subprocess
 import sys
@@ -15,9 +14,10 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 from jobrun.cli.member import Order
+from jobrun.core.process import ChildOutput
 from jobrun.errors import UsageError
 
 __all__ = ["Fleet", "Listener"]
@@ -47,8 +47,7 @@ class Listener(Protocol):
 class _Child:
     number: int
     process: subprocess.Popen[bytes]
-    begun: dict[int, bytes] = field(default_factory=dict)
-    """The unterminated line of each pipe, by descriptor."""
+    outputs: list[ChildOutput] = field(default_factory=list)
 
     def write(self, line: str) -> None:
         """Write to its stdin; ignored if it has ended."""
@@ -110,33 +109,20 @@ class Fleet:
             child = _Child(number, process)
             child.write(json.dumps(asdict(order)))
             self._children.append(child)
-        for stream, take in ((process.stdout, self._receive), (process.stderr, self._printed)):
-            assert stream is not None
-            os.set_blocking(stream.fileno(), False)
-            self._selector.register(stream, selectors.EVENT_READ, (child, take))
+        child.outputs += [
+            ChildOutput(process.stdout, lambda line: self._receive(child, line)),
+            ChildOutput(process.stderr, lambda line: self._printed(child, line)),
+        ]
+        for output in child.outputs:
+            self._selector.register(output, selectors.EVENT_READ, output)
         self._listener.started(number)
         return True
 
     def _listen(self) -> None:
         for key, _ in self._selector.select(_TICK):
-            child, take = key.data
-            self._read(child, key.fileobj, take)  # type: ignore[arg-type]
-
-    def _read(self, child: _Child, stream: IO[bytes], take: Callable[..., None]) -> bool:
-        """Pass on the data of a pipe; return whether more may come."""
-        try:
-            data = os.read(stream.fileno(), 1 << 16)
-        except BlockingIOError:
-            return False
-        if not data and stream in self._selector.get_map():
-            self._selector.unregister(stream)
-        fd = stream.fileno()
-        *lines, child.begun[fd] = (child.begun.get(fd, b"") + data).split(b"\n")
-        if not data and child.begun[fd]:
-            lines.append(child.begun.pop(fd))
-        for line in lines:
-            take(child, line.decode(errors="replace").rstrip("\r"))
-        return bool(data)
+            key.data.read()
+            if not key.data.is_open:
+                self._selector.unregister(key.fileobj)
 
     def _receive(self, child: _Child, line: str) -> None:
         try:
@@ -152,21 +138,12 @@ class Fleet:
         self._listener.printed(child.number, line)
 
     def _end(self, child: _Child) -> None:
-        """Read the rest of the pipes of an ended process, and forget it.
-
-        A process that it started and left behind may hold their other ends: that is not
-        waited for.
-        """
+        """Read the rest of the output of an ended process, and forget it."""
         process = child.process
-        for stream, take in ((process.stdout, self._receive), (process.stderr, self._printed)):
-            assert stream is not None
-            while self._read(child, stream, take):
-                pass
-            if rest := child.begun.pop(stream.fileno(), b""):
-                take(child, rest.decode(errors="replace"))
-            if stream in self._selector.get_map():
-                self._selector.unregister(stream)
-            stream.close()
+        for output in child.outputs:
+            if output.is_open:
+                self._selector.unregister(output)
+            output.close()
         assert process.stdin is not None
         with suppress(OSError):
             process.stdin.close()

@@ -1,7 +1,8 @@
-"""Programs run in a process group of their own, with their output passed on line by line.
+"""Child processes, with their output passed on line by line.
 
-However a program ends, no process of it is left: background processes, and those in a session of
-their own, are killed too.  If this process is killed, so is the program's group.
+``ChildOutput`` follows one output stream of any child.  ``ChildGroup`` is a child with a process
+group of its own: however it ends, no process of the group is left, and if this process is killed,
+so is the group.  ``run_process`` runs a program so from its start to its end.
 """
 
 from __future__ import annotations
@@ -12,19 +13,23 @@ import selectors
 import signal
 import subprocess
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from jobrun.core.children import MARK, Life, end_group, end_marked, forget, remember
 
-__all__ = ["Ended", "LineDecoder", "run_process"]
+__all__ = ["ChildGroup", "ChildOutput", "Ended", "LineDecoder", "run_process"]
 
 _TICK = 0.05
 """Seconds between two checks whether the program has to end."""
 _GRACE = 0.5
 """Seconds between SIGTERM and SIGKILL."""
+_PIPE_BYTES = 1 << 20
+"""The most that a pipe holds, where no privileged process has made it larger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,74 +47,6 @@ class Ended:
             return f"was ended by {signal.Signals(-self.code).name}"
         except ValueError:
             return f"was ended by signal {-self.code}"
-
-
-def run_process(
-    words: Sequence[str],
-    folder: Path,
-    environment: Mapping[str, str],
-    keep: Callable[[str], None],
-    stop: Callable[[], bool],
-    timeout: float | None = None,
-) -> Ended:
-    """Run a program in ``folder``; ``keep`` gets each line of its stdout and stderr.
-
-    It is ended, with all its children, once ``stop()`` is true or after ``timeout``
-    seconds.  Raises OSError if it cannot be started.
-    """
-    life = Life()
-    try:
-        process = subprocess.Popen(
-            words,
-            cwd=folder,
-            env={**environment, MARK: str(folder)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            pass_fds=(life.fileno(),),
-        )
-    except BaseException:
-        life.close()
-        raise
-    life.guard(process.pid)
-    remember(process.pid, str(folder))
-    assert process.stdout is not None
-    try:
-        with process.stdout, _Lines(process.stdout, keep) as lines:
-            reason = _follow(process, lines, stop, timeout)
-            if reason:
-                end_group(process.pid, signal.SIGTERM)
-                lines.follow(process, _GRACE)
-            end_group(process.pid, signal.SIGKILL)
-            end_marked(str(folder))
-            process.wait()
-            lines.rest()
-    finally:
-        end_group(process.pid, signal.SIGKILL)
-        end_marked(str(folder))
-        process.wait()
-        forget(process.pid)
-        life.close()
-    return Ended(process.returncode, reason)
-
-
-def _follow(
-    process: subprocess.Popen[bytes],
-    lines: _Lines,
-    stop: Callable[[], bool],
-    timeout: float | None,
-) -> str:
-    """Wait until the program has ended; return why it has to be ended, or an empty string."""
-    deadline = None if timeout is None else time.monotonic() + timeout
-    while process.poll() is None:
-        if stop():
-            return "stopped"
-        left = _TICK if deadline is None else min(_TICK, deadline - time.monotonic())
-        if left <= 0:
-            return "timeout"
-        lines.follow(process, left)
-    return ""
 
 
 class LineDecoder:
@@ -135,49 +72,153 @@ class LineDecoder:
             self._keep(line.rstrip("\r"))
 
 
-class _Lines:
-    """Splits the output of a process into lines."""
+class ChildOutput:
+    """One output stream of a child process; ``keep`` gets its lines.  Reading never blocks."""
 
-    def __init__(self, stream: IO[bytes], keep: Callable[[str], None]) -> None:
-        self._fd = stream.fileno()
-        self._decoder = LineDecoder(keep)
-        self._ended = False
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._fd, selectors.EVENT_READ)
+    def __init__(self, stream: IO[bytes] | None, keep: Callable[[str], None]) -> None:
+        assert stream is not None
+        self._stream = stream
+        self._lines = LineDecoder(keep)
+        self.is_open = True
+        """Whether more may come."""
+        os.set_blocking(stream.fileno(), False)
 
-    def __enter__(self) -> _Lines:
-        return self
+    def fileno(self) -> int:
+        """Return the descriptor, to wait for output."""
+        return self._stream.fileno()
 
-    def __exit__(self, *raised: object) -> None:
-        self._selector.close()
+    def read(self) -> bool:
+        """Pass on a piece of output; return whether there was one."""
+        return self._read() > 0
 
-    def follow(self, process: subprocess.Popen[bytes], seconds: float) -> None:
-        """Pass on output until the process ends, for at most ``seconds``."""
-        end = time.monotonic() + seconds
-        while process.poll() is None and (left := end - time.monotonic()) > 0:
-            if self._ended:
-                try:
-                    process.wait(left)
-                except subprocess.TimeoutExpired:
-                    return
-            elif not self._read(left):
-                return
+    def _read(self) -> int:
+        try:
+            data = os.read(self.fileno(), 1 << 16)
+        except BlockingIOError:
+            return 0
+        self.is_open = bool(data)
+        self._lines.add(data)
+        return len(data)
 
-    def rest(self) -> None:
-        """Pass on the remaining output, once the process and its group have ended.
+    def close(self) -> None:
+        """Pass on the remaining output, once the child has ended, and close.
 
-        A process that has left the group may hold the other end: it is not waited for.
+        A process that the child has left behind may hold the other end: it is not waited for.
         """
-        end = time.monotonic() + _GRACE
-        while not self._ended and time.monotonic() < end and self._read(0.0):
-            pass
-        self._decoder.end()
+        if self._stream.closed:
+            return
+        with self._stream:
+            left = _PIPE_BYTES
+            while left > 0 and (count := self._read()):
+                left -= count
+            self._lines.end()
 
-    def _read(self, seconds: float) -> bool:
-        """Pass on a piece; return whether one came in time."""
-        if not self._selector.select(seconds):
-            return False
-        data = os.read(self._fd, 1 << 16)
-        self._ended = not data
-        self._decoder.add(data)
-        return True
+
+class ChildGroup:
+    """A child process in a session and process group of its own, which ends with this process.
+
+    ``mark``, if given, is a value of the variable ``MARK`` in its environment, by which descendants
+    that have left the group are found.  ``options`` are those of Popen.  Raises OSError if it
+    cannot be started.
+    """
+
+    def __init__(
+        self, words: Sequence[str], *, mark: str = "", pass_fds: Sequence[int] = (), **options: Any
+    ) -> None:
+        life = Life()
+        try:
+            self.process: subprocess.Popen[bytes] = subprocess.Popen(
+                words, pass_fds=(*pass_fds, life.fileno()), start_new_session=True, **options
+            )
+        except BaseException:
+            life.close()
+            raise
+        life.guard(self.process.pid)
+        remember(self.process.pid, mark)
+        self._end = weakref.finalize(self, _end, self.process, life, mark, os.getpid())
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the whole group, unless it has been ended; from any thread."""
+        if self._end.alive:
+            end_group(self.process.pid, number)
+
+    def end(self) -> None:
+        """Kill the child and all its descendants, as far as they still run, and wait for it."""
+        self._end()
+
+
+def _end(process: subprocess.Popen[bytes], life: Life, mark: str, owner: int) -> None:
+    if os.getpid() != owner:  # a forked child has a copy of the object, and drops it
+        return
+    end_group(process.pid, signal.SIGKILL)
+    if mark:
+        end_marked(mark)
+    process.wait()
+    forget(process.pid)
+    life.close()
+
+
+def run_process(
+    words: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    keep: Callable[[str], None],
+    stop: Callable[[], bool],
+    timeout: float | None = None,
+) -> Ended:
+    """Run a program in ``folder``; ``keep`` gets each line of its stdout and stderr.
+
+    It is ended, with all its descendants, once ``stop()`` is true or after ``timeout`` seconds.
+    Raises OSError if it cannot be started.
+    """
+    child = ChildGroup(
+        words,
+        mark=str(folder),
+        cwd=folder,
+        env={**environment, MARK: str(folder)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    output = ChildOutput(child.process.stdout, keep)
+    try:
+        reason = _follow(child.process, output, stop, timeout)
+        if reason:
+            child.signal(signal.SIGTERM)
+            _pass_on(child.process, output, _GRACE)
+    finally:
+        child.end()
+        output.close()
+    return Ended(child.process.returncode, reason)
+
+
+def _follow(
+    process: subprocess.Popen[bytes],
+    output: ChildOutput,
+    stop: Callable[[], bool],
+    timeout: float | None,
+) -> str:
+    """Wait until the program has ended; return why it has to be ended, or an empty string."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while process.poll() is None:
+        if stop():
+            return "stopped"
+        left = _TICK if deadline is None else min(_TICK, deadline - time.monotonic())
+        if left <= 0:
+            return "timeout"
+        _pass_on(process, output, left)
+    return ""
+
+
+def _pass_on(process: subprocess.Popen[bytes], output: ChildOutput, seconds: float) -> None:
+    """Pass on output until the process ends, for at most ``seconds``."""
+    end = time.monotonic() + seconds
+    with selectors.DefaultSelector() as selector:
+        selector.register(output, selectors.EVENT_READ)
+        while process.poll() is None and (left := end - time.monotonic()) > 0:
+            if output.is_open:
+                if selector.select(left):
+                    output.read()
+                continue
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(left)

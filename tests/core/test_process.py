@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from engine import within
 
-from jobrun.core.process import Ended, run_process
+from jobrun.core.process import ChildOutput, Ended, run_process
 
 
 def run(
@@ -150,3 +151,17 @@ started.wait(20)
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
     assert gone(int(done.stdout))
+
+
+def test_the_output_of_a_process_that_was_left_behind_is_not_awaited() -> None:
+    """Though it writes for ever; what the child itself wrote is passed on."""
+    lines: list[str] = []
+    process = subprocess.Popen(
+        ["bash", "-c", "echo first; yes &"], stdout=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        process.wait(30)
+        within(30, ChildOutput(process.stdout, lines.append).close)
+        assert lines[0] == "first"
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)

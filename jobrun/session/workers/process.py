@@ -3,7 +3,7 @@
 It is a fresh interpreter, never a fork: other threads run here, and locks that they hold would be
 held for ever in a copy.  It has a session and a process group of its own, so that Ctrl-C does not
 reach it, and it can be ended with all its children.  If this process dies, however it does, the
-system ends the worker at once (see ``jobrun.session.workers.worker``).
+system ends the worker at once (see ``core.children.Life``).
 
 The output of a worker is printed here, before the answer that follows it is returned.
 """
@@ -18,14 +18,12 @@ import socket
 import subprocess
 import sys
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import IO, Any
+from typing import Any
 
-from jobrun.core.children import end_group, forget, remember
-from jobrun.core.process import Ended, LineDecoder
+from jobrun.core.process import ChildGroup, ChildOutput, Ended
 from jobrun.session.current import TaskStoppedError
 from jobrun.session.workers.channel import Channel
 from jobrun.session.workers.shared_memory import anonymous_file, mapped
@@ -72,25 +70,22 @@ class WorkerProcess:
         self._timeouts = timeouts
         self._tail: deque[str] = deque(maxlen=_LAST_LINES)
         ours, theirs = socket.socketpair()
-        life, self._life = _pipe()
         status = anonymous_file(STATUS_BYTES)
         self._status = Status(mapped(os.dup(status)))
         self._status.clear()
         try:
-            self._process = _start(theirs.fileno(), life.fileno(), status)
+            self._child = _start(theirs.fileno(), status)
         except BaseException:
             ours.close()
             raise
         finally:
             theirs.close()
-            life.close()
             os.close(status)
-        remember(self._process.pid)
-        self._end = weakref.finalize(self, _end, self._process, os.getpid())
+        self._process = self._child.process
         self._channel = Channel(ours)
-        self._prints = [
-            _Prints(self._process.stdout, lambda line: self._say(line, sys.stdout)),
-            _Prints(self._process.stderr, lambda line: self._say(line, sys.stderr)),
+        self._outputs = [
+            ChildOutput(self._process.stdout, lambda line: self._say(line, sys.stdout)),
+            ChildOutput(self._process.stderr, lambda line: self._say(line, sys.stderr)),
         ]
 
     def _say(self, line: str, stream: Any) -> None:
@@ -110,14 +105,19 @@ class WorkerProcess:
         ``stopping()`` is true; OSError where memory or descriptors have run out.
         """
         poll = select.poll()
-        for prints in self._prints:
-            prints.register(poll)
+        for output in self._outputs:
+            if output.is_open:
+                poll.register(output.fileno(), select.POLLIN)
         poll.register(self._channel.fileno(), select.POLLIN)
         while True:
             ended = self._process.poll() is not None  # checked first: its last answer still counts
             ready = {descriptor for descriptor, _ in poll.poll(_TICK)}
-            printed = [prints.take(poll) for prints in self._prints if prints.fileno() in ready]
-            if self._channel.fileno() in ready and not any(printed):
+            printed = [output for output in self._outputs if output.fileno() in ready]
+            for output in printed:
+                output.read()
+                if not output.is_open:
+                    poll.unregister(output.fileno())
+            if self._channel.fileno() in ready and not any(output.is_open for output in printed):
                 return self._receive()
             if ended and not ready:  # a process that it has forked keeps the connection open
                 self._lost(late=False)
@@ -148,8 +148,7 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """Kill it at once; from any thread.  Its caller sees that, and calls ``end``."""
-        if self._end.alive:
-            end_group(self._process.pid, signal.SIGKILL)
+        self._child.signal(signal.SIGKILL)
 
     def leave(self) -> None:
         """Let it end by itself, if it is idle; ``end`` must follow."""
@@ -159,77 +158,20 @@ class WorkerProcess:
         """End it with all its children, after ``grace`` seconds; print the rest of its output."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(grace)
-        self._end()
-        for prints in self._prints:
-            prints.rest()
+        self._child.end()
+        for output in self._outputs:
+            output.close()
         self._channel.close()
-        self._life.close()
 
 
-def _pipe() -> tuple[IO[bytes], IO[bytes]]:
-    read, write = os.pipe()
-    return os.fdopen(read, "rb"), os.fdopen(write, "wb")
-
-
-def _start(*descriptors: int) -> subprocess.Popen[bytes]:
+def _start(*descriptors: int) -> ChildGroup:
     """Start an interpreter with this one's flags, which imports from the same places."""
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     path = json.dumps([os.path.abspath(entry) for entry in sys.path])
-    return subprocess.Popen(
+    return ChildGroup(
         [sys.executable, *flags, "-P", "-c", _CODE, path, *map(str, descriptors)],
         pass_fds=descriptors,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        start_new_session=True,
     )
-
-
-def _end(process: subprocess.Popen[bytes], owner: int) -> None:
-    if os.getpid() != owner:  # a forked child has a copy of this object, and drops it
-        return
-    end_group(process.pid, signal.SIGKILL)
-    process.wait()
-    forget(process.pid)
-
-
-class _Prints:
-    """One output stream of a worker."""
-
-    def __init__(self, stream: IO[bytes] | None, keep: Callable[[str], None]) -> None:
-        assert stream is not None
-        self._stream = stream
-        self._lines = LineDecoder(keep)
-        self._open = True
-        os.set_blocking(stream.fileno(), False)
-
-    def fileno(self) -> int:
-        return self._stream.fileno()
-
-    def register(self, poll: select.poll) -> None:
-        """Register it, unless it has ended."""
-        if self._open:
-            poll.register(self.fileno(), select.POLLIN)
-
-    def take(self, poll: select.poll) -> bool:
-        """Pass on available output; return whether there was any."""
-        if self._read():
-            return True
-        poll.unregister(self.fileno())
-        return False
-
-    def _read(self) -> bool:
-        data = os.read(self.fileno(), 1 << 16)
-        self._open = bool(data)
-        self._lines.add(data)
-        return self._open
-
-    def rest(self) -> None:
-        """Pass on the remaining output, and close."""
-        if self._stream.closed:
-            return
-        with suppress(BlockingIOError):  # a process that left the group holds the other end
-            while self._open and self._read():
-                pass
-        self._lines.end()
-        self._stream.close()

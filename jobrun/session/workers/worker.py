@@ -11,8 +11,6 @@ it.
 from __future__ import annotations
 
 import faulthandler
-import fcntl
-import os
 import signal
 import socket
 import sys
@@ -50,12 +48,11 @@ __all__ = ["boxed", "main"]
 Message = dict[str, Any]
 
 
-def main(connection: int, life: int, status: int) -> None:
+def main(connection: int, status: int) -> None:
     """Serve until the connection ends; the arguments are inherited descriptors."""
     # Handlers, since ignored signals would be inherited by programs.
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     Handlers(dict.fromkeys(numbers, lambda *_: None)).install()
-    _end_with(life)
     faulthandler.enable()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
@@ -65,17 +62,6 @@ def main(connection: int, life: int, status: int) -> None:
         _serve(channel, Status(mapped(status)))
     except (EOFError, ConnectionError):
         return
-
-
-def _end_with(life: int) -> None:
-    """Let the system kill this process and its children once the other end of ``life`` is gone.
-
-    Where the system cannot do that, the end is noticed after the current batch.
-    """
-    if hasattr(fcntl, "F_SETSIG"):
-        fcntl.fcntl(life, fcntl.F_SETOWN, -os.getpgrp())
-        fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 def _serve(channel: Channel, status: Status) -> None:

@@ -9,6 +9,7 @@ import gc
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -773,3 +774,27 @@ def test_signals_for_the_whole_run_leave_workers_alone(
     assert seen == list(range(20))
     close_all()
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_worker_ends_with_its_process_though_a_fork_of_that_lives_on() -> None:
+    """Which holds copies of all descriptors by which the worker could notice."""
+    code = """
+import os, signal, time
+from jobrun.session.workers.process import WorkerProcess
+worker = WorkerProcess([None])
+fork = os.fork()
+if fork == 0:
+    time.sleep(1000)
+print(worker._process.pid, fork, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    owner = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    worker, fork = map(int, owner.stdout.readline().split())
+    try:
+        owner.wait(30)
+        assert is_gone(worker)
+        assert not is_gone(fork)
+    finally:
+        os.kill(fork, signal.SIGKILL)
+        owner.stdout.close()
