@@ -23,3 +23,8 @@ def test_files_the_readme_speaks_of_are_there() -> None:
 @pytest.mark.parametrize("target", ["demo", "test", "crash", "bench", "help"])
 def test_make_targets_exist(target: str) -> None:
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.M), target
+
+
+def test_the_live_view_is_that_of_its_page() -> None:
+    (view,) = (text for _, text in README.blocks("text"))
+    assert view in (ROOT / "jobrun" / "docs" / "progress.md").read_text(encoding="utf-8")
