@@ -1,21 +1,22 @@
-"""Checkpoints: what is on disk of a run.  FORMAT.md holds the layout, byte by byte.
+"""Checkpoints: the state of a run on disk.  FORMAT.md defines the layout, byte by byte.
 
 ::
 
     manager.py  save_result.py  pending_saves.py   CheckpointManager: saves, loads, retains
-    part.py  part_source.py  writing.py            one node's blobs to files
-    reading.py                                     and back
+    save_rules.py                                  the rules of a save
+    part.py  part_source.py  writing.py            write a node's blobs
+    reading.py                                     read them
     zarr_metadata.py  dtypes.py  fill_value.py     values as zarr arrays
     chunk_grid.py  codecs.py  hardlinks.py         chunks: their shapes, compression, sharing
-    manifest.py  record.py                         what a part consists of; _SUCCESS
+    manifest.py  record.py                         the content of a part; _SUCCESS
     publish.py                                     whole and durable, or not at all
-    integrity.py  scrub.py                         is a file what was written?  of all of them
-    catalog.py  loading.py  read_blobs.py          which checkpoints are there; read one, proven
-    retention.py  trash.py                         which of them stay, and away with the others
-    diff.py  contents.py                           what differs, what is there
+    integrity.py  scrub.py                         verify a file; verify whole checkpoints
+    catalog.py  loading.py  read_blobs.py          list checkpoints; find and read one; its blobs
+    retention.py  trash.py                         which to keep; remove the others
+    diff.py  contents.py                           compare two; list the blobs of one
     zarr_view.py                                   open_checkpoint, by zarr-python
 
-The names here are imported when they are used: listing needs neither numpy nor zarr.
+The names here are imported on first use: listing needs neither numpy nor zarr.
 """
 
 from __future__ import annotations

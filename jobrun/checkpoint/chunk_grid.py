@@ -1,4 +1,4 @@
-"""How an array is cut into chunks."""
+"""The chunks of an array."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ import numpy as np
 __all__ = ["CHUNK_BYTES", "Chunk", "Grid"]
 
 CHUNK_BYTES = 16 << 20
-"""No chunk is longer (one element at least): threads share the work, and slices verify little."""
+"""The longest chunk, unless one element is longer: threads share the work, slices verify little."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One chunk: its key, where its bytes start in the array, how many there are, and how many
-    zeros follow to fill the chunk's shape.
+    """One chunk of an array.
+
+    ``key`` is its name in zarr; ``start`` and ``length`` are the place of its bytes in the array,
+    and ``padding`` is the number of zero bytes that follow to fill the chunk's shape.
     """
 
     key: str
@@ -27,16 +29,17 @@ class Chunk:
 
     @property
     def payload(self) -> int:
-        """Bytes in the file before the checksum."""
+        """The bytes in the file before compression and checksum."""
         return self.length + self.padding
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """How an array is cut into chunks that are contiguous in memory.
+    """The division of an array into chunks that are contiguous in memory.
 
-    Cut is along ``axis``, the first whose rows are small enough; before it, a chunk has length 1.
-    Cutting evenly keeps the padding of the last chunk small: zarr stores all at full shape.
+    It is cut along ``axis``, the first whose rows are small enough; along the axes before it a
+    chunk has length 1.  Cutting evenly keeps the padding of the last chunk small: zarr stores all
+    chunks at full shape.
     """
 
     shape: tuple[int, ...]
@@ -46,7 +49,7 @@ class Grid:
 
     @classmethod
     def of(cls, shape: tuple[int, ...], itemsize: int) -> Grid:
-        """The grid for an array of ``shape``."""
+        """Return the grid for an array of ``shape`` with elements of ``itemsize`` bytes."""
         if 0 in shape or not shape or itemsize == 0:
             return cls(shape, tuple(max(1, n) for n in shape), 0, itemsize)
         axis, row = 0, math.prod(shape[1:]) * itemsize
@@ -60,7 +63,7 @@ class Grid:
 
     @classmethod
     def parse(cls, shape: tuple[int, ...], chunk: tuple[int, ...], itemsize: int) -> Grid:
-        """The grid with these chunks; ValueError if they are not contiguous in memory."""
+        """Return the grid with chunks of a shape; raises ValueError if they are not contiguous."""
         if len(chunk) != len(shape) or any(n < 1 for n in chunk):
             raise ValueError(f"chunks of {chunk} in an array of {shape}")
         axis = max((i for i, n in enumerate(shape) if chunk[i] != max(1, n)), default=0)
@@ -70,23 +73,23 @@ class Grid:
 
     @property
     def row(self) -> int:
-        """Bytes of one step along ``axis``."""
+        """The bytes of one step along ``axis``."""
         return math.prod(self.shape[self.axis + 1 :]) * self.itemsize
 
     @property
     def blocks(self) -> int:
-        """Chunks along ``axis``."""
+        """The number of chunks along ``axis``."""
         return -(-self.shape[self.axis] // self.chunk[self.axis]) if self.shape else 1
 
     @property
     def count(self) -> int:
-        """How many chunks there are; none in an array without elements or without bytes."""
+        """The number of chunks; 0 for an array without elements or without bytes."""
         if 0 in self.shape or self.itemsize == 0:
             return 0
         return math.prod(self.shape[: self.axis]) * self.blocks
 
     def at(self, lead: tuple[int, ...], block: int) -> Chunk:
-        """The chunk at an index of the axes before ``axis`` and a block along it."""
+        """Return the chunk at an index of the axes before ``axis`` and a block along it."""
         if not self.shape:
             return Chunk("0", 0, self.itemsize, 0)
         flat = 0
@@ -100,9 +103,9 @@ class Grid:
         return Chunk(key, start, length * self.row, (rows - length) * self.row)
 
     def __iter__(self) -> Iterator[Chunk]:
-        """All chunks in the order of their bytes."""
+        """Yield all chunks in the order of their bytes."""
         count = self.count
-        if count == 1:  # as most are
+        if count == 1:  # the usual case
             yield self.at((0,) * self.axis, 0)
         elif count:
             for lead in np.ndindex(*self.shape[: self.axis]):

@@ -1,7 +1,7 @@
-"""What lies in a checkpoint, blob by blob, and what checkpoints take of the disk.
+"""The contents of a checkpoint, blob by blob, and the disk space of checkpoints.
 
-Values that did not change may be linked: their files belong to several checkpoints, and take their
-room once.  Neither numpy nor zarr is imported here.
+Unchanged values may be linked: their files belong to several checkpoints, and take disk space
+once.  Neither numpy nor zarr is imported here.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ __all__ = ["LeafSummary", "contents", "disk_use", "freed_by"]
 class LeafSummary:
     """One leaf: ``name`` has the node in front if there are several.
 
-    ``bytes`` are those of its files, ``version`` the id of the checkpoint that first wrote its
-    value, ``links`` how many names each of its files has, those of tied arrays beside it not
-    counted (1: no other checkpoint holds them).
+    ``bytes`` is the size of its files, ``version`` the id of the checkpoint that first wrote its
+    value, and ``links`` the number of names of each of its files, without those of tied arrays in
+    the same checkpoint (1: no other checkpoint holds them).
     """
 
     name: str
@@ -36,7 +36,7 @@ class LeafSummary:
 
     @property
     def bytes(self) -> int:
-        """The bytes of its files."""
+        """The size of its files in bytes."""
         return sum(file.size for file in self.entry.files)
 
     @property
@@ -45,14 +45,15 @@ class LeafSummary:
         return self.entry.version
 
     def stored(self, id: int) -> str:
-        """``linked`` with an earlier checkpoint, or ``written`` by checkpoint ``id`` itself."""
+        """Return ``linked`` if an earlier checkpoint shares it, else ``written`` (by ``id``)."""
         return "linked" if self.links > 1 and self.version not in (None, id) else "written"
 
 
 def contents(checkpoint: str | Path, fs: Fs = DEFAULT) -> tuple[Record, list[LeafSummary]]:
-    """The record of a checkpoint and its leaves, in order; at a URL no file has another name.
+    """Return the record of a checkpoint and its leaves, in order.
 
-    Raises DamagedError, naming the file, where ``_SUCCESS`` or a manifest is not what was written.
+    Files at a URL have one name each.  Raises DamagedError, naming the file, if ``_SUCCESS`` or a
+    manifest is not what was written.
     """
     record = read_record(fs, str(checkpoint))
     items = []
@@ -72,9 +73,9 @@ def contents(checkpoint: str | Path, fs: Fs = DEFAULT) -> tuple[Record, list[Lea
 
 
 def _links(folder: str, entry: Entry, places: Sequence[str]) -> int:
-    """The links of a leaf's files, those at the other ``places`` of the array not counted.
+    """Return the links of a leaf's files, without those at the other ``places`` of the array.
 
-    0 where a file is missing.
+    Return 0 if a file is missing.
     """
     try:
         return min(_names_outside(folder, entry.path, file.name, places) for file in entry.files)
@@ -89,19 +90,19 @@ def _names_outside(folder: str, path: str, name: str, places: Sequence[str]) -> 
 
 
 def disk_use(checkpoints: Iterable[Path]) -> int:
-    """The bytes of all files in checkpoints, an inode counted once."""
+    """Return the bytes of all files in checkpoints, counting each inode once."""
     return sum(status.st_size for status, _ in _inodes(checkpoints))
 
 
 def freed_by(checkpoints: Iterable[Path]) -> int:
-    """The bytes that deleting checkpoints frees: those of files that nothing else holds."""
+    """Return the bytes that deleting checkpoints frees: those of files that nothing else holds."""
     return sum(s.st_size for s, names in _inodes(checkpoints) if names >= s.st_nlink)
 
 
 def _inodes(checkpoints: Iterable[Path]) -> Iterable[tuple[os.stat_result, int]]:
-    """Every inode with the number of its names in the checkpoints, which lie on one file system.
+    """Return every inode with the number of its names in checkpoints on one file system.
 
-    What vanishes meanwhile, or cannot be looked at, is left out.
+    Files that vanish meanwhile, or that cannot be read, are left out.
     """
     found: dict[int, tuple[os.stat_result, int]] = {}
     folders = [str(path) for path in checkpoints]
@@ -110,7 +111,7 @@ def _inodes(checkpoints: Iterable[Path]) -> Iterable[tuple[os.stat_result, int]]
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
-                elif known := found.get(entry.inode()):  # linked: looking once is enough
+                elif known := found.get(entry.inode()):  # linked: one stat is enough
                     found[entry.inode()] = (known[0], known[1] + 1)
                 else:
                     found[entry.inode()] = (entry.stat(follow_symlinks=False), 1)

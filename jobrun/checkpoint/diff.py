@@ -1,7 +1,7 @@
-"""How two checkpoints differ: blobs added, removed and changed, and by how much.
+"""The differences between two checkpoints: blobs added, removed and changed, and by how much.
 
-One blob of each is read at a time.  Values are compared by their bits: a NaN equals itself, and
-0.0 does not equal -0.0.
+One blob of each is in memory at a time.  Values are compared by their bits: a NaN equals itself,
+and 0.0 does not equal -0.0.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ __all__ = ["BlobChange", "CheckpointDiff", "compare"]
 
 Array = npt.NDArray[Any]
 _BLOCK = 1 << 20
-"""Elements that are compared at a time: what is made in between is small."""
+"""Elements compared at a time, so that temporary arrays are small."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlobChange:
     """A blob that differs.
 
-    ``was`` and ``now`` say what it is (kind, dtype and shape, or the order of its keys) where that
-    differs.  ``before`` and ``after`` are the values of what is no array.  ``count`` of ``size``
-    elements differ, by at most ``absolute`` and ``relative`` (of the larger of the two); these are
-    None where no difference can be had: texts, booleans, and pairs in which one is not finite, of
-    which there are ``not_finite``.
+    ``was`` and ``now`` describe it (kind, dtype and shape, or the order of its keys) if that
+    differs.  ``before`` and ``after`` are the values if it is not an array.  ``count`` of ``size``
+    elements differ, by at most ``absolute`` and ``relative`` (to the larger of the two); these are
+    None where differences are undefined: strings, booleans, and pairs with a value that is not
+    finite, of which there are ``not_finite``.
     """
 
     name: str
@@ -55,7 +55,7 @@ class BlobChange:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointDiff:
-    """What differs between two checkpoints, by name, in order; ``same`` leaves do not."""
+    """The differences between two checkpoints by blob, in order; ``same`` counts equal leaves."""
 
     records: tuple[Record, Record]
     added: Sequence[str] = ()
@@ -67,7 +67,7 @@ class CheckpointDiff:
 def compare(a: Path, b: Path, fs: Fs = DEFAULT) -> CheckpointDiff:
     """Compare two checkpoints, from ``a`` to ``b``.
 
-    Raises DamagedError, naming the file, for what is not as it was written.
+    Raises DamagedError, naming the file, if something is not what was written.
     """
     records = (read_record(fs, str(a)), read_record(fs, str(b)))
     several = any(len(record.nodes) > 1 for record in records)
@@ -90,7 +90,7 @@ Entries = Mapping[str, tuple[str, Entry]]
 
 
 def _entries(path: Path, record: Record, several: bool, fs: Fs) -> Entries:
-    """Leaves and trees by name, each with its node."""
+    """Return leaves and trees by name, each with its node."""
     return {
         f"{node}:{entry.path}" if several else entry.path: (node, entry)
         for node in record.nodes
@@ -100,7 +100,7 @@ def _entries(path: Path, record: Record, several: bool, fs: Fs) -> Entries:
 
 
 def _missing(here: Entries, there: Entries) -> list[str]:
-    """The leaves and empty trees that only ``here`` has."""
+    """Return the leaves and empty trees that only ``here`` has."""
     names = [name for name in here if name not in there]
     return [
         name
@@ -110,7 +110,7 @@ def _missing(here: Entries, there: Entries) -> list[str]:
 
 
 def _reordered(before: Entries, after: Entries) -> list[BlobChange]:
-    """The trees whose keys are the same, in another order."""
+    """Return the trees with the same keys in another order."""
     found = []
     for name in before:
         if name in after and before[name][1].kind == after[name][1].kind == "dict":
@@ -134,7 +134,7 @@ Side = tuple[Path, str, Entry]
 
 
 def _change(name: str, a: Side, b: Side, fs: Fs) -> BlobChange | None:
-    """How one blob differs, or None."""
+    """Return the difference of one blob, or None."""
     before, after = a[2], b[2]
     if before.is_tree or after.is_tree or "array" in (before.kind, after.kind):
         if _what(before) != _what(after):
@@ -149,7 +149,7 @@ def _change(name: str, a: Side, b: Side, fs: Fs) -> BlobChange | None:
 
 
 def _what(entry: Entry) -> str:
-    """Kind, dtype and shape in words, and what it is tied to."""
+    """Return kind, dtype and shape in words, and the array it is tied to."""
     if entry.kind == "array":
         tie = "" if entry.same_as is None else f", the same array as {entry.same_as}"
         return f"{dtype_text(entry.dtype)} {list(entry.shape or ())}{tie}"
@@ -157,7 +157,7 @@ def _what(entry: Entry) -> str:
 
 
 def _same_files(a: Side, b: Side) -> bool:
-    """Whether both have the very same files: then there is nothing to compare."""
+    """Return whether both have the same inodes: then there is nothing to compare."""
     folders = [path / node / entry.path for path, node, entry in (a, b)]
     names = [[file.name for file in entry.files] for _, _, entry in (a, b)]
     try:
@@ -166,7 +166,7 @@ def _same_files(a: Side, b: Side) -> bool:
             for name in names[0]
         )
     except OSError:
-        return False  # reading says what is wrong
+        return False  # reading reports the error
 
 
 def _read(side: Side, fs: Fs) -> Box:
@@ -180,7 +180,7 @@ def _array(box: Box) -> Array:
 
 
 def _value(box: Box) -> Any:
-    """One value as JSON has it, or as text."""
+    """Return one value as JSON, or as a string."""
     value = box.value.item() if isinstance(box.value, np.generic) else box.value
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(box.value)
 
@@ -201,7 +201,7 @@ def _one_value(name: str, x: Box, y: Box) -> BlobChange | None:
 
 
 def _difference(name: str, a: Array, b: Array) -> BlobChange | None:
-    """How many elements differ, and by how much; None if none does."""
+    """Return how many elements differ, and by how much; None if none does."""
     count = not_finite = 0
     absolute: float | int | None = None
     relative: float | None = None
@@ -228,7 +228,7 @@ def _difference(name: str, a: Array, b: Array) -> BlobChange | None:
 
 
 def _bits_differ(x: Array, y: Array) -> Array:
-    """Where elements differ, as booleans."""
+    """Return a mask of the elements that differ."""
     size = x.dtype.itemsize
     if size == 0:
         return np.zeros(x.shape, np.bool_)
@@ -238,7 +238,7 @@ def _bits_differ(x: Array, y: Array) -> Array:
 
 
 def _distance(x: Array, y: Array) -> tuple[float | int | None, float | None, int]:
-    """The largest absolute and relative difference, and the pairs in which one is not finite."""
+    """Return the largest absolute and relative difference, and the number of non-finite pairs."""
     if x.dtype.kind in "iu":
         high, low = np.maximum(x, y).astype("u8"), np.minimum(x, y).astype("u8")
         by = high - low  # modulo 2**64, and so right for negative numbers too
@@ -259,7 +259,7 @@ def _distance(x: Array, y: Array) -> tuple[float | int | None, float | None, int
 
 
 def _wide(dtype: np.dtype[Any]) -> str | None:
-    """The dtype in which differences are taken; None if they have none."""
+    """Return the dtype in which differences are computed; None if there are none."""
     if dtype.kind == "f" or dtype.isbuiltin == 2:
         return "f8"
     return "c16" if dtype.kind == "c" else None

@@ -1,7 +1,7 @@
-"""dtypes: as JSON for the manifest, and how zarr is told of them.
+"""dtypes: as JSON for the manifest, and as zarr data types.
 
-What zarr can say is said in its words.  What it cannot (foreign dtypes, sub-array fields, widths of
-zero) is stored as unsigned integers or bytes of the same bits.
+A dtype that zarr knows has zarr's name.  Others (those of ml_dtypes, sub-array fields, widths of
+zero) are stored as unsigned integers or bytes of the same bits.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ __all__ = [
 DType = np.dtype[Any]
 
 BYTES = "uint8"
-"""What is stored as bytes, zarr sees as this."""
+"""zarr's data type of values that are stored as bytes."""
 
 _OWN = re.compile(r"[<>|][biufcSUVmM][0-9]{0,10}(\[[0-9]{0,19}[A-Za-z]{1,2}\])?")
-"""What numpy's ``dtype.str`` can be, of all dtypes but structured ones."""
+"""What numpy's ``dtype.str`` can be, except for structured dtypes."""
 _FOREIGN = re.compile(r"(bfloat|float|int|uint|complex)[0-9][0-9a-z_]*")
 _SHOWN = 80
 
@@ -49,7 +49,7 @@ _WORDS = {"i": "int", "u": "uint", "f": "float", "c": "complex"}
 
 
 def describe(dtype: DType) -> Any:
-    """A dtype as JSON: numpy's ``str``, a name of ml_dtypes, or a list of fields.
+    """Return a dtype as JSON: numpy's ``str``, a name of ml_dtypes, or a list of fields.
 
     A field is ``[name, dtype]`` or ``[name, dtype, shape]``.
     """
@@ -67,20 +67,20 @@ def _describe_field(name: str, dtype: DType) -> list[Any]:
 
 
 def dtype_of(description: Any) -> DType:
-    """The inverse of ``describe``.
+    """Return the inverse of ``describe``.
 
     Raises DamagedError if there is no such dtype; a name of ml_dtypes needs that package.
     """
     try:
         return _dtype_of(description, MAX_LEVELS)
     except (TypeError, ValueError, AttributeError, IndexError, OverflowError, SyntaxError) as error:
-        raise DamagedError(f"no dtype is described by {str(description)[:_SHOWN]}") from error
+        raise DamagedError(f"{str(description)[:_SHOWN]} describes no dtype") from error
 
 
 def _dtype_of(description: Any, levels: int) -> DType:
     if isinstance(description, list):
         if not levels:
-            raise ValueError("fields within fields, too many levels of them")
+            raise ValueError("structures are nested too deep")
         fields = [
             (name, _dtype_of(base, levels - 1), _counts(shape[0]))
             if shape
@@ -107,12 +107,12 @@ def _dtype_of(description: Any, levels: int) -> DType:
 
 
 def dtype_text(description: Any) -> str:
-    """A described dtype for people: ``float32``, ``>f8``, ``bfloat16``, or all fields."""
+    """Return a described dtype for display: ``float32``, ``>f8``, ``bfloat16``, or all fields."""
     if isinstance(description, str) and description[:1] not in "<>|=":
         return description
     try:
         return str(dtype_of(description))
-    except DamagedError:  # a field of a package that is not here
+    except DamagedError:  # of a package that is not installed
         return str(description)
 
 
@@ -127,11 +127,11 @@ def _counts(shape: Any) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """How arrays of a dtype are stored.
+    """The form in which arrays of a dtype are stored.
 
     ``data_type`` is zarr's name, ``memory`` a dtype whose bytes in memory are those on disk,
-    ``extra`` dimensions that zarr sees after the array's own (the bytes of one element), ``zero``
-    the fill value of arrays that have chunks.
+    ``extra`` the dimensions that zarr sees after the array's own (the bytes of one element), and
+    ``zero`` the fill value of arrays with chunks.
     """
 
     data_type: Any
@@ -141,15 +141,15 @@ class Storage:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element as zarr sees it."""
+        """The bytes of one element as zarr sees it."""
         return 1 if self.extra else self.memory.itemsize
 
 
 @lru_cache(maxsize=1024)
 def storage_of(dtype: DType) -> Storage:
-    """How arrays of ``dtype`` are stored.
+    """Return the form in which arrays of ``dtype`` are stored.
 
-    Raises ValueRefusedError for dtypes that cannot be: objects, longdouble, padded structures.
+    Raises ValueRefusedError for dtypes that cannot be saved: see ``why_not_saved``.
     """
     if why := why_not_saved(dtype):
         raise ValueRefusedError(f"dtype {dtype} cannot be saved: {why}")
@@ -163,10 +163,10 @@ def storage_of(dtype: DType) -> Storage:
 
 
 def swapped(array: npt.NDArray[Any], dtype: DType) -> npt.NDArray[Any]:
-    """A copy of ``array`` as ``dtype``, which differs from its own in byte order only.
+    """Return a copy of ``array`` as ``dtype``, which differs from its own in byte order only.
 
-    Neither ``astype`` nor ``np.empty``: numpy gives a timedelta64 without a unit the byte order of
-    the machine, and U0 the width 1; the class itself takes a dtype as it is.
+    Not by ``astype`` or ``np.empty``: numpy gives a timedelta64 without a unit the byte order of
+    the machine, and U0 the width 1; ``np.ndarray`` takes a dtype as it is.
     """
     copy = np.ndarray(array.shape, dtype)
     if dtype.names is None:
@@ -179,7 +179,7 @@ def swapped(array: npt.NDArray[Any], dtype: DType) -> npt.NDArray[Any]:
 
 
 def _data_type(dtype: DType) -> Any:
-    """zarr's name of a dtype, or None if it has none that zarr-python reads back equal."""
+    """Return zarr's name of a dtype; None if zarr-python reads none back as the same dtype."""
     if is_foreign(dtype) or dtype.subdtype is not None or dtype.itemsize == 0:
         return None
     if dtype.names is not None:

@@ -1,6 +1,6 @@
 """Fill values: one element as the JSON of a zarr array's ``fill_value``, and back, bit for bit.
 
-Scalars and 0-d arrays live there and need no chunk.
+Scalars and 0-d arrays are stored there and need no chunk.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NAN = {size: np.array(np.nan, f"<f{size}").tobytes() for size in (2, 4, 8)}
 
 
 def to_fill(array: Array) -> Any:
-    """A 0-d array as JSON, or None where readers would not get its bits back from that."""
+    """Return a 0-d array as JSON, or None if its bits could not be read back from that."""
     dtype, kind = array.dtype, array.dtype.kind
     if dtype.isbuiltin != 2 and kind in "biuf":
         return _float_to_json(array) if kind == "f" else array.item()
@@ -40,7 +40,7 @@ def to_fill(array: Array) -> Any:
 
 
 def _float_to_json(array: Array) -> Any:
-    """A float; None for a NaN that is not the usual one, since no reader keeps all its bits."""
+    """Return a float; None for a NaN other than the usual one, whose bits no reader keeps."""
     number = array.item()
     if math.isfinite(number):
         return number
@@ -49,7 +49,7 @@ def _float_to_json(array: Array) -> Any:
 
 
 def _text_to_json(bits: bytes) -> str | None:
-    """The text of a fixed-width element; None if it is none (numpy does not look)."""
+    """Return the string of a fixed-width element; None if invalid (numpy does not check)."""
     try:
         return bits.decode("utf-32-le").rstrip("\0")
     except UnicodeDecodeError:
@@ -57,7 +57,7 @@ def _text_to_json(bits: bytes) -> str | None:
 
 
 def from_fill(fill: Any, dtype: np.dtype[Any]) -> Array:
-    """The inverse of ``to_fill``: a 0-d array of ``dtype``."""
+    """Return the inverse of ``to_fill``, a 0-d array; raises ValueError or TypeError."""
     if dtype.isbuiltin == 2:
         bits = int(fill).to_bytes(dtype.itemsize, "little")
     elif dtype.kind == "f":

@@ -1,8 +1,8 @@
-"""Which files of an earlier checkpoint a new one can share, by hard links.
+"""Files of an earlier checkpoint that a new one shares by hard links.
 
-A blob that has not changed has the version of the checkpoint that first wrote it; where an earlier
-checkpoint holds that version, its files are linked and neither read nor hashed.  A ``zarr.json``
-that would have the same bytes is linked even if the values are others.
+An unchanged blob has the version of the checkpoint that first wrote it; if an earlier checkpoint
+holds that version, its files are linked, and neither read nor hashed.  A ``zarr.json`` that would
+have the same bytes is linked even if the values differ.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ __all__ = ["Sources", "remember"]
 _Entries = Mapping[str, Entry]
 _MOST_RUNS = 8
 _MOST_OF_A_NODE = 3
-"""A save links from the checkpoint before the last or from one before; it is then the last."""
+"""A save links from the last checkpoint or from the one before it, and becomes the last."""
 
-# Manifests of checkpoints of this process, so that a save does not read back what an earlier one
-# wrote: of the last few run directories, of each node the last few, by digest, since a checkpoint's
-# path could have been used before.
+# The manifests that this process wrote or read, so that a save need not read them again: the last
+# few run directories, and of each node the last few manifests.  They are kept by digest, since a
+# checkpoint's path could have been used before.
 _remembered: OrderedDict[str, dict[str, OrderedDict[str, _Entries]]] = OrderedDict()
 _lock = Lock()
 _NONE: Mapping[str, _Entries] = {}
 
 
 def remember(run_dir: str, node: str, digest: str, entries: Sequence[Entry]) -> _Entries:
-    """Keep the entries of a manifest that was just written or read; they by their paths."""
+    """Keep the entries of a manifest that was just written or read; return them by path."""
     by_path = {entry.path: entry for entry in entries}
     with _lock:
         own = _remembered.setdefault(run_dir, {}).setdefault(node, OrderedDict())
@@ -51,7 +51,7 @@ def remember(run_dir: str, node: str, digest: str, entries: Sequence[Entry]) -> 
 class Sources:
     """The earlier checkpoints that a node's part may share files with, the preferred one first.
 
-    One that is gone or damaged is passed over: then there is nothing to share with it.
+    Missing and damaged ones are ignored: nothing is shared with them.
     """
 
     def __init__(self, fs: Fs, checkpoints: Sequence[str | os.PathLike[str]], node: str) -> None:
@@ -66,7 +66,7 @@ class Sources:
             self._found.append((f"{path}/{node}", entries))
 
     def unchanged(self, path: str, kind: str, version: int) -> tuple[str, Entry] | None:
-        """The folder and entry of a leaf that holds this very value, or None."""
+        """Return the folder and entry of a leaf with the value of this version, or None."""
         if version < 0:
             return None
         for folder, entries in self._found:
@@ -76,10 +76,11 @@ class Sources:
         return None
 
     def same_meta(self, path: str, form: Form) -> str | None:
-        """The ``zarr.json`` of a leaf with chunks, or of a tree, that has the same bytes, or None.
+        """Return the path of a ``zarr.json`` with the same bytes, or None.
 
-        Only where the bytes follow from kind, dtype and shape: a value in it could have another
-        value's checksum.  They are compared, since many leaves may come to share the file.
+        Only of a leaf with chunks or a tree, where the bytes follow from kind, dtype and shape: a
+        value in it could have another value's checksum.  The bytes are compared, since many leaves
+        may come to share the file.
         """
         for folder, entries in self._found:
             other = entries.get(path)

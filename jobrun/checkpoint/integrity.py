@@ -1,9 +1,9 @@
-"""Reading files of a checkpoint and finding out whether they are what was written.
+"""Reading the files of a checkpoint and verifying that they are what was written.
 
 The chain of proof: the last line of ``_SUCCESS`` proves the lines before it, these hold the crc32c
 of each manifest, and a manifest holds length and crc32c of each file's payload.  Everything here
-raises DamagedError, naming the file, for what is not what was written, and NotFoundError where the
-machine does not let us look (permissions, too many open files), which proves nothing.
+raises DamagedError, naming the file, if it is not what was written, and NotFoundError if the
+system does not let us read it (permissions, too many open files), which proves nothing.
 """
 
 from __future__ import annotations
@@ -42,32 +42,34 @@ __all__ = [
     "read_record",
 ]
 
-_NOT_OUR_EYES = frozenset({errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_NO_ACCESS = frozenset({errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _BLOCK = 1 << 20
 _FIRST = 1 << 16
-"""Length of a file's first block.  The kernel takes the first read for a measure of what to read
-ahead: after a small one it begins with little and goes on in ever larger pages; after one of 1 MiB
-it fills as much with small pages, which are slow to get, and slow to copy from.  Measured on Linux
-6.18, 64 x 8 MiB that were not in memory: 340 ms against 520, and 120 ms of CPU against 190.
+"""Length of a file's first block in bytes.
+
+The kernel sizes its read-ahead by the first read: after a small one it starts small and continues
+with ever larger pages; after one of 1 MiB it reads as much in small pages, which are slow to
+allocate and to copy from.  Measured on Linux 6.18, 64 x 8 MiB that were not in memory: 340 ms
+against 520, and 120 ms of CPU against 190.
 """
 
 
 def kind_of(fs: Fs, path: str) -> str:
-    """What lies at a path, as ``Fs.kind`` has it."""
+    """Return the kind of what lies at a path: see ``Fs.kind``."""
     try:
         return fs.kind(path)
     except FsError as error:
-        _refuse(error)
+        _raise_for(error)
 
 
 def read_record(fs: Fs, checkpoint: str) -> Record:
-    """What ``_SUCCESS`` of the checkpoint at a path says."""
+    """Return the record in ``_SUCCESS`` of the checkpoint at a path."""
     path = f"{checkpoint}/{SUCCESS}"
     return decode_record(_read(fs, path), path)
 
 
 def check_root(fs: Fs, checkpoint: str, record: Record) -> None:
-    """The ``zarr.json`` of the checkpoint itself is what was written."""
+    """Raise DamagedError unless the checkpoint's own ``zarr.json`` is what was written."""
     path = f"{checkpoint}/{META}"
     crc = f"{crc32c.crc32c(_read(fs, path)):08x}"
     if crc != record.root:
@@ -77,9 +79,9 @@ def check_root(fs: Fs, checkpoint: str, record: Record) -> None:
 def read_manifest(
     fs: Fs, checkpoint: str, record: Record, node: str, names: Iterable[str] | None = None
 ) -> Manifest:
-    """A node's manifest, which must be the one that the record names.
+    """Return a node's manifest, which must be the one that the record names.
 
-    With ``names``, at least the entries of these and of what they hold.
+    With ``names``, at least the entries of these blobs and of what they hold.
     """
     if node not in record.manifests:
         raise NotFoundError(
@@ -116,9 +118,9 @@ def read_manifests(fs: Fs, checkpoint: str, record: Record) -> list[Manifest]:
 
 
 def check_written(fs: Fs, directory: str, node: str, digest: str) -> None:
-    """A part that somebody else has written is there, as we see the disk.
+    """Raise DamagedError unless a part that another process wrote is visible here.
 
-    Its manifest must be the one of that digest (crc32c), and all its files as long as it says.
+    Its manifest must have that digest (crc32c), and all its files the lengths that it states.
     """
     path = f"{directory}/{manifest_name(node)}"
     data = _read(fs, path)
@@ -130,17 +132,17 @@ def check_written(fs: Fs, directory: str, node: str, digest: str) -> None:
 
 
 def check_sizes(fs: Fs, files: Sequence[tuple[str, File]]) -> None:
-    """The files, given with their paths, are there and as long as they were written."""
+    """Raise DamagedError unless all files, given with their paths, exist at their full lengths."""
     try:
         for (path, file), size in zip(files, fs.sizes(path for path, _ in files), strict=True):
             if size != file.size:
                 _same_size(path, file, size)
     except FsError as error:
-        _refuse(error)
+        _raise_for(error)
 
 
 def read_meta(fs: Fs, path: str, file: File) -> bytes:
-    """The bytes of a ``zarr.json``, proven."""
+    """Return the bytes of a ``zarr.json``, verified."""
     if file.size > MAX_BYTES:
         raise DamagedError(
             f"it is {file.size} bytes long; metadata are at most {size_text(MAX_BYTES)}", where=path
@@ -152,9 +154,9 @@ def read_meta(fs: Fs, path: str, file: File) -> bytes:
 
 
 def read_payload(fs: Fs, path: str, file: File, data: memoryview, start: int = 0) -> None:
-    """Read the payload of a chunk file and prove all of it; what is at ``start`` fills ``data``.
+    """Read and verify all the payload of a chunk file; the bytes from ``start`` fill ``data``.
 
-    That goes straight to where it belongs, the rest is kept nowhere.
+    They are read straight into ``data``, the others are discarded.
     """
     rest = file.length - start - len(data)
     blocks = [*_spare(start), *(data[i:j] for i, j in _cuts(len(data))), *_spare(rest)]
@@ -162,7 +164,7 @@ def read_payload(fs: Fs, path: str, file: File, data: memoryview, start: int = 0
 
 
 def check_payload(fs: Fs, path: str, file: File) -> None:
-    """Read all of a file and prove it, keeping nothing."""
+    """Read and verify all of a file, keeping nothing."""
     if file.name == META:
         read_meta(fs, path, file)
     else:
@@ -170,15 +172,15 @@ def check_payload(fs: Fs, path: str, file: File) -> None:
 
 
 def _read(fs: Fs, path: str, most: int = MAX_BYTES) -> bytes:
-    """All bytes of a file that describes others."""
+    """Return all bytes of a file of metadata."""
     try:
         return fs.read(path, most)
     except FsError as error:
-        _refuse(error)
+        _raise_for(error)
 
 
 def _cuts(length: int) -> Iterator[tuple[int, int]]:
-    """Where the blocks of so many bytes begin and end."""
+    """Yield the start and end of each block of ``length`` bytes."""
     start, end = 0, _FIRST
     while start < length:
         yield start, min(end, length)
@@ -186,13 +188,13 @@ def _cuts(length: int) -> Iterator[tuple[int, int]]:
 
 
 def _spare(length: int) -> list[memoryview]:
-    """Blocks for bytes that are proven and not kept: the same memory again and again."""
+    """Return blocks for bytes that are verified and not kept: all are the same memory."""
     block = memoryview(bytearray(min(_BLOCK, length)))
     return [block[: j - i] for i, j in _cuts(length)]
 
 
 def _prove(fs: Fs, path: str, file: File, blocks: Sequence[memoryview]) -> None:
-    """Read a chunk file block by block; each is summed while it is in the processor's cache."""
+    """Read and verify a chunk file; each block is summed while it is in the processor's cache."""
     tail = memoryview(bytearray(CHUNK_TAIL))
     size = crc = 0
     try:
@@ -205,7 +207,7 @@ def _prove(fs: Fs, path: str, file: File, blocks: Sequence[memoryview]) -> None:
         finally:
             os.close(fd)
     except FsError as error:
-        _refuse(error)
+        _raise_for(error)
     _same_size(path, file, size)
     _same_crc(path, file, crc)
     _same_crc(path, file, int.from_bytes(tail, "little"))
@@ -221,10 +223,10 @@ def _same_crc(path: str, file: File, crc: int) -> None:
         raise DamagedError(f"its checksum is {crc:08x}, but {file.crc:08x} was written", where=path)
 
 
-def _refuse(error: FsError) -> NoReturn:
-    """What a failed operation of reading says about the file."""
+def _raise_for(error: FsError) -> NoReturn:
+    """Raise what a failed read says about the file."""
     where = str(error.filename)
-    if error.errno in _NOT_OUR_EYES:
+    if error.errno in _NO_ACCESS:
         raise NotFoundError(f"it cannot be read: {error.strerror}", where=where) from error
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         raise DamagedError("it is missing", where=where) from error

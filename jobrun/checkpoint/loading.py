@@ -1,8 +1,8 @@
 """Finding a checkpoint of a run, and reading it proven: the newest, or one by its epoch or id.
 
-All that asks for a checkpoint, in a directory or at a URL, asks here.  Only ``load``, with which a
-run is resumed, takes an older one in place of a damaged one by itself; ``read_found`` does so if
-``fallback`` says so.  The best checkpoint is that of ``core.ranking``.
+Everything that looks for a checkpoint, in a directory or at a URL, uses this module.  Only
+``load``, with which a run is resumed, takes an older one in place of a damaged one by itself;
+``read_found`` does so with ``fallback``.  The best checkpoint is that of ``core.ranking``.
 Neither numpy nor zarr is imported here.
 """
 
@@ -274,9 +274,9 @@ def _refuse_fallback(fallback: bool) -> None:
 
 @contextmanager
 def _removal_reported(place: str, is_gone: Callable[[], bool]) -> Iterator[None]:
-    """Raise NotFoundError for damage of a named checkpoint that is gone since.
+    """Raise NotFoundError instead of DamagedError if a named checkpoint has been removed.
 
-    A writer's retention removed it while it was read, which is no damage.
+    A writer's retention removed it while it was read, which is not damage.
     """
     try:
         yield

@@ -1,6 +1,6 @@
 """CheckpointManager: saves, loads and retains the checkpoints of one run directory.
 
-It can be used alone, by a loop of one's own::
+It can be used on its own, by any loop::
 
     manager = CheckpointManager("runs/mine", keep=Keep(last=3))
     for epoch in range(1, 11):
@@ -33,7 +33,7 @@ from jobrun.checkpoint.loading import Loaded, Reader, Skipped, find, load, newes
 from jobrun.checkpoint.manifest import META, group_meta
 from jobrun.checkpoint.part import PartSummary
 from jobrun.checkpoint.part_source import BlobSource, PartSource, RunLock
-from jobrun.checkpoint.pending_saves import asked, begun
+from jobrun.checkpoint.pending_saves import register, unregister
 from jobrun.checkpoint.publish import publish, save_error, staged, write_together
 from jobrun.checkpoint.reading import read_part
 from jobrun.checkpoint.record import (
@@ -65,11 +65,11 @@ __all__ = [
 
 
 class CheckpointManager:
-    """Saves and loads the checkpoints of ``run_dir``, which is made at the first save.
+    """Saves and loads the checkpoints of ``run_dir``, which is created by the first save.
 
-    ``keep`` says which checkpoints stay (``Keep()``: all).  ``job`` and ``digest`` name the job in
-    each record.  No id below ``first_id`` is given to a checkpoint.  ``link`` and ``compress`` are
-    as in ``CheckpointPolicy``.
+    ``keep`` says which checkpoints are kept (``Keep()``: all).  ``job`` and ``digest`` name the job
+    in each record.  Ids start at ``first_id``.  ``link`` and ``compress`` are as in
+    ``CheckpointPolicy``.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class CheckpointManager:
     # Saving.
 
     def number_from(self, id: int) -> None:
-        """Give no id below ``id`` to a checkpoint from now on."""
+        """Use no id below ``id`` from now on."""
         self.first_id = id
 
     def save(
@@ -120,22 +120,21 @@ class CheckpointManager:
         """Save ``{node: {blob: value}}`` as of ``epoch`` epochs completed; durable on return.
 
         With ``wait=False`` the values are copied and written in the background: the save is durable
-        once ``wait``, ``close`` or the next ``save`` returns, which also raise what went wrong with
-        it.  If none of them is called, the process waits for the save at its end, and an error
-        is printed on stderr.
+        once ``wait``, ``close`` or the next ``save`` returns, which also raise its error.  If none
+        of them is called, the process waits for the save at its end, and prints an error on stderr.
 
         A single node is called ``main`` in jobs without nodes.  Values are arrays, numbers,
-        strings, None, and dicts and lists of those.  ``metrics`` are kept in the record, where
-        ``keep.best`` looks, and ``extra`` may be any JSON.  Returns the checkpoint's id.
+        strings, None, and dicts and lists of those.  ``metrics`` are stored in the record, where
+        ``keep.best`` reads them, and ``extra`` may be any JSON.  Returns the checkpoint's id.
 
-        Raises ValueRefusedError for what cannot be saved, SaveError if the disk refuses, and
+        Raises ValueRefusedError for values that cannot be saved, SaveError if writing fails, and
         LockedError if another process writes here.
         """
         if not isinstance(epoch, int) or isinstance(epoch, bool) or epoch < 0:
-            raise UsageError(f"epoch must be an integer of at least 0, not {epoch!r}")
+            raise UsageError(f"epoch must be an integer of at least 0, got {epoch!r}")
         import_codecs(self.rules.compress)
         self.wait()
-        source = BlobSource.taken(blobs, copy=not wait, fs=self._fs)
+        source = BlobSource.of(blobs, copy=not wait, fs=self._fs)
         fields = RecordFields(
             position=Position(epochs=epoch),
             run_seconds=time.monotonic() - self._started,
@@ -151,7 +150,7 @@ class CheckpointManager:
         self.acquire()
         id = self.catalog.next_id(self.first_id)
         self._flying = self.submit(source, fields)
-        begun(self._flying)
+        register(self._flying)
         return id
 
     def submit(
@@ -161,22 +160,22 @@ class CheckpointManager:
         protected: Collection[int] = (),
         rules: SaveRules | None = None,
     ) -> Future[Saved]:
-        """``save_snapshot`` in the background, one after another in the order they were given."""
+        """Run ``save_snapshot`` in the background, one at a time, in the order of the calls."""
         if self._writer is None:
             self._writer = ThreadPoolExecutor(1, "jobrun-save")
         return self._writer.submit(self.save_snapshot, source, fields, protected, rules)
 
     def wait(self) -> None:
-        """Return once a ``save(…, wait=False)`` is durable; raises what went wrong with it."""
+        """Return once a ``save(…, wait=False)`` is durable; raises its error."""
         flying = self._flying
         if flying is None:
             return
         try:
             flying.result()
-        finally:  # but for Ctrl-C: it is waited for again then, or at the end of the process
+        finally:  # after Ctrl-C it is waited for again, at the latest at the end of the process
             if flying.done():
                 self._flying = None
-                asked(flying)
+                unregister(flying)
 
     def save_snapshot(
         self,
@@ -187,9 +186,9 @@ class CheckpointManager:
     ) -> Saved:
         """Save what ``source`` holds, durable on return, then remove what ``keep`` drops.
 
-        ``protected`` are ids that retention leaves alone.  ``rules`` hold for this save,
-        in place of the manager's own.  Raises as ``save`` does; then nothing is left on disk, and
-        the next save starts afresh.
+        ``protected`` are ids that retention does not remove.  ``rules`` replace the manager's own
+        for this save.  Raises as ``save`` does; then nothing is left on disk, and the next save
+        starts afresh.
         """
         rules = rules or self.rules
         try:
@@ -197,10 +196,10 @@ class CheckpointManager:
         except SaveError as error:
             if not (_disk_is_full(error) and self._removal.busy):
                 raise
-            self._removal.wait()  # what was dropped takes room until it is deleted
+            self._removal.wait()  # dropped checkpoints take disk space until they are deleted
             saved = self._save(source, fields, protected, rules)
             return replace(
-                saved, warnings=(f"{error.message}; it was tried again", *saved.warnings)
+                saved, warnings=(f"{error.message}; the retry succeeded", *saved.warnings)
             )
         except BaseException as error:
             told = asynchronous_error(error)
@@ -239,7 +238,7 @@ class CheckpointManager:
         self._removal.saved(record)
         removed, warnings = self.apply_retention({id, *protected}, rules)
         if gone:
-            text = f"{self.run_dir} was removed or moved, with all it held; it is made again"
+            text = f"{self.run_dir} was removed or moved with its checkpoints; it was created again"
             warnings = (text, *warnings)
         sync = max(part.sync for part in parts)
         seconds = {
@@ -251,7 +250,7 @@ class CheckpointManager:
         return Saved(record, path, seconds, parts, removed, warnings)
 
     def _new_id(self) -> int:
-        """An id that is not given again, also when this save fails."""
+        """Return an id that is not used again, even if this save fails."""
         id = self.first_id
         try:
             id = self.catalog.next_id(id)
@@ -262,10 +261,10 @@ class CheckpointManager:
         return id
 
     def _share_with(self, rules: SaveRules) -> list[str]:
-        """The checkpoints from which unchanged blobs are linked.
+        """Return the checkpoints from which unchanged blobs are linked.
 
-        ``alternate`` takes the one before the parent, so that neighbours share nothing and every
-        lasting value has two inodes; where no second one is ever kept, the parent.
+        ``alternate`` is the one before the parent, so that neighbours share nothing and every
+        lasting value has two inodes; if only one checkpoint is kept, it is the parent.
         """
         if rules.link == "never":
             return []
@@ -281,7 +280,7 @@ class CheckpointManager:
     def _finish(
         self, partial: str, id: int, parts: Sequence[PartSummary], fields: RecordFields
     ) -> Record:
-        """Write what is left beside the parts, which are durable."""
+        """Write the files beside the parts, which are durable, and return the record."""
         root = group_meta(
             {"format": FORMAT, "job": fields.job, "id": id, "epoch": fields.position.epochs}
         )
@@ -308,23 +307,23 @@ class CheckpointManager:
     def apply_retention(
         self, protected: Collection[int] = (), rules: SaveRules | None = None
     ) -> tuple[tuple[int, ...], tuple[str, ...]]:
-        """Remove what ``keep`` drops, under the lock; the ids removed, and warnings.
+        """Remove what ``keep`` drops, under the lock; return the ids removed, and warnings.
 
-        What could not be removed is tried again after the next save.  Files are deleted in the
-        background: see ``settle``.
+        A removal that fails is retried after the next save.  Files are deleted in the background:
+        see ``settle``.
         """
         rules = rules or self.rules
         return self._removal.apply(rules.keep, protected, rules.named_now)
 
     def settle(self) -> tuple[str, ...]:
-        """Return once the files of all that retention removed are deleted; what went wrong."""
+        """Wait until the files of all removed checkpoints are deleted; return the warnings."""
         self._removal.wait()
         return self._removal.warnings()
 
     # The lock.
 
     def acquire(self) -> None:
-        """Make the run directory and hold its lock; nothing if that is done.
+        """Create the run directory and hold its lock, unless done before.
 
         Raises LockedError, naming the process that holds it.
         """
@@ -337,9 +336,9 @@ class CheckpointManager:
         self._made = True
 
     def close(self) -> None:
-        """Wait for what is being saved or deleted and let go of the directory.
+        """Wait for saves and deletions, and release the lock of the directory.
 
-        The next save takes it again.  Raises what ``wait`` does.
+        The next save acquires it again.  Raises what ``wait`` does.
         """
         try:
             self.wait()
@@ -359,15 +358,15 @@ class CheckpointManager:
     # Loading.
 
     def latest(self) -> Record | None:
-        """The record of the newest listed checkpoint, or None."""
+        """Return the record of the newest listed checkpoint, or None."""
         return newest(self.catalog)
 
     def path(self, epoch: int) -> Path:
-        """Where the checkpoint of an epoch is; raises NotFoundError if there is none."""
+        """Return the path of the checkpoint of an epoch; raises NotFoundError if there is none."""
         return self.catalog.path(find(self.catalog, epoch).id)
 
     def find(self, epoch: int | None = None, id: int | None = None) -> Record:
-        """The record of the checkpoint of an epoch or id, or of the newest listed one.
+        """Return the record of the checkpoint of an epoch or id, or of the newest listed one.
 
         Raises NotFoundError if there is none.
         """
@@ -382,9 +381,9 @@ class CheckpointManager:
     ) -> Loaded:
         """Read and prove the checkpoint of an epoch or id; without either, the newest whole one.
 
-        ``read(path, node)`` reads a node's part.  Only without ``epoch`` and ``id`` is another
-        taken in place of a damaged one, and ``skipped`` says which and why.
-        Raises NotFoundError if there is none, DamagedError if it is not what was written.
+        ``read(path, node)`` reads a node's part.  Without ``epoch`` and ``id`` an older one
+        replaces a damaged one, and ``skipped`` says which and why.  Raises NotFoundError if there
+        is none, DamagedError if it is not what was written.
         """
         return load(self.catalog, read, epoch, id)
 

@@ -1,7 +1,7 @@
 """The manifest of one node's part: every blob and every file, with lengths and checksums.
 
-The entries stand in the order of keys, each tree before what it holds, so that the order needs no
-field of its own.  This module knows neither numpy nor zarr.
+The entries are in the order of keys, each tree before what it holds, so that the order needs no
+field of its own.  Neither numpy nor zarr is imported here.
 """
 
 from __future__ import annotations
@@ -41,38 +41,38 @@ __all__ = [
 FORMAT = 1
 META = "zarr.json"
 CHUNK_TAIL = 4
-"""Bytes after the payload of a chunk file: its crc32c, as zarr's codec of that name has it."""
+"""Bytes after the payload of a chunk file: its crc32c, as written by zarr's codec of that name."""
 
 TREES = frozenset({"group", "dict", "list"})
-"""Kinds of entries that hold others; ``group`` is a level that only the names of blobs make."""
+"""Kinds of entries that hold others; ``group`` is a level that exists only in names of blobs."""
 
 _text = json.encoder.encode_basestring_ascii
-"""A text as JSON: what ``json.dumps`` calls for it, without the way there."""
+"""Return a string as JSON: the function that ``json.dumps`` calls, without the overhead."""
 
 _KINDS = frozenset({*TREES, "array", "scalar", "bool", "int", "float", "str", "none"})
 _LARGEST = 1 << 63
 _MOST_DIMENSIONS = 64
 _LONGEST_NAME = 200
 _MOST_LEVELS = 200
-"""Levels of a path: loading recurses into trees."""
+"""Levels of a path: loading is recursive."""
 
 _HEAD = {"id": whole, "node": text}
 _DTYPES = frozenset({str, list, type(None)})
 _STRANGE = re.compile(r"[^\x21-\x7e\n]")
-"""Found in lines of paths that no name of a blob or chunk has: they are printable ASCII."""
+"""Matches characters that no name of a blob or chunk has: they are printable ASCII."""
 
 _OUTSIDE = re.compile(r"(?:^|/)\.{0,2}(?:/|$)|\0", re.MULTILINE)
-"""Found in lines of paths of which one does not stay within its directory, or is none."""
+"""Matches lines of paths of which one is empty or leads out of its directory."""
 
 
-# There are thousands of the two classes that follow: named tuples, which are made in a third of the
-# time of a frozen dataclass.
+# There are thousands of the two classes that follow: named tuples are made in a third of the time
+# of a frozen dataclass.
 
 
 class File(NamedTuple):
-    """A file of an entry: its name there, and length and crc32c of its payload.
+    """A file of an entry: its name, and the length and crc32c of its payload.
 
-    The payload is the whole file, except in a chunk file, which has CHUNK_TAIL bytes more.
+    The payload is the whole file, except for a chunk file, which has CHUNK_TAIL bytes more.
     """
 
     name: str
@@ -88,11 +88,11 @@ class File(NamedTuple):
 class Entry(NamedTuple):
     """A blob's leaf, or a tree: ``path`` is below the node, ``""`` the node itself.
 
-    ``dtype`` (see ``layout.describe``), ``shape`` and ``version`` are None in trees; ``dtype`` is
-    None where the kind says it all.  ``same_as`` is the path of an entry before it that is the very
-    same array (tied: they are changed together); its files are the entry's own all the same.
-    ``key`` is the JSON of its key in the tree that holds it, where that is not the last level of
-    ``path``.  ``note`` says which adapter made the value, of which this is the plain form.
+    ``dtype`` (see ``dtypes.describe``), ``shape`` and ``version`` are None in trees; ``dtype`` is
+    None if the kind implies it.  ``same_as`` is the path of an earlier entry that is the same array
+    (tied: they change together); the entry has files of its own all the same.  ``key`` is the JSON
+    of its key in the tree that holds it, if that is not the last level of ``path``.  ``note`` names
+    the adapter of the value, of which this is the plain form.
     """
 
     path: str
@@ -113,14 +113,14 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """All that one node's part of checkpoint ``id`` consists of."""
+    """The entries of one node's part of checkpoint ``id``."""
 
     id: int
     node: str
     entries: Sequence[Entry]
 
     def files(self) -> Iterator[tuple[str, File, Entry]]:
-        """Every file with its path below the checkpoint, and the entry it belongs to."""
+        """Yield every file with its path below the checkpoint, and the entry it belongs to."""
         for entry in self.entries:
             folder = f"{self.node}/{entry.path}" if entry.path else self.node
             for file in entry.files:
@@ -128,20 +128,20 @@ class Manifest:
 
 
 def manifest_name(node: str) -> str:
-    """The name of a node's manifest in the checkpoint."""
+    """Return the name of a node's manifest in the checkpoint."""
     return f"manifest.{node}.json"
 
 
 def group_meta(attributes: Mapping[str, Any]) -> bytes:
-    """The bytes of a zarr group's ``zarr.json``; ``attributes`` are what jobrun says about it."""
+    """Return the bytes of a zarr group's ``zarr.json``; ``attributes`` are jobrun's own."""
     meta = {"zarr_format": 3, "node_type": "group", "attributes": {"jobrun": dict(attributes)}}
     return json.dumps(meta, separators=(",", ":")).encode("ascii")
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """The bytes of the file: JSON, one entry a line.
+    """Return the bytes of the file: JSON, one entry a line.
 
-    Raises SaveError if it would be more than is read.
+    Raises SaveError if it would be too long to be read back.
     """
     head = {"format": FORMAT, "id": manifest.id, "node": manifest.node}
     lines = ",\n".join([_line(entry) for entry in manifest.entries])
@@ -158,7 +158,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def _line(entry: Entry) -> str:
-    """The JSON of an entry, put together by hand: in a third of the time of an encoder's."""
+    """Return the JSON of an entry, formatted by hand: in a third of the time of an encoder."""
     files = ", ".join([f'[{_text(f.name)}, {f.length}, "{f.crc:08x}"]' for f in entry.files])
     line = f'{{"path": {_text(entry.path)}, "kind": {_text(entry.kind)}, '
     if entry.shape is not None:
@@ -176,11 +176,11 @@ def _line(entry: Entry) -> str:
 
 
 def decode_manifest(data: bytes, where: str, names: Iterable[str] | None = None) -> Manifest:
-    """The manifest in the bytes of its file; ``where`` is its path, for errors.
+    """Return the manifest in the bytes of its file; ``where`` is its path, for errors.
 
     With ``names``, only the entries of these paths and of what they hold need be in it: one blob of
-    thousands costs no more than one of a few.
-    Raises DamagedError when it is none, or names files outside of its node's directory.
+    thousands costs no more than one of a few.  Raises DamagedError if it is not a manifest, or
+    names files outside of its node's directory.
     """
     try:
         some = None if names is None else _lines_of(data, names)
@@ -204,10 +204,10 @@ def decode_manifest(data: bytes, where: str, names: Iterable[str] | None = None)
 
 
 def _lines_of(data: bytes, names: Iterable[str]) -> bytes | None:
-    """A manifest with only the lines of some paths and of what they hold, in their order.
+    """Return a manifest with only the lines of some paths and of what they hold, in their order.
 
-    None if one of them is not found.  No line but an entry's begins like one: JSON has no line ends
-    within texts.
+    Return None if one is not found.  Only the line of an entry begins like one: strings in JSON
+    have no line ends.
     """
     lines: dict[int, bytes] = {}
     for name in names:
@@ -239,18 +239,18 @@ def _entry(fields: dict[str, Any]) -> Entry:
     if kind in TREES:
         return Entry(path, kind, files, key=key, note=note)
     if type(fields["shape"]) is not list:
-        raise ValueError(f"the shape of {path!r} is no list")
+        raise ValueError(f"the shape of {path!r} is not a list")
     shape = tuple(fields["shape"])
     same_as = fields.get("same_as")
     if not isinstance(same_as, str | None):
-        raise ValueError(f"{path!r} is the same as what is no path")
+        raise ValueError(f"'same_as' of {path!r} is not a path")
     return Entry(path, kind, files, fields["dtype"], shape, fields["version"], same_as, key, note)
 
 
 def _note(path: str, fields: Any) -> Note:
     name, version, meta = fields["name"], fields["version"], fields["meta"]
     if type(name) is not str or type(version) is not int or type(meta) is not dict:
-        raise ValueError(f"what made {path!r} is no adapter")
+        raise ValueError(f"'adapter' of {path!r} does not name an adapter")
     if len(name) > _LONGEST_NAME:
         raise ValueError(f"the name of an adapter has more than {_LONGEST_NAME} characters")
     return Note(name, version, meta)
@@ -259,7 +259,7 @@ def _note(path: str, fields: Any) -> Note:
 def _check_names(entries: Sequence[Entry]) -> None:
     """Raise ValueError if a path or file is not below the directory it belongs to.
 
-    All are looked at together: one by one would take as long as all else.
+    All are checked together: one by one would take as long as everything else.
     """
     paths = [entry.path for entry in entries if entry.path]
     names = [file.name for entry in entries for file in entry.files]
@@ -269,15 +269,15 @@ def _check_names(entries: Sequence[Entry]) -> None:
     if names and (_OUTSIDE.search(files) or "/" in files):
         raise ValueError("a file is not in the directory of its entry")
     if _STRANGE.search(lines) or lines.count("\n") >= max(len(paths), 1):
-        raise ValueError("a path is no name of a blob")
+        raise ValueError("a path is not the name of a blob")
     if _STRANGE.search(files) or files.count("\n") >= max(len(names), 1):
-        raise ValueError("a file is no name of a chunk")
+        raise ValueError("a file is not the name of a chunk")
 
 
 def _check_values(entries: Sequence[Entry]) -> None:
-    """Raise ValueError if a field of an entry has a type or range that it cannot have.
+    """Raise ValueError if a field of an entry has an impossible type or range.
 
-    So whoever reads the entries can count and multiply with them.
+    So callers can compute with the fields of entries.
     """
     _, kinds, files, dtypes, shapes, versions, _, _, notes = zip(*entries, strict=True)
     own = [shape for shape in shapes if shape is not None]
@@ -287,7 +287,7 @@ def _check_values(entries: Sequence[Entry]) -> None:
         *(file.length for file in chain.from_iterable(files)),
     ]
     if not {*map(type, numbers)} <= {int}:
-        raise ValueError("a version, shape or length is no integer")
+        raise ValueError("a version, shape or length is not an integer")
     if numbers and not (min(numbers) >= 0 and max(numbers) < _LARGEST):
         raise ValueError("a version, shape or length is below 0 or above 63 bits")
     if not {*kinds} <= _KINDS:
@@ -301,11 +301,11 @@ def _check_values(entries: Sequence[Entry]) -> None:
 
 
 def _check_tree(entries: Sequence[Entry]) -> None:
-    """Raise ValueError unless each tree stands right before what it holds, and that only once."""
+    """Raise ValueError unless each tree comes right before what it holds, and each path once."""
     if not entries or entries[0].path or entries[0].kind != "group":
         raise ValueError("the first entry is not the node")
     if len({entry.path for entry in entries}) != len(entries):
-        raise ValueError("a path is there twice")
+        raise ValueError("a path occurs twice")
     counts: dict[str, int | None] = {}
     before = ""
     for entry in entries[1:]:
@@ -313,7 +313,7 @@ def _check_tree(entries: Sequence[Entry]) -> None:
         if "/" in path:
             above, _, name = path.rpartition("/")
             if above not in counts or not f"{before}/".startswith(f"{above}/"):
-                raise ValueError(f"{path!r} is not in a tree that stands before it")
+                raise ValueError(f"{path!r} is not in a tree that comes before it")
             count = counts[above]
             if count is not None:
                 if name != str(count):

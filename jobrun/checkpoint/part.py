@@ -1,7 +1,7 @@
-"""Nodes' parts of a checkpoint: blobs to files and manifests.  ``reading.py`` is the way back.
+"""Nodes' parts of a checkpoint: blobs to files and manifests.  ``reading.py`` is the inverse.
 
-Writing makes everything durable before it returns: what is left for the publisher is ``_SUCCESS``
-and the rename.
+Everything is durable when writing returns: only ``_SUCCESS`` and the rename are left to the
+publisher.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ SYNC_EACH = 64
 """With more files than this, one ``syncfs`` instead of an ``fsync`` of each file and directory.
 
 Measured, 4 KiB blobs of two files each, fsync by 4 threads : syncfs: 8 blobs 9.6 : 6.9 ms, 200
-blobs 130 : 62 ms, 2,000 blobs 630 : 190 ms.  For a few files fsync is the better neighbour: syncfs
-also waits for other programs' unwritten data.
+blobs 130 : 62 ms, 2,000 blobs 630 : 190 ms.  For a few files fsync disturbs others less: syncfs
+also waits for the unwritten data of other programs.
 """
 
 FLUSH_EACH = 1000
-"""After so many entries more, the disk begins with what is written so far.
+"""The number of entries after which the disk starts to write what there is so far.
 
 Measured, a save of 10,000 scalars and one of 2,000 x 4 KiB, with one syncfs at the end : with this:
 375 : 328 ms, 90 : 81 ms.
@@ -53,12 +53,12 @@ Measured, a save of 10,000 scalars and one of 2,000 x 4 KiB, with one syncfs at 
 
 @dataclass(frozen=True, slots=True)
 class PartSummary:
-    """What was written: ``digest`` is the manifest's crc32c, for ``_SUCCESS``.
+    """The summary of a written part; ``digest`` is the manifest's crc32c, for ``_SUCCESS``.
 
     ``bytes`` and ``files`` count all files of the part, ``linked`` the bytes of those that are
-    shared with an earlier checkpoint, or with another place of the same array.  ``sync`` is what of
-    ``seconds`` was waited at the end, until all of it was durable, and all parts that were written
-    with it.
+    shared with an earlier checkpoint, or with another place of the same array.  ``sync`` is the
+    part of ``seconds`` that was spent at the end, until this part and those written with it were
+    durable.
     """
 
     node: str
@@ -82,7 +82,7 @@ def check_part(node: str, blobs: Blobs) -> None:
 
 
 def _items(node: str, blobs: Blobs) -> list[Item]:
-    """The entries of a node's part, each tree before what it holds; raises as ``check_part``."""
+    """Return the entries of a part, each tree before what it holds; raises as ``check_part``."""
     items = list(_flatten(node, blobs))
     for name, value in blobs.items():
         check_storable(value, name)
@@ -90,7 +90,7 @@ def _items(node: str, blobs: Blobs) -> list[Item]:
 
 
 def mark_saved(blobs: Blobs, id: int) -> None:
-    """Give what had no version the id of the checkpoint that holds it, now that it is durable."""
+    """Give values without a version the id of the checkpoint that holds them durably."""
     for value in blobs.values():
         for _, box in leaves(value):
             if box.version < 0:
@@ -99,13 +99,13 @@ def mark_saved(blobs: Blobs, id: int) -> None:
 
 @dataclass(slots=True)
 class _Level:
-    """A level of names that only the paths of blobs make."""
+    """A level of names that exists only in the paths of blobs."""
 
     items: dict[str, _Level | Value] = field(default_factory=dict)
 
 
 def _flatten(node: str, blobs: Blobs) -> Iterator[Item]:
-    """Path, kind and leaf of all there is, each tree before what it holds."""
+    """Yield the path, kind and leaf of every entry, each tree before what it holds."""
     if check_name(node) or "/" in node or node == SUCCESS or node.startswith("manifest."):
         raise ValueRefusedError(f"{node!r} cannot name a node")
     top = _Level()
@@ -135,7 +135,7 @@ def _place(top: _Level, path: str, value: Value) -> None:
 def _below(
     path: str, items: Mapping[str, _Level | Value], keys: Mapping[str, Key] | None = None
 ) -> Iterator[Item]:
-    """What the tree or level at a path holds."""
+    """Yield the entries that the tree or level at a path holds."""
     if twins := case_twins(items):
         one, other = (f"{path}/{name}" if path else name for name in twins)
         raise ValueRefusedError(f"blobs {one!r} and {other!r} differ in case only", hint=CASE_HINT)
@@ -165,7 +165,7 @@ def _json_key(name: str, key: Key) -> str | None:
 
 @dataclass(slots=True)
 class _Part:
-    """A part on its way: what writes it, and the seconds that this thread was at it."""
+    """A part being written: its writer, and the seconds that this thread spent on it."""
 
     run_dir: str
     node: str
@@ -175,7 +175,7 @@ class _Part:
     manifest: bytes = b""
 
     def summary(self, sync: float) -> PartSummary:
-        """What was written; ``sync`` is what the end of all parts took."""
+        """Return the summary; ``sync`` is the time that making all parts durable took."""
         digest = f"{crc32c.crc32c(self.manifest):08x}"
         remember(self.run_dir, self.node, digest, self.entries)
         return PartSummary(
@@ -215,12 +215,12 @@ def write_parts(
 ) -> list[PartSummary]:
     """Write nodes' blobs and their manifests into a checkpoint's (partial) directory, durably.
 
-    All nodes are made durable together, once all is written.  ``parts`` has the blobs of each node:
-    a path (``"model/w1"``) and a value.  ``id`` is the checkpoint's, which becomes the version of
-    boxes that have none.  The boxes are not changed: see ``mark_saved``.  What has not changed is
-    hard-linked from the checkpoints ``share_with``, the preferred one first; of what is written,
-    that which ``compress`` names is compressed.
-    Raises ValueRefusedError before anything is written, FsError when an operation fails.
+    All nodes are made durable together, after all is written.  ``parts`` has the blobs of each
+    node: a path (``"model/w1"``) and a value.  ``id`` is the checkpoint's, which becomes the
+    version of boxes that have none.  The boxes are not changed: see ``mark_saved``.  Unchanged
+    blobs are hard-linked from the checkpoints ``share_with``, the preferred one first; ``compress``
+    says which of the others are compressed.  Raises ValueRefusedError before anything is written,
+    FsError if an operation fails.
     """
     root = os.fspath(directory)
     items = {node: _items(node, blobs) for node, blobs in parts.items()}
@@ -247,7 +247,7 @@ def write_parts(
             fs.write(f"{root}/{manifest_name(part.node)}", [part.manifest], sync=whole is None)
             part.seconds += time.perf_counter() - start
 
-        # What ends a part waits for files that the pool was given before, never for a later one.
+        # Ending a part waits for files that were submitted before it, never for later ones.
         begun = run_calls(pool, [(many, partial(begin, node)) for node in items])
         run_calls(pool, [(many, partial(end, part)) for part in begun])
         written = time.perf_counter()
@@ -260,9 +260,9 @@ def write_parts(
 
 
 class _Flushes:
-    """``syncfs``, at the end and, one at a time, while files are still being written.
+    """Calls of ``syncfs``: one at the end, and one at a time while files are being written.
 
-    So the disk works meanwhile, and there is little left to wait for.
+    So the disk works meanwhile, and little is left to wait for.
     """
 
     def __init__(self, whole: SyncAll, pool: ThreadPoolExecutor) -> None:
@@ -273,7 +273,7 @@ class _Flushes:
         self._begun: list[Future[None]] = []
 
     def written(self, entries: int) -> None:
-        """So many more entries are written, but for what other threads were given of them."""
+        """Count entries that are written, or submitted to other threads."""
         with self._mutex:
             self._entries += entries
             if self._entries >= FLUSH_EACH and all(flush.done() for flush in self._begun[-1:]):
@@ -281,13 +281,13 @@ class _Flushes:
                 self._entries = 0
 
     def end(self) -> None:
-        """Make durable all that is written; raises FsError, also what was met before."""
+        """Make durable all that is written; raises FsError, also of the earlier calls."""
         for flush in self._begun:
             flush.result()
         self._whole()
 
 
 def _sync_names(fs: Fs, root: str, pool: ThreadPoolExecutor, parts: Sequence[_Part]) -> None:
-    """Make the names in the directories durable, where the files are."""
+    """Make the names in all directories durable; the files are durable already."""
     folders = [part.writer.folder(entry.path) for part in parts for entry in part.entries]
     run_calls(pool, [(True, partial(fs.sync_dir, folder)) for folder in (root, *folders)])

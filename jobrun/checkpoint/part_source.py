@@ -1,4 +1,4 @@
-"""What the manager asks of others: who writes the parts, and who keeps other writers out."""
+"""The interfaces that the manager uses: the source of the parts, the lock, and the watch."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ Nodes = Mapping[str, Mapping[str, Value]]
 
 
 class RunLock(Protocol):
-    """What keeps other writers out: ``storage.lock.Lock``, or one that its owner holds already."""
+    """The lock against other writers: ``storage.lock.Lock``, or one that is held already."""
 
     def acquire(self) -> None:
-        """Hold it; raises LockedError if another process does."""
+        """Acquire the lock; raises LockedError if another process holds it."""
 
     def release(self) -> None:
-        """Let go."""
+        """Release the lock."""
 
     def held(self) -> bool:
-        """Whether any process holds it, this one too."""
+        """Return whether any process holds the lock, including this one."""
 
 
 class PartSource(Protocol):
-    """Who holds the blobs of a snapshot and writes them."""
+    """The holder of the blobs of a snapshot, which writes them."""
 
     def write(
         self, directory: str, id: int, share_with: Sequence[str], compress: Sequence[Compress]
@@ -48,37 +48,37 @@ class PartSource(Protocol):
         """Write the parts of all nodes of checkpoint ``id``, durably: see ``part.write_parts``."""
 
     def saved(self, id: int) -> None:
-        """The checkpoint is durable: values that had no version now have this one."""
+        """Record that the checkpoint is durable: values without a version get this one."""
 
     def release(self) -> None:
-        """The save is over, well or not: the values are not needed any more."""
+        """Release the values: the save has ended, successfully or not."""
 
 
 class SaveWatch(Protocol):
-    """Who is asked before a save, and told when it is done, by the thread that saves."""
+    """The observer of saves, called by the thread that saves."""
 
     def admit(self, id: int) -> None:
-        """Nothing of checkpoint ``id`` is written yet; SaveError where it is not to be."""
+        """Allow checkpoint ``id``, of which nothing is written yet, or raise SaveError."""
 
     def published(self, record: Record, path: Path) -> None:
-        """The checkpoint is whole and durable; must not raise."""
+        """Note that the checkpoint is whole and durable; must not raise."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlobSource:
-    """A snapshot held here: the blobs of each node, by reference."""
+    """A snapshot in this process: the blobs of each node, by reference."""
 
     blobs: Nodes
     fs: Fs = DEFAULT
 
     @classmethod
-    def taken(
+    def of(
         cls, blobs: Mapping[str, Mapping[str, object]], *, copy: bool, fs: Fs = DEFAULT
     ) -> BlobSource:
-        """Values of somebody else's, who may change them once the save returns, or, with ``copy``,
-        at once.
+        """Return a snapshot of the caller's values.
 
-        Raises UsageError or ValueRefusedError for what cannot be saved.
+        The caller may change them once the save returns or, with ``copy``, at once.  Raises
+        UsageError or ValueRefusedError for values that cannot be saved.
         """
         if not blobs or not all(isinstance(items, Mapping) for items in blobs.values()):
             raise UsageError(
@@ -102,18 +102,18 @@ class BlobSource:
     def write(
         self, directory: str, id: int, share_with: Sequence[str], compress: Sequence[Compress]
     ) -> list[PartSummary]:
-        """Write the parts, in the order in which the nodes were given."""
+        """Write the parts, in the order of the nodes."""
         return write_parts(
             directory, self.blobs, id=id, share_with=share_with, compress=compress, fs=self.fs
         )
 
     def saved(self, id: int) -> None:
-        """Give the boxes their version."""
+        """Give the boxes without a version this one."""
         for blobs in self.blobs.values():
             mark_saved(blobs, id)
 
     def release(self) -> None:
-        """Nothing to do: they are garbage once nobody holds this."""
+        """Do nothing: the values are freed with this object."""
 
 
 def _copied(item: object) -> Value:
@@ -121,9 +121,9 @@ def _copied(item: object) -> Value:
 
 
 def _value(item: object) -> Value:
-    """Arrays as they are, since they are on disk before the save returns.
+    """Return a value with its arrays as they are: they are on disk before the save returns.
 
-    Not in a tree in which one array may stand twice: adopting it says which are tied.
+    A tree in which one array may occur twice is adopted, which finds out what is tied.
     """
     arrays: list[Array] = []
     if not _is_plain(item, arrays) or overlapping(arrays) is not None:
@@ -132,7 +132,7 @@ def _value(item: object) -> Value:
 
 
 def _is_plain(item: object, arrays: list[Array], depth: int = 0) -> bool:
-    """Whether a value can be written without a copy; its arrays are added to ``arrays``."""
+    """Return whether a value can be written without a copy; add its arrays to ``arrays``."""
     if type(item) is np.ndarray and item.flags.c_contiguous and item.dtype.isbuiltin == 1:
         arrays.append(item)
         return True

@@ -1,7 +1,7 @@
-"""Saves in the background that nobody has asked about: the end of the process waits for them.
+"""Background saves whose caller has not waited for them: the end of the process does.
 
-``atexit`` would be too late: the pools of ``concurrent.futures`` take no more work by then.  Theirs
-and ours are called in the reverse order in which they were registered.
+``atexit`` would be too late: the pools of ``concurrent.futures`` accept no more work by then.  This
+hook and theirs are called in the reverse order of their registration.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ import sys
 import threading
 from typing import Any
 
-__all__ = ["asked", "begun"]
+__all__ = ["register", "unregister"]
 
-_unasked: set[concurrent.futures.Future[Any]] = set()
-
-
-def begun(save: concurrent.futures.Future[Any]) -> None:
-    """A save has begun whose caller is to ask for its end."""
-    _unasked.add(save)
+_pending: set[concurrent.futures.Future[Any]] = set()
 
 
-def asked(save: concurrent.futures.Future[Any]) -> None:
-    """Its caller asks, and is told."""
-    _unasked.discard(save)
+def register(save: concurrent.futures.Future[Any]) -> None:
+    """Register a save that has started, and whose caller should wait for it."""
+    _pending.add(save)
+
+
+def unregister(save: concurrent.futures.Future[Any]) -> None:
+    """Unregister a save that its caller has waited for."""
+    _pending.discard(save)
 
 
 def _wait() -> None:
-    """Let saves end, and say what went wrong with them."""
-    for save in list(_unasked):
+    """Wait for all saves, and print their errors."""
+    for save in list(_pending):
         error = save.exception()
         if error is not None:
             print(f"error: {error}", file=sys.stderr)
 
 
 threading._register_atexit(_wait)  # type: ignore[attr-defined]
-os.register_at_fork(after_in_child=_unasked.clear)  # whose threads are the parent's
+os.register_at_fork(after_in_child=_pending.clear)  # the threads stay in the parent

@@ -1,9 +1,9 @@
-"""A checkpoint appears under its name whole and durable, or not at all.
+"""Publishing a checkpoint: it appears under its name whole and durable, or not at all.
 
 ::
 
     .checkpoint_7.partial-1f0c…   everything is written here, and made durable
-    checkpoint_7                  … then renamed, and the rename made durable
+    checkpoint_7                  … then renamed, and the rename is made durable
     .checkpoint_4.trash-93ab…     dropped: renamed first, then deleted
 
 A crash leaves at most directories with a leading dot, which ``clean_leftovers`` removes.
@@ -35,15 +35,15 @@ __all__ = [
     "write_together",
 ]
 
-_OURS = re.compile(r"\.checkpoint_(0|[1-9][0-9]*)\.(partial|trash)-[0-9a-f]{16}")
+_LEFTOVER = re.compile(r"\.checkpoint_(0|[1-9][0-9]*)\.(partial|trash)-[0-9a-f]{16}")
 
 
 @contextmanager
 def staged(run_dir: str | os.PathLike[str], id: int, fs: Fs = DEFAULT) -> Iterator[str]:
-    """A new partial directory for checkpoint ``id``; removed again if the block raises.
+    """Create a partial directory for checkpoint ``id``, and remove it if the block raises.
 
-    Raises SaveError, naming operation and file, where an operation of the block fails, or where
-    memory or threads run out.
+    Raises SaveError, naming operation and file, if an operation of the block fails, or if memory or
+    threads run out.
     """
     partial = f"{os.fspath(run_dir)}/.checkpoint_{id}.partial-{secrets.token_hex(8)}"
     try:
@@ -63,7 +63,7 @@ def staged(run_dir: str | os.PathLike[str], id: int, fs: Fs = DEFAULT) -> Iterat
 def write_together(directory: str, files: Mapping[str, bytes], fs: Fs = DEFAULT) -> None:
     """Write small files durably, each on a thread of its own.  Raises FsError.
 
-    So one commit of the file system's journal is waited for, and not one for each.  Measured for
+    So they wait for one commit of the file system's journal, and not for one each.  Measured for
     two files, their directory, and the rename after them, on ext4: 1.5 ms one after another, 0.5
     together; 8 and 2 while others write.
     """
@@ -72,18 +72,18 @@ def write_together(directory: str, files: Mapping[str, bytes], fs: Fs = DEFAULT)
         fs.write(f"{directory}/{name}", [files[name]], sync=True)
 
     with ThreadPoolExecutor(len(files)) as pool:
-        list(pool.map(write, files))  # which raises the error of one
+        list(pool.map(write, files))  # raises the first error
 
 
 def publish(partial: str, id: int, fs: Fs = DEFAULT) -> Path:
-    """Give a durable partial directory its final name, durably, and never over another."""
+    """Give a durable partial directory its final name, durably; never replace another one."""
     target = f"{os.path.dirname(partial)}/checkpoint_{id}"
     fs.sync_dir(partial)
     fs.rename(partial, target)
     try:
         fs.sync_dir(os.path.dirname(partial))
     except FsError:
-        # Nobody should find a checkpoint of which we say that it was not saved.
+        # No checkpoint must be found for a save that is reported as failed.
         with suppress(FsError):
             fs.rename(target, partial)
         raise
@@ -91,7 +91,7 @@ def publish(partial: str, id: int, fs: Fs = DEFAULT) -> Path:
 
 
 def drop(run_dir: str | os.PathLike[str], id: int, fs: Fs = DEFAULT) -> str:
-    """Take a checkpoint's name away; the trash directory that is to be deleted.  Raises FsError."""
+    """Rename a checkpoint to a trash directory, and return its path.  Raises FsError."""
     root = os.fspath(run_dir)
     trash = f"{root}/.checkpoint_{id}.trash-{secrets.token_hex(8)}"
     fs.rename(f"{root}/checkpoint_{id}", trash)
@@ -99,26 +99,26 @@ def drop(run_dir: str | os.PathLike[str], id: int, fs: Fs = DEFAULT) -> str:
 
 
 def discard(run_dir: str | os.PathLike[str], id: int, fs: Fs = DEFAULT) -> None:
-    """Delete a checkpoint: it is gone at once, its files follow.  Raises FsError."""
+    """Delete a checkpoint: first its name, then its files.  Raises FsError."""
     remove_dropped(drop(run_dir, id, fs), fs)
 
 
 def remove_dropped(trash: str, fs: Fs = DEFAULT) -> None:
-    """Delete what ``drop`` gave, once its new name is durable.  Raises FsError.
+    """Delete the trash directory of ``drop``, once its name is durable.  Raises FsError.
 
-    Were the files gone first, a crash could leave a checkpoint that misses some.
+    If files were deleted first, a crash could leave a checkpoint without some of them.
     """
     try:
         fs.sync_dir(os.path.dirname(trash))
-    finally:  # its name is given up, whatever the disk says to that
+    finally:  # it is no checkpoint any more, even if its new name is not durable
         fs.remove_tree(trash)
 
 
 def clean_leftovers(run_dir: str | os.PathLike[str], fs: Fs = DEFAULT) -> list[str]:
-    """Remove what a crash left of saves and deletions; the names removed.
+    """Remove leftovers of saves and deletions after a crash; return the names removed.
 
-    Only names that we make ourselves, and only directories; to be called under the lock.
-    What cannot be removed stays, and is not among the names.
+    Only directories with names that jobrun makes are removed.  To be called under the lock.  What
+    cannot be removed stays, and is not among the names.
     """
     removed = []
     for entry in find_leftovers(run_dir, fs):
@@ -131,16 +131,16 @@ def clean_leftovers(run_dir: str | os.PathLike[str], fs: Fs = DEFAULT) -> list[s
 
 
 def find_leftovers(run_dir: str | os.PathLike[str], fs: Fs = DEFAULT) -> list[os.DirEntry[str]]:
-    """What ``clean_leftovers`` would remove.  Raises FsError."""
+    """Return what ``clean_leftovers`` would remove.  Raises FsError."""
     return [
         entry
         for entry in fs.entries(os.fspath(run_dir))
-        if _OURS.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
+        if _LEFTOVER.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
     ]
 
 
 def save_error(id: int, error: OSError) -> SaveError:
-    """What to say when an operation of a save failed."""
+    """Return the error of a save of which an operation failed."""
     code = errno.errorcode.get(error.errno or 0, "")
     return SaveError(f"checkpoint {id} was not saved: {error}", hint=_HINTS.get(code, ""))
 
@@ -155,6 +155,6 @@ _HINTS = {
 
 
 def _remove(fs: Fs, path: str) -> None:
-    """Remove a partial directory, as far as the disk that failed us lets us."""
+    """Remove a partial directory, as far as possible."""
     with suppress(FsError):
         fs.remove_tree(path)

@@ -1,4 +1,4 @@
-"""Blobs out of a run or a checkpoint, for whoever wants the numbers and not the run."""
+"""Blobs of a run or a checkpoint, for callers that need the values and not the run."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ def load_blobs(
     fallback: bool = False,
     fs: Fs = DEFAULT,
 ) -> dict[str, Any]:
-    """The values of blobs by name: read-only arrays, numbers, strings; a tree gives a dict or list.
+    """Return the values of blobs by name: read-only arrays, numbers, strings, dicts and lists.
 
-    ``names`` are those of leaves (``model/w1``) or trees (``model``), or patterns, which give the
-    leaves that they match, or that a tree holds which they match; without names all leaves are
+    ``names`` are names of leaves (``model/w1``) or trees (``model``), or patterns, which mean the
+    leaves that they match and those of the trees that they match; without names all leaves are
     loaded.  If there are several nodes, the names in the result have the node in front,
     ``trainer_1:total``; ``total`` means that of every node.
 
     ``run_or_checkpoint`` is a run directory, of which the newest checkpoint is read or that of
-    ``epoch`` or ``id``, or one checkpoint's directory.
+    ``epoch`` or ``id``, or the directory of one checkpoint.
 
-    Every byte read is proven.  Where blobs are named, nothing else is looked at, so that one costs
-    the same among thousands.  Raises NotFoundError for names or checkpoints that are not there and
-    DamagedError for what is not as written; then nothing is loaded.  With ``fallback``, of a newest
-    checkpoint that is damaged an older one is read in its place, for all names together.
+    Every byte read is verified.  If blobs are named, nothing else is read, so that one costs the
+    same among thousands.  Raises NotFoundError for missing names or checkpoints and DamagedError
+    for data that is not what was written; then nothing is loaded.  With ``fallback``, an older
+    checkpoint replaces a newest one that is damaged, for all names together.
     """
     wanted = [names] if isinstance(names, str) else None if names is None else list(names)
     return read_at(
@@ -64,10 +64,10 @@ def load_from(
     names: Sequence[str] | None,
     fs: Fs = DEFAULT,
 ) -> dict[str, Any]:
-    """What ``load_blobs`` gives, of a checkpoint that is known with its record."""
+    """Return what ``load_blobs`` does, from a checkpoint whose record is known."""
     path = os.fspath(checkpoint)
     if names is not None and not any(map(is_pattern, names)):
-        with suppress(NotFoundError):  # said below, with the nearest names
+        with suppress(NotFoundError):  # reported below, with the nearest names
             return _load_named(path, record, names, fs)
     blobs = blobs_of(path, record, fs)
     chosen: dict[Blob, None] = {}
@@ -95,7 +95,7 @@ def blobs_of(checkpoint: str | os.PathLike[str], record: Record, fs: Fs = DEFAUL
 
 
 def _load_named(path: str, record: Record, names: Sequence[str], fs: Fs) -> dict[str, Any]:
-    """Blobs by their very names: the manifests of their nodes alone are read."""
+    """Return blobs by their exact names: only the manifests of their nodes are read."""
     places = {name: _place(name, record) for name in names}
     found: dict[tuple[str, str], Any] = {}
     for node in dict.fromkeys(node for node, _ in places.values()):
@@ -106,7 +106,7 @@ def _load_named(path: str, record: Record, names: Sequence[str], fs: Fs) -> dict
 
 
 def _place(name: str, record: Record) -> tuple[str, str]:
-    """Node and path of a blob; with several nodes its name has that of the node in front."""
+    """Return the node and path of a blob; with several nodes its name begins with the node."""
     if len(record.nodes) == 1:
         return record.nodes[0], name
     node, _, path = name.partition(":")

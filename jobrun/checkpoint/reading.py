@@ -1,7 +1,7 @@
-"""A node's part of a checkpoint, back from its files: whole, by names, or a slice of one array.
+"""Reading a node's part of a checkpoint: all of it, blobs by name, or a slice of one array.
 
-Every byte that is read is proven against the manifest, and only ``_SUCCESS``, the manifest and the
-files of the blobs asked for are touched.
+Every byte that is read is verified against the manifest, and only ``_SUCCESS``, the manifest and
+the files of the requested blobs are read.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Array = npt.NDArray[Any]
 T = TypeVar("T")
 
 _SIZES_FIRST = 64 << 20
-"""Bytes of a leaf above which its files are looked at before memory is taken for them."""
+"""Bytes of a leaf from which on its files are checked before memory is allocated for them."""
 
 
 def read_part(
@@ -54,13 +54,13 @@ def read_part(
     fs: Fs = DEFAULT,
     record: Record | None = None,
 ) -> dict[str, Value]:
-    """A node's blobs as they were given to ``write_part``, or only those of some names.
+    """Return a node's blobs as they were passed to ``write_part``, or only those of some names.
 
     A name is that of a blob, of a leaf or tree within one, or of a level of names (then a tree).
-    ``record`` is that of the checkpoint, if it was read before.
-    Every byte that is read is proven; files of other blobs are not touched.  Arrays of one tree
-    that are tied (``same_as``) are one box, read once; one that is read alone has its own files.
-    Raises NotFoundError for names that are not there, DamagedError for what is not as written.
+    ``record`` is that of the checkpoint, if it was read before.  Every byte that is read is
+    verified; files of other blobs are not read.  Arrays of one tree that are tied (``same_as``) are
+    one box, read once; one that is read alone has its own files.  Raises NotFoundError for missing
+    names, DamagedError for data that is not what was written.
     """
     root = os.fspath(checkpoint)
     record = record or read_record(fs, root)
@@ -81,13 +81,13 @@ def read_part(
 
 
 def _tied(where: str, entry: Entry, box: Box | None) -> Box:
-    """The box of an array that stands at another place too; raises DamagedError if it is none."""
+    """Return the box of an array that occurs at another path too; raises DamagedError."""
     if (
         box is None
         or (box.kind, entry.kind) != ("array", "array")
         or box.value.shape != entry.shape
     ):
-        text = f"the manifest says that it is the same array as {entry.same_as!r}, which is another"
+        text = f"expected the same array as {entry.same_as!r}, which has another kind or shape"
         raise DamagedError(text, where=where)
     box.tied = True
     return box
@@ -96,7 +96,7 @@ def _tied(where: str, entry: Entry, box: Box | None) -> Box:
 def _select(
     entries: Sequence[Entry], names: Iterable[str], node: str
 ) -> dict[str, Sequence[Entry]]:
-    """The entries of each name: itself and, right after it, what it holds."""
+    """Return the entries of each name: itself and, right after it, what it holds."""
     place = {entry.path: i for i, entry in enumerate(entries) if entry.path}
     selected: dict[str, Sequence[Entry]] = {}
     for name in names:
@@ -143,7 +143,7 @@ def _assemble(entries: Sequence[Entry], boxes: Mapping[str, Box], root: str) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A leaf being read: ``array`` is what its chunks fill, once ``with_room`` has made it."""
+    """A leaf being read; its chunks fill ``array``, which ``with_room`` allocates."""
 
     entry: Entry
     folder: str
@@ -152,14 +152,14 @@ class _Reading:
     array: Array | None = None
 
     def with_room(self) -> _Reading:
-        """The same, with an array to be filled if there are chunks."""
+        """Return the same with an array to fill if there are chunks."""
         if not self.chunks:
             return self
         shape = self.entry.shape or ()
         return replace(self, array=_room(shape, self.layout.memory, self.folder))
 
     def box(self) -> Box:
-        """The leaf, once all chunks are read."""
+        """Return the leaf, once all chunks are read."""
         box = self.layout.filled() if self.array is None else self.layout.restored(self.array)
         box.version = -1 if self.entry.version is None else self.entry.version
         return box
@@ -171,7 +171,7 @@ def _room(
     folder: str,
     make: Callable[[tuple[int, ...], np.dtype[Any]], Array] = empty_array,
 ) -> Array:
-    """A new array; NotFoundError where the machine has no room for it."""
+    """Return a new array; raises NotFoundError if it does not fit into memory."""
     try:
         return make(shape, dtype)
     except (MemoryError, ValueError) as error:
@@ -181,7 +181,7 @@ def _room(
 
 
 def read_leaves(fs: Fs, base: str, entries: Sequence[Entry]) -> dict[str, Box]:
-    """The leaves among the entries of a node, proven, by path; ``base`` is the node's folder."""
+    """Return the leaves among entries by path, verified; ``base`` is the folder of the node."""
     with ThreadPoolExecutor(THREADS_FAR if fs.far else THREADS) as pool:
         opening = [(fs.far, partial(_open_leaf, fs, base, entry)) for entry in entries]
         opened = run_calls(pool, opening)
@@ -196,7 +196,7 @@ def read_leaves(fs: Fs, base: str, entries: Sequence[Entry]) -> dict[str, Box]:
 
 
 def _open_leaf(fs: Fs, base: str, entry: Entry) -> _Reading | None:
-    """Read and check the metadata; None for a tree."""
+    """Read and check the metadata of an entry; return None for a tree."""
     folder = f"{base}/{entry.path}" if entry.path else base
     meta = read_meta(fs, f"{folder}/{META}", entry.files[0])
     if entry.is_tree:
@@ -208,7 +208,7 @@ def _open_leaf(fs: Fs, base: str, entry: Entry) -> _Reading | None:
     files = entry.files[1:]
     if not files and (layout.grid.count == 0 or layout.grid.shape == ()):
         return _Reading(entry, folder, layout)
-    # Counted first: a shape that was forged has more chunks than could ever be enumerated.
+    # Counted first: a forged shape may have more chunks than could ever be enumerated.
     if len(files) != layout.grid.count or layout.data_type == "string":
         raise DamagedError("the manifest does not list the chunks of its grid", where=folder)
     chunks = list(layout.grid)
@@ -221,10 +221,10 @@ def _open_leaf(fs: Fs, base: str, entry: Entry) -> _Reading | None:
 
 
 def prove_leaf(fs: Fs, base: str, entry: Entry) -> None:
-    """Raise DamagedError if a leaf of which every byte is proven could not be loaded.
+    """Raise DamagedError if a leaf whose bytes are verified could not be loaded.
 
-    Its metadata must be those of its manifest, its chunks those of its grid, and its bytes a value:
-    so what is found whole is what loads.  Chunks that are not compressed are not read again.
+    Its metadata must match its manifest, its chunks its grid, and its bytes must be a value: so
+    what is reported as whole can be loaded.  Chunks that are not compressed are not read again.
     """
     reading = _open_leaf(fs, base, entry)
     if reading is None:
@@ -248,7 +248,7 @@ def _read_chunk(fs: Fs, reading: _Reading, file: File, chunk: Chunk) -> None:
 def _fill(
     fs: Fs, reading: _Reading, file: File, chunk: Chunk, data: memoryview, start: int = 0
 ) -> None:
-    """Read a chunk, proven; what is at ``start`` fills ``data``."""
+    """Read and verify a chunk; its bytes from ``start`` fill ``data``."""
     path, codec = f"{reading.folder}/{file.name}", reading.layout.codec
     if codec is None:
         read_payload(fs, path, file, data, start)
@@ -263,12 +263,12 @@ def _fill(
 
 
 def _bytes_of(array: Array) -> memoryview:
-    """The bytes of a C-contiguous array."""
+    """Return the bytes of a C-contiguous array."""
     return array.reshape(-1).view(np.uint8).data
 
 
 def _located(where: str, call: Callable[[], T]) -> T:
-    """``call()``, with the place in what it raises."""
+    """Return ``call()``; add the place to a DamagedError that has none."""
     try:
         return call()
     except DamagedError as error:
@@ -290,10 +290,10 @@ def read_slice(
     *,
     fs: Fs = DEFAULT,
 ) -> Array:
-    """``array[index]`` of one array (integers and slices), reading only the chunks it touches.
+    """Return ``array[index]`` of one array (integers and slices), reading only the chunks needed.
 
-    Returns a read-only array, 0-d where numpy would give a scalar.
-    Raises NotFoundError if there is no such array or an index lies outside of it.
+    The array is read-only, and 0-d where numpy returns a scalar.  Raises NotFoundError if there is
+    no such array or an index is out of range.
     """
     root = os.fspath(checkpoint)
     entries = read_manifest(fs, root, read_record(fs, root), node, [blob]).entries
@@ -320,19 +320,19 @@ def _whole(box: Box) -> Array:
 
 
 def _full_index(blob: str, items: tuple[Index, ...], shape: tuple[int, ...]) -> tuple[Index, ...]:
-    """An index for each axis, proven to lie within it."""
+    """Return an index for each axis; raises NotFoundError if one is out of range."""
     if len(items) > len(shape):
         raise NotFoundError(f"{len(items)} indices, but {blob!r} has {len(shape)} dimensions")
     for axis, (item, size) in enumerate(zip(items, shape, strict=False)):
         if not isinstance(item, slice) and not -size <= item < size:
             raise NotFoundError(
-                f"index {item} is outside of {blob!r}, whose axis {axis} has length {size}"
+                f"index {item} is out of range for {blob!r}, whose axis {axis} has length {size}"
             )
     return items + (slice(None),) * (len(shape) - len(items))
 
 
 def _span(item: Index, size: int) -> tuple[range, Index]:
-    """The rows that an index needs, and the index within these."""
+    """Return the rows that an index needs, and the index within these."""
     if not isinstance(item, slice):
         return range(item % size, item % size + 1), 0
     rows = range(size)[item]
@@ -344,7 +344,7 @@ def _span(item: Index, size: int) -> tuple[range, Index]:
 
 
 def _read_window(fs: Fs, reading: _Reading, items: tuple[Index, ...]) -> Array:
-    """The elements at ``items``, by way of the chunks that hold them."""
+    """Return the elements at ``items``, reading the chunks that hold them."""
     grid, layout, entry = reading.layout.grid, reading.layout, reading.entry
     assert entry.shape is not None
     axis = grid.axis

@@ -1,7 +1,7 @@
-"""What a checkpoint says of itself: the file ``_SUCCESS``, written once the parts are durable.
+"""The record of a checkpoint: the file ``_SUCCESS``, written once the parts are durable.
 
-The file is text: one ``name: JSON`` a line (which is YAML too), and a last line ``crc32c: …`` with
-the checksum of the bytes before it.  This module knows neither numpy nor zarr.
+The file is text: one ``name: JSON`` per line (which is YAML too), and a last line ``crc32c: …``
+with the checksum of the bytes before it.  Neither numpy nor zarr is imported here.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ FORMAT = 1
 ID = r"0|[1-9][0-9]{0,11}"
 """The pattern of an id in the name of a checkpoint's directory."""
 MAX_ID = 10**12 - 1
-"""A larger number in the name of a directory is none that was counted up to."""
+"""The largest id: no run counts further."""
 SUCCESS = "_SUCCESS"
 Metric = float | int | bool | None
 _DIGEST = named(r"[0-9a-f]{8}")
@@ -95,7 +95,7 @@ _STATES: Mapping[str, Mapping[str, Form]] = {
     "walltime": {"elapsed": seconds},
     "not_finite": {"value": text, "epoch": whole},
 }
-"""What the stop conditions keep, by their kind; all of it may be missing."""
+"""The saved states of the stop conditions, by kind; all fields may be missing."""
 
 
 def _is_stop(value: Any) -> bool:
@@ -133,12 +133,12 @@ _FIELDS: Mapping[str, Form] = {
 
 @dataclass(frozen=True, slots=True)
 class RecordFields:
-    """What the caller of a save says about it.
+    """The fields of a record that the caller of a save provides.
 
     ``position`` is the place in the run, ``run_seconds`` the seconds over all attempts, ``metrics``
-    the scalars seen, ``stops`` the states of the stop conditions and ``decision`` what they decided
-    at this place (JSON), ``versions`` the libraries, ``job`` and ``digest`` name the job, ``extra``
-    is JSON for whatever else is to be kept.
+    the scalars of the epoch, ``stops`` the states of the stop conditions and ``decision`` their
+    decision at this place (JSON), ``versions`` those of libraries; ``job`` and ``digest`` name the
+    job, and ``extra`` is any other JSON.
     """
 
     position: Position = field(default_factory=Position)
@@ -154,13 +154,13 @@ class RecordFields:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What ``_SUCCESS`` says: see FORMAT.md.
+    """The content of ``_SUCCESS``: see FORMAT.md.
 
     ``epoch`` is the number of epochs completed, ``time`` UTC in ISO 8601, ``bytes`` and ``files``
     count everything in the checkpoint but ``_SUCCESS``, ``manifests`` maps a node to the crc32c of
     its manifest, ``root`` is that of the checkpoint's own ``zarr.json``.  ``metrics`` are those of
-    the epoch that ends here: a checkpoint inside an epoch has none, whatever it is given, so that
-    nobody takes those of the epoch before for its own.
+    the epoch that ends here: a checkpoint inside an epoch has none, whatever is passed, so that
+    those of the epoch before are not mistaken for its own.
     """
 
     id: int
@@ -190,7 +190,7 @@ class Record:
 
     @property
     def place(self) -> str:
-        """Where in the run the checkpoint lies, in words."""
+        """The place of the checkpoint in the run, in words."""
         return self.position.place
 
     @property
@@ -205,12 +205,12 @@ class Record:
 
 
 def check_fields(fields: RecordFields) -> None:
-    """Raise UsageError if the fields cannot be written down and read back."""
+    """Raise UsageError if the fields cannot be written and read back."""
     for name, found in fields.metrics.items():
         number = hasattr(found, "item") and getattr(found, "size", 1) == 1
         value = found.item() if number else found  # type: ignore[union-attr]
         if value is not None and not isinstance(value, (bool, int, float)):
-            raise UsageError(f"metric {name!r} must be a number, bool or None, not {found!r}")
+            raise UsageError(f"metric {name!r} must be a number, bool or None, got {found!r}")
     try:
         data = json.dumps(to_json(dict(fields.extra)), allow_nan=False)
         parse_json(data.encode("ascii"), max_depth=MAX_DEPTH - 2)
@@ -219,7 +219,7 @@ def check_fields(fields: RecordFields) -> None:
 
 
 def encode_record(record: Record) -> bytes:
-    """The bytes of ``_SUCCESS``; SaveError if they would not be read back."""
+    """Return the bytes of ``_SUCCESS``; raises SaveError if they could not be read back."""
     lines = {
         "format": FORMAT,
         "id": record.id,
@@ -252,9 +252,9 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_record(data: bytes, where: str) -> Record:
-    """The record in the bytes of a ``_SUCCESS``; ``where`` is its path, for errors.
+    """Return the record in the bytes of a ``_SUCCESS``; ``where`` is its path, for errors.
 
-    Raises DamagedError when the bytes are not what was written.
+    Raises DamagedError if the bytes are not what was written.
     """
     head, mark, tail = data.rpartition(b"crc32c: ")
     if not mark or tail != f"{crc32c.crc32c(head):08x}\n".encode("ascii"):
@@ -262,7 +262,7 @@ def decode_record(data: bytes, where: str) -> Record:
     try:
         pairs = [line.split(": ", 1) for line in head.decode("ascii").splitlines()]
         body = ",".join([f'"{name}":{value}' for name, value in pairs])
-        fields = parse_json(f"{{{body}}}".encode())  # in one call, which takes half the time
+        fields = parse_json(f"{{{body}}}".encode())  # one call takes half the time
         if fields["format"] != FORMAT:
             raise DamagedError(
                 f"it is of format {fields['format']}; this jobrun reads format {FORMAT}",

@@ -1,7 +1,7 @@
-"""Which checkpoints stay: a pure function of what there is and what was asked for.
+"""Retention: which checkpoints are kept, as a pure function of the records and the rules.
 
-A checkpoint stays if any rule keeps it.  Never dropped are the head, and the checkpoint to which a
-job goes back whose ``fail`` condition comes true.
+A checkpoint is kept if any rule keeps it.  The head is never dropped, nor is the checkpoint to
+which a job returns after a ``fail`` condition came true.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ __all__ = ["retain"]
 def retain(
     records: Sequence[Record], keep: Keep, protected: Collection[int] = ()
 ) -> tuple[list[Record], list[Record]]:
-    """Split whole checkpoints into those that stay and those to drop, each by rising id.
+    """Split whole checkpoints into those to keep and those to drop, each by rising id.
 
-    ``protected`` are ids that stay whatever the rules say, such as the one resumed from until the
+    ``protected`` are ids to keep whatever the rules say, such as the one resumed from until the
     attempt's first save is durable.
     """
     ordered = sorted(records, key=lambda r: r.id)
@@ -44,7 +44,7 @@ def _every(records: Sequence[Record], epochs: int | None) -> set[int]:
 
 
 def _best(records: Sequence[Record], best: Best | None) -> set[int]:
-    """Return the ids of the best so many, fewer where fewer values are finite."""
+    """Return the ids of the best checkpoints, at most ``best.count``, with finite values."""
     if best is None:
         return set()
     direction = "min" if best.smaller else "max"

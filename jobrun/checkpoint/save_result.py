@@ -1,4 +1,4 @@
-"""What a save has made, as the manager tells its caller."""
+"""The result of a save."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["Saved"]
 class Saved:
     """A checkpoint that is whole and durable.
 
-    ``bytes`` and ``files`` are those of the parts; ``seconds`` has the phases ``write`` (parts,
-    durable), ``commit`` (record, rename) and ``retain``; ``parts`` tells of each node.  ``removed``
-    are the ids that retention removed, ``warnings`` what it could not.
+    ``seconds`` has the phases ``write`` (the parts), ``sync`` (until they are durable), ``commit``
+    (record, rename) and ``retain``; ``parts`` has a summary of each node.  ``removed`` are the ids
+    that retention removed, ``warnings`` the reasons why others could not be removed.
     """
 
     record: Record
@@ -35,20 +35,20 @@ class Saved:
 
     @property
     def epoch(self) -> int:
-        """Epochs completed."""
+        """The number of epochs completed."""
         return self.record.epoch
 
     @property
     def bytes(self) -> int:
-        """Bytes of all files."""
+        """The bytes of all files."""
         return self.record.bytes
 
     @property
     def files(self) -> int:
-        """Files in the checkpoint."""
+        """The number of files in the checkpoint."""
         return self.record.files
 
     @property
     def linked(self) -> int:
-        """Bytes of files that are shared with an earlier checkpoint."""
+        """The bytes of files that are shared with an earlier checkpoint."""
         return sum(part.linked for part in self.parts)

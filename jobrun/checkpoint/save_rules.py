@@ -1,4 +1,4 @@
-"""By what rules a checkpoint is saved, and which stay: one value, handed to the manager whole."""
+"""The rules by which checkpoints are saved and kept: one value, passed to the manager whole."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["SaveRules"]
 
 @dataclass(frozen=True, slots=True)
 class SaveRules:
-    """``keep``, ``link`` and ``compress`` are as in ``CheckpointPolicy``.
+    """The rules of a save; ``keep``, ``link`` and ``compress`` are as in ``CheckpointPolicy``.
 
-    ``watch`` is asked before each save and told of it.  ``named_now`` returns a record with the
-    names that its nodes have by now, for ``keep``.  ``beside`` is called while the parts are
-    written: it makes durable what the checkpoint covers and does not hold.
+    ``watch`` observes each save.  ``named_now`` returns a record with the current names of its
+    nodes, for ``keep``.  ``beside`` is called while the parts are written: it makes durable the
+    files that the checkpoint covers without holding them.
     """
 
     keep: Keep = KEEP_ALL

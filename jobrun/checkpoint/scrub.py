@@ -1,8 +1,8 @@
-"""Reading every byte of checkpoints, and saying what is damaged in which of them.
+"""Reading every byte of checkpoints, and reporting the damage of each.
 
-Values that did not change may be linked, so that one file (an inode) belongs to several
-checkpoints.  It is read once, and what is wrong with it is said of each of them.  What is whole
-loads: leaves whose files are what was written are tried as loading would.
+Unchanged values may be linked, so that one file (an inode) belongs to several checkpoints.  It is
+read once, and its damage is reported for each of them.  Leaves whose files are intact are also
+loaded once, so that what is reported as whole can be loaded.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NAME = re.compile(r"checkpoint_[0-9]+")
 _THREADS = 4
 Inode = tuple[int, int]
 _OF_A_FILE = (DamagedError, NotFoundError)
-"""What is wrong with a file; what is wrong with all of a store ends the survey."""
+"""Errors of one file; an error of a whole store ends the survey."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class DamagedFile:
     """A file that is not what was written: its path below the checkpoint, and why.
 
     ``blob`` is the leaf or tree that it belongs to (empty: the checkpoint itself), with its node in
-    front if there are several.  ``inode`` is None where there is no file.
+    front if there are several.  ``inode`` is None if there is no file.
     """
 
     file: str
@@ -54,7 +54,7 @@ class DamagedFile:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was found in one checkpoint.  ``record`` is None where it cannot be read.
+    """The result for one checkpoint.  ``record`` is None if it cannot be read.
 
     ``path`` is its path or URL, ``name`` the last part of that.
     """
@@ -65,7 +65,7 @@ class Verdict:
 
     @property
     def name(self) -> str:
-        """What the checkpoint is called."""
+        """The name of the checkpoint."""
         return os.path.basename(self.path)
 
     @property
@@ -76,7 +76,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A file to be read: its path, what the manifest says of it, and whose it is."""
+    """A file to read: its path, its entry in the manifest, and the blob it belongs to."""
 
     path: str
     file: File
@@ -88,22 +88,21 @@ class _Part:
 
     @property
     def leaf(self) -> tuple[Inode | str, Any]:
-        """What is loaded once: the same metadata and chunks are to be the same value."""
+        """The key of what is loaded once: equal metadata and chunks are the same value."""
         same = (self.entry.kind, repr(self.entry.dtype), self.entry.shape, self.entry.files)
         return self.inode or self.path, same
 
     @property
     def key(self) -> tuple[Inode | str, File]:
-        """What is read once: the same bytes are to be the same payload."""
+        """The key of what is read once: the same inode and the same expected payload."""
         return self.inode or self.path, self.file
 
 
 class Survey:
     """Verifies checkpoints one by one, as ``fs`` reads them.
 
-    ``files`` and ``bytes`` is what it has read of manifests' files, each inode once.
-
-    One that a writer removes meanwhile is left out.
+    ``files`` and ``bytes`` count the files that it has read, each inode once.  A checkpoint that a
+    writer removes meanwhile is left out.
     """
 
     def __init__(self, fs: Fs = DEFAULT) -> None:
@@ -114,7 +113,7 @@ class Survey:
         self.bytes = 0
 
     def verify(self, paths: Iterable[str | Path]) -> Iterator[Verdict]:
-        """The verdicts on checkpoints, in their order."""
+        """Yield the verdicts on checkpoints, in their order."""
         with ThreadPoolExecutor(THREADS_FAR if self._fs.far else _THREADS) as pool:
             for path in paths:
                 verdict = self._verdict(path, pool)
@@ -152,12 +151,12 @@ class Survey:
     def _parts(
         self, path: str | Path, record: Record, node: str, faults: list[DamagedFile]
     ) -> list[_Part]:
-        """The files of a node, which are there at their lengths; the others are faults."""
+        """Return the files of a node with their full lengths; add the others to ``faults``."""
         found = []
         for name, file, entry in read_manifest(self._fs, str(path), record, node).files():
             place = f"{path}/{name}"
             blob = f"{node}:{entry.path}" if len(record.nodes) > 1 else entry.path
-            if self._fs.far:  # it is fetched whole, whatever is asked of it
+            if self._fs.far:  # any access fetches the whole file
                 found.append(_Part(place, file, node, entry, blob, None, file.size))
                 continue
             inode = _inode(place)
@@ -179,7 +178,7 @@ class Survey:
     def _unloadable(
         self, path: str | Path, parts: Sequence[_Part], pool: ThreadPoolExecutor
     ) -> list[DamagedFile]:
-        """The leaves whose files are all what was written, and which are no value all the same."""
+        """Return the leaves whose files are intact but which cannot be loaded."""
         bad = {part.blob for part in parts if self._reasons[part.key]}
         metas = [p for p in parts if p.file.name == META and not p.entry.is_tree]
         whole = [part for part in metas if part.blob not in bad]
@@ -193,7 +192,7 @@ class Survey:
         ]
 
     def _no_value(self, path: str | Path, part: _Part) -> DamagedFile | None:
-        """Why a leaf cannot be loaded; None if it can."""
+        """Return why a leaf cannot be loaded; None if it can."""
         from jobrun.checkpoint.reading import prove_leaf  # needs numpy, which listing does not
 
         try:
@@ -203,7 +202,7 @@ class Survey:
         return None
 
     def _why_not(self, part: _Part) -> str:
-        """Why a file is not what was written; empty if it is."""
+        """Return why a file is not what was written; empty if it is."""
         try:
             check_payload(self._fs, part.path, part.file)
         except _OF_A_FILE as error:
@@ -212,7 +211,7 @@ class Survey:
 
 
 def sharing(verdicts: Sequence[Verdict]) -> dict[Inode, list[str]]:
-    """The damaged files that belong to several checkpoints, with the names of these."""
+    """Return the damaged files that belong to several checkpoints, with the names of these."""
     owners: dict[Inode, list[str]] = {}
     for verdict in verdicts:
         for inode in dict.fromkeys(f.inode for f in verdict.faults if f.inode is not None):

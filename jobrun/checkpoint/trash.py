@@ -1,8 +1,8 @@
-"""Removing what retention drops: the names go within the save, the files on a thread of its own.
+"""Removing what retention drops: names within the save, files on a thread of their own.
 
 Unlinking files that were written back costs milliseconds each on some disks, and no save should
-wait for that.  What is deleted in the background has a trash name already: a process that ends
-before it is done leaves it to the cleaning of the next start.
+wait for that.  What is deleted in the background has a trash name already: if the process ends
+first, the next start removes the rest.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ from jobrun.storage.fs import DEFAULT, Fs, FsError
 __all__ = ["MOST_WAITING", "Removal"]
 
 MOST_WAITING = 8
-"""Directories that may wait for the thread.  More would fill the disk of a run that saves faster
-than its disk deletes: there a save waits for the first of them."""
+"""Directories that may wait for the thread.
+
+With more, a run that saves faster than its disk deletes would fill the disk: a save waits for the
+first of them instead."""
 
 
 class Removal:
     """Removes checkpoints of one run directory.
 
-    Its methods are called by one thread at a time.  Its own thread lives from the first removal to
+    Its methods are called by one thread at a time.  Its own thread runs from the first removal to
     ``close``.
     """
 
@@ -41,7 +43,7 @@ class Removal:
         self._waiting: list[tuple[str, Future[None]]] = []
 
     def saved(self, record: Record) -> None:
-        """A checkpoint was just saved: it need not be looked at."""
+        """Note a checkpoint that was just saved: it need not be checked."""
         self._whole[record.id] = record
 
     def apply(
@@ -50,11 +52,11 @@ class Removal:
         protected: Collection[int] = (),
         named_now: Callable[[Record], Record] | None = None,
     ) -> tuple[tuple[int, ...], tuple[str, ...]]:
-        """Remove what ``keep`` drops; the ids that are gone, and warnings.
+        """Remove what ``keep`` drops; return the ids that are gone, and warnings.
 
-        ``keep`` is asked of the records as ``named_now`` gives them.
-        What could not be renamed is tried again at the next call.  The files follow in the
-        background; what goes wrong there is among the warnings of a later call.
+        ``keep`` applies to the records as ``named_now`` returns them.  A rename that fails is
+        retried at the next call.  The files are deleted in the background, whose errors are among
+        the warnings of a later call.
         """
         if keep.all:
             return (), self.warnings()
@@ -77,7 +79,7 @@ class Removal:
         return tuple(removed), (*self.warnings(), *warnings)
 
     def _records(self) -> list[Record]:
-        """The listed checkpoints; those known to be are not looked at again."""
+        """Return the listed checkpoints; those known to be listed are not checked again."""
         found = []
         for id in self._catalog.ids():
             try:
@@ -99,16 +101,16 @@ class Removal:
 
     @property
     def busy(self) -> bool:
-        """Whether files are still to be deleted."""
+        """Whether files are still being deleted."""
         return any(not future.done() for _, future in self._waiting)
 
     def wait(self) -> None:
-        """Return once all is deleted, as far as it can be."""
+        """Wait until everything is deleted, as far as possible."""
         for _, future in self._waiting:
             future.exception()
 
     def warnings(self) -> tuple[str, ...]:
-        """What went wrong in the background and has not been told yet."""
+        """Return the errors of the background that were not returned before."""
         done = [waiting for waiting in self._waiting if waiting[1].done()]
         self._waiting = [waiting for waiting in self._waiting if waiting not in done]
         return tuple(
@@ -118,7 +120,7 @@ class Removal:
         )
 
     def close(self) -> None:
-        """End the thread once all is deleted."""
+        """End the thread once everything is deleted."""
         if self._thread is not None:
             self._thread.shutdown()
             self._thread = None

@@ -1,7 +1,7 @@
-"""The files of a part: each entry's directory, metadata and chunks, written, or linked.
+"""The files of a part: directory, metadata and chunks of each entry, written or linked.
 
-Chunks are handed to the threads as soon as their entry is reached, so that the disk works while the
-directories and links of the entries after it are made.
+Chunks are submitted to the threads as soon as their entry is reached, so that the disk works while
+the directories and links of later entries are made.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Array = npt.NDArray[Any]
 
 
 class Item(NamedTuple):
-    """An entry to be written: ``box`` is None for a tree; ``key`` and ``note`` as in ``Entry``."""
+    """An entry to write: ``box`` is None for a tree; ``key`` and ``note`` as in ``Entry``."""
 
     path: str
     kind: str
@@ -44,7 +44,7 @@ class Item(NamedTuple):
 
 
 class _Begun(NamedTuple):
-    """An entry on its way: ``files`` are written, or the futures of threads that write them."""
+    """An entry being written: ``files`` are done, or futures of threads that write them."""
 
     item: Item
     form: Form
@@ -52,7 +52,7 @@ class _Begun(NamedTuple):
     files: list[File | Future[File]]
 
     def entry(self) -> Entry:
-        """What the manifest says of it, once all its files are written."""
+        """Return the entry of the manifest, once all files are written."""
         files = [file if isinstance(file, File) else file.result() for file in self.files]
         form = self.form
         path, _, _, key, note = self.item
@@ -69,18 +69,17 @@ class _Begun(NamedTuple):
 
 
 class _Tie(NamedTuple):
-    """A further place of an array that stands at ``first`` too."""
+    """A further place of the array at ``first``."""
 
     item: Item
     first: str
 
 
 class Writer:
-    """Writes, or links, the files of a part; ``linked`` counts the bytes of the linked ones.
+    """Writes or links the files of a part; ``linked`` counts the bytes of the linked ones.
 
-    A tied array is written, or linked, once; its other places share those files.
-
-    ``sync``: each file is durable once it is written (its name is not).
+    A tied array is written or linked once; its other places share those files.  With ``sync`` each
+    file is durable once it is written (its name is not).
     """
 
     def __init__(
@@ -102,23 +101,23 @@ class Writer:
         self._compress = compress
         self._sync = sync
         self._begun: list[Entry | _Begun | _Tie] = []
-        # Where a tied array was met first, by its blob and box.
+        # The first place of each tied array, by its blob and box.
         self._first: dict[tuple[str, int], str] = {}
-        # Where a ``zarr.json`` lies, and how much of it is linked: all of it, or nothing.
+        # The place of each ``zarr.json``, and how many of its bytes are linked: all or none.
         self._metas: dict[bytes, tuple[str, int]] = {}
         self._can_link = True
         self.linked = 0
 
     def folder(self, path: str) -> str:
-        """The directory of an entry."""
+        """Return the directory of an entry."""
         return f"{self._base}/{path}" if path else self._base
 
     def begin(self, pool: ThreadPoolExecutor, items: Sequence[Item]) -> None:
-        """Begin to write what comes next."""
+        """Start to write the next entries."""
         self._begun += [self._begin(pool, item) for item in items]
 
     def end(self) -> list[Entry]:
-        """The entries in order, once all is written."""
+        """Return the entries in order, once all are written."""
         written: dict[str, Entry] = {}
         for begun in self._begun:
             if isinstance(begun, _Tie):
@@ -129,7 +128,7 @@ class Writer:
         return [*written.values()]
 
     def _begin(self, pool: ThreadPoolExecutor, item: Item) -> Entry | _Begun | _Tie:
-        """Link an entry, or begin to write it."""
+        """Link an entry, or start to write it."""
         path, kind, box = item.path, item.kind, item.box
         folder = self.folder(path)
         self._fs.mkdir(folder)
@@ -155,7 +154,7 @@ class Writer:
     # Links.
 
     def _link(self, item: Item) -> Entry | None:
-        """Share the files of a leaf that has not changed; None where it has, or they cannot be."""
+        """Link the files of an unchanged leaf; return None if it has changed or links fail."""
         path, kind, box = item.path, item.kind, item.box
         found = self._sources.unchanged(path, kind, box.version) if box is not None else None
         if found is None:
@@ -168,14 +167,14 @@ class Writer:
         ]
         if len(made) == len(entry.files):
             self.linked += sum(file.size for file in made)
-            # What it is tied to there, it need not be here.
+            # Its ties there need not be its ties here.
             return entry._replace(same_as=None, key=item.key, note=item.note)
         for file in made:
             self._fs.unlink(f"{folder}/{file.name}")
         return None
 
     def _tie(self, item: Item, first: Entry) -> Entry:
-        """Give the files of a tied array their further names; where that cannot be, copy them."""
+        """Link the files of a tied array to another place; copy them if links fail."""
         path, source, target = item.path, self.folder(first.path), self.folder(item.path)
         for file in first.files:
             if self._try_link(f"{source}/{file.name}", f"{target}/{file.name}"):
@@ -186,7 +185,7 @@ class Writer:
         return first._replace(path=path, same_as=first.path, key=item.key, note=item.note)
 
     def _share(self, source: str, target: str, file: File) -> bool:
-        """Link a file of an earlier checkpoint, unless it is visibly not what its manifest says."""
+        """Link a file of an earlier checkpoint, unless its length is not that of its manifest."""
         if not self._try_link(source, target):
             return False
         if self._fs.is_file(target, file.size):
@@ -195,17 +194,17 @@ class Writer:
         return False
 
     def _try_link(self, source: str, target: str) -> bool:
-        """Link one file, unless it cannot be.
+        """Link one file; return whether it was possible.
 
-        Whatever the system's reason (another file system, too many links, no room in the directory,
-        a disk that fails), the file is written then: a disk that cannot do that either says so.
+        Whatever the reason of a failure (another file system, too many links, a full directory, a
+        failing disk), the file is written then, and a disk that cannot do that reports it.
         """
         if not self._can_link:
             return False
         try:
             self._fs.link(source, target)
         except FsError as error:
-            # Of thousands, only the first is tried where no file can have two names.
+            # Where no file can have two names, only the first of thousands is tried.
             if error.errno in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS):
                 self._can_link = False
             return False
@@ -216,8 +215,9 @@ class Writer:
     def _meta(
         self, pool: ThreadPoolExecutor, path: str, folder: str, form: Form
     ) -> File | Future[File]:
-        """Share a ``zarr.json`` that holds no value with another that has the same bytes, or write
-        it: making an inode costs more than giving it a second name.
+        """Link a ``zarr.json`` without a value to one with the same bytes, or write it.
+
+        Making an inode costs more than giving it a second name.
         """
         target, file = f"{folder}/{META}", form.file
         alike = bool(form.chunks) or form.shape is None
@@ -248,8 +248,8 @@ class Writer:
         if form.codec is not None:
             whole = b"".join(payload) if chunk.padding else payload[0]
             payload = [form.codec.compress(whole)]
-        # Before the bytes are copied on their way to the disk, not while: measured, 64 MiB copied
-        # in blocks and summed block by block take 20.4 ms, summed first and then copied 19.7.
+        # The checksum comes before the copy to the disk, not block by block with it: measured for
+        # 64 MiB, 19.7 ms against 20.4.
         crc = 0
         for data in payload:
             crc = crc32c.crc32c(data, crc)
@@ -260,7 +260,7 @@ class Writer:
 
 
 def _bytes_of(array: Array, memory: DType | None, chunk: Chunk) -> memoryview:
-    """The bytes of a chunk as they go to disk: a view, copied only to swap them."""
+    """Return the bytes of a chunk as on disk: a view, copied only to swap bytes."""
     first, last = chunk.start, chunk.start + chunk.length
     flat = array.reshape(-1)
     if memory is not None and memory != array.dtype:

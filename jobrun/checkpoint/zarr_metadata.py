@@ -1,6 +1,6 @@
-"""Leaves as zarr v3 arrays: which kind becomes what, and the metadata.
+"""Leaves as zarr v3 arrays: the form of each kind, and the metadata.
 
-A blob's leaf is one zarr array.  Its kind and true dtype stand in the attribute ``jobrun``.
+A leaf of a blob is one zarr array.  Its kind and true dtype are in the attribute ``jobrun``.
 """
 
 from __future__ import annotations
@@ -34,18 +34,19 @@ Array = npt.NDArray[Any]
 _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _SHOWN = 80
 _LONG_TEXT = 1 << 20
-"""Characters above which a text has chunks: metadata are read as a whole, up to a limit."""
+"""Characters above which a string has chunks: metadata are read as a whole, up to a limit."""
 _POINT = Grid.of((), 0)
-"""The grid of what has no chunks."""
+"""The grid of values without chunks."""
 
 _KEYS = {"name": "v2", "configuration": {"separator": "."}}
 
 
 class Form(NamedTuple):
-    """How a leaf, or a tree, is stored: all but the bytes of its chunks.
+    """The stored form of a leaf or a tree: everything but the bytes of its chunks.
 
     ``kind``, ``dtype`` (described) and ``shape`` go into the manifest, ``meta`` into the file
-    ``file``, a ``zarr.json``; ``codec`` compresses the chunks, which hold elements as ``memory``.
+    ``file``, a ``zarr.json``; ``codec`` compresses the chunks, which hold elements of dtype
+    ``memory``.
     """
 
     kind: str
@@ -59,24 +60,24 @@ class Form(NamedTuple):
 
     @property
     def chunk_size(self) -> int:
-        """Bytes of a chunk before it is compressed: all are padded to one length."""
+        """The bytes of a chunk before compression: all are padded to one length."""
         return self.chunks[0].payload if self.chunks else 0
 
     @classmethod
     def of(cls, kind: str, dtype: Any, shape: tuple[int, ...] | None, meta: bytes) -> Form:
-        """The form of what has no chunks."""
+        """Return the form of a value without chunks."""
         return cls(kind, dtype, shape, meta, _file(meta))
 
 
 class Stored(NamedTuple):
-    """A leaf as it is stored: ``array`` holds the bytes of the chunks; None if there are none."""
+    """A leaf to store: ``array`` holds the bytes of the chunks; None if there are none."""
 
     form: Form
     array: Array | None = None
 
 
 def store(box: Box, rule: Compress | None = None) -> Stored:
-    """How a leaf is stored; ``rule`` says how an array is compressed.
+    """Return the stored form of a leaf; ``rule`` says how an array is compressed.
 
     Raises ValueRefusedError if it cannot be stored.
     """
@@ -102,13 +103,13 @@ def _store_scalar(value: Any) -> Stored:
     if isinstance(value, np.str_):
         return _store_text("scalar", str.__str__(value), f"<U{len(value)}")
     if isinstance(value, np.bytes_) and (not value or value.endswith(b"\0")):
-        # As an array of type S it would lose the zeros at its end.
+        # As an array of dtype S it would lose the zero bytes at its end.
         return _store_bytes("scalar", bytes(value), f"|S{len(value)}")
     return _store_array("scalar", np.array(value, value.dtype), value.dtype)
 
 
 def _store_text(kind: str, text: str, dtype: str | None) -> Stored:
-    surrogates = any("\ud800" <= c <= "\udfff" for c in text)  # no text that zarr can hold
+    surrogates = any("\ud800" <= c <= "\udfff" for c in text)  # which zarr strings cannot hold
     if surrogates or len(text) > _LONG_TEXT:
         return _store_bytes(kind, text.encode("utf-8", "surrogatepass"), dtype)
     return _store_filled(kind, dtype, "string", text)
@@ -134,7 +135,7 @@ def _store_filled(kind: str, dtype: Any, data_type: Any, fill: Any) -> Stored:
 
 @lru_cache(maxsize=1024)
 def _filled_meta(kind: str, dtype: str | None, data_type: str) -> tuple[bytes, bytes]:
-    """What stands before and after the value, which alone differs between many scalars."""
+    """Return the bytes before and after the value, which alone differs between many scalars."""
     mark = b'"fill_value":'
     before, _, after = array_meta(kind, dtype, _POINT, data_type, 0).partition(mark + b"0")
     return before + mark, after
@@ -155,10 +156,10 @@ def _store_array(
 
 @lru_cache(maxsize=1024)
 def _point(dtype: DType | None, stored: DType) -> tuple[Any, DType | None, Any]:
-    """What of an array without dimensions follows from its dtype.
+    """Return what follows from the dtype of an array without dimensions.
 
-    zarr's data type (None: the metadata cannot hold the value), the dtype it must be swapped to, or
-    None, and the described dtype.
+    That is zarr's data type (None: the metadata cannot hold the value), the dtype it must be
+    swapped to, or None, and the described dtype.
     """
     storage = storage_of(stored)
     swap = None if stored == storage.memory else storage.memory
@@ -170,7 +171,7 @@ def _point(dtype: DType | None, stored: DType) -> tuple[Any, DType | None, Any]:
 def _chunked(
     kind: str, dtype: DType | None, shape: tuple[int, ...], stored: DType, rule: Compress | None
 ) -> Form:
-    """Many blobs of one dtype and shape have the same form."""
+    """Return the form of an array with chunks; blobs of one dtype and shape share it."""
     storage = storage_of(stored)
     described = None if dtype is None else describe(dtype)
     grid = Grid.of(shape + storage.extra, storage.itemsize)
@@ -182,7 +183,7 @@ def _chunked(
 
 @lru_cache(maxsize=16)
 def tree_form(kind: str) -> Form:
-    """The form of a tree."""
+    """Return the form of a tree."""
     return Form.of(kind, None, None, group_meta({"kind": kind}))
 
 
@@ -193,7 +194,7 @@ def _file(meta: bytes) -> File:
 def array_meta(
     kind: str, dtype: Any, grid: Grid, data_type: Any, fill: Any, codec: Compressor | None = None
 ) -> bytes:
-    """The bytes of an array's ``zarr.json``."""
+    """Return the bytes of an array's ``zarr.json``."""
     meta = {
         "zarr_format": 3,
         "node_type": "array",
@@ -213,7 +214,7 @@ def array_meta(
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A leaf's metadata as read: what its chunks hold, or its value."""
+    """The metadata of a leaf as read: the form of its chunks, or its value."""
 
     kind: str
     dtype: Any
@@ -226,26 +227,28 @@ class Layout:
 
     @classmethod
     def parse(cls, data: bytes, kind: str, dtype: Any, shape: tuple[int, ...]) -> Layout:
-        """The layout in a ``zarr.json``, which must fit what the manifest says of the leaf.
+        """Return the layout in a ``zarr.json``.
 
-        Raises DamagedError if it does not.
+        Raises DamagedError if it does not match the kind, dtype and shape of the manifest.
         """
         try:
             meta = parse_json(data)
             if meta["attributes"]["jobrun"] != {"kind": kind, "dtype": dtype}:
                 said = str(meta["attributes"]["jobrun"])[:_SHOWN]
-                raise DamagedError(f"its metadata say {said}, the manifest {kind!r}, {dtype!r}")
+                raise DamagedError(f"its metadata have {said}, the manifest {kind!r}, {dtype!r}")
             if (meta["zarr_format"], meta["node_type"]) != (3, "array"):
                 raise DamagedError("its metadata are not those of a zarr array")
             if meta["chunk_key_encoding"] != _KEYS:
-                raise DamagedError("its chunks are named in a way that this jobrun does not know")
+                raise DamagedError(
+                    "the names of its chunks have a form that this jobrun does not know"
+                )
             data_type = meta["data_type"]
             codec = parse_codecs(meta["codecs"], text=data_type == "string")
             memory, extra = _memory(kind, dtype, data_type)
             _check_shape(kind, dtype, data_type, shape)
             stored = _counts(meta["shape"])
             if stored != shape + extra:
-                raise DamagedError(f"its metadata say shape {stored}, the manifest {shape}")
+                raise DamagedError(f"its metadata have shape {stored}, the manifest {shape}")
             chunk = _counts(meta["chunk_grid"]["configuration"]["chunk_shape"])
             grid = Grid.parse(stored, chunk, 1 if extra else memory.itemsize)
             return cls(kind, dtype, shape, data_type, meta["fill_value"], grid, memory, codec)
@@ -255,9 +258,9 @@ class Layout:
             raise DamagedError(f"its metadata are not those of a blob: {error.message}") from error
 
     def filled(self) -> Box:
-        """The leaf whose value the metadata hold (or that has no elements).
+        """Return a leaf whose value is in the metadata, or that has no elements.
 
-        Raises DamagedError if the value is none of the leaf's kind.
+        Raises DamagedError if the value does not fit the leaf's kind.
         """
         try:
             return self._filled()
@@ -284,10 +287,12 @@ class Layout:
 
     def _no_value(self) -> DamagedError:
         what = self.kind if self.dtype is None else f"{self.kind} of dtype {self.dtype}"
-        return DamagedError(f"its fill value, {str(self.fill)[:_SHOWN]!r}, is none of kind {what}")
+        return DamagedError(
+            f"its fill value, {str(self.fill)[:_SHOWN]!r}, does not fit kind {what}"
+        )
 
     def restored(self, array: Array) -> Box:
-        """The leaf from ``array``: of ``shape``, dtype ``memory``, and ours alone."""
+        """Return the leaf in ``array``, of ``shape`` and dtype ``memory``, which it then owns."""
         kind = self.kind
         if kind == "float":
             return Box(array.item(), kind)
@@ -306,13 +311,13 @@ class Layout:
             text = data.decode("utf-8", "surrogatepass") if self.kind == "str" else None
             return _text_scalar(data, self.dtype) if text is None else text
         except ValueError as error:
-            raise DamagedError(f"its bytes are no text: {error}") from error
+            raise DamagedError(f"its bytes are not a string: {error}") from error
 
 
 def _counts(found: Any) -> tuple[int, ...]:
-    """A shape as the metadata have it; ValueError if it is none."""
+    """Return a shape in the metadata as a tuple; raises ValueError if it is not a shape."""
     if type(found) is not list or not {*map(type, found)} <= {int} or min(found, default=0) < 0:
-        raise ValueError(f"a shape of {str(found)[:_SHOWN]}")
+        raise ValueError(f"{str(found)[:_SHOWN]} is not a shape")
     return tuple(found)
 
 
@@ -335,7 +340,7 @@ _PYTHON_FILLS: dict[str, Callable[[Any], bool]] = {
     "float": lambda fill: type(fill) is float or fill in SPECIAL,
     "str": lambda fill: type(fill) is str,
 }
-"""What the fill value of a Python value may be."""
+"""Whether a fill value can be that of a Python value, by kind."""
 
 _PYTHON: dict[str, Callable[[Any], Any]] = {
     "none": lambda fill: None,
@@ -362,7 +367,7 @@ _DATA_TYPES = {
 
 
 def _memory(kind: str, dtype: Any, data_type: Any) -> tuple[DType, tuple[int, ...]]:
-    """The dtype in memory that a leaf's chunks are read into, and zarr's extra dimensions."""
+    """Return the dtype into which a leaf's chunks are read, and zarr's extra dimensions."""
     if kind in _DATA_TYPES and dtype is not None:
         raise DamagedError(f"a value of kind {kind!r} cannot have dtype {dtype!r}")
     if _is_text(kind, dtype, data_type):
@@ -373,12 +378,12 @@ def _memory(kind: str, dtype: Any, data_type: Any) -> tuple[DType, tuple[int, ..
         return np.dtype(data_type).newbyteorder("<"), ()
     storage = storage_of(dtype_of(dtype))
     if storage.data_type != data_type:
-        raise DamagedError(f"its metadata say data type {data_type!r}, the manifest {dtype!r}")
+        raise DamagedError(f"its metadata have data type {data_type!r}, the manifest {dtype!r}")
     return storage.memory, storage.extra
 
 
 def _is_text(kind: str, dtype: Any, data_type: Any) -> bool:
-    """Whether a leaf is a string or a numpy string scalar, stored as such and not as an array."""
+    """Return whether a leaf is a string or a numpy string scalar, not stored as an array."""
     if kind == "scalar" and isinstance(dtype, str):
         return dtype[1:2] in ("S", "U") and data_type in ("string", BYTES)
     return kind == "str" and data_type in ("string", BYTES)

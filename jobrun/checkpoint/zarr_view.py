@@ -1,4 +1,4 @@
-"""A checkpoint as zarr-python sees it: the only place here that knows zarr."""
+"""A checkpoint opened by zarr-python: the only module of the package that imports zarr."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ __all__ = ["open_checkpoint"]
 
 
 def open_checkpoint(path: str | os.PathLike[str]) -> zarr.Group:
-    """The checkpoint at ``path`` as a read-only ``zarr.Group``: a group for each node in it.
+    """Return the checkpoint at ``path`` as a read-only ``zarr.Group``, with a group for each node.
 
-    As ``zarr.open_group(path, mode="r")``, but without zarr's warnings about the files beside the
-    groups that are jobrun's own; and a file that is not there any more is an error (NotFoundError),
-    where zarr reads zeros: a writer's retention may remove the checkpoint while it is open.
+    Like ``zarr.open_group(path, mode="r")``, but without zarr's warnings about jobrun's own files
+    beside the groups; and a file that has vanished is an error (NotFoundError), where zarr reads
+    zeros: a writer's retention may remove the checkpoint while it is open.
 
-    Raises NotFoundError if there is no checkpoint, DamagedError if its manifest is not whole.
+    Raises NotFoundError if there is no checkpoint, DamagedError if its manifest is damaged.
     """
     if not os.path.isfile(os.path.join(path, META)):
         raise NotFoundError("there is no checkpoint", where=os.fspath(path))
     with importing(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # packages that zarr imports have their own
+        warnings.simplefilter("ignore")  # of packages that zarr imports
         import zarr
         from zarr.storage import LocalStore
 
     written = _files_of(os.fspath(path))
 
     class CheckpointStore(LocalStore):
-        """A local store that lists groups only, and misses what was written and is not there."""
+        """A local store that lists groups only, and raises NotFoundError for missing files."""
 
         async def get(self, key: str, *how: Any, **hows: Any) -> Any:
             found = await super().get(key, *how, **hows)
             if found is None and key in written:
                 raise NotFoundError(
-                    "it is not there any more: the checkpoint was damaged, or removed while open",
+                    "it has vanished: the checkpoint was damaged, or removed while it was open",
                     where=str(self.root / key),
                 )
             return found
@@ -58,7 +58,7 @@ def open_checkpoint(path: str | os.PathLike[str]) -> zarr.Group:
 
 
 def _files_of(path: str) -> frozenset[str]:
-    """All files of the groups and arrays of a checkpoint, by their keys in the store."""
+    """Return the keys of all files of the groups and arrays of a checkpoint."""
     record = read_record(DEFAULT, path)
     files = (read_manifest(DEFAULT, path, record, node).files() for node in record.nodes)
     return frozenset({META, *(name for part in files for name, _, _ in part)})

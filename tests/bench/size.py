@@ -168,7 +168,7 @@ def _publishing(shape: Shape) -> Callable[[Path], float]:
     """What follows once all parts are written: look at each of them, ``_SUCCESS``, the rename."""
 
     def run(directory: Path) -> float:
-        source = BlobSource.taken(shape.values(), copy=False)
+        source = BlobSource.of(shape.values(), copy=False)
         with CheckpointManager(directory / "run") as manager:
             saved = manager.save_snapshot(source, RecordFields(Position(1), 1.0, {}))
         digests = {part.node: part.digest for part in saved.parts}

@@ -182,14 +182,14 @@ def test_a_directory_that_is_gone_is_made_again_and_that_is_said(tmp_path: Path)
     with CheckpointManager(run) as manager:
 
         def save_one() -> tuple[str, ...]:
-            source = BlobSource.taken({"main": {"w": np.ones(3)}}, copy=True)
+            source = BlobSource.of({"main": {"w": np.ones(3)}}, copy=True)
             fields = RecordFields(position=Position(epochs=1))
             return manager.save_snapshot(source, fields).warnings
 
         assert save_one() == ()
         run.rename(tmp_path / "moved")
         (warning,) = save_one()
-        assert warning == f"{run} was removed or moved, with all it held; it is made again"
+        assert warning == f"{run} was removed or moved with its checkpoints; it was created again"
         assert save_one() == ()
         with pytest.raises(LockedError):
             CheckpointManager(run).acquire()

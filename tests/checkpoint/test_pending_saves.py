@@ -64,10 +64,10 @@ def test_ctrl_c_while_it_is_waited_for_is_no_answer(
             patch.setattr(flying, "result", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 manager.wait()
-        assert flying in pending_saves._unasked
+        assert flying in pending_saves._pending
         Held.go.set()
         manager.wait()
-        assert flying not in pending_saves._unasked
+        assert flying not in pending_saves._pending
         assert manager.load().record.epoch == 1
 
 

@@ -160,7 +160,7 @@ def test_a_full_disk_waits_for_the_room_of_what_was_dropped(tmp_path: Path) -> N
         saved = save_again(manager, fs)
     assert saved.removed == (1,)
     assert "checkpoint 2 was not saved: write of " in saved.warnings[0]
-    assert saved.warnings[0].endswith("No space left on device (ENOSPC); it was tried again")
+    assert saved.warnings[0].endswith("No space left on device (ENOSPC); the retry succeeded")
     assert names(tmp_path) == ["checkpoint_3"]
 
 
