@@ -123,6 +123,9 @@ class Call:
         self._check = check
         self._owner = os.getpid()
         self._inputs = [self._input(a) for a in task.inputs]
+        self._best_live = self._live_of_best()
+        self._constants = self._constants_given()
+        self._copies: dict[Key, Any] = {}
         self._fetches = [self._fetch(a) for a in task.inputs]
         self._updates = [(a.parameter, self._one_key(a.name)) for a in task.updates]
         literals = render(task.literals, texts or {})
@@ -147,6 +150,18 @@ class Call:
 
     def _is_live(self, key: Key) -> bool:
         return self._stores.live is not None and key in self._stores.live
+
+    def _constants_given(self) -> list[Key]:
+        """Return the constants that a call gets, if they are to be looked at."""
+        if self._stores.live is None or not self._check or self.group == "setup":
+            return []
+        named = [key for source in self._inputs if source.form == "blob" for key in source.keys]
+        return [key for key in named if key in self._stores.live.live.constants]
+
+    def _live_of_best(self) -> list[Key]:
+        """Return the live objects that a call gets from the best checkpoint."""
+        named = [(self.node, s.keys[0][1]) for s in self._inputs if s.form == "best"]
+        return [key for key in dict.fromkeys(named) if self._is_live(key)]
 
     def _used_live(self) -> list[Key]:
         """Return the live objects that a call may change: those that it names, and linked ones."""
@@ -185,6 +200,8 @@ class Call:
                 return lambda moment: column_of(moment.columns, name)
             case "best":
                 key = (self.node, source.keys[0][1])
+                if self._is_live(key):
+                    return lambda moment: lambda: self._copies[key]
                 return lambda moment: _best(stores, key)
             case "epoch":
                 return lambda moment: lambda: moment.epoch
@@ -204,6 +221,9 @@ class Call:
 
     def gather(self, moment: CallContext) -> Gathered:
         """Read the inputs now; each call gets arguments of its own that are made of them."""
+        if self._best_live and self._stores.live is not None:
+            states = {key: _best(self._stores, key) for key in self._best_live}
+            self._copies = self._stores.live.copies(self._best_live, states)
         return [fetch(moment) for fetch in self._fetches]
 
     def value(self, moment: CallContext) -> Any:
@@ -488,6 +508,15 @@ class Call:
             if changed := find_changed(name, value):
                 what = self._described(changed, moment)
                 raise _written(what) if called else changed_later(f"its input {what}", "it")
+        for key in self._constants:
+            assert self._stores.live is not None
+            if self._stores.live.is_changed(key):
+                by = "it" if called else "a call before, or another thread,"
+                raise TaskError(
+                    f"{by} changed {key[1]!r}, which 'constant' names",
+                    hint=f"name it under 'state' instead, so that its content is saved: "
+                    f"state: [{key[1]}]",
+                )
 
     def _described(self, name: str, moment: CallContext) -> str:
         """Return the name of an input in words."""

@@ -23,7 +23,8 @@ from jobrun.usercode.bind import user_trace
 from jobrun.values.adapters.base import LiveAdapter
 from jobrun.values.adapters.pytree import PYTREE, is_pytree, live_adapter_of
 from jobrun.values.borrowing import reclaim
-from jobrun.values.boxes import Box, Value
+from jobrun.values.boxes import Box, Value, checksum, leaves
+from jobrun.values.opaque import changeable_objects
 from jobrun.values.plain import put_back, read_state, to_plain
 from jobrun.values.storable import check_storable
 from jobrun.values.workspace import Workspace
@@ -54,6 +55,7 @@ class LiveObjects:
         self._adapters = adapters
         self._nodes = nodes
         self._structures: dict[Key, dict[str, str]] = {}
+        self._seen: dict[Key, list[Any]] = {}
 
     def __contains__(self, key: Key) -> bool:
         """Return whether a blob is a live object."""
@@ -146,6 +148,21 @@ class LiveObjects:
                 made[key] = adapter.restore(obj, to_plain(states[key], writable=True))
         return made
 
+    # Constants, under ``--check``.
+
+    def is_changed(self, key: Key) -> bool:
+        """Return whether the state of a constant is not what it was at the last look.
+
+        Of an object without an adapter nothing can be seen.
+        """
+        value = self._nodes[key[0]].get(key[1])
+        now = [
+            _content(read_state(adapter, obj))
+            for _, obj in changeable_objects(value)
+            if (adapter := live_adapter_of(obj)) is not None
+        ]
+        return self._seen.setdefault(key, now) != now
+
     # Adapters.
 
     def _found(self, key: Key) -> tuple[LiveAdapter, Any]:
@@ -193,3 +210,9 @@ class LiveObjects:
 
     def _where(self, key: Key) -> Where | None:
         return self._job.marks.get(f"state:{key[1]}")
+
+
+def _content(state: Value) -> tuple[int, list[tuple[str, str]]]:
+    """What two equal states have in common: a checksum of the arrays, and all other leaves."""
+    others = [(path, repr(b.value)) for path, b in leaves(state) if b.kind != "array"]
+    return checksum(state), others

@@ -25,6 +25,7 @@ from jobrun.model.shell import Shell
 from jobrun.session.base import NO_SCRATCH, Control, Places, Session
 from jobrun.session.call import Stores, refuse_writable_views
 from jobrun.session.live_objects import LiveObjects
+from jobrun.session.live_trap import check_named
 from jobrun.session.scheduler import Scheduler
 from jobrun.session.shell.task_folder import remove_leftovers
 from jobrun.session.task_group import Group
@@ -146,7 +147,12 @@ class LocalSession(Session):
         return reached
 
     def check_made(self) -> None:
-        """Look at the objects that ``setup`` made; raises TaskError for what must not be."""
+        """Check the objects that ``setup`` made.
+
+        Raises TaskError for a live object that is named neither under ``state`` nor ``constant``,
+        or one under ``state`` that has no adapter.
+        """
+        check_named(self._analysis, self._stores.nodes)
         if self._stores.live is not None:
             self._stores.live.check_made()
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.dataflow import KEEP_CHANGES, inner_steps
 from jobrun.analysis.graph import Plan
 from jobrun.analysis.names import Key, access, resolve
-from jobrun.core.blob_paths import overlaps
+from jobrun.core.blob_paths import PathSet, overlaps
 from jobrun.errors import TaskError, Where
-from jobrun.model.job import Job, Task
+from jobrun.model.job import Task
 from jobrun.session.object_order import ObjectOrder
 from jobrun.values.opaque import changeable_objects
 from jobrun.values.workspace import Workspace
@@ -49,9 +50,15 @@ class ObjectRules:
     """The rules for the objects that the units of ``plan`` use; ``nodes`` holds the blobs."""
 
     def __init__(
-        self, job: Job, plan: Plan, objects: ObjectOrder, nodes: Mapping[str, Workspace]
+        self,
+        analysis: JobAnalysis,
+        plan: Plan,
+        objects: ObjectOrder,
+        nodes: Mapping[str, Workspace],
     ) -> None:
-        self._job = job
+        self._job = analysis.job
+        self._live = analysis.live
+        self._constants = PathSet(analysis.live.constants)
         self._plan = plan
         self._objects = objects
         self._nodes = nodes
@@ -82,6 +89,7 @@ class ObjectRules:
                     held.setdefault(id(obj), []).append((node, path))
                     types[id(obj)] = type(obj)
         found = [said for keys in held.values() for key in keys for said in self._of_retries([key])]
+        found += self._of_live_retries()
         if self._plan.group == "epoch":
             found += self._of_setup(held, types)
         return found
@@ -90,7 +98,8 @@ class ObjectRules:
         """Yield a line for each object of ``setup`` that epochs use, joined over the nodes."""
         alike: dict[tuple[tuple[str, ...], type], list[Key]] = {}
         for number, keys in held.items():
-            if any(self._objects.readers(key) for key in keys):
+            constant = any(self._constants.touches(key) for key in keys)
+            if not constant and any(self._objects.readers(key) for key in keys):
                 paths = tuple(dict.fromkeys(path for _, path in keys))
                 alike.setdefault((paths, types[number]), []).extend(keys)
         for (paths, kind), keys in alike.items():
@@ -157,6 +166,21 @@ class ObjectRules:
                     "",
                     use.where,
                 )
+
+    def _of_live_retries(self) -> Iterator[str]:
+        """Yield a line for each task whose retries cost a copy of live state for every call."""
+        tasks: dict[str, tuple[_Use, dict[str, None]]] = {}
+        for use in self._retried:
+            if use.key in self._live:
+                _, names = tasks.setdefault(self._place(use), (use, {}))
+                names.update((path, None) for _, path in self._live.linked([use.key]))
+        for place, (use, names) in tasks.items():
+            yield _line(
+                f"{place} has retries: the state of {_and(map(repr, names))} is copied before each "
+                "call, and restored after one that failed",
+                "",
+                use.step.mark("retries"),
+            )
 
     def _place(self, use: _Use) -> str:
         unit = self._plan.units[use.unit]

@@ -109,7 +109,7 @@ class Group:
         self._every = [1 if u.gathers else epochs_between(job, u.task, u.node) for u in plan.units]
         self._now: Now | None = None
         self._objects.present()
-        self._rules = ObjectRules(job, plan, self._objects, stores.nodes)
+        self._rules = ObjectRules(analysis, plan, self._objects, stores.nodes)
         self._to_say = self._rules.at_start()
 
     # Compiling.

@@ -7,15 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from engine import Driver, cut_after, same
-from live import Net, build, count, on_disk, rows, trainer
+from live import Net, build, build_params, count, on_disk, rows, trainer, weights
 from session_contract import load, save
 
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import RecordFields
+from jobrun.core.events import Warned
 from jobrun.errors import TaskError
 from jobrun.model.job import Job, Task
+from jobrun.model.policy import Best, CheckpointPolicy, Keep
 from jobrun.session.base import Session
 
 NODES = [None, ["a", "b"]]
@@ -134,8 +137,169 @@ class LiveContract:
                 step_alone(opt, number)
         assert same(found["w"], net.w)
 
+    # Retries.
 
-def step_alone(opt: Any, k: int) -> None:
+    def test_a_call_that_is_repeated_gets_the_state_of_before(
+        self, session: Session, tmp_path: Path
+    ) -> None:
+        folder = str(tmp_path)
+        ends = []
+        for number, (own, times) in enumerate(((self.make_session(), 0), (session, 2))):
+            job = flaky(folder, times, number)
+            driver = Driver(job, session=own).start().epochs(2)
+            ends.append(on_disk(save(driver, tmp_path / f"run_{number}"))["main"])
+            said = [e.message for e in driver.events if isinstance(e, Warned)]
+            assert any("the state of 'net', 'opt' and 'params' is copied before" in s for s in said)
+            own.close()
+        assert same(ends[0], ends[1])
+        assert ends[0]["net"]["calls"] == 4
+
+    # The best checkpoint.
+
+    def test_best_objects_are_copies_that_stay_linked(
+        self, session: Session, tmp_path: Path
+    ) -> None:
+        job = trainer(
+            metrics={"loss": "min"}, checkpoint=CheckpointPolicy(keep=Keep(best=Best("loss")))
+        )
+        with job.exit:
+            Task(compare, ["best:net", "best:opt", "net"], out="report", name="compare")
+            Task(weights, "best:net", out="best_alone", name="alone")
+            Task(params_of, "best:params", out="best_params", name="params")
+        driver = Driver(job, session=session).start().epochs(1)
+        path = save(driver, tmp_path)
+        best = on_disk(path)["main"]
+        driver.epochs(1)
+        names = {"main": ["net", "opt", "params"]}
+        driver.session.load_best(path, names, {"main": "main"})
+        driver.run("exit")
+        assert driver.blob("report") == {"best_calls": 10, "calls": 20, "linked": True}
+        assert same(driver.blob("best_alone"), best["net"]["w"])
+        assert same(driver.blob("best_params"), best["params"]["layer"]["w"])
+
+    # What must be named.
+
+    @pytest.mark.parametrize("state", [[], ["net"]])
+    def test_a_live_object_that_is_named_nowhere_is_an_error_after_setup(
+        self, session: Session, state: list[str]
+    ) -> None:
+        job = linked(state=state)
+        driver = Driver(job, session=session)
+        with pytest.raises(TaskError) as caught:
+            driver.run("setup")
+        text = str(caught.value)
+        names = [name for name in ("net", "opt") if name not in state]
+        assert f"'state: [{', '.join(names)}]' saves their content" in text
+        assert f"'constant: [{', '.join(names)}]' is for objects that no task changes" in text
+        assert "'step' of 'epoch'" in text
+
+    def test_a_live_object_that_only_setup_and_exit_use_needs_no_name(
+        self, session: Session
+    ) -> None:
+        job = Job("j")
+        with job.setup:
+            Task(build, out=["net", "opt"])
+        with job.exit:
+            Task(weights, "net", out="w")
+        Driver(job, session=session).start().run("exit")
+
+    def test_constants_are_named_and_nothing_is_said(self, session: Session) -> None:
+        job = Job("j", constant=["net", "opt"])
+        with job.setup:
+            Task(build, out=["net", "opt"])
+        with job.epoch:
+            Task(weights, "net", out="w")
+        driver = Driver(job, session=session).start().epochs(1)
+        assert not [e for e in driver.events if isinstance(e, Warned)]
+
+    def test_a_second_name_of_a_live_object_is_refused(self, session: Session) -> None:
+        job = Job("j", state=["net"])
+        with job.setup:
+            Task(one_net, out=["net", "alias"])
+        with job.epoch:
+            Task(weights, "alias", out="w")
+        driver = Driver(job, session=session)
+        with pytest.raises(TaskError, match="'alias' of 'setup' is the object that 'state' names"):
+            driver.run("setup")
+
+    def test_a_constant_that_a_task_changes_is_found_by_the_check(self, session: Session) -> None:
+        job = linked(state=[], constant=["net", "opt"])
+        driver = Driver(job, session=session, check_inputs=True).start()
+        with pytest.raises(
+            TaskError, match=r"task 'step'.* it changed 'net', which 'constant' names"
+        ):
+            driver.epochs(1)
+
+    def test_a_tree_that_has_lost_its_structure_is_refused_at_the_save(
+        self, session: Session
+    ) -> None:
+        job = trainer()
+        with job.epoch:
+            Task(shrink, "params", out="params")
+        driver = Driver(job, session=session).start().epochs(1)
+        with pytest.raises(
+            TaskError, match=r"state of 'params' .* \['layer'\].w, expected float64"
+        ):
+            driver.session.snapshot()
+
+
+def flaky(folder: str, times: int, number: int) -> Job:
+    """A task that fails after it has changed all that it was given, ``times`` times."""
+    job = Job("j", state=["net", "opt", "params"])
+    with job.setup:
+        Task(build, out=["net", "opt"])
+        Task(build_params, out="params")
+    with job.epoch:
+        Task(
+            change_and_fail,
+            in_={"net": "net"},
+            update={"opt": "opt", "params": "params"},
+            with_={"folder": folder, "times": times, "number": number},
+            name="change",
+            retries=3,
+        )
+    return job
+
+
+def change_and_fail(net: Net, opt: Any, params: Any, folder: str, times: int, number: int) -> None:
+    opt.step(np.ones(2))
+    net.calls += 1
+    params["list"][0] += 1
+    mark = Path(folder, f"tried_{number}_{net.calls}")
+    tried = len(mark.read_text()) if mark.exists() else 0
+    mark.write_text("x" * (tried + 1))
+    if tried < times:
+        raise ValueError("try again")
+
+
+def compare(net: Net, opt: Any, now: Net) -> dict[str, Any]:
+    return {"best_calls": net.calls, "calls": now.calls, "linked": opt.net is net}
+
+
+def params_of(params: Any) -> Any:
+    return params["layer"].w
+
+
+def one_net() -> tuple[Net, Net]:
+    net = Net()
+    return net, net
+
+
+def shrink(params: Any) -> Any:
+    return {**params, "layer": params["layer"]._replace(w=params["layer"].w[:1])}
+
+
+def linked(**options: Any) -> Job:
+    """A job whose task uses both of two linked objects."""
+    job = Job("j", **options)
+    with job.setup:
+        Task(build, out=["net", "opt"])
+    with job.epoch:
+        Task(step_alone, {"opt": "opt", "net": "net"}, with_={"k": 1}, name="step")
+    return job
+
+
+def step_alone(opt: Any, k: int, net: Any = None) -> None:
     time.sleep(0.01 * (k % 2))
     opt.net.w *= 0.5
     opt.net.w += k
