@@ -132,7 +132,7 @@ def source_problems(analysis: JobAnalysis) -> Iterator[Problem]:
 def shuffle_problems(job: Job) -> Iterator[Problem]:
     """Yield a problem for each shuffle of a source that is read from front to back."""
     for _, pipe in job.pipes():
-        if not pipe.reader.shuffle or pipe.reader.buffer is not None:
+        if pipe.reader.shuffle is None or pipe.reader.shuffle.buffer is not None:
             continue
         files = [str(d.file.path) for d in pipe.reader.data.leaves() if d.file is not None]
         formats = ((path, format_of(path)) for path in files)
@@ -159,8 +159,7 @@ def reader_names(pipe: Pipe) -> Iterator[tuple[str, str]]:
     for step in pipe.reader.data.calls():
         for argument in step.inputs:
             yield f"in:{argument.name}", argument.name
-    for field in pipe.reader.NUMBERS:
-        value = getattr(pipe.reader, field)
+    for field, value in pipe.reader.numbers.items():
         if isinstance(value, str):
             yield field, value
 
@@ -218,8 +217,8 @@ def read_mark(task: Task, key: Key) -> Where | None:
         for column, blob in task.reader.data.blob_names():
             if blob in names and f"from:{column}" in task.marks:
                 return task.marks[f"from:{column}"]
-        for field in task.reader.NUMBERS:
-            if getattr(task.reader, field) in names and field in task.marks:
+        for field, value in task.reader.numbers.items():
+            if value in names and field in task.marks:
                 return task.marks[field]
     return task.where
 

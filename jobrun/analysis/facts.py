@@ -25,9 +25,6 @@ __all__ = ["Facts", "job_facts"]
 Facts = dict[str, Any]
 """A tree of JSON values."""
 
-_READING = ("batch", "shuffle", "drop_last", "batches_per_epoch", "passes", "shard", "rows")
-"""How a pipe reads its data."""
-
 _BY_TYPE = "the adapter of its type"
 
 
@@ -152,13 +149,24 @@ def _reader_facts(reader: Reader) -> Facts:
     facts: Facts = _data_facts(reader.data)
     if reader.data.call is not None and reader.data.call.resume != "replay":
         facts["resume"] = reader.data.call.resume
-    for key in (*_READING, "threads", "ahead", "processes"):
-        value = getattr(reader, key)
-        if value != getattr(Reader(), key) or type(value) is not type(getattr(Reader(), key)):
+    usual = _reading(Reader())
+    for key, value in _reading(reader).items():
+        if value != usual[key] or type(value) is not type(usual[key]):
             facts[key] = _plain(value)
-    if reader.buffer is not None:
-        facts["shuffle"] = {"buffer": _plain(reader.buffer)}
     return facts
+
+
+def _reading(reader: Reader) -> dict[str, Any]:
+    """Return how a pipe reads its data, with the keys that it has in a spec."""
+    numbers = reader.numbers
+    buffer = numbers.pop("buffer")
+    return {
+        **numbers,
+        "shuffle": reader.shuffle is not None if buffer is None else {"buffer": buffer},
+        "drop_last": reader.batches.drop_last,
+        "shard": reader.shard,
+        "rows": reader.rows,
+    }
 
 
 def _data_facts(data: Data) -> Facts:

@@ -189,8 +189,7 @@ def _pipe_access(job: Job, pipe: Pipe, node: str, found: Access) -> None:
     for step in reader.data.calls():
         for argument in step.inputs:
             _read_for_call(job, step, node, argument.name, found)
-    for key in reader.NUMBERS:
-        value = getattr(reader, key)
+    for key, value in reader.numbers.items():
         if isinstance(value, str):
             _read_source(job, pipe, node, value, ("blob", "var"), key, found)
     found.problems += _shard_problems(job, pipe, node)

@@ -73,7 +73,7 @@ def _is_pinned(job: Job, pins: Pins, pipe: Pipe, name: str) -> bool:
 
 
 def _runs_ahead(pipe: Pipe, key: str) -> bool:
-    value = getattr(pipe.reader, key)
+    value = pipe.reader.numbers[key]
     return value is not None and not (key == "threads" and value == 1)
 
 

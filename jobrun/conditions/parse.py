@@ -58,7 +58,7 @@ def _of_job(job: Job, known: Collection[str] | None) -> _Reader:
         known = _written(job)
     shared = job.shared_vars()
     every = {*job.vars, *(name for own in job.nodes.values() for name in own)}
-    pipes = {t.name: t.reader.passes for t in job.epoch.tasks if isinstance(t, Pipe)}
+    pipes = {t.name: t.reader.batches.passes for t in job.epoch.tasks if isinstance(t, Pipe)}
     nodes = tuple(job.nodes) if job.multi_node else ()
     return _Reader(Known(shared, every - set(shared), known, job.metrics, pipes, nodes))
 
@@ -102,7 +102,7 @@ class _Reader:
             self.problems.append(Problem(text, job.marks.get("stop"), "remove one of the two"))
         watched = [c.value for c in job.conditions if c.kind == "data_finished"]
         for group, pipe in job.pipes():
-            if group is not job.epoch or pipe.reader.passes is None or pipe.name in watched:
+            if group is not job.epoch or pipe.reader.batches.passes is None or pipe.name in watched:
                 continue
             text = f"pipe {pipe.name!r} has 'passes', but nothing ends the job after them"
             hint = f"stop: {{data_finished: {pipe.name}}}"

@@ -263,9 +263,9 @@ def _detail(task: Task) -> str:
     """What is called, in one line."""
     if isinstance(task, Pipe):
         reader = task.reader
-        parts = [f"batches of {reader.batch}"]
-        parts += ["shuffled"] if reader.shuffle else []
-        parts += [f"{reader.threads} threads"] if reader.threads != 1 else []
+        parts = [f"batches of {reader.batches.batch}"]
+        parts += ["shuffled"] if reader.shuffle is not None else []
+        parts += [f"{reader.workers.threads} threads"] if reader.workers.threads != 1 else []
         return ", ".join(parts)
     return f"$ {task.function_name}" if isinstance(task.fn, Shell) else task.function_name
 

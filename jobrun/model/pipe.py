@@ -9,7 +9,17 @@ from typing import Any
 from jobrun.core.template import Template
 from jobrun.errors import Problem, SpecError, Where, did_you_mean
 from jobrun.model.options import Number
-from jobrun.model.rows import RESUMES, CallSource, Data, FileOptions, FileSource, Reader
+from jobrun.model.rows import (
+    RESUMES,
+    Batches,
+    CallSource,
+    Data,
+    FileOptions,
+    FileSource,
+    Reader,
+    Shuffle,
+    Workers,
+)
 from jobrun.model.task import Outputs, Task, arguments, current_tasks
 
 __all__ = ["REDUCTIONS", "Pipe", "data"]
@@ -156,16 +166,10 @@ class Pipe(Task):
                 where=where,
                 marks=marks,
             ),
-            batch,
-            bool(shuffle),
-            drop_last,
-            batches_per_epoch,
-            passes,
-            threads,
-            shuffle["buffer"] if isinstance(shuffle, Mapping) else None,
+            Batches(batch, drop_last, batches_per_epoch, passes),
+            _shuffle(shuffle),
+            Workers(threads, ahead, processes),
             shard,
-            ahead,
-            processes,
             rows,
         )
         self.map = tuple(map)
@@ -202,12 +206,12 @@ class Pipe(Task):
 
     def _check_processes(self) -> None:
         """Check that ``processes`` comes with ``map`` steps, and without ``threads``."""
-        if self.reader.processes is None:
+        if self.reader.workers.processes is None:
             return
         if not self.map:
             hint = "move what needs columns alone from 'do' to 'map', or leave 'processes' out"
             self._refuse("'processes' runs 'map' steps, and there are none", "processes", hint)
-        if self.reader.threads != 1:
+        if self.reader.workers.threads != 1:
             text = "'map' steps run on 'threads' or in 'processes', not both"
             self._refuse(text, "processes", "leave one of them out")
 
@@ -229,6 +233,13 @@ class Pipe(Task):
     def default_name(self) -> str:
         """The name ``pipe``; two pipes in one group are named ``pipe`` and ``pipe_2``."""
         return "pipe"
+
+
+def _shuffle(given: bool | Mapping[str, Number]) -> Shuffle | None:
+    """Return ``shuffle`` as written (``true``, ``{buffer: n}``) as a value."""
+    if isinstance(given, Mapping):
+        return Shuffle(given["buffer"])
+    return Shuffle() if given else None
 
 
 def _leave(step: Task) -> None:

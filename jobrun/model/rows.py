@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import ClassVar
 
 from jobrun.core.template import Template
 from jobrun.model.options import Number
@@ -15,11 +14,14 @@ __all__ = [
     "NO_OPTIONS",
     "RESUMES",
     "SHARD",
+    "Batches",
     "CallSource",
     "Data",
     "FileOptions",
     "FileSource",
     "Reader",
+    "Shuffle",
+    "Workers",
 ]
 
 SHARD = re.compile(r"(\w+) */ *(\w+)")
@@ -133,38 +135,65 @@ class Data:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
-    """The data of a pipe and how it is read.  Numbers may be names of vars or blobs.
+class Batches:
+    """Which rows make a batch and an epoch.  Numbers may be names of vars or blobs.
 
-    ``shuffle`` is a permutation of each pass, or within blocks of ``buffer`` rows.  ``shard`` is
-    ``i/n``, each a number or a var: every n-th row from the i-th on, counted from 0; or ``node``:
-    one shard for each node of the pipe.  Without ``batches_per_epoch`` an epoch is one pass;
-    without ``passes`` the data never ends.  Reading and ``map`` steps run on ``threads`` threads,
-    up to ``ahead`` batches before the ``do`` steps (default: twice the threads); with one thread
-    and no ``ahead``, in turn with them.  With ``processes``, the ``map`` steps run in that many
-    worker processes instead, likewise ahead.  ``rows`` names the column whose length is the number
-    of rows that the ``map`` steps leave of a batch; None: see ``jobrun.session.pipe.row_columns``.
+    ``drop_last`` leaves out a last batch of a pass that is smaller.  Without ``batches_per_epoch``
+    an epoch is one pass; without ``passes`` the data never ends.
     """
 
-    data: Data = Data()
     batch: Number = 1
-    shuffle: bool = False
     drop_last: bool = False
     batches_per_epoch: Number | None = None
     passes: Number | None = None
-    threads: Number = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffle:
+    """A random order in each pass: of all rows, or within blocks of ``buffer`` rows."""
+
     buffer: Number | None = None
-    shard: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """Where reading and ``map`` steps run: on ``threads`` threads, or ``map`` in ``processes``.
+
+    They run up to ``ahead`` batches before the ``do`` steps (default: twice the threads or
+    processes); with one thread and no ``ahead``, in turn with them.
+    """
+
+    threads: Number = 1
     ahead: Number | None = None
     processes: Number | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """The data of a pipe and how it is read.
+
+    ``shard`` is ``i/n``, each a number or a var: every n-th row from the i-th on, counted from 0;
+    or ``node``: one shard for each node of the pipe.  ``rows`` names the column whose length is the
+    number of rows that the ``map`` steps leave of a batch; None: see
+    ``jobrun.session.pipe.row_columns``.
+    """
+
+    data: Data = Data()
+    batches: Batches = Batches()
+    shuffle: Shuffle | None = None
+    workers: Workers = Workers()
+    shard: str | None = None
     rows: str | None = None
 
-    NUMBERS: ClassVar[tuple[str, ...]] = (
-        "batch",
-        "batches_per_epoch",
-        "passes",
-        "threads",
-        "ahead",
-        "processes",
-        "buffer",
-    )
+    @property
+    def numbers(self) -> dict[str, Number | None]:
+        """The numbers by their keys in a spec (``buffer``: that of ``shuffle``)."""
+        return {
+            "batch": self.batches.batch,
+            "batches_per_epoch": self.batches.batches_per_epoch,
+            "passes": self.batches.passes,
+            "threads": self.workers.threads,
+            "ahead": self.workers.ahead,
+            "processes": self.workers.processes,
+            "buffer": None if self.shuffle is None else self.shuffle.buffer,
+        }

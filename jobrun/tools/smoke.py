@@ -83,12 +83,14 @@ def shorten(job: Job, batches: int, *, save_inside: bool) -> None:
     """
     for task in job.epoch:
         if isinstance(task, Pipe):
-            given = task.reader.batches_per_epoch
+            reader = task.reader
+            given = reader.batches.batches_per_epoch
             own = job.vars.get(given) if isinstance(given, str) else given
             if own is None and isinstance(given, str):
                 continue  # a blob, or a var of each node: not known yet
             least = batches if own is None else min(int(own), batches)
-            task.reader = replace(task.reader, batches_per_epoch=least)
+            fewer = replace(reader.batches, batches_per_epoch=least)
+            task.reader = replace(reader, batches=fewer)
     policy = job.checkpoint or DEFAULT_POLICY
     job.checkpoint = replace(
         policy,

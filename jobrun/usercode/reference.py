@@ -32,7 +32,7 @@ _importing: list[str] = []
 
 def nameless(pipe: Pipe) -> Iterator[Problem]:
     """Yield the ``map`` steps of a pipe with ``processes`` whose functions cannot be named."""
-    if pipe.reader.processes is None:
+    if pipe.reader.workers.processes is None:
         return
     for step in pipe.map:
         if not isinstance(step.fn, str):

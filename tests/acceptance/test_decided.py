@@ -15,6 +15,7 @@ from jobrun import Best, CheckpointPolicy, Every, Job, Keep, Pipe, Task
 from jobrun.core.events import RunStarted
 from jobrun.engine.resume_policy import Request
 from jobrun.errors import RunRefusedError
+from jobrun.model.rows import Shuffle
 
 EPOCHS = 4
 Edit = Callable[[Job], None]
@@ -44,13 +45,14 @@ def made() -> Job:
     return job
 
 
-def reader(**changes: Any) -> Edit:
-    """Change the pipe's reader."""
+def reader(role: str, **changes: Any) -> Edit:
+    """Change a part of the pipe's reader."""
 
     def edit(job: Job) -> None:
         pipe = job.epoch.tasks[0]
         assert isinstance(pipe, Pipe)
-        pipe.reader = replace(pipe.reader, **changes)
+        part = replace(getattr(pipe.reader, role) or Shuffle(), **changes)
+        pipe.reader = replace(pipe.reader, **{role: part})
 
     return edit
 
@@ -73,7 +75,7 @@ def metrics(job: Job) -> None:
 
 def passes(job: Job) -> None:
     """``passes``, with the condition that it needs."""
-    reader(passes=100)(job)
+    reader("batches", passes=100)(job)
     job.stop(data_finished="read")
 
 
@@ -109,9 +111,9 @@ def nodes(job: Job) -> None:
 FREE: dict[str, Edit] = {
     "nothing": lambda job: None,
     "stop": more_epochs,
-    "batches_per_epoch": reader(batches_per_epoch=1),
+    "batches_per_epoch": reader("batches", batches_per_epoch=1),
     "passes": passes,
-    "threads": reader(threads=4),
+    "threads": reader("workers", threads=4),
     "checkpoint policy": policy,
     "metrics": metrics,
 }
@@ -121,9 +123,9 @@ OF_THE_JOB: dict[str, Edit] = {
     "vars": var,
     "seed": seed,
     "nodes": nodes,
-    "shuffle": reader(shuffle=True),
-    "drop_last": reader(drop_last=True),
-    "batch": reader(batch=3),
+    "shuffle": reader("shuffle"),
+    "drop_last": reader("batches", drop_last=True),
+    "batch": reader("batches", batch=3),
 }
 
 

@@ -18,6 +18,7 @@ from jobrun import CheckpointManager, JobrunError, JobRunner, LocalSession, Task
 from jobrun.engine.resume_policy import Request
 from jobrun.errors import DataError, NotFoundError, SpecError
 from jobrun.model.job import Data
+from jobrun.model.rows import Batches, Reader
 
 SUPPORT = Path(__file__).parent.parent / "support"
 SPECS = Path(__file__).parent.parent.parent / "specs"
@@ -242,7 +243,7 @@ def test_no_passes_at_all_is_a_spec_error_that_says_so(run_dir: Path) -> None:
     for passes in (0, -1):
         job = reference()
         pipe = job.epoch.tasks[0]
-        pipe.reader = type(pipe.reader)(Data(blobs={"val": "rows"}), passes=passes)
+        pipe.reader = Reader(Data(blobs={"val": "rows"}), Batches(passes=passes))
         with pytest.raises(SpecError, match=f"'passes'.* a number from 1 up, got {passes}"):
             train(job, run_dir)
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,12 @@ from jobrun.conditions.parse import build as build_conditions
 from jobrun.core.template import Template
 from jobrun.errors import BindError, Problem, SpecError
 from jobrun.jobspec.build import build, check, validate_spec
+from jobrun.jobspec.pipes import PipeModel, SourceModel
 from jobrun.jobspec.resolve import load
-from jobrun.model.job import Job, Pipe
+from jobrun.model.job import Job, Pipe, data
 from jobrun.model.options import Load, Retries
 from jobrun.model.policy import Compress, Every
-from jobrun.model.rows import FileOptions
+from jobrun.model.rows import Batches, FileOptions, Shuffle, Workers
 from jobrun.model.shell import FileForm, Shell
 
 FOLDER = Path(__file__).parent
@@ -79,9 +81,8 @@ def test_a_pipe(job: Job) -> None:
     assert isinstance(pipe, Pipe)
     assert isinstance(from_file, Pipe)
     assert pipe.reader.data.blobs == {"x": "rows"}
-    assert pipe.reader.batch == 4  # the var ``size``
-    assert (pipe.reader.shuffle, pipe.reader.drop_last) == (True, True)
-    assert (pipe.reader.batches_per_epoch, pipe.reader.passes, pipe.reader.threads) == (3, 2, 2)
+    assert pipe.reader.batches == Batches(4, True, 3, 2)  # 4: the var ``size``
+    assert (pipe.reader.shuffle, pipe.reader.workers) == (Shuffle(), Workers(2, ahead=3))
     assert [s.every for s in pipe.do] == [None, {"batches": 2}, {"epochs": 2}]
     assert pipe.reduce == {"norm": "last"}
     assert from_file.reader.data.file is not None
@@ -104,8 +105,18 @@ def test_joined_sources(job: Job) -> None:
     assert call.call.columns == {"t": "time"}
     assert call.call.step.literals == {"file": Template("${spec.dir}/rows.npz", ("spec.dir",))}
     assert [d.blobs for d in rows.concat] == [{"u": "rows"}, {"u": "rows"}]
-    assert (reader.shuffle, reader.buffer, reader.shard) == (True, 100, "node")
-    assert (reader.processes, pipe.map[0].timeout) == (2, 90.0)
+    assert (reader.shuffle, reader.shard) == (Shuffle(100), "node")
+    assert (reader.workers.processes, pipe.map[0].timeout) == (2, 90.0)
+
+
+def test_a_pipe_has_the_keys_of_its_spec_in_python_too() -> None:
+    task = {"map", "do", "reduce", "name", "after", "every", "thread", "node", "where", "marks"}
+    in_spec = {f.alias or name for name, f in PipeModel.model_fields.items()}
+    in_python = {name.rstrip("_") for name in signature(Pipe).parameters} - task
+    assert in_spec == in_python
+    assert {f.alias or n for n, f in SourceModel.model_fields.items()} == {
+        name.rstrip("_") for name in signature(data).parameters
+    } - {"where", "marks"}
 
 
 def test_tasks(job: Job) -> None:
@@ -224,7 +235,7 @@ def test_numbers_that_differ_by_node_stay_names(tmp_path: Path) -> None:
     pipe = job.epoch.tasks[0]
     assert isinstance(pipe, Pipe)
     reader = pipe.reader
-    assert (reader.batch, reader.batches_per_epoch, reader.threads) == ("own", 3, 2)
+    assert (reader.batches, reader.workers) == (Batches("own", batches_per_epoch=3), Workers(2))
 
 
 @pytest.mark.parametrize("name", ["D.TSV", "data.Zarr/x", "part-*.CSV"])

@@ -78,7 +78,7 @@ def test_pipes_are_shortened(options: dict[str, object], limit: object) -> None:
     with Job("j", vars={"short": 2}) as job:
         made = pipe(**options)
     shorten(job, 5, save_inside=False)
-    assert made.reader.batches_per_epoch == limit
+    assert made.reader.batches.batches_per_epoch == limit
 
 
 def test_every_epoch_is_saved_and_nothing_is_removed() -> None:

@@ -146,7 +146,7 @@ class PipeReading:
 
     def number(self, field: str) -> int | None:
         """Return a whole number of the reader, which may be given as the name of a var or blob."""
-        given = getattr(self._pipe.reader, field)
+        given = self._pipe.reader.numbers[field]
         return None if given is None else self._whole(field, given)
 
     def _whole(self, field: str, given: Any) -> int:
@@ -180,8 +180,8 @@ class PipeReading:
         reader = self._pipe.reader
         return Limits(
             batch=self.number("batch") or 0,
-            shuffle=reader.shuffle,
-            drop_last=reader.drop_last,
+            shuffle=reader.shuffle is not None,
+            drop_last=reader.batches.drop_last,
             batches_per_epoch=self.number("batches_per_epoch"),
             passes=self.number("passes"),
             buffer=self.number("buffer"),
