@@ -17,10 +17,10 @@ def end_if_forked(owner: int, what: str) -> None:
     if os.getpid() == owner:
         return
     error = sys.exc_info()[1]
-    how = "came back" if error is None else f"came back with {type(error).__name__}"
+    how = "returned" if error is None else f"raised {type(error).__name__}"
     text = (
-        f"a process that {what} has forked {how}, and is ended: it is not the run\n"
-        "  hint: os._exit() ends it in its own place; multiprocessing does so by itself\n"
+        f"a process forked by {what} {how}, and is ended: it is not the run\n"
+        "  hint: end it with os._exit(); multiprocessing does so by itself\n"
     )
     with suppress(OSError):  # all its descriptors may be closed
         os.write(2, text.encode(errors="backslashreplace"))

@@ -44,9 +44,9 @@ class Ended:
         if self.code >= 0:
             return f"ended with exit code {self.code}"
         try:
-            return f"was ended by {signal.Signals(-self.code).name}"
+            return f"was killed by {signal.Signals(-self.code).name}"
         except ValueError:
-            return f"was ended by signal {-self.code}"
+            return f"was killed by signal {-self.code}"
 
 
 class LineDecoder:

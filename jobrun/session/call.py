@@ -24,7 +24,7 @@ from jobrun.core.events import Warned
 from jobrun.core.forked import end_if_forked
 from jobrun.core.rng import make_rng
 from jobrun.core.template import render
-from jobrun.errors import TaskError, did_you_mean, with_article
+from jobrun.errors import TaskError, did_you_mean_or_all, with_article
 from jobrun.model.job import Argument, Job, Task
 from jobrun.model.options import Load, Retries
 from jobrun.model.shell import Shell
@@ -366,8 +366,7 @@ class Call:
         }.get(change.input.form, "work on a copy (copy.deepcopy)")
         name = change.input.argument.name
         return TaskError(
-            f"it changed what it was given under 'in' in place: in the {change.kind} "
-            f"{change.name!r}, {change.how}",
+            f"it changed an input in place: in the {change.kind} {change.name!r}, {change.how}",
             where=self.task.mark(f"in:{name}", "in"),
             hint=hint,
         )
@@ -484,13 +483,13 @@ class Call:
             return list(range(len(result)))
         if not isinstance(result, dict):
             raise TaskError(
-                f"'out' takes keys of a dict, but it returned {_returned_kind(result)}",
+                f"'out' expects a dict, but it returned {_returned_kind(result)}",
                 hint=FORGOTTEN if result is None else "",
             )
         for key in outputs.keys:
             if key not in result:
                 known = [str(k) for k in result]
-                hint = did_you_mean(key, known) or f"it holds {', '.join(known)}"
+                hint = did_you_mean_or_all(key, known)
                 raise TaskError(f"the returned dict has no key {key!r}", hint=hint)
         return list(outputs.keys)
 
@@ -529,7 +528,7 @@ def _returned_kind(result: Any) -> str:
 
 
 def _written(what: str) -> TaskError:
-    return TaskError(f"it changed one of its inputs ({what}) without saying so", hint=HINT)
+    return TaskError(f"it changed one of its inputs ({what}) in place", hint=HINT)
 
 
 def _ends(running: Running) -> bool:
@@ -556,7 +555,7 @@ def column_of(columns: Mapping[str, Value], name: str) -> Value:
 
 
 def _no_column(text: str, name: str, known: list[str]) -> TaskError:
-    return TaskError(text, hint=did_you_mean(name, known) or f"there are {', '.join(known)}")
+    return TaskError(text, hint=did_you_mean_or_all(name, known))
 
 
 def _best(stores: Stores, key: Key) -> Value:

@@ -53,9 +53,9 @@ class Deadline:
 
     def _error(self) -> TaskError:
         return TaskError(
-            f"{self._name} failed: it took longer than its timeout of {self._seconds:g} s",
+            f"{self._name} failed: it exceeded its timeout of {self._seconds:g} s",
             where=self._where,
-            hint="a thread cannot be killed: it goes on until this process ends",
+            hint="a thread cannot be killed: it runs on until this process ends",
         )
 
 

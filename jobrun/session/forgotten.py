@@ -58,7 +58,7 @@ class Forgotten:
             value = self._held(key)
             if value is not None and value.kind != "none":
                 before = with_article("object" if value.kind in ("opaque", "live") else value.kind)
-                return f"it has left {key[1]!r} None, which was {before} before"
+                return f"it left {key[1]!r} None, which was {before} before"
         if not self._is_known:
             self._is_known = True
             self._reader = next(self._readers(), None)
@@ -72,7 +72,7 @@ class Forgotten:
                 for reader, name in _read(task):
                     key = None if reader is self._task else self._meant(node, name)
                     if key is not None:
-                        yield f"it has left {key[1]!r} None, which task {reader.name!r} reads"
+                        yield f"it left {key[1]!r} None, which task {reader.name!r} reads"
 
     def _meant(self, node: str, name: str) -> Key | None:
         """Return the blob of this task that a name means on a node, or None."""

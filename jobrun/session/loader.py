@@ -35,7 +35,7 @@ class Loader:
             self._check_single(found)
             return found
         except DamagedError as error:
-            hint = "'epoch' or 'id' under 'load' takes an older checkpoint"
+            hint = "'epoch' or 'id' under 'load' selects an older checkpoint"
             raise TaskError(f"{error.where or path}: {error.message}", hint=hint) from None
         except JobrunError as error:
             raise TaskError(f"{error.where or path}: {error.message}", hint=error.hint) from None
@@ -45,5 +45,5 @@ class Loader:
         for name in self._wanted:
             if name not in found:
                 raise NotFoundError(
-                    f"{name!r} means more than one blob", hint=f"name one of {', '.join(found)}"
+                    f"{name!r} matches more than one blob", hint=f"name one of {', '.join(found)}"
                 )

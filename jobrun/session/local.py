@@ -71,7 +71,7 @@ class LocalSession(Session):
 
     def __init__(self, threads: int | None = None) -> None:
         if threads is not None and threads < 1:
-            raise ValueError(f"threads must be 1 or more, not {threads}")
+            raise ValueError(f"expected 1 or more threads, got {threads}")
         self.threads = threads or default_threads()
         self._scheduler = Scheduler(self.threads)
         self._stores = Stores()
@@ -186,9 +186,9 @@ class LocalSession(Session):
             number = one_element(value)
             if not isinstance(number, bool | int | float):
                 raise TaskError(
-                    f"blob {name!r} is wanted as one number, but is {_described(value)}",
+                    f"blob {name!r} must be a single number, but is {_described(value)}",
                     where=self._job.marks.get(f"metrics:{name}"),
-                    hint="metrics and conditions take a number, or an array of one",
+                    hint="metrics and conditions expect a number, or an array of one element",
                 )
             found[name] = number
         return found

@@ -179,8 +179,8 @@ class ObjectOrder:
         task = units[writer].task
         others = sorted(f"{path!r}" for node, path in self.names[key] if (node, path) != key)
         return TaskError(
-            f"task {task.name!r} of group {self._plan.group!r} put out as {key[1]!r} an object "
-            f"that is {' and '.join(others)} too, which it was not given; so tasks "
+            f"task {task.name!r} of group {self._plan.group!r} stored under {key[1]!r} an object "
+            f"that is {' and '.join(others)} too, and not among its inputs; so tasks "
             f"{units[before].key!r} and {units[after].key!r}, which use it, have no order",
             where=task.mark(f"out:{key[1]}", "out"),
             hint=f"give task {task.name!r} the object under 'in', or let one task alone make it",

@@ -109,8 +109,8 @@ class ObjectRules:
             at = f" on {', '.join(nodes)}" if self._job.multi_node else ""
             yield _line(
                 f"{_and(map(repr, paths))} of 'setup'{at} is {_described(kind)}, which "
-                f"{_and(tasks)} of 'epoch' use{'s' if len(tasks) == 1 else ''}: what an epoch "
-                "changes in it is in no checkpoint, and lost on a resume",
+                f"{_and(tasks)} of 'epoch' use{'s' if len(tasks) == 1 else ''}: changes to "
+                "it in an epoch are in no checkpoint, and lost on a resume",
                 KEEP_CHANGES,
                 self._made_at(keys[0]),
             )
@@ -152,17 +152,17 @@ class ObjectRules:
             if use.role == "update":
                 raise TaskError(
                     f"{self._place(use)} has retries and updates {use.name!r}, an object that "
-                    "cannot be copied: a further try could not be given it as it was",
+                    "cannot be copied: a retry could not get its original state",
                     where=use.where,
-                    hint="name it under 'in', if a try that failed leaves nothing in it; "
+                    hint="name it under 'in', if a failed try leaves no change in it; "
                     "or do without 'retries'",
                 )
             about = (self._place(use), use.name)
             if about not in self._said:
                 self._said.add(about)
                 yield _line(
-                    f"{self._place(use)} has retries and is given {use.name!r}, an object that "
-                    "cannot be copied: a further try sees what the one before has changed in it",
+                    f"{self._place(use)} has retries and reads {use.name!r}, an object that "
+                    "cannot be copied: a retry sees the changes of the failed try",
                     "",
                     use.where,
                 )

@@ -28,7 +28,7 @@ def progress(fraction: float) -> None:
     used by itself too.  Raises ValueError for a value that is not a fraction.
     """
     if not 0 <= fraction <= 1:
-        raise ValueError(f"progress is a fraction from 0 to 1, not {fraction!r}")
+        raise ValueError(f"expected a fraction from 0 to 1, got {fraction!r}")
     now = time.monotonic()
     if now < _local.next and fraction < 1:
         return

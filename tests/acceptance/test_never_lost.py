@@ -323,6 +323,6 @@ def test_each_step_alone_raises_where_it_would_be_lost(tmp_path: Path, how: str,
     changed = build()
     change(changed, [(step, 0)])
     assert not same(changed, copy.deepcopy(build()))
-    lost = r"under 'in' in place|without saying so|read-only|readonly|not writ|WRITEABLE"
+    lost = r"changed (an input|one of its inputs .*) in place|read-only|readonly|not writ|WRITEABLE"
     with pytest.raises(TaskError, match=lost):
         train(job(how, build, [(step, 0)], 1, False), tmp_path / "run", step in NATIVE)

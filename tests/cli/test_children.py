@@ -231,4 +231,4 @@ def killed(x, way):
     process = start("train", "kids.yaml", apart=True)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert "its worker process was ended by SIGKILL" in err
+    assert "its worker process was killed by SIGKILL" in err

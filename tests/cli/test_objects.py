@@ -93,7 +93,7 @@ checkpoint: {async: false}
     )
     said = (
         ":1:35: 'tool' of 'setup' is an object of type steps.Tool, which 'use' of 'epoch' uses: "
-        "what an epoch changes in it is in no checkpoint, and lost on a resume"
+        "changes to it in an epoch are in no checkpoint, and lost on a resume"
     )
     killed = jobrun("train", "job.yaml", **INSTALLED)
     assert killed.code == -9

@@ -219,9 +219,9 @@ def test_a_process_that_is_killed_hurts_no_other(call: Call, sweep: Call) -> Non
     sweep(("return total + step", f"{dies}; return total + step"))
     result = call("train", "sum.yaml", "--jobs", "2")
     assert result.code == 1
-    assert f"{ALL[0]} | the process was ended by SIGSEGV" in result.err
+    assert f"{ALL[0]} | the process was killed by SIGSEGV" in result.err
     assert result.out.startswith("sum: 4 runs: 3 finished, 1 error\n")
-    assert f"{ALL[0]}: error: its process was ended by SIGSEGV\n" in result.out
+    assert f"{ALL[0]}: error: its process was killed by SIGSEGV\n" in result.out
 
 
 @long

@@ -154,8 +154,8 @@ def test_a_worker_that_is_killed_ends_the_run_with_an_error(start: Call, folder:
     _, err = process.communicate(timeout=30)
     assert process.returncode == 1
     assert "task 'read/scale' of group 'epoch' in batch 1 failed: its worker process" in err
-    assert "was ended by SIGKILL" in err
-    assert "the system ends processes so when memory runs out" in err
+    assert "was killed by SIGKILL" in err
+    assert "the system kills processes with SIGKILL when memory runs out" in err
 
 
 def test_code_that_does_not_load_there_is_an_error_of_the_code(call: Call, folder: Path) -> None:

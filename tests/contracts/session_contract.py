@@ -472,7 +472,7 @@ class SessionContract:
             "tree/list/3": None,  # what was not written is absent
         }
         for name in ("tree/w", "tree", "tree/list/2"):
-            with pytest.raises(TaskError, match=f"blob '{name}' is wanted as one number"):
+            with pytest.raises(TaskError, match=f"blob '{name}' must be a single number"):
                 session.scalars([name])
         assert driver.blob("n") == 0
 

@@ -66,7 +66,7 @@ def test_it_runs_in_its_folder_with_its_environment_and_without_input(tmp_path: 
 
 def test_a_program_that_is_killed_says_by_what(tmp_path: Path) -> None:
     ended, _ = run("kill -SEGV $$", tmp_path)
-    assert str(ended) == "was ended by SIGSEGV"
+    assert str(ended) == "was killed by SIGSEGV"
 
 
 def test_a_program_that_is_not_there_is_an_error_of_the_system(tmp_path: Path) -> None:

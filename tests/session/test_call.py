@@ -204,7 +204,7 @@ def test_a_glob_takes_one_value_for_each_node() -> None:
         ((1, 2, 3), ["a", "b"], "'out' names 2 blobs, but it returned a tuple of 3"),
         (np.zeros(2), ["a", "b"], "returned a ndarray"),
         (3, ["a"], "'out' is a list of one name, but it returned an int"),
-        (3, {"x": "a"}, "'out' takes keys of a dict, but it returned an int"),
+        (3, {"x": "a"}, "'out' expects a dict, but it returned an int"),
         ({"xx": 1}, {"x": "a"}, "the returned dict has no key 'x'"),
         ({}, {"x": "a"}, "has no key 'x'"),
     ],

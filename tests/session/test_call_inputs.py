@@ -80,7 +80,7 @@ def test_a_change_in_place_is_an_error_that_names_update(
     where = Where("job.yaml", 7, 9)
     step = Task(task, {"s": "s"}, out="r", name="culprit", where=where)
     error = fails(step, check=check)
-    assert error.message.startswith("task 'culprit' of group 'epoch' failed: it changed what it")
+    assert error.message.startswith("task 'culprit' of group 'epoch' failed: it changed an input")
     assert text in error.message
     assert "under 'update'" in error.hint
     assert error.where == where

@@ -60,6 +60,6 @@ def test_at_the_deadline_the_run_is_abandoned_while_the_function_goes_on(ending:
         within(30, limited)
     (error,) = run.errors
     assert isinstance(error, TaskError)
-    assert error.message == "task 't' failed: it took longer than its timeout of 0.01 s"
+    assert error.message == "task 't' failed: it exceeded its timeout of 0.01 s"
     assert error.where == WHERE
     assert "a thread cannot be killed" in error.hint

@@ -66,7 +66,7 @@ def test_a_blob_that_held_a_value_is_said_once(
     driver = Driver(job_of(never, init=init, **options)).start().epochs(3)
     (text,) = warned(driver)
     line = inspect.getsourcelines(never)[1]
-    assert text.startswith("task 'make' of group 'epoch': it has left 'a' None, which was")
+    assert text.startswith("task 'make' of group 'epoch': it left 'a' None, which was")
     assert f"was {before} before: " in text
     assert f"test_forgotten.py:{line} ended without a 'return'; did you forget 'return'?" in text
 
@@ -81,7 +81,7 @@ def test_a_value_of_an_earlier_epoch_counts() -> None:
 def test_a_blob_that_another_task_reads_is_said_once() -> None:
     driver = Driver(job_of(never, read=True)).start().epochs(3)
     (text,) = warned(driver)
-    assert "it has left 'a' None, which task 'look' reads: " in text
+    assert "it left 'a' None, which task 'look' reads: " in text
 
 
 @pytest.mark.parametrize(
@@ -105,14 +105,14 @@ def test_a_step_of_a_pipe_is_said_too() -> None:
     with job.epoch:
         Pipe({"x": "data"}, batch=2, do=[Task(large_only, "x", out="a", name="make")], name="p")
     (text,) = warned(Driver(job).start().epochs(2))
-    assert "task 'p/make' of group 'epoch' in batch 1: it has left 'a' None" in text
+    assert "task 'p/make' of group 'epoch' in batch 1: it left 'a' None" in text
 
 
 @pytest.mark.parametrize(
     ("out", "text"),
     [
         (["a", "b"], "'out' names 2 blobs, but it returned None"),
-        ({"k": "a"}, "'out' takes keys of a dict, but it returned None"),
+        ({"k": "a"}, "'out' expects a dict, but it returned None"),
     ],
 )
 def test_none_for_several_blobs_has_the_hint(out: Any, text: str) -> None:

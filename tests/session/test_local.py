@@ -289,7 +289,7 @@ def test_a_metric_that_is_no_number_is_told_as_what_it_is(value: Any, what: str)
     assert driver.epoch()
     with pytest.raises(TaskError) as caught:
         driver.session.scalars(["loss"])
-    assert caught.value.message == f"blob 'loss' is wanted as one number, but is {what}"
+    assert caught.value.message == f"blob 'loss' must be a single number, but is {what}"
     assert str(caught.value.where) == "job.yaml:9:12"
 
 

@@ -171,7 +171,7 @@ def test_an_object_that_two_tasks_know_without_being_given_it_is_refused(threads
         Task(user("B"), "q", name="B")
     driver = Driver(job, threads).start()
     with pytest.raises(
-        TaskError, match=r"put out as '[pq]' an object that is '[pq]' too"
+        TaskError, match=r"stored under '[pq]' an object that is '[pq]' too"
     ) as caught:
         driver.epoch()
     assert "tasks 'A' and 'B', which use it, have no order" in caught.value.message

@@ -55,7 +55,7 @@ def test_an_object_of_setup_that_epochs_use_is_said_once_before_the_first_epoch(
     (said,) = warned(driver)
     assert said == (
         f"job.yaml:5:3: 'net' of 'setup' is an object of type {Net.__module__}.Net, which 'train' "
-        "and 'look' of 'epoch' use: what an epoch changes in it is in no checkpoint, and lost on a "
+        "and 'look' of 'epoch' use: changes to it in an epoch are in no checkpoint, and lost on a "
         "resume; name it under 'state' if its content is to be saved; else what changes belongs in "
         "arrays, numbers and dicts of those: write them in 'init' and 'update' them in 'epoch'"
     )
@@ -180,8 +180,8 @@ def test_retries_of_a_task_that_is_given_an_object_are_said_once_before_the_call
     driver = Driver(job).start()
     driver.epochs(2)
     text = (
-        "job.yaml:5:3: task 'flaky' of group 'epoch' has retries and is given 'net', an object "
-        "that cannot be copied: a further try sees what the one before has changed in it"
+        "job.yaml:5:3: task 'flaky' of group 'epoch' has retries and reads 'net', an object "
+        "that cannot be copied: a retry sees the changes of the failed try"
     )
     said = warned(driver)
     assert said.count(text) == 1

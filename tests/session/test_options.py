@@ -273,7 +273,7 @@ def test_a_function_that_takes_too_long_ends_the_run_without_it() -> None:
     with pytest.raises(TaskError) as caught:
         within(20, driver.epoch)
     assert not ended.is_set()
-    text = "task 'slow' of group 'epoch' failed: it took longer than its timeout of 0.05 s"
+    text = "task 'slow' of group 'epoch' failed: it exceeded its timeout of 0.05 s"
     assert caught.value.message == text
     assert "a thread cannot be killed" in caught.value.hint
     go_on.set()
@@ -305,7 +305,7 @@ def test_a_program_that_takes_too_long_is_ended_and_may_be_tried_again(tmp_path:
     driver.epoch()
     assert driver.blob("a") == 1.0
     (message,) = warned(driver)
-    assert "the script took longer than its timeout of 0.5 s, and was ended" in message
+    assert "the script exceeded its timeout of 0.5 s, and was ended" in message
 
 
 # Blobs of other runs.

@@ -263,7 +263,7 @@ class _Outbox:
 
 
 def _unreachable(node: str, address: str, error: BaseException) -> WorkerLostError:
-    text = f"the worker {address} of node {node!r} cannot be reached by another node's"
+    text = f"the worker {address} of node {node!r} cannot be reached from another node's worker"
     lost = WorkerLostError(text)
     lost.__cause__ = error
     return lost

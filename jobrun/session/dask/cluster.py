@@ -95,7 +95,7 @@ def place_nodes(
     for node, key, future, address in made:
         if not _is_made(future, end):
             lost.add(address)
-            raise WorkerLostError(f"the worker {address} does not take node {node!r}")
+            raise WorkerLostError(f"the worker {address} did not create node {node!r} in time")
         placed[node] = PlacedActor(future, _address(client, future), key)
     return placed
 
@@ -104,7 +104,7 @@ def _address(client: Any, future: Any) -> str:
     """Return the worker that has an actor; raises WorkerLostError if it is already lost."""
     for address in client.who_has([future]).get(future.key, ()):
         return str(address)
-    raise WorkerLostError("a worker was lost as soon as it had taken a node")
+    raise WorkerLostError("a worker was lost just after it was given a node")
 
 
 def _workers(client: Any, lost: Collection[str], end: float) -> list[str]:
@@ -135,5 +135,5 @@ def _is_made(future: Any, end: float) -> bool:
             f"a worker cannot import jobrun: {error}", hint="install jobrun[dask] on the workers"
         ) from error
     if error is not None:
-        raise WorkerLostError(f"a worker cannot take a node: {error}") from error
+        raise WorkerLostError(f"a worker cannot run a node: {error}") from error
     return True

@@ -282,7 +282,7 @@ class NodeGroup(Group):
         if has_opaque(value):
             node, path = key
             text = f"blob {path!r} of node {node!r} cannot be sent to another node"
-            return Missing(text, "send arrays, numbers, texts, and dicts and lists of those")
+            return Missing(text, "send arrays, numbers, strings, and dicts and lists of those")
         return value
 
     def _put_out(self, number: int) -> None:
@@ -300,7 +300,7 @@ class NodeGroup(Group):
         for path in self._portion.outputs[number][node]:
             value = self._views[number].nodes[node].find(path)
             if value is not None:
-                text = f"blob {path!r} cannot be put on node {node!r}"
+                text = f"blob {path!r} cannot be stored on node {node!r}"
                 found[node, path] = Missing(text) if has_opaque(value) else value
         return found
 

@@ -81,7 +81,7 @@ class NodeSession(LocalSession):
         self.blob(name)
         value = self._stores.get(key_of(self._job, name))
         if has_opaque(value):
-            raise TaskError(f"blob {name!r} can only be where it was made, on node {self.node!r}")
+            raise TaskError(f"blob {name!r} cannot leave node {self.node!r}, where it was made")
         return value
 
     def take_partial(self, values: Mapping[Key, Value]) -> None:

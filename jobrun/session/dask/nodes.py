@@ -186,7 +186,7 @@ class Nodes:
         except Exception:
             return ClusterLostError(
                 f"the scheduler {self._client.scheduler.address} cannot be reached any more",
-                hint="start a cluster, and go on from the last checkpoint",
+                hint="start a cluster, and resume from the last checkpoint",
             )
         self.lost_addresses.add(address)
         return WorkerLostError(f"the worker {address} of node {node!r} is lost")

@@ -57,8 +57,8 @@ class NodesSnapshot:
     def _not_shared(self, id: int, node: str, directory: Path, why: str) -> SaveError:
         address = self.nodes.addresses[node]
         return SaveError(
-            f"checkpoint {id} was not saved: what the worker {address} writes for node {node!r} "
-            f"is not what is seen here: {why}",
+            f"checkpoint {id} was not saved: what the worker {address} wrote for node {node!r} "
+            f"is not visible here: {why}",
             hint=f"{directory.parent} must be on storage that all workers and this machine share",
         )
 

@@ -106,7 +106,7 @@ def _not_in_all(name: str, how: str, value: Value) -> TaskError:
 def _no_number(name: str, how: str, value: Value) -> TaskError:
     """Return the error of a value that ``reduce`` names and that cannot be reduced."""
     return TaskError(
-        f"{name!r} is {_what(value)}, but 'reduce: {{{name}: {how}}}' joins single numbers",
+        f"{name!r} is {_what(value)}, but 'reduce: {{{name}: {how}}}' expects single numbers",
         hint=f"return a number, keep the last value ('reduce: {{{name}: last}}'), or add it up in "
         "a blob under 'update'",
     )

@@ -76,7 +76,7 @@ def read_file(path: Path, form: FileForm) -> Any:
             case _:
                 return _read_csv(path, form)
     except (ValueError, EOFError, OSError) as error:
-        raise TaskError(f"{path.name}, which it left, cannot be read: {error}") from None
+        raise TaskError(f"{path.name}, written by the program, cannot be read: {error}") from None
 
 
 # Arrays.
@@ -85,7 +85,7 @@ def read_file(path: Path, form: FileForm) -> Any:
 def _array(value: Any) -> Array:
     array = np.asarray(value)
     if array.dtype.hasobject or isinstance(value, dict):
-        raise TypeError(f"{with_article(type(value).__name__)} is no array of numbers")
+        raise TypeError(f"{with_article(type(value).__name__)} is not an array of numbers")
     return array
 
 
@@ -113,7 +113,7 @@ def _plain(value: Any) -> Any:
     """Return an array or numpy scalar as a value of JSON."""
     if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
         return value.tolist()
-    raise TypeError(f"{with_article(type(value).__name__)} is no value of JSON")
+    raise TypeError(f"{with_article(type(value).__name__)} is not a JSON value")
 
 
 # Text.
@@ -125,7 +125,9 @@ def _rows(value: Any, form: FileForm) -> list[list[str]]:
     if array.ndim > 2:
         raise ValueError(f"an array of {array.ndim} dimensions has no rows and columns; use .npy")
     if array.dtype.kind not in "biufU":
-        raise TypeError(f"values of dtype {array.dtype} have no text that can be read back")
+        raise TypeError(
+            f"values of dtype {array.dtype} cannot be written as text that reads back exactly"
+        )
     if array.dtype.kind == "b":
         array = array.astype(np.int8)
     rows = array.reshape(-1, 1) if array.ndim < 2 else array
@@ -187,7 +189,7 @@ def _column(name: str, cells: Sequence[str], form: FileForm) -> Array:
         return array.astype(form.dtype or np.float64)
     except ValueError:
         wrong = next(cell for cell in array if not _is_of(cell, form))
-        text = f"column {name!r} holds {str(wrong)!r}, which is no {form.dtype}"
+        text = f"column {name!r} holds {str(wrong)!r}, which is not {form.dtype}"
         raise ValueError(text) from None
 
 

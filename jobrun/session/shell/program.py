@@ -72,8 +72,8 @@ class Program:
         if not path.is_file():
             left = [str(p.relative_to(folder)) for p in sorted(folder.rglob("*")) if p.is_file()]
             raise TaskError(
-                f"it ended well, but left no file {file!r}",
-                hint=f"it left {', '.join(left[:10]) or 'nothing'}",
+                f"it succeeded, but wrote no file {file!r}",
+                hint=f"it wrote {', '.join(left[:10]) or 'nothing'}",
             )
         return read_file(path, self._form(file))
 
@@ -123,7 +123,7 @@ class Program:
         name = "the script" if self._shell.script else program
         text = f"{name} {ended}"
         if ended.reason == "timeout":
-            text = f"{name} took longer than its timeout of {self._timeout:g} s, and was ended"
+            text = f"{name} exceeded its timeout of {self._timeout:g} s, and was ended"
         lines = "\n".join(tail)
         return TaskError(text, trace=f"the end of its output:\n{lines}" if lines else "")
 

@@ -173,16 +173,16 @@ class Workers:
     def _try_again(self, lost: LostError, moment: CallContext) -> None:
         """Wait before a batch is given to another worker; raises TaskError if no retry is left."""
         step, tries = lost.doing.step, lost.doing.tries
-        trace = f"the end of what it printed:\n{lost.tail}" if lost.tail else ""
+        trace = f"the end of its output:\n{lost.tail}" if lost.tail else ""
         if step < 0:
             text = f"a worker process of pipe {self._pipe.name!r} {lost} before it began a step"
             raise TaskError(text, where=self._pipe.where, trace=trace)
         task, call = self._pipe.map[step], self._calls[step]
         text, hint = f"its worker process {lost}", ""
         if lost.late:
-            text = f"it took longer than its timeout of {task.timeout:g} s, and was ended"
+            text = f"it exceeded its timeout of {task.timeout:g} s, and was ended"
         elif lost.ended.code == -signal.SIGKILL:
-            hint = "the system ends processes so when memory runs out"
+            hint = "the system kills processes with SIGKILL when memory runs out"
         where = task.mark("timeout") if lost.late else None
         error = TaskError(text, where=where, hint=hint, trace=trace)
         if task.retries is None or tries > task.retries.times:
@@ -191,7 +191,7 @@ class Workers:
 
     def _exhausted(self, error: OSError) -> TaskError:
         """Return the error of a system that has no more processes, memory or descriptors."""
-        text = f"pipe {self._pipe.name!r} cannot have its worker processes: {error}"
+        text = f"pipe {self._pipe.name!r}: no resources for its worker processes: {error}"
         hint = "fewer 'processes', or a smaller 'batch' or 'ahead', need less"
         return TaskError(text, where=self._pipe.mark("processes"), hint=hint)
 
@@ -299,7 +299,7 @@ def _vars(job: Job, pipe: Pipe, node: str) -> dict[str, Any]:
 def _check_sendable(value: Any, what: str, task: Task, mark: str) -> None:
     if found := _refused(value):
         text = f"{what} is {found}, which cannot be sent to a worker process"
-        hint = "numbers, texts, arrays, and lists, tuples and dicts of them can; or use 'threads'"
+        hint = "numbers, strings, arrays, and lists, tuples and dicts of them can; or use 'threads'"
         raise BindError(text, where=task.mark(mark, "with", "in"), hint=hint)
 
 

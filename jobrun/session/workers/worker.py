@@ -159,14 +159,14 @@ class _Steps:
                 Packed(value)
             except UnsendableError as error:
                 puts = [n for n, (c, _) in enumerate(self._calls) if name in c.task.outputs.names]
-                text = f"column {name!r} is {error}, which cannot leave a worker process"
+                text = f"column {name!r} is {error}, which cannot be sent from a worker process"
                 refused = TaskError(text, hint=_SENDABLE)
                 return _failed(puts[-1], self._calls[puts[-1]][0].placed(refused, self._moment))
         raise AssertionError(columns)
 
 
 _SENDABLE = (
-    "a column for 'do' steps is an array, number or text, or a list or dict of them; "
+    "a column for 'do' steps is an array, number or string, or a list or dict of them; "
     "on 'threads', without 'processes', it may be anything"
 )
 

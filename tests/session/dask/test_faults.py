@@ -93,7 +93,7 @@ def test_a_message_that_was_the_last_of_its_node_does_not_arrive() -> None:
         within(30, lambda: runner.train(DaskSession(client)))
         assert runner.blobs["b:x"] == 2.0
     (back,) = returns(events)
-    assert "of node 'b' cannot be reached by another node's" in back.message
+    assert "of node 'b' cannot be reached from another node's worker" in back.message
 
 
 @pytest.mark.filterwarnings("ignore::jobrun.core.events.JobrunWarning")

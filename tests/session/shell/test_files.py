@@ -127,12 +127,12 @@ def test_folders_are_made(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("a.txt", None, "a.txt: it cannot be written: a NoneType is no array of numbers"),
+        ("a.txt", None, "a.txt: it cannot be written: a NoneType is not an array of numbers"),
         ("a.txt", np.zeros((2, 2, 2)), "3 dimensions has no rows and columns; use .npy"),
-        ("a.txt", 1j, "values of dtype complex128 have no text"),
-        ("a.npy", {"a": 1}, "a dict is no array of numbers"),
-        ("a.npy", object(), "no array of numbers"),
-        ("a.json", object(), "no value of JSON"),
+        ("a.txt", 1j, "values of dtype complex128 cannot be written as text"),
+        ("a.npy", {"a": 1}, "a dict is not an array of numbers"),
+        ("a.npy", object(), "not an array of numbers"),
+        ("a.json", object(), "not a JSON value"),
         ("a.csv", {"a": np.zeros((2, 2))}, "a column of a table is one-dimensional"),
         ("a.csv", {"a": np.zeros(2), "b": np.zeros(3)}, "cannot be written"),
     ],
@@ -166,7 +166,7 @@ def test_a_dtype_that_would_change_a_value_is_refused(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_read(tmp_path: Path, name: str, data: bytes, form: FileForm) -> None:
     (tmp_path / name).write_bytes(data)
-    with pytest.raises(TaskError, match=f"^{name}, which it left, cannot be read: "):
+    with pytest.raises(TaskError, match=f"^{name}, written by the program, cannot be read: "):
         read_file(tmp_path / name, form)
 
 
@@ -183,5 +183,6 @@ def test_a_cell_that_is_not_of_the_dtype_is_named(tmp_path: Path, dtype: str, ce
     with pytest.raises(TaskError) as caught:
         read_file(path, FileForm(dtype))
     assert caught.value.message == (
-        f"t.csv, which it left, cannot be read: column 'cases' holds {cell!r}, which is no {dtype}"
+        "t.csv, written by the program, cannot be read: "
+        f"column 'cases' holds {cell!r}, which is not {dtype}"
     )

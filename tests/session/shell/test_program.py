@@ -116,9 +116,9 @@ def test_the_end_of_the_output_is_in_the_error() -> None:
 
 
 def test_a_file_that_is_missing_is_an_error() -> None:
-    with pytest.raises(TaskError, match=r"left no file 'b\.txt'") as caught:
+    with pytest.raises(TaskError, match=r"wrote no file 'b\.txt'") as caught:
         script("echo 1 > a.txt", out={"b.txt": "b"}).epoch()
-    assert caught.value.hint == "it left a.txt"
+    assert caught.value.hint == "it wrote a.txt"
 
 
 def test_a_file_may_go_in_and_out() -> None:

@@ -400,8 +400,8 @@ def test_the_error_has_the_place_of_the_step() -> None:
 @pytest.mark.parametrize(
     ("how", "said", "hint"),
     [
-        ("SIGKILL", "was ended by SIGKILL", "memory runs out"),
-        ("SIGSEGV", "was ended by SIGSEGV", ""),
+        ("SIGKILL", "was killed by SIGKILL", "memory runs out"),
+        ("SIGSEGV", "was killed by SIGSEGV", ""),
         ("exit", "ended with exit code 3", ""),
     ],
 )
@@ -443,7 +443,7 @@ def test_a_step_that_takes_longer_than_its_timeout_is_ended_with_its_worker(
     with pytest.raises(TaskError) as caught:
         observed([step], Task(lambda x: None, "x", name="see"))
     assert caught.value.message == (
-        "task 'pipe/slow' of group 'epoch' in batch 4 failed: it took longer than its timeout "
+        "task 'pipe/slow' of group 'epoch' in batch 4 failed: it exceeded its timeout "
         "of 0.3 s, and was ended"
     )
     assert caught.value.where == where
@@ -624,7 +624,9 @@ def test_where_the_system_has_no_more_it_is_an_error(
     monkeypatch.setattr(f"jobrun.session.workers.{place}", fails)
     step = Task(steps.same, "x", out="x")
     data = np.zeros((20, 10_000))
-    with pytest.raises(TaskError, match=r"cannot have its worker processes: .*Too many") as caught:
+    with pytest.raises(
+        TaskError, match=r"no resources for its worker processes: .*Too many"
+    ) as caught:
         observed([step], Task(lambda x: None, "x", name="see"), data=data)
     assert "fewer 'processes'" in caught.value.hint
 
