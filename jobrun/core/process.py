@@ -40,7 +40,7 @@ class Ended:
     reason: str = ""
 
     def __str__(self) -> str:
-        """Return ``ended with exit code 3`` or ``was ended by SIGSEGV``."""
+        """Return ``ended with exit code 3`` or ``was killed by SIGSEGV``."""
         if self.code >= 0:
             return f"ended with exit code {self.code}"
         try:

@@ -48,7 +48,7 @@ def test_a_function_that_is_stuck_does_not_hold_the_run(call: Call, folder: Path
     warning = "warning: task 'step' of group 'epoch' failed: ConnectionError: no answer; try 2 of 3"
     assert warning in result.err
     assert "task 'step' of group 'epoch' failed: it exceeded its timeout" in result.err
-    assert "a thread cannot be killed: it goes on until this process ends" in result.err
+    assert "a thread cannot be killed: it runs on until this process ends" in result.err
     assert load_blobs(folder / "runs/slow")["u"].tolist() == [2]
     (folder / "go").touch()
     (folder / "slow.yaml").write_text(SPEC.replace("timeout: 0.5", "timeout: 30"))

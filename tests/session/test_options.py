@@ -349,7 +349,7 @@ def test_they_are_written_by_the_next_checkpoint(run: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("load", "out", "message"),
     [
-        (Load("nothing"), {"w": "w"}, "there is no run or checkpoint"),
+        (Load("nothing"), {"w": "w"}, "there is no checkpoint"),
         (Load("other", epoch=7), {"w": "w"}, "7"),
         (Load("other"), {"v": "v"}, "there is no blob 'v'"),
     ],
