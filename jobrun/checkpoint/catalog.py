@@ -158,7 +158,7 @@ class Catalog:
         if self._fs.far:
             return self.was_whole(id)
         names = self._below(self.path(id).name)
-        with suppress(JobrunError):  # what cannot be looked at may be ours
+        with suppress(JobrunError):  # one that cannot be read may be ours
             if kind_of(self._fs, str(self.path(id))) == "link":
                 return False
         return self.was_whole(id) or (SUCCESS not in names and any(map(_is_manifest, names)))

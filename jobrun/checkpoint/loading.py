@@ -1,4 +1,4 @@
-"""Finding a checkpoint of a run, and reading it proven: the newest, or one by its epoch or id.
+"""Finding a checkpoint of a run, and reading it verified: the newest, or one by epoch or id.
 
 Everything that looks for a checkpoint, in a directory or at a URL, uses this module.  Only
 ``load``, with which a run is resumed, takes an older one in place of a damaged one by itself;
@@ -39,7 +39,7 @@ __all__ = [
 T = TypeVar("T")
 
 Read = Callable[[str, Record], T]
-"""Reads a checkpoint and proves what it reads: ``read(path or URL, record)``."""
+"""Reads a checkpoint and verifies what it reads: ``read(path or URL, record)``."""
 
 Reader = Callable[[Path, str], Any]
 """Reads a node's part: ``read(path, node)``."""
@@ -58,7 +58,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Chosen(Generic[T]):
-    """What was read of the checkpoint at ``place``; ``skipped`` are newer ones that are damaged."""
+    """The value read of the checkpoint at ``place``; ``skipped`` are newer ones, damaged."""
 
     value: T
     place: str
@@ -68,7 +68,7 @@ class Chosen(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A checkpoint that was read and proven whole.
+    """A checkpoint that was read and verified.
 
     ``parts`` is what the reader returned for each node: blobs as ``{name: Value}``, unless another
     reader was passed to ``load``.
@@ -109,8 +109,9 @@ def find(
     """Return the record of the checkpoint of an epoch or id, or of the newest listed one.
 
     An epoch means the newest checkpoint at its end (0: after ``init``).  Without ``whole``, for
-    callers that verify what they read, only its ``_SUCCESS`` is looked at.  Raises NotFoundError,
-    with those that there are, if there is none, DamagedError if it is not whole.
+    callers that verify what they read, only its ``_SUCCESS`` is read.  Raises NotFoundError,
+    listing the existing ones, if there is none, DamagedError if it is not whole, UsageError for
+    both an epoch and an id.
     """
     if epoch is not None and id is not None:
         raise UsageError("a checkpoint is named by its epoch or by its id, not by both")
@@ -141,7 +142,7 @@ def _record(catalog: Catalog, id: int, whole: bool) -> Record:
 
 
 def _readable(catalog: Catalog, unread: list[str]) -> Iterator[Record]:
-    """Yield the records that can be read, newest first; say in ``unread`` why others cannot."""
+    """Yield the readable records, newest first; add the reasons of the others to ``unread``."""
     for id in catalog.newest_first():
         try:
             record = catalog.record(id)
@@ -209,8 +210,8 @@ def read_found(
 ) -> Chosen[T]:
     """Return what ``read`` returns for the checkpoint of an epoch or id, or for the newest.
 
-    ``read`` proves what it reads; ``whole`` says that all other files must be there too.  Of a
-    newest one that is damaged ``fallback`` takes the next older one, for all that is read together.
+    ``read`` verifies what it reads; with ``whole`` all other files must exist too.  If the newest
+    one is damaged, ``fallback`` takes the next older one, for everything that is read together.
     Raises NotFoundError if there is none, DamagedError, with ``hint``, if it is damaged, or with
     ``fallback`` if all are; UsageError for a fallback of a checkpoint that is named.
     """
@@ -224,10 +225,10 @@ def read_found(
 
 
 def load(catalog: Catalog, read: Reader, epoch: int | None = None, id: int | None = None) -> Loaded:
-    """Read and prove the checkpoint of an epoch or id; without either, the newest whole one.
+    """Read and verify the checkpoint of an epoch or id; without either, the newest whole one.
 
-    Only without either is another taken in place of a damaged one, and ``skipped`` says which and
-    why.  Raises NotFoundError if there is none, DamagedError if it is not what was written.
+    Without either an older one replaces a damaged one, and ``skipped`` says which and why.  Raises
+    NotFoundError if there is none, DamagedError if it is not what was written.
     """
 
     def parts(place: str, record: Record) -> Mapping[str, Any]:
@@ -244,7 +245,7 @@ def _read_newest(
     """Read the newest checkpoint.
 
     One that vanishes while it is read (the run removed it, or went back) is not damaged: the newest
-    is chosen anew.
+    is chosen again.
     """
     for _ in range(_TRIES):
         skipped: list[Skipped] = []

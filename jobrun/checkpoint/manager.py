@@ -202,10 +202,10 @@ class CheckpointManager:
                 saved, warnings=(f"{error.message}; the retry succeeded", *saved.warnings)
             )
         except BaseException as error:
-            told = asynchronous_error(error)
-            if told is None:
+            cause = asynchronous_error(error)
+            if cause is None:
                 raise
-            raise SaveError(f"the save ended early: {told.message}", hint=told.hint) from error
+            raise SaveError(f"the save ended early: {cause.message}", hint=cause.hint) from error
         finally:
             source.release()
 
@@ -379,7 +379,7 @@ class CheckpointManager:
         *,
         read: Reader = read_part,
     ) -> Loaded:
-        """Read and prove the checkpoint of an epoch or id; without either, the newest whole one.
+        """Read and verify the checkpoint of an epoch or id; without either, the newest whole one.
 
         ``read(path, node)`` reads a node's part.  Without ``epoch`` and ``id`` an older one
         replaces a damaged one, and ``skipped`` says which and why.  Raises NotFoundError if there

@@ -70,7 +70,7 @@ class PartSummary:
     sync: float = 0.0
 
 
-# What may be written.
+# Checks.
 
 
 def check_part(node: str, blobs: Blobs) -> None:
@@ -248,15 +248,15 @@ def write_parts(
             part.seconds += time.perf_counter() - start
 
         # Ending a part waits for files that were submitted before it, never for later ones.
-        begun = run_calls(pool, [(many, partial(begin, node)) for node in items])
-        run_calls(pool, [(many, partial(end, part)) for part in begun])
+        started = run_calls(pool, [(many, partial(begin, node)) for node in items])
+        run_calls(pool, [(many, partial(end, part)) for part in started])
         written = time.perf_counter()
         if flushes is not None:
             flushes.end()
         else:
-            _sync_names(fs, root, pool, begun)
+            _sync_names(fs, root, pool, started)
         synced = time.perf_counter()
-    return [part.summary(synced - written) for part in begun]
+    return [part.summary(synced - written) for part in started]
 
 
 class _Flushes:
@@ -270,19 +270,19 @@ class _Flushes:
         self._pool = pool
         self._mutex = Lock()
         self._entries = 0
-        self._begun: list[Future[None]] = []
+        self._flushes: list[Future[None]] = []
 
     def written(self, entries: int) -> None:
         """Count entries that are written, or submitted to other threads."""
         with self._mutex:
             self._entries += entries
-            if self._entries >= FLUSH_EACH and all(flush.done() for flush in self._begun[-1:]):
-                self._begun.append(self._pool.submit(self._whole))
+            if self._entries >= FLUSH_EACH and all(flush.done() for flush in self._flushes[-1:]):
+                self._flushes.append(self._pool.submit(self._whole))
                 self._entries = 0
 
     def end(self) -> None:
         """Make durable all that is written; raises FsError, also of the earlier calls."""
-        for flush in self._begun:
+        for flush in self._flushes:
             flush.result()
         self._whole()
 

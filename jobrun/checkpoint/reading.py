@@ -112,14 +112,14 @@ def _select(
 
 
 def _assemble(entries: Sequence[Entry], boxes: Mapping[str, Box], root: str) -> dict[str, Value]:
-    """Blobs from leaves.  A ``group`` is no value, unless it is what was asked for (``root``)."""
+    """Return blobs made of leaves; a ``group`` is one only if it is the requested ``root``."""
     blobs: dict[str, Value] = {}
     trees: dict[str, Tree] = {}
     keys: dict[str, dict[str, Key]] = {}
     for entry in entries:
         above, _, name = entry.path.rpartition("/")
-        asked = bool(root) and entry.path == root
-        if entry.kind == "group" and above not in trees and not asked:
+        requested = bool(root) and entry.path == root
+        if entry.kind == "group" and above not in trees and not requested:
             continue
         value: Value
         if entry.is_tree:
@@ -127,7 +127,7 @@ def _assemble(entries: Sequence[Entry], boxes: Mapping[str, Box], root: str) -> 
         else:
             value = boxes[entry.path]
         value.note = entry.note
-        if above in trees and not asked:
+        if above in trees and not requested:
             trees[above].items[name] = value
             if entry.key is not None:
                 keys.setdefault(above, {})[name] = decode_key(json.loads(entry.key))

@@ -43,7 +43,7 @@ class Item(NamedTuple):
     note: Note | None = None
 
 
-class _Begun(NamedTuple):
+class _Started(NamedTuple):
     """An entry being written: ``files`` are done, or futures of threads that write them."""
 
     item: Item
@@ -100,7 +100,7 @@ class Writer:
         self._sources = sources
         self._compress = compress
         self._sync = sync
-        self._begun: list[Entry | _Begun | _Tie] = []
+        self._started: list[Entry | _Started | _Tie] = []
         # The first place of each tied array, by its blob and box.
         self._first: dict[tuple[str, int], str] = {}
         # The place of each ``zarr.json``, and how many of its bytes are linked: all or none.
@@ -114,20 +114,20 @@ class Writer:
 
     def begin(self, pool: ThreadPoolExecutor, items: Sequence[Item]) -> None:
         """Start to write the next entries."""
-        self._begun += [self._begin(pool, item) for item in items]
+        self._started += [self._begin(pool, item) for item in items]
 
     def end(self) -> list[Entry]:
         """Return the entries in order, once all are written."""
         written: dict[str, Entry] = {}
-        for begun in self._begun:
-            if isinstance(begun, _Tie):
-                entry = self._tie(begun.item, written[begun.first])
+        for started in self._started:
+            if isinstance(started, _Tie):
+                entry = self._tie(started.item, written[started.first])
             else:
-                entry = begun if isinstance(begun, Entry) else begun.entry()
+                entry = started if isinstance(started, Entry) else started.entry()
             written[entry.path] = entry
         return [*written.values()]
 
-    def _begin(self, pool: ThreadPoolExecutor, item: Item) -> Entry | _Begun | _Tie:
+    def _begin(self, pool: ThreadPoolExecutor, item: Item) -> Entry | _Started | _Tie:
         """Link an entry, or start to write it."""
         path, kind, box = item.path, item.kind, item.box
         folder = self.folder(path)
@@ -138,7 +138,7 @@ class Writer:
                 return _Tie(item, first)
         if box is None:
             form = tree_form(kind)
-            return _Begun(item, form, None, [self._meta(pool, path, folder, form)])
+            return _Started(item, form, None, [self._meta(pool, path, folder, form)])
         entry = self._link(item)
         if entry is not None:
             return entry
@@ -148,8 +148,8 @@ class Writer:
         if array is not None:
             write = partial(self._write_chunk, folder, form, array)
             files += [pool.submit(write, c) if pooled else write(c) for c in form.chunks]
-        begun = _Begun(item, form, self._id if box.version < 0 else box.version, files)
-        return begun if pooled else begun.entry()
+        started = _Started(item, form, self._id if box.version < 0 else box.version, files)
+        return started if pooled else started.entry()
 
     # Links.
 

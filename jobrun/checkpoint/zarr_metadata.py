@@ -234,8 +234,8 @@ class Layout:
         try:
             meta = parse_json(data)
             if meta["attributes"]["jobrun"] != {"kind": kind, "dtype": dtype}:
-                said = str(meta["attributes"]["jobrun"])[:_SHOWN]
-                raise DamagedError(f"its metadata have {said}, the manifest {kind!r}, {dtype!r}")
+                found = str(meta["attributes"]["jobrun"])[:_SHOWN]
+                raise DamagedError(f"its metadata have {found}, the manifest {kind!r}, {dtype!r}")
             if (meta["zarr_format"], meta["node_type"]) != (3, "array"):
                 raise DamagedError("its metadata are not those of a zarr array")
             if meta["chunk_key_encoding"] != _KEYS:

@@ -1,4 +1,4 @@
-"""Reading the checkpoint at a URL as if its files were here."""
+"""Reading checkpoints at URLs: ``Fs`` over a store."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ __all__ = ["RemoteFs"]
 
 
 class RemoteFs(Fs):
-    """The reading half of ``Fs`` over a store: a file that is opened is fetched whole, in memory.
+    """The reading half of ``Fs`` over a store: an opened file is fetched into memory as a whole.
 
-    Chunks are small (16 MiB at most), so a slice of an array fetches little.  Paths are URLs.
-    What a store does not do raises StoreError, which says nothing against the file.
+    Chunks are small (16 MiB at most), so a slice of an array fetches little.  Paths are URLs.  A
+    store that fails raises StoreError, which says nothing about the file.
     """
 
     far = True
 
     def open(self, path: str, most: int) -> tuple[int, int]:
-        """A descriptor of a copy of the file, which has no name, and its length."""
+        """Return a descriptor of a nameless copy of the file, and its length in bytes."""
 
         def call() -> tuple[int, int]:
             data = self._fetch(path, most)
@@ -44,7 +44,7 @@ class RemoteFs(Fs):
         return self._do("open", path, call)
 
     def read(self, path: str, most: int) -> bytes:
-        """All bytes of a file; FsError (EFBIG) if there are more than ``most``."""
+        """Return all bytes of a file; raises FsError (EFBIG) if there are more than ``most``."""
         return self._do("read", path, lambda: self._fetch(path, most))
 
     def kind(self, path: str) -> str:
@@ -86,7 +86,7 @@ class RemoteFs(Fs):
 
 
 def _nameless() -> int:
-    """A file without a name, in memory where the system has such."""
+    """Return the descriptor of a file without a name, in memory if the system has such files."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("jobrun", os.MFD_CLOEXEC)
     with tempfile.TemporaryFile() as file:

@@ -34,13 +34,13 @@ def find_at(url: str, *, epoch: int | None = None, id: int | None = None) -> Rem
     """Return the checkpoint at ``url``, or of the run there the newest, or that of an epoch or id.
 
     The newest is the newest of which all files are there at their full lengths.  Raises
-    NotFoundError, with those that there are, DamagedError where none is whole or the one that is
-    named is not, UsageError and StoreError.
+    NotFoundError, listing the existing ones, DamagedError if none is whole or the record of the
+    named one is damaged, UsageError and StoreError.
     """
     fs = RemoteFs()
 
     def read(place: str, record: Record) -> None:
-        """Nothing more: the caller reads what it needs, and proves it."""
+        """Read nothing more: the caller reads and verifies what it needs."""
 
     newest = epoch is None and id is None and not is_checkpoint(url, fs)
     found = read_at(url, read, epoch, id, whole=newest, fallback=newest, fs=fs)

@@ -1,4 +1,4 @@
-"""A limit of time for calls that have none of their own."""
+"""A time limit for calls that have none."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ __all__ = ["within"]
 T = TypeVar("T")
 
 _LOOK = 0.2
-"""Seconds after which one who waits looks up, so that signals are served."""
+"""Seconds between wake-ups of the waiting thread, so that signals are handled."""
 
 
 def within(seconds: float, call: Callable[[], T]) -> T:
-    """What ``call`` gives, on a thread of its own; raises what it raises.
+    """Return the result of ``call``, which runs on a thread of its own; raises what it raises.
 
-    Raises TimeoutError where it takes longer.  It cannot be ended, and goes on beside us; it does
-    not keep the process from ending.
+    Raises TimeoutError if it takes more than ``seconds``.  It cannot be interrupted and continues
+    in the background, but does not keep the process from ending.
     """
     result: Future[T] = Future()
 
     def run() -> None:
         try:
             result.set_result(call())
-        except BaseException as error:  # it is raised where the result is waited for
+        except BaseException as error:  # raised by the thread that waits for the result
             result.set_exception(error)
 
     Thread(target=run, name="jobrun-store", daemon=True).start()

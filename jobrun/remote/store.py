@@ -1,4 +1,4 @@
-"""A place that holds files: a local directory, or whatever fsspec opens by its URL."""
+"""Stores of files: a local directory, or what fsspec opens by its URL."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "az": "azure", "a
 
 
 def join(place: str, *names: str) -> str:
-    """A path or URL below a place."""
+    """Return a path or URL below a place."""
     return "/".join([place.rstrip("/"), *names])
 
 
 def split(place: str) -> tuple[str, str]:
-    """What is above a path or URL, and its last name."""
+    """Return the parent of a path or URL, and its last name."""
     above, _, name = place.rstrip("/").rpartition("/")
     return above, name
 
 
 def open_store(place: str) -> Store:
-    """The store of a place.
+    """Return the store at a place, a path or URL.
 
-    Raises UsageError, with the command that installs it, where something is missing that opens it,
-    and StoreError where it cannot be reached.
+    Raises UsageError, with the command that installs it, if a package is missing, and StoreError if
+    the place cannot be reached.
     """
     scheme = _URL.match(place)
     if scheme is None:
@@ -76,15 +76,15 @@ def _file_system(scheme: str, place: str) -> Any:
 
 _S3_ROUNDS = 2
 _S3_RETRIES = 2
-"""How often a request is sent again, in so many rounds.
+"""How often a request is retried in each round.
 
-An endpoint that takes the connection and never answers, for 15 seconds each time, is given up
-after 90 seconds.  Left to themselves botocore and s3fs wait for more than six minutes.
+An endpoint that accepts connections and never answers (15 seconds each time) fails after 90
+seconds.  With their defaults botocore and s3fs wait for more than six minutes.
 """
 
 
 def _s3_patience() -> dict[str, Any]:
-    """Settings under which a request ends; the user's own for fsspec count before them."""
+    """Return settings under which a request ends; the user's own for fsspec take precedence."""
     with importing():
         from fsspec.config import conf
 
@@ -93,46 +93,46 @@ def _s3_patience() -> dict[str, Any]:
 
 
 _LIMIT = 600.0
-"""Seconds that anything a store is asked for may take, beside what its bytes do."""
+"""Seconds that any request may take, beside the transfer of its bytes."""
 
 _BLOCK = 1 << 20
 
 _SLOWEST = 50_000
-"""Bytes a second of the slowest network on which writing a file is waited for."""
+"""Bytes per second of the slowest network on which a write may succeed."""
 
 
 class TooLongError(StoreError):
-    """A file of a store is longer than what it was to be."""
+    """A file of a store is longer than expected."""
 
 
 class Store(ABC):
     """Files below a place, by names with ``/``.
 
-    Every method raises StoreError, naming operation and file, for what fails; ``read``
-    NotFoundError for a file that is not there.
+    Every method raises StoreError, naming operation and file, if it fails; ``read`` raises
+    NotFoundError for a missing file.
     """
 
     place: str
 
     @abstractmethod
     def write(self, name: str, data: bytes | memoryview) -> None:
-        """Write a whole file: a reader sees all of it or nothing.  What was there is replaced."""
+        """Write or replace a whole file: a reader sees all of it or nothing."""
 
     @abstractmethod
     def read(self, name: str, most: int = MAX_BYTES) -> bytes:
-        """All bytes of a file; TooLongError, before more are held, if it has more than ``most``."""
+        """Return all bytes of a file; raises TooLongError early if it has more than ``most``."""
 
     @abstractmethod
     def sizes(self, folder: str) -> dict[str, int]:
-        """Every file below a folder and its bytes, by its name from there."""
+        """Return the length in bytes of every file below a folder, by its name from there."""
 
     @abstractmethod
     def folders(self) -> list[str]:
-        """The names of the folders at the place itself."""
+        """Return the names of the folders directly at the place."""
 
 
 class _Directory(Store):
-    """A local directory; what is written is durable on return."""
+    """A local directory; writes are durable on return."""
 
     def __init__(self, root: Path, fs: Fs = DEFAULT) -> None:
         self.place = str(root)
@@ -148,7 +148,7 @@ class _Directory(Store):
             self._fs.replace(str(part), str(path))
             self._fs.sync_dir(str(path.parent))
         except FsError as error:
-            with suppress(FsError):  # a place that is full is not filled further by each attempt
+            with suppress(FsError):  # so that attempts do not fill a full disk further
                 self._fs.unlink(str(part))
             raise _failed(error.op, str(path), error.strerror or "") from error
 
@@ -182,21 +182,21 @@ class _Directory(Store):
 
 
 class _Remote(Store):
-    """What an fsspec file system holds below a URL."""
+    """The files of an fsspec file system below a URL."""
 
     def __init__(self, place: str, fs: Any) -> None:
         self.place = place.rstrip("/")
         self._fs = fs
         self._root = str(fs._strip_protocol(self.place))
-        # In an object store there are no directories, and making one may make a bucket.
+        # An object store has no directories, and making one may make a bucket.
         scheme = place.partition("://")[0].lower()
         self._flat = scheme in {*_EXTRAS, "memory"}
         self._streams = scheme in ("http", "https")
 
     def _ask(self, method: str, *args: Any, size: int = 0, **options: Any) -> Any:
-        """Call a method of the file system; TimeoutError where it never ends.
+        """Call a method of the file system; raises TimeoutError if it does not end.
 
-        S3 gives up by itself, and earlier; others may wait for ever for an answer.
+        S3 times out by itself, and earlier; others may wait for an answer forever.
         """
         limit = _LIMIT + size / _SLOWEST
         return within(limit, lambda: getattr(self._fs, method)(*args, **options))
@@ -210,7 +210,7 @@ class _Remote(Store):
             if not self._flat:
                 self._ask("makedirs", path.rpartition("/")[0], exist_ok=True)
             self._ask("pipe_file", path, bytes(data), size=len(data))
-        except Exception as error:  # what a store raises is not known beforehand
+        except Exception as error:  # a store may raise anything
             raise _failed("write", join(self.place, name), _why(error)) from error
 
     def read(self, name: str, most: int = MAX_BYTES) -> bytes:
@@ -227,7 +227,7 @@ class _Remote(Store):
         return data
 
     def _read(self, path: str, most: int) -> bytes:
-        """The bytes of a file, one more than ``most`` at most."""
+        """Return the bytes of a file, at most one more than ``most``."""
         if self._streams:
             return within(_LIMIT, lambda: self._stream(path, most + 1))
         size = self._ask("info", path)["size"]
@@ -237,7 +237,7 @@ class _Remote(Store):
         return data
 
     def _stream(self, path: str, size: int) -> bytes:
-        """The first bytes of a file over HTTP, whatever its server says of lengths and ranges."""
+        """Return the first bytes of a file over HTTP, without relying on the server's lengths."""
         parts: list[bytes] = []
         options = {"block_size": 0, "size": 1, "headers": {"Accept-Encoding": "identity"}}
         end = monotonic() + _LIMIT
@@ -254,7 +254,7 @@ class _Remote(Store):
         try:
             infos = self._ask("find", base, detail=True)
             found = {path: info["size"] for path, info in infos.items()}
-            untold = [path for path, size in found.items() if size is None]  # as by HTTP
+            untold = [path for path, size in found.items() if size is None]  # as over HTTP
             if untold:
                 found |= zip(untold, self._ask("sizes", untold), strict=True)
         except FileNotFoundError as error:
@@ -264,7 +264,7 @@ class _Remote(Store):
             raise _failed("list", join(self.place, folder), _why(error)) from error
         cut = len(base.rstrip("/")) + 1
         if unknown := next((path for path, size in found.items() if size is None), None):
-            raise _failed("list", join(self.place, folder), f"the length of {unknown} is not told")
+            raise _failed("list", join(self.place, folder), f"the length of {unknown} is unknown")
         return {path[cut:]: int(size) for path, size in found.items() if len(path) > cut}
 
     def folders(self) -> list[str]:
@@ -286,17 +286,17 @@ def _failed(op: str, path: str, why: str) -> StoreError:
 
 
 def _too_long(where: str, most: int) -> TooLongError:
-    return TooLongError(f"it is longer than {size_text(most)}, the most it may be", where=where)
+    return TooLongError(f"it is longer than {size_text(most)}, the limit", where=where)
 
 
 def _refuse_listing(error: OSError) -> None:
-    """Raise StoreError unless there is just no such directory."""
+    """Raise StoreError unless the directory is just missing."""
     if not isinstance(error, FileNotFoundError | NotADirectoryError):
         raise _failed("list", str(error.filename), error.strerror or "") from error
 
 
 def _refuse_bucket(op: str, path: str, error: BaseException) -> None:
-    """Raise StoreError where it is not the file that is missing, but all that it would be in."""
+    """Raise StoreError if the whole bucket is missing, and not just the file."""
     cause = error.__cause__
     answer = getattr(cause, "response", None)
     if isinstance(answer, dict) and answer.get("Error", {}).get("Code") == "NoSuchBucket":
@@ -304,6 +304,6 @@ def _refuse_bucket(op: str, path: str, error: BaseException) -> None:
 
 
 def _why(error: BaseException) -> str:
-    """The message of whatever a store raised, in one line."""
+    """Return the type and message of what a store raised, in one line."""
     text = " ".join(str(error).split()) or type(error).__name__
     return f"{type(error).__name__}: {text}"

@@ -1,9 +1,9 @@
-"""Copies of checkpoints in another place: whole, proven, ``_SUCCESS`` last.
+"""Uploading checkpoints to a store: whole, verified, ``_SUCCESS`` last.
 
-Every file is sent, then read back and compared; ``_SUCCESS`` follows when all are right, so what
-lacks it is never taken for a checkpoint.  An upload that was interrupted goes on: files that are
-there with their length are not sent again, but proven like the others.  A checkpoint whose
-``_SUCCESS`` is there already is done; that of another run is never overwritten.
+Every file is sent, then read back and compared; ``_SUCCESS`` follows once all are right, so that a
+folder without it is never taken for a checkpoint.  An interrupted upload resumes: files that exist
+at their full lengths are not sent again, but verified like the others.  A checkpoint with its
+``_SUCCESS`` is complete; that of another run is never overwritten.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class UploadResult:
-    """What was done: ``sent`` of the ``files`` were sent, the others were there."""
+    """The result of an upload: ``sent`` of the ``files`` were sent, the others existed."""
 
     place: str
     files: int
@@ -39,9 +39,9 @@ class UploadResult:
 
 
 def is_uploaded(checkpoint: Path, store: Store) -> bool:
-    """Whether the checkpoint is there, whole.
+    """Return whether the whole checkpoint is in the store.
 
-    Raises StoreError where another one has its name: of another run, or of another history.
+    Raises StoreError if another one has its name: of another run, or of another history.
     """
     name = checkpoint.name
     try:
@@ -50,7 +50,7 @@ def is_uploaded(checkpoint: Path, store: Store) -> bool:
         return False
     here = _bytes_of(checkpoint / SUCCESS)
     if there != here and here.startswith(there):
-        return False  # torn by a kill: not every store writes a file as a whole
+        return False  # torn by a kill: not every store writes files atomically
     if there != here:
         raise StoreError(
             f"another {name} is there already, and is not overwritten",
@@ -61,7 +61,7 @@ def is_uploaded(checkpoint: Path, store: Store) -> bool:
 
 
 class UploadStopped(Exception):  # noqa: N818 - a state, not a fault
-    """The upload was stopped before its end, as was wished."""
+    """The upload was stopped on request."""
 
 
 def upload_checkpoint(
@@ -69,8 +69,8 @@ def upload_checkpoint(
 ) -> UploadResult:
     """Copy a whole checkpoint to ``store``, below its own name.
 
-    Raises StoreError for what fails, and where the copy is not what was sent; UploadStopped, before
-    a further file is sent or proven, once ``stopped`` gives true.
+    Raises StoreError if an operation fails or the copy differs from what was sent; UploadStopped,
+    before the next file is sent or verified, once ``stopped()`` is true.
     """
 
     def send(name: str) -> None:
@@ -94,7 +94,7 @@ def upload_checkpoint(
     with ThreadPoolExecutor(THREADS_FAR) as pool:
         _all(pool, missing, send)
         wrong = [n for n in _all(pool, payload, differs) if n]
-        if wrong:  # left by something else, or spoiled on the way: once more
+        if wrong:  # left by something else, or damaged on the way: retry once
             _all(pool, wrong, send)
             _all(pool, wrong, lambda name: _prove(checkpoint, name, store))
     send(SUCCESS)
@@ -103,14 +103,14 @@ def upload_checkpoint(
 
 
 def upload_files(folder: Path, names: Iterable[str], store: Store) -> None:
-    """Copy small files of a run beside its checkpoints, those that there are."""
+    """Copy those small files of a run that exist beside its checkpoints."""
     for name in names:
         if os.path.isfile(folder / name):
             store.write(name, _bytes_of(folder / name))
 
 
 def _bytes_of(path: Path) -> bytes:
-    """A file of the run: its bytes as it is now."""
+    """Return the current bytes of a file of the run."""
     return read_run_file(path, path.stat().st_size)
 
 
@@ -128,7 +128,7 @@ def _all(pool: ThreadPoolExecutor, names: Sequence[str], call: Callable[[str], T
 
 
 def _differs(checkpoint: Path, name: str, store: Store) -> str:
-    """The name, if the file there is not the one here; else nothing."""
+    """Return the name if the file in the store differs from the local one, else an empty string."""
     try:
         there = store.read(f"{checkpoint.name}/{name}", (checkpoint / name).stat().st_size)
     except (NotFoundError, TooLongError):
@@ -141,4 +141,4 @@ def _differs(checkpoint: Path, name: str, store: Store) -> str:
 def _prove(checkpoint: Path, name: str, store: Store) -> None:
     if _differs(checkpoint, name, store):
         where = join(store.place, checkpoint.name, name)
-        raise StoreError("what was written comes back as something else", where=where)
+        raise StoreError("it reads back differently from what was written", where=where)
