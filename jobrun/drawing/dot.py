@@ -13,7 +13,7 @@ _SHAPES = {"pipe": "box3d", "shell": "cds", "load": "cylinder"}
 
 
 def dot(picture: Picture) -> str:
-    """The text, without a line end at its end; blobs that persist are marked with a dot."""
+    """Return DOT, without a final line feed; blobs that persist are marked with a dot."""
     return "\n".join(_lines(picture))
 
 
@@ -48,7 +48,7 @@ def _box(box: TaskBox) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A quoted string of DOT: backslashes and quotes escaped, lines centred."""
+    """Return a quoted string of DOT: backslashes and quotes escaped, lines centred."""
     clean = "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
     escaped = clean.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'

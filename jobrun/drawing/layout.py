@@ -1,8 +1,8 @@
-"""Where boxes and arrows go: a layered drawing, from top to bottom, with lanes side by side.
+"""Positions of boxes and arrows: a layered drawing, top to bottom, with lanes side by side.
 
 The method is that of Sugiyama, Tagawa and Toda (1981): every arrow is cut into pieces between
-neighbouring rows, rows are sorted by the middle of their neighbours until few arrows cross, and
-then every row is placed as near below its neighbours as its order allows, by isotonic regression.
+neighbouring rows, rows are sorted by the mean position of their neighbours until few arrows cross,
+and then every row is placed as close to its neighbours as its order allows, by isotonic regression.
 Lengths are in pixels.
 """
 
@@ -20,7 +20,7 @@ LANE_GAP = 56.0
 ROW_GAP = 26.0
 SWEEPS = 8
 LONGEST = 4000
-"""So many pieces may all arrows together have; beyond it the longest ones are left out."""
+"""The most pieces that all arrows together may have; beyond, the longest are left out."""
 
 
 @dataclass
@@ -52,10 +52,10 @@ class Link:
 
 @dataclass(frozen=True)
 class PlacedLayout:
-    """What came of it: of each link its ends and bends, in order; the last bend is the label.
+    """A finished layout: ``bends`` are the ends and bends of each link; the last one is its label.
 
-    A link that was left out, since there are too many, has none.  ``tops`` and ``bottoms`` are of
-    the rows, ``lanes`` the left and right end of each lane.
+    A link that was left out, since there are too many, has none.  ``tops`` and ``bottoms`` are
+    those of the rows, ``lanes`` the left and right end of each lane.
     """
 
     bends: tuple[tuple[LayoutItem, ...], ...]
@@ -67,7 +67,7 @@ class PlacedLayout:
 def place(
     items: Sequence[LayoutItem], links: Sequence[Link], gaps: Sequence[float]
 ) -> PlacedLayout:
-    """Give every item its place.
+    """Set the position of every item, and return the layout.
 
     Items stand in even rows; a label takes the odd row above the target of its arrow.
     ``gaps[row]`` is extra room above a row.
@@ -118,7 +118,7 @@ def _bends(
 
 
 def _sort(rows: list[list[LayoutItem]], down: bool) -> None:
-    """One sweep: every row in the order of the middles of its neighbours, lane by lane."""
+    """Sort every row by the mean position of its neighbours, lane by lane, in one sweep."""
     where: dict[int, float] = {}
     for row in rows if down else rows[::-1]:
         sorted_row: list[LayoutItem] = []
@@ -130,7 +130,7 @@ def _sort(rows: list[list[LayoutItem]], down: bool) -> None:
 
 
 def _by_middle(lane: list[LayoutItem], down: bool, where: Mapping[int, float]) -> list[LayoutItem]:
-    """The items of a row and lane by the mean place of their neighbours; others keep theirs."""
+    """Return a lane's items by the mean position of their neighbours; others keep theirs."""
     middles = []
     for number, item in enumerate(lane):
         near = [where[id(n)] for n in (item.above if down else item.below)]
@@ -139,7 +139,7 @@ def _by_middle(lane: list[LayoutItem], down: bool, where: Mapping[int, float]) -
 
 
 def _columns(rows: list[list[LayoutItem]]) -> tuple[tuple[float, float], ...]:
-    """The ``x`` of every item, lane by lane, each lane to the right of the one before."""
+    """Set the ``x`` of every item, each lane right of the one before; return the lanes' ends."""
     count = max((item.lane for row in rows for item in row), default=0) + 1
     ends = []
     start = 0.0
@@ -154,7 +154,7 @@ def _columns(rows: list[list[LayoutItem]]) -> tuple[tuple[float, float], ...]:
 
 
 def _lane(rows: list[list[LayoutItem]]) -> tuple[float, float]:
-    """Place one lane by itself; its left and right end."""
+    """Place one lane by itself; return its left and right end."""
     for row in rows:
         _spread(row, [0.0] * len(row))
     inside = {id(item) for row in rows for item in row}
@@ -173,10 +173,10 @@ def _lane(rows: list[list[LayoutItem]]) -> tuple[float, float]:
 
 
 def _spread(row: Sequence[LayoutItem], wanted: Sequence[float]) -> None:
-    """Put a row as near to ``wanted`` as its order and widths allow (least squares).
+    """Place a row as close to ``wanted`` as its order and widths allow (least squares).
 
-    With the room that lies left of each item taken away, that is isotonic regression, and pooling
-    adjacent violators solves it.
+    After subtracting the room left of each item, that is isotonic regression, solved by pooling
+    adjacent violators.
     """
     offsets, offset = [], 0.0
     for number, item in enumerate(row):
@@ -199,7 +199,7 @@ def _spread(row: Sequence[LayoutItem], wanted: Sequence[float]) -> None:
 def _heights(
     rows: list[list[LayoutItem]], gaps: Iterable[float]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The ``y`` of every item: all of a row begin at one height."""
+    """Set the ``y`` of every item; return the tops and bottoms of the rows."""
     tops, bottoms = [], []
     y = 0.0
     for row, gap in zip(rows, gaps, strict=True):

@@ -18,7 +18,7 @@ _CLASSES = {
 
 
 def mermaid(picture: Picture) -> str:
-    """The text, without a line end at its end; blobs that persist are marked with a dot."""
+    """Return the flowchart, without a final line feed; a dot marks blobs that persist."""
     return "\n".join(_lines(picture))
 
 
@@ -53,5 +53,5 @@ _ENTITIES = {c: f"#{ord(c)};" for c in '"<>#&|[]{}()`\\'}
 
 
 def _text(text: str) -> str:
-    """Text that Mermaid shows as it is: its own signs as entities, no line ends."""
+    """Return text that Mermaid shows literally: its own signs as entities, no line feeds."""
     return "".join(_ENTITIES.get(c, c if c.isprintable() else "?") for c in text)

@@ -1,4 +1,4 @@
-"""From a job to boxes and arrows: the plain values that every kind of picture is drawn from."""
+"""A job as boxes and arrows: the plain values from which every format is drawn."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ WHEN = {
     "download": "after the loop",
     "exit": "at the end",
 }
-"""When each group runs, in the words of the pictures."""
+"""When each group runs, as pictures say it."""
 
 
 LANES = 6
-"""With more nodes than this, the copies of a task over its nodes are one box."""
+"""Number of nodes above which the copies of a task on its nodes are one box."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How a task went in a run: ``status`` is done, running, failed, interrupted or waiting.
+    """The state of a task in a run: ``status`` is done, running, failed, interrupted or waiting.
 
-    ``seconds`` is its mean time, None if it was never long enough to be noted; ``share`` that of
-    the group's time, 0 where the group was never done.
+    ``seconds`` is its mean time, None if it was always too short to be recorded; ``share`` is its
+    share of the group's time, 0 if the group never finished.
     """
 
     status: str
@@ -45,7 +45,7 @@ class State:
 
     @property
     def took(self) -> str:
-        """``44.9 ms, 89%``; nothing where no time is known."""
+        """The time and share, as ``44.9 ms, 89%``; empty if no time is known."""
         if self.seconds is None:
             return ""
         return duration(self.seconds) + (f", {self.share:.0%}" if self.share else "")
@@ -53,12 +53,12 @@ class State:
 
 @dataclass(frozen=True)
 class TaskBox:
-    """A task on a node; or, with ``copies`` above 1, on so many nodes.
+    """A task on a node or, with ``copies`` above 1, on this number of nodes.
 
-    ``kind`` is call, pipe, shell or load.  ``rank`` is the longest way to it within its group:
+    ``kind`` is call, pipe, shell or load.  ``rank`` is the longest path to it within its group:
     tasks of one rank can run at the same time.  ``steps`` are the lines inside a pipe.  ``reads``
-    (and nothing more), ``updates`` (read, then written) and ``writes`` are names of blobs as the
-    task's node knows them.
+    (only read), ``updates`` (read, then written) and ``writes`` are names of blobs as the task's
+    node knows them.
     """
 
     key: str
@@ -78,7 +78,7 @@ class TaskBox:
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """From a box to a later one, by number: ``blobs`` go along it; without any, it is order only.
+    """From a box to a later one, by number, carrying ``blobs``; without any, it is order only.
 
     ``kept`` are those of ``blobs`` that persist.
     """
@@ -91,7 +91,7 @@ class Arrow:
 
 @dataclass(frozen=True)
 class GroupPicture:
-    """A group of tasks: the numbers of its boxes, and how it went."""
+    """A group of tasks: the numbers of its boxes, and a note on its runs."""
 
     name: str
     when: str
@@ -101,7 +101,7 @@ class GroupPicture:
 
 @dataclass(frozen=True)
 class Picture:
-    """All there is to draw.  ``kept`` are the blobs that persist, by node."""
+    """All that is drawn.  ``kept`` are the blobs that persist, by node."""
 
     job: str
     nodes: tuple[str, ...]
@@ -111,7 +111,7 @@ class Picture:
     kept: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def persists(self, node: str, name: str) -> bool:
-        """Whether a blob, or a part of it, is in the checkpoints."""
+        """Return whether a blob, or a part of it, is in the checkpoints."""
         own, colon, path = name.rpartition(":")
         kept = self.kept.get(own if colon else node, ())
         return any(overlaps(k, path) for k in kept)
@@ -122,7 +122,7 @@ def picture(
     states: Mapping[tuple[str, str], State] | None = None,
     notes: Mapping[str, str] | None = None,
 ) -> Picture:
-    """The picture of a job that has been checked.
+    """Return the picture of a job that has been checked.
 
     ``states`` are by group and key of a unit, ``notes`` by group.  Raises SpecError for a cycle.
     """
@@ -141,7 +141,7 @@ def picture(
 
 
 class _Drawer:
-    """Goes through the units of all groups, from top to bottom, and remembers who wrote what."""
+    """Goes through the units of all groups in order, and remembers the writers of blobs."""
 
     def __init__(self, analysis: JobAnalysis, states: Mapping[tuple[str, str], State]) -> None:
         job = self.job = analysis.job
@@ -154,7 +154,7 @@ class _Drawer:
         self.order: set[tuple[int, int]] = set()
 
     def group(self, plan: Plan) -> tuple[int, ...]:
-        """Draw a group; gives the numbers of its boxes."""
+        """Draw a group; return the numbers of its boxes."""
         first = len(self.boxes)
         heights = _heights(plan)
         box_of: dict[int, int] = {}
@@ -194,7 +194,7 @@ class _Drawer:
         )
 
     def _reads(self, unit: Unit, box: int) -> None:
-        """The arrows that bring what a unit reads."""
+        """Add the arrows of the blobs that a unit reads."""
         for key in unit.access.reads:
             for writer in self.use.writers(key):
                 if writer != box:
@@ -206,7 +206,7 @@ class _Drawer:
                 self.flow.setdefault((writer, box), {})[f"best:{path}"] = True
 
     def _order(self, plan: Plan, heights: Sequence[int], box_of: Mapping[int, int]) -> None:
-        """The arrows of order alone: those that no other way between the two boxes implies."""
+        """Add the arrows of order only: those that no other path between two boxes implies."""
         reach = [0] * len(plan.units)
         for unit in sorted(range(len(plan.units)), key=heights.__getitem__, reverse=True):
             behind = 0
@@ -222,7 +222,7 @@ class _Drawer:
             self.order.add((source, target))
 
     def arrows(self) -> tuple[Arrow, ...]:
-        """All arrows, in the order of the boxes."""
+        """Return all arrows, in the order of the boxes."""
         found = []
         for source, target in sorted({*self.flow, *self.order}):
             blobs = self.flow.get((source, target), {})
@@ -232,11 +232,11 @@ class _Drawer:
 
 
 def _heights(plan: Plan) -> list[int]:
-    """Of each unit the longest way to it; a gathering adds nothing to a way."""
+    """Return the longest path to each unit; a gathering adds nothing to a path."""
     heights = [0] * len(plan.units)
     waits = list(plan.waits)
     ready = [u for u, n in enumerate(waits) if n == 0]
-    for unit in ready:  # grows while it is gone through
+    for unit in ready:  # grows during the loop
         step = 0 if plan.units[unit].gathers else 1
         for other in plan.successors[unit]:
             heights[other] = max(heights[other], heights[unit] + step)
@@ -247,7 +247,7 @@ def _heights(plan: Plan) -> list[int]:
 
 
 def _names(unit: Unit, keys: Iterable[Key]) -> tuple[str, ...]:
-    """Blobs as the node of a unit knows them, in the order of the spec."""
+    """Return blobs as the node of a unit knows them, in the order of the spec."""
     wanted = set(keys)
     in_order = dict.fromkeys([*unit.access.reads, *unit.access.writes])
     return tuple(p if n == unit.node else f"{n}:{p}" for n, p in in_order if (n, p) in wanted)
@@ -260,7 +260,7 @@ def _kind(task: Task) -> str:
 
 
 def _detail(task: Task) -> str:
-    """What is called, in one line."""
+    """Return what is called, in one line."""
     if isinstance(task, Pipe):
         reader = task.reader
         parts = [f"batches of {reader.batches.batch}"]
@@ -271,7 +271,7 @@ def _detail(task: Task) -> str:
 
 
 def _steps(task: Task) -> Iterator[str]:
-    """The lines inside a pipe: ``map normalize: x → x``."""
+    """Yield the lines inside a pipe: ``map normalize: x → x``."""
     if not isinstance(task, Pipe):
         return
     names = step_names(task)
@@ -281,7 +281,7 @@ def _steps(task: Task) -> Iterator[str]:
 
 
 def _flow(step: Task) -> str:
-    """``x, y; updates model → loss``."""
+    """Return ``x, y; updates model → loss``."""
     reads = ", ".join(a.name for a in step.inputs)
     updates = ", ".join(a.name for a in step.updates)
     parts = [part for part in (reads, updates and f"updates {updates}") if part]

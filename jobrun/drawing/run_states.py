@@ -1,4 +1,4 @@
-"""How the tasks of a run went, from the events of its attempts."""
+"""The states of the tasks of a run, from the events of its attempts."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from jobrun.drawing.picture import State
 __all__ = ["KINDS", "RunStates"]
 
 KINDS = ("RunStarted", "GroupStarted", "GroupFinished", "TaskFinished", "TaskFailed")
-"""The events that are looked at."""
+"""The kinds of events that are used."""
 
 
 @dataclass
 class _Group:
-    """What is known of a group: how often it ran, how long, and the times of its tasks."""
+    """A group: how often and how long it ran, and the times of its tasks."""
 
     runs: int = 0
     seconds: float = 0.0
@@ -31,10 +31,10 @@ class _Group:
 
 
 class RunStates:
-    """Reads the events of a run, oldest first, as ``events.jsonl`` has them.
+    """The states of tasks, from the events of a run, oldest first, as in ``events.jsonl``.
 
     Only tasks that were among the slowest of a group, or took a tenth of a second, have times.
-    ``alive``: a process holds the run, so what has begun is running.
+    ``alive``: a process holds the run, so an unfinished group is running.
     """
 
     def __init__(self, events: Iterable[Mapping[str, Any]], alive: bool) -> None:
@@ -70,7 +70,7 @@ class RunStates:
             group.failed.update(_keys(event))
 
     def states(self, units: Iterable[tuple[str, str]]) -> dict[tuple[str, str], State]:
-        """The state of every unit, by group and key."""
+        """Return the state of every unit, by group and key."""
         return {(group, key): self._state(group, key) for group, key in units}
 
     def _state(self, name: str, key: str) -> State:
@@ -89,7 +89,7 @@ class RunStates:
         return "done" if group.runs else "waiting"
 
     def notes(self, groups: Sequence[str]) -> dict[str, str]:
-        """For each group that ran, how often and how long: ``20 times, 12 ms each``."""
+        """Return for each group that ran how often and how long: ``20 times, 12 ms each``."""
         found = {}
         for name in groups:
             group = self._groups.get(name)
@@ -101,5 +101,5 @@ class RunStates:
 
 
 def _keys(event: Mapping[str, Any]) -> tuple[str, str]:
-    """A task's key in a job of one node, and in one of several: only one of them is in use."""
+    """Return a task's key in a job of one node, and in one of several: only one is in use."""
     return str(event["task"]), f"{event['node']}:{event['task']}"

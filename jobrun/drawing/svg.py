@@ -16,7 +16,7 @@ from jobrun.drawing.picture import Arrow, Picture, TaskBox
 __all__ = ["svg"]
 
 PER_ROW = 8
-"""So many boxes of one rank stand side by side in a lane; more take further rows."""
+"""The most boxes of one rank side by side in a lane; more take further rows."""
 
 _PAD = 18.0
 _TITLE = 30.0
@@ -50,7 +50,7 @@ text { fill: #e2e8f0 } .over { stroke: #18212d } .page { fill: #10161f }
 
 
 def svg(picture: Picture) -> str:
-    """The image, without a line end at its end."""
+    """Return the image, without a final line feed."""
     return _Sheet(picture).image()
 
 
@@ -114,7 +114,7 @@ class _Sheet:
         return lines
 
     def _say_what_was_left_out(self) -> None:
-        """Arrows for which there is no room become lines in the box of their end."""
+        """Turn arrows that were left out into lines in the box of their end."""
         for arrow, bends in zip(self.picture.arrows, self.placed.bends, strict=True):
             if not bends and arrow.blobs:
                 self.lines[arrow.target].append(_Line("blob", _cut("← " + ", ".join(arrow.blobs))))
@@ -122,7 +122,7 @@ class _Sheet:
                 item.height += _LINE
 
     def _gaps(self) -> list[float]:
-        """Room for the panels of the groups, above their first row and below their last."""
+        """Return the room for the panels of groups, above their first row and below their last."""
         gaps = [0.0] * (self.bands[-1][1] + 2 if self.bands else 1)
         for first, last in self.bands:
             gaps[first] += _TITLE + _PAD / 2
@@ -245,7 +245,7 @@ class _Sheet:
         yield "</g>"
 
     def _hint(self, box: TaskBox) -> str:
-        """What a pointer held over a box shows: everything, uncut."""
+        """Return the tooltip of a box: everything, uncut."""
         lines = [f"{box.group}: {box.key}", box.detail, *box.steps]
         for what, names in (
             ("reads", box.reads),
@@ -271,7 +271,7 @@ class _Sheet:
 def _rows(
     picture: Picture, lane: Callable[[TaskBox], int]
 ) -> tuple[list[int], list[tuple[int, int]]]:
-    """The row of every box, and the first and last row of every group; odd rows hold labels."""
+    """Return the row of every box, and the first and last row of every group."""
     row_of = [0] * len(picture.boxes)
     bands = []
     start = 0
@@ -293,7 +293,7 @@ def _rows(
 
 
 def _label(arrow: Arrow) -> list[_Line]:
-    """The blobs of an arrow in lines of a few words, at most four."""
+    """Return the blobs of an arrow in lines of a few words, at most four."""
     lines: list[str] = []
     for number, blob in enumerate(arrow.blobs):
         word = blob + ("," if number < len(arrow.blobs) - 1 else "")
@@ -308,7 +308,7 @@ def _label(arrow: Arrow) -> list[_Line]:
 
 
 def _ports(ends: Sequence[Sequence[LayoutItem]]) -> list[float]:
-    """The ``x`` at which each arrow leaves (or meets) its box: side by side, in their order."""
+    """Return the ``x`` at which each arrow leaves (or meets) its box, in their order."""
     by_box: dict[int, list[int]] = {}
     for number, pair in enumerate(ends):
         if pair:

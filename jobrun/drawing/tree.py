@@ -13,7 +13,7 @@ __all__ = ["ASCII", "LINES", "TreeGlyphs", "glyphs_for", "tree"]
 
 @dataclass(frozen=True, slots=True)
 class TreeGlyphs:
-    """What a tree is drawn with: a branch, the last branch, a line that goes on, and signs."""
+    """The characters of a tree: a branch, the last branch, a line downwards, and signs."""
 
     branch: str
     last: str
@@ -27,7 +27,7 @@ ASCII = TreeGlyphs("|- ", "`- ", "|  ", "->", "*")
 
 
 def glyphs_for(stream: TextIO | None) -> TreeGlyphs:
-    """What a stream can show; a file (None) holds UTF-8."""
+    """Return the characters that a stream can show; a file (None) is UTF-8."""
     try:
         "├└│→●".encode((stream and stream.encoding) or "utf-8")
     except UnicodeEncodeError:
@@ -39,7 +39,7 @@ _STATUS = {"done": "done", "failed": "FAILED", "running": "running", "interrupte
 
 
 def tree(picture: Picture, glyphs: TreeGlyphs = LINES) -> str:
-    """The text, without a line end at its end.
+    """Return the tree as text, without a final line feed.
 
     The number in front of a task is its rank: tasks of one number can run at the same time.
     """

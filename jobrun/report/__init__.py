@@ -1,7 +1,7 @@
-"""Reporters: each is called with every event of a run, and shows or keeps some of them.
+"""Reporters: each is called with every event of a run, and shows or records some of them.
 
-A reporter is a callable that takes an ``events.Event``; one that holds something open has a
-``close()``.  ``Broadcast`` passes events on to several of them, from any thread, one at a time.
+A reporter is a callable that takes an ``events.Event``; one with open resources has a ``close()``.
+``Broadcast`` passes events on to several reporters, from any thread, one at a time.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["Broadcast", "RunFiles"]
 
 
 class Broadcast:
-    """Passes events on to several reporters, of which none can hurt the run.
+    """Passes events on to several reporters, whose errors never reach the run.
 
-    One that the system refuses something (a disk that is full) is warned about once, and still told
-    of what comes after; any other error is warned about, and the reporter is left out from then on.
+    A reporter that raises OSError (a full disk) causes one warning, and still gets later events;
+    after any other error, and a warning, it gets no more events.
     """
 
     def __init__(self, *reporters: Report) -> None:
@@ -38,7 +38,7 @@ class Broadcast:
                 self._tell(reporter, event)
 
     def add(self, name: str, make: Callable[[], Report], missed: Sequence[Event] = ()) -> None:
-        """Add the reporter that ``make`` opens, and tell it what it missed."""
+        """Add the reporter that ``make`` opens, and pass the events on that it missed."""
         with self._lock:
             try:
                 reporter = make()
@@ -50,24 +50,24 @@ class Broadcast:
                 self._tell(reporter, event)
 
     def attach(self, reporter: Report) -> None:
-        """Add a reporter that is there already."""
+        """Add a reporter that is already open."""
         with self._lock:
             self._reporters.append(reporter)
 
     def _tell(self, reporter: Report, event: Event) -> None:
         try:
             reporter(event)
-        except BrokenPipeError:  # its reader has gone: nobody to tell
+        except BrokenPipeError:  # its reader has gone
             self._drop(reporter)
         except OSError as error:
             if reporter in self._reporters and reporter not in self._refused:
                 self._refused.append(reporter)
-                self._warn(f"{_name(reporter)} goes on once it can be written again", error)
+                self._warn(f"{_name(reporter)} continues once it can be written again", error)
         except Exception as error:
             self._leave_out(reporter, error)
 
     def _leave_out(self, reporter: Report, error: Exception) -> None:
-        if self._drop(reporter):  # else it was dropped while it told of another's failure
+        if self._drop(reporter):  # else it was dropped while it reported another's failure
             name = _name(reporter)
             self._warn(f"the reporter {name} failed and is left out from now on", error)
 
@@ -82,7 +82,7 @@ class Broadcast:
             self(Warned(f"{what}: {error}"))
 
     def close(self) -> None:
-        """Close what the reporters hold open: the first one last, which may show a warning yet."""
+        """Close the reporters: the first one last, since it may still show a warning."""
         with self._lock:
             for reporter in reversed(tuple(self._reporters)):
                 close: Callable[[], None] = getattr(reporter, "close", lambda: None)
@@ -98,10 +98,10 @@ def _name(reporter: Report) -> str:
 
 
 class RunFiles:
-    """Adds the files of the run directory to a fan: ``events.jsonl``, ``metrics.csv``, ``log.txt``.
+    """Adds ``events.jsonl``, ``metrics.csv`` and ``log.txt`` of the run directory to ``fan``.
 
-    They are opened when the run starts, and told what was said before; until then, and so in a run
-    with nothing to do, nothing is written.  ``prints`` is told of the log.
+    They are opened when the run starts, and get the earlier events too; until then, and so in a
+    run with nothing to do, nothing is written.  The log is set as that of ``prints``.
     """
 
     def __init__(self, fan: Broadcast, prints: Prints | None = None) -> None:
@@ -111,7 +111,7 @@ class RunFiles:
         self._started = False
 
     def __call__(self, event: Event) -> None:
-        """Remember ``event``, or open the files with it; nothing more once they are open."""
+        """Remember ``event``, and open the files if it is the start of the run."""
         if self._started:
             return
         self._missed.append(event)

@@ -1,6 +1,6 @@
-"""Appending to a file by whole lines: what cannot be written whole is not in it at all.
+"""Appending to a file by whole lines: a line that cannot be written whole is not in it at all.
 
-So a disk that is full for a while leaves nothing torn behind, and the file goes on afterwards.
+So a disk that is full for a while leaves no torn line, and appending continues afterwards.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _BLOCK = 1 << 16
 
 
 class Appender:
-    """Appends to a file; what follows its last line feed, the rest of a crash, is cut first.
+    """Appends to a file; a last line without a line feed, left by a crash, is cut off first.
 
     Its methods raise FsError where the system refuses, and where the file is a link or not a
-    regular file: what a run writes stays within the run.  A descriptor that a task has closed may
-    be another file's by now: then the file is opened again.
+    regular file: what a run writes stays within the run.  If a task has closed the descriptor,
+    which may belong to another file by now, the file is opened again.
     """
 
     def __init__(self, path: Path, *, fs: Fs = DEFAULT, block: int = _BLOCK) -> None:
@@ -47,7 +47,7 @@ class Appender:
             return False
 
     def append(self, data: bytes) -> None:
-        """Append whole lines by one write; raises FsError, and then nothing of them is kept."""
+        """Append whole lines by one write; raise FsError, keeping none of them, if that fails."""
         if not self._is_open():
             self._open()
         if self._torn:
@@ -64,7 +64,7 @@ class Appender:
         self._end += len(data)
 
     def sync(self) -> None:
-        """Make durable what was appended."""
+        """Make the appended lines durable."""
         self._fs.sync_file(self._path)
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ class Appender:
         self._file.close()
 
     def _cut_torn_line(self, block: int) -> int:
-        """Cut what follows the last line feed; the bytes that are left."""
+        """Cut off what follows the last line feed; return the number of bytes left."""
         keep = end = self._file.seek(0, os.SEEK_END)
         while keep > 0:
             start = max(0, keep - block)

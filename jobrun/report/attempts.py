@@ -1,4 +1,4 @@
-"""The attempts of a run, its slowest tasks and its warnings, as ``events.jsonl`` tells of them."""
+"""The attempts of a run, its slowest tasks and its warnings, read from ``events.jsonl``."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _KINDS = (
     "RunEnded",
 )
 _WORK = ("EpochFinished", "GroupStarted", "GroupFinished", "CheckpointSaved")
-"""What an attempt does until its end, and not the next one before its start."""
+"""Events of an attempt's work: none of them comes before the start of the next attempt."""
 
 
 @dataclass(slots=True)
 class PastAttempt:
     """One start of the run.
 
-    ``checkpoint`` is the id of the one it went on from (None: from the beginning), ``epoch`` that
-    one's, ``last`` the last that it finished.  ``outcome`` is as in ``RunEnded``; empty where the
-    process has not said how it ended, ``ended`` then is when it was last heard of.  ``only`` is
-    ``exit`` for one that ran no epochs.  ``slowest`` is as in ``RunEnded``.
+    ``checkpoint`` is the id of the one it resumed from (None: from the beginning), ``epoch`` that
+    of this checkpoint, ``last`` the last epoch that it finished.  ``outcome`` and ``slowest`` are
+    as in ``RunEnded``; ``outcome`` is empty if no end was recorded, and ``ended`` is then the time
+    of the last event.  ``only`` is ``exit`` for one that ran no epochs.  Times are in seconds.
     """
 
     number: int
@@ -62,7 +62,7 @@ class PastAttempt:
 
 @dataclass(slots=True)
 class TaskTime:
-    """The time that a task took where it was among the slowest of its group."""
+    """The time of a task in those epochs in which it was among the slowest of its group."""
 
     group: str
     task: str
@@ -85,22 +85,22 @@ class Attempts:
 
     @property
     def seconds(self) -> float:
-        """What all of them took together."""
+        """The seconds of all attempts together."""
         return sum(a.seconds for a in self.attempts)
 
     @property
     def checkpoint_seconds(self) -> float:
-        """What they waited for saves."""
+        """The seconds that all attempts waited for saves."""
         return sum(a.checkpoint_seconds for a in self.attempts)
 
     @property
     def saved(self) -> int:
-        """How many checkpoints they wrote."""
+        """The number of checkpoints that all attempts wrote."""
         return sum(a.saved for a in self.attempts)
 
 
 def read_attempts(events: Path) -> Attempts:
-    """What a file of events tells; nothing where there is none."""
+    """Read the attempts from a file of events; return empty ``Attempts`` if there is no file."""
     found = Attempts()
     tasks: dict[tuple[str, str], TaskTime] = {}
     for event in read_events(events, _KINDS):

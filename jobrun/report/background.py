@@ -1,4 +1,4 @@
-"""A reporter on a thread of its own, so that it neither slows nor holds nor ends the run."""
+"""A reporter on a thread of its own, so that it can neither delay nor end the run."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from jobrun.core.events import (
 __all__ = ["Aside"]
 
 _SPARED = (BatchesDone, TaskProgress, TasksRunning)
-"""``events.PASSING`` without ``SaveStarted``: at that, some write what they hold."""
+"""``events.PASSING`` without ``SaveStarted``, at which some reporters flush."""
 _BUSY = 100
-"""Events that wait, above which those that pass anyway are left out."""
+"""Waiting events above which those of ``_SPARED`` are dropped."""
 _TOO_MANY = 100_000
 _PATIENCE = 10.0
 """Seconds that the end of a run waits for a reporter."""
@@ -30,7 +30,7 @@ _PATIENCE = 10.0
 class Aside:
     """Passes events on to the reporter that ``make`` opens for a run, once that has started.
 
-    One that fails, or does not come to an end, is told of by ``warn``, once, and left out.
+    One that fails, or does not end, is reported to ``warn`` once, and gets no more events.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Aside:
         self._left_out = False
 
     def __call__(self, event: Event) -> None:
-        """Remember ``event`` for the thread."""
+        """Queue ``event`` for the thread."""
         if self._left_out:
             return
         if self._thread is None:
@@ -65,7 +65,7 @@ class Aside:
             self._events.put(event)
 
     def close(self) -> None:
-        """Wait until the reporter has taken all events and is closed, but not for ever."""
+        """Wait until the reporter is closed, ``patience`` seconds at most."""
         thread, self._thread = self._thread, None
         if thread is None:
             return

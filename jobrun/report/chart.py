@@ -1,4 +1,4 @@
-"""Line charts as text: of braille dots, or of letters where those cannot be shown or told apart.
+"""Line charts as text: braille dots, or letters if dots cannot be shown or told apart.
 
 A gap in a line is a value that is not finite, or on a logarithmic scale not positive.
 """
@@ -28,7 +28,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How a chart is drawn: columns in all, rows of the plot, and what the terminal can show."""
+    """How a chart is drawn: total columns, rows of the plot, and what the terminal can show."""
 
     columns: int = 80
     rows: int = 12
@@ -38,7 +38,7 @@ class Look:
 
 
 def chart(title: str, series: Sequence[Series], look: Look = Look()) -> list[str]:
-    """The lines of a chart."""
+    """Return the lines of a chart."""
     lines = [_scaled(s.points, look.log) for s in series]
     known = [point for line in lines for point in line if point is not None]
     if not known:
@@ -69,7 +69,7 @@ def chart(title: str, series: Sequence[Series], look: Look = Look()) -> list[str
 
 
 def _scaled(points: Sequence[Point], log: bool) -> list[Point | None]:
-    """The points on the scale, which ends at 1e300; None where there is a gap."""
+    """Return the points on the scale, which ends at 1e300; None for a gap."""
     found: list[Point | None] = []
     for x, y in points:
         shown = math.isfinite(y) and (y > 0 or not log)
@@ -79,7 +79,7 @@ def _scaled(points: Sequence[Point], log: bool) -> list[Point | None]:
 
 
 def _steps(values: Sequence[float]) -> list[float]:
-    """A few round values that enclose others."""
+    """Return a few round values that enclose ``values``."""
     low, high = min(values), max(values)
     if high - low <= max(1e-12 * max(abs(low), abs(high)), 1 / _MOST):  # they are one
         pad = abs(low) / 2 if abs(low) > 1 / _MOST else 0.5
@@ -91,7 +91,7 @@ def _steps(values: Sequence[float]) -> list[float]:
 
 
 def _powers(values: Sequence[float], rows: int) -> list[float]:
-    """Of values that are logarithms: 1, 2 and 5 times powers of ten, or only those, enclosing."""
+    """Return the logarithms of powers of ten, or of 1, 2 and 5 times them, enclosing ``values``."""
     low, high = math.floor(min(values)), math.ceil(max(values)) + 1
     every = max(1, math.ceil(2 * (high - low) / rows))
     some = [*range(low, high + every, every)]
@@ -103,7 +103,7 @@ def _powers(values: Sequence[float], rows: int) -> list[float]:
 
 
 def _power_text(y: float) -> str:
-    """10 to the power of ``y``, which is 1, 2 or 5 times a power of ten."""
+    """Return 10 to the power of ``y``, which is 1, 2 or 5 times a power of ten."""
     power = math.floor(y + 1e-9)
     lead = round(10 ** (y - power))
     return f"{lead * 10.0**power:.12g}" if abs(power) < 6 else f"{lead}e{power}"
@@ -119,7 +119,7 @@ class _Canvas:
         self._cells: dict[Point, tuple[int, int]] = {}
 
     def pixel(self, x: float, y: float) -> tuple[int, int]:
-        """Where a point is, from the left and from the top."""
+        """Return the pixel of a point, from the left and from the top."""
         (left, right), (low, high) = self._x, self._y
         across = (x - left) / (right - left) if right > left else 0.5
         down = 1 - (y / 2 - low / 2) / (high / 2 - low / 2)  # halves: a difference may be too large
@@ -138,13 +138,13 @@ class _Canvas:
             before = here
 
     def rows(self) -> Iterator[str]:
-        """The rows of the plot."""
+        """Yield the rows of the plot."""
         for row in range(self._look.rows):
             cells = (self._cells.get((row, column)) for column in range(self._columns))
             yield "".join(self.mark(*cell) if cell else " " for cell in cells).rstrip()
 
     def mark(self, number: int, bits: int = 0x12) -> str:
-        """What a line is drawn with."""
+        """Return the character that a line is drawn with."""
         letter = chr(ord("a") + number % 26) if self._several else "*"
         text = chr(0x2800 + bits) if self._dots else letter
         color = _COLORS[number % len(_COLORS)]
@@ -152,7 +152,7 @@ class _Canvas:
 
 
 def _between(a: tuple[int, int], b: tuple[int, int]) -> Iterator[tuple[int, int]]:
-    """The pixels of a straight line."""
+    """Yield the pixels of a straight line."""
     (ax, ay), (bx, by) = a, b
     steps = max(abs(bx - ax), abs(by - ay), 1)
     for i in range(steps + 1):

@@ -1,4 +1,4 @@
-"""What continuous integration reads: JUnit XML, and the step summary of GitHub Actions."""
+"""Output for continuous integration: JUnit XML, and the step summary of GitHub Actions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["Case", "Suite", "junit", "step_summary"]
 
 
 class Case(Protocol):
-    """One check: its name, its status (ok, failed, skipped), its time and what it says."""
+    """One check: its name, its status, its time and its result."""
 
     @property
     def name(self) -> str:
-        """What is checked."""
+        """The name of what is checked."""
 
     @property
     def status(self) -> str:
@@ -25,15 +25,15 @@ class Case(Protocol):
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """The time that it took."""
 
     @property
     def text(self) -> str:
-        """What came of it, in a line."""
+        """The result, in one line."""
 
     @property
     def details(self) -> str:
-        """More lines."""
+        """Further lines about the result."""
 
 
 class Suite(Protocol):
@@ -49,7 +49,7 @@ class Suite(Protocol):
 
 
 def junit(suites: Sequence[Suite]) -> str:
-    """JUnit's XML, as most CI systems read it: a suite a spec, a case a step."""
+    """Return JUnit's XML, which most CI systems read: a suite per spec, a case per step."""
     root = ElementTree.Element("testsuites", name="jobrun smoke")
     for suite in suites:
         cases = suite.steps
@@ -82,13 +82,13 @@ def _case(suite: ElementTree.Element, spec: str, case: Case) -> None:
 
 
 def _xml(text: str) -> str:
-    """Text without what XML cannot hold: control characters and lone surrogates."""
+    """Return text without what XML cannot hold: control characters and lone surrogates."""
     shown = plain(text).encode("utf-8", "replace").decode("utf-8")
     return "".join(c for c in shown if c not in "\ufffe\uffff")
 
 
 def step_summary(suites: Sequence[Suite]) -> str:
-    """A table in Markdown: a row a spec, a column a step."""
+    """Return a table in Markdown: a row per spec, a column per step."""
     names = list(dict.fromkeys(case.name for suite in suites for case in suite.steps))
     lines = ["### jobrun smoke", "", "| spec | " + " | ".join(names) + " |"]
     lines.append("|---" * (len(names) + 1) + "|")

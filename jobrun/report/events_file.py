@@ -1,8 +1,8 @@
-"""``events.jsonl``: every event of every attempt, one JSON object a line.
+"""``events.jsonl``: every event of every attempt, one JSON object per line.
 
 A line is appended by one write.  A crash can leave a torn last line, which is cut at the next
-start.  While the disk is full no line can be written; how many are missing is said in the first one
-after them.  Progress within an epoch is not kept.
+start.  While the disk is full no line can be written; the first one after them says how many are
+missing.  Progress within an epoch is not kept.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class EventsFile:
         self._missing = 0
 
     def __call__(self, event: Event) -> None:
-        """Append ``event`` with the time, UTC; raises OSError where it cannot be kept."""
+        """Append ``event`` with the time (UTC); raises OSError if that fails."""
         if isinstance(event, PASSING):
             return
         try:
@@ -56,15 +56,15 @@ class EventsFile:
         self._missing = 0
 
     def _said_missing(self) -> bytes:
-        """The line that says how many lines are missing before it; empty if none is."""
+        """Return the line that reports how many lines are missing before it; empty if none is."""
         if not self._missing:
             return b""
         return _line(Warned(f"{plural(self._missing, 'event')} could not be written here"))
 
     def close(self) -> None:
-        """Make all durable, and close the file; raises OSError if that is refused."""
+        """Make all lines durable, and close the file; raises OSError if that fails."""
         if self._missing:
-            with suppress(OSError):  # that they are missing was said
+            with suppress(OSError):  # the failure was reported
                 self._file.append(self._said_missing())
         try:
             self._file.sync()
@@ -110,7 +110,7 @@ _FORMS: Mapping[str, Mapping[str, Form]] = {
         "ran": whole,
     },
 }
-"""What is read of each event; ``_MAYBE`` are fields that an older jobrun did not write."""
+"""The fields that are read of each event; an older jobrun did not write those of ``_MAYBE``."""
 
 _MAYBE: Mapping[str, Form] = {
     "only": text,
@@ -123,10 +123,10 @@ _MAYBE: Mapping[str, Form] = {
 
 
 def read_events(path: Path, kinds: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """The events of ``kinds`` (names of classes) in a file, oldest first.
+    """Yield the events of ``kinds`` (names of classes) in a file, oldest first.
 
-    Lines that are torn, or of another form, are passed over.  Raises DamagedError, naming the file,
-    where it is a link or not a regular file, or has a line that no event could have.
+    Torn lines, and lines of another form, are skipped.  Raises DamagedError, naming the file, if it
+    is a link or not a regular file, or has a line longer than that of any event.
     """
     marks = [f'"event": "{kind}"'.encode("ascii") for kind in kinds]
     try:

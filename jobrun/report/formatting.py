@@ -1,4 +1,4 @@
-"""How numbers, sizes, times and the user's text are written, for every reporter."""
+"""The form of numbers, sizes, times and the user's text in all reporters."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def _without_tabs(text: str, column: int) -> str:
 
 
 def uncoloured(line: str) -> str:
-    """What a file keeps of a line: what stands after the cursor was sent back, no colours."""
+    r"""Return what a file keeps of a line: the text after the last ``\r``, without colours."""
     return plain(_COLOUR.sub("", line).rstrip("\r").rpartition("\r")[2])
 
 
 def number(value: Any) -> str:
-    """A scalar in a few characters: five digits of a float, all of an int."""
+    """Return a scalar in a few characters: five digits of a float, all of an int."""
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "-"}[value]
     if isinstance(value, float):
@@ -72,36 +72,36 @@ def number(value: Any) -> str:
 
 
 def percent(share: float) -> str:
-    """``12%``, ``0.3%``: one decimal below ten percent; ``<0.1%`` for what is not nothing."""
+    """Return ``12%`` or ``0.3%``: one decimal below ten percent; ``<0.1%`` above zero."""
     if 0 < share < 0.0005:
         return "<0.1%"
     return f"{share:.0%}" if share >= 0.0995 or not share else f"{share:.1%}"
 
 
 def plural(count: int, what: str) -> str:
-    """``1 epoch``, ``2 epochs``."""
+    """Return ``1 epoch``, ``2 epochs``."""
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def why_not_saved(id: int, message: str) -> str:
-    """A message of a failed save for a line that names the checkpoint already."""
+    """Return the message of a failed save, for a line that already names the checkpoint."""
     return message.removeprefix(f"checkpoint {id} was not saved: ")
 
 
 def metric_texts(metrics: Mapping[str, Any], best: tuple[str, ...] = ()) -> list[str]:
-    """``loss 0.21*`` for each metric; the star marks the best of the run so far."""
+    """Return ``loss 0.21*`` for each metric; the star marks the best of the run so far."""
     return [f"{plain(m)} {number(v)}{'*' if m in best else ''}" for m, v in metrics.items()]
 
 
 def value_text(value: Any) -> str:
-    """A value, or nested lists of values, on one line."""
+    """Return a value, or nested lists of values, on one line."""
     if isinstance(value, list):
         return "[" + ", ".join(map(value_text, value)) + "]"
     return plain(repr(value)) if isinstance(value, str) else number(value)
 
 
 def statistics(facts: Mapping[str, Any]) -> str:
-    """The values of a small array, else min, mean and max, of what ``blobs.describe`` says."""
+    """Return the values of a small array, else min, mean and max, from ``blobs.describe``."""
     if "value" in facts:
         return value_text(facts["value"])
     parts = [f"{k} {number(facts[k])}" for k in ("min", "mean", "max") if k in facts]
@@ -110,7 +110,7 @@ def statistics(facts: Mapping[str, Any]) -> str:
 
 
 def json_values(value: Any) -> Any:
-    """``value`` as strict JSON: NaN and infinities become ``"NaN"``, ``"Infinity"``, …."""
+    """Return ``value`` as strict JSON: NaN and infinities become ``"NaN"``, ``"Infinity"``, …."""
     if isinstance(value, float) and not math.isfinite(value):
         return special_name(value)
     if isinstance(value, Mapping):
@@ -123,13 +123,13 @@ def json_values(value: Any) -> Any:
 
 
 def json_line(values: dict[str, Any]) -> str:
-    """``values`` with the time in front, as strict JSON in ASCII, and a line feed."""
+    """Return ``values`` with the time in front, as strict JSON in ASCII, and a line feed."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return json.dumps({"time": now, **json_values(values)}, allow_nan=False) + "\n"
 
 
 def uses_unicode(stream: TextIO) -> bool:
-    """Whether lines and arrows beyond ASCII may be drawn: not under LC_ALL=C."""
+    """Return whether lines and arrows beyond ASCII may be drawn: not under LC_ALL=C."""
     encoding = (stream.encoding or "").lower().replace("-", "")
     names = (os.environ.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
     return encoding == "utf8" and next(filter(None, names), "") not in ("C", "POSIX")

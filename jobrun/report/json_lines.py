@@ -1,4 +1,4 @@
-"""Progress as JSON: each event is one line, with the time (UTC) and its name under ``event``."""
+"""Progress as JSON: one line per event, with the time (UTC) and its name under ``event``."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["JsonLines"]
 
 
 class JsonLines:
-    """Writes every event to ``stream`` as it comes.
+    """A reporter that writes every event to ``stream`` at once.
 
-    What is printed to ``tees``, which write to the same place, are events too (``Printed``), so
-    that all of it can be parsed.
+    Prints to ``tees``, which write to the same place, become events too (``Printed``), so that all
+    of the output can be parsed.
     """
 
     def __init__(self, stream: TextIO, *tees: Tee) -> None:
@@ -39,7 +39,7 @@ class JsonLines:
             self._stream.flush()
 
     def close(self) -> None:
-        """Let go of what is printed."""
+        """Pass prints to their own streams again."""
         for tee, stream, lines in self._tees:
             tee.show_on(stream)
             lines.end()

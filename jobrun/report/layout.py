@@ -1,4 +1,4 @@
-"""The rows of the live view for a terminal of any size: what matters less is dropped first."""
+"""The rows of the live view for a terminal of any size: the least important go first."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Line = tuple[Piece, ...]
 
 _NARROW = 60
 _SOON = 0.3
-"""Seconds of a save from which on it is shown: shorter ones would only flicker."""
+"""Seconds after which a save is shown: shorter ones would only flicker."""
 _STAYS = 3.0
-"""Seconds that the row of running tasks stays when there are none, so that it does not flicker."""
+"""Seconds that the row of running tasks stays after the last one, so that it does not flicker."""
 _METRIC_LINES = 6
 _PIPE_LINES = 4
 _BAR_LINES = 4
@@ -45,7 +45,7 @@ ASCII = Glyphs("#", "-", "^", "v", "~", ", ")
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A line, and how much it matters: 0 most."""
+    """A line, and its rank: those of 0 are dropped last."""
 
     line: Line
     rank: int
@@ -82,12 +82,12 @@ def layout(
 
 
 def one_line(text: object) -> str:
-    """A user's text on one line, without control characters."""
+    """Return a user's text on one line, without control characters."""
     return plain(text).replace("\n", " ").replace("\t", " ")
 
 
 def _headline(screen: Screen, now: float, width: int, glyphs: Glyphs) -> Line:
-    """The job, the epoch, a bar as long as there is room, and the time that is left."""
+    """Return the job, the epoch, a bar if there is room, and the time left."""
     phase = screen.phase()
     of = f"/{screen.epochs}" if screen.epochs else ""
     where = f"epoch {screen.epoch}{of}" if not phase or screen.epoch else ""
@@ -116,7 +116,7 @@ def _time(screen: Screen, now: float) -> str:
 
 
 def _seconds(seconds: float) -> str:
-    """Seconds without tenths, which would jump about."""
+    """Return seconds without tenths, which would only flicker."""
     return duration(seconds) if seconds >= 59.5 else f"{seconds:.0f} s"
 
 
@@ -219,7 +219,7 @@ def _ranked(lines: Sequence[Line], first: int, others: int) -> list[_Row]:
 
 
 def _label(text: str, width: int) -> tuple[Piece, ...]:
-    """What a line is about, in a column of its own where there is room for one."""
+    """Return the label of a line, in a column of its own if there is room for one."""
     if width < _NARROW:
         return ((f" {text}  " if text else " ", "dim"),)
     return ((f"  {set_cell_size(text, max(9, cell_len(text)))}  ", "dim"),)
@@ -228,7 +228,7 @@ def _label(text: str, width: int) -> tuple[Piece, ...]:
 def _flow(
     label: str, items: Iterable[Line], width: int, glyphs: Glyphs, apart: str | None = None
 ) -> list[Line]:
-    """Items on as many lines as they need, none broken over two."""
+    """Return items on as many lines as they need, none broken over two."""
     apart = glyphs.dot if apart is None else apart
     lines: list[list[Piece]] = []
     used = 0
@@ -247,7 +247,7 @@ def _flow(
 
 
 def _cut(line: Line, width: int, glyphs: Glyphs) -> Line:
-    """A line that fits; what is cut off is marked."""
+    """Return a line that fits, with a mark where it was cut."""
     left = width
     kept: list[Piece] = []
     for place, (text, style) in enumerate(line):

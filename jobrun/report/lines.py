@@ -1,7 +1,7 @@
-"""Progress as plain lines, one an epoch: for pipes, files and the run's log.
+"""Progress as plain lines, one per epoch: for pipes, files and the run's log.
 
-A line holds no escape code and no carriage return, and is never cut.  Where nothing was said for a
-minute, a line says what goes on.
+A line holds no escape code and no carriage return, and is never cut.  After a minute without a
+line, one says what is running.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ from jobrun.report.screen import Screen
 __all__ = ["Describer", "Lines", "heartbeat"]
 
 SLOW = 1.0
-"""Seconds from which on a group beside ``epoch`` is worth a line."""
+"""Seconds from which on a group other than ``epoch`` gets a line."""
 
 WAITED = 0.1
-"""Seconds from which on it is said that the run waited for a save."""
+"""Seconds from which on the wait for a save is reported."""
 
 HEARTBEAT = 60.0
-"""Seconds without a line after which one says that the run goes on, and what it does."""
+"""Seconds without a line after which one says that the run is alive, and what it does."""
 
 
 class Lines:
-    """Writes each event that matters as a line to ``stream``.
+    """A reporter that writes each important event as a line to ``stream``.
 
-    ``verbosity`` -1 leaves only warnings, 1 adds groups, tasks, and what is saved and removed.
-    A thread of its own looks whether a heartbeat is due, by ``clock``.
+    ``verbosity`` -1 leaves only warnings, 1 adds groups, tasks, saves and removals.  A thread
+    writes a heartbeat when one is due by ``clock`` (monotonic seconds).
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Lines:
             self.close()
 
     def beat(self) -> float:
-        """Write a heartbeat if one is due; gives the seconds until the next one may be."""
+        """Write a heartbeat if one is due; return the seconds until the next one may be."""
         with self._lock:
             left = self._said + HEARTBEAT - self._clock()
             if left <= 0:
@@ -92,7 +92,7 @@ class Lines:
             return left
 
     def close(self) -> None:
-        """No more heartbeats."""
+        """Stop the heartbeats."""
         self._over.set()
         self._watching = None
 
@@ -121,7 +121,7 @@ class Lines:
 
 
 def heartbeat(screen: Screen, now: float) -> str:
-    """What goes on, since when, and how far it is."""
+    """Return the line that says what is running, for how long, and how far it is."""
     phase = screen.phase()
     where = phase or f"epoch {screen.epoch + 1}"
     since = screen.phase_seconds(now) if phase else now - screen.epoch_started
@@ -141,7 +141,7 @@ def heartbeat(screen: Screen, now: float) -> str:
 
 
 class Describer:
-    """What an event is in words: a list of lines, which may be empty."""
+    """Turns an event into lines of text, possibly none."""
 
     def __init__(self, verbosity: int = 0) -> None:
         self.quiet = verbosity < 0
@@ -149,7 +149,7 @@ class Describer:
         self._epochs: int | None = None
 
     def __call__(self, event: Event) -> list[str]:
-        """The lines of ``event``."""
+        """Return the lines of ``event``."""
         if isinstance(event, RunStarted):
             self._epochs = event.epochs
         if self.quiet and not isinstance(event, _LOUD):
@@ -166,7 +166,7 @@ class Describer:
         how = "starts from the beginning"
         if event.checkpoint is not None:
             place = _place(event.place, event.epoch)
-            what = "runs download and exit again" if event.only else "goes on"
+            what = "runs download and exit again" if event.only else "continues"
             how = f"{what} after {place} (checkpoint_{event.checkpoint})"
         notes = (plain(line) for note in event.notes for line in note.splitlines())
         return [f"{plain(event.job)}{where}: {how}", *(f"  {note}" for note in notes)]
@@ -176,12 +176,12 @@ class Describer:
         where = "from the beginning"
         if event.checkpoint is not None:
             where = f"after {_place(event.place, event.epoch)} (checkpoint_{event.checkpoint})"
-        again = f"the run goes on {where}, restart {event.restart} of {event.most}"
+        again = f"the run continues {where}, restart {event.restart} of {event.most}"
         return [f"warning: {plain(event.message)}: {again}"]
 
     @_lines.register
     def _(self, event: LeftoversCleaned) -> list[str]:
-        return [f"cleaned up what a crash had left: {plain(', '.join(event.names))}"]
+        return [f"removed leftovers of a crash: {plain(', '.join(event.names))}"]
 
     @_lines.register
     def _(self, event: GroupFinished) -> list[str]:
@@ -218,7 +218,7 @@ class Describer:
     def _(self, event: CheckpointFailed) -> list[str]:
         where = f"checkpoint_{event.id} ({_place(event.place, event.epoch)})"
         why = plain(why_not_saved(event.id, event.message))
-        return [f"warning: {where} is not saved, the run goes on: {why}"]
+        return [f"warning: {where} was not saved, the run continues: {why}"]
 
     @_lines.register
     def _(self, event: CheckpointsMoved) -> list[str]:
@@ -246,7 +246,7 @@ class Describer:
     def _(self, event: Uploaded) -> list[str]:
         what = f"{size(event.bytes)}, {duration(event.seconds)}"
         if not event.sent:
-            return [f"checkpoint_{event.id} is at {plain(shown(event.place))} already"]
+            return [f"checkpoint_{event.id} is already at {plain(shown(event.place))}"]
         return [f"uploaded checkpoint_{event.id} to {plain(shown(event.place))} ({what})"]
 
     @_lines.register
@@ -255,7 +255,7 @@ class Describer:
 
     @_lines.register
     def _(self, event: SaveAsked) -> list[str]:
-        return [f"{event.signal}: the state is saved at the next place where that can be done"]
+        return [f"{event.signal}: the state is saved at the next possible point"]
 
     @_lines.register
     def _(self, event: Stopping) -> list[str]:
@@ -268,5 +268,5 @@ def _place(place: str, epoch: int) -> str:
     return plain(place) or f"epoch {epoch}"
 
 
-# What is said with -q too.
+# Events that are reported with -q too.
 _LOUD = (CheckpointFailed, CheckpointLoaded, CheckpointSkipped, RunWentBack, Stopping, Warned)

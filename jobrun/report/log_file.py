@@ -1,6 +1,6 @@
-"""``log.txt``: what was said in every attempt, and what tasks printed, with the time (UTC).
+"""``log.txt``: the lines of jobrun and the prints of tasks in every attempt, with the time (UTC).
 
-``jobrun.report.log_format`` says how a line looks.
+``jobrun.report.log_format`` defines the form of a line.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from jobrun.report.log_format import attempt_stamp, escaped, stamp
 __all__ = ["LogFile", "Prints", "Tee"]
 
 _LONG = 1 << 16
-"""Characters that a line may have to be passed on as a whole."""
+"""Characters up to which a line is held back until it is whole."""
 
 _forked: WeakSet[LogFile | Tee] = WeakSet()
 
 
 def _after_fork() -> None:
-    """Let tasks print in processes that they fork, as data loaders do."""
+    """Let tasks print in processes that they fork, as those of data loaders."""
     for each in list(_forked):
         each.after_fork()
 
@@ -42,9 +42,9 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class LogFile:
-    """Appends the lines of all events to a file, more of them than a terminal shows.
+    """A reporter that appends the lines of all events to a file, as with ``-v``.
 
-    The first line says that it is of the ``attempt`` of this number, if there is one.
+    The first line is marked with the number of the ``attempt``, if there is one.
     """
 
     name = "log.txt"
@@ -58,11 +58,11 @@ class LogFile:
         _forked.add(self)
 
     def after_fork(self) -> None:
-        """In a child, no other thread will let go of the lock."""
+        """Replace the lock: in a child, no other thread would release it."""
         self._lock = threading.Lock()
 
     def __call__(self, event: Event) -> None:
-        """Append the lines of ``event``; raises OSError where they cannot be kept."""
+        """Append the lines of ``event``; raises OSError if that fails."""
         lines = self._describe(event)
         if isinstance(event, RunEnded):
             lines = [f"{event.outcome}: {plain(event.reason)} (exit code {event.exit_code})"]
@@ -71,14 +71,14 @@ class LogFile:
     def write_lines(self, lines: list[str]) -> None:
         """Append lines that the task on this thread, if there is one, has printed.
 
-        Raises OSError where they cannot be kept; how many are missing is said in the next line.
+        Raises OSError if that fails; the next line then says how many are missing.
         """
         doing = task_here()
         who = stamp(doing) if doing is not None else ""
         self._write([who + mask(line) if who else escaped(mask(line)) for line in lines])
 
     def _write(self, lines: list[str]) -> None:
-        """Append lines with the time before each; from any thread."""
+        """Append lines with the time before each; may be called from any thread."""
         if not lines:
             return
         with self._lock:
@@ -104,7 +104,7 @@ class LogFile:
             self._first = ""
 
     def close(self) -> None:
-        """Make all durable, and close the file; raises OSError if that is refused."""
+        """Make all lines durable, and close the file; raises OSError if that fails."""
         with self._lock:
             with suppress(OSError):
                 self._append(self._said_missing())
@@ -117,10 +117,10 @@ class LogFile:
 class Tee:
     """Stands in for ``sys.stdout`` or ``sys.stderr``: passes all on, and whole lines to ``keep``.
 
-    Prints come in pieces, from many threads: what a thread has begun is passed on with the end of
-    its line, or when it flushes, so that lines do not mix.  A stream whose reader has gone, or that
-    a task has closed, is written to no more, and hurts nobody; nor does one that refuses what is
-    printed, as a full disk does: ``refused`` is told, once.
+    Prints come in pieces, from many threads: an unfinished line of a thread is passed on with its
+    end, or when the thread flushes, so that lines do not mix.  A stream whose reader has gone, or
+    that a task has closed, is no longer written to.  Errors of a stream, as of a full disk, do not
+    reach the task: ``refused`` is called with the first one.
     """
 
     def __init__(
@@ -140,12 +140,12 @@ class Tee:
         _forked.add(self)
 
     def after_fork(self) -> None:
-        """In a child, no other thread will let go of the lock, or end its line."""
+        """Replace the lock and drop begun lines, which are those of threads of the parent."""
         self._lock = threading.RLock()
         self._begun, self._held = {}, {}
 
     def write(self, text: str) -> int:
-        """Pass ``text`` on, and keep the lines that it completes."""
+        """Pass ``text`` on, and keep the lines that it ends."""
         thread = threading.get_ident()
         with self._lock:
             self._write(thread, self._held.pop(thread, "") + text)
@@ -162,27 +162,27 @@ class Tee:
             self.write(line)
 
     def flush(self) -> None:
-        """Flush the stream, with what this thread has begun."""
+        """Flush the stream, including the unfinished line of this thread."""
         with self._lock:
             self._put(self._held.pop(threading.get_ident(), ""))
             self._pass_on(self.stream.flush)
 
     def show_on(self, stream: TextIO) -> None:
-        """Pass on what was begun, and from now on to another stream."""
+        """Pass on all unfinished lines, and write to another stream from now on."""
         with self._lock:
             held, self._held = "".join(self._held.values()), {}
             self._put(held)
             self.stream = stream
 
     def end(self) -> None:
-        """Pass on what was begun, and keep it as lines."""
+        """Pass on all unfinished lines, and keep them as lines."""
         self.show_on(self.stream)
         with self._lock:
             begun, self._begun = list(self._begun.values()), {}
             self._keep([uncoloured(line) for line in begun])
 
     def _write(self, thread: int, text: str) -> None:
-        """Pass on what a terminal would show of ``text``: of lines by "\\n" all but the last."""
+        """Pass on ``text``, but hold an unfinished line back if it is short and has no ``\\r``."""
         end = len(text) if "\r" in text or len(text) > _LONG else text.rfind("\n") + 1
         if text[end:]:
             self._held[thread] = text[end:]
@@ -204,7 +204,7 @@ class Tee:
                 self._refused(error)
 
     def close(self) -> None:
-        """Pass on what was begun; the stream is not a task's to close."""
+        """Flush only: the stream is not a task's to close."""
         self.flush()
 
     def __getattr__(self, name: str) -> object:
@@ -212,10 +212,10 @@ class Tee:
 
 
 class Prints:
-    """What tasks print and log: it goes to stdout and stderr as ever, and to ``log`` with the time.
+    """The prints of tasks: they go to stdout and stderr as usual, and to ``log`` with the time.
 
-    As a context, it stands in for both, in handlers of ``logging`` too.  What comes before ``log``
-    is set is not kept.
+    As a context manager, it replaces both streams, in handlers of ``logging`` too.  Prints from
+    before ``log`` is set are not kept.
     """
 
     def __init__(self) -> None:
@@ -235,7 +235,7 @@ class Prints:
         _redirect((self.out, self.err), self._before)
 
     def end(self) -> None:
-        """Nothing more is kept."""
+        """Pass on all unfinished lines, and keep nothing more."""
         self.out.end()
         self.err.end()
         self.log = None
@@ -253,11 +253,11 @@ class Prints:
             if self.log is not None:
                 self.log.write_lines(lines)
         except OSError:
-            pass  # a full disk is no failure of who prints; the log says later what is missing
+            pass  # a full disk is no failure of the task; the log reports the missing lines later
 
 
 def _redirect(old: tuple[object, object], new: tuple[object, object]) -> None:
-    """Let the handlers of ``logging`` that write to one of ``old`` write to ``new``."""
+    """Redirect the handlers of ``logging`` that write to a stream of ``old`` to that of ``new``."""
     loggers = [logging.getLogger(), *logging.Logger.manager.loggerDict.values()]
     handlers = {h for logger in loggers for h in getattr(logger, "handlers", ())}
     for handler in handlers:

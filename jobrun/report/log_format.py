@@ -1,15 +1,15 @@
-"""A line of ``log.txt``: the time (UTC), whose it is in brackets, and the text.
+"""A line of ``log.txt``: the time (UTC), the task in brackets, and the text.
 
 ::
 
-    2026-11-28T10:00:00Z [attempt 2] digits in runs/digits: goes on after epoch 2 (checkpoint_2)
+    2026-11-28T10:00:00Z [attempt 2] digits in runs/digits: continues after epoch 2 (checkpoint_2)
     2026-11-28T10:00:01Z [load, setup] 60000 rows
     2026-11-28T10:00:03Z [train, epoch 3] loss is 0.25
     2026-11-28T10:00:03Z ["my task [x]" on trainer_1, epoch 3] a name with other characters is JSON
     2026-11-28T10:00:04Z epoch 3/40  loss 0.25*  1.2 s
 
-Lines of jobrun itself have no brackets, but for the first one of each attempt; if one begins with a
-bracket by itself, ``[]`` stands in front of it.
+Lines of jobrun itself have no brackets, except the first one of each attempt; ``[]`` precedes a
+text that itself begins with a bracket.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _LINE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """A line taken apart; ``task`` is None for what jobrun itself says.
+    """A parsed line; ``task`` is None for lines of jobrun itself.
 
-    ``epoch`` is None outside of the group ``epoch``.  ``attempt`` is set on the first line of one.
+    ``epoch`` is None outside of the group ``epoch``.  ``attempt`` is set on its first line only.
     """
 
     time: str
@@ -50,19 +50,19 @@ class LogLine:
 
 
 def stamp(doing: CurrentTask) -> str:
-    """What stands before a line that a task has printed."""
+    """Return the prefix of a line that a task has printed."""
     at = "" if doing.node == "main" else f" on {_quoted(doing.node)}"
     when = f"epoch {doing.epoch}" if doing.group == "epoch" else doing.group
     return f"[{_quoted(doing.task)}{at}, {when}] "
 
 
 def attempt_stamp(number: int) -> str:
-    """What stands before the first line of an attempt."""
+    """Return the prefix of the first line of an attempt."""
     return f"[attempt {number}] "
 
 
 def escaped(line: str) -> str:
-    """A line that is nobody's, so that it is not taken for another's."""
+    """Return a line of jobrun, escaped so that it is not taken for that of a task."""
     return f"[] {line}" if line.startswith("[") else line
 
 
@@ -80,7 +80,7 @@ def _unquoted(name: str | None) -> str | None:
 
 
 def parse(line: str) -> LogLine | None:
-    """A line, without its end, taken apart; None for what is no line of a log (a torn one)."""
+    """Parse a line without its end; return None if it is not a line of a log (a torn one)."""
     match = _LINE.fullmatch(line)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""Reading ``log.txt``: by task, attempt and time, to its end or as long as it grows."""
+"""Reading ``log.txt``: by task, attempt and time, to its end or while it grows."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _LOOK = 0.2
 _LONGEST = 16 << 20
 """Characters of a line."""
 Found = tuple[str, LogLine, int]
-"""A line as it is, the same taken apart, and its attempt."""
+"""A line, the same parsed, and its attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which lines: of a task (a name or a pattern), of an attempt, and since a time of the log."""
+    """A filter of lines: by task (name or pattern), by attempt, and since a time of the log."""
 
     task: str | None = None
     attempt: int | None = None
     since: str | None = None
 
     def has(self, line: LogLine, attempt: int) -> bool:
-        """Whether a line of this attempt is wanted."""
+        """Return whether a line of this attempt passes the filter."""
         if self.task is not None and not _is(line.task, self.task):
             return False
         if self.attempt is not None and attempt != self.attempt:
@@ -46,12 +46,12 @@ def _is(task: str | None, pattern: str) -> bool:
 
 
 def read(path: Path, wanted: Wanted) -> Iterator[Found]:
-    """The lines that are wanted."""
+    """Yield the lines that pass the filter."""
     yield from _chosen(_whole_lines(path, lambda: True), wanted)
 
 
 def follow(path: Path, wanted: Wanted, over: Callable[[], bool]) -> Iterator[Found]:
-    """The same, and then what is added, until the run is ``over``."""
+    """Yield the lines that pass the filter, and those added later, until ``over`` returns True."""
     yield from _chosen(_whole_lines(path, over), wanted)
 
 
@@ -67,12 +67,12 @@ def _chosen(lines: Iterator[str], wanted: Wanted) -> Iterator[Found]:
 
 
 def _whole_lines(path: Path, over: Callable[[], bool]) -> Iterator[str]:
-    """The lines of a file as it grows: to the end that it has once it is ``over``."""
+    """Yield the lines of a file as it grows, to the end that it has once it is ``over``."""
     begun = ""
     with open_run_file(path) as binary:
         file = io.TextIOWrapper(binary, "utf-8", "backslashreplace", "\n")
         while True:
-            ended = over()  # asked before: what was written until then is read yet
+            ended = over()  # asked first, so that all that was written until then is read
             while text := file.read(1 << 16):
                 *lines, begun = (begun + text).split("\n")
                 yield from lines
@@ -85,13 +85,13 @@ def _whole_lines(path: Path, over: Callable[[], bool]) -> Iterator[str]:
 
 
 def printers(path: Path) -> list[str]:
-    """The tasks that have printed something, in order of their first line."""
+    """Return the tasks that have printed something, in the order of their first lines."""
     found = (line.task for _, line, _ in read(path, Wanted()))
     return list(dict.fromkeys(task for task in found if task is not None))
 
 
 def since_time(text: str, now: datetime | None = None) -> str:
-    """``10m`` (so long ago) or a time, as the log writes it; raises UsageError for neither."""
+    """Return a duration ago (``10m``) or a time in the form of the log; raises UsageError."""
     if (seconds := seconds_of(text)) is not None:
         moment = (now or datetime.now(UTC)) - timedelta(seconds=seconds)
     else:
@@ -100,5 +100,5 @@ def since_time(text: str, now: datetime | None = None) -> str:
         except ValueError:
             hint = f"{TIMES} ago, or a time such as 2026-11-28T10:00"
             raise UsageError(f"--since {text!r} is no time", hint=hint) from None
-        moment = moment.astimezone(UTC)  # one without a zone is of here
+        moment = moment.astimezone(UTC)  # without a zone it is local time
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -2,8 +2,8 @@
 
 It is replaced at each start, without the epochs that a rewind or a crash has undone, and gets a row
 after each epoch; rows that a full disk refuses are written with the next one.  An attempt that runs
-only ``exit`` again changes nothing of it.  Each save makes both files durable before a checkpoint
-is, so that a power cut takes no row of an epoch that a checkpoint holds.
+only ``exit`` again does not change it.  Each save makes both files durable before the checkpoint
+is, so that a power cut loses no row of an epoch that is in a checkpoint.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Row = dict[str, Any]
 
 
 class MetricsFile:
-    """Keeps ``metrics.csv`` beside the events file it is derived from."""
+    """A reporter that keeps ``metrics.csv`` beside the events file it is derived from."""
 
     name = "metrics.csv"
 
@@ -39,11 +39,11 @@ class MetricsFile:
         self._columns: tuple[str, ...] = FIXED
         self._started: RunStarted | None = None
         self._waiting = ""
-        """What is still to be written, and whether what is in the file goes before that."""
+        """Rows still to be written; with ``_anew`` they replace the content of the file."""
         self._anew = False
 
     def __call__(self, event: Event) -> None:
-        """Write the file anew when a run starts, and a row when an epoch is done."""
+        """Rewrite the file when a run starts, and append a row when an epoch is done."""
         if isinstance(event, RunStarted):
             if event.only:
                 return
@@ -60,9 +60,9 @@ class MetricsFile:
             self._write()
 
     def _write(self) -> None:
-        """Write what is waiting; raises OSError, and then it waits for the next row.
+        """Write the waiting rows; if that raises OSError, they wait for the next row.
 
-        What is written anew replaces the file as a whole: a crash leaves the old rows or the new.
+        A new file replaces the old one as a whole: a crash leaves the old rows or the new ones.
         """
         if self._anew:
             DEFAULT.put(str(self._path), self._waiting.encode())
@@ -84,7 +84,7 @@ class MetricsFile:
         self._write()
 
     def close(self) -> None:
-        """Write what is still waiting, and make all durable; raises OSError for the latter."""
+        """Write the waiting rows, and make all rows durable; raises OSError for the latter."""
         if self._waiting:
             with suppress(OSError):
                 self._write()
@@ -93,7 +93,7 @@ class MetricsFile:
 
 
 def history(events: Path) -> list[Row]:
-    """The rows of the epochs that count: what a later start went back behind is left out."""
+    """Return the rows of the epochs of this history, without those that were undone later."""
     rows: dict[int, Row] = {}
     only = ""
     for event in read_events(events, ("RunStarted", "RunWentBack", "EpochFinished")):
@@ -103,7 +103,7 @@ def history(events: Path) -> list[Row]:
             continue
         if event["event"] == "RunStarted":
             only = event.get("only", "")
-        if not only:  # else nothing is run again, whatever epoch it looks at
+        if not only:  # else no epoch is run again
             rows = {epoch: row for epoch, row in rows.items() if epoch <= event["epoch"]}
     return list(rows.values())
 

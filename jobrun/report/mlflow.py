@@ -30,9 +30,9 @@ _MANY = 1000
 class MLflow:
     """Logs to ``experiment`` (default: the job's name) at ``tracking_uri`` (default: MLflow's own).
 
-    A run that goes on is one run of MLflow too: its id is in ``mlflow.json`` of the run's
-    directory.  A metric that is there already, at the same epoch with the same value, is not logged
-    again, so that epochs that are run twice show once.
+    A resumed run continues its run of MLflow, whose id is in ``mlflow.json`` of the run's
+    directory.  A metric with the same value at the same epoch is not logged again, so
+    that epochs that are run twice show once.
     """
 
     def __init__(
@@ -49,10 +49,10 @@ class MLflow:
         self._client: Any = None
         self._run = ""
         self._logged: dict[str, dict[int, float]] = {}
-        self._goes_on = False
+        self._resumed = False
 
     def __call__(self, event: Event) -> None:
-        """Log what ``event`` says."""
+        """Log ``event``."""
         if isinstance(event, RunStarted):
             self._start(event)
         elif isinstance(event, EpochFinished):
@@ -79,7 +79,7 @@ class MLflow:
             DEFAULT.put(str(kept), json.dumps({"run_id": self._run}).encode("ascii") + b"\n")
 
     def _resume(self, kept: Path, experiment: str) -> bool:
-        """Go on with the run whose id was kept, if it is still there."""
+        """Continue the run whose id was kept, if it still exists; return whether it does."""
         try:
             self._run = str(parse_json(read_run_file(kept, MAX_BYTES))["run_id"])
             run = self._client.get_run(self._run)
@@ -94,12 +94,12 @@ class MLflow:
             return False
         if run.info.experiment_id != experiment or run.info.lifecycle_stage != "active":
             return False
-        self._goes_on = True
+        self._resumed = True
         self._client.update_run(self._run, status="RUNNING")
         return True
 
     def _log_missed(self, folder: Path, last: int) -> None:
-        """Log the epochs that a kill came before: they are in the run's events."""
+        """Log the epochs that a kill kept from being logged: they are in the run's events."""
         for event in read_events(folder / "events.jsonl", ("EpochFinished",)):
             if event["epoch"] <= last:
                 self._log(event["epoch"], event["metrics"], event["seconds"])
@@ -121,15 +121,15 @@ class MLflow:
             self._client.log_batch(self._run, metrics=metrics[first : first + _MANY])
 
     def _earlier(self, key: str) -> dict[int, float]:
-        """What is there of a metric, by epoch: asked for once, in a run that goes on."""
+        """Return the logged values of a metric by epoch, asking MLflow once in a resumed run."""
         if key not in self._logged:
-            points = self._client.get_metric_history(self._run, key) if self._goes_on else ()
+            points = self._client.get_metric_history(self._run, key) if self._resumed else ()
             self._logged[key] = {point.step: point.value for point in points}
         return self._logged[key]
 
 
 def _number(value: Any) -> float | None:
-    """A metric as a float; texts are those of JSON, ``NaN`` and the infinities."""
+    """Return a metric as a float, also from the strings ``NaN`` and ``Infinity`` of JSON."""
     try:
         return float(value)
     except (TypeError, ValueError):

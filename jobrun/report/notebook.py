@@ -1,4 +1,4 @@
-"""The live view in a notebook: one output of the cell, which is replaced as the run goes on."""
+"""The live view in a notebook: one output of the cell, which is replaced while the run goes."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _PRE = "white-space: pre; margin: 0; line-height: 1.3; font-family: monospace"
 
 
 def in_notebook() -> bool:
-    """Whether this process is the kernel of a notebook."""
+    """Return whether this process is the kernel of a notebook."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return shell is not None and type(shell).__name__ == "ZMQInteractiveShell"
 
 
 class Cell:
-    """Shows lines as an output of the cell that runs; what is put above them stays there."""
+    """Shows lines as an output of the running cell; the lines put above them stay."""
 
     glyphs = UNICODE
     size = (100, 30)
@@ -46,21 +46,21 @@ class Cell:
         self._last: list[Line] | None = None
 
     def paint(self, above: Sequence[str], lines: Sequence[Line]) -> None:
-        """Replace the output."""
+        """Replace the output with ``lines``, below all that was put above."""
         if above or list(lines) != self._last:
             self._above += above
             self._last = list(lines)
             self._show([*(((text, ""),) for text in self._above), *lines])
 
     def end(self, above: Sequence[str]) -> None:
-        """Leave ``above`` alone, below what was put above before."""
+        """Replace the painted lines with ``above``, below all that was put above before."""
         if above or self._last:
             self._above += above
             self._last = None
             self._show([((text, ""),) for text in self._above])
 
     def styled(self, text: str, style: str) -> str:
-        """The text, as it is."""
+        """Return the text unchanged: the lines above have no styles."""
         return text
 
     def _show(self, lines: Sequence[Line]) -> None:

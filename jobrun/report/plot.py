@@ -1,4 +1,4 @@
-"""Metrics of runs as a picture, with matplotlib (the extra ``jobrun[plot]``)."""
+"""Metrics of runs as an image, by matplotlib (the extra ``jobrun[plot]``)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["Panel", "draw", "formats"]
 _COLORS = ("#2a6fbb", "#e1812c", "#3a923a", "#c03d3e", "#8d69b8", "#84584e", "#d684bd", "#7f7f7f")
 _GREY = "#555555"
 _MANY = 60
-"""Epochs up to which each one has a dot."""
+"""Number of epochs up to which each one has a dot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One metric: a line of each run, the best of each as (epoch, value), and a remark."""
+    """One metric: a line per run, the best of each run as (epoch, value), and a remark."""
 
     metric: str
     series: Sequence[Series]
@@ -35,14 +35,14 @@ class Panel:
 
 
 def formats() -> tuple[str, ...]:
-    """The endings of pictures."""
+    """Return the file endings of images."""
     return (".png", ".svg", ".pdf")
 
 
 def draw(panels: Sequence[Panel], path: Path, ending: str, *, log: bool = False) -> None:
-    """Draw a panel below the other into the file ``path``, of the form ``ending``.
+    """Draw panels below each other into the file ``path``, in the format of ``ending``.
 
-    Raises UsageError, naming the extra, where matplotlib is not installed.
+    Raises UsageError, naming the extra, if matplotlib is not installed.
     """
     try:
         with importing():
@@ -96,7 +96,7 @@ def _fill(figure: Figure, panels: Sequence[Panel], log: bool) -> None:
 
 
 def _make_log(axes: Axes) -> None:
-    """A logarithmic scale with plain numbers, 2 and 5 too where there is room for them."""
+    """Set a logarithmic scale with plain numbers, 2 and 5 too if there is room for them."""
     with importing():
         from matplotlib.ticker import FuncFormatter, LogLocator
 

@@ -32,17 +32,17 @@ _HOW = ("auto", "live", "lines", "json", "none")
 def progress_report(
     how: str = "auto", *, files: bool = True, reporters: Iterable[str | Report] = ()
 ) -> Report:
-    """A report for ``JobRunner``, which shows how the run goes on, on stderr or in the notebook.
+    """Return a report for ``JobRunner`` that shows progress on stderr or in the notebook.
 
-    ``how``: ``live``, ``lines``, ``json`` (an event a line), ``none`` (warnings alone), or
+    ``how``: ``live``, ``lines``, ``json`` (one event per line), ``none`` (only warnings), or
     ``auto``: live on a terminal and in a notebook, else lines.  ``files``: the run's directory gets
-    ``events.jsonl``, ``metrics.csv`` and ``log.txt``, with what tasks print.  ``reporters`` are
-    told of the run too: names, as ``tensorboard`` or ``tensorboard:logs``, or callables that take
-    an event.  It may be used for one run after another.  Raises ValueError for another ``how``,
-    BindError for a reporter that cannot be had.
+    ``events.jsonl``, ``metrics.csv`` and ``log.txt``, with the prints of tasks.  ``reporters`` get
+    the events too: names, as ``tensorboard`` or ``tensorboard:logs``, or callables that take an
+    event.  It may be used for one run after another.  Raises ValueError for another ``how``,
+    BindError for a reporter that cannot be found or imported.
     """
     if how not in _HOW:
-        raise ValueError(f"how is one of {', '.join(_HOW)}, not {how!r}")
+        raise ValueError(f"how: expected one of {', '.join(_HOW)}, got {how!r}")
     return _ProgressReport(how, files, tuple(reporters))
 
 
@@ -54,7 +54,7 @@ class _ProgressReport:
         self._files = files
         self._reporters = reporters
         self._open: _Open | None = None
-        self._asides(Broadcast())  # so that what cannot be is said here
+        self._asides(Broadcast())  # raises BindError early
 
     def __call__(self, event: Event) -> None:
         """Pass ``event`` on."""
@@ -73,7 +73,7 @@ class _ProgressReport:
 
 
 class _Open:
-    """What is open while a run goes on."""
+    """The reporters of one run, while they are open."""
 
     def __init__(self, how: str, files: bool, asides: _MakeAsides) -> None:
         self._prints = Prints()
@@ -101,7 +101,7 @@ class _Open:
         return Lines(stderr, -1 if how == "none" else 0)
 
     def close(self, ended: RunEnded) -> None:
-        """Close all of it, and say how the run has ended."""
+        """Close all reporters, and print how the run has ended."""
         for aside in self._asides:
             aside.close()
         self._prints.end()

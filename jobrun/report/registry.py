@@ -1,7 +1,7 @@
-"""Reporters by name: what jobrun brings, and what is installed in the group ``jobrun.reporters``.
+"""Reporters by name: those of jobrun, and those installed in the group ``jobrun.reporters``.
 
-An entry point of that group is a function (or class) that is called with the options of the spec,
-when a run starts, and gives a reporter::
+An entry point of that group is a function (or class) that is called with the options of the spec
+when a run starts, and returns a reporter::
 
     [project.entry-points."jobrun.reporters"]
     slack = "my_package:SlackReporter"
@@ -38,10 +38,10 @@ Make = Callable[..., Report]
 
 
 def parse_reporter(text: str) -> Reporter:
-    """``NAME`` or ``NAME:VALUE``, as on the command line; raises UsageError."""
+    """Parse ``NAME`` or ``NAME:VALUE``, as on the command line; raises UsageError."""
     name, colon, value = text.partition(":")
     if not name or (colon and not value):
-        raise UsageError(f"--reporter {text}: it is NAME or NAME:VALUE, as in tensorboard:logs")
+        raise UsageError(f"--reporter {text}: expected NAME or NAME:VALUE, as in tensorboard:logs")
     return Reporter(name, value or None)
 
 
@@ -51,10 +51,10 @@ def open_reporters(
     folder: Path | None = None,
     function: Callable[[str], Any] | None = None,
 ) -> list[Aside]:
-    """The reporters, each on a thread of its own, which opens it when the run starts.
+    """Return the reporters, each on a thread of its own, which opens it when the run starts.
 
-    ``function`` finds what ``module:function`` names.  Raises BindError, before anything runs, for
-    a reporter that there is not, whose package is missing, or that does not take its options.
+    ``function`` resolves ``module:function``.  Raises BindError, before anything runs, for a
+    reporter that does not exist, whose package is missing, or that does not accept its options.
     """
     made = find_reporters(wanted, function)
     return [
@@ -66,7 +66,7 @@ def open_reporters(
 def find_reporters(
     wanted: Sequence[Reporter], function: Callable[[str], Any] | None = None
 ) -> list[Make]:
-    """What makes each of the reporters; nothing is opened.  Raises as ``open_reporters``."""
+    """Return the factories of the reporters, opening none.  Raises as ``open_reporters``."""
     found = []
     for reporter in wanted:
         make = _function(reporter, function) if reporter.is_call else _named(reporter)
@@ -76,7 +76,7 @@ def find_reporters(
 
 
 class _Opening:
-    """Opens a reporter when a run starts, which is when the places are known."""
+    """Opens a reporter when a run starts, when its directories are known."""
 
     def __init__(self, reporter: Reporter, make: Make, folder: Path | None) -> None:
         self._reporter = reporter
@@ -105,7 +105,7 @@ def _function(reporter: Reporter, function: Callable[[str], Any] | None) -> Make
 
 
 def _named(reporter: Reporter) -> Make:
-    """What makes a reporter of this name."""
+    """Return the factory of the reporter of this name."""
     name = reporter.name
     if name in _OWN:
         if name in _NEEDS:
@@ -128,7 +128,7 @@ def _named(reporter: Reporter) -> Make:
 
 
 def _import(package: str, reporter: Reporter) -> None:
-    """Import what a reporter needs now, so that it lags behind no epoch later."""
+    """Import what a reporter needs now, so that the import delays no epoch later."""
     try:
         with importing():
             import_module(package)
@@ -141,7 +141,7 @@ def _import(package: str, reporter: Reporter) -> None:
 
 
 def _check_options(reporter: Reporter, make: Make) -> None:
-    """Raise BindError for options that ``make`` does not take."""
+    """Raise BindError for options that ``make`` does not accept."""
     try:
         signature = inspect.signature(make)
     except (TypeError, ValueError):  # one without a visible signature is not checked

@@ -1,6 +1,6 @@
-"""What the live view shows: what is known of a run that goes on, as rows of styled text.
+"""The state of a run that the live view shows: events and times go in.
 
-Pure: events and times go in, rows come out; ``jobrun.report.terminal`` puts them on a terminal.
+``jobrun.report.layout`` makes rows of it, ``jobrun.report.terminal`` puts them on a terminal.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ __all__ = ["Metric", "PipeProgress", "Screen"]
 _RECENT_EPOCHS = 20
 _RECENT_SECONDS = 5.0
 _ENOUGH = 0.05
-"""The share of the first epoch from which on its length is guessed."""
+"""The share of the first epoch from which on its length is estimated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric's value after the last epoch, beside the best one before it.
+    """A metric's value after the last epoch, and the best one before it.
 
-    ``change`` is ``better``, ``worse`` or ``equal`` (empty: nothing to compare with), ``sign``
-    whether the value is above the best (1), below it (-1), or neither (0).
+    ``change`` is ``better``, ``worse`` or ``equal`` (empty: nothing to compare with); ``sign`` is 1
+    if the value is above the best, -1 if it is below it, else 0.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Metric:
 
 @dataclass
 class PipeProgress:
-    """How far a pipe is in its epoch, and how fast it has been in the last seconds.
+    """The position of a pipe in its epoch, and its rate in the last seconds.
 
     ``moments`` are times with the batches and rows so far, counted over epochs.
     """
@@ -68,7 +68,7 @@ class PipeProgress:
     moments: deque[tuple[float, int, int]] = field(default_factory=deque)
 
     def take(self, event: BatchesDone, now: float) -> None:
-        """Some more batches are done."""
+        """Update the state from ``event``: some more batches are done."""
         batches, rows = self.moments[-1][1:] if self.moments else (0, 0)
         if self.moments:
             batches, rows = batches + event.done - self.done, rows + event.rows - self.rows
@@ -78,14 +78,14 @@ class PipeProgress:
         self.done, self.total, self.rows = event.done, event.total, event.rows
 
     def begin(self, new: bool) -> None:
-        """Its group starts: a new epoch, or one that goes on after a cut."""
+        """Start the group of the pipe: a ``new`` epoch, or one that continues after a cut."""
         self.rows = 0
         if new:
             self.done = 0
 
     @property
     def rates(self) -> tuple[float, float]:
-        """Batches and rows a second; zeros where they are not known yet."""
+        """Batches and rows per second; zeros while they are unknown."""
         if len(self.moments) < 2:
             return 0.0, 0.0
         (t0, b0, r0), (t1, b1, r1) = self.moments[0], self.moments[-1]
@@ -94,13 +94,13 @@ class PipeProgress:
 
     @property
     def fraction(self) -> float | None:
-        """The share of the epoch that is done, if its length is known."""
+        """The finished share of the epoch, if its length is known."""
         return min(1.0, self.done / self.total) if self.total else None
 
 
 @dataclass
 class Screen:
-    """What is known of the run; times are those of one monotonic clock."""
+    """The state of the run; times are those of one monotonic clock, in seconds."""
 
     job: str = ""
     epochs: int | None = None
@@ -135,7 +135,7 @@ class Screen:
 
     @singledispatchmethod
     def take(self, event: Event, now: float) -> None:
-        """Remember what ``event`` says."""
+        """Update the state from ``event``."""
 
     @take.register
     def _(self, event: RunStarted, now: float) -> None:
@@ -235,10 +235,10 @@ class Screen:
     def _(self, event: Stopping, now: float) -> None:
         self.stopping = event.signal
 
-    # What follows from it.
+    # Derived values.
 
     def phase(self) -> str:
-        """What goes on, in a word or two; empty inside the loop."""
+        """Return the current phase in a word or two; empty inside the loop."""
         if self.group == "epoch":
             return ""
         if self.group:
@@ -248,15 +248,15 @@ class Screen:
         return "starting" if not self.ends else ""
 
     def phase_seconds(self, now: float) -> float:
-        """How long that has been so."""
+        """Return the seconds since the phase began."""
         return now - (self.group_started or self.started)
 
     def elapsed(self, now: float) -> float:
-        """Seconds of the run, over all attempts."""
+        """Return the seconds of the run, over all attempts."""
         return self.elapsed_before + now - self.started
 
     def per_epoch(self, now: float) -> float | None:
-        """Seconds of an epoch, from the last ones, or from the part of the first that is done."""
+        """Return the seconds of an epoch: of the last ones, or estimated within the first."""
         if len(self.ends) > 1:
             return (self.ends[-1] - self.ends[0]) / (len(self.ends) - 1)
         parts = [f for p in self.pipes.values() if (f := p.fraction) is not None]
@@ -265,7 +265,7 @@ class Screen:
         return None
 
     def left(self, now: float) -> float | None:
-        """The seconds left at most: until the limit of epochs or of time, whichever is nearer."""
+        """Return the seconds until the limit of epochs or of time, whichever is nearer."""
         limits = []
         per_epoch = self.per_epoch(now)
         if self.epochs is not None and per_epoch is not None and self.ends:
@@ -275,7 +275,7 @@ class Screen:
         return max(0.0, min(limits)) if limits else None
 
     def fraction(self, now: float) -> float | None:
-        """The share of the run that is done, by the nearer limit; None where there is none."""
+        """Return the finished share of the run, by the nearer limit; None if there is none."""
         parts = []
         if self.epochs is not None:
             parts.append((self.epoch + self._inside(now)) / self.epochs)
@@ -284,14 +284,14 @@ class Screen:
         return min(1.0, max(parts)) if parts else None
 
     def _inside(self, now: float) -> float:
-        """About how much of the epoch that is going on is done."""
+        """Return about which share of the current epoch is done."""
         per_epoch = self.per_epoch(now)
         if not self.inside_epoch or not per_epoch or not self.ends:
             return 0.0
         return min(0.95, (now - self.ends[-1]) / per_epoch)
 
     def progress_texts_now(self, now: float) -> tuple[str, ...]:
-        """How near each stop condition is; that of time is of now, not of the last epoch's end."""
+        """Return the progress of each stop condition: of time now, of others at the last epoch."""
         if self.walltime is None:
             return self.progress_texts
         time = f"walltime {span(self.elapsed(now))}/{span(self.walltime)}"
@@ -299,12 +299,12 @@ class Screen:
         return (*others, time)
 
     def running_now(self, now: float) -> list[tuple[str, float]]:
-        """The tasks that run beside the pipes, and the seconds so far."""
+        """Return the running tasks that are no pipes, and the seconds so far."""
         shown = {_key(task, node) for task, node in self.pipes} | {t for t, _ in self.pipes}
         since = now - self.running_at
         return [(task, s + since) for task, s in self.running if task not in shown]
 
 
 def _key(task: str, node: str) -> str:
-    """A task as ``TasksRunning`` names it."""
+    """Return the name of a task in ``TasksRunning``."""
     return task if node == "main" else f"{node}:{task}"

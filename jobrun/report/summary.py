@@ -1,4 +1,4 @@
-"""The end of a run in words: outcome, reason, metrics, what is on disk, and what to type next."""
+"""The final summary of a run: outcome, reason, metrics, what is on disk, the next command."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from jobrun.report.formatting import metric_texts, number, percent, plain, plura
 __all__ = ["OUTCOMES", "command_after", "ending", "next_command", "slowest_text", "summary"]
 
 SHARE = 0.1
-"""The share of a run in checkpoints above which ``checkpoint.every`` is named."""
+"""The share of time in checkpoints above which the summary names ``checkpoint.every``."""
 
 SECONDS = 1.0
-"""Where saving took less than this, that share is nothing to save on; nor is it worth a word that
-one node took so much longer than the others."""
+"""Seconds of saving, or of one node above the others, below which neither is worth a line."""
 
 APART = 1.2
-"""So many times the others' time in tasks makes a node worth a line in the summary."""
+"""The factor above the other nodes' time in tasks from which on a node gets a line."""
 
 HELD_UP = 0.05
-"""And what it took longer is at least this share of the attempt."""
+"""The share of the attempt that the node must also have taken longer."""
 
 OUTCOMES = {
     "finished": "finished",
@@ -35,13 +34,13 @@ OUTCOMES = {
 
 
 def summary(ended: RunEnded) -> list[str]:
-    """The lines of the final summary; the last is the command that goes on."""
+    """Return the lines of the final summary; the last is the next command."""
     command = next_command(ended)
     return [*ending(ended), "", command] if command else ending(ended)
 
 
 def ending(ended: RunEnded) -> list[str]:
-    """The summary without a command, for a run that a script has started."""
+    """Return the summary without a command, for a run that a script has started."""
     lines = [*_headline(ended), *_table(ended)]
     if ended.exit_code == EXIT_NOT_SAVED:
         lines.append(f"  the last state is not on disk; on disk is {_on_disk(ended)}")
@@ -83,7 +82,7 @@ def _table(ended: RunEnded) -> list[str]:
 
 
 def slowest_text(slowest: SlowestNode | None, seconds: float) -> str:
-    """The slowest node of an attempt of ``seconds``; empty where none stands clearly apart."""
+    """Describe the slowest node of an attempt of ``seconds``; empty if none is much slower."""
     if slowest is None:
         return ""
     longer = slowest.seconds - slowest.others
@@ -113,7 +112,7 @@ def _saved(ended: RunEnded) -> str:
 
 
 def _share(ended: RunEnded) -> float | None:
-    """The share of this attempt that saves took, or None where nothing was saved."""
+    """Return the share of this attempt that saves took, or None if nothing was saved."""
     if not ended.saved or ended.seconds <= 0:
         return None
     return min(1.0, ended.checkpoint_seconds / ended.seconds)
@@ -134,7 +133,7 @@ def _place(ended: RunEnded) -> str:
 
 
 def next_command(ended: RunEnded) -> str:
-    """What to type next, or an empty string where the run left nothing."""
+    """Return the next command to type; empty if the run left nothing."""
     if ended.run_dir is None:
         return ""
     run = shown(ended.run_dir)
@@ -145,7 +144,7 @@ def next_command(ended: RunEnded) -> str:
 
 
 def command_after(outcome: str, run: str, before_failure: int | None, *, loadable: bool) -> str:
-    """What to type after an outcome (or in a state) of the run at the path ``run``.
+    """Return the command to type after an outcome (or in a state) of the run at the path ``run``.
 
     ``before_failure`` is the epoch of its newest checkpoint from before a failure, ``loadable``
     whether there is any checkpoint.

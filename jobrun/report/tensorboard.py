@@ -27,15 +27,15 @@ _FOREIGN = re.compile(r"[^\w./-]")
 
 
 class TensorBoard:
-    """Writes every metric with the epoch as its step, and what an epoch took.
+    """Writes every metric with the epoch as its step, and the seconds of each epoch.
 
-    ``logdir`` is ``tensorboard`` in the run's directory unless it is given.  A run that goes on
-    writes there too: what was written of epochs that are run again is marked as void, by the
-    session log that TensorBoard looks for.  What is written is on disk after a second, and when a
-    checkpoint begins to be written, so that a kill loses no epoch that is not run again.
+    ``logdir`` is ``tensorboard`` in the run's directory unless it is given.  A resumed run writes
+    there too: earlier values of epochs that are run again are marked as void, by the session log
+    that TensorBoard looks for.  All is on disk after a second, and when the writing of a checkpoint
+    begins, so that a kill loses no epoch that is not run again.
 
-    It uses tensorboardX's writer of records: the usual SummaryWriter hands over to a thread of its
-    own, and its ``flush`` does not wait for that one.
+    It uses tensorboardX's writer of records: the usual SummaryWriter hands over to its own thread,
+    and its ``flush`` does not wait for that thread.
     """
 
     def __init__(self, logdir: str | None = None) -> None:
@@ -50,7 +50,7 @@ class TensorBoard:
             self._summary = import_module("tensorboardX.summary")
 
     def __call__(self, event: Event) -> None:
-        """Write what ``event`` says."""
+        """Write ``event``."""
         if isinstance(event, RunStarted):
             if not event.only:  # else no epoch is run
                 self._started = event
@@ -104,7 +104,7 @@ class TensorBoard:
         self._writer.write_event(event)
 
     def _flush(self, apart: float = 0.0) -> None:
-        """Put what was written on disk, but not twice within ``apart`` seconds."""
+        """Flush to disk, but not twice within ``apart`` seconds."""
         now = time.monotonic()
         if self._writer is not None and now - self._flushed >= apart:
             self._writer.flush()
@@ -112,7 +112,7 @@ class TensorBoard:
 
 
 def _tag(name: str) -> str:
-    """A name as TensorBoard allows it."""
+    """Return a name in the form that TensorBoard allows."""
     return _FOREIGN.sub("_", name)
 
 
@@ -125,7 +125,7 @@ def _folder(logdir: str | None, run_dir: str | None) -> Path:
 
 
 def _table(values: Mapping[str, Any]) -> str:
-    """A table in Markdown."""
+    """Return a table in Markdown."""
     return "\n".join(
         ["| var | value |", "|---|---|", *(f"| {k} | {v} |" for k, v in values.items())]
     )

@@ -1,4 +1,4 @@
-"""The reporters ``lines`` and ``events``: progress into a file of one's own, or a named pipe."""
+"""The reporters ``lines`` and ``events``: progress into a further file, or a named pipe."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["events", "lines"]
 
 
 class _ToFile:
-    """Lets a reporter write to a file that is opened here."""
+    """A reporter that opens and closes the file that another one writes to."""
 
     def __init__(self, path: str, make: type[Lines] | type[JsonLines]) -> None:
         self._file = absolute(path).open("a", encoding="utf-8", errors="backslashreplace")
@@ -28,10 +28,10 @@ class _ToFile:
 
 
 def lines(path: str) -> _ToFile:
-    """Appends plain lines to the file ``path``."""
+    """Return a reporter that appends plain lines to the file ``path``."""
     return _ToFile(path, Lines)
 
 
 def events(path: str) -> _ToFile:
-    """Appends every event to the file ``path``, as JSON."""
+    """Return a reporter that appends every event to the file ``path``, as JSON."""
     return _ToFile(path, JsonLines)

@@ -138,7 +138,7 @@ def test_no_command_is_silent_about_damage(
     check_result(resumed, 0)
     assert "checkpoint_2" in resumed.err
     assert name in resumed.err
-    assert "goes on after epoch 1" in resumed.err or "loaded checkpoint_1" in resumed.err
+    assert "continues after epoch 1" in resumed.err or "loaded checkpoint_1" in resumed.err
     assert load_blobs(damaged, "total") == {"total": 103}
     assert contents(damaged) == kept
     assert list(damaged.glob("attempts/*/checkpoint_2"))  # put aside, not deleted
@@ -158,7 +158,7 @@ def test_with_the_record_of_another_it_is_a_copy_and_none_of_the_run(
     assert "it is a copy of checkpoint 0" in refused.err
     resumed = call("resume", "sum")
     check_result(resumed, 0)
-    assert "goes on after epoch 1" in resumed.err
+    assert "continues after epoch 1" in resumed.err
     assert load_blobs(damaged, "total") == {"total": 103}
     assert sorted(str(path) for path in (damaged / "checkpoint_2").rglob("*")) == seen
 

@@ -74,7 +74,7 @@ def test_of_a_task(ran: None, call: Call) -> None:
 
 def test_of_an_attempt_and_since(ran: None, call: Call) -> None:
     second = texts(call("logs", "sum", "--attempt", "2"))
-    assert second[0].startswith("[attempt 2] sum in runs/sum: goes on after epoch 3")
+    assert second[0].startswith("[attempt 2] sum in runs/sum: continues after epoch 3")
     assert texts(call("logs", "sum", "the*", "--attempt", "2")) == [
         "[the-loss, epoch 4] [bold] 108"
     ]

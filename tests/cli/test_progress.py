@@ -118,7 +118,7 @@ def test_a_reporter_of_ones_own(call: Call, write: Call, folder: Path) -> None:
     with_reporter(write, "{lines: said.txt}")
     result = call("train", "sum.yaml", "--epochs", "4")
     assert result.code == 0
-    assert "goes on after epoch 3" in result.err
+    assert "continues after epoch 3" in result.err
     assert "report" in result.err
     assert (folder / "said.txt").read_text().count("epoch 4/4") == 1
 

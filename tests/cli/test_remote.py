@@ -83,7 +83,7 @@ def test_a_run_is_lost_and_goes_on_from_its_upload(jobrun: Call, walk: str, fold
     first, second = again.err.splitlines()[:2]
     assert first.startswith(f"fetched {uploaded}/checkpoint_3 (epoch 3, ")
     assert first.endswith(") into others/walk")
-    assert second == "walk in others/walk: goes on after epoch 3 (checkpoint_3)"
+    assert second == "walk in others/walk: continues after epoch 3 (checkpoint_3)"
     undisturbed = jobrun("train", "walk.yaml", "--epochs", "5", "--set", "upload.to=elsewhere-too")
     assert undisturbed.code == 0, undisturbed.err
     found, wanted = (load_blobs(folder / runs / "walk") for runs in ("others", "runs"))
@@ -106,7 +106,7 @@ def test_one_checkpoint_of_a_kept_series(call: Call, here: str, folder: Path) ->
         options = ("--epochs", "2", "--set", f"upload.to={folder}/place-{number}")
         done = call("resume", *arguments, "--runs-dir", runs, *options)
         assert done.code == 0, done.err
-        assert "goes on after epoch 1 (checkpoint_1)" in done.err
+        assert "continues after epoch 1 (checkpoint_1)" in done.err
         assert "epoch 2/2" in done.err
         assert f"uploaded checkpoint_4 to place-{number}/checkpoint_4 (" in done.err
     again = call("resume", walk, "--runs-dir", "runs-0", "--only", "exit")

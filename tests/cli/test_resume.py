@@ -35,7 +35,7 @@ def test_the_newest_unfinished_run_is_taken_and_named_first(
     result = call("resume")
     assert result.code == 0
     assert normalised(result.err) == (
-        "sum in runs/sum: goes on after epoch 2 (checkpoint_2)\n"
+        "sum in runs/sum: continues after epoch 2 (checkpoint_2)\n"
         "  code that changed since the last start: steps.py\n"
         "loaded checkpoint_2 (epoch 2, SIZE, TIME)\n"
         "epoch 3/3  loss 0.009434*  TIME\n"
@@ -114,7 +114,7 @@ def test_going_back(
     result = call("resume", "sum", *named)
     assert result.code == 0
     assert normalised(result.err).startswith(
-        "sum in runs/sum: goes on after epoch 1 (checkpoint_1)\n"
+        "sum in runs/sum: continues after epoch 1 (checkpoint_1)\n"
         "loaded checkpoint_1 (epoch 1, SIZE, TIME)\n"
         "checkpoints 2, 3 moved to runs/sum/attempts/1\n"
         "epoch 2/3  "
@@ -182,7 +182,7 @@ def test_from_within_the_run_directory(
     monkeypatch.chdir(folder / "runs/sum")
     result = call("resume")
     assert result.code == 0
-    assert "goes on after epoch 2" in result.err
+    assert "continues after epoch 2" in result.err
     assert total(folder / "runs/sum") == 106
 
 
@@ -300,10 +300,10 @@ def test_the_catalogue_names_the_epoch(call: Call, write: Call, folder: Path) ->
     assert "the catalogue names epoch 1; the newest checkpoint is of epoch 3" in dry.out + dry.err
     named = call("resume", "--epoch", "2", "--epochs", "4")
     assert "  the catalogue names epoch 1, but epoch 2 is asked for\n" in named.err
-    assert "goes on after epoch 2 (checkpoint_2)" in named.err
+    assert "continues after epoch 2 (checkpoint_2)" in named.err
     result = call("resume")
     assert "  the catalogue names epoch 1; the newest checkpoint is of epoch 4\n" in result.err
-    assert "goes on after epoch 1 (checkpoint_1)" in result.err
+    assert "continues after epoch 1 (checkpoint_1)" in result.err
     (folder / "latest").write_text("nothing")
     broken = call("resume")
     assert broken.code == 1

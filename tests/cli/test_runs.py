@@ -144,7 +144,7 @@ def test_a_run_that_may_not_be_looked_into_hides_no_others(
     result = call("resume")
     assert result.code == 0
     assert result.err.startswith(f"warning: runs/{why.replace(':', ' is passed over:', 1)}\n")
-    assert "two words é: goes on after epoch 1" in result.err
+    assert "two words é: continues after epoch 1" in result.err
 
 
 def test_where_no_run_can_be_read(call: Call, three: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,7 @@ def test_the_first_signal_ends_the_run_and_it_goes_on(
     write(MANY)
     result = call("resume", "--epochs", str(done + 2))
     assert result.code == 0
-    assert f"goes on after {head.place} (checkpoint_{head.id})" in result.err
+    assert f"continues after {head.place} (checkpoint_{head.id})" in result.err
     assert load_blobs(folder / "runs/sum")["total"] == 100 + 2 * (done + 2)
 
 
@@ -199,7 +199,7 @@ def test_a_save_on_demand_and_an_end_inside_an_epoch(
     (folder / "rows.py").write_text(ROWS.replace("time.sleep(0.05)", "pass"))
     result = call("resume")
     assert result.code == 0
-    assert f"rows in runs/rows: goes on after {where} (checkpoint_{head.id})\n" in result.err
+    assert f"rows in runs/rows: continues after {where} (checkpoint_{head.id})\n" in result.err
     assert load_blobs(rows)["total"] == sum(range(60))
 
 

@@ -87,7 +87,7 @@ def test_other_conditions_go_on_with_a_finished_run(
     result = call("train", "sum.yaml", "--epochs", "5")
     assert result.code == 0
     assert normalised(result.err) == (
-        "sum in runs/sum: goes on after epoch 3 (checkpoint_3)\n"
+        "sum in runs/sum: continues after epoch 3 (checkpoint_3)\n"
         "  changed since the run was started:\n"
         "    stop.epochs: 3 -> 5\n"
         "loaded checkpoint_3 (epoch 3, SIZE, TIME)\n"
@@ -149,7 +149,7 @@ def test_a_failing_task_shows_the_users_lines_and_what_goes_on(
     result = call("train", "sum.yaml")
     assert result.code == 0
     assert normalised(result.err).splitlines()[:3] == [
-        "sum in runs/sum: goes on after epoch 2 (checkpoint_2)",
+        "sum in runs/sum: continues after epoch 2 (checkpoint_2)",
         "  code that changed since the last start: steps.py",
         "loaded checkpoint_2 (epoch 2, SIZE, TIME)",
     ]
@@ -209,7 +209,7 @@ def test_a_failure_condition_ends_with_7_and_stays_so(
     on = call("train", "sum.yaml")
     assert on.code == 0
     assert "    fail: removed, was " in on.err
-    assert "goes on after epoch 2" in on.err
+    assert "continues after epoch 2" in on.err
 
 
 def test_the_command_after_a_failure_works_whatever_is_kept(
@@ -252,12 +252,12 @@ def test_a_last_state_that_is_not_on_disk_ends_with_6(
         patch.setattr(Fs, "at", full)
         result = call("train", "sum.yaml")
     assert result.code == 6
-    assert "warning: checkpoint_1 (epoch 1) is not saved, the run goes on: " in result.err
+    assert "warning: checkpoint_1 (epoch 1) was not saved, the run continues: " in result.err
     assert "  the last state is not on disk; on disk is epoch 0\n" in result.out
     assert result.out.splitlines()[-1] == "jobrun resume runs/sum"
     on = call("train", "sum.yaml")
     assert on.code == 0
-    assert "goes on after epoch 0" in on.err
+    assert "continues after epoch 0" in on.err
 
 
 def test_a_run_that_cannot_begin_again_stands_where_it_stood(

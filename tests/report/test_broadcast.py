@@ -66,7 +66,7 @@ def test_one_that_is_refused_is_warned_about_once_and_goes_on(make: Any) -> None
     assert [e.epoch for e in kept] == [1, 4, 6]
     warnings = [e.message for e in seen if isinstance(e, Warned)]
     assert warnings == [
-        "function goes on once it can be written again: [Errno 28] No space left on device",
+        "function continues once it can be written again: [Errno 28] No space left on device",
     ]
 
 
@@ -83,7 +83,7 @@ def test_a_full_disk_leaves_gaps_that_are_said_and_no_epoch_without_its_row(
         fan(make.epoch(number, loss=number))
     fan.close()
     warnings = [e.message for e in seen if isinstance(e, Warned)]
-    assert sorted(warning.partition(" goes on once")[0] for warning in warnings) == [
+    assert sorted(warning.partition(" continues once")[0] for warning in warnings) == [
         *("events.jsonl", "log.txt", "metrics.csv"),
     ]
     events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]

@@ -81,17 +81,17 @@ def test_a_place_inside_an_epoch(make: Any) -> None:
         verbosity=1,
     )
     assert text == (
-        f"digits: goes on after {INSIDE} (checkpoint_4)\n"
+        f"digits: continues after {INSIDE} (checkpoint_4)\n"
         f"loaded checkpoint_4 ({INSIDE}, 999 B, 0.10 s)\n"
         f"saved checkpoint_5 ({INSIDE}, 1.23 MB, 0.30 s); the run waited 0.30 s\n"
-        f"warning: checkpoint_6 ({INSIDE}) is not saved, the run goes on: no room\n"
+        f"warning: checkpoint_6 ({INSIDE}) was not saved, the run continues: no room\n"
     )
 
 
 def test_a_save_that_was_asked_for_is_said(make: Any) -> None:
     text = written(SaveAsked("SIGUSR1"), replace(make.saved(5, 2), asked=True))
     assert text == (
-        "SIGUSR1: the state is saved at the next place where that can be done\n"
+        "SIGUSR1: the state is saved at the next possible point\n"
         "saved checkpoint_5 (epoch 2, 1.23 MB, 0.30 s); the run waited 0.30 s\n"
     )
 
@@ -105,13 +105,13 @@ def test_what_a_rewind_moves_is_said() -> None:
 
 def test_a_resumed_run_without_a_limit(make: Any) -> None:
     text = written(make.started(epoch=2, checkpoint=4, epochs=None), make.epoch(3))
-    assert text == "digits: goes on after epoch 2 (checkpoint_4)\nepoch 3  0.25 s\n"
+    assert text == "digits: continues after epoch 2 (checkpoint_4)\nepoch 3  0.25 s\n"
 
 
 LOUD = [
     (
         CheckpointFailed(3, 2, "checkpoint 3 was not saved: No space left on device"),
-        "warning: checkpoint_3 (epoch 2) is not saved, the run goes on: No space left on device",
+        "warning: checkpoint_3 (epoch 2) was not saved, the run continues: No space left on device",
     ),
     (
         CheckpointSkipped(5, "main/w is damaged"),

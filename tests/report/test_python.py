@@ -124,7 +124,9 @@ def test_an_interrupt_of_the_caller_ends_the_view(
 
 
 def test_what_cannot_be_is_said_at_once() -> None:
-    with pytest.raises(ValueError, match="how is one of auto, live, lines, json, none, not 'x'"):
+    with pytest.raises(
+        ValueError, match="how: expected one of auto, live, lines, json, none, got 'x'"
+    ):
         jobrun.progress_report("x")
     with pytest.raises(BindError, match="no reporter 'zzz'"):
         jobrun.progress_report(reporters=["zzz"])
