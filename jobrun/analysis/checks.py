@@ -71,8 +71,8 @@ def warnings(analysis: JobAnalysis) -> Iterator[Problem]:
     for group, task in _steps(job):
         if isinstance(task.fn, Shell) and not task.outputs.names:
             yield Problem(
-                f"the shell task {task.name!r} of group {group!r} has no 'out': what it leaves in "
-                "files of its own is in no checkpoint",
+                f"the shell task {task.name!r} of group {group!r} has no 'out': the files that "
+                "it writes are in no checkpoint",
                 task.mark("shell"),
                 "name the files that belong to the state under 'out'",
             )
@@ -97,7 +97,7 @@ def _patterns_of_nothing(analysis: JobAnalysis) -> Iterator[Problem]:
                     for group in ("setup", "download", "exit")
                     if any(may(pattern, *blob) for blob in analysis.writes_of(group))
                 ]
-                text = f"checkpoint.{key}: no blob is called {pattern!r}"
+                text = f"checkpoint.{key}: {pattern!r} matches no blob"
                 hint = did_you_mean(pattern.rpartition(":")[2], known)
                 hint = hint or f"the tasks write {', '.join(known[:8])}"
                 if others:
@@ -110,9 +110,7 @@ def _check_names(job: Job) -> Iterator[Problem]:
     """Yield the problems with names of vars, outputs and nodes."""
     for name in job.nodes:
         if name in ("best", "_SUCCESS") or name.startswith("manifest."):
-            yield Problem(
-                f"{name!r} cannot name a node: it has a meaning already", _mark(job, name)
-            )
+            yield Problem(f"{name!r} cannot name a node: the name is reserved", _mark(job, name))
         elif check_name(name) or "/" in name:
             text = f"{name!r} cannot name a node: letters, digits, '_', '.', '-'"
             yield Problem(text, _mark(job, name))
@@ -179,7 +177,7 @@ def _same_rng(tasks: Sequence[Task]) -> Iterator[Problem]:
             continue
         if task.default_name in seen:
             yield Problem(
-                f"two tasks draw random numbers under one name, {task.default_name!r}",
+                f"two tasks draw random numbers under the same name, {task.default_name!r}",
                 task.where,
                 "give each a 'name:', so that their numbers differ and stay the same",
             )
@@ -197,7 +195,7 @@ def _check_meanings(analysis: JobAnalysis) -> Iterator[Problem]:
                 for name in step.outputs.names:
                     if name in all_vars:
                         yield Problem(
-                            f"{name!r} is a blob and a var at once",
+                            f"{name!r} is both a blob and a var",
                             step.mark(f"out:{name}", "out"),
                             "rename one of them",
                         )
@@ -226,14 +224,14 @@ def _column_meanings(pipe: Pipe, blobs: set[str]) -> Iterator[Problem]:
     for column, source in columns.items():
         if column in blobs and source.rpartition(":")[2] != column:
             yield Problem(
-                f"{column!r} is a column of pipe {pipe.name!r} and a blob at once",
+                f"{column!r} is a column of pipe {pipe.name!r} and also a blob",
                 pipe.mark(f"from:{column}", "from", "pipe"),
                 "rename the column",
             )
     for column in dict.fromkeys(n for s in pipe.map for n in s.outputs.names):
         for blob in sorted(b for b in blobs if b.startswith(f"{column}/")):
             yield Problem(
-                f"{blob!r} is a part of column {column!r} of pipe {pipe.name!r} and a blob at once",
+                f"{blob!r} is a part of column {column!r} of pipe {pipe.name!r} and also a blob",
                 pipe.mark(f"from:{column}", "from", "pipe"),
                 "rename the column",
             )

@@ -142,7 +142,7 @@ def shuffle_problems(job: Job) -> Iterator[Problem]:
                 f"pipe {pipe.name!r}: {streamed[0]} is read from front to back, so a pass over it "
                 "cannot be shuffled as a whole",
                 pipe.mark("shuffle"),
-                "'shuffle: {buffer: 10000}' shuffles within blocks of so many rows",
+                "'shuffle: {buffer: 10000}' shuffles within blocks of that many rows",
             )
 
 
@@ -271,7 +271,7 @@ def _protected(job: Job, task: Task, key: Key) -> Problem:
             f"task {task.name!r} updates {name!r}, which belongs to 'setup': the change would be "
             "lost on a resume",
             read_mark(task, key),
-            f"'setup' makes it anew at every start; {KEEP_CHANGES}",
+            f"'setup' creates it anew at every start; {KEEP_CHANGES}",
         )
     return Problem(
         f"task {task.name!r} writes {name!r}, which belongs to 'setup'",

@@ -58,7 +58,7 @@ def best_problems(analysis: JobAnalysis) -> Iterator[Problem]:
                         yield Problem(f"'best:{path}' needs checkpoints", mark)
                     elif best_metric(analysis) is None:
                         yield Problem(
-                            f"'best:{path}': best by which metric?",
+                            f"'best:{path}': it is not known by which metric",
                             mark,
                             "name it under checkpoint.keep.best, with a direction in 'metrics'",
                         )
@@ -77,7 +77,7 @@ def metric_problems(analysis: JobAnalysis) -> Iterator[Problem]:
     for name in job.metrics:
         if name not in known and not any(covers(k, name) for k in known):
             yield Problem(
-                f"metric {name!r} is no blob of this job",
+                f"metric {name!r} is not a blob of this job",
                 job.marks.get(f"metrics:{name}"),
                 did_you_mean_or_all(name, sorted(known)),
             )
@@ -85,7 +85,7 @@ def metric_problems(analysis: JobAnalysis) -> Iterator[Problem]:
     if best is not None and metric_names(analysis).get(best.metric) is None:
         directed = [n for n, d in metric_names(analysis).items() if d]
         yield Problem(
-            f"checkpoint.keep.best: {best.metric!r} is no metric with a direction",
+            f"checkpoint.keep.best: {best.metric!r} is not a metric with a direction",
             job.marks.get("checkpoint.keep.best"),
             did_you_mean(best.metric, directed)
             or f"add '{best.metric}: min' (or max) to 'metrics'",

@@ -230,13 +230,13 @@ def _shard_problems(job: Job, pipe: Pipe, node: str) -> Iterator[Problem]:
         return
     match = SHARD.fullmatch(text)
     if match is None:
-        yield Problem(f"'shard' is 'node' or i/n, not {text!r}", pipe.mark("shard"))
+        yield Problem(f"'shard': expected 'node' or i/n, got {text!r}", pipe.mark("shard"))
         return
     own = job.node_vars(node)
     for part in match.groups():
         if not part.isdecimal() and part not in own:
             hint = did_you_mean(part, list(own))
-            yield Problem(f"'shard' names {part!r}, which is no var", pipe.mark("shard"), hint)
+            yield Problem(f"'shard' names {part!r}, which is not a var", pipe.mark("shard"), hint)
 
 
 def _read_for_call(job: Job, step: Task, node: str, name: str, found: Access) -> None:
@@ -249,7 +249,7 @@ def _read_for_call(job: Job, step: Task, node: str, name: str, found: Access) ->
     if form == "best":
         found.best.pop()
     if form not in ("blob", "blobs", "var", "node"):
-        text = f"{name!r} cannot be read for a source: it is another one at each call"
+        text = f"{name!r} cannot be read for a source: it differs at each call"
         found.problems.append(Problem(text, step.mark(f"in:{name}"), "use a var or a blob"))
 
 
@@ -275,7 +275,9 @@ def _map_access(job: Job, step: Task, node: str, found: Access, columns: _Column
                 f"columns here: {', '.join(columns.names)}" if columns.names else ""
             )
             found.problems.append(
-                Problem(f"{argument.name!r} is no column; 'map' steps see columns only", mark, hint)
+                Problem(
+                    f"{argument.name!r} is not a column; 'map' steps see columns only", mark, hint
+                )
             )
 
 

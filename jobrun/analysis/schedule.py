@@ -94,7 +94,9 @@ def _problems(job: Job, task: Task, owner: Task, units: tuple[str, ...]) -> Iter
                 if isinstance(given, str):
                     known = given in job.node_vars(node)
                     what = (
-                        f"the var {given!r}, {value!r}" if known else f"{given!r}, which is no var"
+                        f"the var {given!r}, {value!r}"
+                        if known
+                        else f"{given!r}, which is not a var"
                     )
                 text = f"'every' of task {task.name!r} is {what}, not a whole number from 1"
                 yield Problem(text, mark)

@@ -57,12 +57,12 @@ _PATIENCE_KEYS: Mapping[str, Any] = {
     "min_delta": {
         **_either({"minimum": 0, "type": "number"}),
         "default": 0.0,
-        "description": "What counts as an improvement: more than this.",
+        "description": "The smallest improvement that counts: more than this.",
     },
     "start": {
         **_either({"minimum": 0, "type": "integer"}),
         "default": 0,
-        "description": "Epochs at the beginning that are not looked at.",
+        "description": "Epochs at the beginning that are ignored.",
     },
 }
 _PATIENCE: Mapping[str, Any] = {
@@ -74,7 +74,7 @@ _PATIENCE: Mapping[str, Any] = {
     "$defs": {
         "PatienceModel": {
             "additionalProperties": False,
-            "description": "How long to wait for a metric to become better.",
+            "description": "How long to wait for a metric to improve.",
             "properties": _PATIENCE_KEYS,
             "required": ["epochs"],
             "title": "Patience",
@@ -91,7 +91,7 @@ class Epochs(Condition):
 
     n: int
     kind: ClassVar[str] = "epochs"
-    summary: ClassVar[str] = "True after so many epochs in all, counted over resumes."
+    summary: ClassVar[str] = "True after this many epochs in total, counted over resumes."
     schema: ClassVar[Mapping[str, Any]] = _either(_EPOCHS)
 
     @classmethod
@@ -265,7 +265,7 @@ class DataFinished(Condition):
             hint = did_you_mean(name, list(pipes)) or listed("there are", list(pipes))
             entry.refuse(f"'epoch' has no pipe {name!r}", hint or "'epoch' has no pipe at all")
         elif pipes[name] is None:
-            text = f"this can never be true: pipe {name!r} reads its data again and again"
+            text = f"this can never be true: pipe {name!r} repeats its data without end"
             entry.refuse(text, "give the pipe 'passes: 1'")
         else:
             what = f"'passes' of pipe {name!r} to be a number from 1 up"
@@ -312,7 +312,7 @@ class Patience(_OfBlob):
     min_delta: float = 0.0
     start: int = 0
     kind: ClassVar[str] = "patience"
-    summary: ClassVar[str] = "True when a metric has not become better for so many epochs."
+    summary: ClassVar[str] = "True when a metric has not improved for this many epochs."
     schema: ClassVar[Mapping[str, Any]] = _PATIENCE
 
     @classmethod
@@ -486,7 +486,7 @@ def _number(condition: Patience | NotFinite, seen: EpochSummary) -> Any:
     try:
         math.isnan(value)
     except TypeError:
-        message = f"metric {condition.name!r} is no number: {value!r}"
+        message = f"metric {condition.name!r} is not a number: {value!r}"
         raise TaskError(
             message, hint=f"'{condition.kind}' needs a number after each epoch"
         ) from None

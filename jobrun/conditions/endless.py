@@ -34,7 +34,7 @@ def first_none(
             if new.none.get(name) == 1 and name not in old.none:
                 found.setdefault(
                     name,
-                    f"{_described(new)} cannot come true while {name!r} is None, as "
+                    f"{_described(new)} cannot be true while {name!r} is None, as "
                     f"{_writer(job, name)} has left it: return a number, NaN while there is none",
                 )
     return found
@@ -57,7 +57,7 @@ def never_ends(job: Job, watched: Sequence[ConditionState]) -> TaskError | None:
         f"this run would never end: {'; '.join(texts)}",
         where=_where(job, *waits[0]),
         hint="return a number (did you forget 'return'?), NaN while there is none; or add a "
-        "condition that needs no such value, as 'epochs'",
+        "condition that does not need such a value, such as 'epochs'",
     )
 
 

@@ -179,8 +179,7 @@ def _check_call(node: ast.Call, function: str, names: dict[str, None]) -> None:
         _check_all(node.args, names)
     else:
         raise ExpressionError(
-            f"there is no function {function!r} here; there are "
-            + ", ".join([*_FUNCTIONS, 'blob("name")']),
+            f"unknown function {function!r}; there are " + ", ".join([*_FUNCTIONS, 'blob("name")']),
             node.col_offset + 1,
         )
 

@@ -95,10 +95,10 @@ class _Reader:
         """Check that the loop ends, and that a limit of passes has the condition it needs."""
         if not job.never_stops and not any(c.section == "stop" for c in job.conditions):
             text = "no stop condition: the job would never end"
-            hint = "stop: {epochs: 10}; or 'stop: never' if that is meant"
+            hint = "stop: {epochs: 10}; or 'stop: never' if that is intended"
             self.problems.append(Problem(text, job.marks.get("stop"), hint))
         if job.never_stops and any(c.section == "stop" for c in job.conditions):
-            text = "'never' beside other stop conditions"
+            text = "'never' together with other stop conditions"
             self.problems.append(Problem(text, job.marks.get("stop"), "remove one of the two"))
         watched = [c.value for c in job.conditions if c.kind == "data_finished"]
         for group, pipe in job.pipes():

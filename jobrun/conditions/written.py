@@ -166,13 +166,13 @@ class WrittenCondition:
         elif name in known.shared and not is_blob:
             value = known.shared[name]
             if not isinstance(value, Real):
-                self.report(f"var {name!r} is no number: {shown(value)}", where, "")
+                self.report(f"var {name!r} is not a number: {shown(value)}", where, "")
         elif (hint := self.unknown(name)) is not None:
             near = did_you_mean(name, [*known.shared, "epoch", "elapsed"]) if known.blobs else ""
             hint = hint if hint.startswith(("did", "a condition")) else near or hint
             if hint.startswith("a condition"):
                 hint = "a condition names the node: " + f'blob("{hint.rpartition(": ")[2]}")'
-            self.report(f"{name!r} is no blob and no var", where, hint)
+            self.report(f"{name!r} is neither a blob nor a var", where, hint)
 
     def _within(self, offset: int, width: int = 1) -> Where | None:
         """Return the place of a part of the expression, if the spec has it on one line."""
@@ -206,7 +206,7 @@ class WrittenCondition:
         if direction is None:
             hint = f"metrics: {{{name}: min}}, or max"
             self.refuse(
-                f"metric {name!r} has no direction, so nothing is better", hint, name, key=True
+                f"metric {name!r} has no direction, so no value is better", hint, name, key=True
             )
         return direction
 

@@ -46,7 +46,7 @@ def float_text(value: float) -> str:
 def parse_float(text: str) -> float:
     """Return the inverse of ``float_text``; raises ValueError for any other string."""
     if _TEXT.fullmatch(text) is None:
-        raise ValueError(f"{text[:40]!r} is not a float that is not finite")
+        raise ValueError(f"{text[:40]!r} is not the spelling of a non-finite float")
     if text.startswith("0x"):
         number: float = struct.unpack(">d", bytes.fromhex(text[2:]))[0]
         return number

@@ -64,11 +64,9 @@ def template(text: str) -> Template:
             continue
         name = match.group(1).strip()
         if not match.group(2):
-            raise TemplateError(
-                "'${' without '}'", match.start(), "write '$${' where '${' itself is meant"
-            )
+            raise TemplateError("'${' without '}'", match.start(), "write '$${' for a literal '${'")
         if name not in PLACES and not _ENV.fullmatch(name):
-            raise TemplateError(f"'${{{name}}}' means nothing", match.start(), _hint(name))
+            raise TemplateError(f"'${{{name}}}' is unknown", match.start(), _hint(name))
         names.append(name)
         if name.startswith("env."):
             remember(name[4:])

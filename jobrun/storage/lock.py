@@ -101,7 +101,7 @@ class Lock:
             raise LockedError(
                 f"the run is held by {_describe(fd)}",
                 where=str(self.path.parent),
-                hint="wait for it to end, or end it; a lock without a living process does not hold",
+                hint="wait for it to end, or end it; a stale lock is ignored",
             ) from error
         except OSError as error:
             raise SaveError(

@@ -90,7 +90,7 @@ def read_all(fd: int, size: int, most: int) -> bytes:
             if found > most:
                 break
     if max(size, found) > most:
-        raise OSError(errno.EFBIG, f"is longer than {size_text(most)}, the most that is read")
+        raise OSError(errno.EFBIG, f"is longer than {size_text(most)}, the limit")
     return b"".join(parts)
 
 
@@ -134,7 +134,7 @@ def whole_lines(file: BinaryIO, path: str | os.PathLike[str], longest: int) -> I
     while line := file.readline(longest + 1):
         if len(line) > longest:
             raise DamagedError(
-                f"a line is longer than {size_text(longest)}, the most that is read",
+                f"a line is longer than {size_text(longest)}, the limit",
                 where=os.fspath(path),
             )
         yield line

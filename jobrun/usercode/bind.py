@@ -77,18 +77,18 @@ def bind_adapter(
 ) -> LiveAdapter:
     """Return the adapter of a live object that ``state`` names: ``module:Class``, or an object.
 
-    A class is called without arguments.  Raises BindError for what is no adapter of live objects.
+    A class is called without arguments.  Raises BindError for any other object.
     """
     found = bind_object(given, folder, where) if isinstance(given, str) else given
     if isinstance(found, type):
         try:
             found = found()
         except Exception as error:
-            text = f"{given} cannot be made without arguments: {type(error).__name__}: {error}"
+            text = f"{given} cannot be created without arguments: {type(error).__name__}: {error}"
             raise BindError(text, where=where, trace=user_trace(error)) from error
     if not isinstance(found, LiveAdapter):
         raise BindError(
-            f"{given} is no adapter of live objects",
+            f"{given} is not an adapter of live objects",
             where=where,
             hint="it has name, version, state(obj), restore(obj, state) and copy(obj)",
         )
@@ -319,7 +319,7 @@ def _attribute(module: ModuleType, path: str, where: Where | None) -> Any:
             hint = did_you_mean(part, known) or _listed(value, known)
             raise BindError(f"{at!r} has no {part!r}", where=where, hint=hint) from None
         except Exception as error:  # a module's or class's own __getattr__
-            text = f"{at!r} fails to give {part!r}: {type(error).__name__}: {error}"
+            text = f"{at!r} raised an error for {part!r}: {type(error).__name__}: {error}"
             raise BindError(text, where=where, trace=user_trace(error)) from error
         at = f"{at}.{part}"
     return value

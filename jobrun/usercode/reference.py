@@ -54,7 +54,7 @@ def reference(function: Any) -> str:
         kind = type(function).__name__
         raise LookupError(f"an object of type {kind} has no module and name of its own")
     if "<" in path:
-        where = "inside of a function" if "<locals>" in path else "as a lambda"
+        where = "inside a function" if "<locals>" in path else "as a lambda"
         raise LookupError(f"it is defined {where}")
     found: Any = sys.modules.get(module)
     for part in path.split("."):

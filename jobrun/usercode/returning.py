@@ -24,7 +24,7 @@ from jobrun.usercode.python_function import running_function
 
 __all__ = ["FORGOTTEN", "check_return", "place_of", "returns_by_accident"]
 
-FORGOTTEN = "did you forget 'return'? ('return None' is for a None that is meant)"
+FORGOTTEN = "did you forget 'return'? ('return None' is for an intended None)"
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 

@@ -101,7 +101,7 @@ class Workspace:
             parent = Tree("dict", {})
         if not isinstance(parent, Tree):
             raise TaskError(
-                f"blob {prefix}/{path} cannot be put under {prefix!r}, which is no tree",
+                f"blob {prefix}/{path} cannot be put under {prefix!r}, which is not a tree",
                 hint=f"return {prefix!r} as a dict, or choose another name",
             )
         head, _, rest = path.partition("/")

@@ -108,5 +108,7 @@ def test_two_tasks_with_one_default_name_and_rng_must_be_named() -> None:
         Task(draw, "rng", out="a")
         Task(draw, "rng", out="b")
         job.stop(epochs=1)
-    with pytest.raises(SpecError, match="two tasks draw random numbers under one name, 'draw'"):
+    with pytest.raises(
+        SpecError, match="two tasks draw random numbers under the same name, 'draw'"
+    ):
         train(job)

@@ -221,7 +221,7 @@ def test_map_steps_see_columns_only() -> None:
     job = pipeline()
     pipe = job.epoch.tasks[0]
     pipe.map = (Task(lambda x, w: x, ["x", "w"], out="y"), *pipe.map[1:])
-    with pytest.raises(SpecError, match="'w' is no column; 'map' steps see columns only"):
+    with pytest.raises(SpecError, match="'w' is not a column; 'map' steps see columns only"):
         train(job)
 
 

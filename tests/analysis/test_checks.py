@@ -351,32 +351,32 @@ def test_a_source_that_is_bound_to_a_thread_is_not_read_on_others(key: str) -> N
         (
             _setup_blob_updated,
             "task 't' updates 'data', which belongs to 'setup': the change would be lost on a "
-            "resume; 'setup' makes it anew at every start; name it under 'state' if its content",
+            "resume; 'setup' creates it anew at every start; name it under 'state' if its content",
         ),
         (_may_write_read_always, "'x' is written every 2 epochs only, but task 't' reads it"),
         (_written_twice, "task 't' writes 'x/y' twice"),
-        (_blob_and_var, "'lr' is a blob and a var at once"),
-        (_column_and_blob, "'x' is a column of pipe 'p' and a blob at once"),
-        (_map_column_and_blob, "'y' is a column of pipe 'p' and a blob at once"),
+        (_blob_and_var, "'lr' is both a blob and a var"),
+        (_column_and_blob, "'x' is a column of pipe 'p' and also a blob"),
+        (_map_column_and_blob, "'y' is a column of pipe 'p' and also a blob"),
         (
             _part_of_a_map_column_and_blob,
-            "'y/low' is a part of column 'y' of pipe 'p' and a blob at once",
+            "'y/low' is a part of column 'y' of pipe 'p' and also a blob",
         ),
         (_case, "blobs 'w' and 'W' differ in case only"),
         (_case_of_a_tree, "blobs 'M' and 'm' differ in case only"),
         (_case_of_nodes, "nodes 'A' and 'a' differ in case only"),
         (_best_in_epoch, "'best:m' can be read in 'download' and 'exit' only"),
         (_best_without_checkpoints, "'best:m' needs checkpoints"),
-        (_best_by_what, "'best:m': best by which metric?"),
+        (_best_by_what, "'best:m': it is not known by which metric"),
         (_best_of_nothing, "no checkpoint holds a blob 'modle'; did you mean 'model'?"),
-        (_unknown_metric, "metric 'losss' is no blob of this job; did you mean 'loss'?"),
-        (_best_metric_without_direction, "'loss' is no metric with a direction"),
+        (_unknown_metric, "metric 'losss' is not a blob of this job; did you mean 'loss'?"),
+        (_best_metric_without_direction, "'loss' is not a metric with a direction"),
         (_cycle, "these tasks wait for each other: a -> b -> a"),
         (_bad_name, "'a b' cannot name a blob"),
         (_reserved_var, "'epoch' is reserved and cannot name a var"),
         (_same_name, "group 'epoch' has two tasks named 't'"),
         (_same_name_in_pipe, "pipe 'p' has two tasks named 't'"),
-        (_same_default_name_with_rng, "two tasks draw random numbers under one name, 'draw'"),
+        (_same_default_name_with_rng, "two tasks draw random numbers under the same name, 'draw'"),
         (_pipe_writes_its_source, "pipe 'p' writes 'data', which it reads from"),
         (_pipe_writes_its_batch_size, "pipe 'p' writes 'n', which it reads from"),
         (_node_named_best, "'best' cannot name a node"),
@@ -473,9 +473,9 @@ def test_problems_are_plain_values() -> None:
         ("aux/y", "", ""),
         ("aux/*", "", ""),
         ("whole/part", "", ""),
-        ("aux/zz", "is called", "is called"),  # the tree is there, that leaf is not
-        ("*part", "is called", ""),  # it may be a leaf of what is written whole
-        ("m*", "is called", "is called"),  # of node main
+        ("aux/zz", "matches no blob", "matches no blob"),  # the tree is there, that leaf is not
+        ("*part", "matches no blob", ""),  # it may be a leaf of what is written whole
+        ("m*", "matches no blob", "matches no blob"),  # of node main
         ("data", "is never saved", "is never saved"),
         ("last", "is never saved", "is never saved"),
     ],

@@ -132,7 +132,7 @@ def test_what_an_earlier_step_of_the_batch_puts_out_is_not_read_from_before() ->
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
-        ({"map": [Task(fn, "w", out="x")]}, "'w' is no column"),
+        ({"map": [Task(fn, "w", out="x")]}, "'w' is not a column"),
         ({"map": [Task(fn, "xx", out="y")]}, "did you mean 'x'"),
         ({"map": [Task(fn, update="x")]}, "cannot update"),
         ({"do": [Task(fn, "x", out="x")]}, "'x' is a column of the pipe and cannot be written"),

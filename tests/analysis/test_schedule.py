@@ -63,7 +63,7 @@ def test_how_often(every: Any, node: str, epochs: int, batches: int) -> None:
         ({"task": True}, "is True, not a whole number"),
         ({"task": "zero"}, "is the var 'zero', 0, not"),
         ({"task": "half"}, "is the var 'half', 0.5, not"),
-        ({"task": "nothing"}, "is 'nothing', which is no var, not"),
+        ({"task": "nothing"}, "is 'nothing', which is not a var, not"),
         ({"task": {"batches": 2}}, "'every' of task 't' knows no 'batches'"),
         ({"step": {"batches": 0}}, "'every' of task 's' is 0"),
         ({"step": {"epoch": 2}}, "'every' of task 's' knows no 'epoch'"),

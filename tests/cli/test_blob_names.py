@@ -62,7 +62,7 @@ def said(call: Callable[..., Any], folder: Path) -> Callable[[str], tuple[int, s
         (
             '- {call: "steps:one", out: a}\n  - {call: "steps:one", out: a/b, name: second}',
             "4:30",
-            "task 'second' of group 'init': blob a/b cannot be put under 'a', which is no tree",
+            "task 'second' of group 'init': blob a/b cannot be put under 'a', which is not a tree",
         ),
     ],
 )

@@ -139,7 +139,7 @@ def test_one_that_fails_is_said_once_and_hurts_nothing(call: Call, write: Call) 
         ("steps:Reporter", "write {call: steps:Reporter}"),
         ('{call: "steps.py"}', "expected module:function"),
         ('{call: "steps:R", wiht: {}}', "no 'wiht'"),
-        ('{lines: "${run.dri}"}', "'${run.dri}' means nothing"),
+        ('{lines: "${run.dri}"}', "'${run.dri}' is unknown"),
         ("{lines: [a]}", "expected one value or a mapping"),
     ],
 )

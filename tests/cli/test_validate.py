@@ -141,8 +141,8 @@ def test_annotations_in_github_actions(
         "::error file=a%2C b%25/bad.yaml,line=1,col=1,endColumn=7::"
         "unknown key 'epochs'; it belongs under 'stop' or 'fail'",
         "::warning file=w.yaml,line=1,col=17,endColumn=23::"
-        "the shell task 'true' of group 'epoch' has no 'out': what it leaves in files of its own "
-        "is in no checkpoint; name the files that belong to the state under 'out'",
+        "the shell task 'true' of group 'epoch' has no 'out': the files that it writes are "
+        "in no checkpoint; name the files that belong to the state under 'out'",
         "::error file=none.yaml::there is no spec none.yaml; here are sum.yaml, w.yaml",
     ]
 

@@ -209,7 +209,7 @@ def test_not_finite(value: float) -> None:
 
 @pytest.mark.parametrize("condition", [Patience("loss", 1), NotFinite("loss")])
 def test_a_metric_that_is_no_number_is_an_error_that_names_it(condition: Condition) -> None:
-    with pytest.raises(TaskError, match="metric 'loss' is no number: 'low'"):
+    with pytest.raises(TaskError, match="metric 'loss' is not a number: 'low'"):
         condition.observe({}, EpochSummary(1, 0.0, {"loss": "low"}))
 
 

@@ -121,7 +121,7 @@ def test_the_first_none_is_a_warning_and_said_once() -> None:
     done, warnings = run(job)
     assert done == 5
     (warning,) = warnings
-    assert "the condition 'when: loss < 1' cannot come true while 'loss' is None" in warning
+    assert "the condition 'when: loss < 1' cannot be true while 'loss' is None" in warning
     assert "task 'train' of group 'epoch'" in warning
 
 

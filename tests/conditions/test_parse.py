@@ -133,8 +133,8 @@ def test_data_finished_has_the_passes_of_its_pipe() -> None:
         ({"data_finished": "raed"}, "no pipe 'raed'; did you mean 'read'?"),
         ({"data_finished": "endless"}, "can never be true"),
         ({"when": 3}, "expected an expression"),
-        ({"when": "los < 1"}, "'los' is no blob and no var; did you mean 'loss'?"),
-        ({"when": "loss < text"}, "var 'text' is no number"),
+        ({"when": "los < 1"}, "'los' is neither a blob nor a var; did you mean 'loss'?"),
+        ({"when": "loss < text"}, "var 'text' is not a number"),
         ({"when": "loss <"}, "not an expression"),
         ({"patience": 3}, "expected {metric: epochs}, got 3; patience: {loss: 3}"),
         ({"patience": {}}, "expected {metric: epochs}"),
@@ -170,7 +170,7 @@ def test_no_stop_condition() -> None:
     job.stop(never=True)
     assert [c for c, _ in build(job)] == [NotFinite("loss")]
     job.stop(epochs=3)
-    assert "'never' beside other stop conditions" in message(job)
+    assert "'never' together with other stop conditions" in message(job)
 
 
 def test_passes_need_data_finished() -> None:

@@ -33,12 +33,12 @@ def test_rendering(text: str, rendered: str, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("text", "offset", "message"),
     [
-        ("${spec.dri}", 0, "'${spec.dri}' means nothing"),
-        ("a ${lr} b", 2, "'${lr}' means nothing"),
-        ("${}", 0, "'${}' means nothing"),
+        ("${spec.dri}", 0, "'${spec.dri}' is unknown"),
+        ("a ${lr} b", 2, "'${lr}' is unknown"),
+        ("${}", 0, "'${}' is unknown"),
         ("x${run.dir", 1, "'${' without '}'"),
-        ("${env.}", 0, "means nothing"),
-        ("${env.A-B}", 0, "means nothing"),
+        ("${env.}", 0, "is unknown"),
+        ("${env.A-B}", 0, "is unknown"),
     ],
 )
 def test_what_means_nothing(text: str, offset: int, message: str) -> None:

@@ -73,7 +73,7 @@ def test_no_more_than_the_limit_is_read(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"12345")
     assert read_run_file(path, 5) == b"12345"
-    with pytest.raises(DamagedError, match="longer than 4 bytes, the most that is read"):
+    with pytest.raises(DamagedError, match="longer than 4 bytes, the limit"):
         read_run_file(path, 4)
     with path.open("wb") as file:
         file.truncate(1 << 40)

@@ -141,7 +141,7 @@ def test_an_attribute_that_cannot_be_called(tmp_path: Path) -> None:
 def test_an_attribute_that_fails(tmp_path: Path) -> None:
     write(tmp_path, bound_j="def __getattr__(name):\n    raise RuntimeError('later')\n")
     error = error_of("bound_j:step", tmp_path)
-    assert "fails to give 'step': RuntimeError: later" in error.message
+    assert "raised an error for 'step': RuntimeError: later" in error.message
     assert "raise RuntimeError('later')" in error.trace
 
 

@@ -53,7 +53,7 @@ def test_what_cannot_be_found_by_name_is_said(function: Any, why: str) -> None:
 def test_a_function_inside_of_another_has_no_name() -> None:
     def inside() -> None: ...
 
-    with pytest.raises(LookupError, match="inside of a function"):
+    with pytest.raises(LookupError, match="inside a function"):
         reference(inside)
 
 

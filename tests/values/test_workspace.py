@@ -81,7 +81,7 @@ def test_a_list_keeps_its_length_and_kind() -> None:
 def test_there_is_no_blob_under_a_blob() -> None:
     workspace = filled(a=np.zeros(2), t={"x": 1})
     for path in ("a/b", "t/x/y"):
-        with pytest.raises(TaskError, match="no tree"):
+        with pytest.raises(TaskError, match="not a tree"):
             put(workspace, path, 1)
     assert workspace.read("t") == {"x": 1}
 
