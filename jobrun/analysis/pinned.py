@@ -85,6 +85,6 @@ def other_thread(text: str) -> str:
     if not _OTHER_THREAD.search(text):
         return ""
     return (
-        "tasks run on several threads: 'thread: same' on the task that makes such an object runs it, "
-        "and every task that is given the object, on one thread"
+        "tasks run on several threads: 'thread: same' on the task that makes such an object runs "
+        "it, and every task that is given the object, on one thread"
     )
