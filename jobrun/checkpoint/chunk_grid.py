@@ -62,6 +62,11 @@ class Grid:
         return cls(shape, chunk, axis, itemsize)
 
     @classmethod
+    def of_rows(cls, shape: tuple[int, ...], itemsize: int, rows: int) -> Grid:
+        """Return the grid with ``rows`` rows of the first axis in each chunk."""
+        return cls(shape, (rows, *shape[1:]), 0, itemsize)
+
+    @classmethod
     def parse(cls, shape: tuple[int, ...], chunk: tuple[int, ...], itemsize: int) -> Grid:
         """Return the grid with chunks of a shape; raises ValueError if they are not contiguous."""
         if len(chunk) != len(shape) or any(n < 1 for n in chunk):

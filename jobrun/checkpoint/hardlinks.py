@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from threading import Lock
 
+from jobrun.checkpoint.chunk_links import EarlierLeaf
 from jobrun.checkpoint.integrity import read_manifest, read_record
 from jobrun.checkpoint.manifest import META, Entry
 from jobrun.checkpoint.zarr_metadata import Form
@@ -30,6 +31,9 @@ _MOST_OF_A_NODE = 3
 # few run directories, and of each node the last few manifests.  They are kept by digest, since a
 # checkpoint's path could have been used before.
 _remembered: OrderedDict[str, dict[str, OrderedDict[str, _Entries]]] = OrderedDict()
+_fine: dict[tuple[str, str], dict[str, int]] = {}
+"""Arrays that were seen to change in part, by run directory and node: see ``chunk_links``."""
+
 _lock = Lock()
 _NONE: Mapping[str, _Entries] = {}
 
@@ -57,6 +61,7 @@ class Sources:
     def __init__(self, fs: Fs, checkpoints: Sequence[str | os.PathLike[str]], node: str) -> None:
         self._fs = fs
         self._found: list[tuple[str, _Entries]] = []
+        self._owner = (os.path.dirname(os.fspath(checkpoints[0])) if checkpoints else "", node)
         for checkpoint in checkpoints:
             path = os.fspath(checkpoint)
             try:
@@ -74,6 +79,30 @@ class Sources:
             if entry is not None and entry.version == version and entry.kind == kind:
                 return folder, entry
         return None
+
+    def arrays(self, path: str, form: Form) -> list[EarlierLeaf]:
+        """Return the arrays at ``path`` with the same dtype and shape of a row, but no others."""
+        if form.kind != "array" or not form.shape or not form.chunks:
+            return []
+        found = []
+        for folder, entries in self._found:
+            entry = entries.get(path)
+            if (
+                entry is not None
+                and (entry.kind, entry.dtype) == (form.kind, form.dtype)
+                and entry.shape is not None
+                and entry.shape[1:] == form.shape[1:]
+                and len(entry.files) > 1
+            ):
+                files = {file.name: file for file in entry.files[1:]}
+                found.append(EarlierLeaf(f"{folder}/{path}", entry, files))
+        return found
+
+    @property
+    def fine(self) -> MutableMapping[str, int]:
+        """Rows of a chunk of the arrays of this node that are cut finely, by path."""
+        with _lock:
+            return _fine.setdefault(self._owner, {})
 
     def same_meta(self, path: str, form: Form) -> str | None:
         """Return the path of a ``zarr.json`` with the same bytes, or None.

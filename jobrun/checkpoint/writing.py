@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from jobrun.checkpoint.chunk_grid import Chunk
+from jobrun.checkpoint.chunk_links import ChunkLinks, EarlierLeaf, plan_chunks
 from jobrun.checkpoint.codecs import choose
 from jobrun.checkpoint.dtypes import DType, swapped
 from jobrun.checkpoint.hardlinks import Sources
@@ -50,22 +51,32 @@ class _Started(NamedTuple):
     form: Form
     version: int | None
     files: list[File | Future[File]]
+    links: ChunkLinks | None = None
 
     def entry(self) -> Entry:
         """Return the entry of the manifest, once all files are written."""
         files = [file if isinstance(file, File) else file.result() for file in self.files]
-        form = self.form
-        path, _, _, key, note = self.item
+        form, version = self.form, self.version
+        path, _, box, key, note = self.item
+        same = None if self.links is None else self.links.whole(files[1:])
+        if same is not None and box is not None and same.version is not None:
+            # The value is that of the earlier checkpoint, bit for bit, whoever made it anew.
+            version = box.version = same.version
         return Entry(
             path,
             form.kind,
             tuple(files),
             form.dtype,
             form.shape,
-            self.version,
+            version,
             key=key,
             note=note,
         )
+
+    @property
+    def linked(self) -> int:
+        """Bytes of the chunk files that are links to those of earlier checkpoints."""
+        return 0 if self.links is None else sum(file.size for file, _ in self.links.found)
 
 
 class _Tie(NamedTuple):
@@ -122,8 +133,11 @@ class Writer:
         for started in self._started:
             if isinstance(started, _Tie):
                 entry = self._tie(started.item, written[started.first])
+            elif isinstance(started, Entry):
+                entry = started
             else:
-                entry = started if isinstance(started, Entry) else started.entry()
+                entry = started.entry()
+                self.linked += started.linked
             written[entry.path] = entry
         return [*written.values()]
 
@@ -142,14 +156,26 @@ class Writer:
         entry = self._link(item)
         if entry is not None:
             return entry
-        form, array = store(box, choose(self._compress, self._node, path))
+        rule = choose(self._compress, self._node, path)
+        form, array = store(box, rule)
+        links = None
+        if array is not None and (earlier := self._earlier(path, form)):
+            form = plan_chunks(box, rule, earlier, self._sources.fine)
+            links = ChunkLinks(self._fs, earlier, self._sources.fine, form)
         files = [self._meta(pool, path, folder, form)]
         pooled = self._sync or form.codec is not None or form.chunk_size >= LARGE
         if array is not None:
-            write = partial(self._write_chunk, folder, form, array)
+            write = partial(self._write_chunk, folder, form, array, links)
             files += [pool.submit(write, c) if pooled else write(c) for c in form.chunks]
-        started = _Started(item, form, self._id if box.version < 0 else box.version, files)
-        return started if pooled else started.entry()
+        version = self._id if box.version < 0 else box.version
+        started = _Started(item, form, version, files, links)
+        return started if pooled or links is not None else started.entry()
+
+    def _earlier(self, path: str, form: Form) -> Sequence[EarlierLeaf]:
+        """Return the arrays of earlier checkpoints that may hold chunks of this one."""
+        if form.codec is not None or not self._can_link:
+            return ()
+        return self._sources.arrays(path, form)
 
     # Links.
 
@@ -241,7 +267,10 @@ class Writer:
         self._fs.write(target, [form.meta], sync=self._sync)
         return form.file
 
-    def _write_chunk(self, folder: str, form: Form, array: Array, chunk: Chunk) -> File:
+    def _write_chunk(
+        self, folder: str, form: Form, array: Array, links: ChunkLinks | None, chunk: Chunk
+    ) -> File:
+        """Write a chunk, or link the file of an earlier checkpoint that holds the same bytes."""
         payload: list[Buffer] = [_bytes_of(array, form.memory, chunk)]
         if chunk.padding:
             payload.append(bytes(chunk.padding))
@@ -254,9 +283,14 @@ class Writer:
         for data in payload:
             crc = crc32c.crc32c(data, crc)
         length = sum(map(len, payload))
+        file, target = File(chunk.key, length, crc), f"{folder}/{chunk.key}"
+        same = None if links is None else links.find(chunk.key, payload, crc)
+        if links is not None and same is not None and self._share(same, target, file):
+            links.linked(chunk.key, same)
+            return file
         payload.append(crc.to_bytes(CHUNK_TAIL, "little"))
-        self._fs.write(f"{folder}/{chunk.key}", payload, sync=self._sync)
-        return File(chunk.key, length, crc)
+        self._fs.write(target, payload, sync=self._sync)
+        return file
 
 
 def _bytes_of(array: Array, memory: DType | None, chunk: Chunk) -> memoryview:

@@ -76,14 +76,16 @@ class Stored(NamedTuple):
     array: Array | None = None
 
 
-def store(box: Box, rule: Compress | None = None) -> Stored:
+def store(box: Box, rule: Compress | None = None, rows: int | None = None) -> Stored:
     """Return the stored form of a leaf; ``rule`` says how an array is compressed.
+
+    ``rows`` are those of the first axis in each chunk, if they are not to be chosen here.
 
     Raises ValueRefusedError if it cannot be stored.
     """
     kind, value = box.kind, box.value
     if kind == "array":
-        return _store_array(kind, value, value.dtype, rule)
+        return _store_array(kind, value, value.dtype, rule, rows)
     if kind == "none":
         return _store_filled(kind, None, "bool", False)
     if kind == "bool":
@@ -142,7 +144,11 @@ def _filled_meta(kind: str, dtype: str | None, data_type: str) -> tuple[bytes, b
 
 
 def _store_array(
-    kind: str, array: Array, dtype: DType | None, rule: Compress | None = None
+    kind: str,
+    array: Array,
+    dtype: DType | None,
+    rule: Compress | None = None,
+    rows: int | None = None,
 ) -> Stored:
     if array.shape == ():
         data_type, swap, described = _point(dtype, array.dtype)
@@ -150,7 +156,7 @@ def _store_array(
             fill = to_fill(array if swap is None else swapped(array, swap))
             if fill is not None:
                 return _store_filled(kind, described, data_type, fill)
-    form = _chunked(kind, dtype, array.shape, array.dtype, rule)
+    form = _chunked(kind, dtype, array.shape, array.dtype, rule, rows)
     return Stored(form, array if form.chunks else None)
 
 
@@ -169,12 +175,18 @@ def _point(dtype: DType | None, stored: DType) -> tuple[Any, DType | None, Any]:
 
 @lru_cache(maxsize=1024)
 def _chunked(
-    kind: str, dtype: DType | None, shape: tuple[int, ...], stored: DType, rule: Compress | None
+    kind: str,
+    dtype: DType | None,
+    shape: tuple[int, ...],
+    stored: DType,
+    rule: Compress | None,
+    rows: int | None,
 ) -> Form:
     """Return the form of an array with chunks; blobs of one dtype and shape share it."""
     storage = storage_of(stored)
     described = None if dtype is None else describe(dtype)
-    grid = Grid.of(shape + storage.extra, storage.itemsize)
+    whole, size = shape + storage.extra, storage.itemsize
+    grid = Grid.of(whole, size) if rows is None else Grid.of_rows(whole, size, rows)
     codec = Compressor.of(rule, storage.itemsize) if rule is not None and grid.count else None
     meta = array_meta(kind, described, grid, storage.data_type, storage.zero, codec)
     chunks = tuple(grid)

@@ -1,0 +1,218 @@
+"""Which chunks of an array are those of an earlier checkpoint, and how it is cut to find them.
+
+Of a blob that changed in part, or grew, only what is new is written.  The checksum that each chunk
+is given anyway selects the candidate, the chunk of the same name in an earlier checkpoint; that it
+holds the same bytes is proven by comparing them, never by the checksum alone.  An equal chunk is a
+hard link, and costs no room.
+
+A change is found only as finely as the array is cut.  An array that was seen to grow, or to change
+in part, is cut into chunks of about FINE bytes from then on; all others stay in few large chunks,
+since every file costs.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Iterable, MutableMapping, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from jobrun.checkpoint.manifest import CHUNK_TAIL, Entry, File
+from jobrun.checkpoint.zarr_metadata import Form, store
+from jobrun.model.policy import Compress
+from jobrun.storage.fs import Buffer, Fs, FsError
+from jobrun.values.boxes import Box
+
+__all__ = ["FINE", "ChunkLinks", "EarlierLeaf", "plan_chunks"]
+
+FINE: Final = 2 << 20
+"""Bytes of a chunk of an array that changes in part."""
+
+_BLOCK: Final = 256 << 10
+"""Bytes that are compared at once: they stay in the processor's cache."""
+
+_SAMPLES: Final = 16
+_SAMPLE: Final = 4096
+"""A large chunk that differs is looked at in so many places of so many bytes."""
+
+
+class EarlierLeaf(NamedTuple):
+    """An array in an earlier checkpoint: its folder, its entry, and its chunk files by name."""
+
+    folder: str
+    entry: Entry
+    files: dict[str, File]
+
+
+class ChunkLinks:
+    """The chunks of one array that earlier checkpoints may hold already.
+
+    ``found`` are the files that turned out to be equal, with the entries that they are of.  Its
+    methods are called from several threads.
+    """
+
+    def __init__(
+        self, fs: Fs, earlier: Sequence[EarlierLeaf], fine: MutableMapping[str, int], form: Form
+    ) -> None:
+        self._fs = fs
+        self._earlier = earlier
+        self._fine = fine
+        self._form = form
+        self.found: list[tuple[File, Entry]] = []
+
+    def find(self, key: str, payload: Sequence[Buffer], crc: int) -> str | None:
+        """Return the path of a chunk file with these bytes and checksum, or None."""
+        length = sum(map(len, payload))
+        for folder, entry, files in self._earlier:
+            file = files.get(key)
+            if file is None or file.length != length:
+                continue
+            path = f"{folder}/{key}"
+            if file.crc == crc and self._same(path, file, payload):
+                return path
+            if entry.shape == self._form.shape and length > 2 * FINE:
+                self._look_for_parts(entry.path, path, file, payload[0])
+        return None
+
+    def linked(self, key: str, path: str) -> None:
+        """Note that the chunk ``key`` is now a link to the file ``path``."""
+        for folder, entry, files in self._earlier:
+            if path == f"{folder}/{key}":
+                self.found.append((files[key], entry))
+
+    def whole(self, files: Iterable[File]) -> Entry | None:
+        """Return the earlier entry whose chunks are all of these files, or None."""
+        chunks = {file.name for file in files}
+        for _, entry, _ in self._earlier:
+            own = {file.name for file, found in self.found if found is entry}
+            if chunks and own == chunks and entry.shape == self._form.shape:
+                return entry
+        return None
+
+    def _same(self, path: str, file: File, payload: Sequence[Buffer]) -> bool:
+        """Compare a chunk file with the bytes that would be written; False if it cannot be read."""
+        with suppress(FsError):
+            descriptor, size = self._fs.open(path, file.size)
+            try:
+                if size != file.size:
+                    return False
+                crc = file.crc.to_bytes(CHUNK_TAIL, "little")
+                return all(self._equal(descriptor, path, part) for part in (*payload, crc))
+            finally:
+                os.close(descriptor)
+        return False
+
+    def _equal(self, descriptor: int, path: str, part: Buffer) -> bool:
+        """Compare what comes next of a file with ``part``, block by block."""
+        ours = np.frombuffer(part, np.uint8)
+        theirs = _scratch()
+        for first in range(0, len(ours), _BLOCK):
+            block = ours[first : first + _BLOCK]
+            read = theirs[: len(block)]
+            if self._fs.read_into(descriptor, path, [read.data]) != len(block):
+                return False
+            if not _same_bytes(block, read):
+                return False
+        return True
+
+    def _look_for_parts(self, name: str, path: str, file: File, data: Buffer) -> None:
+        """Have an array cut finely from now on if a part of a chunk that differs is as it was."""
+        if name in self._fine:
+            return
+        with suppress(FsError):
+            descriptor, size = self._fs.open(path, file.size)
+            try:
+                if size == file.size and _equal_parts(descriptor, data):
+                    self._fine[name] = _fine_rows(self._form)
+            except OSError:
+                return
+            finally:
+                os.close(descriptor)
+
+
+def plan_chunks(
+    box: Box,
+    rule: Compress | None,
+    earlier: Sequence[EarlierLeaf],
+    fine: MutableMapping[str, int],
+) -> Form:
+    """Return how an array is cut: as an earlier one of the same dtype and row shape, or finely.
+
+    ``fine`` are the rows of a chunk of arrays that are cut finely, by path; one that is seen to
+    have grown, or shrunk, is added to it.
+    """
+    form = store(box, rule).form
+    rows = _rows(form, earlier, fine)
+    return form if rows is None else store(box, rule, rows).form
+
+
+def _rows(form: Form, earlier: Sequence[EarlierLeaf], fine: MutableMapping[str, int]) -> int | None:
+    """Return the rows of a chunk, None where the grid is the usual one."""
+    if not earlier or form.codec is not None or not form.shape or form.memory is None:
+        return None
+    row, size = _row_bytes(form), _bytes(form)
+    if row == 0 or row > 2 * FINE or size <= FINE:
+        return None
+    entry = earlier[0].entry
+    if entry.path in fine:
+        return fine[entry.path]
+    before = entry.files[1].length if len(entry.files) > 1 else 0
+    if FINE <= 2 * before <= 4 * FINE and before % row == 0 and len(entry.files) > 2:
+        fine[entry.path] = before // row
+    elif entry.shape != form.shape:
+        fine[entry.path] = _fine_rows(form)
+    return fine.get(entry.path)
+
+
+def _row_bytes(form: Form) -> int:
+    assert form.shape
+    return math.prod(form.shape[1:]) * _item_bytes(form)
+
+
+def _item_bytes(form: Form) -> int:
+    """Return the bytes of an element on disk; elements stored as bytes have several."""
+    count = math.prod(form.shape or ())
+    return sum(chunk.length for chunk in form.chunks) // count if count else 0
+
+
+def _bytes(form: Form) -> int:
+    return sum(chunk.length for chunk in form.chunks)
+
+
+def _fine_rows(form: Form) -> int:
+    return max(1, FINE // max(1, _row_bytes(form)))
+
+
+def _equal_parts(descriptor: int, data: Buffer) -> bool:
+    """Return whether at least two of a few places of a file hold the bytes of ``data``."""
+    step = max(_SAMPLE, (len(data) - _SAMPLE) // (_SAMPLES - 1))
+    equal = sum(
+        os.pread(descriptor, _SAMPLE, first) == bytes(data[first : first + _SAMPLE])
+        for first in range(0, len(data) - _SAMPLE, step)
+    )
+    return equal > 1
+
+
+_local = threading.local()
+
+
+def _scratch() -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    """Return a buffer of _BLOCK bytes of this thread."""
+    buffer: np.ndarray[tuple[int], np.dtype[np.uint8]] | None = getattr(_local, "buffer", None)
+    if buffer is None:
+        buffer = _local.buffer = np.empty(_BLOCK, np.uint8)
+    return buffer
+
+
+def _same_bytes(
+    a: np.ndarray[tuple[int], np.dtype[np.uint8]], b: np.ndarray[tuple[int], np.dtype[np.uint8]]
+) -> bool:
+    """Compare two arrays of bytes, eight at a time where they have so many."""
+    words = len(a) // 8 * 8
+    if words and not np.array_equal(a[:words].view(np.uint64), b[:words].view(np.uint64)):
+        return False
+    return a[words:].tobytes() == b[words:].tobytes()

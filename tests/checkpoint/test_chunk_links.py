@@ -1,0 +1,190 @@
+"""Of a blob that changed in part only the changed chunks are written; no wrong one is linked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from checkpoint_helpers import same
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobrun.checkpoint import hardlinks
+from jobrun.checkpoint.chunk_links import FINE
+from jobrun.checkpoint.contents import disk_use
+from jobrun.checkpoint.integrity import read_manifest, read_record
+from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.checkpoint.manifest import Entry
+from jobrun.checkpoint.reading import read_part
+from jobrun.checkpoint.scrub import Survey
+from jobrun.storage.fs import DEFAULT
+from jobrun.values.boxes import Box
+
+MIB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> None:
+    hardlinks._fine.clear()
+
+
+def ramp(mib: float, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).random(int(mib * MIB) // 8)
+
+
+def save(run: Path, array: Any, link: str = "parent", **options: Any) -> Path:
+    with CheckpointManager(run, link=link, **options) as manager:
+        epoch = len(manager.catalog.ids())
+        manager.save(epoch, {"main": {"x": array}})
+        return manager.path(epoch)
+
+
+def entry(path: Path) -> Entry:
+    entries = read_manifest(DEFAULT, str(path), read_record(DEFAULT, str(path)), "main").entries
+    return next(e for e in entries if e.path == "x")
+
+
+def written(path: Path) -> int:
+    """Bytes of the chunk files that no other checkpoint has."""
+    return sum(
+        f.stat().st_size for f in (path / "main/x").iterdir()
+        if f.stat().st_nlink == 1 and f.name != "zarr.json"
+    )  # fmt: skip
+
+
+def load(path: Path) -> Any:
+    box = read_part(path, "main")["x"]
+    assert isinstance(box, Box)
+    return box.value
+
+
+def test_what_grows_is_written_once(tmp_path: Path) -> None:
+    arrays = [ramp(8 + k / 4) for k in range(5)]
+    paths = [save(tmp_path, array) for array in arrays]
+    assert len(entry(paths[0]).files) == 2
+    for path, array in zip(paths, arrays, strict=True):
+        assert same(Box(load(path), "array"), Box(array, "array"))
+    for path in paths[2:]:  # the second was cut anew
+        assert 0 < written(path) <= FINE + 4
+        assert entry(path).version == int(path.name.rpartition("_")[2])
+    assert disk_use(paths) < 2 * 9 * MIB + 3 * FINE + MIB
+
+
+@pytest.mark.parametrize("link", ["parent", "alternate"])
+def test_a_change_in_one_place_is_found_at_the_second_time(tmp_path: Path, link: str) -> None:
+    array = ramp(24)
+    paths = []
+    for k in range(8):
+        array = array.copy()
+        array[100 + k] = k
+        paths.append(save(tmp_path, array, link))
+    assert load(paths[-1]).tobytes() == array.tobytes()
+    for path in paths[5:]:
+        assert 0 < written(path) <= FINE + 4
+
+
+def test_where_all_rows_change_nothing_is_cut_finely(tmp_path: Path) -> None:
+    paths = [save(tmp_path, ramp(8, seed)) for seed in range(4)]
+    assert [len(entry(path).files) for path in paths] == [2, 2, 2, 2]
+    assert not any(hardlinks._fine.values())
+
+
+def test_equal_content_in_new_memory_keeps_its_version_and_files(tmp_path: Path) -> None:
+    paths = [save(tmp_path, ramp(20)) for _ in range(3)]
+    assert [entry(path).version for path in paths] == [0, 0, 0]
+    assert written(paths[2]) == 0
+    small = np.arange(5)
+    one, two = save(tmp_path / "s", small), save(tmp_path / "s", small.copy())
+    assert (one / "main/x/0").samefile(two / "main/x/0")
+
+
+def test_bytes_decide_and_not_the_checksum(tmp_path: Path) -> None:
+    array = ramp(1)
+    first = save(tmp_path, array)
+    chunk = first / "main/x/0"
+    data = bytearray(chunk.read_bytes())
+    data[5] ^= 1  # a flipped bit: the checksum in the manifest is that of the array
+    chunk.write_bytes(bytes(data))
+    second = save(tmp_path, array.copy())
+    assert not (second / "main/x/0").samefile(chunk)
+    assert load(second).tobytes() == array.tobytes()
+    assert entry(second).version == 1
+
+
+def test_a_chunk_that_was_cut_off_is_not_linked(tmp_path: Path) -> None:
+    array = ramp(1)
+    chunk = save(tmp_path, array) / "main/x/0"
+    chunk.write_bytes(chunk.read_bytes()[:-7])
+    assert load(save(tmp_path, array.copy())).tobytes() == array.tobytes()
+
+
+def test_another_dtype_or_row_shape_shares_nothing(tmp_path: Path) -> None:
+    zeros = np.zeros((4, 6))
+    save(tmp_path, zeros)
+    for other in (zeros.astype("i8"), zeros.reshape(6, 4), zeros.astype(">f8")):
+        path = save(tmp_path, other)
+        assert same(Box(load(path), "array"), Box(other, "array"))
+        assert entry(path).version == int(path.name.rpartition("_")[2])
+
+
+def test_a_linked_chunk_that_is_damaged_is_reported_for_each_checkpoint(tmp_path: Path) -> None:
+    array = ramp(8)
+    paths = []
+    for k in range(4):
+        array = array.copy()
+        array[-1] = k
+        paths.append(save(tmp_path, array))
+    chunks = [f for f in (paths[3] / "main/x").iterdir() if f.name != "zarr.json"]
+    shared = next(f for f in chunks if f.stat().st_nlink > 1)
+    with open(shared, "r+b") as file:
+        first = file.read(1)[0]
+        file.seek(0)
+        file.write(bytes([first ^ 1]))
+    twins = [(k, path / "main/x" / shared.name) for k, path in enumerate(paths)]
+    holders = {k for k, twin in twins if twin.exists() and twin.samefile(shared)}
+    damaged = {k for k, verdict in enumerate(Survey().verify(paths)) if not verdict.whole}
+    assert len(holders) > 1
+    assert damaged == holders
+
+
+edits = st.lists(
+    st.one_of(
+        st.tuples(st.just("grow"), st.integers(1, 900_000)),
+        st.tuples(st.just("shrink"), st.integers(1, 900_000)),
+        st.tuples(st.just("set"), st.integers(0, 2_000_000)),
+        st.tuples(st.just("same"), st.just(0)),
+        st.tuples(st.just("all"), st.integers(0, 100)),
+        st.tuples(st.just("dtype"), st.just(0)),
+    ),
+    min_size=2,
+    max_size=7,
+)
+
+
+@settings(deadline=None, max_examples=8)
+@given(edits, st.sampled_from(["parent", "alternate", "never"]))
+def test_every_checkpoint_is_what_was_saved(tmp_path_factory: Any, steps: Any, link: str) -> None:
+    hardlinks._fine.clear()
+    run = tmp_path_factory.mktemp("run")
+    array = np.zeros(600_000, "f8")
+    arrays, paths = [], []
+    for number, (what, n) in enumerate(steps):
+        if what == "grow":
+            array = np.concatenate([array, np.full(n, number, array.dtype)])
+        elif what == "shrink":
+            array = array[: max(1, len(array) - n)].copy()
+        elif what == "set":
+            array = array.copy()
+            array[n % len(array)] += 1
+        elif what == "all":
+            array = array + n
+        elif what == "dtype":
+            array = array.astype("f4" if array.dtype == "f8" else "f8")
+        else:
+            array = array.copy()
+        arrays.append(array)
+        paths.append(save(run, array, link))
+    for path, wanted in zip(paths, arrays, strict=True):
+        assert same(Box(load(path), "array"), Box(wanted, "array"))
