@@ -23,6 +23,7 @@ from jobrun.model.job import Job
 from jobrun.model.options import Load
 from jobrun.model.shell import Shell
 from jobrun.session.base import NO_SCRATCH, Control, Places, Session
+from jobrun.session.binding import Binding
 from jobrun.session.call import Stores, refuse_writable_views
 from jobrun.session.live_objects import LiveObjects
 from jobrun.session.live_trap import check_named
@@ -87,7 +88,7 @@ class LocalSession(Session):
         """Bind the functions of ``job`` and create empty stores; raises BindError."""
         named = bind_job(job, places.spec_dir)
         steps = [s for g in job.groups.values() for t in g.tasks for s in inner_steps(t)]
-        self._functions = {
+        functions = {
             id(step): named[step.fn] if isinstance(step.fn, str) else step.fn
             for step in steps
             if not isinstance(step.fn, Shell | Load)
@@ -100,7 +101,6 @@ class LocalSession(Session):
         self._scheduler = Scheduler(1 if places.check else self.threads)
         self._job = job
         self._analysis = analysis = analysis or JobAnalysis(job)
-        self._places = places
         self._persistent = persistent(analysis)
         self._rebuilt = setup_blobs(analysis)
         self._lasting = {
@@ -112,6 +112,9 @@ class LocalSession(Session):
             written=Written(analysis.writes_of("epoch")),
         )
         self._stores.live = self._live_objects(places.spec_dir)
+        self._binding = Binding(
+            analysis, self._stores, functions, places, self._persistent, self._scheduler
+        )
         self._groups = {}
         self._staged = {}
 
@@ -132,15 +135,7 @@ class LocalSession(Session):
         """Run a group from ``position`` on; see ``Session.run``."""
         group = self._groups.get(plan.group)
         if group is None:
-            group = self._groups[plan.group] = Group(
-                self._analysis,
-                plan,
-                self._stores,
-                self._functions,
-                self._places,
-                self._persistent,
-                self._scheduler,
-            )
+            group = self._groups[plan.group] = Group(self._binding, plan)
         reached = group.run(position, control)
         if plan.group == "setup" and plan.finished(reached.tasks):
             self.check_made()

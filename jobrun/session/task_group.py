@@ -6,13 +6,12 @@ Compiled once: the functions are bound to the blobs, the plan's counters are cop
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nlargest
 from typing import Any
 
-from jobrun.analysis.analysis import JobAnalysis
-from jobrun.analysis.dataflow import updated_blobs, write_mark
+from jobrun.analysis.dataflow import write_mark
 from jobrun.analysis.graph import Plan, Unit
 from jobrun.analysis.names import Key
 from jobrun.analysis.pinned import Pins
@@ -29,20 +28,16 @@ from jobrun.core.events import (
 from jobrun.core.names import CASE_HINT
 from jobrun.core.position import PipeState, Position, ReaderState
 from jobrun.errors import JobrunError, TaskError, ValueRefusedError
-from jobrun.model.job import Pipe, Task
-from jobrun.model.options import Load
-from jobrun.model.shell import Shell
-from jobrun.session.base import Control, Places
+from jobrun.model.job import Pipe
+from jobrun.session.base import Control
+from jobrun.session.binding import Binding
 from jobrun.session.call import Call, CallContext, Stores
 from jobrun.session.current import Running, TaskStoppedError, enter
-from jobrun.session.deadline import Deadline
 from jobrun.session.input_check import check_kept
-from jobrun.session.loader import Loader
 from jobrun.session.object_order import ObjectOrder
 from jobrun.session.object_rules import ObjectRules
 from jobrun.session.pipe.run import PipeRun
-from jobrun.session.scheduler import Dag, Scheduler
-from jobrun.session.shell.program import Program
+from jobrun.session.scheduler import Dag
 from jobrun.values.boxes import Value
 from jobrun.values.storable import check_storable
 from jobrun.values.workspace import Workspace
@@ -76,26 +71,14 @@ class Now:
 class Group:
     """The units of a plan, bound to the blobs of a session."""
 
-    def __init__(
-        self,
-        analysis: JobAnalysis,
-        plan: Plan,
-        stores: Stores,
-        functions: Mapping[int, Callable[..., Any]],
-        places: Places,
-        persistent: Mapping[str, tuple[str, ...]],
-        scheduler: Scheduler,
-    ) -> None:
-        job = self._job = analysis.job
+    def __init__(self, binding: Binding, plan: Plan) -> None:
+        job = self._job = binding.analysis.job
+        self._binding = binding
         self._plan = plan
-        self._stores = stores
-        self._functions = functions
-        self._places = places
-        self._persistent = persistent
-        self._scheduler = scheduler
+        self._stores = stores = binding.stores
+        self._scheduler = binding.scheduler
         self._persists: dict[Key, bool] = {}
-        self._is_updated = updated_blobs(job)
-        pins = Pins(analysis)
+        pins = Pins(binding.analysis)
         self._dag = Dag(
             list(plan.waits),
             [list(s) for s in plan.successors],
@@ -109,7 +92,7 @@ class Group:
         self._every = [1 if u.gathers else epochs_between(job, u.task, u.node) for u in plan.units]
         self._now: Now | None = None
         self._objects.present()
-        self._rules = ObjectRules(analysis, plan, self._objects, stores.nodes)
+        self._rules = ObjectRules(binding.analysis, plan, self._objects, stores.nodes)
         self._to_say = self._rules.at_start()
 
     # Compiling.
@@ -120,9 +103,17 @@ class Group:
             return lambda now: self._gather(unit.gathers, now)
         stores = self._stores_of(number)
         if isinstance(unit.task, Pipe):
-            pipe = self._pipes[number] = self._make_pipe(unit.task, unit, number, stores)
+            pipe = self._pipes[number] = self._binding.pipe(
+                self._plan.group,
+                unit.task,
+                unit.node,
+                stores,
+                lambda key, value: self._store(key, value, number),
+            )
             return lambda now: self._run_pipe(pipe, number, now)
-        call = self._calls[number] = self._make_call(unit.task, unit.node, stores)
+        call = self._calls[number] = self._binding.call(
+            self._plan.group, unit.task, unit.node, stores
+        )
         if number in self._plan.gathered_by:
             return lambda now: self._store_all(
                 call.run(now.moment, now.gathered.pop(number)), number
@@ -132,59 +123,6 @@ class Group:
     def _stores_of(self, number: int) -> Stores:
         """Return the blobs as a unit sees them."""
         return self._stores
-
-    def _make_call(
-        self,
-        task: Task,
-        node: str,
-        stores: Stores,
-        name: str | None = None,
-        columns: Collection[str] | None = None,
-        puts_columns: bool = False,
-    ) -> Call:
-        return Call(
-            self._job,
-            self._plan.group,
-            task,
-            node,
-            self._function(task, node),
-            stores,
-            name=name,
-            columns=columns,
-            puts_columns=puts_columns,
-            texts=self._places.texts(node),
-            check=self._places.check,
-            is_updated=self._is_updated,
-        )
-
-    def _function(self, task: Task, node: str) -> Callable[..., Any]:
-        """Return the function that a task calls on a node."""
-        if isinstance(task.fn, Shell):
-            return Program(task.fn, task.outputs.keys, self._places, node, task.timeout)
-        if isinstance(task.fn, Load):
-            function: Callable[..., Any] = Loader(task.fn, task.outputs.keys, self._places, node)
-        else:
-            function = self._functions[id(task)]
-        if task.timeout is None:
-            return function
-        at = f" on node {node!r}" if self._job.multi_node else ""
-        name = f"task {task.name!r} of group {self._plan.group!r}{at}"
-        where = task.mark("timeout")
-        return Deadline(function, task.timeout, self._scheduler.abandon, name, where)
-
-    def _make_pipe(self, task: Pipe, unit: Unit, number: int, stores: Stores) -> PipeRun:
-        return PipeRun(
-            self._job,
-            self._plan.group,
-            task,
-            unit.node,
-            stores,
-            lambda key, value: self._store(key, value, number),
-            lambda step, name, columns, puts: self._make_call(
-                step, unit.node, stores, name, columns, puts
-            ),
-            self._places,
-        )
 
     def close(self) -> None:
         """End the worker processes of pipes."""
@@ -243,7 +181,7 @@ class Group:
         cut = now.control.cut
         try:
             ran = self._scheduler.run(self._dag, self._execute, done, cut, self._look, skip, begun)
-            if self._places.check:
+            if self._binding.places.check:
                 check_kept(self._plan.group, self._stores.nodes)
             return ran
         except BaseException:
@@ -371,7 +309,7 @@ class Group:
         persists = self._persists.get(key)
         if persists is None:
             node, path = key
-            persists = any(overlaps(path, p) for p in self._persistent.get(node, ()))
+            persists = any(overlaps(path, p) for p in self._binding.persistent.get(node, ()))
             self._persists[key] = persists
         self._put(key, value, number, persists)
         self._stores.written.note(key)

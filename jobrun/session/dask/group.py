@@ -6,20 +6,18 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from heapq import nlargest
-from typing import Any
 
-from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.graph import Unit, ranks
 from jobrun.analysis.names import Key
 from jobrun.analysis.schedule import epochs_between
 from jobrun.core.position import Position
 from jobrun.errors import TaskError
-from jobrun.session.base import Control, Places
+from jobrun.session.base import Control
+from jobrun.session.binding import Binding
 from jobrun.session.call import Stores
 from jobrun.session.dask.event_queue import NewsQueue
 from jobrun.session.dask.messages import Message, Missing, arrived, has_opaque
 from jobrun.session.dask.node_plan import NodePlan, Send
-from jobrun.session.scheduler import Scheduler
 from jobrun.session.task_group import SLOWEST, Group, Now
 from jobrun.values.boxes import Value
 from jobrun.values.workspace import Workspace
@@ -101,21 +99,16 @@ class NodeGroup(Group):
         mailbox: Mailbox,
         post: Post,
         news: NewsQueue,
-        analysis: JobAnalysis,
-        stores: Stores,
-        functions: Mapping[int, Callable[..., Any]],
-        places: Places,
-        persistent: Mapping[str, tuple[str, ...]],
-        scheduler: Scheduler,
+        binding: Binding,
     ) -> None:
         self._portion = portion
         self._node = node
         self._mailbox = mailbox
         self._post = post
         self._news = news
-        self._all_nodes = tuple(analysis.job.nodes)
-        self._own = stores
-        own_ranks = ranks(analysis)  # the keys of trees have one order, wherever they are written
+        self._all_nodes = tuple(binding.analysis.job.nodes)
+        self._own = binding.stores
+        own_ranks = ranks(binding.analysis)
         self._views: dict[int, Stores] = {
             number: self._view(own_ranks)
             for key, number in portion.runs.items()
@@ -126,7 +119,7 @@ class NodeGroup(Group):
         self._read: dict[int, Message] = {}
         self._run_number = 0
         self._finished: list[int] = []
-        super().__init__(analysis, portion.plan, stores, functions, places, persistent, scheduler)
+        super().__init__(binding, portion.plan)
         for number, messages in enumerate(portion.messages):
             self._dag.waits[number] += messages
 

@@ -52,12 +52,7 @@ class NodeSession(LocalSession):
                 self.mailbox,
                 self._post,
                 self._news,
-                self._analysis,
-                self._stores,
-                self._functions,
-                self._places,
-                self._persistent,
-                self._scheduler,
+                self._binding,
             )
         return found
 

@@ -1,0 +1,108 @@
+"""Tasks bound to a session: to its blobs, functions, directories and threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from jobrun.analysis.analysis import JobAnalysis
+from jobrun.analysis.dataflow import updated_blobs
+from jobrun.analysis.names import Key
+from jobrun.model.job import Pipe, Task
+from jobrun.model.options import Load
+from jobrun.model.shell import Shell
+from jobrun.session.base import Places
+from jobrun.session.call import Call, Stores
+from jobrun.session.deadline import Deadline
+from jobrun.session.loader import Loader
+from jobrun.session.pipe.run import PipeRun
+from jobrun.session.scheduler import Scheduler
+from jobrun.session.shell.program import Program
+from jobrun.values.boxes import Value
+
+__all__ = ["Binding"]
+
+
+@dataclass(frozen=True)
+class Binding:
+    """The parts of an open session that all groups of its job share.
+
+    ``functions`` holds the imported function of each task by the task's ``id``, ``persistent`` the
+    paths of the blobs of each node that persist.
+    """
+
+    analysis: JobAnalysis
+    stores: Stores
+    functions: Mapping[int, Callable[..., Any]]
+    places: Places
+    persistent: Mapping[str, tuple[str, ...]]
+    scheduler: Scheduler
+
+    @cached_property
+    def _is_updated(self) -> Callable[[str], bool]:
+        return updated_blobs(self.analysis.job)
+
+    def call(
+        self,
+        group: str,
+        task: Task,
+        node: str,
+        stores: Stores,
+        name: str | None = None,
+        columns: Collection[str] | None = None,
+        puts_columns: bool = False,
+    ) -> Call:
+        """Bind a task, or a step of a pipe, to a node; ``stores`` are the blobs as it sees them."""
+        return Call(
+            self.analysis.job,
+            group,
+            task,
+            node,
+            self._function(group, task, node),
+            stores,
+            name=name,
+            columns=columns,
+            puts_columns=puts_columns,
+            texts=self.places.texts(node),
+            check=self.places.check,
+            is_updated=self._is_updated,
+        )
+
+    def pipe(
+        self,
+        group: str,
+        task: Pipe,
+        node: str,
+        stores: Stores,
+        store: Callable[[Key, Value], None],
+    ) -> PipeRun:
+        """Bind a pipe to a node; ``store`` writes a blob."""
+        return PipeRun(
+            self.analysis.job,
+            group,
+            task,
+            node,
+            stores,
+            store,
+            lambda step, name, columns, puts: self.call(
+                group, step, node, stores, name, columns, puts
+            ),
+            self.places,
+        )
+
+    def _function(self, group: str, task: Task, node: str) -> Callable[..., Any]:
+        """Return the function that a task calls on a node."""
+        if isinstance(task.fn, Shell):
+            return Program(task.fn, task.outputs.keys, self.places, node, task.timeout)
+        if isinstance(task.fn, Load):
+            function: Callable[..., Any] = Loader(task.fn, task.outputs.keys, self.places, node)
+        else:
+            function = self.functions[id(task)]
+        if task.timeout is None:
+            return function
+        at = f" on node {node!r}" if self.analysis.job.multi_node else ""
+        name = f"task {task.name!r} of group {group!r}{at}"
+        where = task.mark("timeout")
+        return Deadline(function, task.timeout, self.scheduler.abandon, name, where)
