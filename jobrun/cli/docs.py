@@ -110,8 +110,10 @@ def _show(text: str) -> None:
 def _page(text: str) -> None:
     """Show coloured text in the pager.
 
-    less shows escape codes as text unless LESS has ``R``; where LESS is not set it gets what git
-    gives it, and where it is set without ``R``, click removes the colours.
+    less shows escape codes as text unless it is given ``-R``.  Where LESS is not set it is set as
+    git does; where it is set, click keeps the colours only if it has ``-R``.
     """
-    os.environ["LESS"] = os.environ.get("LESS") or "FRX"
-    click.echo_via_pager(text, color=True if "r" in os.environ["LESS"].lower() else None)
+    is_set = bool(os.environ.get("LESS"))
+    if not is_set:
+        os.environ["LESS"] = "FRX"
+    click.echo_via_pager(text, color=None if is_set else True)

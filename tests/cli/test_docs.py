@@ -87,7 +87,7 @@ def test_search_without_a_hit(call: Callable[..., Any]) -> None:
 
 
 @pytest.mark.skipif(shutil.which("less") is None, reason="less is not installed")
-@pytest.mark.parametrize("options", ["-F", "-FX", "-FR"])  # -F: less ends by itself
+@pytest.mark.parametrize("options", ["-F", "-F --prompt=r", "-FR"])  # -F: less ends by itself
 def test_less_shows_no_escape_codes_as_text(terminal: Callable[..., Any], options: str) -> None:
     screen = terminal("docs", "ci", "smoke", "runs", PAGER="less", LESS=options, size=(100, 200))
     assert "ESC" not in screen.text
