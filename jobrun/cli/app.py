@@ -18,21 +18,21 @@ __all__ = ["app", "run"]
 
 _COMMANDS: Commands = {
     "init": ("init", "Write a small job that runs as it is."),
-    "train": ("train", "Train the job of a spec, or go on with its run."),
-    "resume": ("resume", "Go on with a run, from its end or from an earlier checkpoint."),
+    "train": ("train", "Train the job of a spec, or resume its run."),
+    "resume": ("resume", "Resume a run, from its end or from an earlier checkpoint."),
     "runs": ("runs", "List runs with their states and metrics."),
     "show": ("show", "Show what a run did, how long it took, and why it ended."),
     "metrics": ("metrics", "Show, draw or export the metrics of runs, epoch by epoch."),
-    "compare": ("compare", "Show in what runs differ: spec, metrics, code, libraries."),
+    "compare": ("compare", "Show how runs differ: spec, metrics, code, libraries."),
     "load-blobs": ("load_blobs", "Show or export the blobs of a checkpoint."),
-    "logs": ("logs", "Show what a run said and what its tasks printed."),
-    "validate": ("validate", "Check specs; nothing is run."),
+    "logs": ("logs", "Show the log of a run, and what its tasks printed."),
+    "validate": ("validate", "Check specs without running anything."),
     "graph": ("graph", "Draw the tasks of a spec and the blobs between them."),
     "smoke": ("smoke", "Check that a job runs, and resumes to the same bits."),
     "render": ("render", "Show a spec with its defaults and what is set."),
     "schema": ("schema", "Print the JSON Schema of specs, for editors."),
     "completion": ("completion", "Print the completion script of a shell."),
-    "checkpoints": ("checkpoints", "Look at, verify, compare and prune checkpoints."),
+    "checkpoints": ("checkpoints", "Inspect, verify, compare and prune checkpoints."),
     "docs": ("docs", "Read the documentation."),
 }
 
@@ -54,11 +54,11 @@ def _version(ctx: click.Context, parameter: click.Parameter, value: bool) -> Non
     expose_value=False,
     is_eager=True,
     callback=_version,
-    help="Show the version and leave.",
+    help="Show the version and exit.",
 )
 @common
 def app() -> None:
-    """Run iterative numerical jobs that can be killed at any instant and go on.
+    """Run iterative numerical jobs that can be killed at any instant and resumed.
 
     Every option can also be given in the environment: --runs-dir as JOBRUN_RUNS_DIR.
     """

@@ -23,7 +23,7 @@ _DIGEST = 8
 """The number of characters of a digest that are shown."""
 
 
-@click.command("compare", short_help="Show in what runs differ: spec, metrics, code, libraries.")
+@click.command("compare", short_help="Show how runs differ: spec, metrics, code, libraries.")
 @click.argument(
     "runs", nargs=-1, required=True, metavar="RUN RUN...", shell_complete=completes("run_or_spec")
 )
@@ -42,7 +42,7 @@ def command(runs: tuple[str, ...], runs_dir: str) -> None:
     from jobrun.tools.compare_runs import compare_runs
 
     if len(runs) < 2:
-        raise click.UsageError("name two runs or more")
+        raise click.UsageError("expected two runs or more")
     found = [find_run(runs_dir, run) for run in runs]
     states = [run.state() for run in found]
     views = [overview(run) for run in found]

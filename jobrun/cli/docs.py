@@ -18,7 +18,7 @@ __all__ = ["command"]
 @click.argument(
     "section", metavar="[SECTION]", nargs=-1, required=False, shell_complete=completes("section")
 )
-@option("--search", metavar="WORD", help="List the lines that hold WORD, of PAGE or of all pages.")
+@option("--search", metavar="WORD", help="List the lines with WORD, in PAGE or in all pages.")
 @common
 def command(name: str | None, section: tuple[str, ...], search: str | None) -> None:
     """Show a page of the documentation, or a section of it; without PAGE, the list of pages.

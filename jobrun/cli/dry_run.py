@@ -104,7 +104,7 @@ def _decision(job: Job, planned: DryRun) -> Iterator[str]:
         return
     if choice.start is not None:
         start = f"checkpoint_{choice.start.id} ({choice.start.place})"
-        what = "run exit again on" if choice.action == "exit" else "go on from"
+        what = "run exit again on" if choice.action == "exit" else "resume from"
         yield f"{job.name} in {where}: would {what} {start}"
         if choice.rewind:
             yield "later checkpoints would move to its attempts/"

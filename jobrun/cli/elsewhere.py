@@ -32,5 +32,5 @@ def report_skipped(skipped: Sequence[Skipped]) -> None:
     from jobrun.report.formatting import plain
 
     for one in skipped:
-        text = f"checkpoint_{one.id} is passed over: {one.reason}"
+        text = f"checkpoint_{one.id} is skipped: {one.reason}"
         click.echo(f"warning: {plain(text)}", err=True)

@@ -104,7 +104,7 @@ def _bug(error: Exception) -> str:
     where = f" (at {frames[-1].filename}:{frames[-1].lineno})" if frames else ""
     return (
         f"this is a bug in jobrun: {type(error).__name__}: {error}{where}\n"
-        "  hint: the same command with --traceback shows how it came to this"
+        "  hint: the same command with --traceback shows where it comes from"
     )
 
 

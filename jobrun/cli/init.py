@@ -22,15 +22,15 @@ __all__ = ["command"]
     type=click.Choice(list(TEMPLATES)),
     default="mlp",
     show_default=True,
-    help="Which job; --list says what each is.",
+    help="The template; --list describes each.",
 )
 @option("--list", "list_", is_flag=True, help="List the templates.")
-@option("--force", is_flag=True, help="Overwrite files that are there.")
+@option("--force", is_flag=True, help="Overwrite existing files.")
 @common
 def command(directory: str, template: str, list_: bool, force: bool) -> None:
     """Write a small job to DIR (default: the current directory): a spec, its code, the schema.
 
-    It runs as it is.  Files that are there already and differ are not touched without --force.
+    It runs as it is.  Existing files that differ are not changed without --force.
     """
     if list_:
         click.echo(_listed())
@@ -68,7 +68,7 @@ def _refuse_template(folder: Path, directory: str) -> None:
     if directory in TEMPLATES and not os.path.exists(folder):
         here = f"{program()} init --template {directory}"
         raise UsageError(
-            f"{directory} is a template, and no directory is called so",
+            f"{directory} is a template, and there is no directory of that name",
             hint=f"{here}, or for a new directory: {program()} init ./{directory}",
         )
 
@@ -80,9 +80,9 @@ def _refuse_others(folder: Path, job: Mapping[str, bytes]) -> None:
     others = [folder / name for name in job if _differs(folder / name, job[name])]
     if others:
         names = ", ".join(map(str, others))
-        verb = "is" if len(others) == 1 else "are"
+        verb = "exists" if len(others) == 1 else "exist"
         hint = "--force overwrites, or name another directory: jobrun init DIR"
-        raise UsageError(f"{names} {verb} there already; nothing was written", hint=hint)
+        raise UsageError(f"{names} already {verb}; nothing was written", hint=hint)
 
 
 def _differs(path: Path, data: bytes) -> bool:

@@ -26,7 +26,7 @@ def _report_later() -> None:
     time.sleep(_SOON)
     names = ", ".join(_waited_for())
     if names:
-        text = f"the run is over; the end waits for {names} of the job's code (Ctrl-C leaves now)"
+        text = f"the run is over; waiting for {names} of the job's code (Ctrl-C exits now)"
         with suppress(OSError, ValueError):
             print(text, file=sys.stderr, flush=True)
 

@@ -53,7 +53,7 @@ _HINT = (
 @option(
     "--fallback",
     is_flag=True,
-    help="Of a newest checkpoint that is damaged, take an older one for all names.",
+    help="If the newest checkpoint is damaged, read all names from an older one.",
 )
 @runs_dir
 @common
@@ -133,7 +133,7 @@ def _report_exported(output: str, boxes: Mapping[str, Box], left_out: list[str])
     if not settings().quiet:
         click.echo(f"{plural(len(done), 'blob')} written to {plain(output)}")
     for name in left_out:
-        click.echo(f"warning: {plain(name)} is None, which has no array", err=True)
+        click.echo(f"warning: {plain(name)} is None, and is not exported", err=True)
 
 
 def _object(

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-@click.command("logs", short_help="Show what a run said and what its tasks printed.")
+@click.command("logs", short_help="Show the log of a run, and what its tasks printed.")
 @click.argument("run", required=False, shell_complete=completes("run_or_spec"))
 @click.argument("task", required=False, shell_complete=completes("task"))
-@option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
-@option("--attempt", type=click.IntRange(min=1), metavar="N", help="Of this attempt alone.")
-@option("--since", metavar="TIME", help="Not what is older: 10m, or 2026-11-28T10:00.")
+@option("-f", "--follow", is_flag=True, help="Follow the log until the run ends.")
+@option("--attempt", type=click.IntRange(min=1), metavar="N", help="Only this attempt.")
+@option("--since", metavar="TIME", help="Only what is newer than 10m, or than 2026-11-28T10:00.")
 @runs_dir
 @common
 def command(

@@ -63,10 +63,10 @@ class _Run:
     "wanted",
     metavar="NAME",
     multiple=True,
-    help="This metric; a glob; repeatable.",
+    help="Only this metric; a glob; repeatable.",
     shell_complete=completes("metric"),
 )
-@option("--range", "epochs", metavar="A:B", help="From epoch A to B; -10: are the last ten.")
+@option("--range", "epochs", metavar="A:B", help="Only epochs A to B; -10: is the last ten.")
 @option("--csv", "as_csv", is_flag=True, help="Write CSV: a row per run and epoch.")
 @option("--plot", is_flag=True, help="Draw in the terminal.")
 @option("--log", is_flag=True, help="Draw on a logarithmic scale.")
@@ -280,7 +280,7 @@ def _write(output: str, runs: Sequence[_Run], metrics: Sequence[str], *, log: bo
         write_text(path, _csv(runs, metrics))
     elif path.suffix not in formats():
         known = ", ".join([*formats(), ".csv"])
-        raise UsageError(f"no form has the ending {path.suffix!r}", where=output, hint=known)
+        raise UsageError(f"unknown file ending {path.suffix!r}", where=output, hint=known)
     elif not metrics:
         raise NotFoundError("no metric has a value yet, so that there is nothing to draw")
     else:

@@ -117,10 +117,10 @@ def common(command: F) -> F:
     choice = flag | {"is_flag": False, "type": click.Choice(["auto", "always", "never"])}
     for decorate in (
         option("--traceback", help="Show the traceback of every error.", **flag),
-        option("--color", metavar="WHEN", help="auto, always or never.", **choice),
-        option("--json", help="Write JSON to stdout, and nothing else there.", **flag),
-        option("-v", "--verbose", help="Show more of what is done.", **flag),
-        option("-q", "--quiet", help="Show results, warnings and errors alone.", **flag),
+        option("--color", metavar="WHEN", help="Use colour: auto, always or never.", **choice),
+        option("--json", help="Write only JSON to stdout.", **flag),
+        option("-v", "--verbose", help="Show more detail.", **flag),
+        option("-q", "--quiet", help="Show only results, warnings and errors.", **flag),
     ):
         command = decorate(command)
     return command
@@ -227,8 +227,8 @@ def run_options(command: F) -> F:
         option("-n", "--dry-run", is_flag=True, help="Show what would be done, and do nothing."),
         runs_dir,
         option("--scheduler", metavar="ADDRESS", help="Run on a dask cluster: tcp://host:8786."),
-        option("--threads", type=number, metavar="N", help="Tasks at a time."),
-        option("--epochs", type=number, metavar="N", help="Stop after N epochs in all."),
+        option("--threads", type=number, metavar="N", help="Number of tasks to run at a time."),
+        option("--epochs", type=number, metavar="N", help="Stop after N epochs in total."),
     ):
         collected = decorate(collected)
     return cast(F, collected)
@@ -242,7 +242,7 @@ def _sweep_options(command: F) -> F:
         type=click.IntRange(min=1),
         default=1,
         metavar="N",
-        help="Runs of a sweep at a time.",
+        help="Number of runs of a sweep at a time.",
     )
     text = "Start no further run of a sweep after one has failed."
     return jobs(option("--fail-fast", is_flag=True, help=text)(command))
@@ -260,7 +260,7 @@ def _progress_options(command: F) -> F:
         "reporters",
         metavar="NAME[:VALUE]",
         multiple=True,
-        help="Tell a reporter of the run, too: tensorboard, mlflow, ….",
+        help="Add a reporter: tensorboard, mlflow, ….",
     )
     return progress(reporter(command))
 
@@ -272,7 +272,7 @@ def one_checkpoint(command: F) -> F:
         "--epoch",
         type=number,
         metavar="N",
-        help="The one at the end of epoch N.",
+        help="The checkpoint at the end of epoch N.",
         shell_complete=completes("epoch"),
     )
     id = option(

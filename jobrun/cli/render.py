@@ -20,8 +20,8 @@ __all__ = ["command"]
 @click.command("render", short_help="Show a spec with its defaults and what is set.")
 @click.argument("spec", type=click.Path(), shell_complete=completes("spec"))
 @sets_option
-@option("--epochs", type=click.IntRange(min=1), metavar="N", help="Stop after N epochs in all.")
-@option("--origin", is_flag=True, help="Say of each value where it comes from.")
+@option("--epochs", type=click.IntRange(min=1), metavar="N", help="Stop after N epochs in total.")
+@option("--origin", is_flag=True, help="Show where each value comes from.")
 @common
 def command(spec: str, sets: tuple[str, ...], epochs: int | None, origin: bool) -> None:
     """Show SPEC as it is run: defaults filled in, aliases written out, --set applied.

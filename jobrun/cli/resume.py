@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_EDITED = "{spec} has changed since; {run} goes on as it was (with the changes: {now})"
+_EDITED = "{spec} has changed since; {run} resumes as it was (with the changes: {now})"
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class _Arguments:
         return self.epoch is not None or self.id is not None or self.only is not None
 
 
-@click.command("resume", short_help="Go on with a run, from its end or an earlier checkpoint.")
+@click.command("resume", short_help="Resume a run, from its end or from an earlier checkpoint.")
 @click.argument(
     "run", required=False, metavar="[RUN|SPEC|URL]", shell_complete=completes("run_or_spec")
 )
@@ -79,10 +79,10 @@ class _Arguments:
 @option(
     "--only",
     type=click.Choice(["exit"]),
-    help="Run no epoch, but download and exit again; the run stays as it is.",
+    help="Run only download and exit again; the run stays as it is.",
 )
 @sets_option
-@option("--accept-changes", is_flag=True, help="Go on although the job has changed.")
+@option("--accept-changes", is_flag=True, help="Resume although the job has changed.")
 @option(
     "--map-node",
     "maps",
@@ -90,14 +90,14 @@ class _Arguments:
     multiple=True,
     help="Give the part of a checkpoint's node to a node of the job.",
 )
-@option("--code", type=click.Path(), metavar="DIR", help="Where the code is now.")
+@option("--code", type=click.Path(), metavar="DIR", help="The folder of the code, if it has moved.")
 @run_options
 @common
 def command(options: RunOptions, **values: Any) -> int:
-    """Go on with RUN: a name, a path, or a spec (default: the newest unfinished run).
+    """Resume RUN: a name, a path, or a spec (default: the newest unfinished run).
 
-    With a spec, the file as it is now counts; with a run, the spec that is kept in it.  With
-    --epoch or --id later checkpoints move to the run's attempts/.  A sweep goes on as a whole; one
+    With a spec, the file as it is now counts; with a run, the spec that is stored in it.  With
+    --epoch or --id later checkpoints move to the run's attempts/.  A sweep resumes as a whole; one
     of its runs, named by its path, by itself.
 
     The URL of a run or a checkpoint elsewhere (s3://bucket/run) is fetched first: that checkpoint
@@ -136,7 +136,7 @@ def _find(arguments: _Arguments, options: RunOptions) -> tuple[RunDir, SweepDir 
     if sweep is None:
         return find_run(options.runs_dir, arguments.run, unfinished=True), None
     if arguments.names_checkpoint:
-        raise click.UsageError(f"a checkpoint is one of a run, and {sweep.shown()} is a sweep")
+        raise click.UsageError(f"a checkpoint belongs to one run, but {sweep.shown()} is a sweep")
     return sweep.home, sweep
 
 
@@ -158,9 +158,9 @@ def _stored(
         scheduler=options.scheduler,
     )
     if (sweep is None) is not (stored.spec.matrix is None):
-        what = "is no sweep any more" if sweep is not None else "is a sweep now"
+        what = "is no longer a sweep" if sweep is not None else "is a sweep now"
         hint = f"start it: {_train_line(arguments, options, stored)}"
-        text = f"{shown(stored.spec_path)} {what}, and {run.shown()} is not of it"
+        text = f"{shown(stored.spec_path)} {what}, so {run.shown()} cannot resume with it"
         raise UsageError(text, hint=hint)
     return stored
 
@@ -241,7 +241,7 @@ def _report_unreadable(runs_dir: str) -> None:
     from jobrun.runs.find import unreadable
 
     for found, why in unreadable(runs_dir):
-        click.echo(f"warning: {plain(found.shown())} is passed over: {plain(why)}", err=True)
+        click.echo(f"warning: {plain(found.shown())} is skipped: {plain(why)}", err=True)
 
 
 def _fetched(arguments: _Arguments, options: RunOptions) -> _Arguments:
@@ -253,8 +253,8 @@ def _fetched(arguments: _Arguments, options: RunOptions) -> _Arguments:
         return arguments
     if options.dry_run:
         raise UsageError(
-            f"a dry run does nothing, so that {arguments.run} is not fetched",
-            hint="without -n it is fetched into the directory of the runs, and goes on",
+            f"a dry run does nothing, so {arguments.run} is not fetched",
+            hint="without -n it is fetched into the directory of the runs, and resumes",
         )
     return replace(
         arguments, run=_fetch(arguments.run, options.runs_dir, arguments.epoch, arguments.id)

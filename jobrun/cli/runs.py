@@ -28,7 +28,7 @@ _NOT_SHOWN = ("broken", "unreadable")
     "--sort",
     metavar="METRIC|name|time",
     default="time",
-    help="Best, first or newest on top.",
+    help="Order: the best, by name, or the newest on top.",
     shell_complete=completes("metric"),
 )
 @option(

@@ -237,7 +237,7 @@ def _ending(attempt: PastAttempt) -> str:
     from jobrun.report.summary import OUTCOMES
 
     if not attempt.outcome:
-        return "without a word"
+        return "killed or crashed"
     reason = f": {plain(attempt.reason)}" if attempt.reason else ""
     return f"{OUTCOMES.get(attempt.outcome, attempt.outcome)}{reason}"
 
@@ -264,7 +264,7 @@ def _tasks(past: Attempts) -> str:
 
 
 def _damage(shown: _Shown) -> list[str]:
-    return [f"{found.name} is not whole any more: {found.reason}" for found in shown.damaged]
+    return [f"{found.name} is no longer whole: {found.reason}" for found in shown.damaged]
 
 
 # JSON.

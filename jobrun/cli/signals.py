@@ -74,8 +74,8 @@ class Signals:
         names = ", ".join(number.name for number in self._handlers.hold())
         if names:
             warn(
-                f"the job's code has set its own handler of {names}: it is not used while the run "
-                "lasts, since the state would not be saved"
+                f"the job's code has set its own handler of {names}: it is not used during the "
+                "run, since the state would not be saved"
             )
 
     def look(self, warn: Callable[[str], None]) -> None:
@@ -144,12 +144,12 @@ def _leave_early(number: int, frame: FrameType | None) -> NoReturn:
     received = signal.Signals(number)
     with suppress(Exception):  # the output of imports; it must not delay the exit
         sys.stdout.flush()
-    _end(f"{received.name}: left before the run began\n", _EXIT[received])
+    _end(f"{received.name}: exited before the run began\n", _EXIT[received])
 
 
 def _leave(received: signal.Signals, again: str) -> NoReturn:
     """End the process now: no handler, lock or buffer can hold it back."""
-    text = f"\n{received.name} again: left at once; the last checkpoint is whole\n"
+    text = f"\n{received.name} again: exited at once; the last checkpoint is whole\n"
     text += f"\n{again}\n" if again else ""
     _end(text, _EXIT[received])
 

@@ -85,7 +85,7 @@ def _folder(kept: str | None, name: str) -> Iterator[Path]:
     try:
         path.mkdir(parents=True)
     except FileExistsError:
-        raise click.UsageError(f"{path} is there already; --dir wants a new directory") from None
+        raise click.UsageError(f"{path} already exists; --dir expects a new directory") from None
     except OSError as error:
         raise click.UsageError(f"--dir {path} cannot be made: {error.strerror}") from None
     yield path

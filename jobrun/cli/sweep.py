@@ -226,7 +226,7 @@ class _SignalForwarder:
         """Start no further run; running ones save and end."""
         self._fleet.send(signal_name, last=True)
         self._board.print_lines(
-            f"{signal_name}: no further run starts, those that are going on save and end "
+            f"{signal_name}: no further run starts; those that are running save and end "
             "(a second signal ends all at once)"
         )
 
@@ -237,14 +237,14 @@ class _SignalForwarder:
 
 def _would(choice: Choice) -> str:
     if choice.action == "resume" and choice.start is not None:
-        return f"go on from checkpoint_{choice.start.id} ({choice.start.place})"
+        return f"resume from checkpoint_{choice.start.id} ({choice.start.place})"
     return "start from the beginning" if choice.action == "fresh" else "not be run: finished"
 
 
 def _opening(plan: SweepPlan, home: SweepDir, jobs: int) -> str:
     """Return the plan in one line."""
     actions = [choice.action for choice in plan.choices]
-    texts = {"done": "finished already", "resume": "to go on", "fresh": "to start"}
+    texts = {"done": "finished already", "resume": "to resume", "fresh": "to start"}
     counts = [(actions.count(action), text) for action, text in texts.items()]  # type: ignore[arg-type]
     parts = [f"{count} {text}" for count, text in counts if count]
     how = f", {jobs} at a time" if jobs > 1 else ""

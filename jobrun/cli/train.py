@@ -13,11 +13,11 @@ from jobrun.core.invocation import program
 __all__ = ["command"]
 
 
-@click.command("train", short_help="Train the job of a spec, or go on with its run.")
+@click.command("train", short_help="Train the job of a spec, or resume its run.")
 @click.argument("spec", type=click.Path(), shell_complete=completes("spec"))
 @sets_option
-@option("--fresh", is_flag=True, help="Start a new run beside those that are there.")
-@option("--accept-changes", is_flag=True, help="Go on although the job has changed.")
+@option("--fresh", is_flag=True, help="Start a new run beside the existing ones.")
+@option("--accept-changes", is_flag=True, help="Resume although the job has changed.")
 @run_options
 @common
 def command(
@@ -25,8 +25,8 @@ def command(
 ) -> int:
     """Train the job of SPEC.
 
-    Where a run of it was interrupted, it goes on from its last checkpoint; where one is finished,
-    nothing is done.  --fresh starts a new run.  A spec with a 'matrix' is a sweep: all its runs.
+    An interrupted run of it resumes from its last checkpoint; if the run is finished, nothing is
+    done.  --fresh starts a new run.  A spec with a 'matrix' is a sweep: all its runs.
     """
     with Signals() as signals:
         from jobrun.analysis.facts import job_facts

@@ -47,7 +47,7 @@ class _Checked:
         return [*(("error", p) for p in errors), *(("warning", p) for p in self.warnings)]
 
 
-@click.command("validate", short_help="Check specs; nothing is run.")
+@click.command("validate", short_help="Check specs without running anything.")
 @specs_argument
 @sets_option
 @option(
@@ -63,8 +63,8 @@ def command(specs: tuple[str, ...], sets: tuple[str, ...], import_: bool) -> int
     Nothing is run.  Without --import no code of yours is imported either.  With --json stdout is a
     list of {file, line, column, severity, message, hint, code}, empty if all is well; code is the
     exit code: 3 for what is invalid, 4 for code that cannot be bound, 2 for a file that is not
-    there.  In GitHub Actions the lines are annotated.  With -q nothing is said of specs that are
-    right.
+    there.  In GitHub Actions the lines are annotated.  With -q valid specs
+    are not listed.
     """
     checked = [_check(spec, sets, import_) for spec in specs]
     for one in checked:

@@ -70,7 +70,7 @@ class Watching:
         terminal = stderr.isatty() and os.environ.get("TERM") != "dumb"
         how = self.how or self._usual(terminal)
         if how == "live" and not terminal:
-            click.echo("warning: stderr is no terminal: progress is shown as lines", err=True)
+            click.echo("warning: stderr is not a terminal: progress is shown as lines", err=True)
             how = "lines"
         if how == "json":
             tees = (prints.err, prints.out) if self.settings.json else (prints.err,)

@@ -39,11 +39,11 @@ def room_warning(policy: CheckpointPolicy, epochs: int | None, each: int, free: 
     if total > free:
         return (
             f"up to {count} checkpoints of {size(each)} may need {size(total)}, "
-            f"but only {size(free)} are free; checkpoint.keep and checkpoint.every bound them"
+            f"but only {size(free)} are free; checkpoint.keep and checkpoint.every limit them"
         )
     if policy.keep.all and total * 10 > free:
         return (
             f"all checkpoints are kept: up to {count} of {size(each)}, {size(total)} of the "
-            f"{size(free)} that are free; checkpoint.keep.last bounds them"
+            f"{size(free)} that are free; checkpoint.keep.last limits them"
         )
     return None

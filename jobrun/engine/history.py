@@ -367,7 +367,7 @@ class History:
         try:
             self.run.write(self._state)
         except SaveError as error:
-            self._report(Warned(f"how the run ended is not in run.json: {error}"))
+            self._report(Warned(f"the end of the run is not recorded in run.json: {error}"))
 
 
 AnyHistory: TypeAlias = History | NoHistory

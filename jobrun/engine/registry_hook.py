@@ -108,14 +108,14 @@ class RunCatalogue:
             raise TaskError(text, where=self._where, trace=user_trace(error)) from error
         if epoch is None or (type(epoch) is int and epoch >= 0):
             return epoch
-        text = f"the catalogue's latest() gave {epoch!r}, not a number of epochs or None"
+        text = f"the catalogue's latest() returned {epoch!r}; expected a number of epochs or None"
         raise TaskError(text, where=self._where)
 
     def admit(self, id: int) -> None:
         """Raise SaveError unless the checkpoint may be written."""
         answer = self._ask("accessible", lambda found: found.accessible(self._run, id), True)
         if not answer:
-            why = f"the catalogue does not let it be (accessible() gave {answer!r})"
+            why = f"the catalogue refused it (accessible() returned {answer!r})"
             raise SaveError(f"checkpoint {id} was not saved: {why}")
 
     def published(self, record: Record, path: Path) -> None:
@@ -156,7 +156,7 @@ def _failed(method: str, error: Exception) -> str:
     frame = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(frame.filename).name}:{frame.lineno}"
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return f"the catalogue's {method}() failed, which is said once: {what} ({where})"
+    return f"the catalogue's {method}() failed (reported once): {what} ({where})"
 
 
 def _catalogue(given: object, folder: Path | None, where: Where | None) -> Any:
@@ -166,7 +166,7 @@ def _catalogue(given: object, folder: Path | None, where: Where | None) -> Any:
         try:
             found = found()
         except Exception as error:
-            text = f"the catalogue cannot be made: {type(error).__name__}: {error}"
+            text = f"the catalogue cannot be created: {type(error).__name__}: {error}"
             raise BindError(text, where=where, trace=user_trace(error)) from error
     if missing := _missing(found):
         name = given if isinstance(given, str) else type(found).__name__

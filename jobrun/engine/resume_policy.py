@@ -209,15 +209,15 @@ def _another_job(request: Request, epoch: int, changes: Changes, run: str, over:
     if request.again:
         accept, afresh, same = f"{request.again} --accept-changes", request.afresh, f"resume {run}"
         same += f" --only {request.only}" if request.only else ""
-        ways = [("to go on with the changes", accept), ("to start a new run", afresh)]
+        ways = [("to resume with the changes", accept), ("to start a new run", afresh)]
         ways += (
             []
             if over and not request.only
-            else [("to go on as it was", f"{request.program} {same}")]
+            else [("to resume as it was", f"{request.program} {same}")]
         )
     else:
         ways = [
-            ("to go on with the changes", _ACCEPTING),
+            ("to resume with the changes", _ACCEPTING),
             ("to start a new run", "give the CheckpointManager another directory"),
         ]
     ways = ways[1:] if changes.never else ways
@@ -234,7 +234,7 @@ def _done(request: Request, state: FoundState, changes: Changes, run: str) -> Ch
         code = EXIT_FAILED_BY_CONDITION
         first = f"{run} ended as a failure ({epochs}; {state.reason})"
         ways = [
-            ("to go on from an earlier epoch", f"{request.program} resume {run} --epoch N"),
+            ("to resume from an earlier epoch", f"{request.program} resume {run} --epoch N"),
             *ways,
         ]
     return Choice("done", (first, *_change_lines(changes), *_table(ways)), exit_code=code)

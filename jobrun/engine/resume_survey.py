@@ -100,7 +100,7 @@ class Chooser:
             return request, ()
         if request.names_checkpoint:
             asked = f"epoch {request.epoch}" if request.id is None else f"checkpoint_{request.id}"
-            return request, (f"the catalogue names epoch {epoch}, but {asked} is asked for",)
+            return request, (f"the catalogue names epoch {epoch}, but {asked} was requested",)
         if head is not None and head.epoch == epoch:
             return request, ()
         self._find_named(epoch)
@@ -114,14 +114,14 @@ class Chooser:
         except (NotFoundError, DamagedError) as error:
             text = f"the catalogue names epoch {epoch} of {self._run.shown()}: {error.message}"
             ways = ["--epoch names another one"]
-            ways += [f"to start anew: {self._request.afresh}"] if self._request.afresh else []
+            ways += [f"to start a new run: {self._request.afresh}"] if self._request.afresh else []
             raise type(error)(text, where=error.where, hint="; ".join(ways)) from error
 
     def _refuse_damaged(self) -> None:
         """Raise DamagedError if no checkpoint is whole: neither a fresh start nor an end."""
         if lost := self._run.damaged():
             afresh = self._request.afresh
-            hint = f"to start anew: {afresh}" if afresh else ""
+            hint = f"to start a new run: {afresh}" if afresh else ""
             raise none_whole(((i.id, i.reason) for i in lost), self._run.shown(), hint)
 
     def _refuse_missing_blobs(self, start: Record) -> None:
@@ -140,9 +140,7 @@ class Chooser:
         if not state.facts:
             if state.digest in ("", digest(self._facts)):
                 return Changes(code=code)
-            return Changes(
-                ("the job (run.json was lost, so that details are not known)",), (), code
-            )
+            return Changes(("the job (run.json was lost, so details are not known)",), (), code)
         diff = compare(state.facts, self._facts)
         if self._request.only:  # they are run again because they have changed
             diff = diff.freed(("download", "exit"))
@@ -198,7 +196,7 @@ def refuse_missing_blobs(
         there = ", ".join(repr(name) for name in top if name)
         ways = f"; to start a new run: {afresh}" if afresh else ""
         raise RunRefusedError(
-            f"the run cannot go on with the changes: 'init' writes {names} now, which "
+            f"the run cannot resume with the changes: 'init' now writes {names}, which "
             f"{shown(checkpoint)} does not hold",
             hint=f"'init' is not run again, and there are {there or 'no blobs'}{ways}",
         )

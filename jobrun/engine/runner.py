@@ -102,7 +102,7 @@ class JobRunner:
     def save_soon(self, signal_name: str) -> None:
         """Save at the next place where that is possible.  For signal handlers."""
         if self.job.checkpoint is None or self._run.manager is None:
-            self._run.report(Warned(f"{signal_name}: this job wants no checkpoints"))
+            self._run.report(Warned(f"{signal_name}: this job writes no checkpoints"))
         elif self._attempt is not None:
             self._attempt.saver.due.requested = True
             self._run.report(SaveAsked(signal_name))

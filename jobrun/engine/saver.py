@@ -214,7 +214,7 @@ class Saver:
         try:
             RunDir(self._manager.run_dir, lock=self._manager.lock).sync_covered()
         except OSError as error:
-            self._report(Warned(f"a power cut may take rows of metrics.csv: {error}"))
+            self._report(Warned(f"a power cut may lose rows of metrics.csv: {error}"))
 
     def retain(self) -> None:
         """Apply retention at the end of an attempt that had nothing to save.

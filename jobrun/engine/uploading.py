@@ -87,7 +87,7 @@ def _refuse_another_run(run: RunDir, store: Store) -> None:
     facts = there if isinstance(there, dict) else {}
     if here is not None and facts.get("created") != here.created:
         raise StoreError(
-            f"another run, {facts.get('name')!r}, is there already, and is not overwritten",
+            f"another run, {facts.get('name')!r}, is already there and is not overwritten",
             where=store.place,
             hint="upload to another place; '${run.name}' in it makes one for each run",
         )

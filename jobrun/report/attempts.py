@@ -177,7 +177,7 @@ def _warning(kind: str, event: Mapping[str, Any]) -> str:
         why = why_not_saved(event["id"], event["message"])
         return f"checkpoint_{event['id']} was not saved: {why}"
     if kind == "CheckpointSkipped":
-        return f"checkpoint_{event['id']} was passed over: {event['reason']}"
+        return f"checkpoint_{event['id']} was skipped: {event['reason']}"
     if kind == "CheckpointLoaded" and event["differences"]:
         return f"other libraries from epoch {event['epoch']} on: {', '.join(event['differences'])}"
     return ""

@@ -232,7 +232,7 @@ class Describer:
 
     @_lines.register
     def _(self, event: CheckpointSkipped) -> list[str]:
-        return [f"warning: checkpoint_{event.id} is passed over: {plain(event.reason)}"]
+        return [f"warning: checkpoint_{event.id} is skipped: {plain(event.reason)}"]
 
     @_lines.register
     def _(self, event: CheckpointLoaded) -> list[str]:

@@ -177,7 +177,9 @@ def _by_prefix(runs_dir: str | os.PathLike[str], argument: str) -> RunDir:
     if len(found) == 1:
         return runs[found[0]]
     if found:
-        raise NotFoundError(f"{argument!r} can be {len(found)} runs", hint=f"{_some(found)}")
+        raise NotFoundError(
+            f"{argument!r} is ambiguous: {len(found)} runs begin with it", hint=f"{_some(found)}"
+        )
     known = f"there are {_some(list(runs))}" if runs else f"there is no run in {runs_dir}"
     raise NotFoundError(f"no run {argument!r}", hint=did_you_mean(argument, list(runs)) or known)
 

@@ -25,7 +25,7 @@ def parse_maps(texts: Iterable[str]) -> NodeMap:
         old, equals, new = text.partition("=")
         if not equals or not old:
             hint = "OLD is a node of the checkpoint, NEW one of the job; OLD= drops one"
-            raise UsageError(f"--map-node {text}: OLD=NEW is wanted", hint=hint)
+            raise UsageError(f"--map-node {text}: expected OLD=NEW", hint=hint)
         pairs.append((old, new))
     return NodeMap(tuple(pairs))
 

@@ -53,6 +53,7 @@ _PART = re.compile(
 )
 
 
+_NO_END = "the process was killed or crashed (no end recorded)"
 _WRITTEN = ("lock", "metrics.csv", "events.jsonl", "log.txt")
 """The files of a run that are written into where they are, and not replaced."""
 
@@ -141,7 +142,7 @@ class RunDir:
         """
         state = self._read() or self._rebuilt()
         if state is not None and state.state == "running" and not self.held():
-            return replace(state, state="interrupted", reason="the process ended without a word")
+            return replace(state, state="interrupted", reason=_NO_END)
         return state
 
     @property
@@ -241,7 +242,7 @@ class RunDir:
             self._fs.make_dirs(str(self.path))
         except OSError as error:
             hint = "--runs-dir names another directory for the runs"
-            raise SaveError(f"the run directory cannot be made: {error}", hint=hint) from error
+            raise SaveError(f"the run directory cannot be created: {error}", hint=hint) from error
         for name in _WRITTEN:
             refuse_not_regular(self.path / name)
         if os.path.islink(attempts := self.path / "attempts"):

@@ -50,7 +50,7 @@ def fresh_name(runs_dir: str | os.PathLike[str], name: str) -> Path:
     except (FileNotFoundError, NotADirectoryError):
         taken = []
     except OSError as error:
-        text = f"it cannot be looked into: {error.strerror}"
+        text = f"it cannot be read: {error.strerror}"
         raise NotFoundError(text, where=str(runs_dir)) from error
     number = max(taken, default=0) + 1
     return Path(runs_dir) / (name if number == 1 else f"{name}-{number}")

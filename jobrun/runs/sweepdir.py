@@ -236,7 +236,7 @@ def folders_in(path: Path) -> list[str]:
     except FsError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR):
             return []
-        text = f"it cannot be looked into: {error.strerror}"
+        text = f"it cannot be read: {error.strerror}"
         raise NotFoundError(text, where=shown(path)) from error
 
 

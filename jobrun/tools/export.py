@@ -54,7 +54,7 @@ def export(
         _write_safetensors(path, values, about or {})
     else:
         hint = f"name a file {', '.join(_ENDINGS)}, or a directory: {os.fspath(target)}/"
-        raise UsageError(f"no form has the ending {path.suffix!r}", where=str(path), hint=hint)
+        raise UsageError(f"unknown file ending {path.suffix!r}", where=str(path), hint=hint)
     return [name for name in boxes if name not in values]
 
 
@@ -123,7 +123,7 @@ def _tensor(name: str, box: Box, target: Path) -> Array:
         raise UsageError(
             f"safetensors has no form for {name!r}, which is of {what}",
             where=str(target),
-            hint="name the blobs that are wanted, or write .npz",
+            hint="name the blobs to export, or write .npz",
         )
     order = array.dtype if is_foreign(array) else array.dtype.newbyteorder("<")
     return array.astype(order, order="C", copy=False)

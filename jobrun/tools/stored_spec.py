@@ -63,7 +63,7 @@ def stored_spec(
     if isinstance(state, RunState) and state.built_in_python:
         raise UsageError(
             f"the run {run.shown()} was started by a Python script",
-            hint="run your script again: it goes on from the last checkpoint",
+            hint="run your script again: it resumes from the last checkpoint",
         )
     if not os.path.lexists(run.resolved_path):
         hint = "name the spec instead of the run: jobrun resume SPEC"
@@ -99,5 +99,5 @@ def _folder(run: RunDir, state: RunState | SweepState, code: str | os.PathLike[s
     raise NotFoundError(
         f"the folder of the code is gone{where}",
         where=run.shown(),
-        hint=f"name where it is now: jobrun resume {run.shown()} --code DIR",
+        hint=f"--code names where it is now: jobrun resume {run.shown()} --code DIR",
     )

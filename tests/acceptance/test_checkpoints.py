@@ -382,7 +382,7 @@ def test_load_blobs_takes_an_older_checkpoint_only_where_asked(run_dir: Path) ->
         assert "--fallback takes the newest checkpoint that is whole" in said.stderr
     said = load_blobs_command(run_dir, "--fallback")
     assert (said.returncode, "145" in said.stdout, "136" in said.stdout) == (0, False, True)
-    assert "checkpoint_4 is passed over" in said.stderr
+    assert "checkpoint_4 is skipped" in said.stderr
     assert load_blobs_command(run_dir, "--epoch", "3").stderr == ""
     for id in range(4):
         flip(run_dir / f"checkpoint_{id}" / "_SUCCESS")

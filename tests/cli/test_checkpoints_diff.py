@@ -77,7 +77,7 @@ def test_other_forms_of_change(call: Call, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "code", "text"),
     [
-        (("m", "1"), 2, "two checkpoints are compared: m 1 OTHER"),
+        (("m", "1"), 2, "expected two checkpoints: m 1 OTHER"),
         (("m", "1", "2", "3"), 2, "two checkpoints are compared"),
         (("m", "--epoch", "1"), 2, "two checkpoints are compared"),
         (("m", "1", "2", "--epoch", "1", "--epoch", "2"), 2, "two checkpoints are compared"),

@@ -51,7 +51,7 @@ def test_what_is_none_is_listed_with_the_reason(call: Call, run: Path) -> None:
     (run / "checkpoint_old").mkdir()
     lines = call("checkpoints", "list", "m").out.splitlines()
     assert lines[0].startswith("runs/m: 2 checkpoints, ")
-    below = [line for line in lines if " is no checkpoint: " in line]
+    below = [line for line in lines if " is not a checkpoint: " in line]
     assert [line.split()[0] for line in below] == ["checkpoint_old", "checkpoint_7", "checkpoint_8"]
     assert "it is a copy of checkpoint 1" in below[2]
 
@@ -134,7 +134,7 @@ def test_no_run_and_a_run_without_checkpoints(call: Call, folder: Path) -> None:
     (folder / "runs/x/checkpoint_0/_SUCCESS").write_text("torn")
     result = call("checkpoints", "list", "x")
     assert result.code == 0
-    assert result.out.startswith("runs/x: no checkpoints\ncheckpoint_0 is no checkpoint: ")
+    assert result.out.startswith("runs/x: no checkpoints\ncheckpoint_0 is not a checkpoint: ")
 
 
 @pytest.mark.usefixtures("run")

@@ -63,8 +63,8 @@ def test_damage_is_named_with_the_blob_and_who_shares_it(
         "runs/m/checkpoint_3 (epoch 3): DAMAGED\n"
         "  main/data/0 (blob data): its checksum is SUM, but SUM was written\n"
         "main/data/0 is one file of checkpoint_1 and checkpoint_3\n"
-        "checkpoint_7 is no checkpoint: _SUCCESS: it is missing\n"
-        "checkpoint_8 is no checkpoint: it is a copy of checkpoint 0\n"
+        "checkpoint_7 is not a checkpoint: _SUCCESS: it is missing\n"
+        "checkpoint_8 is not a checkpoint: it is a copy of checkpoint 0\n"
         "3 of 4 checkpoints damaged: checkpoint_1, checkpoint_2, checkpoint_3 "
         f"({files_once(saved)} files read, SIZE)\n"
     )

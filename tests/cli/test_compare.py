@@ -102,9 +102,9 @@ def test_words_for_runs_and_plain_arrows(jobrun: Call) -> None:
 @pytest.mark.parametrize(
     ("args", "code", "text"),
     [
-        (("sum",), 2, "name two runs or more"),
+        (("sum",), 2, "expected two runs or more"),
         (("sum", "sum-4"), 5, "no run 'sum-4'"),
-        (("sum-", "sum"), 5, "'sum-' can be 2 runs\n  hint: sum-2, sum-3"),
+        (("sum-", "sum"), 5, "'sum-' is ambiguous: 2 runs begin with it\n  hint: sum-2, sum-3"),
         (("sum", "torn"), 5, "runs/torn: run.json cannot be read"),
     ],
 )

@@ -56,7 +56,7 @@ def values(line: str) -> list[str]:
 def test_commands_with_what_they_do() -> None:
     found = items("jobrun t")
     assert [item.value for item in found] == ["train"]
-    assert found[0].help == "Train the job of a spec, or go on with its run."
+    assert found[0].help == "Train the job of a spec, or resume its run."
     assert values("jobrun ") == app.list_commands(None)  # type: ignore[arg-type]
     assert values("jobrun checkpoints p") == ["prune", "path"]
     assert values("jobrun -q checkpoints ve") == ["verify"]
@@ -415,7 +415,7 @@ def test_fish(files: Path) -> None:
         assert done.stderr == ""
         return done.stdout.splitlines()
 
-    assert complete("jobrun vali") == ["validate\tCheck specs; nothing is run."]
+    assert complete("jobrun vali") == ["validate\tCheck specs without running anything."]
     assert complete("jobrun train a.") == ["a.yaml"]
     assert complete("jobrun train a.yaml --set lr") == ["lr=\t0.1"]
     assert complete("jobrun train a.yaml --set lr=") == ["lr=0.1"]

@@ -121,7 +121,7 @@ def test_no_command_is_silent_about_damage(
     shown = call("checkpoints", "list", "sum")
     check_result(shown, 0)
     if not is_listed:
-        assert "checkpoint_2 is no checkpoint: " in shown.out
+        assert "checkpoint_2 is not a checkpoint: " in shown.out
 
     verified = call("checkpoints", "verify", "sum")
     check_result(verified, 5)
@@ -152,7 +152,7 @@ def test_with_the_record_of_another_it_is_a_copy_and_none_of_the_run(
     for command in ("list", "verify"):
         said = call("checkpoints", command, "sum")
         check_result(said, 0)
-        assert "checkpoint_2 is no checkpoint: it is a copy of checkpoint 0" in said.out
+        assert "checkpoint_2 is not a checkpoint: it is a copy of checkpoint 0" in said.out
     refused = call("resume", "sum", "--epoch", "2")
     check_result(refused, 5)
     assert "it is a copy of checkpoint 0" in refused.err

@@ -51,7 +51,7 @@ def test_what_would_go_on(write: Callable[..., None], call: Callable[..., Any]) 
     done = call("train", "sum.yaml", "-n")
     assert (done.code, done.out.splitlines()[0][:21]) == (0, "runs/sum is finished,")
     done = call("resume", "-n", "--epochs", "9")
-    assert done.out.startswith("sum in runs/sum: would go on from checkpoint_3 (epoch 3)\n")
+    assert done.out.startswith("sum in runs/sum: would resume from checkpoint_3 (epoch 3)\n")
     assert "stops        after epoch 9 (epochs 3/9)\n" in done.out
     done = call("resume", "-n", "--epoch", "1")
     assert "later checkpoints would move to its attempts/" in done.out

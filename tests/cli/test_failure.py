@@ -91,7 +91,7 @@ def test_a_bug_is_called_one_and_has_no_traceback(call: Callable[..., Any]) -> N
     assert (result.code, result.out) == (1, "")
     assert re.fullmatch(
         r"error: this is a bug in jobrun: KeyError: 'oops' \(at .*test_failure\.py:\d+\)\n"
-        r"  hint: the same command with --traceback shows how it came to this\n",
+        r"  hint: the same command with --traceback shows where it comes from\n",
         result.err,
     )
 

@@ -29,7 +29,7 @@ def test_the_name_of_a_template_is_no_new_directory(call: Callable[..., Any], fo
     result = call("init", "kmeans")
     assert result.code == 2
     assert result.err == (
-        "error: kmeans is a template, and no directory is called so\n"
+        "error: kmeans is a template, and there is no directory of that name\n"
         "  hint: jobrun init --template kmeans, or for a new directory: jobrun init ./kmeans\n"
     )
     assert list(folder.iterdir()) == []
@@ -74,7 +74,7 @@ def test_files_that_are_there_are_not_touched(call: Callable[..., Any], folder: 
     result = call("init")
     assert (result.code, result.out) == (2, "")
     assert result.err == (
-        "error: mlp.yaml is there already; nothing was written\n"
+        "error: mlp.yaml already exists; nothing was written\n"
         "  hint: --force overwrites, or name another directory: jobrun init DIR\n"
     )
     assert (folder / "mlp.yaml").read_text() == "mine\n"
@@ -86,7 +86,7 @@ def test_files_that_are_there_are_not_touched(call: Callable[..., Any], folder: 
     (folder / "heat.py").mkdir()
     (folder / "heat.yaml").symlink_to("nowhere")
     result = call("init", "--template", "heat")
-    assert "error: heat.py, heat.yaml are there already" in result.err
+    assert "error: heat.py, heat.yaml already exist" in result.err
 
 
 def test_a_directory_that_cannot_be_made(call: Callable[..., Any], folder: Path) -> None:

@@ -95,7 +95,7 @@ def test_as_json(call: Call) -> None:
 def test_export(call: Call, folder: Path) -> None:
     result = call("load-blobs", "m", "-o", "out.npz")
     assert (result.code, result.out) == (0, "4 blobs written to out.npz\n")
-    assert result.err == "warning: nothing is None, which has no array\n"
+    assert result.err == "warning: nothing is None, and is not exported\n"
     with np.load(folder / "out.npz") as found:
         assert sorted(found) == ["model/b1", "model/w1", "n", "text"]
     assert call("load-blobs", "m", "model/*", "--output", "out").code == 0
@@ -153,7 +153,7 @@ def test_a_narrow_terminal_gets_a_block_for_each_blob(terminal: Call) -> None:
         (("m", "model/w1[9]"), 5, "index 9 is outside of"),
         (("m", "model/w1[1:2:0]"), 2, "no index"),
         (("m", "-o", "no/such/out.npz"), 2, "No such file"),
-        (("m", "-o", "out.mat"), 2, "no form has the ending '.mat'"),
+        (("m", "-o", "out.mat"), 2, "unknown file ending '.mat'"),
         (("m", "-o", "out.npy"), 2, "a .npy file holds one blob, and these are 4"),
         (("m", "-o", "out.safetensors"), 2, "no form for 'text', which is of str"),
     ],

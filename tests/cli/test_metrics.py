@@ -136,7 +136,7 @@ def test_without_matplotlib(call: Call, folder: Path, monkeypatch: pytest.Monkey
         (("sum", "--metric", "los"), 5, "did you mean 'loss'?"),
         (("sum", "--metric", "[x]"), 5, "there are loss, total"),
         (("sum", "--range", "x"), 2, "write A:B"),
-        (("sum", "-o", "x.gif"), 2, "no form has the ending '.gif'"),
+        (("sum", "-o", "x.gif"), 2, "unknown file ending '.gif'"),
         (("sum", "-o", "no/such.png"), 2, "No such file"),
         (("sum", "-o", "x.png", "--range", "9:"), 5, "there is nothing to draw"),
     ],

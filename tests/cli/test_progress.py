@@ -62,7 +62,7 @@ def test_live_without_a_terminal_is_said_and_is_lines(call: Call, write: Call) -
     write()
     result = call("train", "sum.yaml", "--progress", "live")
     assert result.err.startswith(
-        "warning: stderr is no terminal: progress is shown as lines\nsum in"
+        "warning: stderr is not a terminal: progress is shown as lines\nsum in"
     )
     assert "\x1b" not in result.err
 

@@ -214,7 +214,7 @@ def test_inspect_and_verify(call: Call, big: str) -> None:
         verified = call("checkpoints", "verify", url)
         assert verified.code == 5
         assert "main/model/b/0 (blob model/b): its checksum is" in verified.out
-    odd = "checkpoint_1 is no checkpoint: _SUCCESS: it is missing"
+    odd = "checkpoint_1 is not a checkpoint: _SUCCESS: it is missing"
     assert odd in call("checkpoints", "verify", big).out
     assert call("load-blobs", big, "model/b").code == 5
     assert call("load-blobs", big, "n").code == 0

@@ -48,7 +48,7 @@ def test_a_spec_that_was_edited_since_is_told_of(call: Call, write: Call, folder
     call("train", "sum.yaml")
     spec = folder / "sum.yaml"
     spec.write_text(spec.read_text("utf-8").replace("step: 2", "step: 3"), "utf-8")
-    told = "sum.yaml has changed since; runs/sum goes on as it was"
+    told = "sum.yaml has changed since; runs/sum resumes as it was"
     result = call("resume", "sum")
     assert result.err.splitlines()[0] == f"{told} (with the changes: jobrun train sum.yaml)"
     assert told not in call("resume", "sum", "-q").err
@@ -100,7 +100,7 @@ def test_set_changes_the_spec_that_is_kept(call: Call, write: Call, folder: Path
     assert refused.err == (
         "error: runs/sum is finished, and the job differs from the one that was run:\n"
         "  vars.step: 2 -> 1\n"
-        "to go on with the changes:  jobrun resume runs/sum --set step=1 --accept-changes\n"
+        "to resume with the changes:  jobrun resume runs/sum --set step=1 --accept-changes\n"
         "to start a new run:         jobrun train sum.yaml --set step=1 --fresh\n"
     )
 
@@ -247,7 +247,7 @@ def test_a_damaged_checkpoint_is_passed_over_unless_it_was_named(
     assert named.code == 5
     result = call("resume", "sum")
     assert (result.code, total(folder / "runs/sum")) == (0, 106)
-    assert "warning: checkpoint_2 is passed over: " in result.err
+    assert "warning: checkpoint_2 is skipped: " in result.err
     assert "checkpoint 2 moved to runs/sum/attempts/1\n" in result.err
     assert sorted(os.listdir(folder / "runs/sum/attempts/1")) == ["checkpoint_2"]
 
@@ -293,7 +293,9 @@ def test_the_catalogue_names_the_epoch(call: Call, write: Call, folder: Path) ->
     first = call("train", "sum.yaml")
     assert first.code == 5
     assert "the catalogue names epoch 0 of runs/sum: no checkpoint of epoch 0" in first.err
-    assert "--epoch names another one; to start anew: jobrun train sum.yaml --fresh" in first.err
+    assert (
+        "--epoch names another one; to start a new run: jobrun train sum.yaml --fresh" in first.err
+    )
     assert call("train", "sum.yaml", "--fresh").code == 0
     (folder / "latest").write_text("1")
     dry = call("resume", "-n", "--epochs", "4")

@@ -143,7 +143,7 @@ def test_a_run_that_may_not_be_looked_into_hides_no_others(
     assert f"it cannot be read: {os.strerror(code)}" in result.err
     result = call("resume")
     assert result.code == 0
-    assert result.err.startswith(f"warning: runs/{why.replace(':', ' is passed over:', 1)}\n")
+    assert result.err.startswith(f"warning: runs/{why.replace(':', ' is skipped:', 1)}\n")
     assert "two words é: continues after epoch 1" in result.err
 
 
@@ -160,7 +160,7 @@ def test_where_no_run_can_be_read(call: Call, three: Path, monkeypatch: pytest.M
     close_folder(monkeypatch, three)
     result = call("runs")
     assert (result.code, result.out) == (5, "")
-    assert result.err == "error: runs: it cannot be looked into: Permission denied\n"
+    assert result.err == "error: runs: it cannot be read: Permission denied\n"
 
 
 def test_runs_of_sweeps(call: Call, three: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_run_that_is_going_on_and_one_that_was_killed(
     process.wait()
     (found,) = json.loads(call("runs", "--json").out)["runs"]
     assert (found["state"], found["reason"]) == (
-        *("interrupted", "the process ended without a word"),
+        *("interrupted", "the process was killed or crashed (no end recorded)"),
     )
 
 

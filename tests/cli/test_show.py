@@ -109,8 +109,10 @@ def test_a_run_that_is_going_on_and_one_that_was_killed(
     process.kill()
     process.wait()
     out = call("show", "sum").out
-    assert re.match(r"runs/sum: interrupted after \d+ epochs: the process ended without", out)
-    assert re.search(r"^1 .* without a word$", out, re.M)
+    assert re.match(
+        r"runs/sum: interrupted after \d+ epochs: the process was killed or crashed", out
+    )
+    assert re.search(r"^1 .* killed or crashed$", out, re.M)
 
 
 def test_warnings_damage_and_what_a_rewind_left(call: Call, run: Path) -> None:
@@ -122,7 +124,7 @@ def test_warnings_damage_and_what_a_rewind_left(call: Call, run: Path) -> None:
     assert [d["name"] for d in found["damaged"]] == [newest.name]
     out = call("show", "sum").out
     assert "; 1 of earlier attempts in attempts/\n" in out
-    assert f"warning: {newest.name} is not whole any more: " in out
+    assert f"warning: {newest.name} is no longer whole: " in out
 
 
 def test_a_directory_of_checkpoints_alone(call: Call, folder: Path) -> None:

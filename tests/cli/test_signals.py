@@ -81,10 +81,13 @@ def test_the_second_signal_leaves_at_once(start: Call, write: Call, folder: Path
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=10)
     assert process.returncode == 130
-    assert "SIGINT again: left at once; the last checkpoint is whole" in err
+    assert "SIGINT again: exited at once; the last checkpoint is whole" in err
     state = RunDir(folder / "runs/sum").state()
     assert state is not None
-    assert (state.state, state.reason) == ("interrupted", "the process ended without a word")
+    assert (state.state, state.reason) == (
+        "interrupted",
+        "the process was killed or crashed (no end recorded)",
+    )
     assert load_blobs(folder / "runs/sum")["total"] == 104
 
 
@@ -97,7 +100,7 @@ def test_a_signal_while_code_is_imported(start: Call, write: Call, folder: Path)
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=10)
     assert (process.returncode, out) == (143, "")
-    assert err.endswith("SIGTERM: left before the run began\n")
+    assert err.endswith("SIGTERM: exited before the run began\n")
     assert not (folder / "runs").exists()
 
 
@@ -115,7 +118,7 @@ def test_a_signal_while_jobrun_is_imported(
     process.send_signal(number)
     out, err = process.communicate(timeout=10)
     assert (process.returncode, out) == (code, "")
-    assert err == f"{number.name}: left before the run began\n"
+    assert err == f"{number.name}: exited before the run began\n"
 
 
 def test_a_killed_run_is_interrupted_and_goes_on(
@@ -210,7 +213,7 @@ def test_a_save_on_demand_where_there_is_nothing_to_save(
     process = start("train", "rows.yaml")
     wait_for(process, "starts from the beginning")
     process.send_signal(signal.SIGUSR1)
-    wait_for(process, "warning: SIGUSR1: this job wants no checkpoints")
+    wait_for(process, "warning: SIGUSR1: this job writes no checkpoints")
     process.communicate(timeout=30)
     assert process.returncode == 0
 

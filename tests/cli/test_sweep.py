@@ -193,7 +193,7 @@ def test_the_failure_of_one_run_stops_no_other(call: Call, sweep: Call) -> None:
     sweep()
     again = call("resume")
     assert again.code == 0
-    assert "sum: 4 runs in runs/sum: 3 finished already, 1 to go on" in again.err
+    assert "sum: 4 runs in runs/sum: 3 finished already, 1 to resume" in again.err
     assert f"{ALL[1]} | code that changed" not in again.out
 
 
@@ -255,7 +255,7 @@ def test_a_spec_that_has_changed(call: Call, sweep: Call, folder: Path) -> None:
     assert call("train", "sum.yaml", "--fresh").out.endswith("runs/sum-3/step=2\n")
     sweep(TWO, ("first: 100", "first: 50"))
     more = call("train", "sum.yaml", "--accept-changes", "--epochs", "4")
-    assert "sum: 2 runs in runs/sum: 2 to go on" in more.err
+    assert "sum: 2 runs in runs/sum: 2 to resume" in more.err
     assert totals(home) == {"step=1": 104, "step=2": 108}
 
 
@@ -323,7 +323,7 @@ def test_a_sweep_that_is_killed_leaves_no_run_behind_and_goes_on(
     sweep()
     result = call("train", "sum.yaml", "--jobs", "2", "--epochs", "100")
     assert result.code == 0
-    assert "sum: 4 runs in runs/sum, 2 at a time: 2 to go on, 2 to start" in result.err
+    assert "sum: 4 runs in runs/sum, 2 at a time: 2 to resume, 2 to start" in result.err
     assert totals(home) == dict(zip(ALL, (190, 110, 290, 210), strict=True))
 
 
@@ -368,7 +368,7 @@ def test_ways_to_name_what_is_resumed(call: Call, sweep: Call) -> None:
     sweep(("matrix: {step: [1, 2], first: [90, 10]}\n", ""))
     changed = call("resume", "sum.yaml")
     assert changed.code == 2
-    assert "is no sweep any more" in changed.err
+    assert "is no longer a sweep" in changed.err
     assert call("train", "sum.yaml").out.startswith("sum-2: finished")
     assert call("resume", "sum.yaml").out.startswith("runs/sum-2 is finished")
     sweep(TWO)
@@ -433,9 +433,9 @@ def test_a_dry_run_says_what_would_be_done_with_each_run(
     result = call("train", "sum.yaml", "-n", "--epochs", "4")
     assert (result.code, result.err) == (0, "")
     assert result.out.splitlines() == [
-        "sum: 2 runs in runs/sum: 1 to go on, 1 to start",
+        "sum: 2 runs in runs/sum: 1 to resume, 1 to start",
         "run     would",
-        "step=1  go on from checkpoint_3 (epoch 3)",
+        "step=1  resume from checkpoint_3 (epoch 3)",
         "step=2  start from the beginning",
     ]
     told = json.loads(call("resume", "sum", "-n", "--json").out)

@@ -165,9 +165,9 @@ def test_an_unfinished_run_of_another_job_is_refused(call: Call, write: Call, fo
     assert result.err == (
         "error: runs/sum is not finished (epoch 2), and the job differs from the one that was run:"
         "\n  vars.step: 2 -> 1\n"
-        "to go on with the changes:  jobrun train sum.yaml --set step=1 --accept-changes\n"
+        "to resume with the changes:  jobrun train sum.yaml --set step=1 --accept-changes\n"
         "to start a new run:         jobrun train sum.yaml --set step=1 --fresh\n"
-        "to go on as it was:         jobrun resume runs/sum\n"
+        "to resume as it was:         jobrun resume runs/sum\n"
     )
     assert everything(folder / "runs") == before
     write()

@@ -88,7 +88,7 @@ def test_without_a_report_what_should_be_known_is_a_warning(
     known = {
         events.Warned("the disk is slow"): "the disk is slow",
         events.CheckpointFailed(3, 3, "checkpoint 3 was not saved: full"): "3 was not saved: full",
-        events.CheckpointSkipped(3, "torn"): "checkpoint_3 is passed over: torn",
+        events.CheckpointSkipped(3, "torn"): "checkpoint_3 is skipped: torn",
         events.RunWentBack("worker a is lost", 1, 3, 2, 2): "worker a is lost",
     }
     for event, text in known.items():

@@ -61,7 +61,7 @@ def test_the_newest_are_damaged(
     assert child.wait() == 0, child.text
     log = (run / "log.txt").read_text()
     for id in ids[-count:]:
-        assert f"warning: checkpoint_{id} is passed over" in log
+        assert f"warning: checkpoint_{id} is skipped" in log
     assert f"loaded checkpoint_{ids[-count - 1]} " in log
     moved = sorted(p.name for p in (run / "attempts/1").iterdir())
     assert moved == [f"checkpoint_{id}" for id in ids[-count:]]

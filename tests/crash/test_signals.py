@@ -126,7 +126,7 @@ def test_twice(
         child.wait_for_text("SIGTERM: no new work starts")
         child.send_group(second)
         assert child.wait(30) == CODES[second], child.text
-        assert f"{second.name} again: left at once; the last checkpoint is whole" in child.text
+        assert f"{second.name} again: exited at once; the last checkpoint is whole" in child.text
         (folder / "go").touch()
         finish(nursery, folder, undisturbed)
         again(folder)
@@ -225,6 +225,6 @@ def test_one_that_python_loses(
     child = nursery.start("pausing:command", f"lost {number.name}", "train", "pausing.yaml",
                           folder=folder)  # fmt: skip
     assert child.wait() == CODES[number], child.text
-    assert f"{number.name}: left before the run began" in child.text
+    assert f"{number.name}: exited before the run began" in child.text
     assert "Traceback" not in child.text
     finish(nursery, folder, undisturbed)

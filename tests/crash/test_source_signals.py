@@ -100,7 +100,7 @@ def test_twice(started: Start, place: Path, where: str, long: bool) -> None:
         child.wait_for_text("SIGTERM: no new work starts")
         child.send_group(signal.SIGINT)
         assert child.wait() == 130, child.text
-        assert "SIGINT again: left at once; the last checkpoint is whole" in child.text
+        assert "SIGINT again: exited at once; the last checkpoint is whole" in child.text
         assert nothing_is_left(child)
         (place / "go").touch()
         assert finish(started, reading, place) == alone

@@ -263,7 +263,7 @@ def test_a_save_that_is_refused_fails_and_leaves_nothing(tmp_path: Path) -> None
     runner, events = train(Refusing(1), tmp_path / "run", 3)
     (failed,) = (e for e in events if isinstance(e, CheckpointFailed))
     assert failed.id == 1
-    assert "accessible() gave False" in failed.message
+    assert "accessible() returned False" in failed.message
     assert runner.outcome is not None
     assert runner.outcome.exit_code == 0
     names = sorted(p.name for p in (tmp_path / "run").iterdir() if "checkpoint" in p.name)
@@ -300,9 +300,9 @@ def test_failures_are_said_once_each_and_hurt_nothing(tmp_path: Path) -> None:
     assert [r.id for r in RunDir(tmp_path / "run").records()] == [0, 1, 2, 3]
     said = sorted(e.message.partition(" (")[0] for e in events if isinstance(e, Warned))
     assert said == [
-        "the catalogue's accessible() failed, which is said once: ValueError: asked",
-        "the catalogue's report() failed, which is said once: ValueError",
-        "the catalogue's written() failed, which is said once: ValueError: told",
+        "the catalogue's accessible() failed (reported once): ValueError: asked",
+        "the catalogue's report() failed (reported once): ValueError",
+        "the catalogue's written() failed (reported once): ValueError: told",
     ]
     assert all("test_registry_hook.py:" in e.message for e in events if isinstance(e, Warned))
 

@@ -91,9 +91,9 @@ def test_unfinished_run_of_another_job_is_refused_by_train(state: str) -> None:
     assert choice.lines == (
         "runs/sum is not finished (epoch 3), and the job differs from the one that was run:",
         "  vars.lr: 0.1 -> 0.05",
-        "to go on with the changes:  jobrun train sum.yaml --accept-changes",
+        "to resume with the changes:  jobrun train sum.yaml --accept-changes",
         "to start a new run:         jobrun train sum.yaml --fresh",
-        "to go on as it was:         jobrun resume runs/sum",
+        "to resume as it was:         jobrun resume runs/sum",
     )
     with pytest.raises(RunRefusedError, match="not finished"):
         raise choice.refusal()
@@ -154,7 +154,7 @@ def test_a_finished_run_of_another_job_is_refused_where_python_built_the_job(sta
     choice = choose(Request("train"), state, JOB)  # it was given one directory: no run beside it
     assert (choice.action, choice.exit_code) == ("refuse", 2)
     assert choice.lines[2:] == (
-        "to go on with the changes:  "
+        "to resume with the changes:  "
         "JobRunner(..., request=jobrun.engine.resume_policy.Request(accept_changes=True))",
         "to start a new run:         give the CheckpointManager another directory",
     )
@@ -270,5 +270,5 @@ def test_exit_alone_says_what_has_changed_around_it() -> None:
 def test_exit_of_another_job_is_refused(state: str) -> None:
     choice = choose(EXIT, state, JOB)
     assert choice.action == "refuse"
-    assert choice.lines[-1] == "to go on as it was:         jobrun resume runs/sum --only exit"
+    assert choice.lines[-1] == "to resume as it was:         jobrun resume runs/sum --only exit"
     assert choose(replace(EXIT, accept_changes=True), state, JOB).action == "exit"

@@ -107,7 +107,7 @@ def test_warnings_each_once(told: Any, make: Any) -> None:
     assert found.warnings == [
         "early",
         "checkpoint_3 was not saved: disk full",
-        "checkpoint_2 was passed over: torn",
+        "checkpoint_2 was skipped: torn",
         "other libraries from epoch 4 on: numpy: 1 -> 2",
         "worker n1 was killed: the run went back to epoch 4",
     ]

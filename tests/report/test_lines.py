@@ -115,7 +115,7 @@ LOUD = [
     ),
     (
         CheckpointSkipped(5, "main/w is damaged"),
-        "warning: checkpoint_5 is passed over: main/w is damaged",
+        "warning: checkpoint_5 is skipped: main/w is damaged",
     ),
     (
         CheckpointLoaded(2, 2, "p", 9, 0.1, ("numpy: 1.26 -> 2.0",)),

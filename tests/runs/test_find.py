@@ -282,7 +282,7 @@ def test_the_beginning_of_a_name_is_enough_where_it_is_the_only_one(runs: Path) 
     assert find_run("runs", "p").name == "pi"
     assert find_run("runs", "two").name == "two words é"
     assert find_run("runs", "digits").name == "digits"
-    with pytest.raises(NotFoundError, match="'dig' can be 2 runs") as caught:
+    with pytest.raises(NotFoundError, match="'dig' is ambiguous: 2 runs") as caught:
         find_run("runs", "dig")
     assert caught.value.hint == "digits, digits-2"
     with pytest.raises(NotFoundError, match="no run ''"):
@@ -346,7 +346,7 @@ def test_runs_of_sweeps_by_prefix_and_word(runs: Path) -> None:
     for name in ("x=1", "x=2"):
         make(runs / "b", name)
     assert find_run("runs", "@latest").name == "b/x=2"
-    with pytest.raises(NotFoundError, match="'b/x' can be 2 runs") as caught:
+    with pytest.raises(NotFoundError, match="'b/x' is ambiguous: 2 runs") as caught:
         find_run("runs", "b/x")
     assert caught.value.hint == "b/x=1, b/x=2"
     assert series("runs", "x=1") == []

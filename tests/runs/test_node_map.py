@@ -46,7 +46,7 @@ def record(*nodes: str, position: Position | None = None) -> Record:
 def test_texts_of_the_command_line() -> None:
     assert parse_maps(["a=x", "b="]) == NodeMap((("a", "x"), ("b", "")))
     for text in ("a", "=x", ""):
-        with pytest.raises(UsageError, match="OLD=NEW is wanted"):
+        with pytest.raises(UsageError, match="expected OLD=NEW"):
             parse_maps([text])
 
 

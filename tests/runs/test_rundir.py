@@ -216,7 +216,10 @@ def test_running_while_the_lock_is_free_is_interrupted(run: RunDir) -> None:
     run.write(replace(STATE, state="running", reason=""))
     state = run.state()
     assert state is not None
-    assert (state.state, state.reason) == ("interrupted", "the process ended without a word")
+    assert (state.state, state.reason) == (
+        "interrupted",
+        "the process was killed or crashed (no end recorded)",
+    )
     run.lock()
     for one in (run, RunDir(run.path)):
         state = one.state()

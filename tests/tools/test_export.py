@@ -109,7 +109,7 @@ def test_without_the_library(
 
 
 def test_what_cannot_be(boxes: dict[str, Box], tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no form has the ending '\.mat'") as caught:
+    with pytest.raises(UsageError, match=r"unknown file ending '\.mat'") as caught:
         export(boxes, tmp_path / "out.mat")
     assert caught.value.hint.endswith("out.mat/")
     with pytest.raises(UsageError, match="No such file"):

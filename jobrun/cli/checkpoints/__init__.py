@@ -11,10 +11,10 @@ __all__ = ["command"]
 
 _COMMANDS: Commands = {
     "list": ("checkpoints.list", "List the checkpoints of a run."),
-    "inspect": ("checkpoints.inspect", "Show what lies in one checkpoint, blob by blob."),
-    "verify": ("checkpoints.verify", "Read every byte, and name what is damaged."),
+    "inspect": ("checkpoints.inspect", "Show the content of one checkpoint, blob by blob."),
+    "verify": ("checkpoints.verify", "Verify every byte, and list what is damaged."),
     "diff": ("checkpoints.diff", "Show which blobs differ between two checkpoints."),
-    "prune": ("checkpoints.prune", "Remove the checkpoints that are not to be kept."),
+    "prune": ("checkpoints.prune", "Remove all checkpoints but those to keep."),
     "path": ("checkpoints.path", "Print the path of one checkpoint, for scripts."),
 }
 
@@ -23,12 +23,12 @@ _COMMANDS: Commands = {
     "checkpoints",
     cls=LazyGroup,
     table=_COMMANDS,
-    short_help="Look at, verify, compare and prune checkpoints.",
+    short_help="Inspect, verify, compare and prune checkpoints.",
 )
 @common
 def command() -> None:
-    """Look at the checkpoints of a run; only prune changes anything.
+    """Inspect the checkpoints of a run; only prune changes anything.
 
     A checkpoint has an id, counted up at each save, and lies at the end of an epoch or inside one.
-    RUN is a name, a path or a spec; without it a running one is meant, else the newest.
+    RUN is a name, a path or a spec; the default is a running one, else the newest.
     """

@@ -61,12 +61,12 @@ def _chosen(runs_dir: str, which: tuple[str, ...], epochs: tuple[int, ...]) -> t
         and not _is_id(which[0])
         and not _is_checkpoint(which[0])
     ):
-        text = f"two checkpoints are compared: {which[0]} {which[1]} OTHER"
+        text = f"expected two checkpoints: {which[0]} {which[1]} OTHER"
         raise click.UsageError(text)
     run = which[0] if len(which) % 2 else None
     named = which[len(which) % 2 :]
     if len(which) > 3 or (epochs and (named or len(epochs) != 2)):
-        raise click.UsageError("two checkpoints are compared: RUN A B, or RUN --epoch N --epoch M")
+        raise click.UsageError("expected two checkpoints: RUN A B, or RUN --epoch N --epoch M")
     if named:
         a, b = (_named(runs_dir, run, text) for text in named)
         return a, b
@@ -76,7 +76,7 @@ def _chosen(runs_dir: str, which: tuple[str, ...], epochs: tuple[int, ...]) -> t
         return a, b
     records = found.records()
     if len(records) < 2:
-        raise click.UsageError(f"{found.shown()} has no two checkpoints to compare")
+        raise click.UsageError(f"{found.shown()} has fewer than two checkpoints")
     return found.catalog.path(records[-2].id), found.catalog.path(records[-1].id)
 
 

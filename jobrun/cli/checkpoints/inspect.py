@@ -31,12 +31,12 @@ __all__ = ["command"]
 Facts = Mapping[str, Any]
 
 
-@click.command("inspect", short_help="Show what lies in one checkpoint, blob by blob.")
+@click.command("inspect", short_help="Show the content of one checkpoint, blob by blob.")
 @click.argument(
     "run", required=False, metavar="[RUN|CHECKPOINT]", shell_complete=completes("checkpoint")
 )
 @one_checkpoint
-@option("--stats", is_flag=True, help="Read the values: min, mean, max, how many not finite.")
+@option("--stats", is_flag=True, help="Read the values: min, mean, max, count of not finite.")
 @runs_dir
 @common
 def command(run: str | None, epoch: int | None, id: int | None, stats: bool, runs_dir: str) -> None:
@@ -44,7 +44,7 @@ def command(run: str | None, epoch: int | None, id: int | None, stats: bool, run
 
     Both may be URLs.
     "since" is the checkpoint that first wrote the value.  "linked" values share their files with
-    an earlier checkpoint, and take no room of their own.
+    an earlier checkpoint, and take no space of their own.
     """
     from jobrun.checkpoint.contents import contents
     from jobrun.core.paths import is_url

@@ -21,14 +21,14 @@ __all__ = ["command"]
 
 @click.command("list", short_help="List the checkpoints of a run.")
 @click.argument("run", required=False, shell_complete=completes("run"))
-@option("--attempts", is_flag=True, help="List those too that were gone back behind.")
+@option("--attempts", is_flag=True, help="Also list those that a rewind left behind.")
 @runs_dir
 @common
 def command(run: str | None, attempts: bool, runs_dir: str) -> None:
     """List the checkpoints of RUN, oldest first.
 
-    The epoch is the number of epochs completed; "2 + 10 batches" lies inside the third.  What is
-    named like a checkpoint and is none is listed below, with the reason.  `jobrun resume --epoch N`
+    The epoch is the number of epochs completed; "2 + 10 batches" lies inside the third.  What
+    only has the name of a checkpoint is listed below, with the reason.  `jobrun resume --epoch N`
     moves later checkpoints to the run's attempts/, where --attempts finds them.
     """
     from jobrun.checkpoint.catalog import Catalog
@@ -75,7 +75,7 @@ def _text(title: str, catalog: Catalog, records: Sequence[Record]) -> str:
     if rows:
         lines.append(table(header, rows, "rlll", width=screen_width()))
     lines += [
-        f"{plain(i.name)} is no checkpoint: {i.reason}"
+        f"{plain(i.name)} is not a checkpoint: {i.reason}"
         for i in catalog.ignored({r.id for r in records})
     ]
     return "\n".join(lines)

@@ -19,7 +19,7 @@ __all__ = ["command"]
 @option(
     "--by",
     metavar="METRIC",
-    help="What the best one is best by: loss, or loss:min.",
+    help="The metric to rank by: loss, or loss:min.",
     shell_complete=completes("metric"),
 )
 @runs_dir
@@ -27,7 +27,7 @@ __all__ = ["command"]
 def command(
     run: str | None, epoch: int | None, id: int | None, best: bool, by: str | None, runs_dir: str
 ) -> None:
-    """Print the path of the newest checkpoint of RUN, or of the one that is asked for.
+    """Print the path of the newest checkpoint of RUN, or of the selected one.
 
     Nothing else is printed: cp -r "$(jobrun checkpoints path --best)" somewhere
     """

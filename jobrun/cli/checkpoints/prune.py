@@ -14,7 +14,7 @@ __all__ = ["command"]
 _COUNT = click.IntRange(min=1)
 
 
-@click.command("prune", short_help="Remove the checkpoints that are not to be kept.")
+@click.command("prune", short_help="Remove all checkpoints but those to keep.")
 @click.argument("run", shell_complete=completes("run"))
 @option("--keep-last", type=_COUNT, metavar="N", help="Keep the newest N.")
 @option("--keep-every", type=_COUNT, metavar="N", help="Keep those of every N-th epoch.")
@@ -24,7 +24,7 @@ _COUNT = click.IntRange(min=1)
     help="Keep the best one: loss, or loss:min.",
     shell_complete=completes("metric"),
 )
-@option("-n", "--dry-run", is_flag=True, help="Show what would be removed; nothing is.")
+@option("-n", "--dry-run", is_flag=True, help="Show what would be removed; remove nothing.")
 @runs_dir
 @common
 def command(
@@ -37,8 +37,8 @@ def command(
 ) -> None:
     """Remove the checkpoints of RUN that none of the --keep options keeps.
 
-    The newest one always stays.  A run that is going on is left alone (exit code 8).  What is no
-    checkpoint of the run, and what an earlier attempt left in attempts/, is not touched.
+    The newest one always stays.  A running run is not changed (exit code 8), nor is what is not
+    a checkpoint of the run, or was left by an earlier attempt in attempts/.
     """
     from jobrun.engine.best import best_by
     from jobrun.model.policy import Best, Keep
@@ -46,7 +46,9 @@ def command(
     from jobrun.tools.prune import prune
 
     if keep_last is None and keep_every is None and keep_best is None:
-        raise click.UsageError("what is to stay? --keep-last, --keep-every or --keep-best")
+        raise click.UsageError(
+            "nothing says what to keep: add --keep-last, --keep-every or --keep-best"
+        )
     found = find_run(runs_dir, run)
     best = None
     if keep_best is not None:
@@ -65,5 +67,5 @@ def command(
     done = "would be removed" if dry_run else "removed"
     count = plural(len(pruned.removed), "checkpoint")
     line = f"{count} {done} ({span(pruned.removed)}), {size(pruned.bytes)} freed"
-    line = line if pruned.removed else f"nothing {'is to be ' if dry_run else ''}removed"
+    line = line if pruned.removed else f"nothing {done}"
     click.echo(f"{plain(found.shown())}: {line}; kept {span(pruned.kept)}")

@@ -23,19 +23,19 @@ __all__ = ["command"]
 _CHECKPOINT = re.compile(r"checkpoint_[0-9]+")
 
 
-@click.command("verify", short_help="Read every byte, and name what is damaged.")
+@click.command("verify", short_help="Verify every byte, and list what is damaged.")
 @click.argument(
     "run", required=False, metavar="[RUN|CHECKPOINT]", shell_complete=completes("checkpoint")
 )
 @runs_dir
 @common
 def command(run: str | None, runs_dir: str) -> int:
-    """Read all checkpoints of RUN, or one CHECKPOINT directory, and compare them with their sums.
+    """Read all checkpoints of RUN, or one CHECKPOINT directory, and check their checksums.
 
     Both may be URLs.
     Every damaged file is named, with the blob it belongs to; a file that several checkpoints share
-    is read once.  The exit code is 5 if anything is damaged.  With -q nothing is said of what is
-    whole.
+    is read once.  The exit code is 5 if anything is damaged.  With -q whole
+    checkpoints are not listed.
     """
     from jobrun.checkpoint.scrub import Survey
     from jobrun.core.paths import is_url
@@ -144,7 +144,7 @@ def _ending(
     from jobrun.core.text import size
     from jobrun.report.formatting import plain, plural
 
-    lines = [f"{plain(i.name)} is no checkpoint: {plain(i.reason)}" for i in ignored]
+    lines = [f"{plain(i.name)} is not a checkpoint: {plain(i.reason)}" for i in ignored]
     damaged = [verdict.name for verdict in verdicts if not verdict.whole]
     read = f"{plural(files, 'file')} read, {size(count)}"
     if damaged:
