@@ -198,7 +198,7 @@ def test_accepted_changes_of_what_init_writes_are_refused_before_anything_is_wri
     before = state_of_disk(unfinished)
     with pytest.raises(RunRefusedError) as caught:
         train(job, unfinished, request=Request(accept_changes=True, afresh="afresh"))
-    assert "'init' writes 'speed' now, which" in caught.value.message
+    assert "'init' now writes 'speed', which" in caught.value.message
     assert caught.value.hint == (
         "'init' is not run again, and there are 'total'; to start a new run: afresh"
     )

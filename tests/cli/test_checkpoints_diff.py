@@ -78,9 +78,9 @@ def test_other_forms_of_change(call: Call, folder: Path) -> None:
     ("args", "code", "text"),
     [
         (("m", "1"), 2, "expected two checkpoints: m 1 OTHER"),
-        (("m", "1", "2", "3"), 2, "two checkpoints are compared"),
-        (("m", "--epoch", "1"), 2, "two checkpoints are compared"),
-        (("m", "1", "2", "--epoch", "1", "--epoch", "2"), 2, "two checkpoints are compared"),
+        (("m", "1", "2", "3"), 2, "expected two checkpoints"),
+        (("m", "--epoch", "1"), 2, "expected two checkpoints"),
+        (("m", "1", "2", "--epoch", "1", "--epoch", "2"), 2, "expected two checkpoints"),
         (("m", "1", "9"), 5, "no checkpoint of id 9; there are 0..3"),
         (("m", "--epoch", "1", "--epoch", "9"), 5, "no checkpoint of epoch 9"),
         (("n", "1", "2"), 5, "no run 'n'"),
@@ -101,4 +101,4 @@ def test_damage_and_too_few(call: Call, saved: Path) -> None:
     for id in (1, 2, 3):
         shutil.rmtree(saved / f"checkpoint_{id}")
     result = call("checkpoints", "diff")
-    assert (result.code, "runs/m has no two checkpoints" in result.err) == (2, True)
+    assert (result.code, "runs/m has fewer than two checkpoints" in result.err) == (2, True)

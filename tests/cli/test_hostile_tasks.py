@@ -131,7 +131,7 @@ ThreadPoolExecutor(1).submit(int)  # ends by itself
     while "the run is over" not in said:
         said = process.stderr.readline()
         assert said
-    assert f"the end waits for {name}" in said
+    assert f"the run is over; waiting for {name}" in said
     assert said.count("thread") + said.count("process") == 1
     (folder / "go").touch()
     assert "sum: finished" in process.communicate(timeout=30)[0]

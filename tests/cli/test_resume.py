@@ -101,7 +101,7 @@ def test_set_changes_the_spec_that_is_kept(call: Call, write: Call, folder: Path
         "error: runs/sum is finished, and the job differs from the one that was run:\n"
         "  vars.step: 2 -> 1\n"
         "to resume with the changes:  jobrun resume runs/sum --set step=1 --accept-changes\n"
-        "to start a new run:         jobrun train sum.yaml --set step=1 --fresh\n"
+        "to start a new run:          jobrun train sum.yaml --set step=1 --fresh\n"
     )
 
 
@@ -301,7 +301,7 @@ def test_the_catalogue_names_the_epoch(call: Call, write: Call, folder: Path) ->
     dry = call("resume", "-n", "--epochs", "4")
     assert "the catalogue names epoch 1; the newest checkpoint is of epoch 3" in dry.out + dry.err
     named = call("resume", "--epoch", "2", "--epochs", "4")
-    assert "  the catalogue names epoch 1, but epoch 2 is asked for\n" in named.err
+    assert "  the catalogue names epoch 1, but epoch 2 was requested\n" in named.err
     assert "continues after epoch 2 (checkpoint_2)" in named.err
     result = call("resume")
     assert "  the catalogue names epoch 1; the newest checkpoint is of epoch 4\n" in result.err

@@ -282,7 +282,7 @@ def test_a_signal_is_passed_on_once_and_the_sweep_goes_on(
     assert "SIGTERM: no further run starts" in err
     for name in ALL[:2]:
         assert err.count(f"{name} | SIGTERM: no new work starts") == 1
-    assert "again: left at once" not in err
+    assert "again: exited at once" not in err
     assert out.startswith("sum: 4 runs: 2 interrupted, 2 waiting\n")
     assert out.endswith("\njobrun resume runs/sum\n")
     assert {state for state, _ in states(home).values()} == {"interrupted"}

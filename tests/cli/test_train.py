@@ -166,7 +166,7 @@ def test_an_unfinished_run_of_another_job_is_refused(call: Call, write: Call, fo
         "error: runs/sum is not finished (epoch 2), and the job differs from the one that was run:"
         "\n  vars.step: 2 -> 1\n"
         "to resume with the changes:  jobrun train sum.yaml --set step=1 --accept-changes\n"
-        "to start a new run:         jobrun train sum.yaml --set step=1 --fresh\n"
+        "to start a new run:          jobrun train sum.yaml --set step=1 --fresh\n"
         "to resume as it was:         jobrun resume runs/sum\n"
     )
     assert everything(folder / "runs") == before

@@ -180,8 +180,8 @@ def test_none_and_the_newest_change_nothing(epoch: int | None, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("request_", "epoch", "said"),
     [
-        (Request(epoch=2), 2, "the catalogue names epoch 1, but epoch 2 is asked for"),
-        (Request(id=0), 0, "the catalogue names epoch 1, but checkpoint_0 is asked for"),
+        (Request(epoch=2), 2, "the catalogue names epoch 1, but epoch 2 was requested"),
+        (Request(id=0), 0, "the catalogue names epoch 1, but checkpoint_0 was requested"),
     ],
 )
 def test_what_is_asked_for_counts_and_both_are_said(
@@ -240,7 +240,7 @@ def test_latest_that_fails_ends_it_with_the_users_own_lines(tmp_path: Path) -> N
     for answer in ("3", -1, 2.0, True):
         found = Notes()
         found.epoch = answer  # type: ignore[assignment]
-        with pytest.raises(TaskError, match="not a number of epochs or None"):
+        with pytest.raises(TaskError, match="expected a number of epochs or None"):
             train(found, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -298,7 +298,7 @@ def test_failures_are_said_once_each_and_hurt_nothing(tmp_path: Path) -> None:
     assert runner.outcome is not None
     assert runner.outcome.exit_code == 0
     assert [r.id for r in RunDir(tmp_path / "run").records()] == [0, 1, 2, 3]
-    said = sorted(e.message.partition(" (")[0] for e in events if isinstance(e, Warned))
+    said = sorted(e.message.rpartition(" (")[0] for e in events if isinstance(e, Warned))
     assert said == [
         "the catalogue's accessible() failed (reported once): ValueError: asked",
         "the catalogue's report() failed (reported once): ValueError",
@@ -339,7 +339,7 @@ def test_by_name(name: str, site: Path) -> None:
     ("name", "message"),
     [
         ("Half", r"has no accessible\(\), written\(\), report\(\)"),
-        ("Bad", "cannot be made: OSError: no such database"),
+        ("Bad", "cannot be created: OSError: no such database"),
         ("number", r"has no latest\(\)"),
         ("other", "has no 'other'"),
     ],

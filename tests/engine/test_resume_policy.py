@@ -92,7 +92,7 @@ def test_unfinished_run_of_another_job_is_refused_by_train(state: str) -> None:
         "runs/sum is not finished (epoch 3), and the job differs from the one that was run:",
         "  vars.lr: 0.1 -> 0.05",
         "to resume with the changes:  jobrun train sum.yaml --accept-changes",
-        "to start a new run:         jobrun train sum.yaml --fresh",
+        "to start a new run:          jobrun train sum.yaml --fresh",
         "to resume as it was:         jobrun resume runs/sum",
     )
     with pytest.raises(RunRefusedError, match="not finished"):
@@ -156,7 +156,7 @@ def test_a_finished_run_of_another_job_is_refused_where_python_built_the_job(sta
     assert choice.lines[2:] == (
         "to resume with the changes:  "
         "JobRunner(..., request=jobrun.engine.resume_policy.Request(accept_changes=True))",
-        "to start a new run:         give the CheckpointManager another directory",
+        "to start a new run:          give the CheckpointManager another directory",
     )
 
 

@@ -56,12 +56,12 @@ def test_what_an_epoch_has_replaced_is_not_missing(
 
 @pytest.mark.parametrize("out", ["m", "tree/v", "t"])
 def test_what_is_not(tmp_path: Path, out: str) -> None:
-    with pytest.raises(RunRefusedError, match=f"'init' writes '{out}' now") as caught:
+    with pytest.raises(RunRefusedError, match=f"'init' now writes '{out}'") as caught:
         refuse(tmp_path, {"main": {"n": 1, "tree": {"w": 1.0}}}, {"main": ["n", out]})
     assert caught.value.hint == "'init' is not run again, and there are 'n', 'tree'"
 
 
 def test_of_nodes(tmp_path: Path) -> None:
     blobs = {"a": {"w": 1}, "b": {"v": 1}}
-    with pytest.raises(RunRefusedError, match="'init' writes 'b:w' now"):
+    with pytest.raises(RunRefusedError, match="'init' now writes 'b:w'"):
         refuse(tmp_path, blobs, {"a": ["w"], "b": ["w", "v"]})
