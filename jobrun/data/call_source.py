@@ -58,7 +58,7 @@ def called_source(
     *,
     by_state: bool = False,
 ) -> Source:
-    """The source that ``make`` gives; ``wanted`` maps columns to keys of an item.
+    """Return the source that ``make`` gives; ``wanted`` maps columns to keys of an item.
 
     ``by_state``: a stream is brought back to a place by its own state, which is exact.  Raises
     DataError for what is none of the kinds above, or has no such state, and what ``make`` and
@@ -123,7 +123,10 @@ class _Stack:
         self.shapes: dict[str, tuple[int, ...]] = {}
 
     def columns(self, items: Iterator[Any], most: int, row: int) -> Columns:
-        """The columns of at most ``most`` items; each is copied before the next is asked for."""
+        """Return the columns of at most ``most`` items.
+
+        Each is copied before the next is asked for.
+        """
         found: Columns = {}
         count = 0
         for item in items:
@@ -147,7 +150,7 @@ class _Stack:
         }
 
     def _cells(self, item: Any, row: int) -> Sequence[Any]:
-        """The values of an item, in the order of the columns."""
+        """Return the values of an item, in the order of the columns."""
         if isinstance(item, Mapping):
             return [_part(item, key, f"{self.name}: row {row + 1}") for key in self.wanted.values()]
         if not isinstance(item, tuple) and not (isinstance(item, list) and len(self.wanted) > 1):
@@ -161,7 +164,7 @@ class _Stack:
         return parts
 
     def _checked(self, cells: Sequence[Any], row: int) -> Iterator[tuple[str, str, Any]]:
-        """Each column with its dtype and value; raises DataError where an item is another."""
+        """Yield each column with its dtype and value; raises DataError where an item is another."""
         for column, cell in zip(self.wanted, cells, strict=True):
             array, why = _as_array(cell)
             dtype = array.dtype.str if array.dtype.kind in "biufcmM" else ""
@@ -185,7 +188,7 @@ class _Stack:
 
 
 def _as_array(cell: Any) -> tuple[Any, str]:
-    """A value as an array, of dtype object where it is none; and why, if that was said."""
+    """Return a value as an array, of dtype object where it is none; and why, if that was said."""
     try:
         return np.asarray(cell), ""
     except Exception as error:  # a value's own __array__ may raise anything
@@ -212,11 +215,11 @@ class ItemTable(Table):
         return tuple(self._stack.wanted)
 
     def slice(self, low: int, high: int, step: int = 1) -> Columns:
-        """Rows by their numbers, evenly."""
+        """Return rows by their numbers, evenly."""
         return self._columns(range(low, high, step))
 
     def take(self, rows: Permutation) -> Columns:
-        """Rows by their numbers."""
+        """Return rows by their numbers."""
         return self._columns(rows.tolist())
 
     def _columns(self, rows: Sequence[int]) -> Columns:
@@ -275,7 +278,7 @@ class ItemStream(Stream):
         return self.stack.dtypes
 
     def open(self, row: int = 0, mark: Any = None, slow: Slow = ignore_slow) -> Cursor:
-        """A cursor: by the state that ``mark`` holds, if that is asked for, else by skipping.
+        """Return a cursor, by the state that ``mark`` holds if that is asked for, else by skipping.
 
         Raises DataError where there is no state though it is asked for.
         """
@@ -298,7 +301,7 @@ class ItemStream(Stream):
 
 
 def _begun(made: Any, mark: Any) -> tuple[Any, Iterator[Any]]:
-    """What keeps the state, if anything does, and the items from a state on."""
+    """Return what keeps the state, if anything does, and the items from a state on."""
     holder = made if all(hasattr(made, n) for n in _STATE) else None
     if holder is not None and mark is not None:
         holder.load_state_dict(mark["state"])
@@ -339,7 +342,7 @@ class _ItemCursor(Cursor):
             yield item
 
     def mark(self) -> Any:
-        """The user's own state: what JSON can hold."""
+        """Return the user's own state: what JSON can hold."""
         if self._holder is None:
             return None
         try:

@@ -30,7 +30,7 @@ __all__ = ["concat", "zipped"]
 
 
 def zipped(sources: Sequence[Source], name: str) -> Source:
-    """The columns of all sources; as many rows as the shortest has.
+    """Return the columns of all sources; as many rows as the shortest has.
 
     Raises DataError where two have a column of one name.
     """
@@ -48,7 +48,7 @@ def zipped(sources: Sequence[Source], name: str) -> Source:
 
 
 def concat(sources: Sequence[Source], name: str) -> Source:
-    """The rows of the sources one after another.
+    """Return the rows of the sources one after another.
 
     Raises DataError where they have not the same columns, of the same dtypes.
     """
@@ -129,7 +129,7 @@ class _ZipCursor(Cursor):
         self._cursors = cursors
 
     def read(self, rows: int) -> Columns:
-        """As many rows as the shortest has left; the others are then of no more use."""
+        """Return as many rows as the shortest has left; the others are then of no more use."""
         parts = [c.read(rows) for c in self._cursors]
         count = min(count_rows(p) for p in parts)
         self.row += count
@@ -165,7 +165,7 @@ class _ConcatTable(Table):
         return self.take(np.arange(low, high, step))
 
     def take(self, rows: Permutation) -> Columns:
-        """Rows by their numbers: those of each table at once, put back into their order."""
+        """Return rows by their numbers: those of each table at once, put back into their order."""
         owners = np.searchsorted(self._ends, rows, side="right")
         parts: list[_Part] = []
         for index in np.unique(owners).tolist():
@@ -181,7 +181,7 @@ _Part = tuple[str, Permutation, Columns]
 
 
 def _put_back(column: str, parts: Sequence[_Part], rows: int) -> Any:
-    """A column of rows from several tables; texts are as wide as the widest of them."""
+    """Return a column of rows from several tables; texts are as wide as the widest of them."""
     arrays = [columns[column] for _, _, columns in parts]
     dtype = max((a.dtype for a in arrays), key=lambda dtype: dtype.itemsize)
     whole = np.empty((rows, *arrays[0].shape[1:]), dtype)
@@ -255,7 +255,7 @@ class _ConcatCursor(Cursor):
 
 
 def _joined(found: Columns, more: Columns, name: str) -> Columns:
-    """The rows of both, one after another."""
+    """Return the rows of both, one after another."""
     if not count_rows(found):
         return {c: more[c] for c in found} or more
     if not count_rows(more):

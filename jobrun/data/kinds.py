@@ -39,7 +39,7 @@ class Kind:
     to_array: Callable[[Sequence[Any]], Array]
 
     def first_wrong(self, values: Sequence[Any]) -> int:
-        """The index of the first value that is not of this kind."""
+        """Return the index of the first value that is not of this kind."""
         for index, value in enumerate(values):
             try:
                 self.to_array([value])
@@ -58,7 +58,10 @@ def _objects(values: Sequence[Any]) -> Array:
 
 
 def _is_plain(cells: Sequence[str]) -> bool:
-    """Whether Python's numbers are those of a file: it knows ``1_000`` and other digits too."""
+    """Return whether Python's numbers are those of a file.
+
+    It knows ``1_000`` and other digits too.
+    """
     text = "".join(cells)
     return text.isascii() and "_" not in text
 
@@ -87,7 +90,7 @@ CELL_KINDS = {
 
 
 def cell_kind(cells: Sequence[str]) -> Kind:
-    """The narrowest kind of the cells of a column: int, float, else text."""
+    """Return the narrowest kind of the cells of a column: int, float, else text."""
     present = [c for c in cells if c.strip() not in MISSING]
     names = ("int", "float") if len(present) == len(cells) else ("float",)
     for name in names if present else ():
@@ -128,7 +131,7 @@ _BOOL = Kind("|b1", "true or false", _typed({bool}, np.bool_))
 
 
 def value_kind(values: Sequence[Any]) -> Kind:
-    """The kind of the values of a column; raises ValueError where there is none."""
+    """Return the kind of the values of a column; raises ValueError where there is none."""
     for kind in (_BOOL, *VALUE_KINDS.values()):
         try:
             kind.to_array(values)
@@ -144,7 +147,7 @@ def value_kind(values: Sequence[Any]) -> Kind:
 
 
 def _list_kind(values: Sequence[Any], shape: tuple[int, ...]) -> Kind:
-    """Lists of numbers, all of one shape."""
+    """Return lists of numbers, all of one shape."""
     natural = np.array(values)  # raises ValueError where the shapes differ
     if natural.dtype.kind not in "biuf" or natural.shape[1:] != shape:
         raise ValueError("its lists are not of numbers")

@@ -47,7 +47,7 @@ class Pages:
         self._touched: weakref.WeakKeyDictionary[mmap.mmap, int] = weakref.WeakKeyDictionary()
 
     def touch(self, mapped: mmap.mmap, size: int) -> None:
-        """So many bytes of a mapping were, or are about to be, touched."""
+        """Count bytes of a mapping that were, or are about to be, touched."""
         with self._lock:
             self._touched[mapped] = min(self._touched.get(mapped, 0) + size, len(mapped))
             if sum(self._touched.values()) < self._most:
@@ -62,7 +62,7 @@ PAGES = Pages()
 
 
 def map_of(array: npt.NDArray[Any]) -> mmap.mmap | None:
-    """The file that an array maps, which nobody can write to by way of it; or None."""
+    """Return the file that an array maps, which nobody can write to by way of it; or None."""
     base: Any = array
     while isinstance(base, np.ndarray):
         if isinstance(base, np.memmap) and base.mode != "r":
@@ -72,7 +72,7 @@ def map_of(array: npt.NDArray[Any]) -> mmap.mmap | None:
 
 
 def take_mapped(array: npt.NDArray[Any], mapped: mmap.mmap, rows: Permutation) -> npt.NDArray[Any]:
-    """Copies of rows of an array in a mapping, of which little is touched at once."""
+    """Return copies of rows of an array in a mapping, of which little is touched at once."""
     found = np.empty((len(rows), *array.shape[1:]), array.dtype)
     step = max(1, len(rows) if len(mapped) <= MANY else MANY // _AROUND)
     for low in range(0, len(rows), step):
@@ -100,7 +100,7 @@ class FileRows:
             self.array = np.asarray(np.memmap(file, dtype, "r", offset, shape))
 
     def take(self, rows: Permutation) -> npt.NDArray[Any]:
-        """Rows by their numbers, read from the file; raises DataError."""
+        """Return rows by their numbers, read from the file; raises DataError."""
         width = self._width
         found = np.empty(len(rows) * width, np.uint8)
         memory = found.data

@@ -32,9 +32,12 @@ _OBJECTS = ("pickle", "Object arrays", "Python objects")
 
 
 def npy_table(path: Path, wanted: Mapping[str, str], options: FileOptions = NO_OPTIONS) -> Table:
-    """The one column of a ``.npy``, under any name; raises DataError for what cannot be read."""
+    """Return the one column of a ``.npy``, under any name.
+
+    Raises DataError for what cannot be read.
+    """
     if len(wanted) > 1:
-        raise DataError(f"{path} holds one array, but {len(wanted)} columns are wanted")
+        raise DataError(f"{path} holds one array, but 'from' names {len(wanted)} columns")
     try:
         column = _mapped(path, np.load(path, mmap_mode="r", allow_pickle=False))
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
@@ -43,11 +46,14 @@ def npy_table(path: Path, wanted: Mapping[str, str], options: FileOptions = NO_O
 
 
 def npz_table(path: Path, wanted: Mapping[str, str], options: FileOptions = NO_OPTIONS) -> Table:
-    """Columns of a ``.npz`` (``{column: name or pattern}``; empty: all); raises DataError."""
+    """Return columns of a ``.npz`` (``{column: name or pattern}``; empty: all).
+
+    Raises DataError for what cannot be read.
+    """
     try:
         archive = np.load(path, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise DataError(f"{path} is no .npz archive")
+            raise DataError(f"{path} is not a .npz archive")
         with archive:
             plan = expand(wanted, list(archive.files), f"{path} holds no array")
             arrays = {n: _member(path, archive, n) for n in names_in(plan)}
@@ -66,7 +72,7 @@ def _unreadable(path: Path, error: Exception) -> DataError:
 
 
 def _member(path: Path, archive: Any, name: str) -> npt.NDArray[Any] | FileRows:
-    """An array of an archive: mapped if it is large and stored as it is, else read."""
+    """Return an array of an archive: mapped if it is large and stored as it is, else read."""
     info = next((i for i in archive.zip.infolist() if i.filename in (name, f"{name}.npy")), None)
     stored = info is not None and info.compress_type == zipfile.ZIP_STORED
     if info is None or not stored or info.file_size < _MAPPED_BYTES:
@@ -83,7 +89,10 @@ def _member(path: Path, archive: Any, name: str) -> npt.NDArray[Any] | FileRows:
 
 
 def _header(member: Any) -> tuple[tuple[int, ...], np.dtype[Any], int] | None:
-    """Shape, dtype, and where the data begins; None for an array that is not to be mapped."""
+    """Return shape, dtype, and where the data begins.
+
+    Returns None for an array that is not to be mapped.
+    """
     if np.lib.format.read_magic(member) != (1, 0):
         return None
     shape, fortran, dtype = np.lib.format.read_array_header_1_0(member)
@@ -93,7 +102,10 @@ def _header(member: Any) -> tuple[tuple[int, ...], np.dtype[Any], int] | None:
 
 
 def _data_offset(path: Path, info: zipfile.ZipInfo) -> int:
-    """Where the bytes of a stored member begin: after its local header, of a length of its own."""
+    """Return where the bytes of a stored member begin.
+
+    They follow its local header, which has a length of its own.
+    """
     with path.open("rb") as file:
         file.seek(info.header_offset)
         header = file.read(_LOCAL_HEADER)
@@ -103,7 +115,7 @@ def _data_offset(path: Path, info: zipfile.ZipInfo) -> int:
 
 
 def _mapped(path: Path, array: Any) -> npt.NDArray[Any] | FileRows:
-    """A mapped array as it is, if tasks may be given it so; else a copy in memory."""
+    """Return a mapped array as it is, if tasks may be given it so; else a copy in memory."""
     if not array.flags.c_contiguous or array.dtype.names is not None or not array.ndim:
         return _adopted([np.asarray(array)])
     if array.nbytes <= MANY:
@@ -112,7 +124,7 @@ def _mapped(path: Path, array: Any) -> npt.NDArray[Any] | FileRows:
 
 
 def _adopted(cell: list[Any]) -> npt.NDArray[Any]:
-    """The array in ``cell``: plain, C-contiguous and read-only, as all that a task is given."""
+    """Return the array in ``cell``: plain, C-contiguous and read-only, as tasks are given it."""
     value = adopt(cell)
     assert isinstance(value, Box)
     adopted: npt.NDArray[Any] = value.value

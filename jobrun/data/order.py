@@ -25,7 +25,7 @@ Words = npt.NDArray[np.uint64]
 
 
 def pass_order(rows: int, rng: np.random.Generator) -> Permutation | Walk:
-    """The rows of a pass in a random order, to be sliced."""
+    """Return the rows of a pass in a random order, to be sliced."""
     return rng.permutation(rows) if rows <= _DRAWN else Walk(rows, rng)
 
 
@@ -43,7 +43,7 @@ class Walk:
         self._kept: Permutation = np.empty(0, np.intp)
 
     def __getitem__(self, where: slice) -> Permutation:
-        """The rows at the places of a slice."""
+        """Return the rows at the places of a slice."""
         low, high, step = where.indices(self._rows)
         if low < self._start or high > self._start + len(self._kept):
             self._start = low
@@ -60,7 +60,10 @@ class Walk:
         return found.astype(np.intp)
 
     def _network(self, places: Words) -> Words:
-        """A permutation of the power of two: each half in turn is masked by a hash of the other."""
+        """Return a permutation of the power of two.
+
+        Each half in turn is masked by a hash of the other.
+        """
         low, high = places & self._low, places >> self._low_bits
         for number, key in enumerate(self._keys):
             if number % 2:
@@ -71,7 +74,7 @@ class Walk:
 
 
 def _hash(words: Words, key: np.uint64) -> Words:
-    """The finalizer of splitmix64 (Steele, Lea and Flood, 2014)."""
+    """Return the finalizer of splitmix64 (Steele, Lea and Flood, 2014)."""
     mixed = words + key
     mixed ^= mixed >> np.uint64(30)
     mixed *= np.uint64(0xBF58476D1CE4E5B9)

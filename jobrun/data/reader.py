@@ -96,7 +96,7 @@ class RowReader(ABC):
             )
 
     def _expectation(self, state: ReaderState) -> ReaderState:
-        """The state without what may differ where a pass begins."""
+        """Return the state without what may differ where a pass begins."""
         if state.row or not self._rewritten:
             return state
         dtypes = {c: d for c, d in state.dtypes.items() if c not in self._rewritten}
@@ -119,13 +119,13 @@ class RowReader(ABC):
                 )
 
     def _changed(self, text: str, in_pass: bool) -> DataError:
-        """The error of a source that is another one: within a pass, or since a save."""
+        """Return the error of a source that is another one: within a pass, or since a save."""
         when = "when this pass began" if in_pass else "when this run was saved"
         hint = _OTHER_PASS if in_pass else _OTHER_DATA
         return DataError(f"pipe {self._pipe!r}: {text} {when}", hint=hint)
 
     def begin(self) -> None:
-        """An epoch begins, or goes on, here."""
+        """Begin or continue an epoch at the position."""
         self._begun_in = self._passes
 
     @property
@@ -144,7 +144,7 @@ class RowReader(ABC):
         return False
 
     def more(self, done: int) -> bool:
-        """Whether the epoch has more batches than ``done``."""
+        """Return whether the epoch has more batches than ``done``."""
         limits, passes = self._limits, self._passes
         if limits.passes is not None and passes >= limits.passes:
             return False
@@ -153,15 +153,18 @@ class RowReader(ABC):
 
     @abstractmethod
     def total(self, done: int) -> int | None:
-        """How many batches this epoch has in all, ``done`` of which are applied; None: unknown."""
+        """Return how many batches this epoch has in all, ``done`` of which are applied.
+
+        None if that is unknown.
+        """
 
     @abstractmethod
     def next(self) -> Batch:
-        """The next batch; only while the epoch has ``more``."""
+        """Return the next batch; only while the epoch has ``more``."""
 
     @abstractmethod
     def applied(self) -> None:
-        """The batch of the last ``next`` was applied: it counts as read."""
+        """Count the batch of the last ``next`` as read: it was applied."""
 
 
 class BatchReader(RowReader):
@@ -204,11 +207,11 @@ class BatchReader(RowReader):
             )
 
     def _share(self, row: int) -> int:
-        """How many rows of the pass are left for this shard, from position ``row`` on."""
+        """Return how many rows of the pass are left for this shard, from position ``row`` on."""
         return max(0, -(-(self.rows - row - self._index) // self._step))
 
     def _normal(self, passes: int, row: int) -> tuple[int, int]:
-        """The position with a pass ended as soon as nothing of it is left to read."""
+        """Return the position with a pass ended as soon as nothing of it is left to read."""
         return (passes, row) if row + self._needs <= self.rows else (passes + 1, 0)
 
     @property
@@ -224,7 +227,7 @@ class BatchReader(RowReader):
         return size is not None and (is_view or size * self._limits.batch <= _SMALL_COPY)
 
     def total(self, done: int) -> int:
-        """How many batches this epoch has in all, ``done`` of which are applied."""
+        """Return how many batches this epoch has in all, ``done`` of which are applied."""
         per_pass, left_of_pass = (
             self._batches(self._share(0)),
             self._batches(self._share(self._row)),
@@ -244,7 +247,7 @@ class BatchReader(RowReader):
         return rows // size if self._limits.drop_last else -(-rows // size)
 
     def next(self) -> Batch:
-        """The next batch; only while the epoch has ``more``."""
+        """Return the next batch; only while the epoch has ``more``."""
         low, high = self._row + self._index, min(self._row + self._stride, self.rows)
         step = self._step
         if self._limits.shuffle:
@@ -254,7 +257,7 @@ class BatchReader(RowReader):
         return Batch(-(-(high - low) // step), columns)
 
     def applied(self) -> None:
-        """The batch of the last ``next`` was applied: it counts as read."""
+        """Count the batch of the last ``next`` as read: it was applied."""
         self._passes, self._row = self._normal(self._passes, self._row + self._stride)
 
     def _pass_order(self) -> Order:

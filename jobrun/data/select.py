@@ -31,7 +31,7 @@ A = TypeVar("A")
 
 
 def expand(wanted: Mapping[str, str], names: Sequence[str], lacks: str) -> Plan:
-    """What each column wants of the names of a file; nothing wanted: all of them.
+    """Return the names in a file that each column takes; all of them if none is chosen.
 
     Raises DataError, which begins with ``lacks``, for what is not there.
     """
@@ -55,14 +55,17 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def names_in(plan: Plan) -> list[str]:
-    """The names that a plan takes from the file, each once."""
+    """Return the names that a plan takes from the file, each once."""
     return list(
         dict.fromkeys(n for g in plan.values() for n in ((g,) if isinstance(g, str) else g))
     )
 
 
 def stacked(columns: Columns, plan: Plan) -> Columns:
-    """The columns of a plan, of those of the file; those of a matrix are put side by side."""
+    """Return the columns of a plan, from the columns of the file.
+
+    Those of a matrix are put side by side.
+    """
     found: Columns = {}
     for column, group in plan.items():
         if isinstance(group, str):
@@ -75,7 +78,7 @@ def stacked(columns: Columns, plan: Plan) -> Columns:
 
 
 def grouped(make: Callable[[dict[str, A]], Table], arrays: dict[str, A], plan: Plan) -> Table:
-    """A table of a plan over arrays, or what gives them, by their names in the file."""
+    """Return a table of a plan over arrays, or what gives them, by their names in the file."""
     if all(isinstance(group, str) for group in plan.values()):
         return make({c: arrays[group] for c, group in plan.items() if isinstance(group, str)})
     return Matrices(make(arrays), plan)
@@ -102,16 +105,16 @@ class Matrices(Table):
         return tuple(self._plan)
 
     def slice(self, low: int, high: int, step: int = 1) -> Columns:
-        """Rows by their numbers, evenly."""
+        """Return rows by their numbers, evenly."""
         return stacked(self._table.slice(low, high, step), self._plan)
 
     def take(self, rows: Permutation) -> Columns:
-        """Rows by their numbers."""
+        """Return rows by their numbers."""
         return stacked(self._table.take(rows), self._plan)
 
 
 def common_dtype(dtypes: Mapping[str, str], group: Sequence[str], name: str) -> str:
-    """The dtype of a matrix; raises DataError for a column that is not of numbers."""
+    """Return the dtype of a matrix; raises DataError for a column that is not of numbers."""
     for column in group:
         if dtypes[column] == TEXT or np.dtype(dtypes[column]).kind not in "biufc":
             raise DataError(f"{name}: a matrix is of numbers, which column {column!r} is not")

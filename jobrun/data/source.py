@@ -43,7 +43,7 @@ _SKIPPED_AT_ONCE = 1024
 
 
 def ignore_slow(text: str) -> None:
-    """For those who need not know what is slow."""
+    """Ignore what is slow."""
 
 
 class Source(ABC):
@@ -72,11 +72,11 @@ class Table(Source):
 
     @abstractmethod
     def slice(self, low: int, high: int, step: int = 1) -> Columns:
-        """The rows ``low``, ``low + step``, … below ``high``, read-only."""
+        """Return the rows ``low``, ``low + step``, … below ``high``, read-only."""
 
     @abstractmethod
     def take(self, rows: Permutation) -> Columns:
-        """The rows of these numbers, in their order, read-only."""
+        """Return the rows of these numbers, in their order, read-only."""
 
 
 class Stream(Source):
@@ -86,7 +86,7 @@ class Stream(Source):
 
     @abstractmethod
     def open(self, row: int = 0, mark: Any = None, slow: Slow = ignore_slow) -> Cursor:
-        """A cursor before row ``row``, of which ``mark`` is what ``Cursor.mark`` gave there.
+        """Return a cursor before row ``row``, of which ``mark`` is what ``Cursor.mark`` gave there.
 
         ``slow`` is told if the place is found by skipping, and that takes a while.  Raises
         DataError if there are fewer rows.
@@ -100,14 +100,16 @@ class Cursor(ABC):
 
     @abstractmethod
     def read(self, rows: int) -> Columns:
-        """The next ``rows`` rows; fewer only at the end, where all columns are empty, or none is.
+        """Return the next ``rows`` rows; fewer only at the end of the source.
+
+        All columns are empty, or none is.
 
         Columns of texts are arrays of Python's strings; see ``finished``.
         """
 
     @abstractmethod
     def mark(self) -> Any:
-        """What finds this place again; None if nothing but skipping does."""
+        """Return what finds this place again; None if nothing but skipping does."""
 
     def skip(self, rows: int) -> None:
         """Pass over rows; raises DataError if there are fewer."""
@@ -127,12 +129,12 @@ class Cursor(ABC):
 
 
 def count_rows(columns: Columns) -> int:
-    """The rows of columns of one length."""
+    """Return the rows of columns of one length."""
     return len(next(iter(columns.values()), ()))
 
 
 def finished(columns: Columns) -> Columns:
-    """Columns as tasks are given them: texts as numpy's fixed strings, all read-only."""
+    """Return columns as tasks are given them: texts as numpy's fixed strings, all read-only."""
     found: Columns = {}
     for column, array in columns.items():
         if array.dtype.kind == "O":
@@ -163,7 +165,7 @@ class TableStream(Stream):
         return self.table.columns
 
     def open(self, row: int = 0, mark: Any = None, slow: Slow = ignore_slow) -> Cursor:
-        """A cursor before a row, which needs no mark."""
+        """Return a cursor before a row, which needs no mark."""
         if row > self.table.rows:
             raise DataError(
                 f"{self.name} has {self.table.rows} rows, but {row} had been read of this pass"

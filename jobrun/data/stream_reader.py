@@ -67,7 +67,7 @@ class StreamReader(RowReader):
         return ReaderState(self._passes, self._row, self._stream.rows, dtypes, self._mark)
 
     def total(self, done: int) -> int | None:
-        """How many batches this epoch has in all; None where that depends on the rows."""
+        """Return how many batches this epoch has in all; None where that depends on the rows."""
         limits = self._limits
         if self.finished:
             return done
@@ -76,7 +76,7 @@ class StreamReader(RowReader):
         return max(limits.batches_per_epoch, done)
 
     def next(self) -> Batch:
-        """The next batch; raises what went wrong when it was read ahead."""
+        """Return the next batch; raises what went wrong when it was read ahead."""
         if self._ahead is None:
             self._fetch()
         ahead = self._ahead
@@ -86,7 +86,7 @@ class StreamReader(RowReader):
         return Batch(ahead.rows, finished(ahead.columns))
 
     def applied(self) -> None:
-        """The batch of the last ``next`` was applied: it counts as read."""
+        """Count the batch of the last ``next`` as read: it was applied."""
         assert self._ahead is not None
         self._row += self._ahead.moved
         self._mark = self._ahead.mark
@@ -117,7 +117,7 @@ class StreamReader(RowReader):
         return self._limits.drop_last and rows < self._limits.batch
 
     def _nothing(self, rows: int) -> DataError:
-        """The error of a pass without a batch."""
+        """Return the error of a pass without a batch."""
         index, count = self._limits.shard
         text = f"pipe {self._pipe!r}: "
         if rows:
@@ -140,7 +140,7 @@ class StreamReader(RowReader):
         return _Ahead(count_rows(own), own, moved, self._rows.mark())
 
     def _open(self) -> _Rows:
-        """The rows from the position on."""
+        """Return the rows from the position on."""
         if self._limits.buffer is None or not self._limits.shuffle:
             return _Rows(self._stream.open(self._row, self._mark, self._slow))
         passes, size = self._passes, self._limits.buffer
@@ -177,11 +177,11 @@ class _Rows:
         self.cursor = cursor
 
     def take(self, count: int) -> Columns:
-        """The next rows; fewer only at the end of the pass."""
+        """Return the next rows; fewer only at the end of the pass."""
         return self.cursor.read(count)
 
     def mark(self) -> Any:
-        """The mark of where the source must be read from again."""
+        """Return the mark of where the source must be read from again."""
         return self.cursor.mark()
 
 
@@ -215,7 +215,7 @@ class _Shuffled(_Rows):
         self._used = 0
 
     def take(self, count: int) -> Columns:
-        """The next rows; fewer only at the end of the pass."""
+        """Return the next rows; fewer only at the end of the pass."""
         parts: list[Columns] = []
         while True:
             high = min(self._used + count, self._count)
@@ -232,5 +232,5 @@ class _Shuffled(_Rows):
         return {c: np.concatenate([p[c] for p in parts]) for c in parts[0]}
 
     def mark(self) -> Any:
-        """The mark of the block of the next row."""
+        """Return the mark of the block of the next row."""
         return self._mark if self._used < self._count else self.cursor.mark()

@@ -41,7 +41,7 @@ class ArrayTable(Table):
         return tuple(self.arrays)
 
     def slice(self, low: int, high: int, step: int = 1) -> Columns:
-        """Views of the arrays; copies where a view would not be plain."""
+        """Return views of the arrays; copies where a view would not be plain."""
         if step == 1:
             columns = {c: a[low:high] for c, a in self.arrays.items()}
         else:
@@ -54,7 +54,7 @@ class ArrayTable(Table):
         return columns
 
     def take(self, rows: Permutation) -> Columns:
-        """Copies of the rows."""
+        """Return copies of the rows."""
         return {c: self._taken(c, rows) for c in self.arrays}
 
     def _taken(self, column: str, rows: Permutation) -> npt.NDArray[Any]:
@@ -76,7 +76,10 @@ def _copy(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def blob_columns(blobs: Mapping[str, str], read: Callable[[str], Value]) -> Columns:
-    """The columns of blobs (``{column: blob}``); raises DataError for one that is no array."""
+    """Return the columns of blobs (``{column: blob}``).
+
+    Raises DataError for one that is no array.
+    """
     columns: Columns = {}
     for column, name in blobs.items():
         value = read(name)
@@ -95,12 +98,15 @@ def _article(kind: str) -> str:
 
 
 def check_rows(columns: Columns, name: str) -> int:
-    """The number of rows; raises DataError if columns differ, or there is nothing to read."""
+    """Return the number of rows.
+
+    Raises DataError if columns differ, or there is nothing to read.
+    """
     return check_lengths({c: a.shape for c, a in columns.items()}, name)
 
 
 def check_lengths(shapes: Mapping[str, tuple[int, ...]], name: str) -> int:
-    """The number of rows of columns of these shapes; raises DataError as ``check_rows``."""
+    """Return the number of rows of columns of these shapes; raises DataError as ``check_rows``."""
     lengths = {}
     for column, shape in shapes.items():
         if not shape:

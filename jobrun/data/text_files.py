@@ -72,7 +72,10 @@ class TextFile(Stream):
         return tuple(self._plan)
 
     def open(self, row: int = 0, mark: Any = None, slow: Slow = ignore_slow) -> Cursor:
-        """A cursor at the byte ``mark``, before row ``row``; without a mark, rows are skipped."""
+        """Return a cursor at the byte ``mark``, before row ``row``.
+
+        Without a mark, rows are skipped.
+        """
         if row and mark is None:
             cursor = _TextCursor(self, 0, self._start)
             cursor.skip(row)
@@ -80,7 +83,10 @@ class TextFile(Stream):
         return _TextCursor(self, row, mark if row else self._start)
 
     def array(self, name: str, values: Sequence[Any], row: int) -> Any:
-        """The values of a column of the file from ``row`` on; raises DataError with the row."""
+        """Return the values of a column of the file from ``row`` on.
+
+        Raises DataError with the row.
+        """
         kind = self._kinds[name]
         try:
             return kind.to_array(values)
@@ -92,7 +98,7 @@ class TextFile(Stream):
         got = "there is no value" if value in ("", None) else f"{_short(value)} is not {kind.what}"
         where = f"{self.name}: row {row + 1}, column {name!r}: {got}"
         if value in ("", None):
-            return DataError(f"{where}, but {kind.what} is wanted", hint=self._remedy(name, kind))
+            return DataError(f"{where}, expected {kind.what}", hint=self._remedy(name, kind))
         return DataError(where, hint=self._remedy(name, kind))
 
     def _remedy(self, name: str, kind: Kind) -> str:
@@ -121,7 +127,7 @@ class TextFile(Stream):
             raise DataError(f"{self.name}: column {name!r}: {error}") from None
 
     def _type(self, kind: Kind) -> str:
-        """The name of a kind under ``types``; of others, which have none, nothing."""
+        """Return the name of a kind under ``types``; of others, which have none, nothing."""
         return next((n for n, k in self._kinds_by_name().items() if k is kind), "")
 
     # What the formats differ in.
@@ -131,17 +137,17 @@ class TextFile(Stream):
         return []
 
     def _names_of(self, first: Sequence[Any]) -> list[str]:
-        """The names of the columns, from the first rows."""
+        """Return the names of the columns, from the first rows."""
         return []
 
     @abstractmethod
     def _records(self, lines: _Lines) -> Iterator[Any]:
-        """The rows as they stand in the file."""
+        """Return the rows as they stand in the file."""
 
     @staticmethod
     @abstractmethod
     def value(record: Any, name: str, index: int) -> Any:
-        """The value of a column in a row."""
+        """Return the value of a column in a row."""
 
     @staticmethod
     def _kinds_by_name() -> Mapping[str, Kind]:
@@ -155,13 +161,13 @@ class TextFile(Stream):
         """Refuse rows that are not like the others."""
 
     def values(self, records: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
-        """The columns of rows, by their names in the file."""
+        """Yield the columns of rows, by their names in the file."""
         for name in self._names:
             index = self._order.index(name)
             yield name, [self.value(r, name, index) for r in records]
 
     def read(self, records: Sequence[Any], row: int) -> Columns:
-        """The columns of rows of which the first is number ``row``; raises DataError."""
+        """Return the columns of rows of which the first is number ``row``; raises DataError."""
         self.check(records, row)
         found = {name: self.array(name, values, row) for name, values in self.values(records)}
         columns = stacked(found, self._plan)
@@ -171,7 +177,7 @@ class TextFile(Stream):
         }
 
     def records(self, lines: _Lines) -> Iterator[Any]:
-        """The rows as they stand in the file, from a place on."""
+        """Return the rows as they stand in the file, from a place on."""
         return self._records(lines)
 
 
@@ -217,7 +223,7 @@ class _Lines:
 
 
 def _taken(records: Iterator[Any], most: int, name: str, row: int) -> list[Any]:
-    """The next rows as they stand in the file, of which the first is number ``row``."""
+    """Return the next rows as they stand in the file, of which the first is number ``row``."""
     found: list[Any] = []
     try:
         found.extend(islice(records, most))
@@ -276,11 +282,11 @@ class CsvFile(TextFile):
 
     @staticmethod
     def value(record: Any, name: str, index: int) -> Any:
-        """The value of a column in a row."""
+        """Return the value of a column in a row."""
         return record[index]
 
     def check(self, records: Sequence[Any], row: int) -> None:
-        """Every row has as many cells as the header."""
+        """Check that every row has as many cells as the header."""
         width = len(self._order)
         for index, record in enumerate(records):
             if len(record) != width:
@@ -290,7 +296,7 @@ class CsvFile(TextFile):
                 )
 
     def values(self, records: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
-        """The columns of rows, by their names in the file."""
+        """Yield the columns of rows, by their names in the file."""
         columns: Sequence[Sequence[str]] = list(zip(*records, strict=True))
         for name in self._names:
             yield name, columns[self._order.index(name)] if columns else ()
@@ -313,7 +319,7 @@ class JsonLinesFile(TextFile):
 
     @staticmethod
     def value(record: Any, name: str, index: int) -> Any:
-        """The value of a column in a row."""
+        """Return the value of a column in a row."""
         return record.get(name)
 
     @staticmethod
@@ -332,7 +338,7 @@ class TextLines(TextFile):
         self, path: Path, wanted: Mapping[str, str], options: FileOptions = NO_OPTIONS
     ) -> None:
         if len(wanted) > 1:
-            raise DataError(f"{path} holds one column, but {len(wanted)} are wanted")
+            raise DataError(f"{path} holds one column, but 'from' names {len(wanted)}")
         self._column = next(iter(wanted), "line")
         super().__init__(path, {}, options)
 
@@ -344,7 +350,7 @@ class TextLines(TextFile):
 
     @staticmethod
     def value(record: Any, name: str, index: int) -> Any:
-        """The line."""
+        """Return the line."""
         return record
 
     @staticmethod

@@ -23,7 +23,7 @@ __all__ = ["zarr_table"]
 
 
 def zarr_table(path: Path, wanted: Mapping[str, str], options: FileOptions = NO_OPTIONS) -> Table:
-    """An array, under any name, or the arrays of a group; raises DataError."""
+    """Return an array, under any name, or the arrays of a group; raises DataError."""
     with importing():
         import zarr
 
@@ -31,13 +31,13 @@ def zarr_table(path: Path, wanted: Mapping[str, str], options: FileOptions = NO_
         node = zarr.open(store=str(path), mode="r")
         if isinstance(node, zarr.Array):
             if len(wanted) > 1:
-                raise DataError(f"{path} holds one array, but {len(wanted)} columns are wanted")
+                raise DataError(f"{path} holds one array, but 'from' names {len(wanted)} columns")
             return ZarrTable({next(iter(wanted), path.stem): node}, str(path))
         arrays = dict(node.arrays())
     except DataError:
         raise
     except FileNotFoundError as error:  # what is there is something else
-        raise DataError(f"{path} is no zarr array or group") from error
+        raise DataError(f"{path} is neither a zarr array nor a group") from error
     except Exception as error:  # of many kinds, by store and codec
         raise DataError(f"{path} cannot be read: {error}") from error
     plan = expand(wanted, sorted(arrays), f"{path} holds no array")
@@ -67,7 +67,7 @@ class ZarrTable(Table):
         return tuple(self._arrays)
 
     def slice(self, low: int, high: int, step: int = 1) -> Columns:
-        """Rows by their numbers, evenly."""
+        """Return rows by their numbers, evenly."""
         found: Columns = {}
         for column in self._arrays:
             start, rows = self._rows(column, low, high)
@@ -76,7 +76,7 @@ class ZarrTable(Table):
         return found
 
     def _rows(self, column: str, low: int, high: int) -> tuple[int, Any]:
-        """Decoded rows that hold ``low`` to ``high``, with the number of the first."""
+        """Return decoded rows that hold ``low`` to ``high``, with the number of the first."""
         start, stop, rows = self._kept.get(column, (0, 0, None))
         if rows is None or low < start or high > stop:
             array = self._arrays[column]
@@ -88,7 +88,7 @@ class ZarrTable(Table):
         return start, rows
 
     def take(self, rows: Permutation) -> Columns:
-        """Rows by their numbers."""
+        """Return rows by their numbers."""
         found: Columns = {}
         for column, array in self._arrays.items():
             taken = self._read(column, lambda array=array: array.oindex[rows])

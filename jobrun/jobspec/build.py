@@ -37,7 +37,7 @@ def validate_spec(
     *,
     epochs: int | None = None,
 ) -> Job:
-    """The job of a spec, checked as far as that goes without running it.
+    """Return the job of a spec, checked as far as that goes without running it.
 
     Raises SpecError with all problems at once.  With ``import_`` the functions are imported and
     their signatures checked too, which raises BindError.
@@ -46,7 +46,7 @@ def validate_spec(
 
 
 def validate_loaded(spec: Spec, import_: bool = False) -> Job:
-    """The same for a spec that has been loaded."""
+    """Return the job of a spec that has been loaded; see ``validate_spec``."""
     job = job_of(spec)
     if import_:
         from jobrun.usercode.bind import bind_job
@@ -56,7 +56,7 @@ def validate_loaded(spec: Spec, import_: bool = False) -> Job:
 
 
 def job_of(spec: Spec) -> Job:
-    """The job of a spec, checked as far as that goes without its functions.
+    """Return the job of a spec, checked as far as that goes without its functions.
 
     With a matrix it is the job of its first combination, and every value is checked.  Raises
     SpecError with all problems at once.
@@ -85,7 +85,7 @@ def _checked(spec: Spec) -> Job:
 
 @few_hints()
 def check(job: Job) -> list[Problem]:
-    """Everything that is wrong with a job as a whole: its data flow and its conditions."""
+    """Return everything that is wrong with a job as a whole: its data flow and its conditions."""
     from jobrun.analysis.checks import check as check_flow
     from jobrun.conditions.parse import problems as condition_problems
 
@@ -94,7 +94,10 @@ def check(job: Job) -> list[Problem]:
 
 @few_hints()
 def build(spec: Spec) -> Job:
-    """The job of a spec; raises SpecError for what only shows when its parts are put together."""
+    """Return the job of a spec.
+
+    Raises SpecError for what only shows when its parts are put together.
+    """
     with gc_paused(spec.source.root.count > 10_000):
         builder = _Builder(spec)
         job = builder.job()
@@ -126,7 +129,7 @@ class _Builder:
         self.shared = self.made.shared_vars()
 
     def job(self) -> Job:
-        """The whole job."""
+        """Return the whole job."""
         job = self.made
         for group in GROUPS:
             self._group(job, group)
@@ -210,7 +213,7 @@ class _Builder:
         )
 
     def _source(self, model: SourceModel, node: SpecNode) -> dict[str, Any]:
-        """A source, as the arguments of ``Pipe`` and of ``data``."""
+        """Return a source, as the arguments of ``Pipe`` and of ``data``."""
         return {
             "from_": model.from_,
             "file": None if model.file is None else _text(model.file),
@@ -276,7 +279,7 @@ class _Builder:
     def _number(
         self, value: int | str | None, node: SpecNode, key: str, strict: bool = False
     ) -> Any:
-        """A number; that of a var if it has one value everywhere, else the name as it is.
+        """Return a number; that of a var if it has one value everywhere, else the name as it is.
 
         ``strict``: it must be known before anything runs.
         """
@@ -303,7 +306,7 @@ class _Builder:
         return self.spec.source.where(node)
 
     def _marks(self, node: SpecNode, *roles: str) -> dict[str, Where]:
-        """Places by key, and by ``role:name`` for the names below a role."""
+        """Return places by key, and by ``role:name`` for the names below a role."""
         marks: dict[str, Where] = {}
         for key, below in node.value.items():
             marks[key] = self._where(below)
@@ -312,7 +315,7 @@ class _Builder:
         return marks
 
     def _names(self, role: str, below: SpecNode, node: SpecNode) -> Iterator[tuple[str, Where]]:
-        """The names of ``in``, ``update``, ``out`` …: a string, a list, or a mapping of both."""
+        """Yield the names of ``in``, ``update``, ``out`` …: a string, a list, or a mapping."""
         if isinstance(below.value, str):
             yield f"{role}:{below.value}", self._where(below)
         elif isinstance(below.value, list):
@@ -326,7 +329,7 @@ class _Builder:
                     yield f"{role}:{item.value}", self._where(item)
 
     def _job_marks(self) -> Iterator[tuple[str, Where]]:
-        """The places of what belongs to no task."""
+        """Yield the places of what belongs to no task."""
         for key in ("name", "stop", "fail", "checkpoint", "upload"):
             node = self.root.get(key)
             yield key, Where(self.spec.path) if node is None else self._where(node)
@@ -374,7 +377,7 @@ def _upload(model: UploadModel | None) -> Upload | None:
 
 
 def _callee(model: TaskModel) -> str | Shell | Load:
-    """What a task calls that is no pipe."""
+    """Return what a task that is not a pipe calls."""
     if model.shell is not None:
         return _shell(model.shell)
     if model.load is not None:
@@ -383,7 +386,7 @@ def _callee(model: TaskModel) -> str | Shell | Load:
 
 
 def _renamed(blobs: Any) -> dict[str, str | None]:
-    """``blobs`` of ``load`` as a mapping."""
+    """Return ``blobs`` of ``load`` as a mapping."""
     if isinstance(blobs, dict):
         return blobs
     return dict.fromkeys([blobs] if isinstance(blobs, str) else blobs)
@@ -406,7 +409,7 @@ def _literals(given: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _text(value: Any) -> Any:
-    """A value with its texts that hold ``${`` as templates."""
+    """Return a value with its texts that hold ``${`` as templates."""
     if isinstance(value, str):
         return template(value) if "${" in value else value
     if isinstance(value, dict):

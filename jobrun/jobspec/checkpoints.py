@@ -136,7 +136,7 @@ class CheckpointModel(ClosedModel):
 
 
 def checkpoint_form(value: Any) -> Any:
-    """A mapping, or false: no checkpoints."""
+    """Return the mapping as it is, or None for false: no checkpoints."""
     if value is False:
         return None
     if not isinstance(value, dict):

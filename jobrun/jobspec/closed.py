@@ -28,22 +28,22 @@ class ClosedModel(BaseModel):
 
 
 def given(*keys: str) -> dict[str, Any]:
-    """The rule that all of the keys are there."""
+    """Return the rule that all of the keys are there."""
     return {"required": list(keys)}
 
 
 def one_of(*keys: str) -> dict[str, Any]:
-    """The rule that exactly one of the keys is there."""
+    """Return the rule that exactly one of the keys is there."""
     return {"oneOf": [given(key) for key in keys]}
 
 
 def without(*keys: str) -> dict[str, Any]:
-    """The rule that none of the keys is there."""
+    """Return the rule that none of the keys is there."""
     return {"not": {"anyOf": [given(key) for key in keys]}}
 
 
 def short_for(key: str, what: str) -> Callable[[Any], Any]:
-    """``every: 3`` is short for ``every: {epochs: 3}``."""
+    """Return a validator by which ``every: 3`` is short for ``every: {epochs: 3}``."""
 
     def validate(value: Any) -> Any:
         if value is None or isinstance(value, list | bool):

@@ -29,12 +29,15 @@ class FieldFault:
 
 
 def refuse(*faults: FieldFault) -> PydanticCustomError:
-    """The faults as one error of pydantic; ``jobrun.jobspec.problems`` takes them apart again."""
+    """Return the faults as one error of pydantic.
+
+    ``jobrun.jobspec.problems`` takes them apart again.
+    """
     return PydanticCustomError("jobrun", "wrong", {"faults": faults})
 
 
 def expected(what: str, value: object, hint: str = "") -> PydanticCustomError:
-    """The error of a value that is something else."""
+    """Return the error of a value that is something else."""
     return refuse(FieldFault(f": expected {what}, got {show(value)}", hint))
 
 
@@ -60,7 +63,7 @@ Optional = Annotated[T | None, BeforeValidator(_given), _NotNull()]
 
 
 def choice(*options: str) -> Callable[[Any], Any]:
-    """A validator for one of a few words."""
+    """Return a validator for one of a few words."""
 
     def validate(value: Any) -> Any:
         if value not in options or not isinstance(value, str):

@@ -72,7 +72,7 @@ _COUNT = "a whole number from 1 up, or the name of a var or blob that holds one"
 
 
 def text_of(value: Any, what: str = "a string") -> str:
-    """A value that is a string; else an error that expected ``what``."""
+    """Return a value that is a string; else raise an error that expected ``what``."""
     if not isinstance(value, str):
         hint = "quote it" if isinstance(value, int | float) else ""
         raise expected(what, value, hint)
@@ -124,7 +124,7 @@ def _script(value: Any) -> str:
 
 
 def count_of(value: Any) -> int | str:
-    """A whole number from 1 up, or a name."""
+    """Return a whole number from 1 up, or a name."""
     if isinstance(value, str):
         fault = "write it without quotes" * value.isdigit() or reference_fault(value)
         if fault:
@@ -148,7 +148,10 @@ def _seconds(value: Any) -> float:
 def names_of(
     check: Check, what: str, parameter: Check | None = None, *, distinct: bool = True
 ) -> Callable[[Any], Any]:
-    """A name, a list of names, or a mapping to names; without a value a key stands for itself."""
+    """Return a validator of a name, a list of names, or a mapping to names.
+
+    Without a value a key stands for itself.
+    """
 
     def validate(value: Any) -> Any:
         faults: list[FieldFault] = []
@@ -178,7 +181,7 @@ def _task_inputs(value: Any, info: ValidationInfo) -> Any:
 
 
 def _listed(check: Check, what: str) -> Callable[[Any], list[str]]:
-    """A name or a list of names, as a list."""
+    """Return a validator of a name or a list of names, which it makes a list."""
 
     def validate(value: Any) -> list[str]:
         names = [value] if isinstance(value, str) else value
@@ -193,7 +196,7 @@ def _listed(check: Check, what: str) -> Callable[[Any], list[str]]:
 
 
 def list_faults(check: Check, names: Sequence[object]) -> list[FieldFault]:
-    """What is wrong with each of a list of names."""
+    """Return what is wrong with each of a list of names."""
     return [f for i, name in enumerate(names) for f in _name_faults(check, name, (i,))]
 
 
@@ -206,7 +209,7 @@ def _name_faults(check: Check, value: object, path: tuple[str | int, ...]) -> li
 
 
 def twice(names: Sequence[tuple[Any, object]]) -> list[FieldFault]:
-    """Names, each with its key, that have been there before."""
+    """Return names, each with its key, that have been there before."""
     seen: set[str] = set()
     found: list[FieldFault] = []
     for key, name in names:
@@ -258,7 +261,7 @@ def _with(value: Any) -> dict[str, Any]:
 
 
 def with_form(value: dict[Any, Any], path: tuple[Any, ...] = ()) -> list[FieldFault]:
-    """What is wrong with literal keyword arguments."""
+    """Return what is wrong with literal keyword arguments."""
     faults: list[FieldFault] = []
     for key, item in value.items():
         fault = _parameter(key) if isinstance(key, str) else f"has the key {show(key)}"
@@ -269,7 +272,7 @@ def with_form(value: dict[Any, Any], path: tuple[Any, ...] = ()) -> list[FieldFa
 
 
 def template_faults(value: Any, path: tuple[Any, ...]) -> list[FieldFault]:
-    """What is wrong with the ``${…}`` of the texts in a value."""
+    """Return what is wrong with the ``${…}`` of the texts in a value."""
     if isinstance(value, str):
         if "${" not in value:
             return []
@@ -294,7 +297,7 @@ def _run_path(value: Any) -> str:
 
 
 def _state(value: Any) -> dict[str, str | None]:
-    """A name, a list of names and of mappings ``{name: adapter}``, or a mapping, as a mapping."""
+    """Return names, or names with their adapters (``{name: adapter}``), as a mapping."""
     faults: list[FieldFault] = []
     pairs: list[tuple[Any, Any]] = []
     if isinstance(value, dict):
@@ -372,12 +375,12 @@ _LOADED = "a name, a list of names, or a mapping {name there: name here}"
 
 
 def annotated(validator: Callable[..., Any], schema: Any) -> BeforeValidator:
-    """A validator, with the type that stands for its forms in the JSON Schema."""
+    """Return a validator, with the type that stands for its forms in the JSON Schema."""
     return BeforeValidator(validator, json_schema_input_type=schema)
 
 
 def like(pattern: str) -> Any:
-    """A text of a form, for the JSON Schema: at least as wide as the validator."""
+    """Return a text of a form, for the JSON Schema: at least as wide as the validator."""
     return Annotated[str, Field(pattern=pattern)]
 
 

@@ -15,13 +15,16 @@ Model = type[BaseModel]
 
 
 def keys_of(path: tuple[str | int, ...]) -> list[str]:
-    """The keys that the language has at a path of a spec; none where it leaves them free."""
+    """Return the keys that the language has at a path of a spec; none where it leaves them free."""
     model = model_at(path)
     return list(fields(model)) if model is not None else []
 
 
 def model_at(path: tuple[int | str, ...]) -> Model | None:
-    """The model of what a path of a spec leads to; None where the language leaves it free."""
+    """Return the model of what a path of a spec leads to.
+
+    None where the language leaves it free.
+    """
     model: Model | None = SpecModel
     of_entries: Model | None = None
     for part in path:
@@ -38,13 +41,13 @@ def model_at(path: tuple[int | str, ...]) -> Model | None:
 
 @cache
 def fields(model: Model) -> dict[str, Model | None]:
-    """The keys of a model, each with the model of its value where it has one."""
+    """Return the keys of a model, each with the model of its value where it has one."""
     return {f.alias or n: _submodel(f.annotation) for n, f in model.model_fields.items()}
 
 
 @cache
 def has_short_form(model: Model, key: str) -> bool:
-    """Whether the value of a key may be one scalar, too, where it can be a mapping."""
+    """Return whether the value of a key may be one scalar, too, where it can be a mapping."""
     field = next(f for n, f in model.model_fields.items() if (f.alias or n) == key)
     forms = [getattr(m, "json_schema_input_type", None) for m in field.metadata]
     return any(_is_scalar(part) for form in forms for part in get_args(form))
@@ -58,12 +61,12 @@ def _is_scalar(form: Any) -> bool:
 
 @cache
 def _entries(model: Model) -> dict[str, Model | None]:
-    """The keys of a model, each with the model that the values of a mapping of names have."""
+    """Return the keys of a model, each with the model of the values of a mapping of names."""
     return {f.alias or n: _submodel(f.annotation, dict) for n, f in model.model_fields.items()}
 
 
 def _submodel(annotation: Any, of: type | None = None) -> Model | None:
-    """The first model in an annotation; that of a ``dict``'s values if ``of`` is that."""
+    """Return the first model in an annotation; that of a ``dict``'s values if ``of`` is that."""
     if of is None and isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     if get_origin(annotation) is dict:

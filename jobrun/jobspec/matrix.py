@@ -40,20 +40,20 @@ class Matrix:
     picked: Values = field(default_factory=dict)
 
     def combinations(self) -> list[Values]:
-        """All of them, in the order of the spec, the last var changing fastest."""
+        """Return all of them, in the order of the spec, the last var changing fastest."""
         return _product(self.lists)
 
     @property
     def count(self) -> int:
-        """How many are wanted."""
+        """How many combinations there are to run."""
         return math.prod(map(len, self._wanted_lists().values()))
 
     def wanted(self) -> list[Values]:
-        """Those with the values that ``--set`` has picked."""
+        """Return those with the values that ``--set`` has picked."""
         return _product(self._wanted_lists())
 
     def covering(self) -> list[Values]:
-        """Wanted ones to be checked: all if they are few, else so many that each value is in one.
+        """Return combinations to be checked: all if they are few, else each value in one of them.
 
         What is wrong with a combination is wrong with one of its values, but for rare cases that
         its own run finds.
@@ -73,7 +73,7 @@ def _product(lists: Mapping[str, list[Scalar]]) -> list[Values]:
 
 
 def same(a: Scalar, b: Scalar) -> bool:
-    """Whether two values are one, in type too: 1, 1.0 and true are three."""
+    """Return whether two values are one, in type too: 1, 1.0 and true are three."""
     return type(a) is type(b) and repr(a) == repr(b)
 
 
@@ -128,7 +128,7 @@ MatrixField = Annotated[
 
 
 def read_matrix(source: SpecSource, sets: Iterable[str]) -> tuple[Matrix | None, list[Problem]]:
-    """The matrix of a spec that fits the model and has its ``--set`` applied; None without one.
+    """Return the matrix of a spec that fits the model, ``--set`` applied; None without one.
 
     Its values get the types of their vars; what is wrong with them is given as problems.
     """
@@ -159,7 +159,7 @@ class _Reader:
         self.problems: list[Problem] = []
 
     def values(self, name: str, node: SpecNode) -> list[Scalar]:
-        """The values of one var, of its type."""
+        """Return the values of one var, of its type."""
         if not self._is_var(name):
             return []
         was = self.vars[name].value

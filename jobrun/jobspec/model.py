@@ -48,7 +48,7 @@ __all__ = ["ConditionsModel", "SpecModel", "TaskModel"]
 
 
 def _whose(key: str, in_pipe: bool) -> str:
-    """Where a key belongs that is in the wrong form of a task."""
+    """Return where a key belongs that is in the wrong form of a task."""
     if in_pipe:
         return "" if key == "timeout" else "; its steps have that"
     return "; that belongs to a task with 'pipe'" if key in ("map", "do", "reduce") else ""
@@ -289,7 +289,7 @@ class SpecModel(ClosedModel):
     )
 
     def tasks(self, group: str) -> list[TaskModel]:
-        """The tasks of a group."""
+        """Return the tasks of a group."""
         found: list[TaskModel] = getattr(self, group)
         return found
 

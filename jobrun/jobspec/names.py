@@ -19,7 +19,7 @@ _TEXT_ONLY = "'${…}' is for the texts of 'with' and for paths"
 
 
 def plain_fault(name: str) -> str | None:
-    """For names of one part: of tasks, columns, nodes and jobs."""
+    """Return what is wrong with a name of one part: of a task, column, node or job."""
     if "${" in name:
         return _TEXT_ONLY
     if len(name) > _LONGEST:
@@ -30,7 +30,7 @@ def plain_fault(name: str) -> str | None:
 
 
 def blob_fault(name: str) -> str | None:
-    """For names of blobs, ``/`` between the levels of a tree."""
+    """Return what is wrong with the name of a blob, ``/`` between the levels of a tree."""
     if "${" in name:
         return _TEXT_ONLY
     if len(name) > _LONGEST:
@@ -39,7 +39,7 @@ def blob_fault(name: str) -> str | None:
 
 
 def reference_fault(name: str) -> str | None:
-    """For what a task reads: ``w``, ``node:w``, ``nodes_*:w``, ``best:w``."""
+    """Return what is wrong with ``w``, ``node:w``, ``nodes_*:w`` or ``best:w``, which is read."""
     node, colon, blob = name.rpartition(":")
     if colon and not _NODE_PATTERN.fullmatch(node):
         return f"{name!r}: {node!r} is neither a node nor a pattern of nodes"
@@ -49,7 +49,7 @@ def reference_fault(name: str) -> str | None:
 
 
 def output_fault(name: str) -> str | None:
-    """For what a task updates or puts out."""
+    """Return what is wrong with the name of what a task updates or puts out."""
     node, _, blob = name.rpartition(":")
     if node == "best":
         return f"{name!r}: a checkpoint cannot be written to"
@@ -59,7 +59,7 @@ def output_fault(name: str) -> str | None:
 
 
 def node_fault(pattern: str) -> str | None:
-    """For ``node:`` of a task: a name, or a pattern of names."""
+    """Return what is wrong with ``node:`` of a task: a name, or a pattern of names."""
     if not _NODE_PATTERN.fullmatch(pattern):
         return f"{pattern!r} is neither a node nor a pattern of nodes"
     return None

@@ -52,7 +52,7 @@ def apply_set(source: SpecSource, text: str) -> None:
     name = name.strip()
     if not equals or not name:
         hint = f"--unset {name} drops it" if name else "--set lr=0.05"
-        raise UsageError(f"--set {text}: NAME=VALUE is wanted", hint=hint)
+        raise UsageError(f"--set {text}: expected NAME=VALUE", hint=hint)
     parts = _parts(source.root, name)
     parent, key, free = _descend(source.root, parts, f"--set {text}")
     if not free and parts[0] != "metrics" and value.strip() in _NULL:
@@ -69,7 +69,7 @@ _PLACES = ("upload", "to")
 
 
 def _parts(root: SpecNode, name: str) -> list[str]:
-    """The path of a var, which may be named alone, or of a key."""
+    """Return the path of a var, which may be named alone, or of a key."""
     parts, own = name.split("."), _vars(root)
     if name in own or (parts[0] in own and isinstance(own[parts[0]].value, dict | list)):
         return ["vars", *parts]
@@ -77,17 +77,17 @@ def _parts(root: SpecNode, name: str) -> list[str]:
 
 
 def _refuse_truth(key: str, value: str, text: str, name: str) -> None:
-    """Who writes ``upload=false`` wants no upload, and no directory of that name."""
+    """Refuse ``upload=false``, which means no upload and not a directory of that name."""
     if key in _PLACES and value.lower() in ("true", "false"):
         hint = f"--unset {name} drops it; a directory of this name is {name}=./{value}"
         raise UsageError(f"--set {text}: {key!r} is a place", hint=hint)
 
 
 def _unset(root: SpecNode, name: str) -> None:
-    """``--unset NAME``: drop a var, a key, or a task."""
+    """Drop a var, a key, or a task: ``--unset NAME``."""
     option = f"--unset {name}"
     if not name or "=" in name:
-        raise UsageError(f"{option}: the name of a key is wanted", hint="--unset upload")
+        raise UsageError(f"{option}: expected the name of a key", hint="--unset upload")
     parent, key, _ = _descend(root, _parts(root, name), option)
     if parent.get(key) is None:
         there = [str(k) for k in parent.value] if isinstance(parent.value, dict) else []
@@ -106,7 +106,7 @@ def _drop(parent: SpecNode, key: str | int) -> None:
 
 
 def set_epochs(source: SpecSource, epochs: int) -> None:
-    """``--epochs N``: replace the ``epochs`` condition, or add one."""
+    """Replace the ``epochs`` condition, or add one: ``--epochs N``."""
     new = SpecNode(epochs, 0, 0, 1)
     new.place = Where(f"--epochs {epochs}")
     stop = source.root.get("stop")
@@ -125,7 +125,7 @@ def set_epochs(source: SpecSource, epochs: int) -> None:
 
 
 def set_scheduler(source: SpecSource, address: str) -> None:
-    """``--scheduler ADDRESS``: run on that cluster, whatever ``session`` says."""
+    """Run on a cluster, whatever ``session`` says: ``--scheduler ADDRESS``."""
     old = source.root.get("session")
     place = Where(f"--scheduler {address}")
     if old is None or not isinstance(old.value, dict):
@@ -151,7 +151,7 @@ def _put(parent: SpecNode, key: str | int, node: SpecNode) -> None:
 
 
 def _owned(parent: SpecNode, key: str | int) -> SpecNode:
-    """The child as a copy that no alias shares."""
+    """Return the child as a copy that no alias shares."""
     old = parent.value[key]
     new = SpecNode(old.value.copy(), old.line, old.column, old.width)
     new.keys = dict(old.keys)
@@ -161,7 +161,7 @@ def _owned(parent: SpecNode, key: str | int) -> SpecNode:
 
 
 def _descend(root: SpecNode, parts: list[str], text: str) -> tuple[SpecNode, str | int, bool]:
-    """The collection and the key that a path leads to; whether the language leaves its type free.
+    """Return the collection and key that a path leads to; whether its type is left free.
 
     Collections on the way that the spec does not have are made, as far as the language has them.
     """
@@ -186,7 +186,10 @@ def _descend(root: SpecNode, parts: list[str], text: str) -> tuple[SpecNode, str
 def _next(
     root: SpecNode, node: SpecNode, parts: list[str], path: list[str | int], text: str
 ) -> tuple[str | int, list[str]]:
-    """The next key and the parts after it; names with dots count as one key where there is one."""
+    """Return the next key and the parts after it.
+
+    Names with dots count as one key where there is one.
+    """
     if isinstance(node.value, list):
         return _entry(node, parts[0], path, text), parts[1:]
     for length in range(len(parts), 0, -1):
@@ -221,7 +224,10 @@ def _check_key(
 
 
 def _names_of_spec(root: SpecNode, node: SpecNode, path: list[str | int]) -> list[str] | None:
-    """The names that the spec itself gives at a path: its vars, its nodes, the vars of a node."""
+    """Return the names that the spec itself gives at a path.
+
+    They are its vars, its nodes, and the vars of a node.
+    """
     if path in (["vars"], ["nodes"]):
         return [str(key) for key in node.value]
     if path[:1] == ["nodes"] and len(path) == 2:
@@ -236,7 +242,7 @@ def _vars(root: SpecNode) -> Mapping[str, SpecNode]:
 
 
 def _entry(node: SpecNode, part: str, path: list[str | int], text: str) -> int:
-    """The number of an entry of a list, given by it or by the task's name."""
+    """Return the number of an entry of a list, given by it or by the task's name."""
     if part.isdigit() and int(part) < len(node.value):
         return int(part)
     names = [entry_name(entry) for entry in node.value]
@@ -251,13 +257,13 @@ def _entry(node: SpecNode, part: str, path: list[str | int], text: str) -> int:
 
 
 def _entry_names(group: SpecNode | None) -> list[str]:
-    """The names of the tasks of a group."""
+    """Return the names of the tasks of a group."""
     entries = group.value if group is not None and isinstance(group.value, list) else []
     return [entry_name(entry) for entry in entries]
 
 
 def entry_name(entry: SpecNode) -> str:
-    """What a task is called: its name, else its function's."""
+    """Return what a task is called: its name, else its function's."""
     name, call = entry.get("name"), entry.get("call")
     if name is not None and isinstance(name.value, str):
         return name.value
@@ -266,7 +272,7 @@ def entry_name(entry: SpecNode) -> str:
 
 
 def _coerced(value: str, old: SpecNode | None, key: str, free: bool, text: str) -> Scalar:
-    """The scalar, of the type that the key has in the spec."""
+    """Return the scalar, of the type that the key has in the spec."""
     was = old.value if old is not None else None
     if free and isinstance(was, list | dict):
         hint = "name one entry, with a dot"

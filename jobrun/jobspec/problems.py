@@ -29,7 +29,7 @@ _YAML_1_1 = ("yes", "no", "on", "off", "y", "n")
 
 
 def validate(source: SpecSource, tree: dict[str, Any]) -> tuple[SpecModel | None, list[Problem]]:
-    """The model of a plain tree, or None; and all that is wrong with it."""
+    """Return the model of a plain tree, or None; and all that is wrong with it."""
     known = {k: v for k, v in tree.items() if not str(k).startswith("x-")}
     try:
         return SpecModel.model_validate(known), []
@@ -38,7 +38,7 @@ def validate(source: SpecSource, tree: dict[str, Any]) -> tuple[SpecModel | None
 
 
 def problems_of(error: ValidationError, source: SpecSource) -> list[Problem]:
-    """Every error with its place."""
+    """Return every error with its place."""
     found: list[Problem] = []
     items = error.errors(include_url=False)
     misspelt = {item["loc"][:-1] for item in items if item["type"] == "extra_forbidden"}
@@ -68,7 +68,7 @@ def _problems(
 
 
 def _as_written(where: Where | None, key: int | str) -> str:
-    """A key as it stands in the spec: of ``true`` only the number 1 is left."""
+    """Return a key as it stands in the spec: of ``true`` only the number 1 is left."""
     text = where.text[where.column - 1 :][: where.width] if where is not None else ""
     return text or show(key)
 
@@ -107,17 +107,17 @@ class _Place:
         return f"an entry of {self.name!r}" if self.entry else repr(self.name)
 
     def where(self, offset: int = 0) -> Any:
-        """The value's place; the key's where there is no value to point at."""
+        """Return the value's place; the key's where there is no value to point at."""
         if self.key is not None and self.node.value is None and self.node.width <= 1:
             return self.source.where(self.key)
         return self.source.where(self.node, offset)
 
     def key_where(self) -> Any:
-        """The key's place."""
+        """Return the key's place."""
         return self.source.where(self.key if self.key is not None else self.node)
 
     def problem(self, message: str, hint: str) -> Problem:
-        """A problem with the value here."""
+        """Return a problem with the value here."""
         return Problem(_labelled(self.label, message), self.where(), hint)
 
 
@@ -159,7 +159,7 @@ def _unknown_key(place: _Place, loc: tuple[int | str, ...]) -> Problem:
 
 
 def _nearest_key(name: str, parent: tuple[int | str, ...]) -> str:
-    """What an unknown key may have meant: a key of this level, of one below, or two in one."""
+    """Return what an unknown key may have meant: a key of this level, one below, or two."""
     model = model_at(parent)
     if model is None:
         return ""

@@ -45,7 +45,7 @@ def _file(value: Any) -> str:
 
 
 def _columns(value: Any, info: ValidationInfo) -> Any:
-    """The columns of a pipe: blobs, or whatever names a file or an item has for them."""
+    """Return the columns of a pipe: blobs, or whatever names a file or an item has for them."""
     given = info.data
     if given.get("file") is None and given.get("call") is None:
         return names_of(reference_fault, _FROM, plain_fault, distinct=False)(value)
@@ -55,7 +55,7 @@ def _columns(value: Any, info: ValidationInfo) -> Any:
 
 
 def _named_after_themselves(value: Any) -> Any:
-    """Names in a list, and keys without a value, must be names of columns themselves."""
+    """Refuse names in a list, and keys without a value, that cannot be names of columns."""
     names = [value] if isinstance(value, str) else value
     if isinstance(names, list):
         faults = list_faults(plain_fault, names)

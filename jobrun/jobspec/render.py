@@ -33,7 +33,10 @@ _COMMENT = 48
 
 
 def resolved(spec: Spec) -> SpecNode:
-    """The spec with its defaults, as nodes; those that stand nowhere have the place ``DEFAULT``."""
+    """Return the spec with its defaults, as nodes.
+
+    Those that stand nowhere have the place ``DEFAULT``.
+    """
     root = _node({k: v for k, v in spec.source.root.value.items() if not str(k).startswith("x-")})
     root.value.setdefault("name", _node(spec.tree["name"]))
     filled = _filled(root, SpecModel)
@@ -48,7 +51,7 @@ def _node(value: Any) -> SpecNode:
 
 
 def _filled(node: SpecNode, model: Model | None) -> SpecNode:
-    """A node with the defaults of its model, and of those below."""
+    """Return a node with the defaults of its model, and of those below."""
     if isinstance(node.value, list):
         return _like(node, [_filled(item, model) for item in node.value])
     if model is None or not isinstance(node.value, dict):
@@ -63,21 +66,21 @@ def _filled(node: SpecNode, model: Model | None) -> SpecNode:
 
 
 def _default(value: Any, model: Model | None) -> SpecNode | None:
-    """The default of a key, if there is one that can be written."""
+    """Return the default of a key, if there is one that can be written."""
     if isinstance(value, str | int | float):  # also true and false
         return _node(value)
     return _filled(_node({}), model) if value == {} and model is not None else None
 
 
 def _like(node: SpecNode, value: Any) -> SpecNode:
-    """A node with another value in the same place."""
+    """Return a node with another value in the same place."""
     new = SpecNode(value, node.line, node.column, node.width)
     new.place = node.place
     return new
 
 
 def origins(node: SpecNode, origin: Origin, path: tuple[str, ...] = ()) -> dict[str, str]:
-    """Where every scalar comes from, by its dotted path."""
+    """Return where every scalar comes from, by its dotted path."""
     if isinstance(node.value, dict):
         below = [(str(key), item) for key, item in node.value.items()]
     elif isinstance(node.value, list):
@@ -91,7 +94,10 @@ def origins(node: SpecNode, origin: Origin, path: tuple[str, ...] = ()) -> dict[
 
 
 def render(root: SpecNode, origin: Origin | None = None) -> str:
-    """The spec as YAML; with ``origin`` each value stands on a line with its origin behind it."""
+    """Return the spec as YAML.
+
+    With ``origin`` each value stands on a line with its origin behind it.
+    """
     lines = list(_Writer(origin).mapping(root, 0))
     return "".join(f"{line.text()}\n" for line in lines)
 
@@ -112,7 +118,7 @@ class _Writer:
         self._origin = origin
 
     def mapping(self, node: SpecNode, indent: int, first: str = "") -> Iterator[_Line]:
-        """The entries of a mapping; ``first`` stands before the first instead of spaces."""
+        """Yield the entries of a mapping; ``first`` stands before the first instead of spaces."""
         lead = first or " " * indent
         for key, below in node.value.items():
             yield from self._value(f"{lead}{_scalar(key)}:", below, indent + 2, key in _BARE)
@@ -127,7 +133,7 @@ class _Writer:
                 yield from self._value(lead, item, indent + 2, False)
 
     def _value(self, lead: str, node: SpecNode, indent: int, bare: bool) -> Iterator[_Line]:
-        """A value after its key or its ``-``, on the same line or below."""
+        """Yield a value after its key or its ``-``, on the same line or below."""
         if self._is_short(node, len(lead), bare):
             yield _Line(f"{lead} {_flow(node, bare)}", self._comment(node))
         elif isinstance(node.value, dict):
@@ -142,7 +148,7 @@ class _Writer:
                 yield _Line(" " * indent + text if text else "")
 
     def _is_short(self, node: SpecNode, used: int, bare: bool) -> bool:
-        """Whether a value goes on one line: a scalar, or a few of them that have one origin."""
+        """Return whether a value goes on one line: a scalar, or a few of one origin."""
         if not isinstance(node.value, dict | list):
             return not _is_block(node.value)
         if not node.value:
@@ -155,7 +161,7 @@ class _Writer:
         return used + len(_flow(node, bare)) < _WIDTH
 
     def _comment(self, node: SpecNode) -> str:
-        """The origin of a value; that of a short collection is that of what is in it."""
+        """Return the origin of a value; that of a short collection is that of what is in it."""
         if self._origin is None:
             return ""
         while isinstance(node.value, dict | list) and node.value:
@@ -165,7 +171,7 @@ class _Writer:
 
 
 def _flow(node: SpecNode, bare: bool) -> str:
-    """A value on one line; ``bare``: a name that stands for itself has no ``: null``."""
+    """Return a value on one line; ``bare``: a name that stands for itself has no ``: null``."""
     if isinstance(node.value, list):
         return "[" + ", ".join(_flow(item, False) for item in node.value) + "]"
     if isinstance(node.value, dict):
@@ -178,7 +184,7 @@ def _flow(node: SpecNode, bare: bool) -> str:
 
 
 def _scalar(value: Any) -> str:
-    """A scalar as YAML has it on one line, also within braces."""
+    """Return a scalar as YAML has it on one line, also within braces."""
     if isinstance(value, str) and "\n" in value:
         return _quoted(value)
     if isinstance(value, str) and _TWO_NAMES.fullmatch(value):
@@ -204,7 +210,7 @@ def _dumped(value: Any, **options: Any) -> str:
 
 
 def _is_block(value: Any) -> bool:
-    """Whether a string is best shown line by line, and comes back from that as it was."""
+    """Return whether a string is best shown line by line, and comes back from that as it was."""
     if not isinstance(value, str) or "\n" not in value.rstrip("\n"):
         return False
     lines = value.split("\n")
@@ -213,6 +219,6 @@ def _is_block(value: Any) -> bool:
 
 
 def _block_head(text: str) -> str:
-    """``|`` with how the text ends: in no line break, one, or several."""
+    """Return ``|`` with how the text ends: in no line break, one, or several."""
     breaks = len(text) - len(text.rstrip("\n"))
     return "|-" if breaks == 0 else "|" if breaks == 1 else "|+"

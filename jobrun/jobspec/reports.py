@@ -16,7 +16,7 @@ _WHAT = "a reporter: a name, {name: options}, or {call: module:function, with: {
 
 
 def reporter_parts(entry: Any) -> tuple[str, Any, dict[str, Any]]:
-    """The name, the value and the options of an entry that fits the language."""
+    """Return the name, the value and the options of an entry that fits the language."""
     if isinstance(entry, str):
         return entry, None, {}
     if "call" in entry:

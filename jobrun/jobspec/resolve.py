@@ -91,7 +91,7 @@ def load(
 
 
 def with_values(spec: Spec, values: Values) -> Spec:
-    """The spec of one combination of a matrix: its values are the vars, and there is no matrix.
+    """Return the spec of one combination of a matrix, whose values become vars.
 
     Raises SpecError for conditions that cannot be with these values.
     """
@@ -107,7 +107,7 @@ def with_values(spec: Spec, values: Values) -> Spec:
 
 
 def _source_with(old: SpecSource, values: Values) -> SpecSource:
-    """The source with other vars, each at its place in the matrix."""
+    """Return the source with other vars, each at its place in the matrix."""
     root, own, lists = old.root, old.root.value["vars"], old.root.value["matrix"].value
     own_vars = dict(own.value)
     for name, value in values.items():
@@ -123,7 +123,7 @@ def _source_with(old: SpecSource, values: Values) -> SpecSource:
 
 
 def _like(old: SpecNode, value: dict[Any, SpecNode]) -> SpecNode:
-    """A mapping at the place of another one, with its keys."""
+    """Return a mapping at the place of another one, with its keys."""
     node = SpecNode(value, old.line, old.column, old.width)
     node.keys, node.place = old.keys, old.place
     node.count, node.height = old.count, old.height
@@ -131,14 +131,17 @@ def _like(old: SpecNode, value: dict[Any, SpecNode]) -> SpecNode:
 
 
 def _vars(own: dict[str, Any], nodes: Any) -> tuple[dict[str, Any], set[str]]:
-    """The vars that no node has its own value of, and the others; of what may be no spec at all."""
+    """Return the vars that no node has its own value of, and the others.
+
+    The tree may be no spec at all.
+    """
     maps = nodes.values() if isinstance(nodes, dict) else ()
     split = {k for m in maps if isinstance(m, dict) for k in m if isinstance(k, str)}
     return {k: v for k, v in own.items() if isinstance(k, str) and k not in split}, split
 
 
 def _read(path: str | os.PathLike[str]) -> bytes:
-    """The bytes of a spec; raises UsageError with what else is there."""
+    """Return the bytes of a spec; raises UsageError with what else is there."""
     if Path(path).suffix == ".py" and os.path.isfile(path):
         hint = _near(Path(path)) or "a job that is built in Python runs as any script"
         raise UsageError(f"{os.fspath(path)} is Python, and a spec is YAML", hint=hint)
@@ -153,7 +156,7 @@ def _read(path: str | os.PathLike[str]) -> bytes:
 
 
 def _near(path: Path) -> str:
-    """The specs that a file that is not there may have meant: their endings say nothing."""
+    """Return the specs that a missing file may have meant, whatever their endings."""
     if str(path) == "-":
         return "write the spec to a file; 'validate' alone reads it from stdin"
     stems = {p.stem: p.name for p in sorted(path.parent.glob("*.y*ml"))}
@@ -164,7 +167,7 @@ def _near(path: Path) -> str:
 
 
 def _default_name(path: str | os.PathLike[str]) -> str:
-    """The file's name as the name of a job."""
+    """Return the file's name as the name of a job."""
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", Path(path).stem).strip("-.")
     return name or "job"
 
@@ -173,7 +176,7 @@ class Dumper(yaml.SafeDumper):
     """Writes YAML 1.2: texts are quoted where the reader would take them for something else."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Everything is written out."""
+        """Return True: everything is written out."""
         return True
 
 
@@ -194,7 +197,7 @@ Dumper.add_representer(str, _represent_text)
 
 
 def dump_resolved(spec: Spec) -> str:
-    """The resolved spec as YAML, which loads as the same job."""
+    """Return the resolved spec as YAML, which loads as the same job."""
     return yaml.dump(
         spec.tree,
         Dumper=Dumper,

@@ -38,7 +38,7 @@ class ScalarError(ValueError):
 
 
 def scalar(text: str) -> Scalar:
-    """The value of an unquoted scalar; raises ScalarError where its meaning is in doubt."""
+    """Return the value of an unquoted scalar; raises ScalarError where its meaning is in doubt."""
     first = text[:1]
     if first not in "+-.0123456789":
         return _WORDS.get(text, text)
@@ -81,7 +81,7 @@ def _float(text: str) -> float:
 
 
 def typed(value: Scalar, was: Scalar) -> Scalar:
-    """``value`` with the type of ``was``, the value of a var, which keeps its type.
+    """Return ``value`` with the type of ``was``, the value of a var, which keeps its type.
 
     A whole number is taken for a float too, and ``3.0`` for a whole one; ``null`` has no type.
     Raises ScalarError, whose message says what ``was`` is.
@@ -103,7 +103,7 @@ def typed(value: Scalar, was: Scalar) -> Scalar:
 
 
 def show(value: object) -> str:
-    """A value for a message, as YAML has it and short."""
+    """Return a value for a message, as YAML has it and short."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):

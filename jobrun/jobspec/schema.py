@@ -38,7 +38,7 @@ class _Generator(GenerateJsonSchema):
 
 
 def spec_schema() -> dict[str, Any]:
-    """The schema of a spec, JSON Schema 2020-12."""
+    """Return the schema of a spec, JSON Schema 2020-12."""
     made = SpecModel.model_json_schema(schema_generator=_Generator)
     keys = made["$defs"]["ConditionsModel"]["properties"]
     for kind, condition in KINDS.items():
@@ -51,5 +51,5 @@ def spec_schema() -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """The schema as the text of a file."""
+    """Return the schema as the text of a file."""
     return json.dumps(spec_schema(), indent=2, ensure_ascii=False) + "\n"

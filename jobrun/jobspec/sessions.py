@@ -63,7 +63,7 @@ class SessionModel(ClosedModel):
         return self
 
     def spec(self) -> SessionSpec:
-        """The section as plain values."""
+        """Return the section as plain values."""
         return SessionSpec(**self.model_dump())
 
 

@@ -56,7 +56,7 @@ class SpecNode:
         self.place: Where | None = None
 
     def plain(self) -> Any:
-        """The value without places: dicts, lists and scalars."""
+        """Return the value without places: dicts, lists and scalars."""
         if isinstance(self.value, dict):
             return {k: v.plain() for k, v in self.value.items()}
         if isinstance(self.value, list):
@@ -64,7 +64,7 @@ class SpecNode:
         return self.value
 
     def get(self, *path: str | int) -> SpecNode | None:
-        """The node below, or None."""
+        """Return the node below, or None."""
         node: SpecNode | None = self
         for part in path:
             below = node.value if node else None
@@ -87,7 +87,7 @@ class SpecSource:
         self.root = SpecNode({}, 0, 0, 1)
 
     def where(self, node: SpecNode, offset: int = 0, width: int = 0) -> Where:
-        """The place of a node; ``offset`` is a place within a scalar's text, where it is there."""
+        """Return the place of a node; ``offset`` counts within the text of a scalar."""
         if node.place is not None:
             return node.place
         column, wide = node.column, node.width
@@ -96,14 +96,14 @@ class SpecSource:
         return self.at(node.line, column, width or wide)
 
     def at(self, line: int, column: int, width: int = 1) -> Where:
-        """The place of a line and column, both from 0."""
+        """Return the place of a line and column, both from 0."""
         text = self.lines[line] if line < len(self.lines) else ""
         return Where(self.file, line + 1, column + 1, text, max(1, min(width, len(text) - column)))
 
 
 @contextmanager
 def gc_paused(large: bool = True) -> Iterator[None]:
-    """No garbage collection while many objects that live are made: five times faster there."""
+    """Pause garbage collection while many objects are made: five times faster there."""
     paused = large and gc.isenabled()
     if paused:
         gc.disable()
@@ -115,7 +115,7 @@ def gc_paused(large: bool = True) -> Iterator[None]:
 
 
 def parse(data: bytes, file: str) -> SpecSource:
-    """The tree of a spec; raises SpecError with all that is wrong with its YAML."""
+    """Return the tree of a spec; raises SpecError with all that is wrong with its YAML."""
     source = SpecSource(file, _text(data, file))
     with gc_paused(len(data) > _LARGE):
         _Composer(source).compose()
@@ -123,7 +123,7 @@ def parse(data: bytes, file: str) -> SpecSource:
 
 
 def _text(data: bytes, file: str) -> str:
-    """The file's text, with errors for what is no text."""
+    """Return the text of the file; report what is not text."""
     if len(data) > MAX_BYTES:
         raise SpecError([Problem(f"a spec of more than {MAX_BYTES >> 20} MiB", Where(file))])
     for bom, encoding in _BOMS.items():
@@ -233,7 +233,7 @@ class _Composer:
         self._attach(node)
 
     def _named(self, event: Any, node: SpecNode) -> None:
-        """The tag and the anchor of a new node."""
+        """Return the tag and the anchor of a new node."""
         if event.tag is not None:
             node_text = event.tag.replace("tag:yaml.org,2002:", "!!")
             quote = "; quote what is a string" if node_text == "!!str" else ""

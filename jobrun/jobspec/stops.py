@@ -14,7 +14,7 @@ __all__ = ["condition_specs"]
 
 
 def condition_specs(source: SpecSource) -> list[ConditionSpec]:
-    """Every condition that stands where one can, of a kind that there is."""
+    """Return every condition that stands where one can, of a kind that there is."""
     found: list[ConditionSpec] = []
     for section in ("stop", "fail"):
         node = source.root.get(section)
@@ -36,7 +36,7 @@ def _entry(source: SpecSource, section: str, entry: SpecNode) -> Iterator[Condit
 
 
 def _marks(source: SpecSource, node: SpecNode, prefix: str) -> Iterator[tuple[str, Where]]:
-    """The places below a condition: ``loss``, ``loss.epochs``; of their keys ``loss:``."""
+    """Yield the places below a condition: ``loss``, ``loss.epochs``; of their keys ``loss:``."""
     if isinstance(node.value, dict):
         for key, below in node.value.items():
             path = f"{prefix}{key}"
@@ -46,7 +46,7 @@ def _marks(source: SpecSource, node: SpecNode, prefix: str) -> Iterator[tuple[st
 
 
 def _text(source: SpecSource, node: SpecNode) -> Where | None:
-    """Where the text of a scalar begins, if all of it stands there as it is."""
+    """Return where the text of a scalar begins, if all of it stands there as it is."""
     if not isinstance(node.value, str) or node.indent < 0 or node.place is not None:
         return None
     where = source.where(node)

@@ -53,7 +53,7 @@ _SAID: tuple[tuple[str, str, str], ...] = (
 
 
 def explain(error: YAMLError, source: SpecSource) -> Problem:
-    """A syntax error as a problem with its place."""
+    """Return a syntax error as a problem with its place."""
     mark = getattr(error, "problem_mark", None)
     context = getattr(error, "context_mark", None)
     said = str(getattr(error, "problem", None) or error)
@@ -81,7 +81,10 @@ def explain(error: YAMLError, source: SpecSource) -> Problem:
 
 
 def _habit(source: SpecSource, first: int, last: int, column: int) -> str:
-    """What is often the cause: an unquoted ``${…}`` or ``{{…}}`` in braces, or a leading ``*``."""
+    """Return a frequent cause of such an error.
+
+    An unquoted ``${…}`` or ``{{…}}`` in braces, or a leading ``*``.
+    """
     for number in range(max(first, last - 20), min(last + 1, len(source.lines))):
         bare = _QUOTED.sub("", source.lines[number])
         if re.search(r"[{\[,].*\$\{", bare) or bare.lstrip().startswith("${"):
@@ -96,6 +99,6 @@ def _habit(source: SpecSource, first: int, last: int, column: int) -> str:
 
 
 def _at(source: SpecSource, line: int, column: int) -> str:
-    """The character at a place, or an empty string."""
+    """Return the character at a place, or an empty string."""
     text = source.lines[line] if line < len(source.lines) else ""
     return text[column : column + 1]

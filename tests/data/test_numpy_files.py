@@ -141,14 +141,14 @@ def test_a_flipped_bit_in_an_npz_is_found(tmp_path: Path) -> None:
 
 def test_an_npy_holds_one_column(tmp_path: Path) -> None:
     np.save(tmp_path / "d.npy", np.arange(3))
-    with pytest.raises(DataError, match="holds one array, but 2 columns"):
+    with pytest.raises(DataError, match="holds one array, but 'from' names 2 columns"):
         file_columns(tmp_path / "d.npy", {"x": "a", "y": "b"})
 
 
 def test_an_npy_under_the_name_of_an_npz(tmp_path: Path) -> None:
     np.save(tmp_path / "d.npy", np.arange(3))
     (tmp_path / "d.npy").rename(tmp_path / "d.npz")
-    with pytest.raises(DataError, match=r"no \.npz archive"):
+    with pytest.raises(DataError, match=r"not a \.npz archive"):
         file_columns(tmp_path / "d.npz", {})
 
 

@@ -131,7 +131,7 @@ def test_a_file_of_no_known_kind(tmp_path: Path, name: str, message: str) -> Non
 
 def test_a_folder_that_is_no_store(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    with pytest.raises(DataError, match="data is no zarr array or group"):
+    with pytest.raises(DataError, match="data is neither a zarr array nor a group"):
         read(tmp_path / "data")
 
 

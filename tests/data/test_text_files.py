@@ -79,7 +79,7 @@ def test_types_say_what_a_column_holds(tmp_path: Path) -> None:
 
 
 def test_a_value_unlike_the_first_thousand_is_an_error_with_its_row(tmp_path: Path) -> None:
-    for value, what in (("1.5", "'1.5' is not a whole number"), ("", "a whole number is wanted")):
+    for value, what in (("1.5", "'1.5' is not a whole number"), ("", "expected a whole number")):
         path = write(tmp_path / "d.csv", "a,b\n" + "1,x\n" * 1000 + f"{value},x\n")
         with pytest.raises(DataError, match=rf"d\.csv: row 1001, column 'a': .*{what}") as caught:
             rows(stream(path))
@@ -163,7 +163,7 @@ def test_lines_of_text(tmp_path: Path) -> None:
     path = write(tmp_path / "d.txt", "one\r\n\n  two\nthree")
     assert rows(stream(path)) == {"line": ["one", "", "  two", "three"]}
     assert list(rows(stream(path, {"word": "word"}))) == ["word"]
-    with pytest.raises(DataError, match="one column, but 2"):
+    with pytest.raises(DataError, match="one column, but 'from' names 2"):
         stream(path, {"a": "a", "b": "b"})
 
 

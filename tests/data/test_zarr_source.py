@@ -78,10 +78,10 @@ def test_what_is_not_there(store: Path) -> None:
         table(store, {"a": "xx"})
     with pytest.raises(DataError, match="there is no file"):
         table(store.parent / "e.zarr")
-    with pytest.raises(DataError, match="2 columns are wanted"):
+    with pytest.raises(DataError, match="'from' names 2 columns"):
         table(store / "x", {"a": "a", "b": "b"})
     (store.parent / "f.zarr").mkdir()
-    with pytest.raises(DataError, match=r"f\.zarr is no zarr array or group"):
+    with pytest.raises(DataError, match=r"f\.zarr is neither a zarr array nor a group"):
         table(store.parent / "f.zarr")
 
 

@@ -101,8 +101,8 @@ def test_set_replaces_one_scalar(
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("lr", "NAME=VALUE is wanted"),
-        ("=1", "NAME=VALUE is wanted"),
+        ("lr", "expected NAME=VALUE"),
+        ("=1", "expected NAME=VALUE"),
         ("lrr=1", "there is no 'lrr'\n  hint: did you mean 'lr'"),
         ("vars.cuont=1", "there is no 'cuont' under 'vars'\n  hint: did you mean 'count'"),
         ("chekpoint.every=1", "did you mean 'checkpoint'"),
@@ -314,10 +314,10 @@ def test_null_is_a_value_of_vars_and_metrics(spec: Path) -> None:
         ),
         ("unset uplod", "--unset uplod: there is no 'uplod'\n  hint: did you mean 'upload'?"),
         ("unset upload", "--unset upload: the spec has no 'upload'"),
-        ("unset ", "--unset : the name of a key is wanted"),
-        ("unset lr=3", "--unset lr=3: the name of a key is wanted"),
+        ("unset ", "--unset : expected the name of a key"),
+        ("unset lr=3", "--unset lr=3: expected the name of a key"),
         ("unset epoch.nothing", "--unset epoch.nothing: epoch has no entry 'nothing'"),
-        ("lr", "--set lr: NAME=VALUE is wanted\n  hint: --unset lr drops it"),
+        ("lr", "--set lr: expected NAME=VALUE\n  hint: --unset lr drops it"),
     ],
 )
 def test_what_cannot_be_dropped_is_a_usage_error(spec: Path, setting: str, message: str) -> None:
