@@ -150,7 +150,7 @@ def test_a_narrow_terminal_gets_a_block_for_each_blob(terminal: Call) -> None:
         (("x",), 5, "no run 'x'"),
         (("runs/m/checkpoint_1", "--epoch", "0"), 2, "is one checkpoint"),
         (("m", "model/w1[x]"), 5, "no blob 'model/w1[x]'"),
-        (("m", "model/w1[9]"), 5, "index 9 is outside of"),
+        (("m", "model/w1[9]"), 5, "index 9 is out of range"),
         (("m", "model/w1[1:2:0]"), 2, "no index"),
         (("m", "-o", "no/such/out.npz"), 2, "No such file"),
         (("m", "-o", "out.mat"), 2, "unknown file ending '.mat'"),
