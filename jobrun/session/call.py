@@ -259,7 +259,7 @@ class Call:
         for number in range(tried + 1, retries.times + 1):
             states = live.read_all(self._live_keys) if live else {}
             try:
-                writes = self._run(moment, gathered or self.gather(moment), spare=True)
+                writes = self._run(moment, gathered or self.gather(moment), preserve=True)
             except _CallError as error:
                 if live:
                     live.restore_all(states)
@@ -289,12 +289,12 @@ class Call:
         if running.stopping() and moment.batch is None:
             raise TaskStoppedError
 
-    def _run(self, moment: CallContext, gathered: Gathered, spare: bool = False) -> list[Write]:
+    def _run(self, moment: CallContext, gathered: Gathered, preserve: bool = False) -> list[Write]:
         live = self._stores.live if self._live_keys else None
         if live:  # whatever fails from here on leaves the objects in an unknown state
             live.broken.update(self._live_keys)
         given = Given(self._inputs, gathered)
-        cells = self._take_updates(given, spare) if self._updates else []
+        cells = self._take_updates(given, preserve) if self._updates else []
         result = self._call_with(given, moment)
         values = given.values
         if self._forgotten is not None and result[0] is None:
@@ -371,14 +371,14 @@ class Call:
             hint=hint,
         )
 
-    def _take_updates(self, given: Given, spare: bool) -> list[list[Any]]:
+    def _take_updates(self, given: Given, preserve: bool) -> list[list[Any]]:
         """Add the writable arguments of ``update``; the cells hold them for adoption."""
         cells = []
         for parameter, (node, path) in self._updates:
             if self._is_live((node, path)):
                 cell = [self._live_object((node, path))]
             else:
-                cell = [self._stores.nodes[node].take(path, spare=spare)]
+                cell = [self._stores.nodes[node].borrow(path, preserve=preserve)]
             if isinstance(cell[0], _SCALARS):
                 raise TaskError(
                     f"{path!r} is a single {type(cell[0]).__name__} and cannot be updated in place",

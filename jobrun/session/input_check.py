@@ -28,12 +28,12 @@ def find_changed(name: str, value: Value, *, only_seen: bool = False) -> str | N
     """
     found = None
     for path, box in leaves(value, name):
-        if only_seen and (box.seen is None or box.value is None):
+        if only_seen and (box.last_checksum is None or box.value is None):
             continue
         now = checksum(box)
-        if box.seen is not None and box.seen != now and found is None:
+        if box.last_checksum is not None and box.last_checksum != now and found is None:
             found = path
-        box.seen = now
+        box.last_checksum = now
     return found
 
 

@@ -1,1 +1,1 @@
-"""Blobs in memory: what a value can be, and the workspace that holds the values of a node."""
+"""Blobs in memory: their stored form, and the workspace that holds the blobs of a node."""

@@ -1,4 +1,4 @@
-"""Values that an adapter takes apart, on their way into a workspace and out of it."""
+"""Values with an adapter: taking them apart for a workspace, and putting them together."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ TUPLE = note(python.TUPLE)
 INTEGER = note(python.INTEGER)
 
 _BY_PEOPLE = frozenset({"python", "numpy"})
-"""Adapters of these are part of jobrun and import nothing: their values are shown as they are."""
+"""Libraries whose adapters belong to jobrun and import nothing: their values are shown as is."""
 
 
 def take_apart(obj: Any) -> tuple[Plain, Note] | None:
     """Return the plain form of an object and the note that goes with it, or None without adapter.
 
-    Raises ValueRefusedError where its adapter refuses it.
+    Raises ValueRefusedError if its adapter refuses it.
     """
     strings = type(obj) is np.ndarray and obj.dtype.kind == "T"
     adapter = STRINGS if strings else value_adapter(obj)

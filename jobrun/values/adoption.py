@@ -1,8 +1,8 @@
-"""The only way into a workspace: from what a task returned to boxes and trees.
+"""Adoption: the only way into a workspace, from a task's result to boxes and trees.
 
-A blob is a value that is replaced, never silently changed.  numpy does not give that for free; here
-it is made true: arrays become plain, C-contiguous and read-only.  An array is frozen in place only
-if nobody else holds it or its memory (``jobrun.values.holders``); otherwise it is copied.
+A blob is a value that is replaced, never silently changed.  numpy does not guarantee that; here it
+is enforced: arrays become plain, C-contiguous and read-only.  An array is frozen in place only if
+nothing else refers to it or its memory (``jobrun.values.holders``); otherwise it is copied.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ _MOST_BITS: Final = 1 << 20
 
 
 def _wasteful(array: Array) -> bool:
-    """Whether ``array`` is a small part of what it would keep in memory."""
+    """Return whether ``array`` is a small part of the memory that it would keep alive."""
     return isinstance(array.base, np.ndarray) and array.base.nbytes > 2 * array.nbytes
 
 
 class _Adoption:
-    """One call of ``adopt``: the values that its objects may be views of, and what was seen.
+    """The state of one call of ``adopt``: known arrays, and the objects seen so far.
 
-    Within one tree (``begin``), arrays that are one in memory become one box: they are *tied*.  Of
-    writable arrays, which are the task's own, the memory decides; of read-only ones the object,
-    since separate blobs may share memory in a run that a resumed one has twice.
+    Within one tree (``begin``), arrays that are one in memory become one box: they are *tied*.
+    Writable arrays, which belong to the task, are compared by memory; read-only ones by identity,
+    since separate blobs may share memory in a run that a resumed run has twice.
     """
 
     __slots__ = (
@@ -86,7 +86,7 @@ class _Adoption:
         self._path: list[int] = []
 
     def begin(self, container: Any, key: Any, sole: bool, updated: str = "") -> Value:
-        """Adopt ``container[key]``, a tree of its own; see ``adopt`` for ``updated``."""
+        """Adopt ``container[key]`` as a tree of its own; see ``adopt`` for ``updated``."""
         self._tied = {}
         self._counts = None
         value = self.adopt(container, key, sole, 0, (container, key, sole))
@@ -95,7 +95,7 @@ class _Adoption:
         return value
 
     def adopt(self, container: Any, key: Any, sole: bool, depth: int, root: Any) -> Value:
-        """Adopt ``container[key]``; ``sole`` says whether the way to it is held by us alone."""
+        """Adopt ``container[key]``; ``sole``: all containers on the way to it have one holder."""
         refs = references(container, key)
         obj = container[key]
         kind = type(obj)
@@ -115,7 +115,7 @@ class _Adoption:
         return self._once(obj, lambda: self._adapted(obj, depth))
 
     def _once(self, obj: Any, make: Any) -> Value:
-        """Return one value for an object that stands at several places; its arrays are tied."""
+        """Return one value for an object at several places; its arrays are tied."""
         found = self.seen.get(id(obj))
         if found is None:
             found = self.seen[id(obj)] = (obj, make())
@@ -164,7 +164,7 @@ class _Adoption:
         return self._tie(array, lambda: _freeze(own))
 
     def _count(self, root: Any) -> dict[int, int]:
-        """How often each array stands in the containers of a tree that nobody else holds."""
+        """Return how often each array occurs in the containers of a tree without another holder."""
         if self._counts is None:
             self._counts = {}
             container, key, sole = root
@@ -172,11 +172,11 @@ class _Adoption:
         return self._counts
 
     def _held_array(self, array: Array, store: Callable[[], Array] | None = None) -> Value:
-        """An array whose memory somebody else holds: a box we know, or one of what is stored."""
+        """Return a box for an array whose memory has another holder: a known one, or a new one."""
         return self._find_tied(array) or self._tie(array, store or (lambda: self._stored(array)))
 
     def _find_tied(self, array: Array) -> Box | None:
-        """The box of an array of this tree that is one with ``array``."""
+        """Return the box of an array of this tree that is the same as ``array``, or None."""
         found = self._tied.get(id(array))
         if found is None and array.flags.writeable:
             found = self._tied.get(_place(array))
@@ -186,7 +186,7 @@ class _Adoption:
         return found[1]
 
     def _tie(self, array: Array, store: Callable[[], Array]) -> Box:
-        """A box for an array that may stand at other places of the tree too."""
+        """Return a box for an array that may occur at other places of the tree too."""
         place = _place(array) if array.flags.writeable else None
         box = Box(store(), "array")
         if array.nbytes:
@@ -196,7 +196,7 @@ class _Adoption:
         return box
 
     def _stored(self, array: Array) -> Array:
-        """Memory of the workspace with the elements of an array: known, copied before, or new."""
+        """Return stored memory with the elements of an array: known, copied before, or new."""
         place = _place(array)
         if self.given and not array.flags.writeable:
             if self._known is None:
@@ -212,7 +212,7 @@ class _Adoption:
         return copied[1]
 
     def _refuse_overlaps(self, value: Value, name: str) -> None:
-        """Raise ValueRefusedError if writable arrays of a tree share memory without being one."""
+        """Raise ValueRefusedError if writable arrays of a tree overlap without being equal."""
         held = [pair for place, pair in self._tied.items() if isinstance(place, tuple)]
         pair = overlapping([array for array, _ in held])
         if pair is None:
@@ -226,9 +226,9 @@ class _Adoption:
         )
 
     def _shareable(self) -> Iterator[Box]:
-        """The given arrays that a second blob may share.
+        """Yield the given arrays that a second blob may share.
 
-        Not a memory map, but in ``setup``: what a file holds may change, a blob may not.
+        Memory maps only in ``setup``: the content of a file may change, a blob may not.
         """
         for value in self.given:
             for _, box in leaves(value):
@@ -274,9 +274,9 @@ class _Adoption:
 def _count_arrays(
     container: Any, key: Any, sole: bool, counts: dict[int, int], path: Sequence[int]
 ) -> None:
-    """Count the places of arrays below ``container[key]``; below one somebody else holds, none.
+    """Count the places of arrays below ``container[key]``, except in containers held elsewhere.
 
-    ``path`` are the ids of containers that are known to be held by nobody else.
+    ``path`` are the ids of containers that are known to have no other holder.
     """
     refs = references(container, key)
     obj = container[key]
@@ -297,7 +297,7 @@ def adopt(
 ) -> Value:
     """Take the only element of ``cell`` as a value for the workspace.
 
-    The object is handed over in a list so that its holders can be counted.  ``given`` holds the
+    The object is passed in a list so that its holders can be counted.  ``given`` holds the
     values whose views the task was given: an input that is returned shares its memory.
     ``keep_maps`` leaves read-only memory maps as they are (for ``setup``, which is never saved).
     ``updated`` is the name of the blob if a task updates it in place: then arrays of a tree that
@@ -319,7 +319,7 @@ def adopt_items(
 ) -> list[Value]:
     """Take the items ``keys`` of the only element of ``cell``, a dict or tuple; see ``adopt``.
 
-    ``updated`` has a name, or an empty text, for each.
+    ``updated`` has a name, or an empty string, for each.
     """
     adoption = _Adoption(given, keep_maps)
     sole = held_alone(cell, 0)
@@ -338,7 +338,7 @@ def _freeze(array: Array) -> Array:
 
 
 def _place(array: Array) -> tuple[Any, ...]:
-    """What two arrays have in common that are views of the same elements."""
+    """Return a key that is equal for views of the same elements: address, shape, strides, dtype."""
     strides = tuple(0 if n == 1 else s for n, s in zip(array.shape, array.strides, strict=True))
     return (array.__array_interface__["data"][0], array.shape, strides, array.dtype)
 

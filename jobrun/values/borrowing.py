@@ -1,7 +1,7 @@
-"""What a task is given to update: writable arrays, private to it.
+"""Values for tasks to update: writable arrays, private to the task.
 
-The stored ones if the value has no other holder (a second name, a snapshot, a view somebody kept),
-else copies.
+The stored arrays if the value has no other holder (a second name, a snapshot, a kept view), else
+copies.
 """
 
 from __future__ import annotations
@@ -22,59 +22,59 @@ Array = npt.NDArray[Any]
 
 
 def borrow(items: dict[str, Value], key: str, sole: bool = True) -> Any:
-    """What a task is given to update: writable and private to it, tied arrays as one object.
+    """Return a value for a task to update: writable, private, tied arrays as one object.
 
-    ``items[key]`` is the value; ``sole`` says whether ``items`` has no other holder.  Where the
-    stored array itself is handed out, its box is emptied, so that nobody can read a half-updated
-    value: the caller puts the new value in its place, or ends the run.
+    ``items[key]`` is the value; ``sole`` says whether ``items`` has no other holder.  If the
+    stored array itself is returned, its box is emptied, so that a half-updated value cannot be
+    read: the caller puts the new value in its place, or ends the run.
     """
-    return _Taking(items, key, sole).take(items, key, sole)
+    return _Borrowing(items, key, sole).borrow(items, key, sole)
 
 
-class _Taking:
-    """One call of ``borrow``: the tied arrays that were handed out, and who else holds these."""
+class _Borrowing:
+    """The state of one call of ``borrow``: the tied arrays returned so far, and their holders."""
 
-    __slots__ = ("_counts", "_path", "_root", "_taken")
+    __slots__ = ("_borrowed", "_counts", "_path", "_root")
 
     def __init__(self, items: dict[str, Value], key: str, sole: bool) -> None:
         self._root = (items, key, sole)
         self._counts: dict[int, int] | None = None
         # The trees that are being handed out now; these frames hold them too.
         self._path: list[int] = []
-        self._taken: dict[int, Array] = {}
+        self._borrowed: dict[int, Array] = {}
 
-    def take(self, items: dict[str, Value], key: str, sole: bool) -> Any:
-        """Hand out ``items[key]``; ``sole`` says whether the way to it is held by us alone."""
+    def borrow(self, items: dict[str, Value], key: str, sole: bool) -> Any:
+        """Return ``items[key]``; ``sole``: all trees on the way to it have one holder."""
         refs = references(items, key)
         value = items[key]
-        taken: Any
+        lent: Any
         if type(value) is Box:
             if value.kind != "array":
-                taken = value.value
+                lent = value.value
             elif value.tied:
-                taken = self._tied(value, sole, refs)
+                lent = self._tied(value, sole, refs)
             else:
-                taken = _take_array(value, sole and refs == SOLE)
+                lent = _borrow_array(value, sole and refs == SOLE)
         else:
             assert isinstance(value, Tree)
             sole = sole and refs == SOLE
             self._path.append(id(value))
-            taken = [self.take(value.items, k, sole) for k in value.items]
+            lent = [self.borrow(value.items, k, sole) for k in value.items]
             self._path.pop()
             if value.kind == "dict":
-                taken = dict(zip(value.names, taken, strict=True))
-        return taken if value.note is None else put_together(value.note, taken)
+                lent = dict(zip(value.names, lent, strict=True))
+        return lent if value.note is None else put_together(value.note, lent)
 
     def _tied(self, box: Box, sole: bool, refs: int) -> Array:
-        """The one array of all places of a tied box, which nobody but these places may hold."""
-        found = self._taken.get(id(box))
+        """Return the one array of all places of a tied box, copied if anything else holds it."""
+        found = self._borrowed.get(id(box))
         if found is None:
             if sole and self._counts is None:
                 self._counts = {}
                 _count_ties(*self._root, self._counts, self._path)
             count = (self._counts or {}).get(id(box), -1)
-            found = _take_array(box, sole and refs == SOLE - 1 + count)
-            self._taken[id(box)] = found
+            found = _borrow_array(box, sole and refs == SOLE - 1 + count)
+            self._borrowed[id(box)] = found
         return found
 
 
@@ -91,7 +91,7 @@ def _count_ties(
             _count_ties(value.items, inner, sole, counts, path)
 
 
-def _take_array(box: Box, sole: bool) -> Array:
+def _borrow_array(box: Box, sole: bool) -> Array:
     if sole and box_held_alone(box):
         array: Array = box.value
         if owns_memory(array):
@@ -104,9 +104,9 @@ def _take_array(box: Box, sole: bool) -> Array:
 
 
 def reclaim(items: dict[str, Value], key: str, sole: bool = True) -> None:
-    """Keep the memory of arrays under ``items[key]`` that nobody else holds, for later copies.
+    """Keep the memory of arrays under ``items[key]`` without another holder, for later copies.
 
-    They are emptied; ``sole`` says whether ``items`` has no other holder.
+    Their boxes are emptied; ``sole`` says whether ``items`` has no other holder.
     """
     sole = sole and held_alone(items, key)
     value = items[key]

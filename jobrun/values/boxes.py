@@ -1,4 +1,4 @@
-"""What a workspace stores: boxes, which hold one value each, and trees of boxes.
+"""The stored form of blobs: boxes, which hold one value each, and trees of boxes.
 
 Kinds are kept, since they decide the next dtype and the order of sums: a Python float, a numpy
 scalar and a 0-d array are three things.  A dict, list or tuple is a ``Tree`` of leaves.  What an
@@ -24,11 +24,11 @@ __all__ = ["SCALAR_KINDS", "Box", "Tree", "Value", "checksum", "is_locked", "lea
 Array = npt.NDArray[Any]
 
 SCALAR_KINDS: Final = frozenset({"scalar", "bool", "int", "float", "str", "none"})
-"""Kinds of leaves that are no arrays and can be saved."""
+"""Kinds of leaves that are not arrays and can be saved."""
 
 
 class Box:
-    """A stored value that is no container.
+    """A stored value that is not a container.
 
     ``kind`` is ``array`` (an exact, C-contiguous, read-only ndarray), ``scalar`` (a numpy scalar),
     ``bool``, ``int``, ``float``, ``str``, ``none``, ``opaque`` (anything else; never saved), or
@@ -36,19 +36,19 @@ class Box:
     ``version`` is the id of the checkpoint that first wrote the value, -1 if none has yet: it is
     set by the writer once that checkpoint is durable.  One object at two places of a tree shares a
     box; under two names of separate blobs it shares memory alone, since these are never tied.
-    ``seen`` is what ``--check`` last found the content to be, None if it never looked.  ``tied``:
+    ``last_checksum`` is that of the last ``--check``, or None.  ``tied``:
     the box may stand at several places of one tree, which then are one array, also for an update.
-    ``note`` names the adapter that makes of it what a task is given, None if it is that itself.
+    ``note`` names the adapter that makes the object for tasks from it, None without adapter.
     """
 
-    __slots__ = ("kind", "note", "seen", "tied", "value", "version")
+    __slots__ = ("kind", "last_checksum", "note", "tied", "value", "version")
 
     def __init__(self, value: Any, kind: str, version: int = -1) -> None:
         self.value = value
         self.kind = kind
         self.version = version
         self.note: Note | None = None
-        self.seen: int | None = None
+        self.last_checksum: int | None = None
         self.tied = False
 
     def unsaved(self, value: Any) -> Box:
@@ -65,8 +65,8 @@ class Tree:
     """A stored dict or list (``kind``): ``items`` in key order, a list under ``"0"``, ``"1"``, ….
 
     A tree in a workspace is never changed; a new leaf makes a new tree.  ``keys`` are the keys of
-    the dict where they are not the names of ``items``, which then are those of folders.  ``note``
-    names the adapter that makes of it what a task is given, None if it is a dict or list itself.
+    the dict if they differ from the names of ``items``, which then are names of folders.  ``note``
+    names the adapter that makes the object for tasks from it, None for a plain dict or list.
     """
 
     __slots__ = ("items", "keys", "kind", "note")
@@ -100,7 +100,7 @@ Value = Box | Tree
 
 
 def leaves(value: Value, path: str = "") -> Iterator[tuple[str, Box]]:
-    """Every leaf with its path, in key order."""
+    """Yield every leaf with its path, in key order."""
     if isinstance(value, Box):
         yield path, value
         return
@@ -109,7 +109,7 @@ def leaves(value: Value, path: str = "") -> Iterator[tuple[str, Box]]:
 
 
 def one_element(value: Value) -> Any:
-    """The value as a Python number, bool or str if it has exactly one element, else None."""
+    """Return the value as a Python number, bool or str if it has exactly one element, else None."""
     if isinstance(value, Tree) or value.kind in ("none", "opaque", "live"):
         return None
     if value.note is not None and not is_number(value.note):

@@ -1,10 +1,10 @@
 """Memory that saves have released, for the copies that updates need while a save is in flight.
 
 An ``update:`` of an array that a save still holds copies it.  Into fresh memory that costs several
-times a copy into memory that was used before (page faults: measured 400 to 700 ms against 55 to 100
+times a copy into reused memory (page faults: measured 400 to 700 ms against 55 to 100
 for 256 MiB).  When the save is over, the array that was replaced meanwhile is free, and is just
-what the next copy needs.  No more is kept than was asked for: a job that never copies keeps
-nothing.
+what the next copy needs.  No more is kept than copies have needed: a job that never copies
+keeps nothing.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Array = npt.NDArray[Any]
 _SMALLEST = 1 << 16
 _HUGE_PAGE = 2 << 20
 _ADVISED = 4 << 20
-"""From this size on numpy asks the system for huge pages."""
+"""Size in bytes from which numpy requests huge pages."""
 
 
 def copy_array(array: Array) -> Array:
-    """A C-contiguous copy in memory of its own; the one copy function of jobrun.
+    """Return a C-contiguous copy in memory of its own; the one copy function of jobrun.
 
-    Not ``np.array``: it gives a text of width 0 the width 1, and a timedelta64 without a unit the
-    byte order of the machine; the class itself takes a dtype as it is.
+    Not ``np.array``: it changes a string dtype of width 0 to width 1, and a timedelta64 without a
+    unit the byte order of the machine; the class itself takes a dtype as it is.
     """
     copy: Array = np.ndarray(array.shape, array.dtype)
     copy[...] = array
@@ -39,7 +39,7 @@ def copy_array(array: Array) -> Array:
 
 
 def empty_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """A C-contiguous array in fresh memory, whose elements are to be set.
+    """Return a C-contiguous array in fresh memory, with uninitialised elements.
 
     A large one begins where a huge page does, if that wastes no more than an eighth of it: where
     the allocator puts it, a quarter of 8 MiB is ordinary pages, and the system takes longer to
@@ -55,7 +55,7 @@ def empty_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 
 class Buffers:
-    """A pool of arrays by size.  Its methods may be called from any thread."""
+    """A pool of arrays by size; thread-safe."""
 
     def __init__(self) -> None:
         self._free: defaultdict[int, list[Array]] = defaultdict(list)
@@ -63,7 +63,7 @@ class Buffers:
         self._lock = threading.Lock()
 
     def copy(self, array: Array) -> Array:
-        """A writable copy of a C-contiguous array, in memory used before if there is some."""
+        """Return a writable copy of a C-contiguous array, in reused memory if there is some."""
         if array.nbytes < _SMALLEST:
             return copy_array(array)
         with self._lock:
@@ -77,7 +77,7 @@ class Buffers:
         return result
 
     def give(self, owner: Array) -> None:
-        """Take back the memory of an array that owns it and that nobody else holds."""
+        """Return the memory of an array, which owns it and has no other holder, to the pool."""
         with self._lock:
             if self._wanted[owner.nbytes] > 0:
                 self._wanted[owner.nbytes] -= 1
@@ -85,18 +85,18 @@ class Buffers:
                 self._free[owner.nbytes].append(owner)
 
     def wants(self, size: int) -> bool:
-        """Whether an array of ``size`` bytes would be kept."""
+        """Return whether an array of ``size`` bytes would be kept."""
         return self._wanted[size] > 0
 
     def release(self) -> None:
-        """Keep nothing any more, until copies are made again."""
+        """Drop all kept memory, until copies are made again."""
         with self._lock:
             self._free.clear()
             self._wanted.clear()
 
     @property
     def free(self) -> int:
-        """Bytes that are kept."""
+        """The kept bytes."""
         with self._lock:
             return sum(size * len(arrays) for size, arrays in self._free.items())
 

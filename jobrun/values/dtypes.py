@@ -1,4 +1,4 @@
-"""dtypes that survive a save: which do, and arrays in the form that does."""
+"""dtypes that survive a save, and the conversion of arrays to them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 DType = np.dtype[Any]
 
 MAX_LEVELS = 32
-"""How deep structures may be nested in a dtype that is saved."""
+"""The largest nesting of structures in a dtype that is saved."""
 
 _KINDS = frozenset("biufcmMSUV")
 _LARGEST_FLOAT = {"f": 8, "c": 16}

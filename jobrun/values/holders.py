@@ -1,4 +1,4 @@
-"""Who else holds an object: reference counts, calibrated when this module is imported."""
+"""Holders of an object: reference counts, calibrated when this module is imported."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Array = npt.NDArray[Any]
 
 
 def references(container: Any, key: Any) -> int:
-    """References to ``container[key]``; the object must not be bound to a name of the caller."""
+    """Return the references to ``container[key]``, which no variable of the caller may hold."""
     return sys.getrefcount(container[key])
 
 
 def held_alone(container: Any, key: Any) -> bool:
-    """Whether nobody but ``container`` holds ``container[key]``."""
+    """Return whether nobody but ``container`` holds ``container[key]``."""
     return references(container, key) == SOLE
 
 
@@ -39,10 +39,10 @@ def _base_refs(array: Array) -> int:
 
 
 def _calibrate() -> tuple[int, int, int]:
-    """What the three counts are for an object that nobody else holds.
+    """Return the three counts of an object without another holder.
 
-    They differ between interpreters.  Where counting does not tell one holder from two, -1 is
-    given, which no count equals: then everything is copied.
+    They differ between interpreters.  Where counting does not distinguish one holder from two, they
+    are -1, which no count equals: then everything is copied.
     """
     cell = [np.empty(1)]
     box = Box(np.empty(1), "array")
@@ -59,7 +59,7 @@ SOLE, _SOLE_IN_BOX, _SOLE_BASE = _calibrate()
 
 
 def owns_memory(array: Array) -> bool:
-    """Whether freezing ``array`` freezes its memory: nobody else can reach it."""
+    """Return whether freezing ``array`` freezes its memory: nothing else can reach it."""
     if array.flags.owndata:
         return True
     return (

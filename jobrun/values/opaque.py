@@ -1,8 +1,8 @@
-"""Opaque values as objects: which of them can change, and which are one and the same.
+"""Opaque values: which of them can change, and which are the same object.
 
-An opaque value is whatever is no array, number, string, dict or list: a database handle, a compiled
-model.  It is never saved, and reading it counts as updating it, since nobody can see whether a call
-changed it.  A value that cannot change is not held to that.
+An opaque value is anything but an array, number, string, dict or list: a database handle, a
+compiled model.  It is never saved, and reading it counts as updating it, since nobody can see
+whether a call changed it.  A value that cannot change is not held to that.
 """
 
 from __future__ import annotations
@@ -85,6 +85,6 @@ def can_change(obj: Any) -> bool:
 
 
 def _changed_by(obj: Any) -> Any:
-    """The object that a bound method acts on, else ``obj`` itself."""
+    """Return the object that a bound method acts on, else ``obj`` itself."""
     owner = getattr(obj, "__self__", None) if isinstance(obj, _METHODS) else None
     return obj if owner is None else owner

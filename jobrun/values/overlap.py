@@ -13,7 +13,7 @@ __all__ = ["overlapping"]
 Array = npt.NDArray[Any]
 
 _MOST_WORK: Final = 10_000
-"""Steps after which two arrays that may overlap are taken to do so."""
+"""Steps of the exact test after which two arrays count as overlapping."""
 
 
 def overlapping(arrays: Sequence[Array]) -> tuple[int, int] | None:

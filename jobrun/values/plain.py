@@ -1,7 +1,7 @@
 """Plain values to stored ones and back, and the state of live objects as a stored value.
 
 The state of a live object is read while nothing runs that could change it: its arrays are copied
-once, into memory that an earlier save has released.  What the adapter made anew is not copied.
+once, into memory that an earlier save has released.  Arrays made by the adapter are not copied.
 """
 
 from __future__ import annotations

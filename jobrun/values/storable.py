@@ -1,4 +1,4 @@
-"""What can be saved of the values in a workspace, and what to do about the rest."""
+"""Which values of a workspace can be saved, and what to do about the others."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def check_storable(value: Value, name: str) -> None:
 
 
 def is_storable(value: Value) -> bool:
-    """Whether ``value`` can be saved."""
+    """Return whether ``value`` can be saved."""
     return not _twin_keys(value, "") and all(_why_not(box) is None for _, box in leaves(value))
 
 
 def _twin_keys(value: Value, path: str) -> tuple[str, tuple[str, str]] | None:
-    """The first tree in a value with two keys that differ in case only, and these."""
+    """Return the first tree in a value with two keys that differ in case only, and these keys."""
     if not isinstance(value, Tree):
         return None
     if value.kind != "list" and (twins := case_twins(value.items)):

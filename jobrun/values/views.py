@@ -1,7 +1,6 @@
-"""What a task is given to read: read-only views of arrays, and dicts and lists of those.
+"""Values for tasks to read: read-only views of arrays, and dicts and lists of those.
 
-Never the stored array, so that neither ``resize`` nor the flag of the owner can be reached by
-accident.
+Never the stored array, so that its shape and its write flag cannot be changed by accident.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ __all__ = ["lend", "view", "view_plain"]
 
 
 def view(value: Value) -> Any:
-    """What a task is given to read: read-only views of arrays, dicts and lists of those."""
+    """Return a value for a task to read: read-only views of arrays, dicts and lists of those."""
     return lend(value, [])
 
 
 def lend(value: Value, lent: list[Any]) -> Any:
     """Return what ``view`` returns, and add each object that was made for it to ``lent``.
 
-    Not those that are opaque values: they are the user's own objects.  Tied arrays are one object.
+    Opaque values are not added: they are the user's objects.  Tied arrays are one object.
     """
     return _lend(value, lent, {}, put_together)
 
 
 def view_plain(value: Value) -> Any:
-    """Return what people are shown: as ``view``, but what libraries made in its plain form."""
+    """Return a value for display: as ``view``, but objects of libraries in their plain form."""
     return _lend(value, [], {}, for_people)
 
 

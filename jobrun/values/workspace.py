@@ -1,9 +1,9 @@
-"""A node's blobs by name: what tasks read and write, and what a checkpoint takes a snapshot of.
+"""The workspace of a node: its blobs by name, for tasks and snapshots.
 
 Every value is a ``Box`` or a ``Tree`` of boxes and is replaced, never changed; so a snapshot is a
 dictionary of references.  ``a/b`` names the leaf ``b`` of the tree ``a``; writing it makes a new
-tree.  Tasks on several threads may write different leaves of one tree: the key order of what comes
-out is given by ``ranks`` (the order of the spec), never by time.
+tree.  Tasks on several threads may write different leaves of one tree: the key order of the result
+is determined by ``ranks`` (the order of the spec), never by timing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Workspace:
         self._lock = threading.Lock()
 
     def find(self, path: str) -> Value | None:
-        """The value under ``path``, or None."""
+        """Return the value under ``path``, or None."""
         if "/" not in path:
             return self.root.get(path)
         head, _, rest = path.partition("/")
@@ -43,7 +43,7 @@ class Workspace:
         return value
 
     def get(self, path: str) -> Value:
-        """The value under ``path``; raises TaskError with the nearest names if there is none."""
+        """Return the value under ``path``; raises TaskError with the nearest names without one."""
         value = self.find(path)
         if value is None:
             raise TaskError(
@@ -52,17 +52,17 @@ class Workspace:
         return value
 
     def read(self, path: str) -> Any:
-        """What a task is given to read; raises TaskError if there is no such blob."""
+        """Return a read-only view for a task; raises TaskError if there is no such blob."""
         return view(self.get(path))
 
-    def take(self, path: str, *, spare: bool = False) -> Any:
-        """What a task is given to update; it must ``put`` the result, or the run ends.
+    def borrow(self, path: str, *, preserve: bool = False) -> Any:
+        """Return a writable value for a task, which must ``put`` the result, or the run ends.
 
-        With ``spare`` the stored value stays as it is, whatever comes of the copy.
+        With ``preserve`` a copy is returned, and the stored value stays as it is.
         """
         self._check_ties(path, self.get(path))
         head, _, rest = path.partition("/")
-        items, sole = self.root, not spare
+        items, sole = self.root, not preserve
         while rest:
             # A parent that a snapshot holds too holds its leaves for it.
             sole = sole and held_alone(items, head)
@@ -87,7 +87,7 @@ class Workspace:
                 )
 
     def put(self, path: str, value: Value) -> None:
-        """Store ``value`` under ``path``; raises TaskError where a parent is no tree."""
+        """Store ``value`` under ``path``; raises TaskError if a parent is not a tree."""
         if "/" not in path:
             self.root[path] = value
             return
@@ -96,7 +96,7 @@ class Workspace:
             self.root[head] = self._put_in(self.root.get(head), head, rest, value)
 
     def _put_in(self, parent: Value | None, prefix: str, path: str, value: Value) -> Tree:
-        """A new tree like ``parent`` with ``value`` under ``path``."""
+        """Return a new tree like ``parent`` with ``value`` under ``path``."""
         if parent is None:
             parent = Tree("dict", {})
         if not isinstance(parent, Tree):
@@ -124,7 +124,7 @@ class Workspace:
         return Tree(parent.kind, items, names, parent.note)
 
     def case_twin(self, path: str) -> str | None:
-        """The name that a new one, on its way to ``path``, differs from in case only, or None."""
+        """Return the name that differs in case only from a new one on the way to ``path``."""
         items, above = self.root, ""
         for level in path.split("/"):
             if level not in items:
@@ -141,17 +141,17 @@ class Workspace:
         return self._ranks.get(path, -1)
 
     def drop(self, keep: Iterable[str]) -> None:
-        """Forget everything that is not under one of the paths of ``keep``."""
+        """Remove everything that is not under one of the paths of ``keep``."""
         kept = set(keep)
         above = {tree for path in kept for tree in trees_of(path)}
         self.root = _filtered(self.root, "", kept, above)
 
     def snapshot(self, paths: Iterable[str]) -> dict[str, Value]:
-        """The values under ``paths`` that exist, by reference."""
+        """Return the values under ``paths`` that exist, by reference."""
         return {path: value for path in paths if (value := self.find(path)) is not None}
 
     def names(self) -> Iterator[str]:
-        """Every name: trees and leaves, in the order of the spec and of the keys of trees."""
+        """Yield every name: trees and leaves, in the order of the spec and of the keys of trees."""
         top = dict(sorted(self.root.items(), key=lambda item: self._rank(item[0])))
         yield from _names(top, "")
 
@@ -159,7 +159,7 @@ class Workspace:
 def _filtered(
     items: Mapping[str, Value], prefix: str, kept: set[str], above: set[str]
 ) -> dict[str, Value]:
-    """What is under one of the paths ``kept``; ``above`` are the paths that lead to them."""
+    """Return what lies under the paths ``kept``; ``above`` are the trees that lead to them."""
     found: dict[str, Value] = {}
     for key, value in items.items():
         path = prefix + key

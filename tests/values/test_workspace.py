@@ -51,7 +51,7 @@ def test_what_is_missing_is_an_error_with_the_nearest_names() -> None:
         workspace.get("model/wieght")
     assert "model/weight" in caught.value.hint
     with pytest.raises(TaskError):
-        workspace.take("modle")
+        workspace.borrow("modle")
 
 
 def test_names_are_in_the_order_of_the_spec_whatever_came_first() -> None:
@@ -92,7 +92,7 @@ def test_an_update_of_a_leaf_is_in_place() -> None:
     place = cell[0]["w"].__array_interface__["data"][0]
     workspace.put("m", adopt(cell))
     for _ in range(3):
-        taken = [workspace.take("m/w")]
+        taken = [workspace.borrow("m/w")]
         taken[0] += 1
         workspace.put("m/w", adopt(taken))
     read = workspace.read("m/w")
@@ -105,7 +105,7 @@ def test_a_snapshot_keeps_what_is_updated_below_it(held: str) -> None:
     workspace = filled(m={"t": {"w": np.zeros(10)}})
     snapshot = workspace.snapshot([held, "missing"])
     assert list(snapshot) == [held]
-    taken = [workspace.take("m/t/w")]
+    taken = [workspace.borrow("m/t/w")]
     taken[0] += 1
     workspace.put("m/t/w", adopt(taken))
     kept = view(snapshot[held])
@@ -216,10 +216,10 @@ def test_a_tied_leaf_is_not_updated_alone() -> None:
     space.put("s", adopt([{"a": w, "b": {"x": w, "y": w}, "c": np.zeros(3)}]))
     for path, other in (("s/a", "s/b/x"), ("s/b/x", "s/a"), ("s/b", "s/a")):
         with pytest.raises(TaskError) as caught:
-            space.take(path)
+            space.borrow(path)
         assert f"is one array with {other!r}" in caught.value.message
         assert "'s' under 'update'" in caught.value.hint
-    assert space.take("s/c").tolist() == [0, 0, 0]
+    assert space.borrow("s/c").tolist() == [0, 0, 0]
     space.put("s/a", adopt([np.ones(3)]))
-    taken = space.take("s/b")
+    taken = space.borrow("s/b")
     assert taken["x"] is taken["y"]
