@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import copy
 import os
-import sys
 import time
-import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,17 +16,18 @@ from typing import Any
 import numpy as np
 
 from jobrun.analysis.names import Key, resolve
-from jobrun.analysis.pinned import other_thread
 from jobrun.core.blob_paths import levels
 from jobrun.core.events import Warned
 from jobrun.core.forked import end_if_forked
 from jobrun.core.rng import make_rng
 from jobrun.core.template import render
-from jobrun.errors import TaskError, did_you_mean_or_all, with_article
+from jobrun.errors import TaskError, did_you_mean_or_all
 from jobrun.model.job import Argument, Job, Task
 from jobrun.model.options import Load, Retries
 from jobrun.model.shell import Shell
-from jobrun.session.call_inputs import Given, Held, Input, InputChange
+from jobrun.session.call_failure import described, refuse_writable_views, remedy
+from jobrun.session.call_inputs import Given, Held, Input
+from jobrun.session.call_outputs import Results, Write
 from jobrun.session.current import Running, TaskStoppedError, current
 from jobrun.session.deadline import unlimited
 from jobrun.session.forgotten import Forgotten
@@ -36,14 +35,12 @@ from jobrun.session.input_check import HINT, changed_later, find_changed
 from jobrun.session.live_objects import LiveObjects
 from jobrun.session.written_blobs import Written
 from jobrun.usercode.bind import user_trace
-from jobrun.usercode.returning import FORGOTTEN
-from jobrun.values.adoption import adopt, adopt_items
+from jobrun.values.adoption import adopt
 from jobrun.values.boxes import Box, Tree, Value
 from jobrun.values.workspace import Workspace
 
-__all__ = ["Call", "CallContext", "Stores", "Write", "column_of", "refuse_writable_views"]
+__all__ = ["Call", "CallContext", "Stores", "column_of"]
 
-Write = tuple[Key, Value]
 Gathered = list[Held]
 """The inputs as they were read, in the order of the task's arguments."""
 Fetch = Callable[["CallContext"], Held]
@@ -135,12 +132,14 @@ class Call:
             (("", n),) if puts_columns else resolve(job, node, n, columns).keys
             for n in task.outputs.names
         ]
-        self._live_outputs = {i for i, keys in enumerate(self._outputs) if self._is_live(keys[0])}
+        self._results = Results(
+            task.outputs,
+            self._outputs,
+            [next((p for node, p in ks if node and is_updated(p)), "") for ks in self._outputs],
+            {i for i, keys in enumerate(self._outputs) if self._is_live(keys[0])},
+            self._keep_maps,
+        )
         self._live_keys = self._used_live()
-        self._updated_outputs = [
-            next((path for node, path in keys if node and is_updated(path)), "")
-            for keys in self._outputs
-        ]
 
         self._forgotten = (
             Forgotten(job, task, unlimited(function), [k for (k,) in self._outputs], self._held)
@@ -299,7 +298,7 @@ class Call:
         values = given.values
         if self._forgotten is not None and result[0] is None:
             self._say_forgotten(self._forgotten, moment)
-        writes = self._results(result, values) if self._outputs else self._nothing(result)
+        writes = self._results.writes(result, values)
         if cells:
             for cell, (_, key) in zip(cells, self._updates, strict=True):
                 if self._is_live(key):
@@ -329,47 +328,15 @@ class Call:
         if self._check:
             self._look(given, moment, called=False)
         result = [self._call(positional, keywords)]
-        change = given.change(lambda: self._returned(result))
+        change = given.change(lambda: self._results.returned(result))
         if change is not None:
-            raise self._changed(change)
+            raise change.error(self.task)
         given.release()
         if self._check:
             self._look(given, moment, called=True)
         if unlocked := given.unlocked():
             raise _written(self._described(unlocked, moment))
         return result
-
-    def _returned(self, result: list[Any]) -> dict[tuple[Key, ...], Any]:
-        """Return what was returned for each blob under ``out``."""
-        if not self._outputs:
-            return {}
-        if self.task.outputs.form == "one":
-            parts = [result[0]]
-        else:
-            keys = self._keys_of(result[0], self.task.outputs.form)
-            parts = [result[0][key] for key in keys]
-        found = dict(zip(self._outputs, parts, strict=True))
-        for place, part in zip(self._outputs, parts, strict=True):
-            if len(place) > 1 and isinstance(part, list | tuple):
-                found.update({(key,): item for key, item in zip(place, part, strict=False)})
-        return found
-
-    def _changed(self, change: InputChange) -> TaskError:
-        """Return the error of a call that changed a dict or list that it was given to read."""
-        hint = {
-            "blob": "name the blob under 'update' to change it in place, return it for the same "
-            "blob under 'out', or work on a copy (copy.deepcopy)",
-            "column": "return it for the same column under 'out', or work on a copy "
-            "(copy.deepcopy)",
-            "var": "a var keeps its value: work on a copy (copy.deepcopy), or let a task of 'init' "
-            "make a blob of it",
-        }.get(change.input.form, "work on a copy (copy.deepcopy)")
-        name = change.input.argument.name
-        return TaskError(
-            f"it changed an input in place: in the {change.kind} {change.name!r}, {change.how}",
-            where=self.task.mark(f"in:{name}", "in"),
-            hint=hint,
-        )
 
     def _take_updates(self, given: Given, preserve: bool) -> list[list[Any]]:
         """Add the writable arguments of ``update``; the cells hold them for adoption."""
@@ -407,8 +374,8 @@ class Call:
                 # jobrun's own error: its message is complete.
                 raise _CallError(error.message, hint=error.hint, trace=error.trace) from None
             raise _CallError(
-                _said(error),
-                hint=_remedy(error),
+                described(error),
+                hint=remedy(error),
                 trace=user_trace(error),
             ) from error
         finally:
@@ -427,79 +394,6 @@ class Call:
         if moment.batch is not None:
             at += f" in batch {moment.batch + 1}"
         return f"task {self.name!r} of group {self.group!r}{at}"
-
-    def _nothing(self, result: list[Any]) -> list[Write]:
-        if result[0] is not None:
-            raise TaskError(
-                f"it returned {with_article(type(result[0]).__name__)}, but the task has no 'out'",
-                hint="name the blob under 'out', or return nothing",
-            )
-        return []
-
-    def _results(self, result: list[Any], given: list[Value]) -> list[Write]:
-        """Return the result as writes, by the form of ``out``."""
-        form = self.task.outputs.form
-        values: list[Value]
-        if form == "one" and self._live_outputs:
-            values = [Box(result[0], "live")]
-        elif form == "one":
-            values = [adopt(result, given, self._keep_maps, *self._updated_outputs)]
-            if len(self._outputs[0]) == 1:
-                return [(self._outputs[0][0], values[0])]
-        else:
-            keys = self._keys_of(result[0], form)
-            live: dict[int, Value] = {
-                i: Box(result[0][keys[i]], "live") for i in self._live_outputs
-            }
-            others = [i for i in range(len(keys)) if i not in live]
-            names = [self._updated_outputs[i] for i in others]
-            adopted = adopt_items(result, [keys[i] for i in others], given, self._keep_maps, names)
-            by_place = live | dict(zip(others, adopted, strict=True))
-            values = [by_place[i] for i in range(len(keys))]
-        writes: list[Write] = []
-        for keys_of_one, value in zip(self._outputs, values, strict=True):
-            if len(keys_of_one) == 1:
-                writes.append((keys_of_one[0], value))
-            else:
-                writes += self._scattered(keys_of_one, value)
-        return writes
-
-    def _keys_of(self, result: Any, form: str) -> list[Any]:
-        """Return the keys of a returned tuple or dict; raises TaskError if they differ."""
-        outputs = self.task.outputs
-        if form == "many":
-            if not isinstance(result, tuple | list) or len(result) != len(outputs.names):
-                got = _returned_kind(result)
-                if isinstance(result, tuple | list):
-                    got += f" of {len(result)}"
-                count = len(outputs.names)
-                named = f"names {count} blobs" if count != 1 else "is a list of one name"
-                hint = f"return a tuple of {count}"
-                if result is None:
-                    hint = f"{FORGOTTEN}; {hint}"
-                if count == 1:
-                    hint += f", or write 'out: {outputs.names[0]}' for the value itself"
-                raise TaskError(f"'out' {named}, but it returned {got}", hint=hint)
-            return list(range(len(result)))
-        if not isinstance(result, dict):
-            raise TaskError(
-                f"'out' expects a dict, but it returned {_returned_kind(result)}",
-                hint=FORGOTTEN if result is None else "",
-            )
-        for key in outputs.keys:
-            if key not in result:
-                known = [str(k) for k in result]
-                hint = did_you_mean_or_all(key, known)
-                raise TaskError(f"the returned dict has no key {key!r}", hint=hint)
-        return list(outputs.keys)
-
-    def _scattered(self, keys: tuple[Key, ...], value: Value) -> list[Write]:
-        """Return the writes of a list's values, one to each node."""
-        if not isinstance(value, Tree) or value.kind != "list" or len(value.items) != len(keys):
-            raise TaskError(
-                f"'out' names a blob on {len(keys)} nodes: return a list of {len(keys)} values"
-            )
-        return list(zip(keys, value.items.values(), strict=True))
 
     def _look(self, given: Given, moment: CallContext, *, called: bool) -> None:
         """Compare the contents of the inputs with their last checksums; raises TaskError."""
@@ -520,11 +414,6 @@ class Call:
     def _described(self, name: str, moment: CallContext) -> str:
         """Return the name of an input in words."""
         return f"column {name!r}" if name.partition("/")[0] in moment.columns else repr(name)
-
-
-def _returned_kind(result: Any) -> str:
-    """Return the kind of a result in words."""
-    return "None" if result is None else with_article(type(result).__name__)
 
 
 def _written(what: str) -> TaskError:
@@ -565,41 +454,3 @@ def _best(stores: Stores, key: Key) -> Value:
         raise TaskError(
             f"there is no best checkpoint to read {key[1]!r} from: no finite value of its metric",
         ) from None
-
-
-def _said(error: BaseException) -> str:
-    """Return an error in one line; ``str()`` of the user's own class may fail."""
-    try:
-        text = str(error)
-    except Exception:
-        text = ""
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-_READ_ONLY = ("read-only", "readonly", "not writeable", "not writable")
-
-
-def _remedy(error: BaseException) -> str:
-    """Return the remedy for errors that jobrun's own rules and threads cause."""
-    text = _said(error)
-    if isinstance(error, ValueError | TypeError | UserWarning | BufferError) and any(
-        t in text for t in _READ_ONLY
-    ):
-        return (
-            "inputs are read-only: name the blob under 'update' to change it in place, "
-            "or work on a copy"
-        )
-    if isinstance(error, SystemExit):
-        return "a task ends by returning; raise an error to end the run"
-    return other_thread(text)
-
-
-def refuse_writable_views() -> None:
-    """Make torch's warnings about writable views of read-only memory an error, each time.
-
-    By default torch warns once in a process; a repeated call would pass.
-    """
-    warnings.filterwarnings("error", message=r"The given (NumPy array|buffer) is not writ")
-    warn_always = getattr(sys.modules.get("torch"), "set_warn_always", None)
-    if warn_always is not None:
-        warn_always(True)

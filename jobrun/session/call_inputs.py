@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jobrun.analysis.names import Key
-from jobrun.errors import ValueRefusedError
-from jobrun.model.job import Argument
+from jobrun.errors import TaskError, ValueRefusedError
+from jobrun.model.job import Argument, Task
 from jobrun.values.adapted import same_plain, take_apart
 from jobrun.values.adapters.base import Note
 from jobrun.values.boxes import Box, Tree, Value, is_locked
@@ -52,6 +52,23 @@ class InputChange:
     name: str
     kind: str
     how: str
+
+    def error(self, task: Task) -> TaskError:
+        """Return the error of a call of ``task`` that made the change."""
+        hint = {
+            "blob": "name the blob under 'update' to change it in place, return it for the same "
+            "blob under 'out', or work on a copy (copy.deepcopy)",
+            "column": "return it for the same column under 'out', or work on a copy "
+            "(copy.deepcopy)",
+            "var": "a var keeps its value: work on a copy (copy.deepcopy), or let a task of 'init' "
+            "make a blob of it",
+        }.get(self.input.form, "work on a copy (copy.deepcopy)")
+        name = self.input.argument.name
+        return TaskError(
+            f"it changed an input in place: in the {self.kind} {self.name!r}, {self.how}",
+            where=task.mark(f"in:{name}", "in"),
+            hint=hint,
+        )
 
 
 class _Noted(NamedTuple):

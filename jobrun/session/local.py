@@ -24,7 +24,8 @@ from jobrun.model.options import Load
 from jobrun.model.shell import Shell
 from jobrun.session.base import NO_SCRATCH, Control, Places, Session
 from jobrun.session.binding import Binding
-from jobrun.session.call import Stores, refuse_writable_views
+from jobrun.session.call import Stores
+from jobrun.session.call_failure import refuse_writable_views
 from jobrun.session.live_objects import LiveObjects
 from jobrun.session.live_trap import check_named
 from jobrun.session.scheduler import Scheduler

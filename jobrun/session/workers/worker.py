@@ -30,7 +30,8 @@ from jobrun.errors import BindError, TaskError, ValueRefusedError, Where
 from jobrun.model.job import Job, Task
 from jobrun.model.options import Retries
 from jobrun.session.base import Control
-from jobrun.session.call import Call, CallContext, Stores, refuse_writable_views
+from jobrun.session.call import Call, CallContext, Stores
+from jobrun.session.call_failure import refuse_writable_views
 from jobrun.session.current import Running, enter
 from jobrun.session.workers.channel import Channel
 from jobrun.session.workers.shared_memory import mapped

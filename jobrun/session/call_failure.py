@@ -1,0 +1,48 @@
+"""What an error of a user's function says, and what to do about it."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+from jobrun.analysis.pinned import other_thread
+
+__all__ = ["described", "refuse_writable_views", "remedy"]
+
+
+def described(error: BaseException) -> str:
+    """Return an error in one line; ``str()`` of the user's own class may fail."""
+    try:
+        text = str(error)
+    except Exception:
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+_READ_ONLY = ("read-only", "readonly", "not writeable", "not writable")
+
+
+def remedy(error: BaseException) -> str:
+    """Return the remedy for errors that jobrun's own rules and threads cause."""
+    text = described(error)
+    if isinstance(error, ValueError | TypeError | UserWarning | BufferError) and any(
+        t in text for t in _READ_ONLY
+    ):
+        return (
+            "inputs are read-only: name the blob under 'update' to change it in place, "
+            "or work on a copy"
+        )
+    if isinstance(error, SystemExit):
+        return "a task ends by returning; raise an error to end the run"
+    return other_thread(text)
+
+
+def refuse_writable_views() -> None:
+    """Make torch's warnings about writable views of read-only memory an error, each time.
+
+    By default torch warns once in a process; a repeated call would pass.
+    """
+    warnings.filterwarnings("error", message=r"The given (NumPy array|buffer) is not writ")
+    warn_always = getattr(sys.modules.get("torch"), "set_warn_always", None)
+    if warn_always is not None:
+        warn_always(True)
