@@ -28,6 +28,7 @@ def state_problems(analysis: JobAnalysis) -> Iterator[Problem]:
                 yield from _use_problems(job, task, node, found, live)
             if isinstance(task, Pipe):
                 yield from _source_problems(job, task, live)
+                yield from _joined_problems(job, task)
 
 
 def _name_problems(analysis: JobAnalysis) -> Iterator[Problem]:
@@ -86,6 +87,23 @@ def _use_problems(
             "still change it",
             task.mark("timeout"),
             "leave one of the two out",
+        )
+
+
+def _joined_problems(job: Job, pipe: Pipe) -> Iterator[Problem]:
+    """Yield a problem for joined sources of functions, where global generators are saved.
+
+    One that is read again up to the place of a resume draws again, and the others do not.
+    """
+    data = pipe.reader.data
+    replayed = [d.call for d in data.leaves() if d.call is not None and d.call.resume != "state"]
+    if job.generators and replayed and (data.zip or data.concat):
+        yield Problem(
+            f"pipe {pipe.name!r} joins a source that {replayed[0].step.function_name} makes, and "
+            f"'state' names {job.generators[0]!r}: what the function draws from it could not be "
+            "repeated on a resume",
+            pipe.mark("zip", "concat", "pipe"),
+            "read that source in a pipe of its own, or give it 'resume: state'",
         )
 
 

@@ -31,6 +31,7 @@ from jobrun.session.call_outputs import Results, Write
 from jobrun.session.current import Running, TaskStoppedError, current
 from jobrun.session.deadline import unlimited
 from jobrun.session.forgotten import Forgotten
+from jobrun.session.generators import Generators, Slot
 from jobrun.session.input_check import HINT, changed_later, find_changed
 from jobrun.session.live_objects import LiveObjects
 from jobrun.session.written_blobs import Written
@@ -69,13 +70,15 @@ class CallContext:
 class Stores:
     """The blobs of all nodes of a session, those of the best checkpoint, and which are new.
 
-    ``live`` are the live objects among them, None if the job has none.
+    ``live`` are the live objects among them, and ``generators`` the global random generators that
+    are saved; None if the job has none.
     """
 
     nodes: dict[str, Workspace] = field(default_factory=dict)
     best: dict[Key, Value] = field(default_factory=dict)
     written: Written = field(default_factory=Written)
     live: LiveObjects | None = None
+    generators: Generators | None = None
 
     def get(self, key: Key) -> Value:
         """Return the value of a blob; raises TaskError if it has none."""
@@ -116,6 +119,7 @@ class Call:
         self._function = function
         self._stores = stores
         self._columns = columns
+        self._puts_columns = puts_columns
         self._keep_maps = group == "setup"
         self._check = check
         self._owner = os.getpid()
@@ -163,13 +167,17 @@ class Call:
         return [key for key in dict.fromkeys(named) if self._is_live(key)]
 
     def _used_live(self) -> list[Key]:
-        """Return the live objects that a call may change: those that it names, and linked ones."""
-        if self._stores.live is None:
+        """Return the live state that a call may change: what it names, and what is linked with it.
+
+        That includes the generators of its node; a ``map`` step has its own.
+        """
+        if self._stores.live is None or self._puts_columns:
             return []
         named = [key for source in self._inputs if source.form == "blob" for key in source.keys]
         named += [key for _, key in self._updates] + [key for keys in self._outputs for key in keys]
         live = self._stores.live.live
-        return live.linked(key for key in named if key in live)
+        own = [key for key in live.generators if key[0] == self.node]
+        return own + live.linked(key for key in named if key in live)
 
     def _held(self, key: Key) -> Value | None:
         """Return the value of a blob, or None if it has none."""
@@ -294,7 +302,12 @@ class Call:
             live.broken.update(self._live_keys)
         given = Given(self._inputs, gathered)
         cells = self._take_updates(given, preserve) if self._updates else []
-        result = self._call_with(given, moment)
+        generators = self._stores.generators
+        if generators is None:
+            result = self._call_with(given, moment)
+        else:
+            with generators.using(self._slot(generators, moment)):
+                result = self._call_with(given, moment)
         values = given.values
         if self._forgotten is not None and result[0] is None:
             self._say_forgotten(self._forgotten, moment)
@@ -308,6 +321,13 @@ class Call:
         if live:
             live.broken.difference_update(self._live_keys)
         return writes
+
+    def _slot(self, generators: Generators, moment: CallContext) -> Slot:
+        """Return the states of the global generators for a call."""
+        if not self._puts_columns:
+            return generators.of_node(self.node)
+        place = (self.group, self.name, self.node, moment.epoch, moment.batch)
+        return generators.slot("map", *place, kept=False)
 
     def _say_forgotten(self, forgotten: Forgotten, moment: CallContext) -> None:
         """Warn once that the function seems to lack a ``return``."""

@@ -19,6 +19,7 @@ from jobrun.analysis.live_state import LiveState
 from jobrun.core.blob_paths import Key
 from jobrun.errors import JobrunError, TaskError, ValueRefusedError, Where
 from jobrun.model.job import Job
+from jobrun.session.generators import Generators, SlotAdapter
 from jobrun.usercode.bind import user_trace
 from jobrun.values.adapters.base import LiveAdapter
 from jobrun.values.adapters.pytree import PYTREE, is_pytree, live_adapter_of
@@ -39,7 +40,8 @@ class LiveObjects:
     """Reads and restores the live objects in ``nodes``.
 
     ``adapters`` are those that the job names, by the name of the blob; else that of the object's
-    type is used.  ``live`` says which blobs are live objects.
+    type is used.  ``live`` says which blobs are live objects.  ``generators`` are the global random
+    generators that it names, whose states are read and restored like those of objects.
     """
 
     def __init__(
@@ -48,8 +50,10 @@ class LiveObjects:
         live: LiveState,
         adapters: Mapping[str, LiveAdapter],
         nodes: Mapping[str, Workspace],
+        generators: Generators | None = None,
     ) -> None:
         self.live = live
+        self._generators = generators
         self.broken: set[Key] = set()
         self._job = job
         self._adapters = adapters
@@ -102,7 +106,9 @@ class LiveObjects:
         """
         adapter, obj = self._found(key)
         with self._placed(key, adapter, "restored"):
-            self._box(key).value = put_back(adapter, obj, states, name)
+            restored = put_back(adapter, obj, states, name)
+        if key in self.live:
+            self._box(key).value = restored
         self.broken.discard(key)
 
     def read_all(self, keys: Iterable[Key]) -> States:
@@ -167,6 +173,8 @@ class LiveObjects:
 
     def _found(self, key: Key) -> tuple[LiveAdapter, Any]:
         """The adapter of an object, and the object; raises ValueRefusedError if it has none."""
+        if self._generators is not None and key in self.live.generators:
+            return SlotAdapter(key[1]), self._generators.of_node(key[0])
         path, obj = key[1], self._box(key).value
         adapter = self._adapters.get(path) or live_adapter_of(obj)
         if adapter is None and is_pytree(obj):
@@ -183,7 +191,7 @@ class LiveObjects:
         return adapter, obj
 
     def _keys_of(self, node: str) -> list[Key]:
-        return [key for key in self.live.keys if key[0] == node]
+        return [key for key in self.live.saved if key[0] == node]
 
     def _box(self, key: Key) -> Box:
         box = self._nodes[key[0]].get(key[1])

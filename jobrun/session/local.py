@@ -19,13 +19,14 @@ from jobrun.checkpoint.reading import read_part
 from jobrun.core.blob_paths import outermost
 from jobrun.core.position import Position
 from jobrun.errors import TaskError, did_you_mean, with_article
-from jobrun.model.job import Job
+from jobrun.model.job import GENERATORS, Job
 from jobrun.model.options import Load
 from jobrun.model.shell import Shell
 from jobrun.session.base import NO_SCRATCH, Control, Places, Session
 from jobrun.session.binding import Binding
 from jobrun.session.call import Stores
 from jobrun.session.call_failure import refuse_writable_views
+from jobrun.session.generators import Generators
 from jobrun.session.live_objects import LiveObjects
 from jobrun.session.live_trap import check_named
 from jobrun.session.scheduler import Scheduler
@@ -112,6 +113,9 @@ class LocalSession(Session):
             {n: Workspace(own_ranks[n]) for n in self._nodes_of(job)},
             written=Written(analysis.writes_of("epoch")),
         )
+        if job.generators:
+            own = self._nodes_of(job)
+            self._stores.generators = Generators(job.generators, job.seed, own)
         self._stores.live = self._live_objects(places.spec_dir)
         self._binding = Binding(
             analysis, self._stores, functions, places, self._persistent, self._scheduler
@@ -126,7 +130,8 @@ class LocalSession(Session):
             return None
         named = {name: a for name, a in job.state.items() if a is not None}
         adapters = {name: bind_adapter(a, folder) for name, a in named.items()}
-        return LiveObjects(job, live, adapters, self._stores.nodes)
+        generators = self._stores.generators
+        return LiveObjects(job, live, adapters, self._stores.nodes, generators)
 
     def _nodes_of(self, job: Job) -> Iterable[str]:
         """Return the nodes whose blobs are held here."""
@@ -247,7 +252,8 @@ class LocalSession(Session):
     def _with_states(self, node: str, blobs: dict[str, Value]) -> dict[str, Value]:
         """Return the blobs of a node with the states of live objects in the place of these."""
         live = self._stores.live
-        return blobs if live is None else {**blobs, **live.states(node)}
+        states = live.states(node) if live is not None else {}
+        return states | {path: value for path, value in blobs.items() if path not in states}
 
     def load_part(self, node: str, directory: Path, part: str | None = None) -> int:
         """Read and verify a node's part of a checkpoint, beside the blobs; return its bytes."""
@@ -270,7 +276,7 @@ class LocalSession(Session):
             if live is not None:
                 live.take_over(node, blobs)
             for path, value in blobs.items():
-                if path not in self._rebuilt[node]:
+                if path not in self._rebuilt[node] and path not in GENERATORS:
                     self._stores.nodes[node].put(path, value)
         self._staged = {}
 

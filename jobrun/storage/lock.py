@@ -31,6 +31,8 @@ from jobrun.storage.regular_file import open_regular, refuse_not_regular
 __all__ = ["Lock"]
 
 _NAME = "lock"
+_PAUSES = random.Random()
+"""Of our own: the global generator belongs to the tasks."""
 _PATIENCE = 5.0
 """Seconds after which shared locks that stay, or those of a dead process, count as a holder: no
 process of jobrun keeps one.
@@ -158,7 +160,7 @@ def _exclusive(fd: int) -> None:
         except BlockingIOError:
             if time.monotonic() > give_up or (_has_writer(fd) and not _is_orphaned(fd)):
                 raise
-            time.sleep(random.uniform(0.0005, 0.002))
+            time.sleep(_PAUSES.uniform(0.0005, 0.002))
 
 
 def _has_writer(fd: int) -> bool:

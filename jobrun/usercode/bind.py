@@ -22,7 +22,7 @@ from jobrun.model.job import GROUPS, Job, Pipe, Task
 from jobrun.model.options import Load
 from jobrun.model.shell import Shell
 from jobrun.usercode.reference import nameless
-from jobrun.usercode.requirements import task_needs, upload_needs
+from jobrun.usercode.requirements import state_needs, task_needs, upload_needs
 from jobrun.usercode.returning import check_return
 from jobrun.usercode.signature import check_call
 from jobrun.values.adapters.base import LiveAdapter
@@ -126,7 +126,7 @@ def bind_job(job: Job, folder: str | os.PathLike[str] | None = None) -> dict[str
             find(name, folder, where)
         except BindError as error:
             errors.setdefault(error.message, error)
-    problems += upload_needs(job)
+    problems += [*state_needs(job), *upload_needs(job)]
     if errors or problems:
         raise _joined(list(errors.values()), problems)
     return {name: f for name, f in bound.items() if not isinstance(f, BindError)}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
 
 from jobrun.core.paths import is_url
@@ -19,7 +20,7 @@ from jobrun.model.options import Load
 from jobrun.model.shell import Shell
 from jobrun.remote.store import open_store
 
-__all__ = ["task_needs", "upload_needs"]
+__all__ = ["state_needs", "task_needs", "upload_needs"]
 
 
 def task_needs(task: Task, folder: str | os.PathLike[str] | None) -> Iterator[Problem]:
@@ -29,6 +30,13 @@ def task_needs(task: Task, folder: str | os.PathLike[str] | None) -> Iterator[Pr
         yield from _program_problems(task, task.fn, folder)
     elif isinstance(task.fn, Load):
         yield from _store_problems(task.fn.run, task.mark("load"))
+
+
+def state_needs(job: Job) -> Iterator[Problem]:
+    """What is not there that ``state`` names."""
+    if "rng.torch" in job.generators and find_spec("torch") is None:
+        text = "'state' names 'rng.torch', but torch is not installed"
+        yield Problem(text, job.marks.get("state:rng.torch"), "pip install torch, or leave it out")
 
 
 def upload_needs(job: Job) -> Iterator[Problem]:

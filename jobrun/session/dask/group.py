@@ -126,7 +126,12 @@ class NodeGroup(Group):
     def _view(self, own_ranks: Mapping[str, Mapping[str, int]]) -> Stores:
         """Return the blobs of all nodes as seen by a unit that reads or writes those of others."""
         mirrors: dict[str, Workspace] = {n: _Mirror(own_ranks[n]) for n in self._all_nodes}
-        return Stores({**mirrors, **self._own.nodes}, self._own.best, live=self._own.live)
+        return Stores(
+            {**mirrors, **self._own.nodes},
+            self._own.best,
+            live=self._own.live,
+            generators=self._own.generators,
+        )
 
     def _mirrors(self, number: int) -> Iterable[_Mirror]:
         found = self._views[number].nodes.values() if number in self._views else ()

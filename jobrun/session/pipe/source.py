@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from jobrun.analysis.names import Key, resolve
@@ -12,7 +12,7 @@ from jobrun.core.events import Report, Warned, ignore
 from jobrun.core.position import ReaderState
 from jobrun.core.rng import make_rng
 from jobrun.core.template import render
-from jobrun.data.call_source import called_source
+from jobrun.data.call_source import ItemStream, called_source
 from jobrun.data.joined import concat, zipped
 from jobrun.data.opening import open_files
 from jobrun.data.order import pass_order
@@ -24,6 +24,8 @@ from jobrun.errors import DataError, TaskError
 from jobrun.model.job import SHARD, CallSource, Data, FileSource, Job, Pipe, Task
 from jobrun.session.base import Places
 from jobrun.session.call import Call, CallContext, Stores
+from jobrun.session.generators import Generators, Slot
+from jobrun.session.pipe.drawing import DrawingStream
 from jobrun.usercode.bind import user_trace
 from jobrun.values.boxes import Value, one_element
 
@@ -57,7 +59,9 @@ class PipeReading:
         self._folder = places.folder
         self._made: dict[int, Source] = {}
         self._kept: StreamReader | None = None
+        self._place = (group, pipe.name, node)
         data = pipe.reader.data
+        self._calls = any(True for _ in data.calls())
         self._fixed = not any(d.blobs for d in data.leaves())
 
     def columns(self) -> tuple[str, ...]:
@@ -76,9 +80,20 @@ class PipeReading:
     def next(self, reader: RowReader) -> Batch:
         """Return the next batch of a reader; raises DataError with the place of the pipe."""
         try:
-            return reader.next()
+            generators = self._stores.generators
+            if generators is None or not self._calls or not isinstance(reader, BatchReader):
+                return reader.next()
+            state = reader.state
+            with generators.using(self._slot_of(state.passes, state.row)):
+                return reader.next()
         except DataError as error:
             raise self._at_place(error) from error
+
+    def _slot_of(self, passes: int, row: int) -> Slot:
+        """Return the states of the global generators for a read of the functions of the pipe."""
+        generators = self._stores.generators
+        assert generators is not None
+        return generators.slot("source", *self._place, passes, row, kept=row == 0)
 
     @contextmanager
     def _placed(self) -> Iterator[None]:
@@ -128,13 +143,20 @@ class PipeReading:
             hint = other_thread(said)
             return TaskError(message, where=where, hint=hint, trace=user_trace(error))
 
-        return called_source(
-            lambda: call.value(CallContext()),
-            source.columns,
-            step.function_name,
-            fail,
-            by_state=source.resume == "state",
-        )
+        def make() -> Any:
+            with self._drawing("make"):
+                return call.value(CallContext())
+
+        with self._drawing("open"):
+            by_state = source.resume == "state"
+            return called_source(make, source.columns, step.function_name, fail, by_state=by_state)
+
+    def _drawing(self, what: str) -> AbstractContextManager[None]:
+        """Let a function that makes a source draw the same from the global generators each time."""
+        generators = self._stores.generators
+        if generators is None:
+            return nullcontext()
+        return generators.using(generators.slot(what, *self._place, kept=False))
 
     def _blob(self, name: str) -> Value:
         return self._stores.get(self._key(name))
@@ -201,6 +223,8 @@ class PipeReading:
         if kept is not None:
             kept.close()
         stream = source if isinstance(source, Stream) else TableStream(_table(source))
+        if self._stores.generators is not None and self._calls:
+            stream = self._with_generators(stream, self._stores.generators, state)
         name = self._pipe.name
 
         def slow(text: str) -> None:
@@ -208,6 +232,21 @@ class PipeReading:
 
         self._kept = StreamReader(name, stream, limits, state, self._rng, slow, self._rewritten())
         return self._kept
+
+    def _with_generators(
+        self, stream: Stream, generators: Generators, state: ReaderState
+    ) -> Stream:
+        """Return a stream whose functions draw from global generators of their own."""
+        before = self._kept
+
+        def slot_of(row: int) -> Slot:
+            reader = self._kept
+            if reader is None or reader is before:  # it opens, and is not there yet
+                return self._slot_of(state.passes, row)
+            return self._slot_of(reader.state.passes, row)
+
+        replayed = isinstance(stream, ItemStream) and not stream.by_state
+        return DrawingStream(stream, generators, slot_of, replayed=replayed)
 
     def _rewritten(self) -> tuple[str, ...]:
         """Return the columns that are blobs which tasks of the epoch write."""

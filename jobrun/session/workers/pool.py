@@ -230,6 +230,7 @@ def _told(
         "main": _main(pipe, [step["function"] for step in steps]),
         "job": job.name,
         "seed": job.seed,
+        "generators": list(job.generators),
         "multi_node": job.multi_node,
         "node": node,
         "group": calls[0].group,

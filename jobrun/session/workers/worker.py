@@ -33,6 +33,7 @@ from jobrun.session.base import Control
 from jobrun.session.call import Call, CallContext, Stores
 from jobrun.session.call_failure import refuse_writable_views
 from jobrun.session.current import Running, enter
+from jobrun.session.generators import Generators
 from jobrun.session.workers.channel import Channel
 from jobrun.session.workers.shared_memory import mapped
 from jobrun.session.workers.status import Status
@@ -214,11 +215,16 @@ def _call(job: Job, told: Message, step: Message, function: _Watched, columns: S
         task,
         told["node"],
         function,
-        Stores(),
+        Stores(generators=_generators(told)),
         name=step["name"],
         columns=columns,
         puts_columns=True,
     )
+
+
+def _generators(told: Message) -> Generators | None:
+    names = told["generators"]
+    return Generators(names, told["seed"]) if names else None
 
 
 def _function(name: str, folder: str | None, main: Any) -> Callable[..., Any]:
