@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from jobrun.analysis.names import access, key_of, step_names
-from jobrun.conditions.base import ConditionState
+from jobrun.conditions.decision import ConditionState
 from jobrun.core.blob_paths import overlaps
 from jobrun.errors import TaskError, Where
 from jobrun.model.job import Job, Pipe, Task

@@ -14,7 +14,7 @@ from jobrun.analysis.checks import warnings
 from jobrun.analysis.graph import live_scratch, persistent
 from jobrun.analysis.metrics import metric_names
 from jobrun.checkpoint.record import Record
-from jobrun.conditions.base import ConditionState
+from jobrun.conditions.decision import ConditionState
 from jobrun.conditions.endless import first_none, never_ends
 from jobrun.core.events import EpochFinished, RunEnded, RunStarted, RunWentBack, Warned
 from jobrun.core.position import Position

@@ -12,11 +12,10 @@ from jobrun.analysis.metrics import metric_names
 from jobrun.analysis.names import key_of
 from jobrun.analysis.schedule import Frequency
 from jobrun.checkpoint.record import Record, RecordFields
-from jobrun.conditions.base import (
-    Condition,
+from jobrun.conditions.base import Condition, EpochSummary
+from jobrun.conditions.decision import (
     ConditionState,
     Decision,
-    EpochSummary,
     decide_stop,
     match_states,
     observe_all,

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from jobrun.errors import EXIT_DONE, EXIT_FAILED_BY_CONDITION, RunRefusedError
 
 if TYPE_CHECKING:
-    from jobrun.conditions.base import Decision
+    from jobrun.conditions.decision import Decision
     from jobrun.runs.node_map import NodeMap
 
 __all__ = ["Changes", "Choice", "FoundState", "Request", "Start", "decide"]

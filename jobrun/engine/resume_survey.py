@@ -15,7 +15,8 @@ from jobrun.analysis.identity import compare, digest
 from jobrun.checkpoint.integrity import read_manifest
 from jobrun.checkpoint.loading import none_whole
 from jobrun.checkpoint.record import Record
-from jobrun.conditions.base import Condition, Decision, decide_stop, match_states
+from jobrun.conditions.base import Condition
+from jobrun.conditions.decision import Decision, decide_stop, match_states
 from jobrun.core.blob_paths import trees_of
 from jobrun.core.paths import shown
 from jobrun.engine.progress import last_seen

@@ -16,11 +16,8 @@ from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.graph import make_plan, persistent
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import Record
-from jobrun.conditions.base import (
-    Condition,
-    ConditionState,
-    match_states,
-)
+from jobrun.conditions.base import Condition
+from jobrun.conditions.decision import ConditionState, match_states
 from jobrun.conditions.parse import build
 from jobrun.core.events import ignore
 from jobrun.core.position import Position

@@ -11,15 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrun.conditions.base import (
-    Condition,
-    Decision,
-    EpochSummary,
-    decide_stop,
-    match_states,
-    observe_all,
-    saved_states,
-)
+from jobrun.conditions.base import Condition, EpochSummary
 from jobrun.conditions.builtin import (
     BlobTrue,
     DataFinished,
@@ -28,6 +20,13 @@ from jobrun.conditions.builtin import (
     Patience,
     Walltime,
     When,
+)
+from jobrun.conditions.decision import (
+    Decision,
+    decide_stop,
+    match_states,
+    observe_all,
+    saved_states,
 )
 from jobrun.conditions.expression import Expression
 from jobrun.errors import TaskError

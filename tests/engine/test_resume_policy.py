@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from jobrun.conditions.base import Decision
+from jobrun.conditions.decision import Decision
 from jobrun.engine.resume_policy import Changes, Choice, Request, decide
 from jobrun.errors import RunRefusedError
 
