@@ -60,7 +60,7 @@ def _read(store: Store, name: str) -> bytes | None:
 
 
 def _name(run_json: bytes, fallback: str) -> str:
-    """The name of the run, if it is one that a directory can have."""
+    """Return the name of the run, if it is one that a directory can have."""
     try:
         name = str(parse_json(run_json)["name"]).rpartition("/")[2]  # of a sweep: its last part
     except (ValueError, KeyError, TypeError):
@@ -69,7 +69,7 @@ def _name(run_json: bytes, fallback: str) -> str:
 
 
 def _above_all(run_json: bytes, store: Store) -> bytes:
-    """run.json with a ``next_id`` that no checkpoint there has: nothing is to be written over."""
+    """Return run.json with a ``next_id`` above all checkpoints there: nothing is overwritten."""
     try:
         data = parse_json(run_json)
         ids = Catalog(store.place, RemoteFs()).ids()
@@ -99,7 +99,7 @@ def _copy(found: RemoteCheckpoint, partial: str, fs: Fs) -> None:
 
 
 def _is_ours(name: str) -> bool:
-    """Whether a file can be one of a checkpoint.
+    """Return whether a file can be one of a checkpoint.
 
     Others are what a killed upload left, and names of an object store that lead out of here.
     """
@@ -112,7 +112,7 @@ def _above(name: str) -> list[str]:
 
 
 def _prove(partial: str, place: str, fs: Fs) -> None:
-    """Every byte is what the manifests say."""
+    """Raise DamagedError unless every byte is as in the manifests."""
     try:
         record = read_record(fs, partial)
         check_root(fs, partial, record)

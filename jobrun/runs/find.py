@@ -41,7 +41,7 @@ __all__ = [
 
 
 def list_runs(runs_dir: str | os.PathLike[str]) -> list[RunDir]:
-    """The runs of a directory, in order of their names; those of a sweep where it stands.
+    """Return the runs of a directory by name; those of a sweep stand at its place.
 
     One that may not be looked into is among them: its ``state`` says why.  Raises NotFoundError
     where the directory itself cannot be looked into.
@@ -54,12 +54,12 @@ def list_runs(runs_dir: str | os.PathLike[str]) -> list[RunDir]:
 
 
 def list_sweeps(runs_dir: str | os.PathLike[str]) -> list[SweepDir]:
-    """The sweeps of a directory, in order of their names."""
+    """Return the sweeps of a directory by name."""
     return [sweep for path in directories(runs_dir) if (sweep := SweepDir(path)).is_sweep()]
 
 
 def unreadable(runs_dir: str | os.PathLike[str]) -> list[tuple[RunDir, str]]:
-    """The runs of a directory that may not be looked into, and why."""
+    """Return the runs of a directory that cannot be read, and why."""
     found = []
     for run in list_runs(runs_dir):
         try:
@@ -74,7 +74,7 @@ def unreadable(runs_dir: str | os.PathLike[str]) -> list[tuple[RunDir, str]]:
 def run_of_spec(
     runs_dir: str | os.PathLike[str], name: str, digest: str | None = None
 ) -> RunDir | None:
-    """The run that ``train`` goes on with: of the series of ``name``, the newest of the same job.
+    """Return the run that ``train`` resumes: of the series of ``name``, the newest of the same job.
 
     Where no run is of this very job (``digest``), the newest of the series; None where there is
     none.
@@ -87,7 +87,7 @@ def run_of_spec(
 def sweep_of_spec(
     runs_dir: str | os.PathLike[str], name: str, digest: str | None = None
 ) -> SweepDir | None:
-    """The same for the sweeps of the series; ``digest`` is that of the job without the matrix."""
+    """Return the same for sweeps; ``digest`` is that of the job without the matrix."""
     sweeps = [s for path in numbered(runs_dir, name) if (s := SweepDir(path)).is_sweep()]
     same = [s for s in sweeps if (state := _state(s)) is not None and state.digest == digest]
     return next(iter([*same, *sweeps]), None)
@@ -101,7 +101,7 @@ def _state(sweep: SweepDir) -> SweepState | None:
 
 
 def find_sweep(runs_dir: str | os.PathLike[str], argument: str | None = None) -> SweepDir | None:
-    """The sweep that a user means to go on with, or None where it is a run, if it is anything.
+    """Return the sweep that a user asks to resume, or None if it is a run or nothing.
 
     Without an argument: the current directory if it is a sweep, else that of the run that
     ``find_run`` gives.  A ``.yaml`` file: the newest sweep of that spec, if no run of its own is
@@ -136,7 +136,7 @@ def _sweep_of_file(runs_dir: str | os.PathLike[str], spec: Path) -> SweepDir | N
 def find_run(
     runs_dir: str | os.PathLike[str], argument: str | None = None, *, unfinished: bool = False
 ) -> RunDir:
-    """The run that a user means.
+    """Return the run that a user means.
 
     Without an argument: the current directory if it is a run, else the newest of those that are
     running, else the newest.  To go on with, it is the newest ``unfinished`` one first, which no
@@ -170,7 +170,7 @@ def find_run(
 
 
 def _by_prefix(runs_dir: str | os.PathLike[str], argument: str) -> RunDir:
-    """The only run whose name begins so."""
+    """Return the only run whose name begins with ``argument``; raises NotFoundError."""
     _refuse_path(runs_dir, argument)
     runs = {run.name: run for run in list_runs(runs_dir)}
     found = [name for name in runs if argument and name.startswith(argument)]
@@ -196,7 +196,7 @@ def _by_word(runs_dir: str | os.PathLike[str], word: str) -> RunDir:
 
 
 def _best(runs: Sequence[RunDir], metric: str, missing: str) -> RunDir:
-    """The run with the best value of a metric in any epoch; of equals the one begun first.
+    """Return the run with the best value of a metric in any epoch; of equals the first begun.
 
     The newest run that has the metric says which job's runs are compared, and which direction is
     better.  Without ``metric`` it is the one of that run's ``checkpoint.keep.best``, else its first
@@ -227,7 +227,7 @@ def find_checkpoint(
     epoch: int | None = None,
     id: int | None = None,
 ) -> Path:
-    """The directory of the checkpoint that a user means: one of a run, or its own path.
+    """Return the directory of the checkpoint that a user means: one of a run, or its own path.
 
     Without ``epoch`` and ``id`` it is the newest of the run.  Raises NotFoundError.
     """
@@ -248,7 +248,7 @@ _START = "jobrun train SPEC starts one; --runs-dir names another directory of ru
 
 
 def _refuse_path(runs_dir: str | os.PathLike[str], argument: str) -> None:
-    """Say what it is that is no run."""
+    """Raise an error that says what ``argument`` is, if it is something other than a run."""
     path = Path(argument)
     if argument and (sweep := find_sweep(runs_dir, argument)) is not None:
         runs = sweep.runs()
@@ -267,7 +267,7 @@ def _some(names: Sequence[str], most: int = 8) -> str:
 
 
 def names_apart(runs: Sequence[RunDir]) -> list[str]:
-    """What runs beside each other are called: their names, or their paths if two have one name."""
+    """Return names that tell runs apart: their own, or their paths if two have one name."""
     alike = len({run.name for run in runs}) < len({run.path for run in runs})
     return [run.shown() if alike else run.name for run in runs]
 
@@ -278,7 +278,7 @@ def _newest(
     first: Callable[[RunState], int] = lambda state: 0,
     hint: str = "",
 ) -> RunDir:
-    """The run that was worked on last, of those that come ``first``: those with most of it."""
+    """Return the run updated last, of those with the highest value of ``first``."""
     states = [(state, run) for run in runs if (state := _state_of(run)) is not None]
     if not states:
         unread = ", ".join(run.shown() for run in runs)
@@ -296,7 +296,7 @@ def _running(state: RunState) -> int:
 
 
 def _state_of(run: RunDir) -> RunState | None:
-    """The state of a run, or None where it cannot be read: one such hides no others."""
+    """Return the state of a run, or None if it cannot be read."""
     try:
         return run.state()
     except JobrunError:
@@ -304,7 +304,7 @@ def _state_of(run: RunDir) -> RunState | None:
 
 
 def is_of(run: RunDir, spec: str | os.PathLike[str]) -> bool:
-    """Whether a run was made from this spec file, wherever both have moved together."""
+    """Return whether a run was made from this spec file, even if both have moved together."""
     state = _state_of(run)
     return state is not None and _is_from(run.path, state, resolved(spec))
 

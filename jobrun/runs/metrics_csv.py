@@ -51,7 +51,7 @@ def read_rows(path: Path) -> list[EpochRow]:
 
 
 def tail(path: Path, epoch: int) -> list[EpochRow]:
-    """The last rows: all those after ``epoch``, and a few before; only the end is read.
+    """Return the last rows: all those after ``epoch``, and a few before; only the end is read.
 
     Rows that are torn, or whose cells are no numbers, are passed over.  Raises DamagedError, naming
     the file, where it is a link or not a regular file, or longer than what is read.
@@ -106,7 +106,7 @@ def _parsed(header: bytes, text: bytes) -> Iterator[EpochRow]:
 
 
 def parse(cell: str) -> Any:
-    """The number, bool or text in a cell; ``NaN`` and ``Infinity`` are numbers."""
+    """Return the number, bool or string in a cell; ``NaN`` and ``Infinity`` are numbers."""
     if cell in _WORDS:
         return _WORDS[cell]
     for kind in (int, float):

@@ -19,7 +19,7 @@ __all__ = ["NodeMap", "NodeMaps", "parse_maps"]
 
 
 def parse_maps(texts: Iterable[str]) -> NodeMap:
-    """The map that ``OLD=NEW`` texts say; raises UsageError for what is none."""
+    """Return the map of ``OLD=NEW`` strings; raises UsageError for any other form."""
     pairs = []
     for text in texts:
         old, equals, new = text.partition("=")
@@ -78,12 +78,12 @@ class NodeMap:
         return found
 
     def targets(self, old: str) -> list[str]:
-        """The nodes that get the part of a checkpoint's node."""
+        """Return the nodes that get the part of a checkpoint's node."""
         mapped = [new for o, new in self.pairs if o == old]
         return [new for new in mapped if new] if mapped else [old]
 
     def mapped(self, record: Record) -> Record:
-        """What the checkpoint says, with the names of the job's nodes."""
+        """Return the record with the names of the job's nodes."""
         if not self.pairs:
             return record
         return replace(
@@ -138,15 +138,15 @@ class NodeMaps:
 
     @classmethod
     def from_json(cls, data: Iterable[Mapping[str, Any]]) -> NodeMaps:
-        """The inverse of ``to_json``."""
+        """Return the maps in JSON values, as ``to_json`` returns them."""
         return cls(tuple((m["below"], NodeMap(tuple((o, n) for o, n in m["pairs"]))) for m in data))
 
     def to_json(self) -> list[dict[str, Any]]:
-        """The maps as JSON values."""
+        """Return the maps as JSON values."""
         return [{"below": b, "pairs": [list(pair) for pair in m.pairs]} for b, m in self.maps]
 
     def after(self, start: int | None, below: int, nodes: NodeMap) -> NodeMaps:
-        """The maps once a run goes on from the checkpoint ``start`` (None: from the beginning).
+        """Return the maps once a run resumes from checkpoint ``start`` (None: the beginning).
 
         ``nodes`` is for what was saved before now, which has ids ``below``.  Maps that were made
         after ``start`` was saved belong to what is left behind.
@@ -163,7 +163,7 @@ class NodeMaps:
         return last.parts(record, nodes, earlier)
 
     def mapped(self, record: Record) -> Record:
-        """What the checkpoint says, with the names that its nodes have now."""
+        """Return the record with the current names of its nodes."""
         for one in self._of(record):
             record = one.mapped(record)
         return record

@@ -30,7 +30,7 @@ UNREADABLE = "unreadable"
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What a line about a run says.
+    """The content of a line about a run.
 
     ``state`` is one of ``run_state.STATES``, ``BROKEN`` or ``UNREADABLE``, ``reason`` why it ended,
     or what is wrong.
@@ -64,7 +64,7 @@ class Overview:
 
 
 def overview(run: RunDir, declared: Mapping[str, str | None] | None = None) -> Overview:
-    """The overview of a run; whatever is wrong with it is told in it, never raised.
+    """Return the overview of a run; what is wrong with the run is part of it, never raised.
 
     ``declared`` are the metrics of the job as it is now, with their directions, where that is not
     the one that was run last.
@@ -121,7 +121,7 @@ def _overview(
 
 
 def _newest(run: RunDir, ids: Iterable[int]) -> Record | None:
-    """The newest checkpoint whose record can be read."""
+    """Return the newest checkpoint whose record can be read."""
     for id in sorted(ids, reverse=True):
         with suppress(JobrunError):
             return run.catalog.record(id)
@@ -131,7 +131,7 @@ def _newest(run: RunDir, ids: Iterable[int]) -> Record | None:
 def _last_metrics(
     declared: Mapping[str, str | None], head: Record | None, last: EpochRow | None
 ) -> dict[str, Any]:
-    """The metrics of the last epoch.
+    """Return the metrics of the last epoch.
 
     A record holds other scalars too, those of the stop conditions.
     """
@@ -154,7 +154,7 @@ def _place(order: list[str], name: str) -> int:
 
 
 def _is_declared(declared: Mapping[str, str | None], name: str) -> bool:
-    """Whether a scalar is a metric, by its own name or by that without the node."""
+    """Return whether a scalar is a metric, by its own name or by that without the node."""
     return name in declared or name.partition(":")[2] in declared
 
 
@@ -164,7 +164,7 @@ def direction_of(declared: Mapping[str, str | None], name: str) -> str | None:
 
 
 def kept_best(facts: Mapping[str, Any]) -> str | None:
-    """The metric of ``checkpoint.keep.best`` in the facts of a job."""
+    """Return the metric of ``checkpoint.keep.best`` in the facts of a job."""
     found: Any = facts.get("checkpoint")
     for key in ("keep", "best", "metric"):
         found = found.get(key) if isinstance(found, Mapping) else None
@@ -181,7 +181,7 @@ def _extremes(head: Record | None, rows: Iterable[EpochRow]) -> Extremes:
 
 
 def _limit(facts: Mapping[str, Any]) -> int:
-    """The limit of epochs, if there is one."""
+    """Return the limit of epochs, if there is one."""
     stop = facts.get("stop") or {}
     limits = [v for k, v in stop.items() if k.split(" ")[0] == "epochs" and isinstance(v, int)]
     return min(limits, default=0)
@@ -195,7 +195,7 @@ def _elapsed(state: RunState, head: Record | None, last: EpochRow | None) -> flo
 
 
 def rows_of(run: RunDir) -> list[EpochRow]:
-    """The epochs of a run with their metrics.
+    """Return the epochs of a run with their metrics.
 
     A run without ``metrics.csv``, such as one that a script has made, has those of its checkpoints.
     """

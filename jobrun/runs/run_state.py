@@ -42,13 +42,13 @@ class Rewind:
     attempt: int
 
     def leaves(self, id: int) -> bool:
-        """Whether a checkpoint is no longer part of this history."""
+        """Return whether a checkpoint is no longer part of this history."""
         return self.after < id < self.below
 
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """What run.json says.
+    """The content of run.json.
 
     ``facts`` is the job as plain values and ``digest`` their digest (see ``spec.diff``), ``code``
     maps files of the user's code to their sha256.  ``folder`` is the directory of the spec and the
@@ -89,7 +89,7 @@ class RunState:
         return self.state in ("finished", "failed")
 
     def to_json(self) -> dict[str, Any]:
-        """The state as JSON values."""
+        """Return the state as JSON values."""
         values = asdict(self)
         del values["rebuilt"]
         return {"format": FORMAT, **values}
@@ -153,5 +153,5 @@ _OPTIONAL: Mapping[str, Form] = {
 
 
 def utc_now() -> str:
-    """The time now, UTC, ISO 8601 with microseconds: such texts sort by time."""
+    """Return the time now, UTC, ISO 8601 with microseconds: such strings sort by time."""
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -94,14 +94,14 @@ class RunDir:
         return self.path / "spec.resolved.yaml"
 
     def is_run(self) -> bool:
-        """Whether the directory holds a run, and we may look."""
+        """Return whether the directory holds a run, and can be read."""
         try:
             return self.holds_run()
         except NotFoundError:
             return False
 
     def holds_run(self) -> bool:
-        """Whether the directory holds a run: a run.json, or a checkpoint.
+        """Return whether the directory holds a run: a run.json, or a checkpoint.
 
         Raises NotFoundError, saying why, where that cannot be found out.
         """
@@ -110,7 +110,7 @@ class RunDir:
         )
 
     def holds(self, name: str) -> bool:
-        """Whether there is a file of this name; raises NotFoundError where we may not look."""
+        """Return whether there is a file of this name; raises NotFoundError if unreadable."""
         try:
             return self._fs.kind(str(self.path / name)) in ("file", "link")
         except FsError as error:
@@ -118,7 +118,7 @@ class RunDir:
             raise NotFoundError(text, where=self.shown()) from error
 
     def is_empty(self) -> bool:
-        """Whether nothing lies there but what comes before run.json when a run begins."""
+        """Return whether there is nothing but files that a new run writes before run.json."""
         before = {"lock", self.spec_path.name, self.resolved_path.name}
         try:
             names = os.listdir(self.path)
@@ -128,13 +128,13 @@ class RunDir:
         return all(name in before or _PART.fullmatch(name) for name in names)
 
     def shown(self) -> str:
-        """The path as a user would type it."""
+        """Return the path as a user would type it."""
         return shown(self.path)
 
     # What is on disk.
 
     def state(self) -> RunState | None:
-        """The run's state, or None where there is no run.
+        """Return the run's state, or None if there is no run.
 
         A run.json that is lost or torn is rebuilt from the checkpoints; a run that seems to be
         running while nobody holds its lock was interrupted.  Raises DamagedError for a run.json of
@@ -147,7 +147,7 @@ class RunDir:
 
     @property
     def checkpoints(self) -> Catalog:
-        """The checkpoints of this history: those that a rewind under way has left are hidden."""
+        """The checkpoints of this history, without those that a rewind under way leaves."""
         rewind = self._pending()
         return Catalog(self.path, self._fs, rewind.leaves if rewind is not None else None)
 
@@ -174,17 +174,17 @@ class RunDir:
         return find(self.checkpoints, epoch, id)
 
     def _pending(self) -> Rewind | None:
-        """The rewind that is not completed, if there is one."""
+        """Return the rewind that is not completed, if there is one."""
         state = self._read()
         return state.rewind if state is not None else None
 
     def next_id(self) -> int:
-        """Above the id of every checkpoint there ever was, whole or not, here or in attempts."""
+        """Return an id above that of every checkpoint there ever was, here or in attempts."""
         state = self._read()
         return self.catalog.next_id(state.next_id if state else 0)
 
     def _read(self) -> RunState | None:
-        """run.json, or None where it is lost or torn."""
+        """Return the state in run.json, or None if it is lost or torn."""
         try:
             data = parse_json(read_run_file(self.path / "run.json", MAX_BYTES))
             written = data["format"]
@@ -205,7 +205,7 @@ class RunDir:
             raise NotFoundError(text, where=self.shown()) from error
 
     def _rebuilt(self) -> RunState | None:
-        """The state as the checkpoints have it, or None where there is none."""
+        """Return the state that follows from the checkpoints, or None if there are none."""
         head = newest(self.catalog)
         if head is None:
             return None
@@ -233,7 +233,7 @@ class RunDir:
         return self._lock
 
     def lock(self) -> None:
-        """Hold the run for the life of this process; LockedError names who holds it.
+        """Lock the run for the life of this process; raises LockedError, which names the holder.
 
         Raises DamagedError if a file that the run writes into is a link, or no regular file: it
         would write outside of the run.
@@ -250,17 +250,17 @@ class RunDir:
         self._lock.acquire()
 
     def unlock(self) -> None:
-        """Let go of the run."""
+        """Release the lock."""
         self._lock.release()
 
     def held(self) -> bool:
-        """Whether some process holds the run."""
+        """Return whether some process holds the run."""
         return self._lock.held()
 
     # Changes, made under the lock.
 
     def write(self, state: RunState) -> RunState:
-        """Replace run.json, durably; what it says now.  SaveError where that cannot be done."""
+        """Replace run.json durably and return its content; raises SaveError."""
         now = utc_now()
         state = replace(state, created=state.created or now, updated=now)
         line = json.dumps(state.to_json(), indent=1, ensure_ascii=False) + "\n"
@@ -268,7 +268,7 @@ class RunDir:
         return state
 
     def clean(self) -> list[str]:
-        """Remove what a crash left of files being replaced; the names removed.  Raises FsError."""
+        """Remove files that a crash left half written; return their names.  Raises FsError."""
         removed = []
         for entry in self._fs.entries(str(self.path)):
             if _PART.fullmatch(entry.name):
@@ -285,13 +285,13 @@ class RunDir:
             raise SaveError(f"{name} cannot be written: {error}", where=str(self.path)) from error
 
     def sync_covered(self) -> None:
-        """Make durable what the files beside the checkpoints hold by now.  Raises FsError."""
+        """Sync the files beside the checkpoints.  Raises FsError."""
         for name in COVERED:
             if not self._fs.is_gone(self.path / name):
                 self._fs.sync_file(str(self.path / name))
 
     def store_spec(self, text: str, resolved: str) -> None:
-        """Keep the spec that was asked for, and the one that is run."""
+        """Store the spec as written, and as resolved."""
         self.put(self.spec_path.name, text.encode("utf-8", "surrogateescape"))
         self.put(self.resolved_path.name, resolved.encode("utf-8", "surrogateescape"))
 
@@ -313,7 +313,7 @@ class RunDir:
         return self.finish_rewind()
 
     def finish_rewind(self) -> list[int]:
-        """Complete a rewind that run.json knows of; the ids that were moved now."""
+        """Complete a rewind that run.json records; return the ids that were moved."""
         state = self._read()
         if state is None or state.rewind is None:
             return []
@@ -323,11 +323,11 @@ class RunDir:
         return left
 
     def attempt_path(self, attempt: int) -> Path:
-        """Where the checkpoints are that an attempt made and a later one went back behind."""
+        """Return the directory of the checkpoints of an attempt that a later rewind set aside."""
         return self.path / "attempts" / str(attempt)
 
     def attempts(self) -> list[int]:
-        """The attempts of which checkpoints were set aside, rising."""
+        """Return the attempts of which checkpoints were set aside, in ascending order."""
         try:
             names = os.listdir(self.path / "attempts")
         except OSError:  # there are none, or we may not look

@@ -23,7 +23,7 @@ __all__ = [
 
 
 def series(runs_dir: str | os.PathLike[str], name: str) -> list[RunDir]:
-    """The runs ``<name>``, ``<name>-2``, …, newest first; no sweeps."""
+    """Return the runs ``<name>``, ``<name>-2``, …, newest first; no sweeps."""
     runs = [RunDir(path) for path in numbered(runs_dir, name)]
     return [run for run in runs if run.is_run()]
 
@@ -35,13 +35,13 @@ def directories(runs_dir: str | os.PathLike[str]) -> list[Path]:
 
 
 def numbered(runs_dir: str | os.PathLike[str], name: str) -> list[Path]:
-    """The directories ``<name>``, ``<name>-2``, …, newest first."""
+    """Return the directories ``<name>``, ``<name>-2``, …, newest first."""
     paths = [path for path in directories(runs_dir) if _number(path.name, name)]
     return sorted(paths, key=lambda path: -_number(path.name, name))
 
 
 def fresh_name(runs_dir: str | os.PathLike[str], name: str) -> Path:
-    """Where the next fresh run of ``name`` goes: ``<name>``, else ``<name>-2``, ….
+    """Return the path of the next fresh run of ``name``: ``<name>``, else ``<name>-2``, ….
 
     The number is above all that are there, so that the highest is always the newest.
     """
@@ -74,7 +74,7 @@ def claim(runs_dir: str | os.PathLike[str], name: str, *, fs: Fs = DEFAULT) -> R
 
 
 def newest_begun(runs_dir: str | os.PathLike[str], name: str) -> Path | None:
-    """The newest directory of a series in which a run or sweep has begun.
+    """Return the newest directory of a series in which a run or sweep has begun.
 
     One that was just made for a run is none: what will come into it is not known yet.
     """
@@ -115,7 +115,7 @@ def claim_after(
 
 
 def _unborn(runs_dir: str | os.PathLike[str], name: str) -> Path | None:
-    """The newest directory of a series, if all that ever came into it was claimed and given up."""
+    """Return the newest directory of a series if it was claimed, and given up before its run."""
     path = fresh_name(runs_dir, name)
     number = _number(path.name, name) - 1
     last = path.with_name(name if number == 1 else f"{name}-{number}")
@@ -125,7 +125,7 @@ def _unborn(runs_dir: str | os.PathLike[str], name: str) -> Path | None:
 
 
 def _number(entry: str, name: str) -> int:
-    """The number of a run in the series of ``name``; 0 for other entries."""
+    """Return the number of a run in the series of ``name``; 0 for other entries."""
     if entry == name:
         return 1
     found = re.fullmatch(re.escape(name) + r"-([1-9][0-9]*)", entry)

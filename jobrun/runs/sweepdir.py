@@ -72,7 +72,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class SweepState:
-    """What sweep.json says.
+    """The content of sweep.json.
 
     ``digest`` is that of the job without the vars of the ``matrix``, ``folder`` the directory of
     the spec and the code, ``folder_relative`` the same seen from the sweep's, ``spec`` the spec's
@@ -90,7 +90,7 @@ class SweepState:
     updated: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The state as JSON values."""
+        """Return the state as JSON values."""
         return {
             "format": FORMAT,
             "job": self.job,
@@ -163,15 +163,15 @@ class SweepDir:
         return self.home.name
 
     def shown(self) -> str:
-        """The path as a user would type it."""
+        """Return the path as a user would type it."""
         return self.home.shown()
 
     def is_sweep(self) -> bool:
-        """Whether the directory holds a sweep, and we may look."""
+        """Return whether the directory holds a sweep, and can be read."""
         return os.path.isfile(self.path / SWEEP)
 
     def state(self) -> SweepState:
-        """What sweep.json says; raises DamagedError where it cannot be read."""
+        """Return the content of sweep.json; raises DamagedError if it cannot be read."""
         where, hint = str(self.path / SWEEP), ""
         try:
             data = parse_json(read_run_file(self.path / SWEEP, MAX_BYTES))
@@ -195,11 +195,11 @@ class SweepDir:
         self.home.put(SWEEP, data.encode("utf-8", "surrogatepass"))
 
     def run(self, member: Member) -> RunDir:
-        """The directory of a run, which may not have begun."""
+        """Return the directory of a run, which may not have begun."""
         return RunDir(self.path / member.directory)
 
     def runs(self) -> list[RunDir]:
-        """The runs that have begun, in the order in which they came into the sweep.
+        """Return the runs that have begun, in the order in which they came into the sweep.
 
         Where sweep.json cannot be read, all that are there, in order of their names.
         """
@@ -211,7 +211,7 @@ class SweepDir:
 
 
 def runs_at(paths: Iterable[Path]) -> list[RunDir]:
-    """The directories among ``paths`` that hold runs, or that we may not look into.
+    """Return the directories among ``paths`` that hold runs, or that cannot be read.
 
     Of the latter nobody knows what they hold: that is said where one is named or listed.
     """
@@ -227,7 +227,7 @@ def runs_at(paths: Iterable[Path]) -> list[RunDir]:
 
 
 def folders_in(path: Path) -> list[str]:
-    """The names of the directories in one, sorted; none if there is none.
+    """Return the sorted names of the directories in one; none if it does not exist.
 
     Raises NotFoundError, saying why, where we may not look.
     """
@@ -241,13 +241,13 @@ def folders_in(path: Path) -> list[str]:
 
 
 def sweep_of(run: RunDir) -> SweepDir | None:
-    """The sweep that a run is part of, if it is."""
+    """Return the sweep that a run is part of, or None."""
     sweep = SweepDir(run.path.absolute().parent)
     return sweep if sweep.is_sweep() else None
 
 
 def members_of(known: Iterable[Member], combinations: Iterable[Values]) -> list[Member]:
-    """The run of each combination: the one that is ``known``, else one with a new directory."""
+    """Return the run of each combination: the ``known`` one, else one with a new directory."""
     directories = {_key(m.values): m.directory for m in known}
     taken = {d.casefold() for d in directories.values()}
     found = []
@@ -280,7 +280,7 @@ def _directory(values: Values, taken: set[str]) -> str:
 
 
 def value_text(value: Any) -> str:
-    """A value of a matrix in full: ``0.1``, ``true``, ``null``, and texts as they are."""
+    """Return a value of a matrix in full: ``0.1``, ``true``, ``null``; strings as they are."""
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     return value if isinstance(value, str) else repr(value)

@@ -184,7 +184,7 @@ def test_a_save_on_demand_and_an_end_inside_an_epoch(
         time.sleep(0.01)
     time.sleep(0.2)
     process.send_signal(signal.SIGUSR1)
-    asked = wait_for(process, "SIGUSR1: the state is saved at the next place")
+    asked = wait_for(process, "SIGUSR1: the state is saved at the next possible point")
     assert "saved" not in asked.replace("the state is saved", "")
     saved = wait_for(process, "saved checkpoint_1 (epoch 1, batch ")
     batch = int(saved.rpartition("batch ")[2].partition(" ")[0])
