@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from jobrun.conditions.written import WrittenCondition
+from jobrun.conditions.entry import ConditionEntry
 
 __all__ = ["Condition", "EpochSummary", "State"]
 
@@ -51,7 +51,7 @@ class Condition:
     schema: ClassVar[Mapping[str, Any]] = {"type": "string"}
 
     @classmethod
-    def parse(cls, entry: WrittenCondition) -> list[Self]:
+    def parse(cls, entry: ConditionEntry) -> list[Self]:
         """Return the conditions that an entry stands for; problems are reported to the entry."""
         raise AssertionError(cls)  # every kind has its own
 

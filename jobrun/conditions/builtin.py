@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, TypeVar
 
 from jobrun.conditions.base import Condition, EpochSummary, State
+from jobrun.conditions.entry import ConditionEntry, listed, shown
 from jobrun.conditions.expression import Expression, MissingName
-from jobrun.conditions.written import WrittenCondition, listed, shown
 from jobrun.core.ranking import better
 from jobrun.core.text import span
 from jobrun.errors import TaskError, did_you_mean
@@ -95,7 +95,7 @@ class Epochs(Condition):
     schema: ClassVar[Mapping[str, Any]] = _either(_EPOCHS)
 
     @classmethod
-    def parse(cls, entry: WrittenCondition) -> list[Self]:
+    def parse(cls, entry: ConditionEntry) -> list[Self]:
         """Read a number of epochs."""
         n = entry.epochs(entry.value)
         return [] if n is None else [cls(n)]
@@ -141,7 +141,7 @@ class When(Condition):
     )
 
     @classmethod
-    def parse(cls, entry: WrittenCondition) -> list[Self]:
+    def parse(cls, entry: ConditionEntry) -> list[Self]:
         """Read an expression, with the vars that it names."""
         expression, shared = entry.expression(), entry.known.shared
         if expression is None:
@@ -225,7 +225,7 @@ class BlobTrue(_OfBlob):
     summary: ClassVar[str] = "True if this one-element blob is."
 
     @classmethod
-    def parse(cls, entry: WrittenCondition) -> list[Self]:
+    def parse(cls, entry: ConditionEntry) -> list[Self]:
         """Read the name of a blob."""
         name = entry.blob(entry.value)
         return [] if name is None else [cls(name)]
@@ -254,7 +254,7 @@ class DataFinished(Condition):
     summary: ClassVar[str] = "A pipe's task: true when nothing is left to read in it."
 
     @classmethod
-    def parse(cls, entry: WrittenCondition) -> list[Self]:
+    def parse(cls, entry: ConditionEntry) -> list[Self]:
         """Read the name of a pipe of the epoch that has a limit of passes."""
         name, pipes = entry.value, entry.known.pipes
         if not isinstance(name, str):
@@ -316,7 +316,7 @@ class Patience(_OfBlob):
     schema: ClassVar[Mapping[str, Any]] = _PATIENCE
 
     @classmethod
-    def parse(cls, entry: WrittenCondition) -> list[Self]:
+    def parse(cls, entry: ConditionEntry) -> list[Self]:
         """Read metrics, each with its epochs or a mapping of options."""
         if not isinstance(entry.value, Mapping) or not entry.value:
             hint = f"patience: {{loss: {entry.value}}}" if isinstance(entry.value, int) else ""
@@ -326,7 +326,7 @@ class Patience(_OfBlob):
         return [c for c in found if c is not None]
 
     @classmethod
-    def _of(cls, entry: WrittenCondition, name: Any, value: Any) -> Self | None:
+    def _of(cls, entry: ConditionEntry, name: Any, value: Any) -> Self | None:
         if not isinstance(name, str):
             entry.refuse(f"expected the name of a metric, got {shown(name)}")
             return None
@@ -413,7 +413,7 @@ class Walltime(Condition):
     schema: ClassVar[Mapping[str, Any]] = _either({"exclusiveMinimum": 0, "type": "number"})
 
     @classmethod
-    def parse(cls, entry: WrittenCondition) -> list[Self]:
+    def parse(cls, entry: ConditionEntry) -> list[Self]:
         """Read a time."""
         seconds = entry.seconds()
         return [] if seconds is None else [cls(seconds)]
@@ -451,7 +451,7 @@ class NotFinite(_OfBlob):
     summary: ClassVar[str] = "True when a metric is NaN or infinite; for 'fail'."
 
     @classmethod
-    def parse(cls, entry: WrittenCondition) -> list[Self]:
+    def parse(cls, entry: ConditionEntry) -> list[Self]:
         """Read the name of a metric."""
         if isinstance(entry.value, list | tuple):
             hint = "for several, fail: [{not_finite: a}, {not_finite: b}]"

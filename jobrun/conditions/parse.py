@@ -12,7 +12,7 @@ from typing import Any
 from jobrun.analysis.analysis import JobAnalysis
 from jobrun.conditions.base import Condition
 from jobrun.conditions.builtin import KINDS
-from jobrun.conditions.written import Known, WrittenCondition
+from jobrun.conditions.entry import ConditionEntry, KnownNames
 from jobrun.errors import Problem, SpecError, did_you_mean
 from jobrun.model.job import ConditionSpec, Job, Pipe
 
@@ -48,7 +48,7 @@ def form_problems(
 
     ``shared`` are the vars with one value on all nodes, ``split`` the names of the others.
     """
-    reader = _Reader(Known(shared, split))
+    reader = _Reader(KnownNames(shared, split))
     reader.read(conditions)
     return reader.problems
 
@@ -60,7 +60,7 @@ def _of_job(job: Job, known: Collection[str] | None) -> _Reader:
     every = {*job.vars, *(name for own in job.nodes.values() for name in own)}
     pipes = {t.name: t.reader.batches.passes for t in job.epoch.tasks if isinstance(t, Pipe)}
     nodes = tuple(job.nodes) if job.multi_node else ()
-    return _Reader(Known(shared, every - set(shared), known, job.metrics, pipes, nodes))
+    return _Reader(KnownNames(shared, every - set(shared), known, job.metrics, pipes, nodes))
 
 
 def _written(job: Job) -> Collection[str] | None:
@@ -74,7 +74,7 @@ def _written(job: Job) -> Collection[str] | None:
 class _Reader:
     """A reader of conditions as written, which collects their problems."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: KnownNames) -> None:
         self.known = known
         self.problems: list[Problem] = []
 
@@ -82,7 +82,7 @@ class _Reader:
         """Return every valid condition, with whether it is under ``fail``."""
         found: list[tuple[Condition, bool]] = []
         for spec in conditions:
-            entry = WrittenCondition(spec, self.problems, self.known)
+            entry = ConditionEntry(spec, self.problems, self.known)
             kind = KINDS.get(spec.kind)
             if kind is None:
                 hint = did_you_mean(spec.kind, list(KINDS)) or f"there are {', '.join(KINDS)}"

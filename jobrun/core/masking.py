@@ -51,7 +51,7 @@ def masked(value: T) -> T:
         result = mask(value)
     elif isinstance(value, Mapping):
         result = {k: masked(v) for k, v in value.items()}
-    elif type(value) in (list, tuple):  # a named tuple is none of ours
+    elif type(value) in (list, tuple):  # not a named tuple of the user
         items = [masked(v) for v in result]
         result = tuple(items) if isinstance(value, tuple) else items
     elif hasattr(value, "__dataclass_fields__") and not isinstance(value, type):

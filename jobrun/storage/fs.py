@@ -30,7 +30,7 @@ T = TypeVar("T")
 Buffer = bytes | memoryview
 
 # Local file systems on which syncfs(2) makes all data durable and tells of errors.  It does not
-# on FUSE (the daemon is not asked), and nobody promises it for network file systems.
+# on FUSE (the daemon is not called), and is not guaranteed by network file systems.
 _SYNCFS_TYPES = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs"})
 _MOUNTS = "/proc/self/mountinfo"
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC

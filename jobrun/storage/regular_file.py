@@ -66,7 +66,7 @@ def open_regular(path: str | os.PathLike[str], flags: int = os.O_RDONLY) -> tupl
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EMLINK) and os.path.islink(name):
             raise OSError(error.errno, "is a symbolic link, not a file", name) from error
-        if error.errno == errno.ENXIO:  # a fifo that nobody reads, or a socket
+        if error.errno == errno.ENXIO:  # a fifo without a reader, or a socket
             raise OSError(error.errno, "is a fifo or a socket, not a file", name) from error
         raise
     try:

@@ -15,11 +15,11 @@ from jobrun.core.text import TIMES, seconds_of
 from jobrun.errors import Problem, Where, did_you_mean
 from jobrun.model.job import ConditionSpec
 
-__all__ = ["Known", "WrittenCondition", "listed", "shown"]
+__all__ = ["ConditionEntry", "KnownNames", "listed", "shown"]
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownNames:
     """What a condition may refer to; ``blobs``, ``metrics`` and ``pipes`` are unchecked if None.
 
     ``pipes`` maps the pipes of the epoch to their passes.
@@ -34,12 +34,12 @@ class Known:
 
 
 @dataclass
-class WrittenCondition:
+class ConditionEntry:
     """A condition as written, with the list to report its problems to."""
 
     spec: ConditionSpec
     problems: list[Problem]
-    known: Known
+    known: KnownNames
 
     @property
     def value(self) -> Any:
