@@ -236,7 +236,7 @@ def test_a_script_without_a_guard_is_told_to_have_one(folder: Path) -> None:
 def test_a_lambda_is_refused(folder: Path) -> None:
     (folder / "script.py").write_text(GUARDED)
     done = python(folder, "script.py", "lambda")
-    assert "it is defined inside of a function" in done.stderr
+    assert "it is defined inside a function" in done.stderr
 
 
 def test_a_function_from_a_prompt_is_refused(folder: Path) -> None:

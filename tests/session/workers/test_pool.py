@@ -660,7 +660,7 @@ def local() -> Callable[[Any], Any]:
     ("function", "why"),
     [
         (lambda x: x, "it is defined as a lambda"),
-        (local(), "it is defined inside of a function"),
+        (local(), "it is defined inside a function"),
         (partial(steps.fails, at=3), "an object of type partial has no module and name"),
     ],
 )
