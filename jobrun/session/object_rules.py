@@ -88,7 +88,7 @@ class ObjectRules:
                 for path, obj in changeable_objects(value, name):
                     held.setdefault(id(obj), []).append((node, path))
                     types[id(obj)] = type(obj)
-        found = [said for keys in held.values() for key in keys for said in self._of_retries([key])]
+        found = [line for keys in held.values() for key in keys for line in self._of_retries([key])]
         found += self._of_live_retries()
         if self._plan.group == "epoch":
             found += self._of_setup(held, types)

@@ -46,7 +46,7 @@ __all__ = ["SLOWEST", "Group", "Now", "epoch_of"]
 
 _SLOW_SECONDS = 0.1
 SLOWEST = 3
-_SAID = 8
+_REPORTED = 8
 """The number of running tasks that are reported."""
 
 
@@ -93,7 +93,7 @@ class Group:
         self._now: Now | None = None
         self._objects.present()
         self._rules = ObjectRules(binding.analysis, plan, self._objects, stores.nodes)
-        self._to_say = self._rules.at_start()
+        self._warnings = self._rules.at_start()
 
     # Compiling.
 
@@ -139,7 +139,7 @@ class Group:
         control.report(GroupStarted(plan.group, now.moment.epoch, len(plan.units)))
         start = time.perf_counter()
         finished = self._run_units(now, done)
-        self._say_finished(now.moment.epoch, time.perf_counter() - start, now)
+        self._report_finished(now.moment.epoch, time.perf_counter() - start, now)
         if self._job.multi_node:
             control.spent(self.spent(now))
         ran = [i for i in finished if i not in now.cut]
@@ -164,8 +164,8 @@ class Group:
             [0.0] * len(self._plan.units),
             [0.0] * len(self._plan.units),
         )
-        said, self._to_say = self._to_say, []
-        self._warn(said)
+        warnings, self._warnings = self._warnings, []
+        self._warn(warnings)
         # A cut of one pipe cuts all; and a failure ends the other pipes at their next batch.
         now.control = replace(control, cut=lambda: now.halted or bool(now.cut) or control.cut())
         return now
@@ -213,7 +213,7 @@ class Group:
         except BaseException as error:
             if not now.halted:  # the first one
                 now.halted = True
-                self._say_failed(number, error, now)
+                self._report_failed(number, error, now)
             raise
         finally:
             now.since[number] = 0.0
@@ -232,7 +232,7 @@ class Group:
         now.control.look()
         moment, units = time.perf_counter(), self._plan.units
         running = [(moment - since, i) for i, since in enumerate(now.since) if since]
-        tasks = tuple((units[i].key, seconds) for seconds, i in nlargest(_SAID, running))
+        tasks = tuple((units[i].key, seconds) for seconds, i in nlargest(_REPORTED, running))
         now.control.report(TasksRunning(self._plan.group, now.moment.epoch, tasks, len(running)))
 
     def running(self, number: int) -> Running:
@@ -253,7 +253,7 @@ class Group:
             lambda: now.halted or (now.control.interrupted() and not bound()),
         )
 
-    def _say_finished(self, epoch: int, seconds: float, now: Now) -> None:
+    def _report_finished(self, epoch: int, seconds: float, now: Now) -> None:
         slowest = nlargest(SLOWEST, range(len(now.seconds)), key=now.seconds.__getitem__)
         now.control.report(
             GroupFinished(
@@ -273,7 +273,7 @@ class Group:
                 found[unit.node] = found.get(unit.node, 0.0) + seconds
         return found
 
-    def _say_failed(self, number: int, error: BaseException, now: Now) -> None:
+    def _report_failed(self, number: int, error: BaseException, now: Now) -> None:
         unit = self._plan.units[number]
         message = error.message if isinstance(error, JobrunError) else repr(error)
         now.control.report(

@@ -26,7 +26,7 @@ from jobrun.errors import JobrunError, UsageError, WorkerLostError
 from jobrun.session.base import Control
 from jobrun.session.dask.actor_calls import call_actor
 from jobrun.session.dask.code import CodeMissingError, place_code
-from jobrun.session.dask.event_queue import NewsQueue, Told, route_prints
+from jobrun.session.dask.event_queue import NewsQueue, NumberedNews, route_prints
 from jobrun.session.dask.group import NodeGroup
 from jobrun.session.dask.messages import (
     Answer,
@@ -56,17 +56,17 @@ class NodeActor:
         self._threads = ThreadPoolExecutor(_THREADS, "jobrun-node")
         self.news_queue = NewsQueue(self._loop)
         self._outboxes: dict[str, _Outbox] = {}
-        self._holder: NodeSession | None = None
+        self._session: NodeSession | None = None
         self._group: NodeGroup | None = None
         self._request: RunRequest | None = None
         self._turn = self._paused = self._interrupted = 0
         self._applied = 0
 
     @property
-    def holder(self) -> NodeSession:
+    def session(self) -> NodeSession:
         """Return the session that holds the blobs."""
-        assert self._holder is not None
-        return self._holder
+        assert self._session is not None
+        return self._session
 
     async def open(self, setup: Setup) -> Answer:
         """Become a node: bind the functions, create an empty store; return the versions there."""
@@ -85,9 +85,9 @@ class NodeActor:
             for node, (address, key) in setup.peers.items()
             if node != setup.node
         }
-        self._holder = NodeSession(setup.node, setup.threads, self._post, self.news_queue)
-        self._holder.open(job, places)
-        return self._holder.versions()
+        self._session = NodeSession(setup.node, setup.threads, self._post, self.news_queue)
+        self._session.open(job, places)
+        return self._session.versions()
 
     async def _answer(self, call: Callable[[], Any]) -> Answer:
         """Return the result of a call on a thread, or its error."""
@@ -98,9 +98,9 @@ class NodeActor:
 
     async def do(self, name: str, *args: Any) -> Answer:
         """Call a method of the session that holds the blobs."""
-        return await self._answer(lambda: getattr(self.holder, name)(*args))
+        return await self._answer(lambda: getattr(self.session, name)(*args))
 
-    async def news(self, seconds: float) -> Told:
+    async def news(self, seconds: float) -> NumberedNews:
         """Return the news, once there are some, or after ``seconds``."""
         return await self.news_queue.next(seconds)
 
@@ -113,7 +113,7 @@ class NodeActor:
         self._applied = 0
         return await self._answer(lambda: self._run(request, request.position, None))
 
-    async def go_on(self, turn: int, position: Position, only: Collection[str]) -> Answer:
+    async def resume_run(self, turn: int, position: Position, only: Collection[str]) -> Answer:
         """Run the units ``only`` and what belongs to them to the end, in the run that was cut."""
         request = self._request
         assert request is not None
@@ -124,10 +124,10 @@ class NodeActor:
     def _run(
         self, request: RunRequest, position: Position, only: Collection[str] | None
     ) -> Outcome:
-        holder = self.holder
+        session = self.session
         if request.forget and only is None:
-            holder.end_epoch()
-        group = self._group = holder.group(request.group)
+            session.end_epoch()
+        group = self._group = session.group(request.group)
         control = Control(
             cut=lambda: self._stops(request.batches),
             applied=self._on_applied,
@@ -138,12 +138,12 @@ class NodeActor:
         try:
             reached, now = group.run_portion(request.run, position, control, only)
             if request.group == "setup" and not group.left:
-                holder.check_made()
+                session.check_made()
         except BaseException as error:
-            told, news = self.news_queue.rest()
-            return Outcome((), {}, {}, news=news, told=told, error=_portable(error))
-        scalars = holder.own_scalars(request.watched)
-        told, news = self.news_queue.rest()
+            sequence, news = self.news_queue.rest()
+            return Outcome((), {}, {}, news=news, sequence=sequence, error=_portable(error))
+        scalars = session.own_scalars(request.watched)
+        sequence, news = self.news_queue.rest()
         return Outcome(
             reached.tasks,
             reached.pipes,
@@ -154,7 +154,7 @@ class NodeActor:
             group.slowest(now),
             scalars,
             news,
-            told,
+            sequence,
             spent=sum(now.seconds),
         )
 
@@ -173,7 +173,7 @@ class NodeActor:
     async def pause(self, turn: int, interrupted: bool, halt: bool) -> None:
         """Start nothing new in a turn; programs end if it is ``interrupted``, pipes if it failed.
 
-        A turn is a ``run`` or ``go_on``; this may be called before the turn, or when it is over.
+        A turn is a ``run`` or ``resume_run``; this may be called before the turn, or after it.
         """
         self._paused = max(self._paused, turn)
         if interrupted:
@@ -189,7 +189,7 @@ class NodeActor:
     async def deliver(self, messages: list[Message]) -> None:
         """Receive messages of another node."""
         for message in messages:
-            self.holder.mailbox.put(message)
+            self.session.mailbox.put(message)
 
     async def flush(self) -> Answer:
         """Send what cut pipes have written on other nodes, and wait until it has arrived."""
@@ -208,15 +208,15 @@ class NodeActor:
     async def take_partial(self, values: Mapping[Key, Value]) -> Answer:
         """Store what a pipe of another node has written here so far."""
         taken = {key: arrived(value) for key, value in values.items()}
-        return await self._answer(lambda: self.holder.take_partial(taken))
+        return await self._answer(lambda: self.session.take_partial(taken))
 
     async def close(self) -> None:
         """End the threads, once their work is over."""
         self._paused = self._interrupted = sys.maxsize
         if self._group is not None:
             self._group.stop(halt=True)
-        if self._holder is not None:
-            self._holder.close()
+        if self._session is not None:
+            self._session.close()
         self._threads.shutdown(wait=False)
 
 

@@ -22,7 +22,7 @@ __all__ = ["NewsQueue", "route_prints"]
 _GATHER = 0.05
 """Seconds for which news are gathered before they are sent."""
 
-Told = tuple[int, tuple[News, ...]]
+NumberedNews = tuple[int, tuple[News, ...]]
 
 
 class NewsQueue:
@@ -32,7 +32,7 @@ class NewsQueue:
         self._loop = loop
         self._lock = threading.Lock()
         self._items: list[News] = []
-        self._told = 0
+        self._sequence = 0
         self._some = asyncio.Event()
         self._begun: dict[tuple[int, bool], str] = {}
 
@@ -77,14 +77,14 @@ class NewsQueue:
                 return
         self._loop.call_soon_threadsafe(self._some.set)
 
-    def rest(self) -> Told:
+    def rest(self) -> NumberedNews:
         """Return the news not yet sent, and the number of this answer."""
         with self._lock:
             items, self._items = tuple(self._items), []
-            self._told += 1
-            return self._told, items
+            self._sequence += 1
+            return self._sequence, items
 
-    async def next(self, seconds: float) -> Told:
+    async def next(self, seconds: float) -> NumberedNews:
         """Return the news, once there are some, or after ``seconds``."""
         try:
             await asyncio.wait_for(self._some.wait(), seconds)

@@ -96,7 +96,7 @@ class GroupRun:
             for node in open_nodes:
                 one = outcomes[node]
                 place = Position(position.epochs, one.tasks, one.pipes, one.readers)
-                self._nodes.follow(node, "go_on", turn, place, wanted)
+                self._nodes.follow(node, "resume_run", turn, place, wanted)
             outcomes.update(self._follow(turn, open_nodes, wanted))
         owing = [node for node, one in outcomes.items() if one.owes]
         self._nodes.ask(dict.fromkeys(owing, ("flush",)))
@@ -161,7 +161,7 @@ class GroupRun:
     def _heard(self, happened: Happening) -> Outcome | None:
         """Pass on what a node has sent; return its outcome, if it was that."""
         if happened.news is not None:
-            self._tell(happened.node, happened.news)
+            self._pass_on(happened.node, happened.news)
         elif happened.answer is not None:
             if happened.answer.error is not None:
                 raise happened.answer.error
@@ -173,7 +173,9 @@ class GroupRun:
         """Pass on all news up to the outcomes."""
         waiting = True
         while waiting:
-            waiting = not all(self._nodes.heard(node, one.told) for node, one in outcomes.items())
+            waiting = not all(
+                self._nodes.heard(node, one.sequence) for node, one in outcomes.items()
+            )
             happened = self._next(_LOOK if waiting else 0)
             if happened is not None:
                 self._heard(happened)
@@ -185,7 +187,7 @@ class GroupRun:
         for node in wanted:
             self._nodes.call(node, "pause", turn, interrupted, halt)
 
-    def _tell(self, node: str, news: News) -> None:
+    def _pass_on(self, node: str, news: News) -> None:
         """Pass on news of a node; running tasks are joined over all nodes."""
         if isinstance(news, TasksRunning):
             self._running[node] = news

@@ -124,7 +124,7 @@ class Outcome:
     because they use one object; given where something is left.  ``owes``: what cut pipes have
     written on other nodes has not arrived there yet.  ``seconds`` are of the slowest units,
     ``spent`` of all.  ``scalars`` are the watched ones; for a blob that is no scalar, the error
-    that says so.  ``news`` is what was not yet sent, the answer of number ``told``.
+    that says so.  ``news`` is what was not yet sent, the answer of number ``sequence``.
     """
 
     tasks: tuple[str, ...]
@@ -136,7 +136,7 @@ class Outcome:
     seconds: Mapping[str, float] = field(default_factory=dict)
     scalars: Mapping[str, Any] = field(default_factory=dict)
     news: tuple[News, ...] = ()
-    told: int = 0
+    sequence: int = 0
     error: BaseException | None = None
     spent: float = 0.0
 

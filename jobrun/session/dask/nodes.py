@@ -59,7 +59,7 @@ class Nodes:
         self._timeout = timeout
         self._loop: asyncio.AbstractEventLoop = client.loop.asyncio_loop
         self._ended: Future[None] = Future()
-        self._told = dict.fromkeys(placed, 0)
+        self._passed_on = dict.fromkeys(placed, 0)
         self._early: dict[tuple[str, int], tuple[News, ...]] = {}
         self._listeners: list[Future[None]] = []
         self.happened: SimpleQueue[Happening] = SimpleQueue()
@@ -106,7 +106,7 @@ class Nodes:
             except BaseException as error:
                 answer = Answer(error=error)
             if isinstance(answer.value, Outcome):
-                self.hear(node, answer.value.told, answer.value.news)
+                self.hear(node, answer.value.sequence, answer.value.news)
             self.happened.put(Happening(node, answer=answer))
 
         future.add_done_callback(ended)
@@ -146,27 +146,27 @@ class Nodes:
         while not self._ended.done():
             try:
                 call = self._reach(node, "news", [beat])
-                told, news = await asyncio.wait_for(call, self._timeout)
+                sequence, news = await asyncio.wait_for(call, self._timeout)
             except TimeoutError:
                 self._end(self._silent(node))
             except Exception as error:
                 self._end(await self._why(node, error))
             else:
-                self.hear(node, told, news)
+                self.hear(node, sequence, news)
 
-    def hear(self, node: str, told: int, news: tuple[News, ...]) -> None:
+    def hear(self, node: str, sequence: int, news: tuple[News, ...]) -> None:
         """Handle news; they are passed on in the order in which they were sent."""
-        self._early[node, told] = news
-        while (items := self._early.pop((node, self._told[node] + 1), None)) is not None:
-            self._told[node] += 1
+        self._early[node, sequence] = news
+        while (items := self._early.pop((node, self._passed_on[node] + 1), None)) is not None:
+            self._passed_on[node] += 1
             for item in items:
                 if isinstance(item, Unreached):  # whether or not a run waits for it
                     self._end(item.error)
                 self.happened.put(Happening(node, news=item))
 
-    def heard(self, node: str, told: int) -> bool:
+    def heard(self, node: str, sequence: int) -> bool:
         """Return whether all news up to this answer were passed on."""
-        return self._told[node] >= told
+        return self._passed_on[node] >= sequence
 
     # The end.
 

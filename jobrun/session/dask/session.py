@@ -77,7 +77,7 @@ class DaskSession(Session):
         self._forget: set[str] = set()
         self._units: dict[str, dict[str, set[str]]] = {}
         self._versions: dict[str, dict[str, str]] = {}
-        self._said_odd = False
+        self._warned_of_differences = False
 
     @property
     def description(self) -> str:
@@ -152,15 +152,15 @@ class DaskSession(Session):
         """Return the versions of the libraries of the first node."""
         return next(iter(self._versions.values()))
 
-    def _say_odd(self, control: Control) -> None:
+    def _warn_of_differences(self, control: Control) -> None:
         """Warn once of nodes whose libraries differ, since their numbers may."""
         first, *others = self._versions
-        for node in others if not self._said_odd else ():
+        for node in others if not self._warned_of_differences else ():
             for line in differences(self._versions[first], self._versions[node]):
                 control.report(
                     Warned(f"the workers of nodes {first!r} and {node!r} differ: {line}")
                 )
-        self._said_odd = True
+        self._warned_of_differences = True
 
     @property
     def nodes(self) -> Nodes:
@@ -182,7 +182,7 @@ class DaskSession(Session):
         if units is None:
             units = self._units[plan.group] = keys_by_node(plan)
         control.report(GroupStarted(plan.group, epoch_of(plan.group, position), len(plan.units)))
-        self._say_odd(control)
+        self._warn_of_differences(control)
         start = time.perf_counter()
         outcomes: dict[str, Outcome] = {}
         if units and not control.cut() and not plan.finished(position.tasks):
@@ -247,8 +247,8 @@ class DaskSession(Session):
             self._watched = wanted
             self._forget_now()
             own = {key_of(self._job, name)[0] for name in wanted} & set(self.nodes)
-            told = self._do(dict.fromkeys(own, ("own_scalars", wanted)))
-            self._scalars = {k: v for one in told.values() for k, v in one.items()}
+            answers = self._do(dict.fromkeys(own, ("own_scalars", wanted)))
+            self._scalars = {k: v for one in answers.values() for k, v in one.items()}
         found = {name: self._scalars[name] for name in wanted if name in self._scalars}
         for value in found.values():
             if isinstance(value, TaskError):
@@ -259,8 +259,8 @@ class DaskSession(Session):
         """Return those of the named blobs that were written in the current or the last epoch."""
         wanted = tuple(names)
         own = {key_of(self._job, name)[0] for name in wanted} & set(self.nodes)
-        told = self._do(dict.fromkeys(own, ("written", wanted)))
-        new = {name for one in told.values() for name in one}
+        answers = self._do(dict.fromkeys(own, ("written", wanted)))
+        new = {name for one in answers.values() for name in one}
         return tuple(name for name in wanted if name in new)
 
     def resume_epoch(self, epoch: int, written: Iterable[str]) -> None:
@@ -280,8 +280,8 @@ class DaskSession(Session):
         """Return the names of all blobs, with ``node:`` in front if there are several nodes."""
         self._reachable()
         self._forget_now()
-        told = self._do(dict.fromkeys(self.nodes, ("names",)))
-        return [name for node in self.nodes for name in told[node]]
+        answers = self._do(dict.fromkeys(self.nodes, ("names",)))
+        return [name for node in self.nodes for name in answers[node]]
 
     def _reachable(self) -> None:
         if self.client.status != "running":

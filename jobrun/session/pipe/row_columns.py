@@ -25,11 +25,11 @@ __all__ = ["RowColumns", "row_columns"]
 class RowColumns:
     """The columns whose length is the number of rows; none: the ``map`` steps drop no rows.
 
-    ``said`` is whether the pipe's ``rows`` names the column.
+    ``named`` is whether the pipe's ``rows`` names the column.
     """
 
     names: tuple[str, ...] = ()
-    said: bool = False
+    named: bool = False
 
     def left(self, columns: Mapping[str, Value], rows: int) -> int:
         """Return how many of ``rows`` rows are left in the columns of a batch.
@@ -43,7 +43,7 @@ class RowColumns:
             for path, box in leaves(column_of(columns, name))
             if box.kind == "array" and box.value.ndim
         }
-        if self.said and list(lengths) != list(self.names):
+        if self.named and list(lengths) != list(self.names):
             raise DataError(
                 f"'rows' names {self.names[0]!r}, which is not an array of rows",
                 hint="name a column that is an array with a row for each row of the batch",
@@ -57,7 +57,7 @@ class RowColumns:
 def row_columns(pipe: Pipe, columns: Sequence[str]) -> RowColumns:
     """Return the columns that determine how many rows are left; ``columns`` are the reader's."""
     if pipe.reader.rows is not None:
-        return RowColumns((pipe.reader.rows,), said=True)
+        return RowColumns((pipe.reader.rows,), named=True)
     given = set(columns)
     last = max((n for n, s in enumerate(pipe.map) if given & {*s.outputs.names}), default=None)
     if last is None:
@@ -68,9 +68,9 @@ def row_columns(pipe: Pipe, columns: Sequence[str]) -> RowColumns:
 
 
 def _differ(lengths: Mapping[str, int]) -> DataError:
-    told = ", ".join(f"{name!r} has {length}" for name, length in lengths.items())
+    lines = ", ".join(f"{name!r} has {length}" for name, length in lengths.items())
     return DataError(
-        f"after the 'map' steps its columns differ in rows: {told}",
+        f"after the 'map' steps its columns differ in rows: {lines}",
         hint="a step that drops rows puts out every column of the reader that is used after it; "
         f"or say which column has a row for each row: 'rows: {next(iter(lengths))}'",
     )

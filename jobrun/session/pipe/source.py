@@ -24,6 +24,7 @@ from jobrun.errors import DataError, TaskError
 from jobrun.model.job import SHARD, CallSource, Data, FileSource, Job, Pipe, Task
 from jobrun.session.base import Places
 from jobrun.session.call import Call, CallContext, Stores
+from jobrun.session.call_failure import described
 from jobrun.session.generators import Generators, Slot
 from jobrun.session.pipe.drawing import DrawingStream
 from jobrun.usercode.bind import user_trace
@@ -137,10 +138,10 @@ class PipeReading:
         call = self._make_call(step, f"{self._pipe.name}/{step.name}", (), False)
 
         def fail(error: BaseException) -> TaskError:
-            said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            message = f"{step.function_name}, which pipe {self._pipe.name!r} reads, failed: {said}"
+            text = described(error)
+            message = f"{step.function_name}, which pipe {self._pipe.name!r} reads, failed: {text}"
             where = step.where or self._pipe.where
-            hint = other_thread(said)
+            hint = other_thread(text)
             return TaskError(message, where=where, hint=hint, trace=user_trace(error))
 
         def make() -> Any:

@@ -56,7 +56,7 @@ class Workers:
         puts = dict.fromkeys(name for step in pipe.map for name in step.outputs.names)
         self._sent = [c for c in columns if c in reads]
         wanted = [c for c in puts if any(covers(c, name) for name in wanted)]
-        self._told = _told(job, pipe, calls, columns, wanted, places)
+        self._description = _description(job, pipe, calls, columns, wanted, places)
         self._lock = threading.Lock()
         self._idle: list[WorkerProcess] = []
         self._busy: set[WorkerProcess] = set()
@@ -119,7 +119,7 @@ class Workers:
         worker = self._take()
         try:
             if not worker.ready:
-                self._tell(worker, stopping)
+                self._configure(worker, stopping)
             worker.ask(question)
             while "warning" in (answer := worker.answer(stopping)):
                 if running is not None:
@@ -147,9 +147,9 @@ class Workers:
             self._busy.add(worker)
             return worker
 
-    def _tell(self, worker: WorkerProcess, stopping: Callable[[], bool]) -> None:
+    def _configure(self, worker: WorkerProcess, stopping: Callable[[], bool]) -> None:
         """Send a new worker its steps, and wait until it has imported their functions."""
-        worker.ask(self._told)
+        worker.ask(self._description)
         answer = worker.answer(stopping)
         if "unbound" in answer:
             raise self._unbound(*answer["unbound"])
@@ -213,7 +213,7 @@ def _never() -> bool:
 # The description of the steps, for a worker.
 
 
-def _told(
+def _description(
     job: Job,
     pipe: Pipe,
     calls: Sequence[Call],

@@ -84,11 +84,11 @@ class WorkerProcess:
         self._process = self._child.process
         self._channel = Channel(ours)
         self._outputs = [
-            ChildOutput(self._process.stdout, lambda line: self._say(line, sys.stdout)),
-            ChildOutput(self._process.stderr, lambda line: self._say(line, sys.stderr)),
+            ChildOutput(self._process.stdout, lambda line: self._print(line, sys.stdout)),
+            ChildOutput(self._process.stderr, lambda line: self._print(line, sys.stderr)),
         ]
 
-    def _say(self, line: str, stream: Any) -> None:
+    def _print(self, line: str, stream: Any) -> None:
         self._tail.append(line[:_LONGEST_LINE])
         stream.write(f"{line}\n")  # in one piece: other threads print, too
 

@@ -31,7 +31,7 @@ from jobrun.model.job import Job, Task
 from jobrun.model.options import Retries
 from jobrun.session.base import Control
 from jobrun.session.call import Call, CallContext, Stores
-from jobrun.session.call_failure import refuse_writable_views
+from jobrun.session.call_failure import described, refuse_writable_views
 from jobrun.session.current import Running, enter
 from jobrun.session.generators import Generators
 from jobrun.session.workers.channel import Channel
@@ -68,7 +68,7 @@ def main(connection: int, status: int) -> None:
 
 def _serve(channel: Channel, status: Status) -> None:
     """Answer the description of the steps once, then batch after batch."""
-    answer = _Steps.told(channel.receive(), status, channel)
+    answer = _Steps.made(channel.receive(), status, channel)
     steps = answer if isinstance(answer, _Steps) else None
     channel.send({} if steps is not None else answer)
     while steps is not None:
@@ -83,7 +83,7 @@ def _serve(channel: Channel, status: Status) -> None:
         del answer  # its arrays may be views of the received ones
 
 
-class _Watched:
+class _Recorded:
     """A function that records each call, and which try on this batch it is."""
 
     def __init__(self, function: Callable[..., Any], step: int, status: Status) -> None:
@@ -101,32 +101,36 @@ class _Watched:
 class _Steps:
     """The ``map`` steps, made from the description by ``jobrun.session.workers.pool``."""
 
-    def __init__(self, told: Message, calls: list[tuple[Call, _Watched]], channel: Channel) -> None:
+    def __init__(
+        self, description: Message, calls: list[tuple[Call, _Recorded]], channel: Channel
+    ) -> None:
         self._calls = calls
         self._channel = channel
-        self._wanted: list[str] = told["wanted"]
-        self._running = (told["group"], told["pipe"], told["node"])
+        self._wanted: list[str] = description["wanted"]
+        self._running = (description["group"], description["pipe"], description["node"])
         self._moment = CallContext()
         enter((self, 0))
 
     @classmethod
-    def told(cls, told: Message, status: Status, channel: Channel) -> _Steps | Message:
+    def made(cls, description: Message, status: Status, channel: Channel) -> _Steps | Message:
         """Return the steps; or the answer for a function that cannot be imported."""
-        sys.argv[:] = told["argv"]
-        nodes = [told["node"]] if told["multi_node"] else None
-        job = Job(told["job"], seed=told["seed"], vars=told["vars"], nodes=nodes)
-        calls: list[tuple[Call, _Watched]] = []
-        columns = StepColumns(told["columns"])
-        for number, step in enumerate(told["steps"]):
+        sys.argv[:] = description["argv"]
+        nodes = [description["node"]] if description["multi_node"] else None
+        job = Job(
+            description["job"], seed=description["seed"], vars=description["vars"], nodes=nodes
+        )
+        calls: list[tuple[Call, _Recorded]] = []
+        columns = StepColumns(description["columns"])
+        for number, step in enumerate(description["steps"]):
             try:
-                found = _function(step["function"], told["folder"], told["main"])
+                found = _function(step["function"], description["folder"], description["main"])
             except BindError as error:
                 return _unbound(number, error)
-            function = _Watched(found, number, status)
-            call = _call(job, told, step, function, columns.copy())
+            function = _Recorded(found, number, status)
+            call = _call(job, description, step, function, columns.copy())
             calls.append((call, function))
             columns.add(call.task.outputs.names)
-        return cls(told, calls, channel)
+        return cls(description, calls, channel)
 
     def running(self, number: int) -> Running:
         """Return the context of the running task."""
@@ -199,7 +203,9 @@ def _boxed(value: Any, arrays: dict[int, Box]) -> Value:
 _KINDS = {bool: "bool", int: "int", float: "float", str: "str", type(None): "none"}
 
 
-def _call(job: Job, told: Message, step: Message, function: _Watched, columns: StepColumns) -> Call:
+def _call(
+    job: Job, description: Message, step: Message, function: _Recorded, columns: StepColumns
+) -> Call:
     names, inputs = step["out"], step["in"]
     task = Task(
         function,
@@ -211,9 +217,9 @@ def _call(job: Job, told: Message, step: Message, function: _Watched, columns: S
     )
     return Call(
         job,
-        told["group"],
+        description["group"],
         task,
-        told["node"],
+        description["node"],
         function,
         Stores(generators=_generators(told)),
         name=step["name"],
@@ -243,8 +249,9 @@ def _main(kind: str, name: str) -> str:
     except BindError:
         raise
     except BaseException as error:
-        said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        raise BindError(f"{name} fails on import: {said}", trace=user_trace(error)) from error
+        raise BindError(
+            f"{name} fails on import: {described(error)}", trace=user_trace(error)
+        ) from error
 
 
 def _unbound(step: int, error: BindError) -> Message:

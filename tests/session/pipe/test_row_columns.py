@@ -53,7 +53,7 @@ def test_which_columns_say_how_many_rows_are_left(
 
 def test_rows_says_it() -> None:
     found = row_columns(pipe([("x", "new")], ["new"], rows="new"), ["x", "y", "z"])
-    assert found == RowColumns(("new",), said=True)
+    assert found == RowColumns(("new",), named=True)
 
 
 def columns(**values: Any) -> dict[str, Value]:
@@ -74,7 +74,7 @@ def test_rows_are_the_length_that_the_columns_have_in_common() -> None:
 @pytest.mark.parametrize("value", [2.5, np.float64(2), {"a": np.zeros(3)}, None])
 def test_rows_must_name_an_array(value: Any) -> None:
     with pytest.raises(DataError, match="'rows' names 'x', which is not an array of rows"):
-        RowColumns(("x",), said=True).left(columns(x=value), 8)
+        RowColumns(("x",), named=True).left(columns(x=value), 8)
 
 
 def test_rows_must_name_a_column() -> None:
