@@ -221,16 +221,16 @@ def _call(
         task,
         description["node"],
         function,
-        Stores(generators=_generators(told)),
+        Stores(generators=_generators(description)),
         name=step["name"],
         columns=columns,
         puts_columns=True,
     )
 
 
-def _generators(told: Message) -> Generators | None:
-    names = told["generators"]
-    return Generators(names, told["seed"]) if names else None
+def _generators(description: Message) -> Generators | None:
+    names = description["generators"]
+    return Generators(names, description["seed"]) if names else None
 
 
 def _function(name: str, folder: str | None, main: Any) -> Callable[..., Any]:
