@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING
 
 from jobrun.core.blob_paths import Key, PathSet
-from jobrun.model.job import GROUPS, Job
+from jobrun.model.job import GROUPS, Job, Pipe
 
 if TYPE_CHECKING:
     from jobrun.analysis.analysis import JobAnalysis
@@ -38,9 +38,10 @@ class LiveState:
         self._own = frozenset(self.keys)
         self._group: dict[Key, Key] = {key: key for key in self.keys}
         for group in GROUPS if self.keys else ():
-            for _, copies in analysis.units_of(group):
-                for _, found in copies:
-                    self._link(found)
+            for task in job.groups[group].tasks:
+                for node in job.nodes_of(task):
+                    for step in task.do if isinstance(task, Pipe) else (task,):
+                        self._link(analysis.access(step, node))
 
     def __contains__(self, key: Key) -> bool:
         """Return whether a blob is live state."""

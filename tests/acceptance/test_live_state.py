@@ -1,0 +1,305 @@
+"""Live state in whole runs: killed anywhere equals left alone, best, and what may change."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from engine import same
+from live import CounterAdapter, build, build_params, trainer, weights
+from whole_runs import (
+    bytes_of_checkpoints,
+    facts_of_checkpoints,
+    records,
+    start,
+    train,
+    train_and_die,
+)
+
+from jobrun import Best, CheckpointPolicy, Every, Job, Keep, Task, load_blobs
+from jobrun.core.events import CheckpointSaved, Warned
+from jobrun.engine.resume_policy import Request
+from jobrun.errors import RunRefusedError, TaskError
+from jobrun.session.base import Session
+
+EPOCHS = 3
+
+
+def job_of(epochs: int = EPOCHS, nodes: list[str] | None = None, **options: Any) -> Job:
+    """Saved after each epoch and after each third batch."""
+    policy = CheckpointPolicy(every=Every(epochs=1, batches=3))
+    job = trainer(nodes, **{"checkpoint": policy, "metrics": {"loss": "min"}, **options})
+    job.stop(epochs=epochs)
+    return job
+
+
+def assert_same(one: Path, other: Path) -> None:
+    left, right = bytes_of_checkpoints(one), bytes_of_checkpoints(other)
+    assert list(left) == list(right)
+    assert [name for name in left if left[name] != right[name]] == []
+    assert facts_of_checkpoints(one) == facts_of_checkpoints(other)
+
+
+class Died(BaseException):
+    """The process ends here."""
+
+
+def die_after_save(job: Job, run_dir: Path, id: int, **how: Any) -> None:
+    """Train until a checkpoint is saved, wherever that is, and die there."""
+
+    def die(event: Any) -> None:
+        if isinstance(event, CheckpointSaved) and event.id == id:
+            raise Died
+
+    ended = start(job, run_dir, watch=die, **how)
+    with pytest.raises(Died):
+        ended.runner.train(ended.session)
+
+
+@pytest.mark.parametrize("nodes", [None, ["a", "b"]])
+@pytest.mark.parametrize("deaths", [[0], [1, 2, 3], [4, 9], [5, 6, 11]])
+def test_killed_at_any_checkpoints_equals_left_alone(
+    tmp_path: Path, deaths: list[int], nodes: list[str] | None
+) -> None:
+    alone, killed = tmp_path / "alone", tmp_path / "killed"
+    train(job_of(nodes=nodes, metrics={}), alone, threads=4)
+    for id in deaths:
+        die_after_save(job_of(nodes=nodes, metrics={}), killed, id)
+    train(job_of(nodes=nodes, metrics={}), killed, threads=2)
+    assert_same(alone, killed)
+
+
+def test_on_a_cluster_it_is_the_same(tmp_path: Path, sessions: Callable[[str], Session]) -> None:
+    alone, killed = tmp_path / "alone", tmp_path / "killed"
+
+    def job() -> Job:
+        state = {"net": None, "opt": None, "counter": "live:CounterAdapter", "params": None}
+        return job_of(
+            nodes=["a", "b"],
+            metrics={},
+            state={**state, "rng.numpy": None},
+            checkpoint=CheckpointPolicy(every=Every(epochs=1)),
+        )
+
+    train(job(), alone)
+    die_after_save(job(), killed, 1, session=sessions("dask"))
+    train(job(), killed, session=sessions("dask"))
+    assert_same(alone, killed)
+
+
+SPEC = """\
+name: live
+seed: 4
+setup:
+  - {call: "mine:rows", out: data}
+  - {call: "live:build", out: [net, opt]}
+  - {call: "live:Counter", out: counter}
+  - {call: "live:build_params", out: params}
+state: [net, opt, params, rng.python, rng.numpy, {counter: "live:CounterAdapter"}]
+epoch:
+  - name: train
+    pipe: {from: {x: data}, batch: 2, threads: 2}
+    map: [{call: "mine:noisy", in: x, out: x}]
+    do:
+      - {call: "mine:slow_train", in: {x}, update: {net, opt}, out: loss}
+      - {call: "live:count", update: counter}
+      - {call: "live:move", in: {x, params}, out: params}
+metrics: {loss: min}
+stop: {epochs: 6}
+checkpoint: {every: {epochs: 1, batches: 1}}
+"""
+
+CODE = """\
+import random, time
+import numpy as np
+
+def rows():
+    return np.arange(12.0)
+
+def noisy(x):
+    return x + np.random.standard_normal(len(x)) + random.random()
+
+def slow_train(x, net, opt):
+    time.sleep(0.002)
+    return opt.step(x + random.random() * np.random.random())
+"""
+
+
+def test_killed_at_any_instant_equals_left_alone(memory: Path) -> None:
+    """SIGKILL to a process of its own, again and again, inside epochs and while it saves."""
+    folder = memory / "live-kills"
+    folder.mkdir()
+    (folder / "live.yaml").write_text(SPEC)
+    (folder / "mine.py").write_text(CODE)
+    support = str(Path(__file__).parent.parent / "support")
+    env = {k: v for k, v in os.environ.items() if not k.startswith("JOBRUN_")}
+    env["PYTHONPATH"] = support
+
+    def command(runs: str) -> list[str]:
+        place = ["--runs-dir", str(folder / runs)]
+        return [sys.executable, "-m", "jobrun", "train", str(folder / "live.yaml"), *place]
+
+    done = subprocess.run(command("alone"), env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    chance = random.Random(5)
+    for _ in range(4):
+        process = subprocess.Popen(
+            command("killed"), env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        _wait_for_a_checkpoint(folder / "killed", process)
+        time.sleep(chance.uniform(0, 0.05))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    done = subprocess.run(command("killed"), env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    last = [max(r.id for r in records(folder / name / "live")) for name in ("alone", "killed")]
+    found = [load_blobs(folder / name / "live") for name in ("alone", "killed")]
+    assert same(found[0], found[1])
+    assert found[0]["counter/n"] == 36
+    assert last[0] == 36
+
+
+def _wait_for_a_checkpoint(runs: Path, process: subprocess.Popen[bytes]) -> None:
+    """Wait for a checkpoint that was not there before."""
+    before = {p.name for p in runs.glob("live/checkpoint_*")}
+    end = time.monotonic() + 30
+    while {p.name for p in runs.glob("live/checkpoint_*")} <= before:
+        if process.poll() is not None or time.monotonic() > end:
+            return
+        time.sleep(0.002)
+
+
+def test_best_objects_after_the_loop(tmp_path: Path) -> None:
+    seen: list[Any] = []
+
+    def look(best: Any, net: Any) -> None:
+        seen.append((best.calls, net.calls, best.w.copy()))
+
+    job = job_of(
+        checkpoint=CheckpointPolicy(keep=Keep(best=Best("score"))), metrics={"score": "max"}
+    )
+    with job.epoch:
+        Task(
+            lambda weights, epoch: float(epoch == 2),
+            ["weights", "epoch"],
+            out="score",
+            name="score",
+        )
+    with job.exit:
+        Task(look, ["best:net", "net"], name="see")
+    train(job, tmp_path)
+    ((best, now, w),) = seen
+    assert (best, now) == (20, 30)
+    saved = load_blobs(tmp_path, ["net"], epoch=2)["net"]
+    assert np.array_equal(saved["w"], w)
+
+
+def test_a_task_that_fails_leaves_the_checkpoint_of_before(tmp_path: Path) -> None:
+    def broken(net: Any, epoch: int) -> None:
+        net.w += 1e9
+        if epoch == 2:
+            raise ValueError("broken")
+
+    def job() -> Job:
+        made = job_of()
+        with made.epoch:
+            Task(broken, {"epoch": "epoch"}, update={"net": "net"}, name="break")
+        return made
+
+    with pytest.raises(TaskError, match="broken"):
+        train(job(), tmp_path)
+    assert max(r.epoch for r in records(tmp_path)) == 1
+
+
+# What may change between two starts.
+
+
+def resume(job: Job, run_dir: Path, *, accept: bool = False) -> Any:
+    return train(job, run_dir, request=Request(accept_changes=accept))
+
+
+def pair(state: list[str], epochs: int = 3) -> Job:
+    """A network and its optimizer, which a task changes though it only reads it."""
+    job = Job("pair", state=state, constant=[n for n in ("net", "opt") if n not in state])
+    with job.setup:
+        Task(build, out=["net", "opt"])
+    with job.epoch:
+        Task(one_step, ["opt"], out="loss", name="step")
+    job.stop(epochs=epochs)
+    return job
+
+
+def one_step(opt: Any) -> float:
+    return float(opt.step(np.ones(2)))
+
+
+def test_what_is_new_in_state_starts_as_setup_made_it(tmp_path: Path) -> None:
+    train_and_die(pair(["net"]), tmp_path, 1)
+    with pytest.raises(RunRefusedError, match=r"state\.opt: added"):
+        resume(pair(["net", "opt"]), tmp_path)
+    ended = resume(pair(["net", "opt"]), tmp_path, accept=True)
+    assert ended.session.blob("net").calls == 3
+    expected = build()[1]
+    expected.step(np.ones(2))
+    expected.momenta = {}
+    expected.step(np.ones(2))
+    expected.step(np.ones(2))
+    assert np.array_equal(ended.session.blob("opt").momenta[0], expected.momenta[0])
+
+
+def test_what_is_removed_from_state_is_not_restored(tmp_path: Path) -> None:
+    train_and_die(pair(["net", "opt"]), tmp_path, 1)
+    with pytest.raises(RunRefusedError, match=r"state\.opt: removed"):
+        resume(pair(["net"]), tmp_path)
+    ended = resume(pair(["net"]), tmp_path, accept=True)
+    assert {name.partition("/")[0] for name in load_blobs(tmp_path)} == {"net"}
+    assert ended.session.blob("net").calls == 3
+
+
+def test_another_adapter_cannot_be_accepted(tmp_path: Path) -> None:
+    class Other(CounterAdapter):
+        name = "tests.Other"
+
+    state = {"net": None, "opt": None, "params": None}
+    train_and_die(job_of(), tmp_path, 1)
+    with pytest.raises(RunRefusedError, match="another adapter"):
+        resume(job_of(state={**state, "counter": Other()}), tmp_path, accept=True)
+
+
+def test_constants_are_free(tmp_path: Path) -> None:
+    train_and_die(job_of(), tmp_path, 1)
+    again = job_of(constant=["data"])
+    assert resume(again, tmp_path).epochs == EPOCHS
+
+
+def test_another_shape_at_setup_is_refused_by_its_place(tmp_path: Path) -> None:
+    def other() -> dict[str, Any]:
+        made = build_params()
+        return {**made, "layer": made["layer"]._replace(w=np.zeros(4))}
+
+    train_and_die(job_of(), tmp_path, 1)
+    job = job_of()
+    next(t for t in job.setup if t.name == "build_params").fn = other
+    with pytest.raises(TaskError) as caught:
+        resume(job, tmp_path, accept=True)
+    assert "'params'" in str(caught.value)
+    assert "at ['layer'].w, expected float64[4], got float64[3]" in str(caught.value)
+
+
+def test_retries_are_announced_once(tmp_path: Path) -> None:
+    job = job_of()
+    with job.epoch:
+        Task(weights, "net", out="w", name="again", retries=1)
+    ended = train(job, tmp_path)
+    said = [e.message for e in ended.said(Warned) if "copied before each call" in e.message]
+    assert len(said) == 1
+    assert "task 'again' of group 'epoch' has retries: the state of 'net' and 'opt'" in said[0]
