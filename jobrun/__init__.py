@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from jobrun.report.python import progress_report
     from jobrun.session.local import LocalSession
     from jobrun.session.progress import progress
+    from jobrun.values.adapters.base import LiveAdapter, ValueAdapter
+    from jobrun.values.adapters.registry import register
 
 __all__ = [
     "Best",
@@ -37,6 +39,7 @@ __all__ = [
     "JobRunner",
     "JobrunError",
     "Keep",
+    "LiveAdapter",
     "Load",
     "LocalSession",
     "Node",
@@ -46,11 +49,13 @@ __all__ = [
     "Task",
     "TaskGroup",
     "Upload",
+    "ValueAdapter",
     "__version__",
     "load_blobs",
     "open_checkpoint",
     "progress",
     "progress_report",
+    "register",
 ]
 
 _HOMES = {
@@ -65,6 +70,7 @@ _HOMES = {
     "JobRunner": "jobrun.engine.runner",
     "JobrunError": "jobrun.errors",
     "Keep": "jobrun.model.policy",
+    "LiveAdapter": "jobrun.values.adapters.base",
     "Load": "jobrun.model.options",
     "LocalSession": "jobrun.session.local",
     "Node": "jobrun.model.job",
@@ -74,10 +80,12 @@ _HOMES = {
     "Task": "jobrun.model.job",
     "TaskGroup": "jobrun.model.job",
     "Upload": "jobrun.model.policy",
+    "ValueAdapter": "jobrun.values.adapters.base",
     "load_blobs": "jobrun.remote.blobs",
     "open_checkpoint": "jobrun.checkpoint.zarr_view",
     "progress": "jobrun.session.progress",
     "progress_report": "jobrun.report.python",
+    "register": "jobrun.values.adapters.registry",
 }
 
 
