@@ -87,6 +87,6 @@ class LiveState:
 
 
 def _made(job: Job, names: Iterable[str], written: Container[Key]) -> tuple[Key, ...]:
-    """The named blobs on each node whose ``setup`` writes them, in spec order."""
+    """Return the named blobs on each node whose ``setup`` writes them, in spec order."""
     keys = ((node, name) for name in names for node in job.nodes)
     return tuple(key for key in keys if key in written)

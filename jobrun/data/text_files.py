@@ -14,8 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from jobrun.data.column_types import CELL_KINDS, INFERRED, VALUE_KINDS, Kind, cell_kind, value_kind
 from jobrun.data.csv_parser import CELL_LIMIT, records
-from jobrun.data.kinds import CELL_KINDS, INFERRED, VALUE_KINDS, Kind, cell_kind, value_kind
 from jobrun.data.select import Plan, common_dtype, expand, names_in, stacked
 from jobrun.data.source import Columns, Cursor, Slow, Stream, ignore_slow
 from jobrun.errors import DataError, did_you_mean

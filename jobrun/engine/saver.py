@@ -280,7 +280,7 @@ def _by_node(saved: Saved) -> dict[str, float]:
 
 
 def _rules(analysis: JobAnalysis, policy: CheckpointPolicy, own: SaveRules) -> SaveRules:
-    """The job's policy where it says something, else the manager's own rules."""
+    """Return the job's policy where it has one, else the manager's own rules."""
     return SaveRules(
         own.keep if policy.keep.all else _directed(analysis, policy.keep),
         own.link if policy.link == "alternate" else policy.link,

@@ -33,7 +33,7 @@ _forked: WeakSet[LogFile | Tee] = WeakSet()
 
 
 def _after_fork() -> None:
-    """Let tasks print in processes that they fork, as those of data loaders."""
+    """Allow tasks to print in processes that they fork, such as those of data loaders."""
     for each in list(_forked):
         each.after_fork()
 

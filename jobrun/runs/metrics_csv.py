@@ -41,12 +41,12 @@ class EpochRow:
 
 
 def column(name: str) -> str:
-    """The name of a metric's column."""
+    """Return the name of a metric's column."""
     return _MARK + name if name in FIXED else name
 
 
 def read_rows(path: Path) -> list[EpochRow]:
-    """All rows of the file; none where there is no file."""
+    """Return all rows of the file; none if there is no file."""
     return tail(path, -1)
 
 

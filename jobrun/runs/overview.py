@@ -172,7 +172,7 @@ def kept_best(facts: Mapping[str, Any]) -> str | None:
 
 
 def _extremes(head: Record | None, rows: Iterable[EpochRow]) -> Extremes:
-    """The extremes of all epochs: of those up to the head it knows itself."""
+    """Return the extremes of all epochs: the record of the head holds those up to it."""
     extremes = extremes_of(head) if head else {}
     for row in rows:
         if head is None or row.epoch > head.epoch:

@@ -96,7 +96,7 @@ class RunState:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RunState:
-        """The inverse of ``to_json``; ValueError, TypeError or KeyError where it is no state."""
+        """Invert ``to_json``; raises ValueError, TypeError or KeyError for other data."""
         values = {k: v for k, v in data.items() if k != "format"}
         rewind = values.pop("rewind")
         values |= {key: tuple(values.get(key, ())) for key in ("exits", "node_maps")}

@@ -106,7 +106,7 @@ class SweepState:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SweepState:
-        """The inverse of ``to_json``; KeyError, TypeError or ValueError where it is no state."""
+        """Invert ``to_json``; raises KeyError, TypeError or ValueError for other data."""
         if wrong := misfit(data, _REQUIRED, _OPTIONAL):
             raise ValueError(f"{wrong!r} cannot be {data.get(wrong)!r:.80}")
         members = tuple(Member(from_json(m["values"]), str(m["directory"])) for m in data["runs"])
@@ -287,5 +287,5 @@ def value_text(value: Any) -> str:
 
 
 def _key(values: Values) -> str:
-    """A text that two combinations share if they are one, in whatever order their vars are."""
+    """Return a string that two combinations share if they are equal, in any order of vars."""
     return json.dumps(to_json(values), sort_keys=True)

@@ -141,7 +141,7 @@ class _NotedObject(NamedTuple):
         return iter(())
 
     def difference(self) -> str:
-        """How it differs, in words."""
+        """Return in words how it differs."""
         return "its content was changed"
 
 

@@ -33,7 +33,7 @@ def task_needs(task: Task, folder: str | os.PathLike[str] | None) -> Iterator[Pr
 
 
 def state_needs(job: Job) -> Iterator[Problem]:
-    """What is not there that ``state`` names."""
+    """Return what ``state`` names and is missing."""
     if "rng.torch" in job.generators and find_spec("torch") is None:
         text = "'state' names 'rng.torch', but torch is not installed"
         yield Problem(text, job.marks.get("state:rng.torch"), "pip install torch, or leave it out")

@@ -8,8 +8,8 @@ from inspect import signature
 import pytest
 
 from jobrun.core.text import either
+from jobrun.data.column_types import CELL_KINDS, VALUE_KINDS
 from jobrun.data.formats import COLUMN_TYPES, FORMATS, FileFormat, endings, format_of
-from jobrun.data.kinds import CELL_KINDS, VALUE_KINDS
 from jobrun.docs import page
 from jobrun.model.rows import FileOptions
 

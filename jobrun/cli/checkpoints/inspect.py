@@ -92,7 +92,7 @@ def _text(
 
 
 def _about(record: Record, items: Sequence[LeafSummary]) -> list[tuple[str, str]]:
-    """What the record says, a line each."""
+    """Return the lines that show a record."""
     from jobrun.core.text import size
     from jobrun.report.formatting import metric_texts, plain, plural
 

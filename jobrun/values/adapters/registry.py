@@ -125,7 +125,7 @@ def _candidates(kind: type) -> Iterator[Adapter]:
 
 @cache
 def _of_library(top: str) -> Mapping[str, Adapter]:
-    """The adapters of the module for a library, by the qualified names of types."""
+    """Return the adapters of a library's module, by the qualified names of types."""
     name = f"{_PACKAGE}.{_DEFINED_BY.get(top, top)}"
     if not top.isidentifier() or find_spec(name) is None:
         return {}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrun.data.kinds import CELL_KINDS, VALUE_KINDS, cell_kind, value_kind
+from jobrun.data.column_types import CELL_KINDS, VALUE_KINDS, cell_kind, value_kind
 
 
 @pytest.mark.parametrize(
