@@ -20,8 +20,8 @@ from jobrun.core.events import EpochFinished, RunEnded, RunStarted, RunWentBack,
 from jobrun.core.position import Position
 from jobrun.engine.best import load_best
 from jobrun.engine.ending import Ending
-from jobrun.engine.loader import Loader
 from jobrun.engine.progress import RunProgress
+from jobrun.engine.restoring import Restorer
 from jobrun.engine.resume_policy import Choice
 from jobrun.engine.run import Run
 from jobrun.engine.saver import Saver
@@ -63,7 +63,7 @@ class Attempt:
             named_now=run.history.mapped,
         )
         saver, due = self.saver, self.saver.due
-        self.loader = Loader(run, session, self.progress, saver)
+        self.restorer = Restorer(run, session, self.progress, saver)
         self.ending = Ending(run, self.progress, saver)
         self._control = Control(
             cut=lambda: run.signal is not None,
@@ -131,13 +131,13 @@ class Attempt:
             )
         )
         if isinstance(start, Record):  # so that an end before the load reports it
-            self.loader.restore_progress(start)
+            self.restorer.restore_progress(start)
 
     def _reset_progress(self, start: object) -> None:
         """Reset the progress to the one on disk, since the attempt achieved nothing."""
         if isinstance(start, Record):
             with suppress(JobrunError):  # the error is being reported already
-                self.loader.restore_progress(start)
+                self.restorer.restore_progress(start)
 
     def run_group(self, name: str) -> bool:
         """Run a group other than ``epoch``; return whether all its tasks were run."""
@@ -173,7 +173,7 @@ class Attempt:
             )
         )
         if isinstance(start, Record):
-            self.loader.restore_progress(start)
+            self.restorer.restore_progress(start)
         return again
 
     def run_epoch(self) -> None:
@@ -263,8 +263,8 @@ class Attempt:
 
         The best checkpoint is the best of those up to it, as if the run had ended there.
         """
-        self.loader.resume(choice)
-        if self._run_last_groups(newest=self.loader.loaded):
+        self.restorer.resume(choice)
+        if self._run_last_groups(newest=self.restorer.loaded):
             return self.ending.end("finished", "", EXIT_DONE)
         return self._end_interrupted()
 

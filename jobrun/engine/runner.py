@@ -149,7 +149,7 @@ class JobRunner:
         if choice.action == "exit":
             return attempt.exit_again(choice)
         if choice.action == "resume":
-            attempt.loader.resume(choice)
+            attempt.restorer.resume(choice)
         elif attempt.run_group("init"):
             attempt.save()
         while not attempt.over:
@@ -193,7 +193,7 @@ class JobRunner:
         history = self._run.history
         record = history.head()
         if record is not None:
-            attempt.loader.restore_progress(record)
+            attempt.restorer.restore_progress(record)
             self._finished = history.checkpoint_path(record)
         else:  # ``on_success: delete``, or a job without checkpoints
             attempt.progress.position = Position(history.epochs)

@@ -16,7 +16,7 @@ from jobrun.model.shell import Shell
 from jobrun.session.base import Places
 from jobrun.session.call import Call, Stores
 from jobrun.session.deadline import Deadline
-from jobrun.session.loader import Loader
+from jobrun.session.load_task import LoadTask
 from jobrun.session.pipe.run import PipeRun
 from jobrun.session.scheduler import Scheduler
 from jobrun.session.shell.program import Program
@@ -97,7 +97,7 @@ class Binding:
         if isinstance(task.fn, Shell):
             return Program(task.fn, task.outputs.keys, self.places, node, task.timeout)
         if isinstance(task.fn, Load):
-            function: Callable[..., Any] = Loader(task.fn, task.outputs.keys, self.places, node)
+            function: Callable[..., Any] = LoadTask(task.fn, task.outputs.keys, self.places, node)
         else:
             function = self.functions[id(task)]
         if task.timeout is None:

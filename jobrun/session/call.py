@@ -27,7 +27,7 @@ from jobrun.model.options import Load, Retries
 from jobrun.model.shell import Shell
 from jobrun.session.call_failure import described, refuse_writable_views, remedy
 from jobrun.session.call_inputs import Given, Held, Input
-from jobrun.session.call_outputs import Results, Write
+from jobrun.session.call_outputs import CallOutputs, Write
 from jobrun.session.current import Running, TaskStoppedError, current
 from jobrun.session.deadline import unlimited
 from jobrun.session.forgotten import Forgotten
@@ -136,7 +136,7 @@ class Call:
             (("", n),) if puts_columns else resolve(job, node, n, columns).keys
             for n in task.outputs.names
         ]
-        self._results = Results(
+        self._results = CallOutputs(
             task.outputs,
             self._outputs,
             [next((p for node, p in ks if node and is_updated(p)), "") for ks in self._outputs],

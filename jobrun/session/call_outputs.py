@@ -12,12 +12,12 @@ from jobrun.usercode.returning import FORGOTTEN
 from jobrun.values.adoption import adopt, adopt_items
 from jobrun.values.boxes import Box, Tree, Value
 
-__all__ = ["Results", "Write"]
+__all__ = ["CallOutputs", "Write"]
 
 Write = tuple[Key, Value]
 
 
-class Results:
+class CallOutputs:
     """Splits results by ``form``, the task's ``out``, and adopts their parts.
 
     ``keys`` are the blobs of each name under ``out``: one, or one on each of several nodes.

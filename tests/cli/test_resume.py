@@ -228,7 +228,7 @@ def test_other_libraries_are_said(call: Call, write: Call, monkeypatch: pytest.M
     call("train", "sum.yaml")
     write()
     monkeypatch.setattr(
-        "jobrun.engine.loader.differences", lambda old, now: (f"numpy: {old['numpy']} -> 9",)
+        "jobrun.engine.restoring.differences", lambda old, now: (f"numpy: {old['numpy']} -> 9",)
     )
     for verbosity in ("-q", "-v"):
         result = call(verbosity, "resume", "sum", "--epoch", "1")

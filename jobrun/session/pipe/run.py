@@ -29,7 +29,7 @@ from jobrun.session.pipe.feed import Feed, InTurn, Prepared, ReadAhead
 from jobrun.session.pipe.reductions import Reductions
 from jobrun.session.pipe.row_columns import row_columns
 from jobrun.session.pipe.source import PipeReading
-from jobrun.session.workers.pool import Workers
+from jobrun.session.workers.pool import WorkerPool
 from jobrun.values.boxes import Box, Value
 
 __all__ = ["PipeRun"]
@@ -79,7 +79,7 @@ class PipeRun:
         names = step_names(pipe)
         self._reading = PipeReading(job, group, pipe, node, stores, make_call, places)
         self._source_columns = self._reading.columns()
-        self._workers: Workers | None = None
+        self._workers: WorkerPool | None = None
         self.in_batch = False
         """Whether a step was applied to the batch: then the others must be applied too."""
         columns = StepColumns(self._source_columns)
@@ -205,10 +205,10 @@ class PipeRun:
         window = ahead or _AHEAD_OF_A_THREAD * threads
         return ReadAhead(reader, read, prepare, first, control.cut, threads, window)
 
-    def _begun_workers(self) -> Workers:
+    def _begun_workers(self) -> WorkerPool:
         """Return the worker processes, which stay from one epoch to the next."""
         if self._workers is None:
-            self._workers = Workers(
+            self._workers = WorkerPool(
                 self._job,
                 self._pipe,
                 self._map,

@@ -27,13 +27,13 @@ from jobrun.session.workers.worker import Message, boxed
 from jobrun.usercode.reference import Main, main_module, reference
 from jobrun.values.views import view
 
-__all__ = ["Workers"]
+__all__ = ["WorkerPool"]
 
 _GRACE = 1.0
 """The seconds that workers have to end by themselves."""
 
 
-class Workers:
+class WorkerPool:
     """Runs the ``map`` steps of a pipe, in as many processes as there are calling threads.
 
     They are started on first use, and kept for the next epochs.  ``columns`` are those of the

@@ -16,10 +16,10 @@ from jobrun.errors import DamagedError
 from jobrun.session.base import Session
 from jobrun.usercode.environment import differences
 
-__all__ = ["Loader"]
+__all__ = ["Restorer"]
 
 
-class Loader:
+class Restorer:
     """The loader of an attempt's checkpoints; ``loaded`` is the id of the last one."""
 
     def __init__(self, run: Run, session: Session, progress: RunProgress, saver: Saver) -> None:

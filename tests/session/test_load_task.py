@@ -12,7 +12,7 @@ from jobrun.core.template import Template
 from jobrun.errors import TaskError
 from jobrun.model.options import Load
 from jobrun.session.base import Places
-from jobrun.session.loader import Loader
+from jobrun.session.load_task import LoadTask
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def load(run: str | Template, folder: Path, *wanted: str, epoch: int | None = None) -> object:
-    return Loader(Load(run, epoch=epoch), wanted, Places(spec_dir=folder), "main")()
+    return LoadTask(Load(run, epoch=epoch), wanted, Places(spec_dir=folder), "main")()
 
 
 def test_the_latest_or_an_epoch_beside_the_spec(run: Path) -> None:

@@ -11,10 +11,10 @@ from jobrun.model.options import Load
 from jobrun.remote.blobs import load_blobs
 from jobrun.session.base import Places
 
-__all__ = ["Loader"]
+__all__ = ["LoadTask"]
 
 
-class Loader:
+class LoadTask:
     """Called without arguments, returns the blobs ``wanted`` by the names they have there.
 
     Every byte is verified.  Raises TaskError for blobs that are missing or damaged.
