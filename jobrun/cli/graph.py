@@ -56,11 +56,12 @@ def command(
     if spec is None and run is None:
         raise click.UsageError("name a SPEC, or a run with --run")
     from jobrun.runs.find import find_run
+    from jobrun.tools.run_picture import run_picture
 
     found = find_run(runs_dir, run) if run is not None else None
     job = _job(spec, found, sets)
     form = form or _ENDINGS.get(Path(output or "").suffix, "text")
-    picture = _picture(job, found)
+    picture = run_picture(job, found)
     if settings().json:
         text = _json(picture)
     else:
@@ -85,20 +86,6 @@ def _job(spec: str | None, run: RunDir | None, sets: tuple[str, ...]) -> Job:
         return job_of(load(spec, sets))
     assert run is not None
     return job_of(stored_spec(run, None, sets).spec)
-
-
-def _picture(job: Job, run: RunDir | None) -> Picture:
-    from jobrun.drawing.picture import picture
-
-    if run is None:
-        return picture(job)
-    from jobrun.analysis.graph import make_plan
-    from jobrun.drawing.run_states import KINDS, RunStates
-    from jobrun.report.events_file import read_events
-
-    states = RunStates(read_events(run.path / "events.jsonl", KINDS), alive=run.held())
-    units = [(g, u.key) for g in job.groups for u in make_plan(job, job.groups[g]).units]
-    return picture(job, states.states(units), states.notes(list(job.groups)))
 
 
 def _writer(form: str, stream: TextIO | None) -> Callable[[Picture], str]:

@@ -1,0 +1,159 @@
+"""What is known about a run: state, times, metrics, checkpoints, attempts, the next command.
+
+``jobrun show`` prints it, and ``jobrun report`` begins with it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jobrun.checkpoint.catalog import Catalog, Ignored, span
+from jobrun.checkpoint.contents import disk_use
+from jobrun.checkpoint.record import Record
+from jobrun.core.invocation import program
+from jobrun.core.paths import shown
+from jobrun.core.ranking import before_failure, best_record
+from jobrun.core.text import duration, size
+from jobrun.engine.best import named_now
+from jobrun.errors import DamagedError
+from jobrun.report.attempts import Attempts, PastAttempt, read_attempts
+from jobrun.report.formatting import metric_texts, number, percent, plain, plural, value_text
+from jobrun.report.summary import OUTCOMES, command_after, slowest_text
+from jobrun.runs.overview import Overview, overview
+from jobrun.runs.rundir import RunDir
+
+__all__ = ["RunSummary", "about", "ending", "headline", "run_summary"]
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """All facts about a run."""
+
+    run: RunDir
+    view: Overview
+    facts: Mapping[str, Any]
+    code: Mapping[str, str]
+    folder: str | None
+    records: Sequence[Record]
+    damaged: Sequence[Ignored]
+    set_aside: int
+    past: Attempts
+
+    @property
+    def best(self) -> Record | None:
+        """The best kept checkpoint."""
+        name = self.view.best_by
+        direction = self.view.directions.get(name) if name else None
+        if not name or not direction:
+            return None
+        return best_record(named_now(self.records, self.run.state()), name, direction)
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """The versions of libraries in the newest checkpoint."""
+        return self.records[-1].versions if self.records else self.view.versions
+
+    @property
+    def next(self) -> str:
+        """The commands to type next."""
+        path = self.run.shown()
+        if self.view.state == "running":
+            return f"{program()} logs {shlex.quote(path)} -f"
+        safe = before_failure(named_now(self.records, self.run.state()))
+        epoch = safe.epoch if safe is not None else None
+        return command_after(self.view.state, path, epoch, loadable=bool(self.records))
+
+
+def run_summary(run: RunDir) -> RunSummary:
+    """Collect all facts; raises the error of a run that cannot be read."""
+    state = run.state()
+    view = overview(run)
+    if state is None:
+        raise DamagedError(view.reason, where=run.shown())
+    return RunSummary(
+        run=run,
+        view=view,
+        facts=state.facts,
+        code=state.code,
+        folder=state.folder,
+        records=run.records(),
+        damaged=run.damaged(),
+        set_aside=sum(len(Catalog(run.attempt_path(n)).ids()) for n in run.attempts()),
+        past=read_attempts(run.path / "events.jsonl"),
+    )
+
+
+def headline(summary: RunSummary) -> str:
+    """Return the path, the outcome, the number of epochs and the reason of the end."""
+    view = summary.view
+    state = OUTCOMES.get(view.state, view.state)
+    reason = f": {plain(view.reason)}" if view.reason else ""
+    return f"{plain(summary.run.shown())}: {state} after {plural(view.epoch, 'epoch')}{reason}"
+
+
+def about(summary: RunSummary) -> list[tuple[str, str]]:
+    """Return the facts about the run, a line each."""
+    view, facts = summary.view, summary.facts
+    seed = f", seed {facts['seed']}" if facts.get("seed") is not None else ""
+    spec = f", spec {view.spec}" if view.spec else ""
+    best = (f"{n} {number(v)} (epoch {e})" for n, (v, e) in view.best.items())
+    nodes = facts.get("nodes") or {}
+    return [
+        ("job", f"{view.job}{seed}{spec}"),
+        ("nodes", ", ".join(nodes)),
+        ("vars", "  ".join(f"{n} {value_text(v)}" for n, v in facts.get("vars", {}).items())),
+        ("started", f"{view.created[:19].replace('T', ' ')} (UTC)" if view.created else ""),
+        ("time", _time(summary)),
+        ("slowest", _slowest(summary.past.attempts)),
+        ("metrics", "  ".join(metric_texts(view.metrics))),
+        ("best", "  ".join(best)),
+        ("checkpoints", _checkpoints(summary)),
+        ("uploaded", _uploaded(summary.past.uploaded)),
+        ("code", ", ".join(summary.code)),
+        ("versions", ", ".join(f"{n} {v}" for n, v in summary.versions.items())),
+    ]
+
+
+def _time(summary: RunSummary) -> str:
+    past = summary.past
+    text = duration(summary.view.elapsed)
+    if past.saved and past.seconds > 0:
+        share = min(1.0, past.checkpoint_seconds / past.seconds)
+        text += f", {percent(share)} in {plural(past.saved, 'checkpoint')}"
+    return text
+
+
+def _slowest(attempts: Sequence[PastAttempt]) -> str:
+    """Return the slowest node of the last attempt that ran epochs."""
+    told = [a for a in attempts if a.slowest is not None]
+    return slowest_text(told[-1].slowest, told[-1].seconds) if told else ""
+
+
+def _checkpoints(summary: RunSummary) -> str:
+    if not summary.records:
+        return "none"
+    use = size(disk_use(summary.run.catalog.path(r.id) for r in summary.records))
+    text = f"{len(summary.records)} kept: {span(r.id for r in summary.records)} ({use} on disk)"
+    if (best := summary.best) is not None:
+        text += f"; best: checkpoint_{best.id} ({best.place})"
+    if summary.set_aside:
+        text += f"; {summary.set_aside} of earlier attempts in attempts/"
+    return text
+
+
+def _uploaded(places: Sequence[str]) -> str:
+    """Return the place of the newest upload, and the number of uploads."""
+    if not places:
+        return ""
+    return shown(places[-1]) + (f", and {len(places) - 1} earlier" if len(places) > 1 else "")
+
+
+def ending(attempt: PastAttempt) -> str:
+    """Return how an attempt ended, and why."""
+    if not attempt.outcome:
+        return "killed or crashed"
+    reason = f": {plain(attempt.reason)}" if attempt.reason else ""
+    return f"{OUTCOMES.get(attempt.outcome, attempt.outcome)}{reason}"
