@@ -1,7 +1,7 @@
 """One attempt at a run: from its current position until it stops, is stopped, or fails.
 
 ``JobRunner.train`` defines the order of the steps; this module implements them, with
-``loader.py`` for a resume and ``ending.py`` for the end.
+``restoring.py`` for a resume and ``ending.py`` for the end.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ __all__ = ["Restorer"]
 
 
 class Restorer:
-    """The loader of an attempt's checkpoints; ``loaded`` is the id of the last one."""
+    """Restores an attempt from its checkpoints; ``loaded`` is the id of the last one."""
 
     def __init__(self, run: Run, session: Session, progress: RunProgress, saver: Saver) -> None:
         self._run = run

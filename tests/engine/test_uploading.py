@@ -132,7 +132,7 @@ def test_another_run_at_the_place_is_never_mixed_in(tmp_path: Path) -> None:
     train(make(upload), tmp_path / "run")
     before = (tmp_path / "there" / "run.json").read_bytes()
     for epochs in (3, 4):
-        with pytest.raises(StoreError, match="is there already"):
+        with pytest.raises(StoreError, match="is already there"):
             train(make(upload, epochs=epochs), tmp_path / f"other-{epochs}")
     assert ids(tmp_path / "there") == [3]
     assert (tmp_path / "there" / "run.json").read_bytes() == before
@@ -236,6 +236,6 @@ def test_when_a_run_was_created_never_changes(tmp_path: Path) -> None:
 def test_a_run_json_of_something_else_is_not_overwritten(text: str, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "run.json").write_text(text)
-    with pytest.raises(StoreError, match="is there already"):
+    with pytest.raises(StoreError, match="is already there"):
         train(make(Upload(str(tmp_path / "there"))), tmp_path / "run")
     assert (tmp_path / "there" / "run.json").read_text() == text
