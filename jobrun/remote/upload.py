@@ -53,7 +53,7 @@ def is_uploaded(checkpoint: Path, store: Store) -> bool:
         return False  # torn by a kill: not every store writes files atomically
     if there != here:
         raise StoreError(
-            f"another {name} is there already, and is not overwritten",
+            f"another {name} is already there and is not overwritten",
             where=join(store.place, name),
             hint="upload to another place; '${run.name}' in it makes one for each run",
         )
