@@ -82,6 +82,8 @@ def _not_named(analysis: JobAnalysis, found: Mapping[str, tuple[Key, str, list[s
     hint = f"'constant: [{', '.join(names)}]' is for objects that no task changes"
     read = {name for _, pipe in analysis.job.pipes() for _, name in reader_names(pipe)}
     if kept := [name for name in names if name not in read]:
+        if not any(analysis.job.state.values()):
+            kept = [*analysis.job.state, *kept]
         hint = f"'state: [{', '.join(kept)}]' saves their content in every checkpoint; {hint}"
     return TaskError(
         f"{' and '.join(map(repr, names))} of 'setup' {are} ({', '.join(kinds)}) that "

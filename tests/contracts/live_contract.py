@@ -189,7 +189,7 @@ class LiveContract:
             driver.run("setup")
         text = str(caught.value)
         names = [name for name in ("net", "opt") if name not in state]
-        assert f"'state: [{', '.join(names)}]' saves their content" in text
+        assert f"'state: [{', '.join([*state, *names])}]' saves their content" in text
         assert f"'constant: [{', '.join(names)}]' is for objects that no task changes" in text
         assert "'step' of 'epoch'" in text
 

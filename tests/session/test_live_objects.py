@@ -1,0 +1,183 @@
+"""Reading, restoring and copying live objects: memory, and what adapters do wrong."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from engine import Driver
+from live import Counter, CounterAdapter, Net, build
+
+from jobrun.errors import BindError, TaskError
+from jobrun.model.job import Job, Task
+from jobrun.values.borrowing import BUFFERS
+
+
+class Big(Net):
+    """A network with a matrix that is worth a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = np.ones((300, 300))
+
+
+def use(*objects: Any) -> None:
+    """A task that is given live objects."""
+
+
+def job_of(make: Callable[[], Any], adapter: Any = None, **options: Any) -> Job:
+    job = Job("j", state={"thing": adapter}, **options)
+    with job.setup:
+        Task(make, out="thing", name="make")
+    with job.epoch:
+        Task(use, "thing", name="use")
+    return job
+
+
+def test_the_copies_of_a_save_are_in_memory_of_the_one_before() -> None:
+    driver = Driver(job_of(Big)).start().epochs(1)
+    size = driver.session.blob("thing").w.nbytes
+    BUFFERS.release()
+    for _ in range(3):
+        taken = driver.session.snapshot()
+        assert taken is not None
+        assert BUFFERS.free == 0
+        taken.release()
+        del taken
+        assert BUFFERS.free == size
+    driver.session.close()
+
+
+class Failing(CounterAdapter):
+    """An adapter with one method that fails, or gives what cannot be saved."""
+
+    def __init__(self, method: str) -> None:
+        self.method = method
+
+    def state(self, obj: Any) -> Any:
+        if self.method == "state":
+            raise KeyError("n")
+        return {"n": object()} if self.method == "plain" else {"n": obj.n}
+
+    def restore(self, obj: Any, state: Any) -> Any:
+        raise RuntimeError("does not fit")
+
+    def copy(self, obj: Any) -> Any:
+        raise TypeError("no copies")
+
+
+@pytest.mark.parametrize(
+    ("method", "text"),
+    [
+        ("state", "the state of 'thing' cannot be read (adapter 'tests.Counter'): KeyError: 'n'"),
+        ("plain", "the state of 'thing' cannot be read (adapter 'tests.Counter'): blob 'thing/n'"),
+    ],
+)
+def test_a_state_that_cannot_be_read_names_blob_and_adapter(method: str, text: str) -> None:
+    driver = Driver(job_of(Counter, Failing(method))).start()
+    with pytest.raises(TaskError) as caught:
+        driver.session.snapshot()
+    assert text in caught.value.message
+
+
+def test_a_state_that_cannot_be_restored_names_blob_and_adapter() -> None:
+    def fail(thing: Any) -> None:
+        raise ValueError("first")
+
+    job = job_of(Counter, Failing("restore"))
+    with job.epoch:
+        Task(fail, "thing", name="fail", retries=1)
+    driver = Driver(job).start()
+    with pytest.raises(TaskError, match=r"cannot be restored .*: RuntimeError: does not fit"):
+        driver.epochs(1)
+    assert driver.session.snapshot() is None
+
+
+def test_a_copy_that_fails_names_the_adapter() -> None:
+    job = job_of(Counter, Failing("copy"))
+    driver = Driver(job).start()
+    live = driver.session._stores.live  # type: ignore[attr-defined]
+    with pytest.raises(TaskError) as caught:
+        live.copies([("main", "thing")], {})
+    assert "'best:thing' cannot be copied: TypeError: no copies" in str(caught.value)
+    assert "adapter 'tests.Counter'" in str(caught.value)
+
+
+class Incomplete:
+    """No adapter: it cannot restore."""
+
+    name = "incomplete"
+    version = 1
+
+    def state(self, obj: Any) -> Any:
+        return {}
+
+
+class Demanding(CounterAdapter):
+    """Cannot be made without arguments."""
+
+    def __init__(self, given: int) -> None:
+        raise AssertionError(given)
+
+
+@pytest.mark.parametrize(
+    ("adapter", "text"),
+    [
+        (Incomplete, "is not an adapter of live objects"),
+        (Demanding, "cannot be created without arguments"),
+        ("live:Missing", "'live' has no 'Missing'"),
+        ("live:Net", "is not an adapter of live objects"),
+    ],
+)
+def test_what_is_no_adapter_is_found_before_anything_runs(adapter: Any, text: str) -> None:
+    with pytest.raises(BindError, match=text):
+        Driver(job_of(Counter, adapter))
+
+
+def test_a_call_that_took_too_long_leaves_a_state_that_is_never_saved() -> None:
+    job = job_of(Counter, CounterAdapter())
+    with job.epoch:
+        Task(lambda thing: time.sleep(0.5), "thing", name="slow", timeout=0.05)
+    driver = Driver(job).start()
+    with pytest.raises(TaskError, match="exceeded its timeout"):
+        driver.epochs(1)
+    assert driver.session.snapshot() is None
+
+
+def test_what_is_given_and_returned_is_the_object_itself() -> None:
+    seen: list[Any] = []
+
+    def replace(thing: Any) -> Any:
+        seen.append(thing)
+        return Net()
+
+    job = job_of(Net)
+    with job.epoch:
+        Task(replace, "thing", out="thing", name="replace")
+        Task(seen.append, update="thing", name="see")
+    driver = Driver(job).start().epochs(1)
+    assert seen[1] is driver.session.blob("thing")
+    assert seen[0] is not seen[1]
+
+
+def test_one_of_several_outputs_is_a_live_object() -> None:
+    def both(net: Any) -> dict[str, Any]:
+        return {"n": 3, "net": net, "w": net.w}
+
+    job = Job("j", state=["net"], constant=["opt"])
+    with job.setup:
+        Task(build, out=["net", "opt"])
+    with job.epoch:
+        Task(both, "net", out={"w": "w", "net": "net", "n": "n"}, name="both")
+    with job.exit:
+        Task(use, ["w", "n"], name="use")
+    driver = Driver(job).start()
+    net = driver.session.blob("net")
+    driver.epochs(1)
+    assert driver.session.blob("net") is net
+    net.w += 1  # what was put out of it is a blob of its own
+    assert driver.session.blob("w").max() == 1
+    assert driver.session.blob("n") == 3
