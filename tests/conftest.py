@@ -1,4 +1,4 @@
-"""Makes the helpers of ``tests/support`` importable, and what is compiled lasts."""
+"""Makes ``tests/support`` and ``tests/contracts`` importable, and what is compiled lasts."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ import pytest
 import jobrun
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
+sys.path.insert(0, str(Path(__file__).parent / "contracts"))
 from s3_server import s3_server
 from sampling import sample
 
-pytest.register_assert_rewrite("engine", "examples", "golden", "oracle")
+pytest.register_assert_rewrite("adapter_contract", "engine", "examples", "golden", "oracle")
 
 # Whatever the environment says: what jobrun and its tests consist of is compiled once, and what
 # tests write is never kept compiled.  Code that a test changes within a second, without a change of

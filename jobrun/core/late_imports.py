@@ -10,11 +10,14 @@ in two places, so every late import of jobrun, on any thread, happens in this co
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from threading import RLock
+from typing import Any
 
-__all__ = ["importing"]
+__all__ = ["imported", "importing"]
 
 _one_at_a_time = RLock()  # an import may itself import late
 
@@ -24,3 +27,15 @@ def importing() -> Iterator[None]:
     """Keep every other thread of jobrun from importing late while the context lasts."""
     with _one_at_a_time:
         yield
+
+
+def imported(name: str) -> Any:
+    """Return the module ``name``, without a lock or a search if it was imported before.
+
+    Raises ImportError if it is not installed.
+    """
+    found = sys.modules.get(name)
+    if found is None or getattr(getattr(found, "__spec__", None), "_initializing", False):
+        with importing():
+            found = import_module(name)
+    return found

@@ -21,7 +21,7 @@ import numpy as np
 from jobrun.analysis.names import Key
 from jobrun.errors import TaskError, ValueRefusedError
 from jobrun.model.job import Argument, Task
-from jobrun.values.adapted import same_plain, take_apart
+from jobrun.values.adapted import is_immutable, same_plain, take_apart
 from jobrun.values.adapters.base import Note
 from jobrun.values.boxes import Box, Tree, Value, is_locked
 from jobrun.values.views import lend
@@ -158,7 +158,7 @@ def _note(container: Any) -> _Noted | _NotedObject | None:
         return _Noted(container, (*container,), (*container.values(),))
     if isinstance(container, list | tuple):
         return _Noted(container, None, (*container,))
-    if isinstance(container, _IMMUTABLE):
+    if isinstance(container, _IMMUTABLE) or is_immutable(container):
         return None
     taken = take_apart(container)
     return None if taken is None else _NotedObject(container, *taken)

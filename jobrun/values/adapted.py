@@ -17,6 +17,7 @@ __all__ = [
     "TUPLE",
     "check_version",
     "for_people",
+    "is_immutable",
     "is_number",
     "put_together",
     "same_plain",
@@ -61,7 +62,9 @@ def put_together(made: Note, plain: Plain) -> Any:
     check_version(made, adapter)
     try:
         return adapter.load(plain, made.meta)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except ValueRefusedError:
+        raise
+    except Exception as error:  # of many kinds, by library
         raise ValueRefusedError(
             f"the value is none that the adapter {made.name!r} could have made: {error!r}"
         ) from error
@@ -75,6 +78,11 @@ def check_version(made: Note, adapter: ValueAdapter | LiveAdapter) -> None:
             f"one is version {adapter.version}",
             hint="install the version of jobrun, or of the adapter, that saved it",
         )
+
+
+def is_immutable(obj: Any) -> bool:
+    """Return whether no object of the type of ``obj`` can be changed, as its adapter says."""
+    return bool(getattr(value_adapter(obj), "immutable", False))
 
 
 def for_people(made: Note, plain: Plain) -> Any:

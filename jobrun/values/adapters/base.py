@@ -42,6 +42,8 @@ class ValueAdapter(Protocol):
     """Takes values of a type apart, and puts them together.
 
     ``name`` stands in checkpoints and is unique; ``version`` rises when the plain form changes.
+    ``immutable``, which may be left out, says that no object of the type can be changed: then no
+    call is checked for having changed one.
     """
 
     name: str
