@@ -11,6 +11,8 @@ from jobrun.analysis.names import Access
 from jobrun.core.blob_paths import covers, overlaps
 from jobrun.errors import Problem, did_you_mean, did_you_mean_or_all
 from jobrun.model.job import GENERATORS, GROUPS, Job, Pipe, Task
+from jobrun.model.options import Load
+from jobrun.model.shell import Shell
 
 __all__ = ["state_problems"]
 
@@ -80,6 +82,14 @@ def _use_problems(
                     read_mark(task, key),
                     f"name {own[1]!r}",
                 )
+    put = [key for key in live.used_by(found) if key in found.writes]
+    if put and isinstance(task.fn, Load | Shell):
+        yield Problem(
+            f"task {task.name!r} puts a value in the place of {put[0][1]!r}, which is an object "
+            "under 'state'",
+            task.mark(f"out:{put[0][1]}", "out", "load"),
+            "give it another name, and let a task of 'init' put it into the object ('update')",
+        )
     if task.timeout is not None and task.retries is not None and live.used_by(found):
         yield Problem(
             f"task {task.name!r} has 'timeout' and 'retries' and uses "

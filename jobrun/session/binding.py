@@ -16,6 +16,7 @@ from jobrun.model.shell import Shell
 from jobrun.session.base import Places
 from jobrun.session.call import Call, Stores
 from jobrun.session.deadline import Deadline
+from jobrun.session.generators import give_up
 from jobrun.session.load_task import LoadTask
 from jobrun.session.pipe.run import PipeRun
 from jobrun.session.scheduler import Scheduler
@@ -105,4 +106,10 @@ class Binding:
         at = f" on node {node!r}" if self.analysis.job.multi_node else ""
         name = f"task {task.name!r} of group {group!r}{at}"
         where = task.mark("timeout")
-        return Deadline(function, task.timeout, self.scheduler.abandon, name, where)
+        return Deadline(function, task.timeout, self._abandon, name, where)
+
+    def _abandon(self, error: BaseException) -> None:
+        """End the run without a function that has exceeded its timeout."""
+        if self.stores.generators is not None:
+            give_up()
+        self.scheduler.abandon(error)

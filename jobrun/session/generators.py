@@ -22,7 +22,7 @@ import numpy as np
 from jobrun.core.rng import make_rng
 from jobrun.values.adapters.base import Plain
 
-__all__ = ["Generators", "Slot", "SlotAdapter"]
+__all__ = ["Generators", "Slot", "SlotAdapter", "give_up"]
 
 
 class _Generator(Protocol):
@@ -163,7 +163,13 @@ class _Process:
                 slot.put_in()
 
 
-_PROCESS: Final = _Process()
+_process = _Process()
+
+
+def give_up() -> None:
+    """Let others have the generators, though a call that has exceeded its timeout holds them."""
+    global _process
+    _process = _Process()
 
 
 class Generators:
@@ -185,15 +191,16 @@ class Generators:
     @contextmanager
     def using(self, slot: Slot) -> Iterator[None]:
         """Let the code inside draw from a slot, alone in this process."""
-        with _PROCESS.lock:
-            around, _PROCESS.inside = _PROCESS.inside, slot
-            _PROCESS.switch(slot)
+        process = _process
+        with process.lock:
+            around, process.inside = process.inside, slot
+            process.switch(slot)
             try:
                 yield
             finally:
-                _PROCESS.inside = around
+                process.inside = around
                 if around is not None:
-                    _PROCESS.switch(around)
+                    process.switch(around)
 
     def of_node(self, node: str) -> Slot:
         """Return the slot of a node."""
@@ -210,16 +217,16 @@ class SlotAdapter:
 
     def state(self, obj: Slot) -> Plain:
         """Return the state of the generator."""
-        with _PROCESS.lock:
-            if _PROCESS.current is obj:
+        with _process.lock:
+            if _process.current is obj:
                 obj.take_out()
             return obj.generators[self.name].plain(obj.states[self.name])
 
     def restore(self, obj: Slot, state: Plain) -> Slot:
         """Set the state of the generator; return the slot."""
-        with _PROCESS.lock:
-            if _PROCESS.current is obj:
-                _PROCESS.switch(None)
+        with _process.lock:
+            if _process.current is obj:
+                _process.switch(None)
             obj.states[self.name] = obj.generators[self.name].native(state)
         return obj
 

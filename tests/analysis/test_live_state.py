@@ -10,6 +10,7 @@ from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.checks import check
 from jobrun.analysis.graph import make_plan, persistent
 from jobrun.model.job import Job, Node, Pipe, Task
+from jobrun.model.options import Load
 
 
 def fn(*args: Any, **kwargs: Any) -> None:
@@ -170,6 +171,13 @@ def _called_source() -> Job:
     return job
 
 
+def _loaded() -> Job:
+    job = trainer()
+    with job.init:
+        Task(Load("runs/other"), out={"model": "net"}, name="load")
+    return job
+
+
 def _timeout_and_retries() -> Job:
     job = trainer()
     with job.epoch:
@@ -224,6 +232,7 @@ def _all_nodes() -> Job:
         (_written_part, "task 'write_part' names 'net/weights', but 'net' is under 'state'"),
         (_source, "pipe 'odd' reads from 'net', which is under 'state'"),
         (_called_source, "pipe 'odd' reads from 'net', which is under 'state'"),
+        (_loaded, "task 'load' puts a value in the place of 'net', which is an object under"),
         (_timeout_and_retries, "task 'slow' has 'timeout' and 'retries' and uses 'net'"),
         (_generator_as_blob, "task 'odd' names 'rng.numpy', a generator under 'state'"),
         (_written_constant, "task 'change' updates 'data', which belongs to 'setup'"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from live import on_disk
 from jobrun.analysis.checks import check
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import RecordFields
+from jobrun.errors import BindError, TaskError
 from jobrun.model.job import Job, Node, Pipe, Task, data
 from jobrun.session.generators import Generators, SlotAdapter
 from jobrun.session.local import LocalSession
@@ -197,6 +200,17 @@ def test_a_call_that_is_repeated_draws_the_same(tmp_path: Path) -> None:
     assert len(tries) == 6
 
 
+def test_a_call_that_was_given_up_does_not_keep_the_generators() -> None:
+    job = Job("j", state=list(NAMES))
+    with job.epoch:
+        Task(threading.Event().wait, with_={"timeout": 20}, out="x", name="hangs", timeout=0.05)
+    with pytest.raises(TaskError, match="exceeded its timeout"):
+        Driver(job).start().epochs(1)
+    began = time.monotonic()
+    Driver(job_of()).start().epochs(1)
+    assert time.monotonic() - began < 10
+
+
 def test_a_seed_of_its_own_for_each_generator_and_place() -> None:
     both = Generators(NAMES, 3, ["a"])
     one = Generators(["rng.numpy"], 3, ["a"])
@@ -242,8 +256,6 @@ def test_devices_that_are_used_later_are_seeded(torch: FakeTorch) -> None:
 
 
 def test_torch_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    from jobrun.errors import BindError
-
     monkeypatch.setattr("jobrun.usercode.requirements.find_spec", lambda name: None)
     with pytest.raises(BindError, match=r"'state' names 'rng.torch', but torch is not installed"):
         Driver(job_of(), session=LocalSession(1))
