@@ -85,6 +85,7 @@ def _patterns_of_nothing(analysis: JobAnalysis) -> Iterator[Problem]:
     if job.checkpoint is None:
         return
     blobs = {key for group in ("init", "epoch") for key in analysis.writes_of(group)}
+    blobs.update(analysis.live.saved)
     known = sorted({path for _, path in blobs})
     for key, patterns, may in (
         ("include", job.checkpoint.include, touches),

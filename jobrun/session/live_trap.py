@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.dataflow import reader_names, write_mark
-from jobrun.core.blob_paths import Key, PathSet, overlaps
+from jobrun.core.blob_paths import Key, PathSet, covers, overlaps
 from jobrun.errors import TaskError, Where
 from jobrun.model.job import GROUPS, Pipe, Task
 from jobrun.values.adapters.pytree import live_adapter_of
@@ -32,10 +32,11 @@ def check_named(analysis: JobAnalysis, nodes: Mapping[str, Workspace]) -> None:
     found: dict[str, tuple[Key, str, list[str]]] = {}
     constants = PathSet(analysis.live.constants)
     for key, obj in _live_objects(nodes):
-        if not constants.touches(key) and key[1] not in found:
+        name = _written_name(analysis, key)
+        if not constants.touches(key) and name not in found:
             users = list(dict.fromkeys(_users(analysis, key)))
             if users:
-                found[key[1]] = (key, f"{type(obj).__module__}.{type(obj).__qualname__}", users)
+                found[name] = (key, f"{type(obj).__module__}.{type(obj).__qualname__}", users)
                 _refuse_second_name(analysis, nodes, key, obj)
     if found:
         raise _not_named(analysis, found)
@@ -93,6 +94,12 @@ def _not_named(analysis: JobAnalysis, found: Mapping[str, tuple[Key, str, list[s
         where=_made_at(analysis, next(iter(found.values()))[0]),
         hint=hint,
     )
+
+
+def _written_name(analysis: JobAnalysis, key: Key) -> str:
+    """The name under which ``setup`` writes an object, or the tree that holds it."""
+    written = (path for node, path in analysis.writes_of("setup") if node == key[0])
+    return next((path for path in written if covers(path, key[1])), key[1])
 
 
 def _made_at(analysis: JobAnalysis, key: Key) -> Where | None:

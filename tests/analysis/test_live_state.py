@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from jobrun.analysis.analysis import JobAnalysis
-from jobrun.analysis.checks import check
+from jobrun.analysis.checks import check, warnings
 from jobrun.analysis.graph import make_plan, persistent
 from jobrun.model.job import Job, Node, Pipe, Task
 from jobrun.model.options import Load
+from jobrun.model.policy import CheckpointPolicy, Compress
 
 
 def fn(*args: Any, **kwargs: Any) -> None:
@@ -49,6 +50,14 @@ def test_state_persists_and_epochs_may_update_it() -> None:
     job = trainer()
     assert texts(job) == []
     assert persistent(JobAnalysis(job)) == {"main": ("net", "opt", "other", "n")}
+
+
+def test_patterns_of_checkpoints_may_mean_it() -> None:
+    rules = [Compress("zstd", 3, blobs) for blobs in ("other", "rng.numpy", "net/*")]
+    job = trainer(
+        state=["net", "opt", "other", "rng.numpy"], checkpoint=CheckpointPolicy(compress=rules)
+    )
+    assert [str(p) for p in warnings(JobAnalysis(job))] == []
 
 
 def test_generators_persist_on_each_node() -> None:

@@ -203,6 +203,30 @@ class LiveContract:
             Task(weights, "net", out="w")
         Driver(job, session=session).start().run("exit")
 
+    def test_live_objects_in_a_tree_are_named_by_the_tree(
+        self, session: Session, tmp_path: Path
+    ) -> None:
+        def job(**options: Any) -> Job:
+            made = Job("j", **options)
+            with made.setup:
+                Task(two_nets, out="models")
+            with made.epoch:
+                Task(step_both, "models", out="n", name="both")
+            return made
+
+        with pytest.raises(TaskError, match=r"'state: \[models\]' saves"):
+            Driver(job(), session=session).run("setup")
+        own = self.make_session()
+        driver = Driver(job(state=["models"]), session=own).start().epochs(2)
+        path = save(driver, tmp_path)
+        assert on_disk(path)["main"]["models"]["a"]["calls"] == 2
+        other = Driver(job(state=["models"]), session=session)
+        other.run("setup")
+        load(other, path)
+        other.epochs(1)
+        assert on_disk(save(other, tmp_path / "after"))["main"]["models"]["b"]["calls"] == 30
+        own.close()
+
     def test_constants_are_named_and_nothing_is_said(self, session: Session) -> None:
         job = Job("j", constant=["net", "opt"])
         with job.setup:
@@ -278,6 +302,16 @@ def compare(net: Net, opt: Any, now: Net) -> dict[str, Any]:
 
 def params_of(params: Any) -> Any:
     return params["layer"].w
+
+
+def two_nets() -> dict[str, Net]:
+    return {"a": Net(), "b": Net()}
+
+
+def step_both(models: Any) -> int:
+    models["a"].calls += 1
+    models["b"].calls += 10
+    return 0
 
 
 def one_net() -> tuple[Net, Net]:
