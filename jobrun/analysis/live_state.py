@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING
 
-from jobrun.core.blob_paths import Key, PathSet
+from jobrun.core.blob_paths import Key, PathSet, covers
 from jobrun.model.job import GROUPS, Job, Pipe
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class LiveState:
                 for node in job.nodes_of(task):
                     for step in task.do if isinstance(task, Pipe) else (task,):
                         self._link(analysis.access(step, node))
+        self._held = self._held_keys(analysis)
 
     def __contains__(self, key: Key) -> bool:
         """Return whether a blob is live state."""
@@ -62,6 +63,16 @@ class LiveState:
         groups = {self._root(key) for key in keys}
         return [key for key in self.keys if self._root(key) in groups]
 
+    def held_by(self, key: Key) -> list[Key]:
+        """Return the live state to which an object that ``setup`` has made may refer.
+
+        That is what the call was given, or made beside it, that made the object.
+        """
+        for path, held in self._held.get(key[0], {}).items():
+            if covers(path, key[1]):
+                return self.linked(held)
+        return []
+
     def order(self, found: Access, node: str) -> set[Key]:
         """Return what a task on a node counts as updating, beside the blobs that it writes.
 
@@ -71,6 +82,17 @@ class LiveState:
         groups = {self._root(key) for key in self.used_by(found)}
         names = {(own, f":{path}") for own, path in groups}
         return names | {(node, ":rng")} if self.generators else names
+
+    def _held_keys(self, analysis: JobAnalysis) -> dict[str, dict[str, list[Key]]]:
+        """Per node, the other blobs of ``setup`` with the live state that their calls have seen."""
+        found: dict[str, dict[str, list[Key]]] = {}
+        for _, copies in analysis.units_of("setup") if self.keys else ():
+            for _, access in copies:
+                used = self.used_by(access)
+                for node, path in access.writes if used else ():
+                    if (node, path) not in self._own:
+                        found.setdefault(node, {}).setdefault(path, []).extend(used)
+        return found
 
     def _link(self, found: Access) -> None:
         """Join what a call writes with all that it is given: one may refer to another now."""

@@ -12,7 +12,7 @@ the unit that stores an object runs, before anything that waits for that unit ma
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import pairwise
 
 from jobrun.analysis.graph import Plan
@@ -33,12 +33,20 @@ class ObjectOrder:
     """The edges between units of ``plan`` that use one object; they are added to ``dag``.
 
     ``nodes`` holds the blobs.  ``names`` maps each blob that holds or held an opaque object to all
-    the blobs that are names of the same object; ``edges`` are those added so far.  Every method may
-    be called from any thread.
+    the blobs that are names of the same object; ``edges`` are those added so far.  ``held_by``
+    returns the live state to which an object of ``setup`` may refer: their users are ordered as
+    one.  Every method may be called from any thread.
     """
 
-    def __init__(self, plan: Plan, dag: Dag, nodes: Mapping[str, Workspace]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        dag: Dag,
+        nodes: Mapping[str, Workspace],
+        held_by: Callable[[Key], Collection[Key]] = lambda key: (),
+    ) -> None:
         self.names: dict[Key, set[Key]] = {}
+        self._held_by = held_by
         self._plan = plan
         self._dag = dag
         self._nodes = nodes
@@ -64,7 +72,8 @@ class ObjectOrder:
                     assert found is not None
                     self._note((node, path), found, -1)
         for names in {id(n): n for n in self.names.values()}.values():
-            self._chain(names, self._add_at_rest)
+            held = {key for name in names for key in self._held_by(name)}
+            self._chain(names | held, self._add_at_rest)
 
     def stored(self, key: Key, value: Value, writer: int, add_edge: AddEdge) -> bool:
         """Order the readers of the objects in ``value``, which unit ``writer`` has just stored.

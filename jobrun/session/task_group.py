@@ -85,7 +85,7 @@ class Group:
             frozenset(plan.gathered_by),
             frozenset(i for i, unit in enumerate(plan.units) if pins.pins(unit)),
         )
-        self._objects = ObjectOrder(plan, self._dag, stores.nodes)
+        self._objects = ObjectOrder(plan, self._dag, stores.nodes, binding.analysis.live.held_by)
         self._calls: dict[int, Call] = {}
         self._pipes: dict[int, PipeRun] = {}
         self._runs = [self._runner(i, unit) for i, unit in enumerate(plan.units)]

@@ -137,6 +137,25 @@ class LiveContract:
                 step_alone(opt, number)
         assert same(found["w"], net.w)
 
+    def test_an_object_that_holds_others_is_ordered_with_them(
+        self, session: Session, tmp_path: Path
+    ) -> None:
+        job = Job("j", state=["net", "opt"], constant=["trainer"])
+        with job.setup:
+            Task(build, out=["net", "opt"])
+            Task(Trainer, "opt", out="trainer", name="make_trainer")
+        with job.epoch:
+            for number in range(3):
+                Task(by_trainer, "trainer", name=f"slow_{number}")
+                Task(halve, "net", name=f"halve_{number}")
+        driver = Driver(job, session=session).start().epochs(2)
+        found = on_disk(save(driver, tmp_path))["main"]["net"]
+        net, opt = build()
+        for _ in range(6):
+            by_trainer(Trainer(opt))
+            halve(net)
+        assert same(found["w"], net.w)
+
     # Retries.
 
     def test_a_call_that_is_repeated_gets_the_state_of_before(
@@ -302,6 +321,22 @@ def compare(net: Net, opt: Any, now: Net) -> dict[str, Any]:
 
 def params_of(params: Any) -> Any:
     return params["layer"].w
+
+
+class Trainer:
+    """Holds an optimizer, and so its network; has no state of its own."""
+
+    def __init__(self, opt: Any) -> None:
+        self.opt = opt
+
+
+def by_trainer(trainer: Trainer) -> None:
+    time.sleep(0.01)
+    trainer.opt.net.w += 1
+
+
+def halve(net: Net) -> None:
+    net.w *= 0.5
 
 
 def two_nets() -> dict[str, Net]:
