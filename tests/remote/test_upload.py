@@ -119,7 +119,7 @@ def test_another_checkpoint_of_that_name_is_never_overwritten(
     before = {n: store.read(f"checkpoint_0/{n}") for n in store.sizes("checkpoint_0")}
     with CheckpointManager(tmp_path / "other") as manager:
         manager.save(0, {"main": {"w": np.zeros(2)}})
-        with pytest.raises(StoreError, match="another checkpoint_0 is there") as caught:
+        with pytest.raises(StoreError, match="another checkpoint_0 is already there") as caught:
             upload_checkpoint(manager.path(0), store)
     assert "run.name" in caught.value.hint
     assert before == {n: store.read(f"checkpoint_0/{n}") for n in store.sizes("checkpoint_0")}
