@@ -6,6 +6,7 @@ import numpy as np
 
 from jobrun.core.names import CASE_HINT, case_twins
 from jobrun.errors import ValueRefusedError, with_article
+from jobrun.values.adapted import take_apart
 from jobrun.values.boxes import Box, Tree, Value, leaves
 from jobrun.values.dtypes import why_not_saved
 
@@ -53,6 +54,9 @@ def _why_not(box: Box) -> tuple[str, str] | None:
     if box.kind != "opaque":
         return None
     obj = box.value
+    name = f"{type(obj).__module__}.{type(obj).__qualname__}".removeprefix("builtins.")
+    if refusal := _refusal(obj):
+        return f"{with_article(name)}: {refusal.message}", refusal.hint
     if isinstance(obj, np.ndarray):
         what = "an array of Python objects"
         return (
@@ -64,9 +68,17 @@ def _why_not(box: Box) -> tuple[str, str] | None:
             f"{with_article(type(obj).__name__)} whose keys are not all strings, numbers or tuples",
             "keys are strings, numbers, None, and tuples of these; dict(x) makes a plain dict",
         )
-    name = f"{type(obj).__module__}.{type(obj).__qualname__}"
     return (
-        with_article(name.removeprefix("builtins.")),
+        with_article(name),
         "blobs that persist are arrays, numbers, strings, and dicts, lists and tuples of those; "
         "what can be rebuilt belongs in 'setup'",
     )
+
+
+def _refusal(obj: object) -> ValueRefusedError | None:
+    """Return why the adapter of an object does not take it apart; None if it does, or is none."""
+    try:
+        take_apart(obj)
+    except ValueRefusedError as error:
+        return error
+    return None

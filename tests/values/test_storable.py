@@ -59,3 +59,9 @@ def test_what_cannot_be_saved_is_named_with_a_remedy(obj: Any, what: str, remedy
         check_storable(adopt([{"a": [obj]}]), "blob")
     assert "'blob/a/0'" in caught.value.message
     assert remedy in caught.value.hint
+
+
+def test_what_an_adapter_refuses_is_said() -> None:
+    odd = np.array(["a", ""], np.dtypes.StringDType(na_object=""))
+    with pytest.raises(ValueRefusedError, match="an array of strings whose missing value is ''"):
+        check_storable(adopt([odd]), "x")

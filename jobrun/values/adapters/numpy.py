@@ -8,6 +8,7 @@ import numpy as np
 
 from jobrun.errors import ValueRefusedError
 from jobrun.values.adapters.base import Meta, Plain
+from jobrun.values.adapters.string_list import pack_strings, unpack_strings
 
 __all__ = ["ADAPTERS", "STRINGS"]
 
@@ -81,9 +82,8 @@ class StringsAdapter:
         if missing is not _NO_NA:
             meta["missing"] = _describe(missing)
         absent = [missing is not _NO_NA and not isinstance(item, str) for item in items]
-        texts = [b"" if no else item.encode() for item, no in zip(items, absent, strict=True)]
-        ends = np.cumsum([len(text) for text in texts], dtype=np.int64).reshape(value.shape)
-        plain = {"data": np.frombuffer(b"".join(texts), np.uint8), "ends": ends}
+        plain = pack_strings(["" if no else s for s, no in zip(items, absent, strict=True)])
+        plain["ends"] = plain["ends"].reshape(value.shape)
         if any(absent):
             plain["missing"] = np.array(absent).reshape(value.shape)
         return plain, meta
@@ -95,10 +95,8 @@ class StringsAdapter:
         missing = None
         if "missing" in meta:
             missing = options["na_object"] = _DESCRIBED[meta["missing"]]
-        data, ends = plain["data"].tobytes(), plain["ends"]
-        flat = ends.reshape(-1).tolist()
-        starts = [0, *flat[:-1]]
-        items: list[Any] = [data[a:b].decode() for a, b in zip(starts, flat, strict=True)]
+        ends = plain["ends"]
+        items: list[Any] = [*unpack_strings({**plain, "ends": ends.reshape(-1)})]
         absent = plain["missing"].reshape(-1).tolist() if "missing" in plain else ()
         for number, no in enumerate(absent):
             if no:

@@ -1,8 +1,8 @@
 """Arrays and tables of pyarrow, in one chunk a column.
 
 Numbers and times are arrays; where values are missing, ``valid`` says which are there, and the
-others are zero.  A column of any other type is the bytes of an Arrow IPC stream.  All of it is read
-without a copy.
+others are zero.  Strings are their bytes, with the offset of each.  A column of any other type is
+the bytes of an Arrow IPC stream.  All of it is read without a copy.
 
 Measured (2 cores): a table of 10 columns of a million rows is handed to a task in 0.05 ms, one
 column of a million numbers with missing ones in 0.35 ms.
@@ -19,13 +19,15 @@ from jobrun.core.late_imports import imported
 from jobrun.errors import ValueRefusedError
 from jobrun.values.adapters.base import Meta, Plain
 
-__all__ = ["ADAPTERS", "dump_array", "load_array"]
+__all__ = ["ADAPTERS", "decode_type", "dump_array", "encode_type", "load_array"]
 
 
 def dump_array(chunks: Any) -> Plain:
     """Return the plain form of a ChunkedArray or Array."""
     pa = imported("pyarrow")
     array = _whole(chunks) if isinstance(chunks, pa.ChunkedArray) else chunks
+    if (offsets := _offsets(array.type)) is not None:
+        return _dump_strings(array, offsets)
     dtype = _dtype(array.type)
     if dtype is None:
         return _stream(array)
@@ -42,23 +44,62 @@ def load_array(plain: Plain, type_: Any) -> Any:
     Raises ValueRefusedError if the form is another's.
     """
     pa = imported("pyarrow")
-    dtype = _dtype(type_)
+    offsets, dtype = _offsets(type_), _dtype(type_)
+    if offsets is not None:
+        return _load_strings(plain, type_, offsets)
     if dtype is None:
         array = _first_column(plain)
         if array.type != type_:
             raise ValueRefusedError(f"expected a column of type {type_}, got {array.type}")
         return array
-    valid = None
-    if isinstance(plain, dict):
-        _check(plain["valid"], np.dtype(bool))
-        valid = pa.py_buffer(np.packbits(plain["valid"], bitorder="little"))
-        plain, missing = plain["values"], len(plain["valid"]) - int(plain["valid"].sum())
-        if len(plain) != len(valid) and not 8 * len(valid) - 8 < len(plain) <= 8 * len(valid):
-            raise ValueRefusedError("'values' and 'valid' differ in length")
-    else:
-        missing = 0
-    _check(plain, dtype)
-    return pa.Array.from_buffers(type_, len(plain), [valid, pa.py_buffer(plain)], missing)
+    values = plain["values"] if isinstance(plain, dict) else plain
+    _check(values, dtype)
+    valid = _valid_buffer(plain, len(values))
+    return pa.Array.from_buffers(type_, len(values), [valid, pa.py_buffer(values)])
+
+
+def _valid_buffer(plain: Plain, length: int) -> Any:
+    """Return the bits that tell which elements are there; None: all of them."""
+    if not isinstance(plain, dict) or "valid" not in plain:
+        return None
+    _check(plain["valid"], np.dtype(bool), length)
+    return imported("pyarrow").py_buffer(np.packbits(plain["valid"], bitorder="little"))
+
+
+def _offsets(type_: Any) -> np.dtype[Any] | None:
+    """Return the dtype of the offsets of a type of strings or bytes; None for other types."""
+    types = imported("pyarrow").types
+    if types.is_string(type_) or types.is_binary(type_):
+        return np.dtype(np.int32)
+    large = types.is_large_string(type_) or types.is_large_binary(type_)
+    return np.dtype(np.int64) if large else None
+
+
+def _dump_strings(array: Any, dtype: np.dtype[Any]) -> Plain:
+    """Return the bytes of all strings, and the offset of each in them and of the end."""
+    _, starts, content = array.buffers()
+    offsets = np.zeros(1, dtype)
+    if len(array):
+        offsets = np.frombuffer(starts, dtype, len(array) + 1, array.offset * dtype.itemsize)
+    data = np.frombuffer(content, np.uint8) if content is not None else np.zeros(0, np.uint8)
+    plain = {"data": data[int(offsets[0]) : int(offsets[-1])], "offsets": offsets}
+    if offsets[0]:
+        plain["offsets"] = offsets - offsets[0]
+    if array.null_count:
+        plain["valid"] = array.is_valid().to_numpy(zero_copy_only=False)
+    return plain
+
+
+def _load_strings(plain: Plain, type_: Any, dtype: np.dtype[Any]) -> Any:
+    pa = imported("pyarrow")
+    data, offsets = plain["data"], plain["offsets"]
+    _check(data, np.dtype(np.uint8))
+    _check(offsets, dtype)
+    if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(data):
+        raise ValueRefusedError("the offsets of its strings are not those of its bytes")
+    count = len(offsets) - 1
+    buffers = [_valid_buffer(plain, count), pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(type_, count, buffers)
 
 
 def _dtype(type_: Any) -> np.dtype[Any] | None:
@@ -102,10 +143,12 @@ def _whole(chunks: Any) -> Any:
     return chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
 
 
-def _check(array: Any, dtype: np.dtype[Any]) -> None:
-    """Raise ValueRefusedError if ``array`` has not one dimension and this dtype."""
+def _check(array: Any, dtype: np.dtype[Any], length: int | None = None) -> None:
+    """Raise ValueRefusedError if ``array`` has not one dimension, this dtype and length."""
     if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype != dtype:
         raise ValueRefusedError(f"expected an array of {dtype} with one dimension")
+    if length is not None and len(array) != length:
+        raise ValueRefusedError(f"expected {length} elements, got {len(array)}")
 
 
 class TableAdapter:
@@ -148,14 +191,23 @@ class ArrayAdapter:
 
     def dump(self, value: Any) -> tuple[Plain, Meta]:
         """Return the elements; the type is in the meta data."""
-        pa = imported("pyarrow")
-        return dump_array(value), {"type": _encoded(pa.schema({"": value.type}))}
+        return dump_array(value), {"type": encode_type(value.type)}
 
     def load(self, plain: Plain, meta: Meta) -> Any:
         """Return an array over the memory of ``plain``."""
         pa = imported("pyarrow")
-        array = load_array(plain, _decoded(meta["type"]).field(0).type)
+        array = load_array(plain, decode_type(meta["type"]))
         return array if self.name == "pyarrow.Array" else pa.chunked_array([array])
+
+
+def encode_type(type_: Any) -> str:
+    """Return a type of Arrow as a string."""
+    return _encoded(imported("pyarrow").schema({"": type_}))
+
+
+def decode_type(text: Any) -> Any:
+    """Return the type that ``encode_type`` made a string of; raises ValueError, or its own."""
+    return _decoded(text).field(0).type
 
 
 def _named(names: list[str], columns: list[Plain]) -> Plain:
