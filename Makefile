@@ -18,11 +18,13 @@ EXTRAS := dev,bench,peers
 BENCH := $(VENV)/.installed-peers
 endif
 
-.PHONY: help demo test lint type crash fuzz bench clean
+LIBRARIES := $(VENV)/.installed-libraries
+
+.PHONY: help demo test lint type crash libraries fuzz bench clean
 
 help: ## this list
 	@echo 'Targets:'
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s  %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s  %s\n", $$1, $$2 }' Makefile
 	@echo 'PYTHON=python3.13 uses that Python, in an environment of its own; ARGS="..." is passed on.'
 
 demo: $(DEV) ## train the handwritten digits (specs/digits.yaml), as a fresh run in runs/
@@ -43,6 +45,9 @@ crash: $(DEV) ## the long hunt: kill runs at many places, resume, compare every 
 	  tests/checkpoint/test_huge.py tests/data/test_memory.py tests/cli/test_sweep.py \
 	  tests/cli/test_damage.py tests/cli/test_hostile.py tests/session tests/jobspec/test_scale.py \
 	  tests/bench $(ARGS)
+
+libraries: $(LIBRARIES) ## install PyTorch, JAX, scikit-learn, … (several GB) and run their tests, long
+	JOBRUN_LONG=1 $(PY) -m pytest tests/values/adapters tests/libraries $(ARGS)
 
 fuzz: $(DEV) ## 20,000 mutated specs: each is a job, or errors with their places
 	$(PY) -m tests.jobspec.fuzz $(ARGS)
@@ -73,4 +78,8 @@ $(DEV): pyproject.toml
 
 $(BENCH): $(DEV)
 	@$(PIP) install --editable '.[$(EXTRAS)]'
+	@touch $@
+
+$(LIBRARIES): $(DEV)
+	@$(PIP) install --editable '.[dev,libraries]'
 	@touch $@

@@ -19,7 +19,9 @@ sys.path.insert(0, str(Path(__file__).parent / "contracts"))
 from s3_server import s3_server
 from sampling import sample
 
-pytest.register_assert_rewrite("adapter_contract", "engine", "examples", "golden", "oracle")
+pytest.register_assert_rewrite(
+    "adapter_contract", "engine", "examples", "golden", "live_adapter_contract", "oracle"
+)
 
 # Whatever the environment says: what jobrun and its tests consist of is compiled once, and what
 # tests write is never kept compiled.  Code that a test changes within a second, without a change of
