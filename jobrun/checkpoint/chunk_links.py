@@ -37,7 +37,7 @@ _BLOCK: Final = 256 << 10
 
 _SAMPLES: Final = 16
 _SAMPLE: Final = 4096
-"""A large chunk that differs is looked at in so many places of so many bytes."""
+"""A large chunk that differs is sampled in this many places of this many bytes."""
 
 
 class EarlierLeaf(NamedTuple):
@@ -211,7 +211,7 @@ def _scratch() -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
 def _same_bytes(
     a: np.ndarray[tuple[int], np.dtype[np.uint8]], b: np.ndarray[tuple[int], np.dtype[np.uint8]]
 ) -> bool:
-    """Compare two arrays of bytes, eight at a time where they have so many."""
+    """Compare two arrays of bytes, eight at a time where there are eight."""
     words = len(a) // 8 * 8
     if words and not np.array_equal(a[:words].view(np.uint64), b[:words].view(np.uint64)):
         return False

@@ -371,7 +371,7 @@ class _ItemCursor(Cursor):
             if not said and time.monotonic() - start >= _SLOW_SECONDS:
                 said = True
                 self._slow(
-                    f"{self._source.name} is read again up to row {wanted}, where the run goes on; "
+                    f"{self._source.name} is read again up to row {wanted}, where the run resumes; "
                     "__getitem__ and __len__ would spare it, or 'resume: state' where its "
                     "state_dict() is exact"
                 )

@@ -5,7 +5,7 @@ a batch never does.  Only batches that were applied count as read.
 
 Of ``n`` shards, shard ``i`` reads rows ``row + i``, ``row + i + n``, … from the position on, and a
 batch of it moves the position by ``n`` times as many rows.  So all shards that have applied as many
-batches stand at one position, from which any other number of shards can go on.
+batches stand at one position, from which any other number of shards can continue.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OTHER_PASS = (
 class Limits:
     """How a pipe reads, with all numbers known; see ``jobrun.model.rows.Reader``.
 
-    ``shard`` is (which one, from 0; of how many).  ``buffer`` is for shuffling in blocks of so many
+    ``shard`` is (which one, from 0; of how many).  ``buffer`` is for shuffling in blocks of N
     rows.
     """
 

@@ -45,7 +45,7 @@ class StreamReader(RowReader):
             raise DataError(
                 f"pipe {pipe!r}: {stream.name} is read from front to back, so a pass over it "
                 "cannot be shuffled as a whole",
-                hint="'shuffle: {buffer: 10000}' shuffles within blocks of so many rows",
+                hint="'shuffle: {buffer: 10000}' shuffles within blocks of N rows",
             )
         self.limits = limits
         self._stream = stream

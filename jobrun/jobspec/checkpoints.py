@@ -28,11 +28,9 @@ class EveryModel(ClosedModel):
         json_schema_extra={"anyOf": [given("epochs"), given("batches"), given("seconds")]}
     )
 
-    epochs: Optional[Annotated[int, Field(ge=1)]] = Field(
-        None, description="Save after so many epochs."
-    )
+    epochs: Optional[Annotated[int, Field(ge=1)]] = Field(None, description="Save after N epochs.")
     batches: Optional[Annotated[int, Field(ge=1)]] = Field(
-        None, description="Save after so many batches, inside an epoch too."
+        None, description="Save after N batches, inside an epoch too."
     )
     seconds: Optional[Seconds] = Field(
         None, description="Save after so much time, inside an epoch too: 90s, 15m, 2h."
@@ -70,11 +68,9 @@ class KeepModel(ClosedModel):
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
-    last: Optional[Annotated[int, Field(ge=1)]] = Field(
-        None, description="The newest so many stay."
-    )
+    last: Optional[Annotated[int, Field(ge=1)]] = Field(None, description="The newest N stay.")
     every: Optional[Annotated[int, Field(ge=1)]] = Field(
-        None, description="Every so many epochs one stays."
+        None, description="One of every N epochs stays."
     )
     best: Annotated[
         Optional[BestModel],
@@ -94,7 +90,7 @@ class CheckpointModel(ClosedModel):
             short_for("epochs", "a number of epochs"),
             json_schema_input_type=Annotated[int, Field(ge=1)] | EveryModel,
         ),
-    ] = Field(1, validate_default=True, description="When to save: every so many epochs.")
+    ] = Field(1, validate_default=True, description="When to save: every N epochs.")
     keep: Annotated[
         KeepModel,
         BeforeValidator(_keep, json_schema_input_type=Literal["all"] | KeepModel),
@@ -131,7 +127,7 @@ class CheckpointModel(ClosedModel):
         "resume from, and told of every save.",
     )
     background: bool = Field(
-        True, alias="async", description="Whether the run goes on while a checkpoint is written."
+        True, alias="async", description="Whether the run continues while a checkpoint is written."
     )
 
 

@@ -132,7 +132,7 @@ class TaskModel(ClosedModel):
         None, description="The node the task runs on; a pattern makes a copy for each."
     )
     after: Optional[After] = Field(None, description="Tasks of the same group that come first.")
-    every: Optional[Count] = Field(None, description="Run the task every so many epochs.")
+    every: Optional[Count] = Field(None, description="Run the task every N epochs.")
     retries: TaskRetries = Field(
         None, description="How often a call that fails is made again, with what it was given."
     )

@@ -33,8 +33,8 @@ class StepEveryModel(ClosedModel):
 
     model_config = ConfigDict(json_schema_extra=one_of("batches", "epochs"))
 
-    batches: Optional[Count] = Field(None, description="Call the step every so many batches.")
-    epochs: Optional[Count] = Field(None, description="Call the step every so many epochs.")
+    batches: Optional[Count] = Field(None, description="Call the step every N batches.")
+    epochs: Optional[Count] = Field(None, description="Call the step every N epochs.")
 
     @model_validator(mode="after")
     def _one(self) -> StepEveryModel:
@@ -89,7 +89,7 @@ class DoStepModel(ClosedModel):
             short_for("epochs", "{batches: n} or {epochs: n}"),
             json_schema_input_type=Annotated[int, Field(ge=1)] | str | StepEveryModel,
         ),
-    ] = Field(None, description="Call the step every so many batches or epochs only.")
+    ] = Field(None, description="Call the step every N batches or epochs only.")
 
 
 _SOURCES = ("file", "call", "zip", "concat")
@@ -154,7 +154,7 @@ class SourceModel(ClosedModel):
         ),
     ] = Field(
         None,
-        description="How an iterable of 'call' is brought back to the place where a run goes on: "
+        description="How an iterable of 'call' is brought back to the place where a run resumes: "
         "'replay', the default, reads it again up to there; 'state' calls its load_state_dict(), "
         "whose state must then be exact.",
     )

@@ -37,7 +37,7 @@ class SessionModel(ClosedModel):
         None, description="Tasks at a time; for dask, on each node."
     )
     workers: Optional[Annotated[int, Field(ge=1)]] = Field(
-        None, description="For dask: start so many processes on this machine."
+        None, description="For dask: start N processes on this machine."
     )
     address: Optional[Annotated[str, BeforeValidator(_address)]] = Field(
         None, description="For dask: the scheduler of a cluster that runs, tcp://host:8786."

@@ -92,7 +92,7 @@ class RetriesModel(ClosedModel):
     times: Annotated[int, Field(ge=1)] = Field(description="How often it is tried again at most.")
     delay: Optional[Seconds] = Field(None, description="The time before the first retry: 90s, 15m.")
     backoff: Annotated[float, Field(ge=1)] = Field(
-        1.0, description="Each further pause is so many times the one before."
+        1.0, description="Each further pause is N times the one before."
     )
 
 

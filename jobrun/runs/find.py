@@ -139,7 +139,7 @@ def find_run(
     """Return the run that a user means.
 
     Without an argument: the current directory if it is a run, else the newest of those that are
-    running, else the newest.  To go on with, it is the newest ``unfinished`` one first, which no
+    running, else the newest.  To resume, it is the newest ``unfinished`` one first, which no
     process holds, if there is such.  A ``.yaml`` file: the newest run of
     that spec.  ``@latest``: the one that was worked on last.  ``@best``, ``@best:loss``: see
     ``_best``.  Else the name of a run in ``runs_dir``, a path, or what only one name begins with.

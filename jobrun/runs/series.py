@@ -95,7 +95,7 @@ def claim_after(
     ``seen`` was the newest in which a run had begun when it was decided that a new one is made.
 
     Of processes that have decided on the same, one gets it.  The lock of that one directory is what
-    they meet at.  ``beside``: one is wanted whatever others do.
+    they meet at.  ``beside``: make one whatever others do.
 
     Return None if another one was made since and is over already: what is to be done has to be
     decided again.  Raises LockedError where another process is at it, and SaveError

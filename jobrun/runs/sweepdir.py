@@ -213,7 +213,7 @@ class SweepDir:
 def runs_at(paths: Iterable[Path]) -> list[RunDir]:
     """Return the directories among ``paths`` that hold runs, or that cannot be read.
 
-    Of the latter nobody knows what they hold: that is said where one is named or listed.
+    Of the latter nobody knows what they hold: this is reported where one is named or listed.
     """
     found = []
     for path in paths:

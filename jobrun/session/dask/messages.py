@@ -76,7 +76,7 @@ class Setup:
 class RunRequest:
     """A request to a node to run its part of a group from ``position`` on.
 
-    ``batches``: after so many it cuts itself.  ``watched`` are the scalars to return at the
+    ``batches``: after this many it cuts by itself.  ``watched`` are the scalars to return at the
     end.  ``forget``: the scratch of the epoch before is dropped first.
     """
 
