@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobrun.checkpoint.integrity import read_manifest, read_record
+from jobrun.checkpoint.leaf_keys import LeafKeys, leaf_keys
 from jobrun.checkpoint.manifest import Entry
 from jobrun.checkpoint.record import Record
 from jobrun.storage.fs import DEFAULT, Fs
@@ -33,6 +34,7 @@ class LeafSummary:
     node: str
     entry: Entry
     links: int
+    keys: LeafKeys
 
     @property
     def bytes(self) -> int:
@@ -60,6 +62,7 @@ def contents(checkpoint: str | Path, fs: Fs = DEFAULT) -> tuple[Record, list[Lea
     for node in record.nodes:
         entries = read_manifest(fs, str(checkpoint), record, node).entries
         tied: dict[str, list[str]] = {}
+        keys = leaf_keys(entries)
         for entry in entries:
             if entry.same_as is not None:
                 tied.setdefault(entry.same_as, [entry.same_as]).append(entry.path)
@@ -68,7 +71,7 @@ def contents(checkpoint: str | Path, fs: Fs = DEFAULT) -> tuple[Record, list[Lea
                 name = f"{node}:{entry.path}" if len(record.nodes) > 1 else entry.path
                 places = tied.get(entry.same_as or entry.path, [entry.path])
                 links = 1 if fs.far else _links(f"{checkpoint}/{node}", entry, places)
-                items.append(LeafSummary(name, node, entry, links))
+                items.append(LeafSummary(name, node, entry, links, keys[entry.path]))
     return record, items
 
 

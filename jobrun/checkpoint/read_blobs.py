@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from jobrun.checkpoint.integrity import read_manifest
+from jobrun.checkpoint.leaf_keys import LeafKeys, leaf_keys
 from jobrun.checkpoint.loading import read_at
 from jobrun.checkpoint.reading import read_part
 from jobrun.checkpoint.record import Record
@@ -16,7 +17,7 @@ from jobrun.errors import NotFoundError
 from jobrun.storage.fs import DEFAULT, Fs
 from jobrun.values.views import view_plain
 
-__all__ = ["blobs_of", "load_blobs", "load_from"]
+__all__ = ["blobs_and_keys", "blobs_of", "load_blobs", "load_from"]
 
 _FALLBACK_HINT = "fallback=True takes the newest checkpoint in which it is whole"
 
@@ -85,13 +86,23 @@ def load_from(
 
 def blobs_of(checkpoint: str | os.PathLike[str], record: Record, fs: Fs = DEFAULT) -> list[Blob]:
     """Return the leaves and trees of a checkpoint, in its order; no value is read."""
+    return [*blobs_and_keys(checkpoint, record, fs)]
+
+
+def blobs_and_keys(
+    checkpoint: str | os.PathLike[str], record: Record, fs: Fs = DEFAULT
+) -> dict[Blob, LeafKeys]:
+    """Return the leaves and trees of a checkpoint, in its order, and the keys that lead to each."""
     several = len(record.nodes) > 1
-    return [
-        Blob(full_name(node, entry.path, several), node, entry.path, not entry.is_tree)
-        for node in record.nodes
-        for entry in read_manifest(fs, os.fspath(checkpoint), record, node).entries
-        if entry.path
-    ]
+    found = {}
+    for node in record.nodes:
+        entries = read_manifest(fs, os.fspath(checkpoint), record, node).entries
+        keys = leaf_keys(entries)
+        for entry in entries:
+            if entry.path:
+                name = full_name(node, entry.path, several)
+                found[Blob(name, node, entry.path, not entry.is_tree)] = keys[entry.path]
+    return found
 
 
 def _load_named(path: str, record: Record, names: Sequence[str], fs: Fs) -> dict[str, Any]:

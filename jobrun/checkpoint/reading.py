@@ -30,6 +30,7 @@ from jobrun.checkpoint.integrity import (
 from jobrun.checkpoint.manifest import META, Entry, File
 from jobrun.checkpoint.record import Record
 from jobrun.checkpoint.zarr_metadata import Layout
+from jobrun.core.blob_paths import trees_of
 from jobrun.core.tree_keys import Key, decode_key
 from jobrun.errors import DamagedError, NotFoundError, did_you_mean
 from jobrun.storage.fs import DEFAULT, Fs
@@ -37,7 +38,7 @@ from jobrun.storage.threads import LARGE, THREADS, THREADS_FAR, run_calls
 from jobrun.values.boxes import Box, Tree, Value
 from jobrun.values.buffers import empty_array
 
-__all__ = ["prove_leaf", "read_leaves", "read_part", "read_slice"]
+__all__ = ["prove_leaf", "read_leaves", "read_part", "read_slice", "read_trees"]
 
 Array = npt.NDArray[Any]
 T = TypeVar("T")
@@ -78,6 +79,36 @@ def read_part(
     for name, selected in wanted.items():
         blobs |= _assemble(selected, boxes, name)
     return blobs
+
+
+def read_trees(
+    checkpoint: str | os.PathLike[str],
+    node: str,
+    leaves: Iterable[str],
+    record: Record,
+    fs: Fs = DEFAULT,
+) -> dict[str, Value]:
+    """Return the blobs that hold the named leaves, without their other leaves.
+
+    Empty dicts and lists are kept in trees of which all leaves are named.  Every byte that is read
+    is verified, and no other leaf is read.
+    """
+    root = os.fspath(checkpoint)
+    wanted = dict.fromkeys(leaves)
+    above = {tree for path in wanted for tree in trees_of(path)}
+    entries = read_manifest(fs, root, record, node).entries
+    partial = {
+        tree for e in entries if not e.is_tree and e.path not in wanted for tree in trees_of(e.path)
+    }
+    whole = above - partial
+    selected = []
+    for entry in entries:
+        if entry.is_tree and entry.path not in partial and entry.path.rpartition("/")[0] in whole:
+            whole.add(entry.path)
+        if entry.path in wanted or entry.path in above or entry.path in whole:
+            selected.append(entry)
+    boxes = read_leaves(fs, f"{root}/{node}", [e for e in selected if e.path in wanted])
+    return _assemble(selected, boxes, "")
 
 
 def _tied(where: str, entry: Entry, box: Box | None) -> Box:

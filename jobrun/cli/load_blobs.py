@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -24,12 +24,13 @@ from jobrun.core.paths import typed
 if TYPE_CHECKING:
     from jobrun.checkpoint.loading import Chosen
     from jobrun.checkpoint.record import Record
+    from jobrun.storage.fs import Fs
     from jobrun.tools.inspect import Leaf
     from jobrun.values.boxes import Box
 
-    Seen = tuple[list[Leaf], dict[str, Box]]
-
 __all__ = ["command"]
+
+T = TypeVar("T")
 
 _HINT = (
     "--fallback takes the newest checkpoint that is whole; "
@@ -48,7 +49,13 @@ _HINT = (
     "--output",
     type=click.Path(),
     metavar="FILE|DIR/",
-    help="Export: .npz, .npy, .safetensors, or a directory of .npy.",
+    help="Export: .npz, .npy, .safetensors, .pt, or a directory of .npy.",
+)
+@option(
+    "--strip",
+    metavar="PREFIX",
+    default="",
+    help="Leave out this beginning of the names in the file: --strip net/.",
 )
 @option(
     "--fallback",
@@ -63,6 +70,7 @@ def command(
     epoch: int | None,
     id: int | None,
     output: str | None,
+    strip: str,
     fallback: bool,
     runs_dir: str,
 ) -> None:
@@ -75,23 +83,25 @@ def command(
     if fallback and (epoch is not None or id is not None):
         raise click.UsageError("--fallback is for the newest checkpoint: not with --epoch or --id")
 
-    chosen = _read(runs_dir, run, names, epoch=epoch, id=id, fallback=fallback)
+    if strip and output is None:
+        raise click.UsageError("--strip is for names in the file of --output")
+
+    if output is not None:
+        _export(output, strip, runs_dir, run, names, epoch=epoch, id=id, fallback=fallback)
+        return
+    from jobrun.tools.inspect import pick_and_read
+
+    chosen = _read(pick_and_read, runs_dir, run, names, epoch=epoch, id=id, fallback=fallback)
     report_skipped(chosen.skipped)
     path, record, (picked, boxes) = chosen.place, chosen.record, chosen.value
-    if output is not None:
-        from jobrun.tools.export import export
-
-        about = {"job": record.job, "checkpoint": str(record.id), "epoch": str(record.epoch)}
-        _report_exported(output, boxes, export(boxes, output, about))
-        return
-    sliced = {leaf.name for leaf in picked if leaf.index is not None}
     if settings().json:
-        click.echo(json.dumps(_object(path, record, boxes, sliced)))
+        click.echo(json.dumps(_object(path, record, picked, boxes)))
     else:
-        click.echo(_text(path, record, boxes, sliced))
+        click.echo(_text(path, record, picked, boxes))
 
 
 def _read(
+    look: Callable[[str, Record, Sequence[str], Fs], T],
     runs_dir: str,
     run: str | None,
     names: tuple[str, ...],
@@ -99,13 +109,12 @@ def _read(
     epoch: int | None,
     id: int | None,
     fallback: bool,
-) -> Chosen[Seen]:
+) -> Chosen[T]:
     """Read blobs of the selected checkpoint of a run, or of the one at a path or URL."""
     from jobrun.checkpoint.loading import is_checkpoint, read_at, read_found
     from jobrun.core.paths import is_url
     from jobrun.runs.find import find_run
     from jobrun.storage.fs import DEFAULT
-    from jobrun.tools.inspect import pick_and_read
 
     fs = DEFAULT
     if run is not None and is_url(run):
@@ -113,54 +122,106 @@ def _read(
 
         fs = RemoteFs()
 
-    def look(place: str, record: Record) -> Seen:
-        return pick_and_read(place, record, names, fs)
+    def read(place: str, record: Record) -> T:
+        return look(place, record, names, fs)
 
     options = {"whole": not names, "fallback": fallback}
     if run is not None and (fs.far or is_checkpoint(run)):
-        return read_at(run, look, epoch, id, **options, hint=_HINT, fs=fs)
+        return read_at(run, read, epoch, id, **options, hint=_HINT, fs=fs)
     found = find_run(runs_dir, run)
-    return read_found(found.checkpoints, look, epoch, id, **options, hint=_HINT)
+    return read_found(found.checkpoints, read, epoch, id, **options, hint=_HINT)
 
 
-def _report_exported(output: str, boxes: Mapping[str, Box], left_out: list[str]) -> None:
+def _export(
+    output: str, strip: str, runs_dir: str, run: str | None, names: tuple[str, ...], **which: Any
+) -> None:
+    """Write blobs to a file or directory, and report which."""
+    from jobrun.tools.export import export, is_folder, names_in_file
+    from jobrun.tools.inspect import pick_and_read
+
+    if Path(output).suffix == ".pt" and not is_folder(output):
+        from jobrun.tools.torch_file import read_values, write_torch
+
+        read = _read(read_values, runs_dir, run, names, **which)
+        report_skipped(read.skipped)
+        picked, extras, values = read.value
+        write_torch(values, Path(output), strip)
+        _report_exported(output, picked, (), extras)
+        return
+    chosen = _read(pick_and_read, runs_dir, run, names, **which)
+    report_skipped(chosen.skipped)
+    record, (picked, boxes) = chosen.record, chosen.value
+    extras = [] if is_folder(output) else [leaf for leaf in picked if leaf.keys.is_extra]
+    picked = [leaf for leaf in picked if leaf not in extras]
+    renamed = names_in_file(picked, output, strip)
+    about = {"job": record.job, "checkpoint": str(record.id), "epoch": str(record.epoch)}
+    nothing = export({renamed[leaf.name]: boxes[leaf.name] for leaf in picked}, output, about)
+    _report_exported(output, picked, [n for n in renamed if renamed[n] in nothing], extras)
+
+
+def _report_exported(
+    output: str, picked: Sequence[Leaf], nothing: Sequence[str], extras: Sequence[Leaf]
+) -> None:
     from jobrun.report.formatting import plain, plural
 
-    done = [name for name in boxes if name not in left_out]
+    done = [leaf.name for leaf in picked if leaf.name not in nothing]
     if settings().json:
+        left_out = [*nothing, *(leaf.name for leaf in extras)]
         click.echo(json.dumps({"output": output, "blobs": done, "left_out": left_out}))
         return
     if not settings().quiet:
         click.echo(f"{plural(len(done), 'blob')} written to {plain(output)}")
-    for name in left_out:
+        for leaf in extras:
+            text = f"{leaf.real_name} is no part of the state_dict (adapter {leaf.keys.adapter!r})"
+            click.echo(f"{plain(text)}, and is not exported", err=True)
+    for name in nothing:
         click.echo(f"warning: {plain(name)} is None, and is not exported", err=True)
 
 
 def _object(
-    path: str | Path, record: Record, boxes: Mapping[str, Box], sliced: set[str]
+    path: str | Path, record: Record, picked: Sequence[Leaf], boxes: Mapping[str, Box]
 ) -> dict[str, Any]:
+    from jobrun.core.tree_keys import encode_key
     from jobrun.report.formatting import json_values
     from jobrun.tools.inspect import describe
 
-    blobs = {n: json_values(describe(b, values=n in sliced)) for n, b in boxes.items()}
+    blobs = {}
+    for leaf in picked:
+        facts = json_values(describe(boxes[leaf.name], values=leaf.index is not None))
+        if leaf.keys.renamed:
+            facts["keys"] = [encode_key(key) for key in leaf.keys.keys]
+        if leaf.keys.adapter is not None:
+            facts["adapter"] = leaf.keys.adapter
+        blobs[leaf.name] = facts
     return {"checkpoint": typed(path), "id": record.id, "epoch": record.epoch, "blobs": blobs}
 
 
-def _text(path: str | Path, record: Record, boxes: Mapping[str, Box], sliced: set[str]) -> str:
+def _text(
+    path: str | Path, record: Record, picked: Sequence[Leaf], boxes: Mapping[str, Box]
+) -> str:
+    from jobrun.checkpoint.leaf_keys import adapters_text
     from jobrun.cli.table import table
     from jobrun.core.paths import shown
     from jobrun.report.formatting import plain
     from jobrun.tools.inspect import describe
 
-    rows = [_row(name, describe(box, values=name in sliced)) for name, box in boxes.items()]
+    facts = [describe(boxes[leaf.name], values=leaf.index is not None) for leaf in picked]
+    rows = [_row(leaf.name, own) for leaf, own in zip(picked, facts, strict=True)]
+    header = ["name", "dtype", "shape", "bytes", "values"]
+    if any(leaf.keys.renamed for leaf in picked):
+        header.insert(1, "key")
+        for leaf, row in zip(picked, rows, strict=True):
+            row.insert(1, plain(leaf.keys.text()) if leaf.keys.renamed else "")
     head = f"{plain(shown(path))}: epoch {record.epoch}"
-    header = ("name", "dtype", "shape", "bytes", "values")
-    return head + "\n" + table(header, rows, "lllr", width=screen_width())
+    if adapters := adapters_text((leaf.name, leaf.keys) for leaf in picked):
+        head += f"\nadapters: {plain(adapters)}"
+    align = "l" * (len(header) - 2) + "r"
+    return head + "\n" + table(header, rows, align, width=screen_width())
 
 
-def _row(name: str, facts: Mapping[str, Any]) -> tuple[str, ...]:
+def _row(name: str, facts: Mapping[str, Any]) -> list[str]:
     from jobrun.report.formatting import plain, statistics
 
     shape = str(tuple(facts["shape"])) if "shape" in facts else ""
     size = str(facts.get("bytes", ""))
-    return plain(name), str(facts.get("dtype", facts["kind"])), shape, size, statistics(facts)
+    return [plain(name), str(facts.get("dtype", facts["kind"])), shape, size, statistics(facts)]

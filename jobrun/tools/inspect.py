@@ -7,7 +7,7 @@ slice: ``model/w1[0:10]``.  With several nodes names begin with the node: ``trai
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from jobrun.checkpoint.integrity import read_record
-from jobrun.checkpoint.read_blobs import blobs_of
+from jobrun.checkpoint.leaf_keys import LeafKeys
+from jobrun.checkpoint.read_blobs import blobs_and_keys
 from jobrun.checkpoint.reading import read_part, read_slice
 from jobrun.checkpoint.record import Record
 from jobrun.core.patterns import Blob, leaves_of, select
@@ -36,12 +37,22 @@ SMALL = 4
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One value of a checkpoint: ``name`` is shown to users, ``path`` is its path in its node."""
+    """One value of a checkpoint: ``name`` is shown to users, ``path`` is its path in its node.
+
+    ``keys`` are the keys of dicts that lead to it; ``index`` is that of a slice.
+    """
 
     name: str
     node: str
     path: str
+    keys: LeafKeys
     index: Index | None = None
+
+    @property
+    def real_name(self) -> str:
+        """The name with the keys in place of the path."""
+        start = len(f"{self.node}:") if self.name.startswith(f"{self.node}:") else 0
+        return self.name[:start] + self.keys.name + self.name[start + len(self.path) :]
 
 
 def pick(
@@ -55,9 +66,9 @@ def pick(
     Raises NotFoundError, with the nearest names, if one matches nothing.
     """
     record = record or read_record(fs, str(checkpoint))
-    blobs = blobs_of(checkpoint, record, fs)
+    blobs = blobs_and_keys(checkpoint, record, fs)
     if not names:
-        return record, [Leaf(x.name, x.node, x.path) for x in blobs if x.is_leaf]
+        return record, [Leaf(x.name, x.node, x.path, k) for x, k in blobs.items() if x.is_leaf]
     found: dict[str, Leaf] = {}
     for name in names:
         for leaf in _meant(name, blobs, checkpoint):
@@ -73,8 +84,9 @@ def pick_and_read(
     return picked, read(checkpoint, picked, fs)
 
 
-def _meant(name: str, blobs: Sequence[Blob], checkpoint: str | Path) -> list[Leaf]:
+def _meant(name: str, known: Mapping[Blob, LeafKeys], checkpoint: str | Path) -> list[Leaf]:
     """Return the leaves that one name matches."""
+    blobs = [*known]
     sliced = _SLICE.fullmatch(name)
     if sliced:
         with suppress(NotFoundError):  # of the whole string, below
@@ -82,10 +94,11 @@ def _meant(name: str, blobs: Sequence[Blob], checkpoint: str | Path) -> list[Lea
             index = _index(sliced["index"], name)
             shown = sliced["index"].replace(" ", "")
             return [
-                Leaf(f"{x.name}[{shown}]", x.node, x.path, index) for x in leaves_of(found, blobs)
+                Leaf(f"{x.name}[{shown}]", x.node, x.path, known[x], index)
+                for x in leaves_of(found, blobs)
             ]
     found = select(name, blobs, where=str(checkpoint))
-    return [Leaf(x.name, x.node, x.path) for x in leaves_of(found, blobs)]
+    return [Leaf(x.name, x.node, x.path, known[x]) for x in leaves_of(found, blobs)]
 
 
 def _index(text: str, name: str) -> Index:

@@ -84,15 +84,22 @@ def _text(
     about = labelled(_about(record, items), 9, width=screen_width())
     header = ["name", "kind", "shape", "on disk", "since", "stored"]
     rows = [_row(record, item) for item in items]
+    align = "lllrr"
+    if any(item.keys.renamed for item in items):
+        header.insert(1, "key")
+        align = f"l{align}"
+        for item, row in zip(items, rows, strict=True):
+            row.insert(1, plain(item.keys.text()) if item.keys.renamed else "")
     if facts is not None:
         header.append("values")
         rows = [[*row, statistics(f)] for row, f in zip(rows, facts, strict=True)]
-    blobs = table(header, rows, "lllrr", width=screen_width())
+    blobs = table(header, rows, align, width=screen_width())
     return "\n".join([head, *about, "", blobs])
 
 
 def _about(record: Record, items: Sequence[LeafSummary]) -> list[tuple[str, str]]:
     """Return the lines that show a record."""
+    from jobrun.checkpoint.leaf_keys import adapters_text
     from jobrun.core.text import size
     from jobrun.report.formatting import metric_texts, plain, plural
 
@@ -108,6 +115,7 @@ def _about(record: Record, items: Sequence[LeafSummary]) -> list[tuple[str, str]
         ("saved", f"{record.time[:19].replace('T', ' ')} (UTC), after {_run_time(record)}"),
         ("size", f"{size(record.bytes)} in {plural(record.files, 'file')}{shared}"),
         ("metrics", "  ".join(metric_texts(record.metrics))),
+        ("adapters", plain(adapters_text((item.name, item.keys) for item in items))),
         ("readers", plain(", ".join(readers))),
         ("done", plain(", ".join(record.position.tasks))),
         (
@@ -152,6 +160,7 @@ def _object(
     path: str | Path, record: Record, items: Sequence[LeafSummary], facts: Sequence[Facts] | None
 ) -> dict[str, Any]:
     from jobrun.checkpoint.dtypes import dtype_text
+    from jobrun.core.tree_keys import encode_key
     from jobrun.report.formatting import json_values
 
     blobs: dict[str, dict[str, Any]] = {}
@@ -167,6 +176,8 @@ def _object(
             "links": item.links,
             "stored": item.stored(record.id),
             "same_as": entry.same_as,
+            "keys": [encode_key(key) for key in item.keys.keys],
+            "adapter": item.keys.adapter,
         }
         if facts is not None:
             blobs[item.name]["stats"] = json_values(
