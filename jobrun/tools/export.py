@@ -172,7 +172,7 @@ def _save_tensors(
 
     The mode is that of an empty file that is made in its place before.
     """
-    is_new = not path.exists()
+    is_new = not os.path.exists(path)
     path.touch()
     mode = path.stat().st_mode
     save_file(arrays, path, metadata=dict(about))
