@@ -69,7 +69,7 @@ def warnings(analysis: JobAnalysis) -> Iterator[Problem]:
     """Return what is possible, but seldom intended."""
     job = analysis.job
     for group, task in _steps(job):
-        if isinstance(task.fn, Shell) and not task.outputs.names:
+        if group != "exit" and isinstance(task.fn, Shell) and not task.outputs.names:
             yield Problem(
                 f"the shell task {task.name!r} of group {group!r} has no 'out': the files that "
                 "it writes are in no checkpoint",
