@@ -1,12 +1,13 @@
 """Trees of arrays that are replaced as a whole: the parameters and optimizer states of JAX.
 
-A tree is made of dicts, lists, tuples, named tuples and dataclasses.  Its leaves are arrays,
-numbers, strings and None, or live objects.  A saved state has no types of containers: it is put
-into the tree that ``setup`` made, its *template*, and must have the same structure: containers,
-keys, and the dtype and shape of every array.  So a tree must keep the structure of its template.
+A tree is made of dicts, lists, tuples, named tuples, dataclasses and nodes that are registered with
+JAX.  Its leaves are arrays, numbers, strings and None, or live objects.  A saved state has no types
+of containers: it is put into the tree that ``setup`` made, its *template*, and must have the same
+structure: containers, keys, and the dtype and shape of every array.  So a tree must keep the
+structure of its template, but for the order of keys, which JAX sorts.
 
-Functions, classes and modules in a tree (the ``apply_fn`` of a train state) are not saved: those of
-the template are used.
+Functions, classes, dtypes and modules in a tree (the ``apply_fn`` of a train state) are not saved:
+those of the template are used.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import copy
 import dataclasses
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
@@ -22,12 +24,22 @@ import numpy as np
 
 from jobrun.errors import ValueRefusedError
 from jobrun.values.adapters.base import LiveAdapter, Plain
+from jobrun.values.adapters.jax import is_jax_function, node_children, node_like, placed_like
 from jobrun.values.adapters.registry import live_adapter, value_adapter
 from jobrun.values.adapters.state_dict import STATE_DICT, has_state_dict
 
 __all__ = ["PYTREE", "is_pytree", "live_adapter_of"]
 
-_FIXED: Final = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, type)
+_FIXED: Final = (
+    FunctionType,
+    BuiltinFunctionType,
+    MethodType,
+    ModuleType,
+    partial,
+    type,
+    np.dtype,
+    np.ufunc,
+)
 _PLAIN: Final = (np.ndarray, np.generic, bool, int, float, complex, str, bytes, type(None))
 
 
@@ -53,7 +65,7 @@ class PytreeAdapter:
         if found is None:
             live = live_adapter_of(obj)
             return obj if live is None else live.state(obj)
-        items = {k: self.state(v) for k, v in found.items() if not isinstance(v, _FIXED)}
+        items = {k: self.state(v) for k, v in found.items() if not _is_fixed(v)}
         return list(items.values()) if isinstance(obj, list | tuple) and _is_full(obj) else items
 
     def restore(self, obj: Any, state: Plain) -> Any:
@@ -94,12 +106,17 @@ def _children(obj: Any) -> dict[Any, Any] | None:
     if dataclasses.is_dataclass(kind) and live_adapter_of(obj) is None:
         names = (f.name for f in dataclasses.fields(obj))
         return {name: getattr(obj, name) for name in names if hasattr(obj, name)}
-    return None
+    return None if live_adapter_of(obj) is not None else node_children(obj)
+
+
+def _is_fixed(obj: Any) -> bool:
+    """Whether an item of a container is not saved: that of the template is used."""
+    return isinstance(obj, _FIXED) or is_jax_function(obj)
 
 
 def _is_full(obj: Any) -> bool:
     """Whether a list or tuple, and no named tuple, is saved with all of its items."""
-    return type(obj) in (list, tuple) and not any(isinstance(item, _FIXED) for item in obj)
+    return type(obj) in (list, tuple) and not any(_is_fixed(item) for item in obj)
 
 
 def _restored(template: Any, state: Any, place: str) -> Any:
@@ -110,12 +127,14 @@ def _restored(template: Any, state: Any, place: str) -> Any:
     given = dict(enumerate(state)) if isinstance(state, list | tuple) else state
     if not isinstance(given, dict):
         raise _mismatch(place, _described_leaf(template), _described_leaf(state))
-    saved = [key for key, item in found.items() if not isinstance(item, _FIXED)]
+    saved = [key for key, item in found.items() if not _is_fixed(item)]
     for key in (*saved, *given):
         if key not in given or key not in saved:
             was = _described_leaf(found[key]) if key in saved else None
             now = _described_leaf(given[key]) if key in given else None
             raise _mismatch(_below(template, place, key), was, now)
+    if isinstance(template, dict):
+        found = {key: found[key] for key in (*given, *found)}
     items = {
         key: _restored(item, given[key], _below(template, place, key)) if key in saved else item
         for key, item in found.items()
@@ -132,6 +151,8 @@ def _container_like(template: Any, items: dict[Any, Any]) -> Any:
         return kind(items.values())
     if isinstance(template, tuple):
         return tuple.__new__(kind, items.values())
+    if not dataclasses.is_dataclass(kind):
+        return node_like(template, items)
     made: Any = copy.copy(template)
     for name, value in items.items():
         object.__setattr__(made, name, value)
@@ -145,7 +166,7 @@ def _leaf(template: Any, value: Any, place: str) -> Any:
         raise _mismatch(place, was, now)
     if type(template) is np.ndarray and _order(template) == "F":
         return np.asfortranarray(value)
-    return value
+    return placed_like(template, value)
 
 
 def _described(obj: Any, place: str) -> Iterator[tuple[str, str]]:
@@ -154,7 +175,7 @@ def _described(obj: Any, place: str) -> Iterator[tuple[str, str]]:
         yield place, _described_leaf(obj)
         return
     for key, item in found.items():
-        if not isinstance(item, _FIXED):
+        if not _is_fixed(item):
             yield from _described(item, _below(obj, place, key))
 
 

@@ -83,6 +83,11 @@ def test_a_tree_comes_back_with_its_containers_and_every_bit() -> None:
     assert made["dict"]["B"].dtype == np.float32
 
 
+def test_the_order_of_keys_is_that_of_the_state() -> None:
+    """Steps of JAX sort them, and the next checkpoint is to have the same bytes."""
+    assert [*restored({"w": 1, "b": len, "a": 2}, {"a": 3, "w": 4})] == ["a", "w", "b"]
+
+
 def test_a_single_array_is_a_tree() -> None:
     assert restored(np.zeros(2), np.ones(2)).tolist() == [1, 1]
 
