@@ -21,7 +21,7 @@ import numpy as np
 from jobrun.analysis.names import Key
 from jobrun.errors import TaskError, ValueRefusedError
 from jobrun.model.job import Argument, Task
-from jobrun.values.adapted import is_immutable, same_plain, take_apart
+from jobrun.values.adapted import is_immutable, mark_of, same_plain, take_apart
 from jobrun.values.adapters.base import Note
 from jobrun.values.boxes import Box, Tree, Value, is_locked
 from jobrun.values.views import lend
@@ -145,6 +145,33 @@ class _NotedObject(NamedTuple):
         return "its content was changed"
 
 
+class _Marked(NamedTuple):
+    """An object of which its adapter tells cheaply whether it was changed."""
+
+    container: Any
+    mark: Callable[[], Any]
+    was: Any
+
+    @property
+    def kind(self) -> str:
+        """What it is, in words."""
+        return type(self.container).__name__
+
+    def unchanged(self) -> bool:
+        """Return whether its adapter has seen no change."""
+        return bool(self.mark() == self.was)
+
+    def children(self) -> Iterator[tuple[str, Any]]:
+        """Return nothing: what it holds is the adapter's."""
+        return iter(())
+
+    def difference(self) -> str:
+        """Return how it differs, in words."""
+        return "its content was changed"
+
+
+_AnyNoted = _Noted | _NotedObject | _Marked
+
 _IMMUTABLE = (complex, bytes, int, tuple)
 """Types that adapters put together of which no object changes, but for the items of a tuple."""
 
@@ -152,7 +179,7 @@ _IMMUTABLE = (complex, bytes, int, tuple)
 _is_unchanged = methodcaller("unchanged")
 
 
-def _note(container: Any) -> _Noted | _NotedObject | None:
+def _note(container: Any) -> _AnyNoted | None:
     """Note what was handed out; None for what cannot change."""
     if isinstance(container, dict):
         return _Noted(container, (*container,), (*container.values(),))
@@ -160,6 +187,8 @@ def _note(container: Any) -> _Noted | _NotedObject | None:
         return _Noted(container, None, (*container,))
     if isinstance(container, _IMMUTABLE) or is_immutable(container):
         return None
+    if (mark := mark_of(container)) is not None:
+        return _Marked(container, mark, mark())
     taken = take_apart(container)
     return None if taken is None else _NotedObject(container, *taken)
 
@@ -178,8 +207,8 @@ class Given:
         self.keywords: dict[str, Any] = {}
         self.values: list[Value] = []
         self.names: list[str] = []
-        self._noted: list[_Noted | _NotedObject] = []
-        self._roots: list[tuple[Input, Any, Sequence[_Noted | _NotedObject]]] = []
+        self._noted: list[_AnyNoted] = []
+        self._roots: list[tuple[Input, Any, Sequence[_AnyNoted]]] = []
         for source, held in zip(inputs, gathered, strict=True):
             lent: list[Any] = []
             obj = self._hand_out(source, held, lent)
@@ -257,8 +286,8 @@ def _find_containers(obj: Any, found: list[Any]) -> None:
 
 
 def _below(
-    source: Input, name: str, keys: Keys, container: Any, by_id: Mapping[int, _Noted | _NotedObject]
-) -> Iterator[tuple[str, Keys, _Noted | _NotedObject]]:
+    source: Input, name: str, keys: Keys, container: Any, by_id: Mapping[int, _AnyNoted]
+) -> Iterator[tuple[str, Keys, _AnyNoted]]:
     """Yield a container and those inside it, each with its name and the blobs it stands for."""
     noted = by_id.get(id(container))
     if noted is None:  # an object that is no container of jobrun's: an opaque value

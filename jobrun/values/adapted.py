@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ __all__ = [
     "for_people",
     "is_immutable",
     "is_number",
+    "mark_of",
     "put_together",
     "same_plain",
     "take_apart",
@@ -52,9 +55,9 @@ def put_together(made: Note, plain: Plain) -> Any:
     if made.meta.get("live"):  # the state of an object, which only its own adapter can restore
         return plain
     adapter = adapter_named(made.name)
-    if isinstance(adapter, LiveAdapter):
-        return plain
     if not isinstance(adapter, ValueAdapter):
+        if isinstance(adapter, LiveAdapter):
+            return plain
         raise ValueRefusedError(
             f"the value was made by the adapter {made.name!r}, which is not there now",
             hint="register it beside the job's functions: jobrun.register(Type, adapter)",
@@ -93,6 +96,15 @@ def for_people(made: Note, plain: Plain) -> Any:
     return put_together(made, plain) if made.name.partition(".")[0] in _BY_PEOPLE else plain
 
 
+def mark_of(obj: Any) -> Callable[[], Any] | None:
+    """Return what tells cheaply whether an object was changed in place, None if nothing does.
+
+    Two calls return the same unless it was changed between them.
+    """
+    mark = getattr(value_adapter(obj), "mark", None)
+    return None if mark is None else partial(mark, obj)
+
+
 def is_number(made: Note) -> bool:
     """Return whether a value with one element counts as a number, as a tensor does."""
     return bool(getattr(adapter_named(made.name), "numeric", False))
@@ -112,6 +124,10 @@ def same_plain(a: Plain, b: Plain) -> bool:
         return np.asarray(a).dtype == np.asarray(b).dtype and (
             np.asarray(a).tobytes() == np.asarray(b).tobytes()
         )
+    taken = take_apart(a)
+    if taken is not None:
+        other = take_apart(b)
+        return other is not None and taken[1] == other[1] and same_plain(taken[0], other[0])
     return a is b or bool(a == b)
 
 

@@ -42,8 +42,11 @@ class ValueAdapter(Protocol):
     """Takes values of a type apart, and puts them together.
 
     ``name`` stands in checkpoints and is unique; ``version`` rises when the plain form changes.
-    ``immutable``, which may be left out, says that no object of the type can be changed: then no
-    call is checked for having changed one.
+
+    Three more attributes may be left out.  ``immutable`` says that no object of the type can be
+    changed: then no call is checked for having changed one.  ``mark(value)`` returns what differs,
+    by ``==``, after a change in place: then it is compared, and not the plain forms.  ``numeric``
+    says that a value with one element counts as a number, for metrics.
     """
 
     name: str

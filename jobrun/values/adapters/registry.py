@@ -96,13 +96,10 @@ def adapter_named(name: str) -> Adapter | None:
 def _adapters(kind: type) -> tuple[ValueAdapter | None, LiveAdapter | None]:
     found = _found.get(kind)
     if found is None:
-        adapters = [*_candidates(kind)]
-        value = next((a for a in adapters if isinstance(a, ValueAdapter)), None)
-        live = next((a for a in adapters if isinstance(a, LiveAdapter)), None)
-        # What is known of the more special type decides between the two.
-        if value is not None and live is not None:
-            first = min(adapters.index(value), adapters.index(live))
-            value, live = (value, None) if adapters[first] is value else (None, live)
+        # The adapter of the most special type decides; it may be both.
+        adapter = next(_candidates(kind), None)
+        value = adapter if isinstance(adapter, ValueAdapter) else None
+        live = adapter if isinstance(adapter, LiveAdapter) else None
         found = _found[kind] = (value, live)
     return found
 

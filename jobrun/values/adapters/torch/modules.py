@@ -1,0 +1,216 @@
+"""Modules: live objects that are changed in place."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from jobrun.errors import ValueRefusedError
+from jobrun.values.adapters.base import Plain
+from jobrun.values.adapters.torch.tensors import dtype_name, is_tensor, private_copy, torch
+
+__all__ = ["OTHER_OBJECT", "ModuleAdapter", "as_dict", "listed", "refusing"]
+
+OTHER_OBJECT: Final = (
+    "build in 'setup' the same object as when the run was started, or start anew with --fresh"
+)
+
+
+class ModuleAdapter:
+    """``torch.nn.Module``: its ``state_dict``, and what that leaves out.
+
+    Keys with a dot in front, which no parameter can have, hold the rest, each only if there is
+    something to hold: ``.grad``, the gradients that are not None; ``.frozen`` and ``.eval``, the
+    names of the parameters without ``requires_grad`` and of the modules that are not training, as
+    JSON; ``.buffers``, the buffers that are not persistent.
+    """
+
+    name = "torch.nn.Module"
+    version = 1
+
+    def state(self, obj: Any) -> Plain:
+        """Return the state; tensors share the memory of the module's."""
+        parameters = dict(obj.named_parameters())
+        rest: dict[str, Any] = {
+            ".grad": {n: _dense(p.grad, n) for n, p in parameters.items() if p.grad is not None},
+            ".frozen": _names(n for n, p in parameters.items() if not p.requires_grad),
+            ".eval": _names(n for n, m in obj.named_modules() if not m.training),
+            ".buffers": {n: getattr(m, k) for n, m, k in _transient(obj) if _is_set(m, k)},
+        }
+        return {**obj.state_dict(), **{key: value for key, value in rest.items() if value}}
+
+    def restore(self, obj: Any, state: Plain) -> Any:
+        """Copy the state into the module's own tensors, wherever they are; return the module.
+
+        Raises ValueRefusedError, naming the parameter or module, before anything is changed.
+        """
+        with refusing("module"):
+            self._restore(obj, as_dict(state))
+        return obj
+
+    def _restore(self, obj: Any, state: dict[str, Any]) -> None:
+        gradients, buffers = state.pop(".grad", {}), state.pop(".buffers", {})
+        frozen, still = listed(state.pop(".frozen", "[]")), listed(state.pop(".eval", "[]"))
+        parameters, modules = dict(obj.named_parameters()), dict(obj.named_modules())
+        transient = {name: (module, key) for name, module, key in _transient(obj)}
+        own = obj.state_dict()
+        _check_tensors(own, state)
+        _check_known("gradient of parameter", gradients, parameters)
+        _check_known("parameter", frozen, parameters)
+        _check_known("module", still, modules)
+        _check_known("buffer", buffers, transient)
+        for name, gradient in gradients.items():
+            _check_shape(f"the gradient of {name!r}", parameters[name], gradient, dtype=False)
+        _load(obj, state, own)
+        for name, parameter in parameters.items():
+            parameter.requires_grad_(name not in frozen)
+            parameter.grad = private_copy(gradients[name], parameter) if name in gradients else None
+        for name, module in modules.items():
+            module.training = name not in still
+        for name, buffer in buffers.items():
+            _set_buffer(*transient[name], buffer)
+
+    def copy(self, obj: Any) -> Any:
+        """Return ``copy.deepcopy(obj)``, with copies of the gradients, which that leaves out."""
+        made = copy.deepcopy(obj)
+        for own, parameter in zip(obj.parameters(), made.parameters(), strict=True):
+            parameter.grad = None if own.grad is None else private_copy(own.grad, own.grad)
+        return made
+
+
+@contextmanager
+def refusing(what: str) -> Iterator[None]:
+    """Turn what the library raises for a state that it cannot use into a ValueRefusedError."""
+    try:
+        yield
+    except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise ValueRefusedError(
+            f"the saved state is none of the {what} of 'setup': {type(error).__name__}: {error}",
+            hint=OTHER_OBJECT,
+        ) from error
+
+
+def as_dict(state: Plain) -> dict[str, Any]:
+    """Return a copy of a saved state; raises ValueRefusedError if it is no dict."""
+    if not isinstance(state, dict):
+        raise ValueRefusedError(f"expected a dict as saved state, got a {type(state).__name__}")
+    return dict(state)
+
+
+def _names(names: Iterable[str]) -> str:
+    """Names as JSON, one string, since a blob each would be many files; empty if there are none."""
+    found = list(names)
+    return json.dumps(found) if found else ""
+
+
+def listed(text: Any) -> list[Any]:
+    """Return the list that a string of a saved state holds as JSON; raises ValueRefusedError."""
+    try:
+        found = json.loads(text)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueRefusedError(f"the saved state has a list that cannot be read: {error}") from (
+            error
+        )
+    if not isinstance(found, list):
+        raise ValueRefusedError(f"the saved state has {found!r} where a list is expected")
+    return found
+
+
+def _transient(module: Any) -> Iterator[tuple[str, Any, str]]:
+    """The buffers that ``state_dict`` leaves out: full name, module, and name within it."""
+    for prefix, owner in module.named_modules():
+        for key in sorted(owner._non_persistent_buffers_set):
+            yield f"{prefix}.{key}" if prefix else key, owner, key
+
+
+def _is_set(module: Any, key: str) -> bool:
+    return getattr(module, key, None) is not None
+
+
+def _set_buffer(module: Any, key: str, buffer: Any) -> None:
+    old = module._buffers[key]
+    if old is not None and old.shape == buffer.shape and old.dtype == buffer.dtype:
+        old.copy_(buffer)
+    else:
+        module._buffers[key] = private_copy(buffer, buffer if old is None else old)
+
+
+def _dense(gradient: Any, name: str) -> Any:
+    if gradient.layout is not torch().strided:
+        raise ValueRefusedError(
+            f"the gradient of {name!r} is sparse, and cannot be kept",
+            hint="call optimizer.zero_grad() at the end of each step, so that none is left",
+        )
+    return gradient
+
+
+def _load(module: Any, state: dict[str, Any], own: Any) -> None:
+    """Call ``load_state_dict`` with the versions of the parts, which the module itself has."""
+    if hasattr(own, "_metadata"):
+        ordered = type(own)(state)
+        ordered._metadata = own._metadata
+        state = ordered
+    module.load_state_dict(state)
+
+
+def _check_tensors(own: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+    """Raise ValueRefusedError if names, dtypes, shapes or ties are not those of the state."""
+    for name in (*own, *state):
+        if name not in state or name not in own:
+            there, absent = ("saved state", "object of 'setup'")[:: -1 if name in own else 1]
+            raise ValueRefusedError(
+                f"the {there} has {name!r}, and the {absent} has not", hint=OTHER_OBJECT
+            )
+    for name, now in own.items():
+        if is_tensor(now):
+            _check_shape(repr(name), now, state[name])
+    now_tied = _ties(own)
+    for name, other in _ties(state).items():
+        if now_tied.get(name, other) != other:
+            there = "saved state" if other != name else "object of 'setup'"
+            one = other if other != name else now_tied[name]
+            raise ValueRefusedError(
+                f"{name!r} and {one!r} are one tensor in the {there} only",
+                hint="tie in 'setup' the weights that were tied when the run was started",
+            )
+
+
+def _ties(tensors: Mapping[str, Any]) -> dict[str, str]:
+    """For each tensor with elements the name of the first that is one with it in memory."""
+    first: dict[Any, str] = {}
+    found = {}
+    for name, value in tensors.items():
+        if is_tensor(value) and value.numel():
+            place = (str(value.device), value.data_ptr(), value.shape, value.stride())
+            found[name] = first.setdefault(place, name)
+    return found
+
+
+def _check_known(what: str, names: Iterable[str], known: Mapping[str, Any]) -> None:
+    for name in names:
+        if name not in known:
+            raise ValueRefusedError(
+                f"the saved state has a {what} {name!r}, and the object of 'setup' has not",
+                hint=OTHER_OBJECT,
+            )
+
+
+def _check_shape(what: str, now: Any, saved: Any, *, dtype: bool = True) -> None:
+    if not is_tensor(saved):
+        raise ValueRefusedError(
+            f"{what} is a tensor, and in the saved state a {type(saved).__name__}",
+            hint=OTHER_OBJECT,
+        )
+    if now.shape != saved.shape or (dtype and now.dtype != saved.dtype):
+        raise ValueRefusedError(
+            f"{what} is {_described(now)} in the object of 'setup', and {_described(saved)} in the "
+            "saved state",
+            hint=OTHER_OBJECT,
+        )
+
+
+def _described(tensor: Any) -> str:
+    return f"{dtype_name(tensor.dtype)}{list(tensor.shape)}"
