@@ -2,7 +2,7 @@
 
 An object with ``__len__`` and ``__getitem__`` (a PyTorch dataset of that style) is a table.  What
 can only be iterated is a stream, made anew for each pass.  A dict of arrays, or an array, is
-columns as it is.
+columns as it is; so is a table of pandas, polars or pyarrow.
 
 A stream is brought back to a place by reading it again up to there, whatever it can do itself: a
 ``state_dict`` may leave out what the iteration holds (the buffer of a shuffled data set of Hugging
@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.core.forked import end_if_forked
+from jobrun.data.frames import frame_table, is_frame
 from jobrun.data.source import (
     TEXT,
     Columns,
@@ -74,18 +75,21 @@ def called_source(
         made = {next(iter(wanted.values())): made}
     if isinstance(made, Mapping):
         return _columns_of(made, wanted, name)
+    if is_frame(made):
+        return frame_table(made, wanted, name)
     if _is_map_style(made):
         return ItemTable(made, wanted, name, fail)
     if hasattr(made, "__iter__"):
         return ItemStream(make, made, wanted, name, fail, by_state=by_state)
     raise DataError(
         f"{name} returned {with_article(type(made).__name__)}, which cannot be read row by row",
-        hint="return something with __len__ and __getitem__, an iterable, or a dict of arrays",
+        hint="return something with __len__ and __getitem__, an iterable, a dict of arrays, or "
+        "a table",
     )
 
 
 def _is_table(made: Any) -> bool:
-    return isinstance(made, Mapping | np.ndarray) or _is_map_style(made)
+    return isinstance(made, Mapping | np.ndarray) or is_frame(made) or _is_map_style(made)
 
 
 def _is_map_style(made: Any) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from jobrun.core.late_imports import importing
 from jobrun.core.text import either
-from jobrun.data.formats import FORMATS, FileFormat, endings, format_of
+from jobrun.data.formats import FORMATS, PACKED, FileFormat, endings, format_of
 from jobrun.data.joined import concat
 from jobrun.data.source import Source
 from jobrun.errors import DataError, did_you_mean
@@ -68,7 +68,8 @@ def _format(path: Path) -> FileFormat:
         what = f"with the unknown ending {path.suffix!r}" if path.suffix else "without an ending"
         raise DataError(
             f"{path} is a file {what}",
-            hint=f"known endings: {', '.join(endings())}; a folder is a zarr store",
+            hint=f"known endings: {', '.join(endings())} (text also with {PACKED}); a folder is a "
+            "zarr store",
         )
     return _FOLDER
 

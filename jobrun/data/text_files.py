@@ -1,6 +1,7 @@
-"""Text files as streams: ``.csv``, ``.tsv``, ``.jsonl`` and lines of ``.txt``.
+"""Text files as streams: ``.csv``, ``.tsv``, ``.jsonl`` and lines of ``.txt``, all also as ``.gz``.
 
-They are read row by row and never as a whole; a mark is the byte at which a row begins.  Text is
+They are read row by row and never as a whole; a mark is the byte at which a row begins: of a
+compressed file, the byte of its content, up to which a resumed run decompresses it again.  Text is
 UTF-8, with or without a byte order mark; lines end in LF or CRLF.
 """
 
@@ -8,14 +9,18 @@ from __future__ import annotations
 
 import json
 import os
+import time
+import zlib
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from gzip import GzipFile
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from jobrun.data.column_types import CELL_KINDS, INFERRED, VALUE_KINDS, Kind, cell_kind, value_kind
 from jobrun.data.csv_parser import CELL_LIMIT, records
+from jobrun.data.formats import PACKED
 from jobrun.data.select import Plan, common_dtype, expand, names_in, stacked
 from jobrun.data.source import Columns, Cursor, Slow, Stream, ignore_slow
 from jobrun.errors import DataError, did_you_mean
@@ -25,6 +30,8 @@ __all__ = ["CsvFile", "JsonLinesFile", "TextFile", "TextLines"]
 
 _BOM = b"\xef\xbb\xbf"
 _WRONG = (ValueError, TypeError, OverflowError)
+_UNREADABLE = (OSError, EOFError, zlib.error)
+_SLOW_SECONDS = 2.0
 
 
 class TextFile(Stream):
@@ -39,10 +46,8 @@ class TextFile(Stream):
         self.path = path
         self.name = str(path)
         self._options = options
-        self.size = 0
-        lines = _Lines(path, 0, 0)
+        lines = _Lines(path, 0)
         try:
-            self.size = lines.size
             names = self._begin(lines)
             self._start = lines.offset
             first = _taken(self._records(lines), INFERRED, self.name, 0)
@@ -80,7 +85,14 @@ class TextFile(Stream):
             cursor = _TextCursor(self, 0, self._start)
             cursor.skip(row)
             return cursor
-        return _TextCursor(self, row, mark if row else self._start)
+        began = time.monotonic()
+        cursor = _TextCursor(self, row, mark if row else self._start)
+        if time.monotonic() - began >= _SLOW_SECONDS:
+            slow(
+                f"{self.name} was decompressed again up to row {row}, where the run continues; "
+                "an uncompressed file spares that"
+            )
+        return cursor
 
     def array(self, name: str, values: Sequence[Any], row: int) -> Any:
         """Return the values of a column of the file from ``row`` on.
@@ -189,24 +201,25 @@ def _short(value: Any) -> str:
 class _Lines:
     """The lines of a file as texts, from a byte on; ``offset`` is where the next one begins."""
 
-    def __init__(self, path: Path, offset: int, row: int) -> None:
+    def __init__(self, path: Path, offset: int) -> None:
         self.path = path
         self.offset = offset
         try:
-            self._file: BinaryIO = path.open("rb")
-            self.size = os.fstat(self._file.fileno()).st_size
+            packed = path.suffix.lower() == PACKED
+            self._file: Any = GzipFile(path) if packed else path.open("rb")
             start = self._file.read(4) if offset == 0 else b""
-        except OSError as error:
+            if offset == 0:
+                self._refuse_utf16(start)
+                self.offset = len(_BOM) if start.startswith(_BOM) else 0
+            reached = self._file.seek(self.offset)
+            size = reached if packed else os.fstat(self._file.fileno()).st_size
+        except _UNREADABLE as error:
             raise DataError(f"{path} cannot be read: {error}") from error
-        if offset == 0:
-            self._refuse_utf16(start)
-            self.offset = len(_BOM) if start.startswith(_BOM) else 0
-        elif offset > self.size:
+        if self.offset > size:
             raise DataError(
                 f"{path} is shorter than it was when this run was saved",
                 hint="bring the old data back, or start afresh with --fresh",
             )
-        self._file.seek(self.offset)
 
     def _refuse_utf16(self, start: bytes) -> None:
         if start.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -229,7 +242,7 @@ def _taken(records: Iterator[Any], most: int, name: str, row: int) -> list[Any]:
         found.extend(islice(records, most))
     except UnicodeDecodeError as error:
         raise DataError(f"{name}: row {row + len(found) + 1} is not UTF-8: {error}") from None
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError, *_UNREADABLE) as error:
         raise DataError(f"{name}: row {row + len(found) + 1} cannot be read: {error}") from None
     return found
 
@@ -240,7 +253,7 @@ class _TextCursor(Cursor):
     def __init__(self, source: TextFile, row: int, offset: int) -> None:
         self.row = row
         self._source = source
-        self._lines = _Lines(source.path, offset, row)
+        self._lines = _Lines(source.path, offset)
         self._records = source.records(self._lines)
 
     def read(self, rows: int) -> Columns:
@@ -260,7 +273,7 @@ class CsvFile(TextFile):
     """A ``.csv`` or ``.tsv`` with a header; blank lines are no rows."""
 
     def _reader(self, lines: Iterator[str]) -> Iterator[list[str]]:
-        delimiter = "\t" if self.path.suffix.lower() == ".tsv" else ","
+        delimiter = "\t" if self.path.name.lower().endswith((".tsv", ".tsv" + PACKED)) else ","
         return records(lines, delimiter, self._options.cell_limit or CELL_LIMIT)
 
     def _begin(self, lines: _Lines) -> list[str]:

@@ -117,7 +117,7 @@ class SourceModel(ClosedModel):
 
     file: Optional[FilePath] = Field(
         None,
-        description=f"A {either(endings())}, or a pattern over many, read "
+        description=f"A {either(endings())} (text also with .gz), or a pattern over many, read "
         "in the order of their names; a relative path begins at the spec's folder.",
     )
     call: Optional[Call] = Field(

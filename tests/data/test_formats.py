@@ -41,7 +41,11 @@ def test_each_ending_is_in_the_table_of_the_documentation() -> None:
         ("a/d.zarr/group/x", ".zarr"),
         ("d.zarr/x.npy", ".npy"),
         ("d.csv/x", None),
-        ("d.csv.gz", None),
+        ("d.csv.gz", ".csv"),
+        ("a.b/D.v2.JSONL.GZ", ".jsonl"),
+        ("d.gz", None),
+        ("d.npy.gz", None),
+        ("d.parquet", ".parquet"),
         ("csv", None),
         (".csv", None),
         ("", None),
@@ -54,4 +58,4 @@ def test_the_format_is_that_of_the_ending(path: str, ending: str | None) -> None
 
 def test_types_are_those_that_the_readers_know() -> None:
     assert tuple(CELL_KINDS) == tuple(VALUE_KINDS) == COLUMN_TYPES
-    assert either(endings("types")) == ".csv, .tsv, .jsonl or .txt"
+    assert either(endings("types")) == (".csv, .tsv, .jsonl, .txt, .parquet, .feather or .arrow")

@@ -120,7 +120,7 @@ def test_a_pattern_that_matches_nothing(tmp_path: Path, pattern: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("d.parquet", "unknown ending '.parquet'"), ("d.csv.gz", "'.gz'"), ("data", "without an end")],
+    [("d.orc", "unknown ending '.orc'"), ("d.npy.gz", "'.gz'"), ("data", "without an end")],
 )
 def test_a_file_of_no_known_kind(tmp_path: Path, name: str, message: str) -> None:
     (tmp_path / name).write_bytes(b"PAR1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -342,3 +343,56 @@ def test_the_limit_is_for_tables_alone(tmp_path: Path, ending: str) -> None:
     path = write(tmp_path / f"d.{ending}", "x\n")
     with pytest.raises(DataError, match=r"'cell_limit' is for \.csv or \.tsv files"):
         open_files(path, {}, FileOptions(cell_limit=10))
+
+
+# Compressed files.
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "txt"])
+def test_a_compressed_file_is_read_as_its_content(tmp_path: Path, ending: str) -> None:
+    row = {"csv": "{0},t{0}\n", "tsv": "{0}\tt{0}\n", "txt": "{0}\n"}
+    lines = [
+        json.dumps({"a": n, "b": f"t{n}"}) + "\n" if ending == "jsonl" else row[ending].format(n)
+        for n in range(2500)
+    ]
+    header = {"csv": "a,b\n", "tsv": "a\tb\n"}.get(ending, "")
+    content = header + "".join(lines)
+    plain = stream(write(tmp_path / f"d.{ending}", content))
+    packed = stream(write(tmp_path / f"d.{ending}.gz", gzip.compress(content.encode())))
+    assert packed.columns == plain.columns
+    assert rows(packed) == rows(plain)
+    cursors = [plain.open(), packed.open()]
+    for cursor in cursors:
+        cursor.read(1234)
+    assert cursors[0].mark() == cursors[1].mark()
+    again = packed.open(1234, cursors[1].mark())
+    assert finished(again.read(3)).keys() == finished(plain.open(1234).read(3)).keys()
+    assert again.row == 1237
+    left = finished(packed.open(1234, cursors[1].mark()).read(9))
+    assert {c: a.tolist() for c, a in left.items()} == {
+        c: a.tolist() for c, a in finished(cursors[0].read(9)).items()
+    }
+
+
+@pytest.mark.parametrize("damage", ["cut", "bits", "none of it"])
+def test_a_damaged_compressed_file_is_an_error(tmp_path: Path, damage: str) -> None:
+    text = "a\n" + "".join(f"{n * 7919 % 10007}\n" for n in range(30000))
+    content = bytearray(gzip.compress(text.encode()))
+    if damage == "cut":
+        content = content[: len(content) // 2]
+    elif damage == "bits":
+        content[len(content) // 2] ^= 0xFF
+    else:
+        content = bytearray(text.encode())
+    path = write(tmp_path / "d.csv.gz", bytes(content))
+    with pytest.raises(DataError, match=r"d\.csv\.gz"):
+        rows(stream(path))
+
+
+def test_a_compressed_file_that_became_shorter_is_an_error(tmp_path: Path) -> None:
+    path = write(tmp_path / "d.csv.gz", gzip.compress(b"a\n" + b"1\n" * 100))
+    cursor = stream(path).open()
+    cursor.read(90)
+    write(path, gzip.compress(b"a\n" + b"1\n" * 50))
+    with pytest.raises(DataError, match="shorter than it was"):
+        stream(path).open(90, cursor.mark())
