@@ -132,6 +132,8 @@ def _program_facts(task: Task) -> Facts:
     shell = task.fn
     if isinstance(shell, Load):
         place = {"run": _plain(shell.run), "epoch": shell.epoch, "id": shell.id}
+        if shell.file is not None:
+            place |= {"file": _plain(shell.file), "strict": shell.strict}
         return {"load": {k: v for k, v in place.items() if v is not None}}
     if not isinstance(shell, Shell):
         return {"call": task.function_name}

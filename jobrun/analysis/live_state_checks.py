@@ -83,7 +83,7 @@ def _use_problems(
                     f"name {own[1]!r}",
                 )
     put = [key for key in live.used_by(found) if key in found.writes]
-    if put and isinstance(task.fn, Load | Shell):
+    if put and isinstance(task.fn, Load | Shell) and not _loads_weights(task):
         yield Problem(
             f"task {task.name!r} puts a value in the place of {put[0][1]!r}, which is an object "
             "under 'state'",
@@ -98,6 +98,11 @@ def _use_problems(
             task.mark("timeout"),
             "leave one of the two out",
         )
+
+
+def _loads_weights(task: Task) -> bool:
+    """Return whether a task puts weights of a file into the objects that it names."""
+    return isinstance(task.fn, Load) and task.fn.file is not None
 
 
 def _joined_problems(job: Job, pipe: Pipe) -> Iterator[Problem]:

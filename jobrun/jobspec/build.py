@@ -381,7 +381,10 @@ def _callee(model: TaskModel) -> str | Shell | Load:
     if model.shell is not None:
         return _shell(model.shell)
     if model.load is not None:
-        return Load(_text(model.load.run), model.load.epoch, model.load.id)
+        given = model.load
+        run = None if given.run is None else _text(given.run)
+        file = None if given.file is None else _text(given.file)
+        return Load(run, given.epoch, given.id, file, given.strict is not False)
     return str(model.call)
 
 

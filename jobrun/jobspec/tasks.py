@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from jobrun.jobspec.closed import ClosedModel, given, one_of, short_for
+from jobrun.jobspec.closed import ClosedModel, given, one_of, short_for, without
 from jobrun.jobspec.faults import FieldFault, Optional, refuse
 from jobrun.jobspec.fields import Command, Dtype, Loaded, RunPath, Script, Seconds
 
@@ -61,13 +61,29 @@ class ShellModel(ClosedModel):
 
 
 class LoadModel(ClosedModel):
-    """Blobs of another run or checkpoint."""
+    """Blobs of another run or checkpoint, or of a file of weights."""
 
-    model_config = ConfigDict(json_schema_extra={"not": given("epoch", "id")})
+    model_config = ConfigDict(
+        json_schema_extra={
+            **one_of("run", "file"),
+            "not": given("epoch", "id"),
+            "dependentSchemas": {"file": without("epoch", "id")},
+            "dependentRequired": {"strict": ["file"]},
+        }
+    )
 
-    run: RunPath = Field(
+    run: Optional[RunPath] = Field(
+        None,
         description="The directory of a run or of one checkpoint; a relative path begins at the "
-        "spec's folder."
+        "spec's folder.",
+    )
+    file: Optional[RunPath] = Field(
+        None, description="A file of weights: .safetensors, .npz, .pt or .pth."
+    )
+    strict: Optional[bool] = Field(
+        None,
+        description="false: of a file and an object under 'state', what fits is taken; default: "
+        "both have the same names.",
     )
     epoch: Optional[Annotated[int, Field(ge=0)]] = Field(
         None, description="The checkpoint of this epoch; default: the newest."
@@ -76,13 +92,21 @@ class LoadModel(ClosedModel):
         None, description="The checkpoint with this id; default: the newest."
     )
     blobs: Loaded = Field(
-        description="The blobs: one name, a list, or a mapping {name there: name here}."
+        description="The blobs: one name, a list, or a mapping {name there: name here}. Of a file, "
+        "'*' in a name there stands for the names in a dict or an object here."
     )
 
     @model_validator(mode="after")
     def _one(self) -> LoadModel:
+        if (self.run is None) == (self.file is None):
+            raise refuse(FieldFault(": expected either 'run' or 'file'"))
         if self.epoch is not None and self.id is not None:
             raise refuse(FieldFault(": expected either 'epoch' or 'id', not both"))
+        for key in ("epoch", "id") if self.file is not None else ():
+            if getattr(self, key) is not None:
+                raise refuse(FieldFault(": belongs to a load of a 'run'", "", (key,)))
+        if self.run is not None and self.strict is not None:
+            raise refuse(FieldFault(": belongs to a load of a 'file'", "", ("strict",)))
         return self
 
 

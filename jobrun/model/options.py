@@ -43,12 +43,26 @@ class Retries:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Blobs of another run or checkpoint, as a task's function; its ``out`` names them.
+    """Blobs of another run or checkpoint, or of a file, as a task's function; ``out`` names them.
 
     ``run`` is a run's directory, of which the newest checkpoint is read or that of ``epoch`` or
     ``id``, or a checkpoint's.  A relative path begins at the spec's folder; it may be a URL.
+
+    ``file`` is a file of weights (``.safetensors``, ``.npz``, ``.pt``, ``.pth``).  In the names
+    under ``out``, ``*`` stands for the names in a dict, or in an object under ``state``, whose
+    weights are replaced; ``strict``: all of them, and by all that the file has.
     """
 
-    run: str | Template
+    run: str | Template | None = None
     epoch: int | None = None
     id: int | None = None
+    file: str | Template | None = None
+    strict: bool = True
+
+    def fault(self) -> str | None:
+        """Return an error message, or None."""
+        if (self.run is None) == (self.file is None):
+            return "expected either 'run' or 'file'"
+        if self.file is not None and (self.epoch, self.id) != (None, None):
+            return "'epoch' and 'id' are for a run, not for a file"
+        return None

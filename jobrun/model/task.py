@@ -62,7 +62,7 @@ class Task:
     With ``retries`` (their number, or ``Retries``) a call that fails is repeated, each time with
     ``update`` blobs as they were.  ``timeout`` is in seconds: a program is ended then; if it is
     a function, the run ends without it, since a thread cannot be killed.  ``fn`` may be a ``Load``
-    too: blobs of another run, ``out`` being a mapping ``{name there: blob}``.
+    too: blobs of another run or of a file, ``out`` being a mapping ``{name there: blob}``.
 
     ``thread="same"`` is for values bound to the thread that made them, such as a SQLite
     connection: the task, and all tasks that read its output, run on one thread.
@@ -102,8 +102,8 @@ class Task:
         self._check_options()
         if isinstance(fn, Shell):
             self._check_program(fn)
-        elif isinstance(fn, Load) and (given := [*self.inputs, *self.updates, *self.literals]):
-            self._refuse(f"a task that loads blobs is given nothing, not {given[0]!r}", "load")
+        elif isinstance(fn, Load):
+            self._check_load(fn)
         self._join()
 
     def _describe(
@@ -143,7 +143,7 @@ class Task:
         if isinstance(self.fn, Shell):
             return self.fn.command or "a script"
         if isinstance(self.fn, Load):
-            return f"load of {self.fn.run}"
+            return f"load of {self.fn.run if self.fn.file is None else self.fn.file}"
         module = getattr(self.fn, "__module__", None) or type(self.fn).__module__
         return f"{module}:{getattr(self.fn, '__qualname__', type(self.fn).__qualname__)}"
 
@@ -177,6 +177,16 @@ class Task:
         self._check_thread()
         if isinstance(self.fn, Load) and self.outputs.form != "keys":
             self._refuse("a task that loads blobs has a mapping {name there: blob} as 'out'", "out")
+
+    def _check_load(self, load: Load) -> None:
+        """Check that a load is given nothing, and names what there may be in a file."""
+        if given := [*self.inputs, *self.updates, *self.literals]:
+            self._refuse(f"a task that loads blobs is given nothing, not {given[0]!r}", "load")
+        if fault := load.fault():
+            self._refuse(f"'load': {fault}", "load")
+        for name in self.outputs.keys if load.file is not None else ():
+            if name.count("*") > 1:
+                self._refuse(f"{name!r} has more than one '*'", "load", "write one: encoder.*")
 
     def _check_thread(self) -> None:
         if self.thread is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from jobrun.analysis.analysis import JobAnalysis
@@ -21,6 +21,7 @@ from jobrun.session.load_task import LoadTask
 from jobrun.session.pipe.run import PipeRun
 from jobrun.session.scheduler import Scheduler
 from jobrun.session.shell.program import Program
+from jobrun.session.weights_task import PutWeights, WeightsTask
 from jobrun.values.boxes import Value
 
 __all__ = ["Binding"]
@@ -97,8 +98,12 @@ class Binding:
         """Return the function that a task calls on a node."""
         if isinstance(task.fn, Shell):
             return Program(task.fn, task.outputs.keys, self.places, node, task.timeout)
-        if isinstance(task.fn, Load):
-            function: Callable[..., Any] = LoadTask(task.fn, task.outputs.keys, self.places, node)
+        function: Callable[..., Any]
+        if isinstance(task.fn, Load) and task.fn.file is not None:
+            live = self._weights_of(task, node)
+            function = WeightsTask(task.fn, task.outputs.keys, self.places, node, live)
+        elif isinstance(task.fn, Load):
+            function = LoadTask(task.fn, task.outputs.keys, self.places, node)
         else:
             function = self.functions[id(task)]
         if task.timeout is None:
@@ -113,3 +118,14 @@ class Binding:
         if self.stores.generators is not None:
             give_up()
         self.scheduler.abandon(error)
+
+    def _weights_of(self, task: Task, node: str) -> dict[str, PutWeights]:
+        """Return how weights get into each live object that a load of a file names."""
+        live = self.stores.live
+        pairs = zip(task.outputs.keys, task.outputs.names, strict=True)
+        named = {pattern: (node, name.rpartition(":")[2]) for pattern, name in pairs}
+        return {
+            pattern: partial(live.put_weights, key)
+            for pattern, key in named.items()
+            if live is not None and key in live
+        }

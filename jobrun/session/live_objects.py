@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy.typing as npt
+
 from jobrun.analysis.live_state import LiveState
 from jobrun.core.blob_paths import Key
 from jobrun.errors import JobrunError, TaskError, ValueRefusedError, Where
@@ -28,6 +30,7 @@ from jobrun.values.boxes import Box, Value, checksum, leaves
 from jobrun.values.opaque import changeable_objects
 from jobrun.values.plain import put_back, read_state, to_plain
 from jobrun.values.storable import check_storable
+from jobrun.values.weights import Unused, put_weights
 from jobrun.values.workspace import Workspace
 
 __all__ = ["LiveObjects"]
@@ -110,6 +113,23 @@ class LiveObjects:
         if key in self.live:
             self._box(key).value = restored
         self.broken.discard(key)
+
+    def put_weights(
+        self, key: Key, weights: Mapping[str, npt.NDArray[Any]], strict: bool
+    ) -> tuple[Any, Unused]:
+        """Replace weights of an object by arrays of the same names; return it, and what is unused.
+
+        Raises TaskError, naming the key, for one that does not fit, and if ``strict`` for any that
+        is unused, before the object is changed.
+        """
+        adapter, obj = self._found(key)
+        with self._placed(key, adapter, "replaced"):
+            state = to_plain(read_state(adapter, obj), writable=True)
+            unused = put_weights(state, weights)
+            if strict and unused:
+                hint = "'strict: false' under 'load' takes what fits"
+                raise ValueRefusedError(str(unused), hint=hint)
+            return adapter.restore(obj, state), unused
 
     def read_all(self, keys: Iterable[Key]) -> States:
         """Return the states of several objects."""

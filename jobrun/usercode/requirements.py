@@ -28,7 +28,7 @@ def task_needs(task: Task, folder: str | os.PathLike[str] | None) -> Iterator[Pr
     yield from _unset(task)
     if isinstance(task.fn, Shell):
         yield from _program_problems(task, task.fn, folder)
-    elif isinstance(task.fn, Load):
+    elif isinstance(task.fn, Load) and task.fn.file is None:
         yield from _store_problems(task.fn.run, task.mark("load"))
 
 
@@ -55,7 +55,7 @@ def _unset(task: Task) -> Iterator[Problem]:
     if isinstance(task.fn, Shell) and task.fn.command:
         texts.append(("shell", list(task.fn.words)))
     if isinstance(task.fn, Load):
-        texts.append(("load", task.fn.run))
+        texts.append(("load", task.fn.run if task.fn.file is None else task.fn.file))
     if isinstance(task, Pipe):
         files = (d.file for d in task.reader.data.leaves())
         texts += [("file", f.path) for f in files if f is not None]

@@ -58,7 +58,7 @@ def test_what_belongs_to_the_job(job: Job) -> None:
     assert job.nodes == {"trainer_0": {"own": 1}, "trainer_1": {"own": 2}}
     assert job.vars["shape"] == [8, 8]
     assert job.metrics == {"trainer_0:mean_loss": "min", "loss": None}
-    assert [len(g) for g in job.groups.values()] == [2, 4, 8, 1, 1]
+    assert [len(g) for g in job.groups.values()] == [2, 5, 8, 1, 1]
     policy = job.checkpoint
     assert policy is not None
     assert policy.every == Every(2, 100, 900.0, 30.0)
@@ -153,12 +153,14 @@ def test_shell_tasks(job: Job) -> None:
 
 
 def test_blobs_of_other_runs(job: Job) -> None:
-    one, two = job.init.tasks[2:]
+    one, two, three = job.init.tasks[2:]
     assert one.fn == Load(Template("${spec.dir}/runs/other", ("spec.dir",)), epoch=3)
     assert (one.outputs.keys, one.outputs.names) == (("model",), ("first",))
     assert two.fn == Load("runs/other/checkpoint_2", id=2)
     assert (two.outputs.keys, two.outputs.names) == (("seen",), ("seen",))
     assert two.mark("out:seen") != two.where
+    assert three.fn == Load(file="base.safetensors", strict=False)
+    assert (three.outputs.keys, three.outputs.names) == (("encoder.*",), ("net",))
 
 
 def test_conditions(job: Job) -> None:
