@@ -24,7 +24,6 @@ from whole_runs import MEMORY, Died, Ended, records, start
 from jobrun import Best, CheckpointPolicy, Every, Job, Keep, Pipe, Task, load_blobs
 from jobrun.checkpoint.record import Record
 from jobrun.cli.metrics import _Run
-from jobrun.cli.show import _gather
 from jobrun.cli.sweep_table import SweepEnded
 from jobrun.core.events import CheckpointLoaded, CheckpointSaved, EpochFinished, Event
 from jobrun.engine.best import best_of
@@ -34,6 +33,7 @@ from jobrun.report.screen import Screen
 from jobrun.runs.overview import overview, rows_of
 from jobrun.runs.rundir import RunDir
 from jobrun.tools.compare_runs import compare_runs
+from jobrun.tools.run_summary import run_summary
 from jobrun.tools.sweep_rows import SweepRow, row_on_disk
 
 LONG = bool(os.environ.get("JOBRUN_LONG"))
@@ -197,7 +197,7 @@ def check_values(
 def check_checkpoints(history: History, direction: str, run: RunDir) -> None:
     """The best of the checkpoints that are kept, as commands give it."""
     best = expected_record(records(run.path), history, direction)
-    shown = _gather(run).best
+    shown = run_summary(run).best
     assert (shown.epoch if shown is not None else None) == best, "show"
     if best is None:
         with pytest.raises(NotFoundError):

@@ -160,14 +160,19 @@ def _stirred_array(array: np.ndarray, epoch: int) -> np.ndarray:
 
 
 def stir_in_place(value: Any, epoch: int) -> None:
-    """Change every array of a value in place; a dict or list gets and loses items too."""
+    """Change every array of a value in place; a dict or list gets and loses items too.
+
+    A tuple has none to lose.
+    """
     if isinstance(value, np.ndarray):
         with np.errstate(all="ignore"):
             value[...] = _stirred_array(value, epoch)
         return
     for item in value.values() if isinstance(value, dict) else value:
-        if isinstance(item, np.ndarray | dict | list):
+        if isinstance(item, np.ndarray | dict | list | tuple):
             stir_in_place(item, epoch)
+    if isinstance(value, tuple):
+        return
     if isinstance(value, dict):
         if value and epoch == 2:
             value["moved"] = value.pop(next(iter(value)))

@@ -26,7 +26,7 @@ def warn(event: Event) -> None:
     if isinstance(event, (CheckpointFailed, RunWentBack, Warned)):
         text = event.message
     elif isinstance(event, CheckpointSkipped):
-        text = f"checkpoint_{event.id} is passed over: {event.reason}"
+        text = f"checkpoint_{event.id} is skipped: {event.reason}"
     if text:
         warnings.warn(text, JobrunWarning, stacklevel=2)
 
