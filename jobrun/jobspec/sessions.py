@@ -34,7 +34,7 @@ class SessionModel(ClosedModel):
         BeforeValidator(choice("local", "dask"), json_schema_input_type=Literal["local", "dask"]),
     ] = Field("local", description="local: in this process; dask: on a dask.distributed cluster.")
     threads: Optional[Annotated[int, Field(ge=1)]] = Field(
-        None, description="Tasks at a time; for dask, on each node."
+        None, description="Tasks at a time; for dask, on each worker."
     )
     workers: Optional[Annotated[int, Field(ge=1)]] = Field(
         None, description="For dask: start N processes on this machine."

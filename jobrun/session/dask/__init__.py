@@ -2,24 +2,24 @@
 
 On the client::
 
-    session.py       DaskSession: the contract, as the runner sees it
-    group_run.py     a run of a group on the nodes: started, followed, and cut
-    closure.py       the units that belong to a cut (pure)
-    nodes.py         calls to the nodes, their news, and their loss
-    snapshot.py      a snapshot whose values stay on the nodes
-    cluster.py       clusters, and the placement of nodes on workers
+    session.py         DaskSession: the contract, as the runner sees it
+    group_run.py       a run of a group on the workers: started, followed, and cut
+    closure.py         the units that belong to a cut (pure)
+    workers.py         calls to the workers, their news, and their loss
+    snapshot.py        a snapshot whose values stay on the workers
+    cluster.py         clusters, and the placement of nodes on workers
 
 On the workers::
 
-    actor.py         the actor that is a node
-    node_session.py  a LocalSession that holds one node's blobs and runs its units
-    group.py         one node's part of a group, with the messages from and to the other nodes
-    event_queue.py   the news of a node while it runs: events, output, batches
+    actor.py           the actor that holds the nodes of a worker
+    worker_session.py  a LocalSession that holds the blobs of these nodes and runs their units
+    group.py           a worker's part of a group, with the messages from and to the other workers
+    event_queue.py     the news of a worker while it runs: events, output, batches
 
 On both::
 
-    node_plan.py     the part of a group that one node runs (pure)
-    messages.py      the messages between client and nodes, and between nodes
-    actor_calls.py   calls of an actor's methods
-    code.py          the transfer of the user's code to a worker that does not see the spec's folder
+    worker_plan.py     the part of a group that one worker runs (pure)
+    messages.py        the messages between client and workers, and between workers
+    actor_calls.py     calls of an actor's methods
+    code.py            the user's code, sent to a worker that does not see the spec's folder
 """

@@ -1,8 +1,8 @@
-"""The actor that is a node: it lives on one worker as long as the session does.
+"""The actor that holds the nodes of one worker, as long as the session lives.
 
 Its methods are coroutines on the worker's event loop, so that it answers while it works; the work
 itself is done on threads of its own.  Errors come back in an Answer, so that an error of the
-network is never taken for one of the node, nor the other way round.
+network is never taken for one of a task, nor the other way round.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import traceback
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -27,49 +27,50 @@ from jobrun.session.base import Control
 from jobrun.session.dask.actor_calls import call_actor
 from jobrun.session.dask.code import CodeMissingError, place_code
 from jobrun.session.dask.event_queue import NewsQueue, NumberedNews, route_prints
-from jobrun.session.dask.group import NodeGroup
+from jobrun.session.dask.group import WorkerGroup
 from jobrun.session.dask.messages import (
     Answer,
     Message,
     Outcome,
+    Peer,
     RunRequest,
     Setup,
     arrived,
 )
-from jobrun.session.dask.node_session import NodeSession
+from jobrun.session.dask.worker_session import WorkerSession
 from jobrun.values.boxes import Value
 
-__all__ = ["NodeActor"]
+__all__ = ["WorkerActor"]
 
 _THREADS = 4
-"""The number of requests to a node at a time: a run, a save, a question."""
+"""The number of requests at a time: a run, a save, a question."""
 
 
-class NodeActor:
-    """A node; created on a worker, then configured by ``open``."""
+class WorkerActor:
+    """Some nodes of a job; created on a worker, then configured by ``open``."""
 
     def __init__(self, key: str) -> None:
         self._key = key
         worker: Any = get_worker()
         self._worker = worker
         self._loop: asyncio.AbstractEventLoop = worker.loop.asyncio_loop
-        self._threads = ThreadPoolExecutor(_THREADS, "jobrun-node")
+        self._threads = ThreadPoolExecutor(_THREADS, "jobrun-worker")
         self.news_queue = NewsQueue(self._loop)
         self._outboxes: dict[str, _Outbox] = {}
-        self._session: NodeSession | None = None
-        self._group: NodeGroup | None = None
+        self._session: WorkerSession | None = None
+        self._group: WorkerGroup | None = None
         self._request: RunRequest | None = None
         self._turn = self._paused = self._interrupted = 0
         self._applied = 0
 
     @property
-    def session(self) -> NodeSession:
+    def session(self) -> WorkerSession:
         """Return the session that holds the blobs."""
         assert self._session is not None
         return self._session
 
     async def open(self, setup: Setup) -> Answer:
-        """Become a node: bind the functions, create an empty store; return the versions there."""
+        """Bind the functions and create empty stores; return the versions of the libraries."""
         return await self._answer(lambda: self._open(setup))
 
     def _open(self, setup: Setup) -> Mapping[str, str]:
@@ -81,11 +82,14 @@ class NodeActor:
         route_prints()
         job, places = place_code(setup, str(self._worker.local_directory))
         self._outboxes = {
-            node: _Outbox(self._worker, node, address, key, self.news_queue.unreached)
-            for node, (address, key) in setup.peers.items()
-            if node != setup.node
+            key: _Outbox(self._worker, peer, self.news_queue.unreached)
+            for key, peer in setup.peers.items()
+            if key != self._key
         }
-        self._session = NodeSession(setup.node, setup.threads, self._post, self.news_queue)
+        peers = {node: key for key, peer in setup.peers.items() for node in peer.nodes}
+        self._session = WorkerSession(
+            setup.nodes, peers, setup.threads, self._post, self.news_queue
+        )
         self._session.open(job, places)
         return self._session.versions()
 
@@ -107,13 +111,13 @@ class NodeActor:
     # Running.
 
     async def run(self, request: RunRequest) -> Answer:
-        """Run the node's part of a group; return an Outcome."""
+        """Run the worker's part of a group; return an Outcome."""
         self._request = request
         self._turn = request.run
         self._applied = 0
         return await self._answer(lambda: self._run(request, request.position, None))
 
-    async def resume_run(self, turn: int, position: Position, only: Collection[str]) -> Answer:
+    async def resume_run(self, turn: int, position: Position, only: frozenset[str]) -> Answer:
         """Run the units ``only`` and what belongs to them to the end, in the run that was cut."""
         request = self._request
         assert request is not None
@@ -121,9 +125,7 @@ class NodeActor:
         self._applied = 0
         return await self._answer(lambda: self._run(replace(request, batches=None), position, only))
 
-    def _run(
-        self, request: RunRequest, position: Position, only: Collection[str] | None
-    ) -> Outcome:
+    def _run(self, request: RunRequest, position: Position, only: frozenset[str] | None) -> Outcome:
         session = self.session
         if request.forget and only is None:
             session.end_epoch()
@@ -155,7 +157,7 @@ class NodeActor:
             scalars,
             news,
             sequence,
-            spent=sum(now.seconds),
+            spent={n: s for n, s in group.spent(now).items() if s and n in session.nodes},
         )
 
     def _stops(self, batches: int | None) -> bool:
@@ -181,32 +183,32 @@ class NodeActor:
         if self._group is not None and self._turn == turn:
             self._group.stop(halt=halt)
 
-    # Other nodes.
+    # Other workers.
 
-    def _post(self, node: str, message: Message) -> None:
-        self._loop.call_soon_threadsafe(self._outboxes[node].put, message)
+    def _post(self, peer: str, message: Message) -> None:
+        self._loop.call_soon_threadsafe(self._outboxes[peer].put, message)
 
     async def deliver(self, messages: list[Message]) -> None:
-        """Receive messages of another node."""
+        """Receive messages of another worker."""
         for message in messages:
             self.session.mailbox.put(message)
 
     async def flush(self) -> Answer:
-        """Send what cut pipes have written on other nodes, and wait until it has arrived."""
+        """Send what cut pipes have written on other workers, and wait until it has arrived."""
         assert self._group is not None
         partial = self._group.partial_outputs()
         try:
-            for node, values in partial.items():
-                outbox = self._outboxes[node]
+            for peer, values in partial.items():
+                outbox = self._outboxes[peer]
                 answer = await outbox.call("take_partial", values)
                 if answer.error is not None:
                     return Answer(error=answer.error)
         except OSError as error:
-            return Answer(error=_unreachable(node, outbox.address, error))
+            return Answer(error=_unreachable(outbox.peer, error))
         return Answer()
 
     async def take_partial(self, values: Mapping[Key, Value]) -> Answer:
-        """Store what a pipe of another node has written here so far."""
+        """Store what a pipe of another worker has written here so far."""
         taken = {key: arrived(value) for key, value in values.items()}
         return await self._answer(lambda: self.session.take_partial(taken))
 
@@ -221,20 +223,16 @@ class NodeActor:
 
 
 class _Outbox:
-    """Sends messages to another node in their order, those that are waiting together."""
+    """Sends messages to another worker in their order, those that are waiting together."""
 
     def __init__(
         self,
         worker: Any,
-        node: str,
-        address: str,
-        key: str,
+        peer: Peer,
         fail: Callable[[WorkerLostError], None],
     ) -> None:
         self._worker = worker
-        self._node = node
-        self.address = address
-        self._key = key
+        self.peer = peer
         self._fail = fail
         self._waiting: list[Message] = []
         self._sending: asyncio.Task[None] | None = None
@@ -251,19 +249,20 @@ class _Outbox:
                 messages, self._waiting = self._waiting, []
                 await self.call("deliver", messages)
         except Exception as error:
-            self._fail(_unreachable(self._node, self.address, error))
+            self._fail(_unreachable(self.peer, error))
         finally:
             self._sending = None
 
     async def call(self, method: str, *args: Any) -> Any:
-        """Call a method of the other node; raises OSError if it cannot be reached."""
-        if self.address == self._worker.address:
-            return await getattr(self._worker.state.actors[self._key], method)(*args)
-        return await call_actor(self._worker.rpc(self.address), self._key, method, args)
+        """Call a method of the other actor; raises OSError if it cannot be reached."""
+        address, key = self.peer.address, self.peer.key
+        if address == self._worker.address:
+            return await getattr(self._worker.state.actors[key], method)(*args)
+        return await call_actor(self._worker.rpc(address), key, method, args)
 
 
-def _unreachable(node: str, address: str, error: BaseException) -> WorkerLostError:
-    text = f"the worker {address} of node {node!r} cannot be reached from another node's worker"
+def _unreachable(peer: Peer, error: BaseException) -> WorkerLostError:
+    text = f"{peer.described} cannot be reached from another node's worker"
     lost = WorkerLostError(text)
     lost.__cause__ = error
     return lost

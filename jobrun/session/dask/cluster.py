@@ -9,12 +9,14 @@ import threading
 import time
 from collections.abc import Collection, Sequence
 from importlib import import_module
+from itertools import pairwise
 from typing import Any
 
 from jobrun.errors import ClusterLostError, UsageError, WorkerLostError
-from jobrun.session.dask.nodes import PlacedActor
+from jobrun.session.dask.messages import Peer, named
+from jobrun.session.dask.workers import PlacedActor
 
-__all__ = ["connect", "place_nodes", "start_cluster"]
+__all__ = ["connect", "place_nodes", "shares", "start_cluster"]
 
 _LOOK = 0.2
 _SOON = 0.002
@@ -67,21 +69,21 @@ def connect(address: str, timeout: float) -> Any:
 def place_nodes(
     client: Any, nodes: Sequence[str], lost: set[str], wait: float, timeout: float
 ) -> dict[str, PlacedActor]:
-    """Create an actor for each node, spread evenly over the workers but those that are ``lost``.
+    """Create an actor on each worker but those that are ``lost``, for an even share of the nodes.
 
-    If there is no worker, wait for one for at most ``wait`` seconds, and then raise
-    ClusterLostError.  Raises WorkerLostError if a worker is lost meanwhile, or does not create its
-    actor within ``timeout`` seconds; it is added to ``lost``.
+    Neighbours share a worker.  Returns the actors by key.  If there is no worker, wait for one for
+    at most ``wait`` seconds, and then raise ClusterLostError.  Raises WorkerLostError if a worker
+    is lost meanwhile, or does not create its actor within ``timeout`` seconds; it is added to
+    ``lost``.
     """
-    from jobrun.session.dask.actor import NodeActor
+    from jobrun.session.dask.actor import WorkerActor
 
     workers = _workers(client, lost, time.monotonic() + wait)
     made = []
-    for number, node in enumerate(nodes):
-        key = f"jobrun-{node}-{secrets.token_hex(8)}"
-        address = workers[number % len(workers)]
+    for address, own in zip(workers, shares(nodes, len(workers)), strict=False):
+        key = f"jobrun-{own[0]}-{secrets.token_hex(8)}"
         future = client.submit(
-            NodeActor,
+            WorkerActor,
             key,
             key=key,
             actor=True,
@@ -89,15 +91,23 @@ def place_nodes(
             workers=[address],
             allow_other_workers=True,
         )
-        made.append((node, key, future, address))
+        made.append((own, key, future, address))
     end = time.monotonic() + timeout
     placed = {}
-    for node, key, future, address in made:
+    for own, key, future, address in made:
         if not _is_made(future, end):
             lost.add(address)
-            raise WorkerLostError(f"the worker {address} did not create node {node!r} in time")
-        placed[node] = PlacedActor(future, _address(client, future), key)
+            text = f"the worker {address} did not create {named(own)} within {timeout:g} s"
+            raise WorkerLostError(text)
+        placed[key] = PlacedActor(future, Peer(_address(client, future), key, own))
     return placed
+
+
+def shares(nodes: Sequence[str], workers: int) -> list[tuple[str, ...]]:
+    """Return the nodes of each worker, at most one share for each node."""
+    count = min(workers, len(nodes))
+    ends = [number * len(nodes) // count for number in range(count + 1)]
+    return [tuple(nodes[first:end]) for first, end in pairwise(ends)]
 
 
 def _address(client: Any, future: Any) -> str:

@@ -1,4 +1,4 @@
-"""The news of a node while it runs: events, output of tasks, batches that were applied.
+"""The news of a worker while it runs: events, output of tasks, batches that were applied.
 
 The client requests news all the time; news that come while no request is open wait for the next
 one, or go with the outcome of the run.  Each answer has a number, so that the client handles them
@@ -26,7 +26,7 @@ NumberedNews = tuple[int, tuple[News, ...]]
 
 
 class NewsQueue:
-    """The news of one node; they come from any thread, and are requested on ``loop``."""
+    """The news of one worker; they come from any thread, and are requested on ``loop``."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -45,7 +45,7 @@ class NewsQueue:
         self._add(Applied(1))
 
     def unreached(self, error: WorkerLostError) -> None:
-        """Add that another node cannot be reached."""
+        """Add that another worker cannot be reached."""
         self._add(Unreached(error))
 
     def printed(self, text: str, is_error: bool) -> None:
@@ -96,7 +96,7 @@ class NewsQueue:
 
 
 class _Routed:
-    """Replaces a stream of the worker: output of tasks goes to the news of their node."""
+    """Replaces a stream of the worker: output of tasks goes to the news of their session."""
 
     def __init__(self, stream: TextIO, is_error: bool) -> None:
         self.stream = stream
@@ -119,7 +119,7 @@ class _Routed:
 
 
 def route_prints() -> None:
-    """Send the output of tasks in this process to the news of their node, from now on."""
+    """Send the output of tasks in this process to the news of their session, from now on."""
     if not isinstance(sys.stdout, _Routed):
         sys.stdout = _Routed(sys.stdout, False)
     if not isinstance(sys.stderr, _Routed):

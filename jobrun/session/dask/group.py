@@ -1,10 +1,10 @@
-"""One node's part of a group, prepared to run, with the messages from and to other nodes."""
+"""One worker's part of a group, prepared to run, with the messages from and to other workers."""
 
 from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from heapq import nlargest
 
 from jobrun.analysis.graph import Unit, ranks
@@ -17,19 +17,19 @@ from jobrun.session.binding import Binding
 from jobrun.session.call import Stores
 from jobrun.session.dask.event_queue import NewsQueue
 from jobrun.session.dask.messages import Message, Missing, arrived, has_opaque
-from jobrun.session.dask.node_plan import NodePlan, Send
+from jobrun.session.dask.worker_plan import Send, WorkerPlan
 from jobrun.session.task_group import SLOWEST, Group, Now
 from jobrun.values.boxes import Value
 from jobrun.values.workspace import Workspace
 
-__all__ = ["Mailbox", "NodeGroup", "Post"]
+__all__ = ["Mailbox", "Post", "WorkerGroup"]
 
 Post = Callable[[str, Message], None]
-"""Sends a message to a node."""
+"""Sends a message to a worker."""
 
 
 class Mailbox:
-    """The messages of the current run, and of one that other nodes have already begun."""
+    """The messages of the current run, and of one that other workers have already begun."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -63,7 +63,7 @@ class Mailbox:
 
 
 class _Mirror(Workspace):
-    """Blobs of another node, as one unit sees them: received ones, and its own outputs."""
+    """Blobs of a node of another worker, as a task sees them: received ones, and its outputs."""
 
     def __init__(self, ranks: Mapping[str, int]) -> None:
         super().__init__(ranks)
@@ -89,43 +89,52 @@ class _Mirror(Workspace):
         self._missing = {}
 
 
-class NodeGroup(Group):
-    """The units of a node's part of a group, bound to the blobs of their node."""
+class WorkerGroup(Group):
+    """The units of a worker's part of a group, bound to the blobs of its nodes.
+
+    The copies of a task here see the blobs of other workers through one view, so that each value
+    is held once.
+    """
 
     def __init__(
         self,
-        portion: NodePlan,
-        node: str,
+        portion: WorkerPlan,
         mailbox: Mailbox,
         post: Post,
         news: NewsQueue,
         binding: Binding,
     ) -> None:
         self._portion = portion
-        self._node = node
         self._mailbox = mailbox
         self._post = post
         self._news = news
         self._all_nodes = tuple(binding.analysis.job.nodes)
         self._own = binding.stores
+        units = portion.plan.units
+        self._copies: dict[str, list[int]] = {}
+        for number in portion.runs.values():
+            self._copies.setdefault(units[number].task.name, []).append(number)
         own_ranks = ranks(binding.analysis)
-        self._views: dict[int, Stores] = {
-            number: self._view(own_ranks)
-            for key, number in portion.runs.items()
-            if portion.messages[portion.waiting[key]] or portion.outputs[number]
+        self._views: dict[str, Stores] = {
+            name: self._view(own_ranks)
+            for name, copies in self._copies.items()
+            if any(portion.messages[n] for n in portion.readers[name])
+            or any(portion.outputs[n] for n in copies)
         }
         self._puts = {number: key for key, number in portion.puts.items()}
         self._inbox: dict[int, Mapping[Key, Value | Missing]] = {}
         self._read: dict[int, Message] = {}
         self._run_number = 0
         self._finished: list[int] = []
+        self._left_of: dict[str, set[int]] = {}
         super().__init__(binding, portion.plan)
         for number, messages in enumerate(portion.messages):
             self._dag.waits[number] += messages
 
     def _view(self, own_ranks: Mapping[str, Mapping[str, int]]) -> Stores:
-        """Return the blobs of all nodes as seen by a unit that reads or writes those of others."""
-        mirrors: dict[str, Workspace] = {n: _Mirror(own_ranks[n]) for n in self._all_nodes}
+        """Return the blobs of all nodes as seen by a task that uses those of other workers."""
+        there = [n for n in self._all_nodes if n not in self._own.nodes]
+        mirrors: dict[str, Workspace] = {n: _Mirror(own_ranks[n]) for n in there}
         return Stores(
             {**mirrors, **self._own.nodes},
             self._own.best,
@@ -133,12 +142,12 @@ class NodeGroup(Group):
             generators=self._own.generators,
         )
 
-    def _mirrors(self, number: int) -> Iterable[_Mirror]:
-        found = self._views[number].nodes.values() if number in self._views else ()
+    def _mirrors(self, task: str) -> Iterable[_Mirror]:
+        found = self._views[task].nodes.values() if task in self._views else ()
         return (mirror for mirror in found if isinstance(mirror, _Mirror))
 
     def _stores_of(self, number: int) -> Stores:
-        return self._views.get(number, self._own)
+        return self._views.get(self._plan.units[number].task.name, self._own)
 
     def _runner(self, number: int, unit: Unit) -> Callable[[Now], None]:
         if number in self._portion.sends:
@@ -152,9 +161,9 @@ class NodeGroup(Group):
     # Running.
 
     def run_portion(
-        self, run: int, position: Position, control: Control, only: Collection[str] | None = None
+        self, run: int, position: Position, control: Control, only: frozenset[str] | None = None
     ) -> tuple[Position, Now]:
-        """Run the node's part from ``position`` on; return the node's own position reached.
+        """Run the worker's part from ``position`` on; return its own position reached.
 
         With ``only``, the keys of units, continue what was cut in the same run: what belongs to
         those units runs to its end, unless it waits for what belongs to others.
@@ -165,7 +174,7 @@ class NodeGroup(Group):
         skip: list[int] = []
         if only is not None:
             left = set(range(len(owners))).difference(done)
-            skip = [number for number in left if owners[number] not in only]
+            skip = [number for number in left if not only.intersection(owners[number])]
         before = self._now
         now = self._begin(position, control)
         if only is not None and before is not None:
@@ -182,38 +191,48 @@ class NodeGroup(Group):
         tasks = tuple(key for key, number in self._portion.runs.items() if number in ended)
         return Position(position.epochs, tasks, now.pipes, now.readers), now
 
-    def _start_afresh(self, run: int, tasks: Collection[str]) -> None:
+    def _start_afresh(self, run: int, tasks: set[str]) -> None:
         self._run_number = run
         self._mailbox.forget(run)
         self._inbox = {}
         self._read = {}
-        for number in self._views:
-            for mirror in self._mirrors(number):
+        for name in self._views:
+            for mirror in self._mirrors(name):
                 mirror.clear()
-        self._finished = [n for n, owner in enumerate(self._portion.owners) if owner in tasks]
+        owners = self._portion.owners
+        self._finished = [n for n, keys in enumerate(owners) if tasks.issuperset(keys)]
+        done = set(self._finished)
+        self._left_of = {name: set(self._copies[name]) - done for name in self._views}
 
     @property
     def left(self) -> frozenset[str]:
-        """Return the units for which something is left to do here, of this and of other nodes."""
+        """Return the units for which something is left to do here, of this and of other workers."""
         ended = set(self._finished)
         owners = self._portion.owners
-        return frozenset(owner for number, owner in enumerate(owners) if number not in ended)
+        return frozenset(
+            key for number, keys in enumerate(owners) if number not in ended for key in keys
+        )
 
     @property
     def edges(self) -> frozenset[tuple[str, str]]:
         """Return the pairs of unit keys ordered by an object that both use."""
         owners = self._portion.owners
-        pairs = {(owners[before], owners[after]) for before, after in self._objects.edges}
-        return frozenset(pair for pair in pairs if pair[0] != pair[1])
+        return frozenset(
+            (first, second)
+            for before, after in self._objects.edges
+            for first in owners[before]
+            for second in owners[after]
+            if first != second
+        )
 
     @property
     def owes(self) -> bool:
-        """Return whether cut pipes have written on other nodes."""
+        """Return whether cut pipes have written on other workers."""
         pipes = self._now.pipes if self._now is not None else ()
         return any(self._portion.outputs[self._portion.runs[key]] for key in pipes)
 
     def slowest(self, now: Now) -> dict[str, float]:
-        """Return the slowest units of this node, and their seconds."""
+        """Return the slowest units of this worker, and their seconds."""
         runs = self._portion.runs
         keys = nlargest(SLOWEST, runs, key=lambda key: now.seconds[runs[key]])
         return {key: now.seconds[runs[key]] for key in keys}
@@ -247,30 +266,29 @@ class NodeGroup(Group):
     def _arrive(self, message: Message) -> None:
         """Handle a message of this run; it comes again when the run continues after a cut.
 
-        A unit's inputs of other nodes are filled in once: since then the unit may have written
-        there.
+        The inputs of a task are filled in once: since then its copies may have written there.
         """
         if message.is_output:
-            number = waiting = self._portion.puts[message.unit]
-        else:
-            number = self._portion.runs[message.unit]
-            waiting = self._portion.waiting[message.unit]
-        if number in self._finished:
+            number = self._portion.puts[message.unit]
+            if number not in self._finished:
+                self._inbox[number] = message.values
+                self._scheduler.arrived(number)
             return
-        if message.is_output:
-            self._inbox[number] = message.values
-        elif id(message) not in self._read:
+        waiting = [n for n in self._portion.readers[message.unit] if n not in self._finished]
+        if waiting and id(message) not in self._read:
             self._read[id(message)] = message  # kept, so that its id stays its own
+            view = self._views[message.unit]
             for (node, path), value in message.values.items():
-                mirror = self._views[number].nodes[node]
+                mirror = view.nodes[node]
                 assert isinstance(mirror, _Mirror)
                 mirror.fill(path, value)
-        self._scheduler.arrived(waiting)
+        for number in waiting:
+            self._scheduler.arrived(number)
 
     def _send(self, send: Send, due: bool) -> None:
-        """Send the blobs that another node's unit reads; an empty message if that is not due."""
+        """Send the blobs that a task reads on another worker; none if it is not due."""
         values = {key: self._value(key) for key in send.keys} if due else {}
-        self._post(send.to, Message(self._run_number, send.unit, False, values))
+        self._post(send.to, Message(self._run_number, send.task, False, values))
 
     def _value(self, key: Key) -> Value | Missing:
         try:
@@ -284,35 +302,41 @@ class NodeGroup(Group):
         return value
 
     def _put_out(self, number: int) -> None:
-        """Send what a unit of this node has written on others, and drop what it received."""
-        for node in self._portion.outputs[number]:
-            values = self.outputs(number, node)
-            key = self._portion.owners[number]
-            self._post(node, Message(self._run_number, key, True, values))
-        for mirror in self._mirrors(number):
-            mirror.clear()
+        """Send what a unit has written on other workers; drop what its task received at its end."""
+        for peer in self._portion.outputs[number]:
+            (key,) = self._portion.owners[number]
+            values = self.outputs(number, peer)
+            self._post(peer, Message(self._run_number, key, True, values))
+        name = self._plan.units[number].task.name
+        left = self._left_of.get(name)
+        if left is not None:
+            left.discard(number)  # in one step, as copies may end at once
+            if not left:
+                for mirror in self._mirrors(name):
+                    mirror.clear()
 
-    def outputs(self, number: int, node: str) -> dict[Key, Value | Missing]:
-        """Return what a unit has written on another node."""
+    def outputs(self, number: int, peer: str) -> dict[Key, Value | Missing]:
+        """Return what a unit has written on the nodes of another worker."""
         found: dict[Key, Value | Missing] = {}
-        for path in self._portion.outputs[number][node]:
-            value = self._views[number].nodes[node].find(path)
+        stores = self._stores_of(number)
+        for node, path in self._portion.outputs[number][peer]:
+            value = stores.nodes[node].find(path)
             if value is not None:
                 text = f"blob {path!r} cannot be stored on node {node!r}"
                 found[node, path] = Missing(text) if has_opaque(value) else value
         return found
 
     def partial_outputs(self) -> dict[str, dict[Key, Value | Missing]]:
-        """Return what cut pipes have written on other nodes so far."""
+        """Return what cut pipes have written on other workers so far."""
         found: dict[str, dict[Key, Value | Missing]] = {}
         for key in self._now.pipes if self._now is not None else ():
             number = self._portion.runs[key]
-            for node in self._portion.outputs[number]:
-                found.setdefault(node, {}).update(self.outputs(number, node))
+            for peer in self._portion.outputs[number]:
+                found.setdefault(peer, {}).update(self.outputs(number, peer))
         return found
 
     def _take_in(self, number: int) -> None:
-        """Store what a unit of another node has written here."""
+        """Store what a unit of another worker has written here."""
         for key, value in self._inbox.pop(number).items():
             if isinstance(value, Missing):
                 raise TaskError(value.message, hint=value.hint)

@@ -1,11 +1,11 @@
-"""A run of a group on several nodes, as the client sees it: started, followed, and cut.
+"""A run of a group on several workers, as the client sees it: started, followed, and cut.
 
-A run is one request to each node; they meet only where they exchange blobs (see
-``node_plan``).  The cut of a run over several nodes: all are told to start nothing new, and report
-what they have finished.  A finished unit may have overtaken one that comes before it on another
-node, since nothing waits for a reader whose values have been sent; so the nodes then run the
-missing units until the finished ones are closed: with each unit, all that come before it in the
-plan.
+A run is one request to each worker; they meet only where they exchange blobs (see
+``worker_plan``).  The cut of a run over several workers: all are told to start nothing new, and
+report what they have finished.  A finished unit may have overtaken one that comes before it on
+another worker, since nothing waits for a reader whose values have been sent; so the workers then
+run the missing units until the finished ones are closed: with each unit, all that come before it in
+the plan.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from jobrun.session.base import Control
 from jobrun.session.dask.closure import closure
 from jobrun.session.dask.code import with_lines
 from jobrun.session.dask.messages import Applied, News, Outcome, PrintedText, RunRequest
-from jobrun.session.dask.nodes import Happening, Nodes
+from jobrun.session.dask.workers import Happening, Workers
 
-__all__ = ["GroupRun", "keys_by_node", "reached"]
+__all__ = ["GroupRun", "keys_by_worker", "reached"]
 
 _LOOK = 0.02
 """Seconds between two checks whether a cut is requested."""
@@ -40,16 +40,16 @@ _LOOK_AT_REST = 0.2
 
 
 class GroupRun:
-    """One run of the group of ``plan``.  ``turns`` numbers the requests to the nodes.
+    """One run of the group of ``plan``.  ``turns`` numbers the requests to the workers.
 
     ``was_cut``: not all of it has run.
     """
 
     def __init__(
-        self, nodes: Nodes, job: Job, plan: Plan, control: Control, turns: Iterator[int]
+        self, workers: Workers, job: Job, plan: Plan, control: Control, turns: Iterator[int]
     ) -> None:
         self.was_cut = False
-        self._nodes = nodes
+        self._workers = workers
         self._job = job
         self._plan = plan
         self._control = control
@@ -64,17 +64,19 @@ class GroupRun:
         watched: tuple[str, ...],
         forget: Collection[str],
     ) -> dict[str, Outcome]:
-        """Run it from ``position`` on; return the outcome of the ``units`` of each node.
+        """Run it from ``position`` on; return the outcome of the ``units`` of each worker.
 
-        The nodes return the scalars ``watched`` at its end; those in ``forget`` drop the scratch of
-        the epoch before.  Raises the first error of a task, and WorkerLostError.
+        The workers return the scalars ``watched`` at its end; those in ``forget`` drop the scratch
+        of the epoch before.  Raises the first error of a task, and WorkerLostError.
         """
         turn, left = next(self._turns), self._control.batches_left()
-        for node, own in units.items():
+        for worker, own in units.items():
             part = _part_of(position, own)
             every = self._control.every_task
-            request = RunRequest(turn, self._plan.group, part, left, every, watched, node in forget)
-            self._nodes.follow(node, "run", request)
+            request = RunRequest(
+                turn, self._plan.group, part, left, every, watched, worker in forget
+            )
+            self._workers.follow(worker, "run", request)
         outcomes = self._follow(turn, units)
         self.was_cut = any(one.left for one in outcomes.values())
         if self.was_cut:
@@ -82,27 +84,27 @@ class GroupRun:
         return outcomes
 
     def _close_cut(self, position: Position, outcomes: dict[str, Outcome]) -> None:
-        """Let the nodes run the units that must have run beside those that have.
+        """Let the workers run the units that must have run beside those that have.
 
-        The order of units that use one object shows while the nodes run: units that they could not
-        run because of it are reported, and requested together with those that they wait for.
+        The order of units that use one object shows while the workers run: units that they could
+        not run because of it are reported, and requested together with those that they wait for.
         """
         while True:
             wanted = self._wanted(position, outcomes)
-            open_nodes = {node for node, one in outcomes.items() if one.left & wanted}
-            if not open_nodes:
+            open_workers = {key for key, one in outcomes.items() if one.left & wanted}
+            if not open_workers:
                 break
             turn = next(self._turns)
-            for node in open_nodes:
-                one = outcomes[node]
+            for worker in open_workers:
+                one = outcomes[worker]
                 place = Position(position.epochs, one.tasks, one.pipes, one.readers)
-                self._nodes.follow(node, "resume_run", turn, place, wanted)
-            outcomes.update(self._follow(turn, open_nodes, wanted))
-        owing = [node for node, one in outcomes.items() if one.owes]
-        self._nodes.ask(dict.fromkeys(owing, ("flush",)))
+                self._workers.follow(worker, "resume_run", turn, place, wanted)
+            outcomes.update(self._follow(turn, open_workers, wanted))
+        owing = [key for key, one in outcomes.items() if one.owes]
+        self._workers.ask(dict.fromkeys(owing, ("flush",)))
 
     def _wanted(self, position: Position, outcomes: Mapping[str, Outcome]) -> frozenset[str]:
-        """Return the units that belong to the cut, by what the nodes have reported so far."""
+        """Return the units that belong to the cut, by what the workers have reported so far."""
         done = {*position.tasks, *(key for one in outcomes.values() for key in one.tasks)}
         begun = {key for one in outcomes.values() for key in one.pipes}
         edges = {edge for one in outcomes.values() for edge in one.edges}
@@ -113,7 +115,7 @@ class GroupRun:
     def _follow(
         self, turn: int, wanted: Collection[str], needed: frozenset[str] | None = None
     ) -> dict[str, Outcome]:
-        """Wait for the outcomes of nodes; report events, and pause the nodes if a cut is requested.
+        """Wait for the outcomes of workers; report events, and pause them if a cut is requested.
 
         If units are ``needed``, no cut is possible: they pause only where one of them cannot run
         its own, since others may wait for it.  Raises the first error, once all have ended.
@@ -124,7 +126,7 @@ class GroupRun:
         while len(outcomes) < len(wanted):
             happened = self._next(_LOOK)
             if happened is not None and (outcome := self._heard(happened)) is not None:
-                outcomes[happened.node] = outcome
+                outcomes[happened.worker] = outcome
                 if outcome.error is not None and error is None:
                     error = outcome.error
                     self._pause(turn, wanted, interrupted=True, halt=True)
@@ -144,13 +146,13 @@ class GroupRun:
         if error is not None:
             raise error
         if self._job.multi_node:
-            self._control.spent({node: one.spent for node, one in outcomes.items() if one.spent})
+            self._control.spent({n: s for one in outcomes.values() for n, s in one.spent.items()})
         return outcomes
 
     def _next(self, seconds: float) -> Happening | None:
         """Return what happens next, or None; ``look`` is called now and then."""
         try:
-            happened = self._nodes.happened.get(timeout=seconds)
+            happened = self._workers.happened.get(timeout=seconds)
         except Empty:
             happened = None
         if time.monotonic() >= self._next_look:
@@ -159,9 +161,9 @@ class GroupRun:
         return happened
 
     def _heard(self, happened: Happening) -> Outcome | None:
-        """Pass on what a node has sent; return its outcome, if it was that."""
+        """Pass on what a worker has sent; return its outcome, if it was that."""
         if happened.news is not None:
-            self._pass_on(happened.node, happened.news)
+            self._pass_on(happened.worker, happened.news)
         elif happened.answer is not None:
             if happened.answer.error is not None:
                 raise happened.answer.error
@@ -174,7 +176,7 @@ class GroupRun:
         waiting = True
         while waiting:
             waiting = not all(
-                self._nodes.heard(node, one.sequence) for node, one in outcomes.items()
+                self._workers.heard(worker, one.sequence) for worker, one in outcomes.items()
             )
             happened = self._next(_LOOK if waiting else 0)
             if happened is not None:
@@ -184,13 +186,13 @@ class GroupRun:
     def _pause(
         self, turn: int, wanted: Iterable[str], *, interrupted: bool = False, halt: bool = False
     ) -> None:
-        for node in wanted:
-            self._nodes.call(node, "pause", turn, interrupted, halt)
+        for worker in wanted:
+            self._workers.call(worker, "pause", turn, interrupted, halt)
 
-    def _pass_on(self, node: str, news: News) -> None:
-        """Pass on news of a node; running tasks are joined over all nodes."""
+    def _pass_on(self, worker: str, news: News) -> None:
+        """Pass on news of a worker; running tasks are joined over all workers."""
         if isinstance(news, TasksRunning):
-            self._running[node] = news
+            self._running[worker] = news
             self._control.report(_joined(self._running, news))
         elif isinstance(news, Event):
             self._control.report(news)
@@ -202,7 +204,7 @@ class GroupRun:
 
 
 def _joined(running: Mapping[str, TasksRunning], news: TasksRunning) -> TasksRunning:
-    """Return the running tasks of several nodes, the longest first."""
+    """Return the running tasks of several workers, the longest first."""
     tasks = [task for one in running.values() for task in one.tasks]
     longest = tuple(sorted(tasks, key=lambda task: -task[1])[:_SHOWN])
     return replace(news, tasks=longest, count=sum(one.count for one in running.values()))
@@ -211,14 +213,14 @@ def _joined(running: Mapping[str, TasksRunning], news: TasksRunning) -> TasksRun
 # Positions.
 
 
-def keys_by_node(plan: Plan) -> dict[str, set[str]]:
-    """Return the units of each node that takes part in a group: units, or blobs that others use."""
+def keys_by_worker(plan: Plan, of_node: Mapping[str, str]) -> dict[str, set[str]]:
+    """Return the units of each worker that takes part in a group: by units, or blobs others use."""
     found: dict[str, set[str]] = {}
     for unit in plan.units:
         if not unit.gathers:
-            found.setdefault(unit.node, set()).add(unit.key)
+            found.setdefault(of_node[unit.node], set()).add(unit.key)
             for node, _ in (*unit.access.reads, *unit.access.writes):
-                found.setdefault(node, set())
+                found.setdefault(of_node[node], set())
     return found
 
 
@@ -237,7 +239,7 @@ def reached(plan: Plan, position: Position, outcomes: Mapping[str, Outcome]) -> 
 
 
 def _part_of(position: Position, own: Collection[str]) -> Position:
-    """Return a position as one node gets it: all finished tasks, and its own pipes and readers."""
+    """Return a position as one worker gets it: all finished tasks, its own pipes and readers."""
     return Position(
         position.epochs,
         position.tasks,

@@ -1,8 +1,8 @@
-"""Messages between the client and the nodes, and between nodes."""
+"""Messages between the client and the workers, and between workers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,12 +23,14 @@ __all__ = [
     "Missing",
     "News",
     "Outcome",
+    "Peer",
     "PrintedText",
     "RunRequest",
     "Setup",
     "Unreached",
     "arrived",
     "has_opaque",
+    "named",
 ]
 
 
@@ -42,9 +44,9 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Blobs for a unit, or (``is_output``) what a unit has written on the node that receives it.
+    """Blobs for the copies of a task, or (``is_output``) what a unit has written on the receiver.
 
-    ``run`` identifies the run of a group; ``unit`` is the key of the unit.
+    ``run`` identifies the run of a group; ``unit`` is the name of the task, or the key of the unit.
     """
 
     run: int
@@ -54,19 +56,45 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
-    """The configuration of a node.
+class Peer:
+    """An actor and its nodes, on the worker at an address."""
 
-    ``job`` is packed, so that one that cannot be unpacked is an error with a name.  ``peers`` are
-    the address and key of each node's actor.  ``code`` are the checksums of the files of the user's
-    code, ``archive`` the files themselves for a worker that does not see them.
+    address: str
+    key: str
+    nodes: tuple[str, ...]
+
+    @property
+    def described(self) -> str:
+        """``the worker tcp://10.0.0.1:1234 of node 'a'``."""
+        return f"the worker {self.address} of {named(self.nodes)}"
+
+
+_NAMED = 4
+"""Nodes of a worker that a message names."""
+
+
+def named(nodes: Sequence[str]) -> str:
+    """Return the names of nodes in words: ``node 'a'``, ``nodes 'a', 'b' and 7 more``."""
+    names = ", ".join(map(repr, nodes[:_NAMED]))
+    more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
+    return f"node{'s' if len(nodes) > 1 else ''} {names}{more}"
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """The configuration of a worker.
+
+    ``job`` is packed, so that one that cannot be unpacked is an error with a name.  ``nodes`` are
+    those of the worker, ``peers`` all workers by the keys of their actors.  ``code`` are the
+    checksums of the files of the user's code, ``archive`` the files themselves for a worker that
+    does not see them.
     """
 
     job: bytes
     places: Places
-    node: str
+    nodes: tuple[str, ...]
     threads: int
-    peers: Mapping[str, tuple[str, str]]
+    peers: Mapping[str, Peer]
     code: Mapping[str, str]
     version: str
     archive: bytes | None = None
@@ -74,7 +102,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """A request to a node to run its part of a group from ``position`` on.
+    """A request to a worker to run its part of a group from ``position`` on.
 
     ``batches``: after this many it cuts by itself.  ``watched`` are the scalars to return at the
     end.  ``forget``: the scratch of the epoch before is dropped first.
@@ -106,7 +134,7 @@ class PrintedText:
 
 @dataclass(frozen=True, slots=True)
 class Unreached:
-    """A message has not reached another node, which may wait for it: the run cannot continue."""
+    """A message has not reached another worker, which may wait for it: the run cannot continue."""
 
     error: WorkerLostError
 
@@ -116,15 +144,15 @@ News = Event | Applied | PrintedText | Unreached
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The position that a node's part of a group has reached.
+    """The position that a worker's part of a group has reached.
 
-    ``tasks`` are the keys of the node's own units that are finished, ``pipes`` and ``readers``
-    those of the node.  ``left`` are the units, also of other nodes, for which it has something left
-    to do.  ``edges`` are pairs of units, the second of which waits for the first on this node
-    because they use one object; given where something is left.  ``owes``: what cut pipes have
-    written on other nodes has not arrived there yet.  ``seconds`` are of the slowest units,
-    ``spent`` of all.  ``scalars`` are the watched ones; for a blob that is no scalar, the error
-    that says so.  ``news`` is what was not yet sent, the answer of number ``sequence``.
+    ``tasks`` are the keys of the worker's own units that are finished, ``pipes`` and ``readers``
+    those of its nodes.  ``left`` are the units, also of other workers, for which it has something
+    left to do.  ``edges`` are pairs of units, the second of which waits for the first on this
+    worker because they use one object; given where something is left.  ``owes``: what cut pipes
+    have written on other workers has not arrived there yet.  ``seconds`` are of the slowest units,
+    ``spent`` of all of each node.  ``scalars`` are the watched ones; for a blob that is no scalar,
+    the error that says so.  ``news`` is what was not yet sent, the answer of number ``sequence``.
     """
 
     tasks: tuple[str, ...]
@@ -138,12 +166,12 @@ class Outcome:
     news: tuple[News, ...] = ()
     sequence: int = 0
     error: BaseException | None = None
-    spent: float = 0.0
+    spent: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result of a call to a node: a value, or an error of the node's own."""
+    """The result of a call to a worker: a value, or an error of its own."""
 
     value: Any = None
     error: BaseException | None = None

@@ -1,6 +1,6 @@
-"""DaskSession: a job on a dask.distributed cluster, each node an actor on one of its workers.
+"""DaskSession: a job on a dask.distributed cluster, each node on one of its workers.
 
-A run of a group is one request to each node: see ``group_run``.
+The nodes of a worker are one actor; a run of a group is one request to each: see ``group_run``.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from jobrun.model.job import Job
 from jobrun.session.base import NO_SCRATCH, Control, Places, Session
 from jobrun.session.dask.cluster import place_nodes
 from jobrun.session.dask.code import CodeMissingError, archive, packed_job
-from jobrun.session.dask.group_run import GroupRun, keys_by_node, reached
+from jobrun.session.dask.group_run import GroupRun, keys_by_worker, reached
 from jobrun.session.dask.messages import Outcome, Setup, arrived
-from jobrun.session.dask.nodes import Nodes
-from jobrun.session.dask.snapshot import NodesSnapshot
+from jobrun.session.dask.snapshot import WorkersSnapshot
+from jobrun.session.dask.workers import Workers
 from jobrun.session.task_group import SLOWEST, epoch_of
 from jobrun.usercode.bind import bind_job
 from jobrun.usercode.code_hash import loaded_code
@@ -44,11 +44,11 @@ _FAREWELL = 2.0
 class DaskSession(Session):
     """Runs a job on the cluster of ``client``, a ``distributed.Client``.
 
-    ``threads`` are those of each node; by default its share of its worker's.  If a worker is lost,
-    the run returns to its last checkpoint by itself, at most ``max_restarts`` times, and waits up
-    to ``wait`` seconds for a worker if none is left.  A worker that gives no sign of life for
-    ``timeout`` seconds counts as lost.  With ``owned`` the cluster ends with the session.  Raises
-    UsageError for a client that cannot be used.
+    ``threads`` are those of each worker for the tasks of its nodes; by default its own number.  If
+    a worker is lost, the run returns to its last checkpoint by itself, at most ``max_restarts``
+    times, and waits up to ``wait`` seconds for a worker if none is left.  A worker that gives no
+    sign of life for ``timeout`` seconds counts as lost.  With ``owned`` the cluster ends with the
+    session.  Raises UsageError for a client that cannot be used.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class DaskSession(Session):
         self._timeout = timeout
         self._wait = wait
         self._owned = owned
-        self._nodes: Nodes | None = None
+        self._workers: Workers | None = None
         self._lost: set[str] = set()
         self._turns, self._snapshots = count(1), count(1)
         self._watched: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ class DaskSession(Session):
         jobrun.
         """
         bind_job(job, places.spec_dir)
-        self._leave_nodes()
+        self._leave_workers()
         self._job = job
         self._places = places
         for tries_left in reversed(range(self.max_restarts + 1)):
@@ -104,7 +104,7 @@ class DaskSession(Session):
             except WorkerLostError:
                 if not tries_left:
                     raise
-                self._leave_nodes()
+                self._leave_workers()
         self._scalars = None
         self._forget = set()
         self._units = {}
@@ -113,39 +113,38 @@ class DaskSession(Session):
         """Create the nodes on workers, and configure them."""
         job, places = self._job, self._places
         placed = place_nodes(self.client, tuple(job.nodes), self._lost, self._wait, self._timeout)
-        nodes = self._nodes = Nodes(self.client, placed, self._timeout)
+        workers = self._workers = Workers(self.client, placed, self._timeout)
         threads = self.client.nthreads()
-        on_worker: dict[str, int] = {}
-        for one in placed.values():
-            on_worker[one.address] = on_worker.get(one.address, 0) + 1
         packed = packed_job(job)
         code = loaded_code(places.spec_dir) if places.spec_dir is not None else {}
-        peers = {node: (one.address, one.key) for node, one in placed.items()}
+        peers = workers.peers
         setups = {}
-        for node, one in placed.items():
-            share = max(1, threads.get(one.address, 1) // on_worker[one.address])
-            own = self._threads or share
-            setups[node] = Setup(packed, places, node, own, peers, code, __version__)
-        nodes.listen()
-        self._versions = self._open_nodes(nodes, setups)
+        for key, one in peers.items():
+            own = self._threads or threads.get(one.address, 1)
+            setups[key] = Setup(packed, places, one.nodes, own, peers, code, __version__)
+        workers.listen()
+        self._versions = self._open_workers(workers, setups)
 
-    def _open_nodes(self, nodes: Nodes, setups: Mapping[str, Setup]) -> dict[str, dict[str, str]]:
-        """Configure the nodes, and send the code to those that do not see it.
+    def _open_workers(
+        self, workers: Workers, setups: Mapping[str, Setup]
+    ) -> dict[str, dict[str, str]]:
+        """Configure the workers, and send the code to those that do not see it.
 
-        Returns the versions of their libraries.
+        Returns the versions of their libraries, by the first node of each.
         """
         found = {}
-        futures = {node: nodes.call(node, "open", setup) for node, setup in setups.items()}
+        futures = {key: workers.call(key, "open", setup) for key, setup in setups.items()}
         packed: bytes | None = None
-        for node, future in futures.items():
+        for key, future in futures.items():
             try:
-                found[node] = nodes.result(future)
+                versions = workers.result(future)
             except CodeMissingError:
                 folder = self._places.spec_dir
                 assert folder is not None
                 packed = packed or archive(self._job, folder)
-                again = replace(setups[node], archive=packed)
-                found[node] = nodes.result(nodes.call(node, "open", again))
+                again = replace(setups[key], archive=packed)
+                versions = workers.result(workers.call(key, "open", again))
+            found[setups[key].nodes[0]] = versions
         return found
 
     def versions(self) -> Mapping[str, str]:
@@ -163,16 +162,17 @@ class DaskSession(Session):
         self._warned_of_differences = True
 
     @property
-    def nodes(self) -> Nodes:
-        """Return the nodes; raises TaskError before there is a job."""
-        if self._nodes is None:
+    def workers(self) -> Workers:
+        """Return the workers; raises TaskError before there is a job."""
+        if self._workers is None:
             raise TaskError("the session has not been opened")
-        return self._nodes
+        return self._workers
 
     @property
     def where(self) -> dict[str, str]:
         """Return the address of each node's worker."""
-        return self.nodes.addresses
+        peers = self.workers.peers
+        return {node: peers[key].address for node, key in self.workers.of_node.items()}
 
     # Running.
 
@@ -180,7 +180,8 @@ class DaskSession(Session):
         """Run a group from ``position`` on; see ``Session.run``."""
         units = self._units.get(plan.group)
         if units is None:
-            units = self._units[plan.group] = keys_by_node(plan)
+            units = keys_by_worker(plan, self.workers.of_node)
+            self._units[plan.group] = units
         control.report(GroupStarted(plan.group, epoch_of(plan.group, position), len(plan.units)))
         self._warn_of_differences(control)
         start = time.perf_counter()
@@ -205,7 +206,7 @@ class DaskSession(Session):
     ) -> dict[str, Outcome]:
         self._scalars = None
         asked, self._forget = self._forget & set(units), self._forget - set(units)
-        run = GroupRun(self.nodes, self._job, plan, control, self._turns)
+        run = GroupRun(self.workers, self._job, plan, control, self._turns)
         try:
             outcomes = run.outcomes(position, units, self._watched, asked)
         except WorkerLostError as error:
@@ -217,21 +218,26 @@ class DaskSession(Session):
 
     def _remember(self, outcomes: Mapping[str, Outcome]) -> None:
         """Keep the scalars that were returned at the end of a group."""
-        if all(key_of(self._job, name)[0] in outcomes for name in self._watched):
+        if self._workers_of(self._watched) <= set(outcomes):
             self._scalars = {k: v for one in outcomes.values() for k, v in one.scalars.items()}
 
     def end_epoch(self) -> None:
         """Drop the scratch of the epoch: what is neither persistent nor of ``setup``."""
         self._scalars = None
-        self._forget = set(self.nodes)
+        self._forget = set(self.workers)
 
     def _forget_now(self) -> None:
-        nodes, self._forget = self._forget, set()
-        self._do(dict.fromkeys(nodes, ("end_epoch",)))
+        workers, self._forget = self._forget, set()
+        self._do(dict.fromkeys(workers, ("end_epoch",)))
 
     def _do(self, calls: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
-        """Call methods of the nodes' sessions: ``{node: (name, *args)}``."""
-        return self.nodes.ask({node: ("do", *call) for node, call in calls.items()})
+        """Call methods of the workers' sessions: ``{worker: (name, *args)}``."""
+        return self.workers.ask({worker: ("do", *call) for worker, call in calls.items()})
+
+    def _workers_of(self, names: Iterable[str]) -> set[str]:
+        """Return the workers of the nodes of blobs, by name."""
+        of_node = self.workers.of_node
+        return {of_node[n] for name in names if (n := key_of(self._job, name)[0]) in of_node}
 
     # Scalars and blobs, by name.
 
@@ -246,8 +252,8 @@ class DaskSession(Session):
         if self._scalars is None or not set(wanted) <= set(self._watched):
             self._watched = wanted
             self._forget_now()
-            own = {key_of(self._job, name)[0] for name in wanted} & set(self.nodes)
-            answers = self._do(dict.fromkeys(own, ("own_scalars", wanted)))
+            calls = dict.fromkeys(self._workers_of(wanted), ("own_scalars", wanted))
+            answers = self._do(calls)
             self._scalars = {k: v for one in answers.values() for k, v in one.items()}
         found = {name: self._scalars[name] for name in wanted if name in self._scalars}
         for value in found.values():
@@ -258,30 +264,30 @@ class DaskSession(Session):
     def written(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return those of the named blobs that were written in the current or the last epoch."""
         wanted = tuple(names)
-        own = {key_of(self._job, name)[0] for name in wanted} & set(self.nodes)
-        answers = self._do(dict.fromkeys(own, ("written", wanted)))
+        answers = self._do(dict.fromkeys(self._workers_of(wanted), ("written", wanted)))
         new = {name for one in answers.values() for name in one}
         return tuple(name for name in wanted if name in new)
 
     def resume_epoch(self, epoch: int, written: Iterable[str]) -> None:
         """Continue inside ``epoch``, in which the blobs ``written`` have already been written."""
-        self._do(dict.fromkeys(self.nodes, ("resume_epoch", epoch, tuple(written))))
+        self._do(dict.fromkeys(self.workers, ("resume_epoch", epoch, tuple(written))))
 
     def blob(self, name: str) -> Any:
         """Return a blob's value (read-only) by name, fetched; raises TaskError if there is none."""
         node = key_of(self._job, name)[0]
         self._reachable()
         self._forget_now()
-        if node not in set(self.nodes):
+        worker = self.workers.of_node.get(node)
+        if worker is None:
             raise TaskError(f"there is no blob {name!r}")
-        return view(arrived(self._do({node: ("value_of", name)})[node]))
+        return view(arrived(self._do({worker: ("value_of", name)})[worker]))
 
     def names(self) -> list[str]:
         """Return the names of all blobs, with ``node:`` in front if there are several nodes."""
         self._reachable()
         self._forget_now()
-        answers = self._do(dict.fromkeys(self.nodes, ("names",)))
-        return [name for node in self.nodes for name in answers[node]]
+        answers = self._do(dict.fromkeys(self.workers, ("names",)))
+        return [name for worker in self.workers for name in answers[worker]]
 
     def _reachable(self) -> None:
         if self.client.status != "running":
@@ -297,9 +303,15 @@ class DaskSession(Session):
 
         Returns None if some of that scratch cannot be saved.
         """
-        taken = NodesSnapshot(self.nodes, next(self._snapshots))
-        paths = {node: tuple(scratch.get(node, ())) for node in self.nodes}
-        calls = {node: ("take_snapshot", taken.number, own) for node, own in paths.items()}
+        taken = WorkersSnapshot(self.workers, next(self._snapshots))
+        calls = {
+            key: (
+                "take_snapshot",
+                taken.number,
+                {node: tuple(scratch[node]) for node in peer.nodes if node in scratch},
+            )
+            for key, peer in self.workers.peers.items()
+        }
         if all(self._do(calls).values()):
             return taken
         taken.release()
@@ -307,46 +319,56 @@ class DaskSession(Session):
 
     def load_part(self, node: str, directory: Path, part: str | None = None) -> int:
         """Let a node read and verify a part of a checkpoint, beside the blobs; return its bytes."""
-        return int(self._do({node: ("load_part", node, directory, part)})[node])
+        worker = self.workers.of_node[node]
+        return int(self._do({worker: ("load_part", node, directory, part)})[worker])
 
     def load_parts(self, directory: Path, parts: Mapping[str, str]) -> dict[str, tuple[int, float]]:
-        """See Session; all nodes at once."""
-        return self._do({node: ("load_timed", directory, part) for node, part in parts.items()})
+        """See Session; all workers at once."""
+        calls = {
+            key: ("load_parts", directory, own)
+            for key, peer in self.workers.peers.items()
+            if (own := {node: parts[node] for node in peer.nodes if node in parts})
+        }
+        return {n: one for own in self._do(calls).values() for n, one in own.items()}
 
     def take_over(self) -> None:
-        """Replace all persistent blobs by what ``load_part`` staged, on every node."""
+        """Replace all persistent blobs by what ``load_part`` staged, on every worker."""
         self._scalars = None
         self._forget = set()
-        self._do(dict.fromkeys(self.nodes, ("take_over",)))
+        self._do(dict.fromkeys(self.workers, ("take_over",)))
 
     def load_best(
         self, directory: Path, names: Mapping[str, Iterable[str]], parts: Mapping[str, str]
     ) -> None:
-        """Let the nodes read ``names`` of the best checkpoint, for ``best:…``; ``{node: part}``."""
-        own = {node: {node: tuple(wanted)} for node, wanted in names.items()}
-        self._do({n: ("load_best", directory, w, {n: parts[n]}) for n, w in own.items()})
+        """Let the workers read ``names`` of the best checkpoint: see ``Session.load_best``."""
+        calls = {
+            key: ("load_best", directory, own, {node: parts[node] for node in own})
+            for key, peer in self.workers.peers.items()
+            if (own := {node: tuple(names[node]) for node in peer.nodes if node in names})
+        }
+        self._do(calls)
 
     # The end.
 
     def _note_lost(self, error: BaseException) -> None:
         """Record the lost workers, so that no node is placed on them again."""
-        if isinstance(error, WorkerLostError) and self._nodes is not None:
-            self._lost |= self._nodes.lost_addresses
+        if isinstance(error, WorkerLostError) and self._workers is not None:
+            self._lost |= self._workers.lost_addresses
 
-    def _leave_nodes(self) -> None:
-        if self._nodes is not None:
-            if self._nodes.lost is not None:
-                self._note_lost(self._nodes.lost)
-            self._nodes.let_go(_FAREWELL)
-            self._nodes = None
+    def _leave_workers(self) -> None:
+        if self._workers is not None:
+            if self._workers.lost is not None:
+                self._note_lost(self._workers.lost)
+            self._workers.let_go(_FAREWELL)
+            self._workers = None
 
     def close(self) -> None:
         """End threads and connections; the blobs stay readable while the cluster lives.
 
         A cluster of the session's own ends too.
         """
-        if self._nodes is not None:
-            self._nodes.close()
+        if self._workers is not None:
+            self._workers.close()
         if self._owned:
             cluster = self.client.cluster
             self.client.close()

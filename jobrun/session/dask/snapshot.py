@@ -1,7 +1,8 @@
-"""A snapshot whose values stay on the nodes, which keep it under a number."""
+"""A snapshot whose values stay on the workers, which keep it under a number."""
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,65 +13,70 @@ from jobrun.checkpoint.integrity import check_written
 from jobrun.checkpoint.part import PartSummary
 from jobrun.errors import DamagedError, NotFoundError, SaveError
 from jobrun.model.policy import Compress
-from jobrun.session.dask.nodes import Nodes
+from jobrun.session.dask.messages import Peer
+from jobrun.session.dask.workers import Workers
 from jobrun.storage.fs import DEFAULT
 
-__all__ = ["NodesSnapshot"]
+__all__ = ["WorkersSnapshot"]
 
 _PARTS = 64
-"""Parts of a checkpoint that are awaited at a time."""
+"""Workers whose parts of a checkpoint are awaited at a time."""
 
 
 @dataclass(frozen=True, slots=True)
-class NodesSnapshot:
+class WorkersSnapshot:
     """The blobs of all nodes at an instant; a ``checkpoint.part_source.PartSource``."""
 
-    nodes: Nodes
+    workers: Workers
     number: int
 
     def write(
         self, directory: str, id: int, share_with: Sequence[str], compress: Sequence[Compress]
     ) -> list[PartSummary]:
-        """Let each node write its part, and check that it is visible here; durable then.
+        """Let the workers write the parts, and check that they are visible here; durable then.
 
-        Raises SaveError if the directory is not one that the nodes' workers see too.
+        Raises SaveError if the directory is not one that the workers see too.
         """
-        names, folder = list(self.nodes), Path(directory)
+        keys, folder = list(self.workers), Path(directory)
         call = ("save_snapshot", self.number, folder, id, tuple(share_with), tuple(compress))
-        with ThreadPoolExecutor(min(len(names), _PARTS), "jobrun-part") as pool:
-            return list(pool.map(lambda node: self._write_part(node, call, folder, id), names))
+        with ThreadPoolExecutor(min(len(keys), _PARTS), "jobrun-part") as pool:
+            parts = pool.map(lambda key: self._write_parts(key, call, folder, id), keys)
+            return [summary for own in parts for summary in own]
 
-    def _write_part(
-        self, node: str, call: tuple[Any, ...], directory: Path, id: int
-    ) -> PartSummary:
-        """Let a node write its part, and check that it is visible here."""
+    def _write_parts(
+        self, worker: str, call: tuple[Any, ...], directory: Path, id: int
+    ) -> list[PartSummary]:
+        """Let a worker write the parts of its nodes, and check that they are visible here."""
+        peer = self.workers.peers[worker]
         try:
-            summary: PartSummary = self.nodes.ask({node: ("do", *call)})[node]
-        except FileNotFoundError as error:
-            raise self._not_shared(id, node, directory, str(error)) from error
-        try:
-            check_written(DEFAULT, str(directory), node, summary.digest)
-        except (DamagedError, NotFoundError) as error:
-            raise self._not_shared(id, node, directory, str(error)) from error
-        return summary
-
-    def _not_shared(self, id: int, node: str, directory: Path, why: str) -> SaveError:
-        address = self.nodes.addresses[node]
-        return SaveError(
-            f"checkpoint {id} was not saved: what the worker {address} wrote for node {node!r} "
-            f"is not visible here: {why}",
-            hint=f"{directory.parent} must be on storage that all workers and this machine share",
-        )
+            summaries: list[PartSummary] = self.workers.ask({worker: ("do", *call)})[worker]
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            raise _not_shared(id, peer, directory, str(error)) from error
+        for summary in summaries:
+            try:
+                check_written(DEFAULT, str(directory), summary.node, summary.digest)
+            except (DamagedError, NotFoundError) as error:
+                raise _not_shared(id, peer, directory, str(error)) from error
+        return summaries
 
     def saved(self, id: int) -> None:
-        """Record that the checkpoint is durable: new values of the nodes have this version."""
+        """Record that the checkpoint is durable: new values of the workers have this version."""
         self._end(id)
 
     def release(self) -> None:
-        """Release the snapshot on the nodes."""
+        """Release the snapshot on the workers."""
         self._end(None)
 
     def _end(self, id: int | None) -> None:
-        """Notify the nodes without waiting for them."""
-        for node in self.nodes if self.nodes.lost is None else ():
-            self.nodes.call(node, "do", "end_snapshot", self.number, id)
+        """Notify the workers without waiting for them."""
+        for worker in self.workers if self.workers.lost is None else ():
+            self.workers.call(worker, "do", "end_snapshot", self.number, id)
+
+
+def _not_shared(id: int, peer: Peer, directory: Path, why: str) -> SaveError:
+    return SaveError(
+        f"checkpoint {id} was not saved: what {peer.described} wrote is not visible here: {why}",
+        hint=f"{directory.parent} must be on storage that all workers and this machine share",
+    )

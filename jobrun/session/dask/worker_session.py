@@ -1,4 +1,4 @@
-"""A LocalSession that holds the blobs of one node of a job, and runs that node's parts."""
+"""A LocalSession that holds the blobs of the nodes on one worker, and runs their parts."""
 
 from __future__ import annotations
 
@@ -12,29 +12,40 @@ from jobrun.errors import TaskError
 from jobrun.model.job import Job
 from jobrun.model.policy import Compress
 from jobrun.session.dask.event_queue import NewsQueue
-from jobrun.session.dask.group import Mailbox, NodeGroup, Post
+from jobrun.session.dask.group import Mailbox, Post, WorkerGroup
 from jobrun.session.dask.messages import has_opaque
-from jobrun.session.dask.node_plan import portion
+from jobrun.session.dask.worker_plan import portion
 from jobrun.session.local import LocalSession, LocalSnapshot
 from jobrun.values.boxes import Value
 
-__all__ = ["NodeSession"]
+__all__ = ["WorkerSession"]
 
 
-class NodeSession(LocalSession):
-    """The blobs of ``node``, and its parts of the groups; snapshots have numbers."""
+class WorkerSession(LocalSession):
+    """The blobs of ``nodes``, and their parts of the groups; snapshots have numbers.
 
-    def __init__(self, node: str, threads: int, post: Post, news: NewsQueue) -> None:
+    ``peers`` has the worker of each node of the job.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[str],
+        peers: Mapping[str, str],
+        threads: int,
+        post: Post,
+        news: NewsQueue,
+    ) -> None:
         super().__init__(threads)
-        self.node = node
+        self.nodes = tuple(nodes)
+        self._peers = peers
         self.mailbox = Mailbox()
         self._post = post
         self._news = news
-        self._portions: dict[str, NodeGroup] = {}
+        self._portions: dict[str, WorkerGroup] = {}
         self._snapshots: dict[int, LocalSnapshot] = {}
 
     def _nodes_of(self, job: Job) -> Iterable[str]:
-        return (self.node,)
+        return self.nodes
 
     def close(self) -> None:
         """See LocalSession."""
@@ -42,13 +53,12 @@ class NodeSession(LocalSession):
         for group in self._portions.values():
             group.close()
 
-    def group(self, name: str) -> NodeGroup:
-        """Return the node's part of a group, prepared to run."""
+    def group(self, name: str) -> WorkerGroup:
+        """Return the worker's part of a group, prepared to run."""
         found = self._portions.get(name)
         if found is None:
-            found = self._portions[name] = NodeGroup(
-                portion(self._analysis, self._job.groups[name], self.node),
-                self.node,
+            found = self._portions[name] = WorkerGroup(
+                portion(self._analysis, self._job.groups[name], self.nodes, self._peers),
                 self.mailbox,
                 self._post,
                 self._news,
@@ -57,13 +67,13 @@ class NodeSession(LocalSession):
         return found
 
     def own_scalars(self, names: Iterable[str]) -> dict[str, Any]:
-        """Return this node's scalars among ``names``; an error in place of one that is no scalar.
+        """Return the own scalars among ``names``; an error in place of one that is no scalar.
 
         Blobs that were not written are absent.
         """
         found: dict[str, Any] = {}
         for name in names:
-            if key_of(self._job, name)[0] != self.node:
+            if key_of(self._job, name)[0] not in self.nodes:
                 continue
             try:
                 found.update(self.scalars([name]))
@@ -74,26 +84,23 @@ class NodeSession(LocalSession):
     def value_of(self, name: str) -> Value:
         """Return a blob as it travels; raises TaskError if there is none, or it cannot travel."""
         self.blob(name)
-        value = self._stores.get(key_of(self._job, name))
+        key = key_of(self._job, name)
+        value = self._stores.get(key)
         if has_opaque(value):
-            raise TaskError(f"blob {name!r} cannot leave node {self.node!r}, where it was made")
+            raise TaskError(f"blob {name!r} cannot leave node {key[0]!r}, where it was made")
         return value
 
     def take_partial(self, values: Mapping[Key, Value]) -> None:
-        """Store what a cut pipe of another node has written here so far."""
+        """Store what a cut pipe of another worker has written here so far."""
         for (node, path), value in values.items():
             self._stores.nodes[node].put(path, value)
             self._stores.written.note((node, path))
 
-    def load_timed(self, directory: Path, part: str) -> tuple[int, float]:
-        """Read and verify a part of a checkpoint, beside the blobs; return bytes and seconds."""
-        return self.load_parts(directory, {self.node: part})[self.node]
-
     # Snapshots by number, since the values stay here.
 
-    def take_snapshot(self, number: int, scratch: Sequence[str]) -> bool:
+    def take_snapshot(self, number: int, scratch: Mapping[str, Sequence[str]]) -> bool:
         """Take a snapshot; return False if some of the scratch cannot be saved."""
-        taken = self.snapshot({self.node: scratch} if scratch else {})
+        taken = self.snapshot(scratch)
         if taken is not None:
             self._snapshots[number] = taken
         return taken is not None
@@ -105,9 +112,9 @@ class NodeSession(LocalSession):
         id: int,
         share_with: Sequence[str],
         compress: Sequence[Compress],
-    ) -> PartSummary:
+    ) -> list[PartSummary]:
         """Write a snapshot into a directory; durable on return."""
-        return self._snapshots[number].write(str(directory), id, share_with, compress)[0]
+        return self._snapshots[number].write(str(directory), id, share_with, compress)
 
     def end_snapshot(self, number: int, id: int | None) -> None:
         """Release a snapshot; it is in checkpoint ``id``, if it was saved."""

@@ -1,0 +1,267 @@
+"""The part of a group that one worker runs, and the messages it waits for from the others.
+
+A worker runs the tasks of its nodes by itself, as fast as a job in one process; workers meet only
+where a task of one reads or writes a blob of another, or comes ``after`` its task:
+
+- a *send* on the worker that has the blobs reads their values, in the place of their readers, and
+  sends them: one message for all copies of a task on the receiving worker; what writes the blobs
+  afterwards waits for the send, not for the readers;
+- the readers wait for one message of each worker that they read from;
+- a *put* on the worker that is to get a blob stores what another worker's task has written, in the
+  place of that task; it waits for one message.
+
+So every blob is only ever used where it lives, in the order of the spec, and the result is the one
+of running the spec from top to bottom.  The copies of a task that read what another copy writes
+have their sends, and a gathering of their own inputs, before any of their writes.
+
+The copies of a task on one worker read the same blobs of other workers, since a name without a node
+is a blob of the copy's own node: so a message makes no copy wait for what it does not read.
+
+All workers compute their parts from the same job, and so agree on the messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from jobrun.analysis.analysis import JobAnalysis
+from jobrun.analysis.graph import BlobUse, Plan, Unit, reads_across, unit_key
+from jobrun.analysis.names import Access, Key
+from jobrun.model.job import Job, Task, TaskGroup
+
+__all__ = ["Send", "WorkerPlan", "portion"]
+
+Copies = list[tuple[str, Access]]
+"""The copies of a task: node, and accesses there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """The values of ``keys``, sent to the worker ``to`` for the copies of ``task`` there."""
+
+    to: str
+    task: str
+    keys: tuple[Key, ...]
+
+
+@dataclass(frozen=True)
+class WorkerPlan:
+    """The units of a group that one worker runs; numbers are those of ``plan.units``.
+
+    ``owners`` has the keys of the job's units that each belongs to, ``messages`` how many messages
+    it waits for beside ``plan.waits``.  ``runs`` are the job's own units by key, ``readers`` the
+    units that wait for the messages to a task (its gathering, or its copies), ``puts`` the put of
+    what another worker's unit has written.  ``outputs`` are the blobs that a run writes on other
+    workers.
+    """
+
+    plan: Plan
+    owners: tuple[tuple[str, ...], ...]
+    messages: tuple[int, ...]
+    runs: Mapping[str, int]
+    readers: Mapping[str, tuple[int, ...]]
+    sends: Mapping[int, Send]
+    puts: Mapping[str, int]
+    outputs: Mapping[int, Mapping[str, tuple[Key, ...]]]
+
+
+def portion(
+    analysis: JobAnalysis, group: TaskGroup, nodes: Collection[str], peers: Mapping[str, str]
+) -> WorkerPlan:
+    """Return the part of ``group`` that the worker of ``nodes`` runs.
+
+    ``peers`` has the worker of each node, also of its own.
+    """
+    builder = _Builder(analysis, group, frozenset(nodes), peers)
+    for task in group.tasks:
+        builder.add(task)
+    builder.add_after()
+    return builder.portion()
+
+
+@dataclass
+class _Builder:
+    """Scans the tasks from top to bottom, as ``graph.make_plan`` does, for one worker.
+
+    ``sources`` are the workers from which the copies of each task here get a message.
+    """
+
+    analysis: JobAnalysis
+    group: TaskGroup
+    nodes: frozenset[str]
+    peers: Mapping[str, str]
+    units: list[Unit] = field(default_factory=list)
+    owners: list[tuple[str, ...]] = field(default_factory=list)
+    before: list[set[int]] = field(default_factory=list)
+    blobs: BlobUse = field(default_factory=BlobUse)
+    runs: dict[str, int] = field(default_factory=dict)
+    gathered_by: dict[int, int] = field(default_factory=dict)
+    readers: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    sources: dict[str, set[str]] = field(default_factory=dict)
+    sends: dict[int, Send] = field(default_factory=dict)
+    sent: dict[tuple[str, str], int] = field(default_factory=dict)
+    puts: dict[str, int] = field(default_factory=dict)
+    outputs: dict[int, dict[str, tuple[Key, ...]]] = field(default_factory=dict)
+
+    @property
+    def job(self) -> Job:
+        """Return the job."""
+        return self.analysis.job
+
+    def add(self, task: Task) -> None:
+        """Add the units for the copies of a task: first all that reads, then the rest."""
+        copies = self.analysis.copies(task)
+        here = [(node, found) for node, found in copies if node in self.nodes]
+        elsewhere = [(node, found) for node, found in copies if node not in self.nodes]
+        by_peer: dict[str, Copies] = {}
+        for node, found in elsewhere:
+            by_peer.setdefault(self.peers[node], []).append((node, found))
+        for peer, there in by_peer.items():
+            keys = self._own(key for _, found in there for key in found.reads)
+            if keys:
+                self._send(task, peer, [node for node, _ in there], keys)
+        if here:
+            self._run(task, here, len(copies) > 1 and reads_across([found for _, found in copies]))
+        for node, found in elsewhere:
+            keys = self._own(found.writes)
+            if keys:
+                self._put(task, node, keys)
+
+    def _unit(self, unit: Unit, owners: Iterable[str], waits: Iterable[int]) -> int:
+        self.units.append(unit)
+        self.owners.append(tuple(owners))
+        self.before.append(set(waits))
+        return len(self.units) - 1
+
+    def _keys(self, task: Task, nodes: Iterable[str]) -> list[str]:
+        return [unit_key(self.job, task, node) for node in nodes]
+
+    def _send(self, task: Task, to: str, nodes: list[str], keys: tuple[Key, ...]) -> int:
+        unit = Unit(f"send:{nodes[0]}:{task.name}", task, nodes[0], Access(reads=list(keys)))
+        number = self._unit(unit, self._keys(task, nodes), self._writers(keys))
+        self.sends[number] = Send(to, task.name, keys)
+        self.sent[task.name, to] = number
+        for key in keys:
+            self.blobs.read(key, number)
+        return number
+
+    def _run(self, task: Task, copies: Copies, gathers: bool) -> None:
+        """Add the copies of a task here, and the gathering of their inputs if they need one."""
+        first = len(self.units) + gathers
+        numbers = tuple(range(first, first + len(copies)))
+        owners = self._keys(task, [node for node, _ in copies])
+        reads = [self._own(found.reads) for _, found in copies]
+        writes = [
+            self._own((*found.writes, *self.analysis.live.order(found, node)))
+            for node, found in copies
+        ]
+        waits = [self._writers(keys) for keys in reads]
+        for own, keys in zip(waits, writes, strict=True):
+            own.update(*(self.blobs.users(key) for key in keys))
+        if gathers:
+            unit = Unit(f"gather:{task.name}", task, "", Access(), numbers)
+            self._unit(unit, owners, set[int]().union(*waits))
+            self.gathered_by.update(dict.fromkeys(numbers, first - 1))
+            for own in waits:
+                own.add(first - 1)
+        for (node, found), owner, own in zip(copies, owners, waits, strict=True):
+            self._unit(Unit(owner, task, node, found), (owner,), own)
+        for number, keys in zip(numbers, reads, strict=True):
+            for key in keys:
+                self.blobs.read(key, number)
+        for number, keys in zip(numbers, writes, strict=True):
+            for key in keys:
+                self.blobs.write(key, number)
+        self.runs.update(zip(owners, numbers, strict=True))
+        self.readers[task.name] = (first - 1,) if gathers else numbers
+        self.sources[task.name] = {
+            self.peers[node]
+            for _, found in copies
+            for node, _ in found.reads
+            if node not in self.nodes
+        }
+        for number, (_, found) in zip(numbers, copies, strict=True):
+            outputs: dict[str, dict[Key, None]] = {}
+            for key in found.writes:
+                if key[0] not in self.nodes:
+                    outputs.setdefault(self.peers[key[0]], {})[key] = None
+            self.outputs[number] = {peer: tuple(keys) for peer, keys in outputs.items()}
+
+    def _put(self, task: Task, of: str, keys: tuple[Key, ...]) -> None:
+        owner = unit_key(self.job, task, of)
+        waits = set[int]().union(*(self.blobs.users(key) for key in keys))
+        unit = Unit(f"put:{owner}", task, of, Access(writes=list(keys)))
+        number = self._unit(unit, (owner,), waits)
+        self.puts[owner] = number
+        for key in keys:
+            self.blobs.write(key, number)
+
+    def _writers(self, keys: Iterable[Key]) -> set[int]:
+        return set[int]().union(*(self.blobs.writers(key) for key in keys))
+
+    def _own(self, keys: Iterable[Key]) -> tuple[Key, ...]:
+        """Return the keys of this worker's nodes, each once."""
+        return tuple(dict.fromkeys(key for key in keys if key[0] in self.nodes))
+
+    def add_after(self) -> None:
+        """Add the order that ``after`` requires; copies on other workers get a message."""
+        by_name = {task.name: task for task in self.group.tasks}
+        for task in self.group.tasks:
+            earlier = [by_name[name] for name in task.after]
+            if earlier:
+                self._add_after(task, earlier)
+
+    def _add_after(self, task: Task, earlier: Iterable[Task]) -> None:
+        keys = {
+            (node, unit_key(self.job, other, node))
+            for other in earlier
+            for node in self.job.nodes_of(other)
+        }
+        here = {self.runs[key] for node, key in keys if node in self.nodes}
+        by_peer: dict[str, list[str]] = {}
+        for node in self.job.nodes_of(task):
+            by_peer.setdefault(self.peers[node], []).append(node)
+        for peer, nodes in by_peer.items():
+            if nodes[0] in self.nodes:
+                for run in (self.runs[key] for key in self._keys(task, nodes)):
+                    self.before[run] |= here
+                    if run in self.gathered_by:
+                        self.before[self.gathered_by[run]] |= here
+                others = {self.peers[node] for node, _ in keys if node not in self.nodes}
+                self.sources[task.name] |= others
+            elif here:
+                send = self.sent.get((task.name, peer))
+                if send is None:
+                    send = self._send(task, peer, nodes, ())
+                self.before[send] |= here
+
+    def portion(self) -> WorkerPlan:
+        """Return the finished part."""
+        successors: list[list[int]] = [[] for _ in self.units]
+        for unit, before in enumerate(self.before):
+            for other in sorted(before):
+                successors[other].append(unit)
+        messages = [0] * len(self.units)
+        for name, sources in self.sources.items():
+            for number in self.readers[name]:
+                messages[number] = len(sources)
+        for number in self.puts.values():
+            messages[number] = 1
+        plan = Plan(
+            self.group.name,
+            tuple(self.units),
+            tuple(len(b) for b in self.before),
+            tuple(tuple(s) for s in successors),
+            self.gathered_by,
+        )
+        return WorkerPlan(
+            plan,
+            tuple(self.owners),
+            tuple(messages),
+            self.runs,
+            self.readers,
+            self.sends,
+            self.puts,
+            self.outputs,
+        )
