@@ -191,8 +191,14 @@ def _data_facts(data: Data) -> Facts:
 
 def _arguments(arguments: tuple[Argument, ...]) -> Any:
     if any(a.parameter is None for a in arguments):
-        return [a.name for a in arguments]
-    return {a.parameter: a.name for a in arguments}
+        return [_named(a) for a in arguments]
+    return {a.parameter: _named(a) for a in arguments}
+
+
+def _named(argument: Argument) -> Any:
+    if argument.reduce is None:
+        return argument.name
+    return {"reduce": argument.reduce, "of": argument.name}
 
 
 def _outputs(outputs: Outputs) -> Any:

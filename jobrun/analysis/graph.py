@@ -37,6 +37,7 @@ __all__ = [
     "Unit",
     "live_scratch",
     "make_plan",
+    "needs_gathering",
     "persistent",
     "ranks",
     "setup_blobs",
@@ -122,7 +123,7 @@ class _Builder:
         copies = self.analysis.copies(task)
         orders = [self.analysis.live.order(a, node) for node, a in copies]
         waits = [self._waits(a, order) for (_, a), order in zip(copies, orders, strict=True)]
-        gather = len(copies) > 1 and reads_across([a for _, a in copies])
+        gather = needs_gathering([a for _, a in copies])
         first = len(self.units) + gather
         if gather:
             key = f"gather:{task.name}"
@@ -187,6 +188,14 @@ class _Builder:
             tuple(tuple(s) for s in successors),
             self.gathered_by,
         )
+
+
+def needs_gathering(copies: Sequence[Access]) -> bool:
+    """Return whether the inputs of the copies of a task are collected before any of them runs.
+
+    What is reduced over nodes is computed there, once for all copies.
+    """
+    return len(copies) > 1 and (any(a.reduced for a in copies) or reads_across(copies))
 
 
 def reads_across(copies: Sequence[Access]) -> bool:

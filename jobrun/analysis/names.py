@@ -13,12 +13,13 @@ from typing import Any
 
 from jobrun.core.blob_paths import Key, PathSet, covers
 from jobrun.errors import Problem, did_you_mean
-from jobrun.model.job import RESERVED, SHARD, Job, Pipe, Task, match_nodes
+from jobrun.model.job import RESERVED, SHARD, Argument, Job, Pipe, Task, match_nodes
 
 __all__ = [
     "Access",
     "Key",
     "NameOrigin",
+    "Reduced",
     "StepColumns",
     "access",
     "key_of",
@@ -40,11 +41,20 @@ class NameOrigin:
     value: Any = None
 
 
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """A blob of several nodes, reduced to one value: ``how``, and the blobs in node order."""
+
+    how: str
+    keys: tuple[Key, ...]
+
+
 @dataclass(slots=True)
 class Access:
     """The blobs that one task on one node reads and writes, in the order of the spec.
 
     ``begun`` are those of ``reads`` of which an earlier step of the same pipe writes a part.
+    ``reduced`` are the reductions among the reads, whose blobs ``reads`` has too.
     """
 
     reads: list[Key] = field(default_factory=list)
@@ -52,6 +62,7 @@ class Access:
     best: list[Key] = field(default_factory=list)
     begun: set[Key] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
+    reduced: list[Reduced] = field(default_factory=list)
 
 
 def resolve(job: Job, node: str, name: str, columns: Collection[str] | None = None) -> NameOrigin:
@@ -124,7 +135,10 @@ def _step_access(
     job: Job, step: Task, node: str, found: Access, columns: Collection[str] | None
 ) -> None:
     for argument in step.inputs:
-        _read(job, step, node, argument.name, f"in:{argument.name}", found, columns)
+        if argument.reduce is None:
+            _read(job, step, node, argument.name, f"in:{argument.name}", found, columns)
+        else:
+            _read_reduced(job, step, node, argument, found)
     for argument in step.updates:
         for key in _write_keys(job, step, node, argument.name, "update", found, columns):
             found.reads.append(key)
@@ -151,6 +165,23 @@ def _read(
         found.best.append((node, source.keys[0][1]))
     elif source.form in ("blob", "blobs"):
         found.reads += source.keys
+
+
+def _read_reduced(job: Job, task: Task, node: str, argument: Argument, found: Access) -> None:
+    """Record the reads of a blob of several nodes that is reduced."""
+    name, mark = argument.name, f"in:{argument.name}"
+    if ":" not in name:
+        text = f"'of' names the blob of some nodes, got {name!r}"
+        found.problems.append(Problem(text, task.mark(mark, "in"), f"of: '*:{name}'"))
+        return
+    before = len(found.reads)
+    _read(job, task, node, name, mark, found, None)
+    keys = tuple(found.reads[before:])
+    if keys:
+        found.reduced.append(Reduced(str(argument.reduce), keys))
+    elif not found.problems:
+        text = f"{name!r} is not a blob of nodes, so it cannot be reduced over them"
+        found.problems.append(Problem(text, task.mark(mark, "in")))
 
 
 def _write_keys(
@@ -208,6 +239,7 @@ def _pipe_access(job: Job, pipe: Pipe, node: str, found: Access) -> None:
         found.writes += inside.writes
         found.best += inside.best
         found.problems += inside.problems
+        found.reduced += inside.reduced
         for written in inside.writes:
             put.add(written)
 

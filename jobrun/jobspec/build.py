@@ -319,14 +319,15 @@ class _Builder:
         if isinstance(below.value, str):
             yield f"{role}:{below.value}", self._where(below)
         elif isinstance(below.value, list):
-            for item in below.value:
+            for item in map(_named, below.value):
                 yield f"{role}:{item.value}", self._where(item)
         elif isinstance(below.value, dict):
             for key, item in below.value.items():
                 at_key = self._where(below.keys[key])
                 yield f"{role}:{key}", at_key
-                if isinstance(item.value, str):
-                    yield f"{role}:{item.value}", self._where(item)
+                named = _named(item)
+                if isinstance(named.value, str):
+                    yield f"{role}:{named.value}", self._where(named)
 
     def _job_marks(self) -> Iterator[tuple[str, Where]]:
         """Yield the places of what belongs to no task."""
@@ -349,6 +350,11 @@ class _Builder:
                 name = ".".join(("checkpoint", *path))
                 yield name, self._where(node)
                 yield from self._names(name, node, self.root)
+
+
+def _named(item: SpecNode) -> SpecNode:
+    """Return the node of a name: that of ``of`` in a reduction over nodes."""
+    return (item.get("of") or item) if isinstance(item.value, dict) else item
 
 
 def _policy(model: CheckpointModel | None) -> CheckpointPolicy | None:

@@ -24,6 +24,7 @@ from jobrun.jobspec.names import (
     plain_fault,
     reference_fault,
 )
+from jobrun.jobspec.node_reductions import InputForms, with_reductions
 from jobrun.jobspec.scalars import show
 from jobrun.model.job import REDUCTIONS
 from jobrun.model.shell import dtype_fault, split
@@ -51,6 +52,7 @@ __all__ = [
     "Seconds",
     "State",
     "StateNames",
+    "StepInputs",
     "TaskInputs",
     "Updates",
     "With",
@@ -403,7 +405,13 @@ Seconds = Annotated[Any, annotated(_seconds, Annotated[float, Field(gt=0)] | _Ti
 Inputs = Annotated[
     Any, annotated(names_of(reference_fault, _IN, _parameter, distinct=False), NameForms)
 ]
-TaskInputs = Annotated[Any, annotated(_task_inputs, NameForms)]
+TaskInputs = Annotated[Any, annotated(with_reductions(_task_inputs), InputForms)]
+StepInputs = Annotated[
+    Any,
+    annotated(
+        with_reductions(names_of(reference_fault, _IN, _parameter, distinct=False)), InputForms
+    ),
+]
 Updates = Annotated[Any, annotated(names_of(output_fault, _IN, _parameter), NameForms)]
 Outs = Annotated[Any, annotated(names_of(output_fault, _OUT), NameForms)]
 Loaded = Annotated[Any, annotated(names_of(output_fault, _LOADED), NameForms)]

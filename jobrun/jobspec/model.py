@@ -98,7 +98,8 @@ class TaskModel(ClosedModel):
         None,
         alias="in",
         description="Blobs, vars and reserved names (epoch, rng, node) that the function is given: "
-        "one or a list by position, a mapping {parameter: name} by keyword.",
+        "one or a list by position, a mapping {parameter: name} by keyword. {reduce: mean, of: "
+        "'trainer_*:g'} in the place of a name is one value of all these nodes.",
     )
     with_: Optional[With] = Field(
         None,
@@ -244,7 +245,8 @@ class SpecModel(ClosedModel):
     )
     nodes: Optional[Nodes] = Field(
         None,
-        description="Namespaces of blobs: a list of names, or a mapping {name: vars of its own}.",
+        description="Namespaces of blobs: a list of names, a mapping {name: vars of its own}, a "
+        "number (8: n0 to n7), or {trainer: 8} (trainer_0 to trainer_7).",
     )
     setup: Tasks = Field([], description="Run at every start; its blobs are never saved.")
     init: Tasks = Field([], description="Run once; what it writes is in every checkpoint.")

@@ -19,6 +19,7 @@ from jobrun.jobspec.fields import (
     Name,
     Outs,
     Seconds,
+    StepInputs,
     Updates,
     With,
 )
@@ -70,7 +71,7 @@ class DoStepModel(ClosedModel):
 
     name: Optional[Name] = Field(None, description="The step's name; default: the function's.")
     call: Call = Field(description="The function, module:function.")
-    in_: Optional[Inputs] = Field(
+    in_: Optional[StepInputs] = Field(
         None, alias="in", description="Columns, blobs and vars that the function is given."
     )
     with_: Optional[With] = Field(

@@ -12,6 +12,7 @@ from jobrun.jobspec.faults import FieldFault, expected, refuse
 from jobrun.jobspec.fields import annotated, twice
 from jobrun.jobspec.names import blob_fault, output_fault, plain_fault
 from jobrun.jobspec.scalars import show
+from jobrun.model.job import numbered
 
 __all__ = ["Nodes", "Vars"]
 
@@ -52,14 +53,26 @@ def _var_faults(value: Any, path: tuple[Any, ...]) -> list[FieldFault]:
     return found
 
 
+_MOST_NODES = 10_000
+
+
+def _count_fault(value: Any) -> str:
+    """Return what is wrong with a number of nodes, or an empty string."""
+    return "" if 1 <= value <= _MOST_NODES else f": expected 1 to {_MOST_NODES}, got {value}"
+
+
 def _nodes(value: Any) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool):
+        if wrong := _count_fault(value):
+            raise refuse(FieldFault(wrong))
+        return value
     if isinstance(value, list):
         items: list[tuple[Any, tuple[Any, ...]]] = [(v, (i,)) for i, v in enumerate(value)]
         faults = twice(list(enumerate(value)))
     elif isinstance(value, dict):
         items, faults = [(k, (k,)) for k in value], []
     else:
-        raise expected("a list of names, or a mapping of names to vars", value)
+        raise expected("a number, a list of names, or a mapping of names to vars or numbers", value)
     if not items:
         raise refuse(FieldFault("names no node", "name one, or remove the key"))
     for name, path in items:
@@ -80,6 +93,12 @@ def _nodes(value: Any) -> Any:
 def _node_vars_faults(nodes: Mapping[Any, Any]) -> list[FieldFault]:
     found: list[FieldFault] = []
     for name, own in nodes.items():
+        if isinstance(own, int) and not isinstance(own, bool):
+            if wrong := _count_fault(own):
+                found.append(FieldFault(wrong, "", (name,)))
+            elif twin := next((n for n in numbered(str(name), own) if n in nodes), None):
+                found.append(FieldFault(f"has {twin!r} twice", f"{name}: {own}", (twin,), key=True))
+            continue
         try:
             _vars(own)
         except PydanticCustomError as error:
@@ -92,5 +111,6 @@ def _node_vars_faults(nodes: Mapping[Any, Any]) -> list[FieldFault]:
 
 Vars = Annotated[dict[str, Any], annotated(_vars, dict[str, Any] | None)]
 _SomeNames = Annotated[list[str], Field(min_length=1)]
-_VarsByNode = Annotated[dict[str, dict[str, Any] | None], Field(min_length=1)]
-Nodes = Annotated[Any, annotated(_nodes, _SomeNames | _VarsByNode)]
+_Count = Annotated[int, Field(ge=1, le=_MOST_NODES)]
+_VarsByNode = Annotated[dict[str, dict[str, Any] | _Count | None], Field(min_length=1)]
+Nodes = Annotated[Any, annotated(_nodes, _Count | _SomeNames | _VarsByNode)]

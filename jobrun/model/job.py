@@ -55,6 +55,7 @@ __all__ = [
     "Task",
     "TaskGroup",
     "data",
+    "numbered",
 ]
 
 GROUPS = ("setup", "init", "epoch", "download", "exit")
@@ -149,10 +150,12 @@ class Node(_Scope):
 class Job(_Scope):
     """A job: vars, groups of tasks, stop conditions, metrics and a checkpoint policy.
 
-    ``nodes`` is a list of names, or a mapping of name to vars of that node.  ``metrics`` maps a
-    scalar blob to ``"min"``, ``"max"`` or None, the direction that is better.  ``checkpoint`` is a
-    policy, or None for a job without checkpoints; ``upload`` is where they are copied after
-    the loop.  ``session`` is the session in which the command line runs it.
+    ``nodes`` is a list of names, a mapping of name to vars of that node, or a number (``8``: n0 to
+    n7); a number in the mapping stands for as many nodes (``{"trainer": 8}``: trainer_0 to
+    trainer_7).  ``metrics`` maps a scalar blob to ``"min"``, ``"max"`` or None, the direction that
+    is better.  ``checkpoint`` is a policy, or None for a job without checkpoints; ``upload`` is
+    where they are copied after the loop.  ``session`` is the session in which the command line
+    runs it.
 
     ``state`` names objects of ``setup`` whose content persists, as a sequence, or as a mapping to
     the adapter that reads and restores them: an object, ``"module:Class"``, or None for the adapter
@@ -166,7 +169,7 @@ class Job(_Scope):
         *,
         seed: int = 0,
         vars: Mapping[str, Any] | None = None,
-        nodes: Sequence[str] | Mapping[str, Mapping[str, Any] | None] | None = None,
+        nodes: int | Sequence[str] | Mapping[str, Mapping[str, Any] | int | None] | None = None,
         metrics: Mapping[str, str | None] | None = None,
         checkpoint: CheckpointPolicy | None = DEFAULT_POLICY,
         upload: Upload | None = None,
@@ -178,8 +181,7 @@ class Job(_Scope):
         self.seed = index(seed)
         self.vars: dict[str, Any] = dict(vars or {})
         self.multi_node = nodes is not None
-        own = nodes if isinstance(nodes, Mapping) else dict.fromkeys(nodes or (MAIN,))
-        self.nodes: dict[str, dict[str, Any]] = {n: dict(v or {}) for n, v in own.items()}
+        self.nodes = _vars_by_node((MAIN,) if nodes is None else nodes)
         self.metrics: dict[str, str | None] = dict(metrics or {})
         self.checkpoint = checkpoint
         self.upload = upload
@@ -292,6 +294,26 @@ def _names(given: str | Sequence[str]) -> tuple[str, ...]:
 def _same(a: Any, b: Any) -> bool:
     """Return whether two values are equal and of one type: 1, 1.0 and true are three values."""
     return type(a) is type(b) and repr(a) == repr(b)
+
+
+def numbered(name: str, count: int) -> list[str]:
+    """Return the names of ``count`` nodes: ``trainer_0``, ``trainer_1``, …."""
+    return [f"{name}_{number}" for number in range(count)]
+
+
+def _vars_by_node(
+    nodes: int | Sequence[str] | Mapping[str, Mapping[str, Any] | int | None],
+) -> dict[str, dict[str, Any]]:
+    """Return the vars of each node, in the order of the nodes."""
+    if isinstance(nodes, int):
+        return {f"n{number}": {} for number in range(nodes)}
+    found: dict[str, dict[str, Any]] = {}
+    for name, own in (nodes if isinstance(nodes, Mapping) else dict.fromkeys(nodes)).items():
+        if isinstance(own, int):
+            found.update((n, {}) for n in numbered(name, own))
+        else:
+            found[name] = dict(own or {})
+    return found
 
 
 def match_nodes(pattern: str, nodes: Mapping[str, Any] | Sequence[str]) -> tuple[str, ...]:

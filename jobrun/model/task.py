@@ -15,7 +15,17 @@ from jobrun.errors import Problem, SpecError, Where
 from jobrun.model.options import Load, Number, Retries
 from jobrun.model.shell import Shell
 
-__all__ = ["Argument", "Outputs", "Task", "arguments", "current_node", "current_tasks", "outputs"]
+__all__ = [
+    "NODE_REDUCTIONS",
+    "Argument",
+    "Named",
+    "Outputs",
+    "Task",
+    "arguments",
+    "current_node",
+    "current_tasks",
+    "outputs",
+]
 
 current_tasks: ContextVar[list[Task] | None] = ContextVar("jobrun_tasks", default=None)
 """The tasks of the group that is being built: a new one is added to them."""
@@ -29,11 +39,20 @@ class Argument:
     """One argument of a task's function: ``parameter`` is None for a positional one.
 
     ``name`` is the blob as written: ``x``, ``model/w1``, ``trainer_1:w``, ``trainer_*:w``,
-    ``best:model``, or a reserved name.
+    ``best:model``, or a reserved name.  ``reduce`` is how the blobs of a pattern become one value:
+    one of ``NODE_REDUCTIONS``, or None.
     """
 
     parameter: str | None
     name: str
+    reduce: str | None = None
+
+
+NODE_REDUCTIONS = ("mean", "sum", "min", "max")
+"""How a blob of several nodes is reduced to one value."""
+
+Named = str | Mapping[str, str] | None
+"""A name, ``{reduce: mean, of: name}``, or None for a parameter of the same name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +74,8 @@ class Task:
     ``fn`` is a callable, ``"module:function"``, or a ``Shell``: a program, for which ``in_`` and
     ``out`` are mappings ``{file: blob}``.  ``in_`` and ``update`` name blobs: a string or
     list for positional arguments (first ``in_``, then ``update``), a mapping ``{parameter: blob}``
-    for keyword arguments (a None value: the blob of the same name).  ``with_`` holds literal
+    for keyword arguments (a None value: the blob of the same name); ``{"reduce": "mean", "of":
+    "trainer_*:g"}`` in the place of a name gives one value of all nodes.  ``with_`` holds literal
     keyword arguments.  ``out`` is a name, a list of names for a returned tuple, or a mapping
     ``{key in the returned dict: blob}``.  ``after`` names tasks of the same group.
 
@@ -74,7 +94,7 @@ class Task:
     def __init__(
         self,
         fn: Callable[..., Any] | str | Shell | Load,
-        in_: str | Sequence[str] | Mapping[str, str | None] | None = None,
+        in_: str | Sequence[str | Mapping[str, str]] | Mapping[str, Named] | None = None,
         with_: Mapping[str, Any] | None = None,
         update: str | Sequence[str] | Mapping[str, str | None] | None = None,
         out: str | Sequence[str] | Mapping[str, str | None] | None = None,
@@ -223,15 +243,26 @@ class Task:
         return f"{type(self).__name__}({self.name!r})"
 
 
-def arguments(given: str | Sequence[str] | Mapping[str, str | None] | None) -> tuple[Argument, ...]:
+def arguments(
+    given: str | Sequence[str | Mapping[str, str]] | Mapping[str, Named] | None,
+) -> tuple[Argument, ...]:
     """Return ``in`` or ``update`` as arguments, in order."""
     if given is None:
         return ()
     if isinstance(given, str):
         return (Argument(None, given),)
     if isinstance(given, Mapping):
-        return tuple(Argument(p, p if n is None else n) for p, n in given.items())
-    return tuple(Argument(None, n) for n in given)
+        return tuple(_argument(p, p if n is None else n) for p, n in given.items())
+    return tuple(_argument(None, n) for n in given)
+
+
+def _argument(parameter: str | None, given: str | Mapping[str, str]) -> Argument:
+    if isinstance(given, str):
+        return Argument(parameter, given)
+    if set(given) != {"reduce", "of"} or given["reduce"] not in NODE_REDUCTIONS:
+        text = f"expected a name or {{reduce: mean, of: 'node_*:blob'}}, got {given!r}"
+        raise SpecError([Problem(text, None, f"reduce is {', '.join(NODE_REDUCTIONS)}")])
+    return Argument(parameter, given["of"], given["reduce"])
 
 
 def outputs(given: str | Sequence[str] | Mapping[str, str | None] | None) -> Outputs:

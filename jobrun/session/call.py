@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from jobrun.analysis.names import Key, resolve
+from jobrun.analysis.names import Key, Reduced, resolve
 from jobrun.core.blob_paths import levels
 from jobrun.core.events import Warned
 from jobrun.core.forked import end_if_forked
@@ -38,6 +38,7 @@ from jobrun.session.written_blobs import Written
 from jobrun.usercode.bind import user_trace
 from jobrun.values.adoption import adopt
 from jobrun.values.boxes import Box, Tree, Value
+from jobrun.values.reduction import Range, reduced
 from jobrun.values.workspace import Workspace
 
 __all__ = ["Call", "CallContext", "Stores", "column_of"]
@@ -59,11 +60,15 @@ class _CallError(TaskError):
 
 @dataclass(slots=True)
 class CallContext:
-    """The context of a call: the epoch (0 before the first), the batch, and its columns."""
+    """The context of a call: the epoch (0 before the first), the batch, and its columns.
+
+    ``reduced`` are the values reduced over nodes that the copies of a task share, None without.
+    """
 
     epoch: int = 0
     batch: int | None = None
     columns: dict[str, Value] = field(default_factory=dict)
+    reduced: dict[Reduced, Value] | None = None
 
 
 @dataclass(slots=True)
@@ -79,6 +84,23 @@ class Stores:
     written: Written = field(default_factory=Written)
     live: LiveObjects | None = None
     generators: Generators | None = None
+    parts: dict[Reduced, dict[Range, Value]] = field(default_factory=dict)
+    """What other workers have reduced."""
+
+    def reduced(self, reduction: Reduced, shared: dict[Reduced, Value] | None) -> Value:
+        """Return a blob of several nodes reduced to one value, from ``shared`` if it is there."""
+        if shared is not None and reduction in shared:
+            return shared[reduction]
+        keys, parts = reduction.keys, self.parts.get(reduction, {})
+
+        def part(first: int, end: int) -> Value | None:
+            found = parts.get((first, end))
+            return self.get(keys[first]) if found is None and end == first + 1 else found
+
+        value = reduced(reduction.how, [f"{node}:{path}" for node, path in keys], part)
+        if shared is not None:
+            shared[reduction] = value
+        return value
 
     def get(self, key: Key) -> Value:
         """Return the value of a blob; raises TaskError if it has none."""
@@ -187,6 +209,8 @@ class Call:
             return None
 
     def _input(self, argument: Argument) -> Input:
+        if argument.reduce is not None:
+            return Input(argument, "reduced", ())
         source = resolve(self._job, self.node, argument.name, self._columns)
         column: tuple[Key, ...] = (("", argument.name),)
         return Input(argument, source.form, column if source.form == "column" else source.keys)
@@ -195,6 +219,9 @@ class Call:
         """Return the function that reads an input for a call."""
         source = resolve(self._job, self.node, argument.name, self._columns)
         stores = self._stores
+        if argument.reduce is not None:
+            reduction = Reduced(argument.reduce, source.keys)
+            return lambda moment: stores.reduced(reduction, moment.reduced)
         match source.form:
             case "blob":
                 key = source.keys[0]

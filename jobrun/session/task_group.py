@@ -282,9 +282,13 @@ class Group:
 
     def _gather(self, copies: tuple[int, ...], now: Now) -> None:
         """Read the inputs of all copies of a task, before any of them writes."""
+        moment = replace(now.moment, reduced={})
         for number in copies:
             if number in self._calls and self._due(number, now.moment.epoch):
-                now.gathered[number] = self._calls[number].gather(now.moment)
+                try:
+                    now.gathered[number] = self._calls[number].gather(moment)
+                except TaskError as error:
+                    raise self._calls[number].placed(error, moment) from error.__cause__
 
     def _run_pipe(self, pipe: PipeRun, number: int, now: Now) -> None:
         key = self._plan.units[number].key

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from live_contract import LiveContract
+from reduce_contract import ReduceContract
 from session_contract import SessionContract
 
 from jobrun.session.base import Session
@@ -25,7 +26,7 @@ def client() -> Iterator[Any]:
     made.cluster.close()
 
 
-class TestTwoWorkers(SessionContract, LiveContract):
+class TestTwoWorkers(SessionContract, LiveContract, ReduceContract):
     """Nodes in other processes."""
 
     @pytest.fixture(autouse=True)

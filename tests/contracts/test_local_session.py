@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from live_contract import LiveContract
+from reduce_contract import ReduceContract
 from session_contract import SessionContract
 
 from jobrun.session.base import Session
 from jobrun.session.local import LocalSession
 
 
-class TestOneThread(SessionContract, LiveContract):
+class TestOneThread(SessionContract, LiveContract, ReduceContract):
     """Tasks one after another."""
 
     def make_session(self) -> Session:
@@ -17,7 +18,7 @@ class TestOneThread(SessionContract, LiveContract):
         return LocalSession(threads=1)
 
 
-class TestEightThreads(SessionContract, LiveContract):
+class TestEightThreads(SessionContract, LiveContract, ReduceContract):
     """More threads than cores."""
 
     def make_session(self) -> Session:

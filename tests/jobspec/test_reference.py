@@ -39,6 +39,7 @@ SECTIONS = {
     "Compression": "Checkpoints",
     "Upload": "Checkpoints",
     "Session": "Sessions",
+    "NodeReduction": "Nodes",
 }
 
 

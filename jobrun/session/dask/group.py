@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from heapq import nlargest
 
 from jobrun.analysis.graph import Unit, ranks
-from jobrun.analysis.names import Key
+from jobrun.analysis.names import Key, Reduced
 from jobrun.analysis.schedule import epochs_between
 from jobrun.core.position import Position
 from jobrun.errors import TaskError
@@ -20,6 +20,7 @@ from jobrun.session.dask.messages import Message, Missing, arrived, has_opaque
 from jobrun.session.dask.worker_plan import Send, WorkerPlan
 from jobrun.session.task_group import SLOWEST, Group, Now
 from jobrun.values.boxes import Value
+from jobrun.values.reduction import Range, reduce_range, subtrees
 from jobrun.values.workspace import Workspace
 
 __all__ = ["Mailbox", "Post", "WorkerGroup"]
@@ -197,8 +198,7 @@ class WorkerGroup(Group):
         self._inbox = {}
         self._read = {}
         for name in self._views:
-            for mirror in self._mirrors(name):
-                mirror.clear()
+            self._clear(name)
         owners = self._portion.owners
         self._finished = [n for n, keys in enumerate(owners) if tasks.issuperset(keys)]
         done = set(self._finished)
@@ -282,13 +282,37 @@ class WorkerGroup(Group):
                 mirror = view.nodes[node]
                 assert isinstance(mirror, _Mirror)
                 mirror.fill(path, value)
+            for reduction, parts in message.parts.items():
+                own = view.parts.setdefault(reduction, {})
+                own |= {place: arrived(part) for place, part in parts.items()}
         for number in waiting:
             self._scheduler.arrived(number)
 
     def _send(self, send: Send, due: bool) -> None:
         """Send the blobs that a task reads on another worker; none if it is not due."""
         values = {key: self._value(key) for key in send.keys} if due else {}
-        self._post(send.to, Message(self._run_number, send.task, False, values))
+        parts = {r: self._reduced(r, send.task) for r in send.reduced} if due else {}
+        self._post(send.to, Message(self._run_number, send.task, False, values, parts))
+
+    def _reduced(self, reduction: Reduced, task: str) -> dict[Range, Value]:
+        """Return what the blobs here are reduced to: the largest ranges of the tree.
+
+        Raises TaskError, as the ``task`` that is to get them would.
+        """
+        keys = reduction.keys
+        names = [f"{node}:{path}" for node, path in keys]
+
+        def part(first: int, end: int) -> Value | None:
+            return self._own.get(keys[first]) if end == first + 1 else None
+
+        ranges = subtrees([node in self._own.nodes for node, _ in keys])
+        try:
+            return {r: reduce_range(reduction.how, names, *r, part) for r in ranges}
+        except TaskError as error:
+            found = next(t for t in self._job.groups[self._plan.group].tasks if t.name == task)
+            text = f"task {task!r} of group {self._plan.group!r} failed: {error.message}"
+            where = error.where or found.mark("in")
+            raise type(error)(text, where=where, hint=error.hint) from None
 
     def _value(self, key: Key) -> Value | Missing:
         try:
@@ -312,8 +336,13 @@ class WorkerGroup(Group):
         if left is not None:
             left.discard(number)  # in one step, as copies may end at once
             if not left:
-                for mirror in self._mirrors(name):
-                    mirror.clear()
+                self._clear(name)
+
+    def _clear(self, task: str) -> None:
+        """Drop what a task has received, and what it has written on other workers."""
+        self._views[task].parts.clear()
+        for mirror in self._mirrors(task):
+            mirror.clear()
 
     def outputs(self, number: int, peer: str) -> dict[Key, Value | Missing]:
         """Return what a unit has written on the nodes of another worker."""

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from jobrun.analysis.names import Key
+from jobrun.analysis.names import Key, Reduced
 from jobrun.core.events import Event
 from jobrun.core.position import PipeState, Position, ReaderState
 from jobrun.errors import WorkerLostError
 from jobrun.session.base import Places
 from jobrun.values.boxes import Box, Tree, Value, leaves
 from jobrun.values.buffers import copy_array
+from jobrun.values.reduction import Range
 
 __all__ = [
     "Answer",
@@ -47,12 +48,14 @@ class Message:
     """Blobs for the copies of a task, or (``is_output``) what a unit has written on the receiver.
 
     ``run`` identifies the run of a group; ``unit`` is the name of the task, or the key of the unit.
+    ``parts`` are blobs of several nodes reduced as far as the sender has them.
     """
 
     run: int
     unit: str
     is_output: bool
     values: Mapping[Key, Value | Missing]
+    parts: Mapping[Reduced, Mapping[Range, Value]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

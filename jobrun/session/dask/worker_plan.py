@@ -22,12 +22,13 @@ All workers compute their parts from the same job, and so agree on the messages.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from jobrun.analysis.analysis import JobAnalysis
-from jobrun.analysis.graph import BlobUse, Plan, Unit, reads_across, unit_key
-from jobrun.analysis.names import Access, Key
+from jobrun.analysis.graph import BlobUse, Plan, Unit, needs_gathering, unit_key
+from jobrun.analysis.names import Access, Key, Reduced
 from jobrun.model.job import Job, Task, TaskGroup
 
 __all__ = ["Send", "WorkerPlan", "portion"]
@@ -38,11 +39,15 @@ Copies = list[tuple[str, Access]]
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """The values of ``keys``, sent to the worker ``to`` for the copies of ``task`` there."""
+    """The values of ``keys``, sent to the worker ``to`` for the copies of ``task`` there.
+
+    Of the blobs in ``reduced`` it gets what they are reduced to here.
+    """
 
     to: str
     task: str
     keys: tuple[Key, ...]
+    reduced: tuple[Reduced, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -118,11 +123,10 @@ class _Builder:
         for node, found in elsewhere:
             by_peer.setdefault(self.peers[node], []).append((node, found))
         for peer, there in by_peer.items():
-            keys = self._own(key for _, found in there for key in found.reads)
-            if keys:
-                self._send(task, peer, [node for node, _ in there], keys)
+            if self._own(key for _, found in there for key in found.reads):
+                self._send(task, peer, there)
         if here:
-            self._run(task, here, len(copies) > 1 and reads_across([found for _, found in copies]))
+            self._run(task, here, needs_gathering([found for _, found in copies]))
         for node, found in elsewhere:
             keys = self._own(found.writes)
             if keys:
@@ -137,10 +141,16 @@ class _Builder:
     def _keys(self, task: Task, nodes: Iterable[str]) -> list[str]:
         return [unit_key(self.job, task, node) for node in nodes]
 
-    def _send(self, task: Task, to: str, nodes: list[str], keys: tuple[Key, ...]) -> int:
+    def _send(self, task: Task, to: str, copies: Copies) -> int:
+        """Add the message to the copies of a task on another worker."""
+        nodes = [node for node, _ in copies]
+        keys = self._own(key for _, found in copies for key in found.reads)
+        reduced = dict.fromkeys(r for _, found in copies for r in found.reduced)
+        own = tuple(r for r in reduced if self._own(r.keys))
         unit = Unit(f"send:{nodes[0]}:{task.name}", task, nodes[0], Access(reads=list(keys)))
         number = self._unit(unit, self._keys(task, nodes), self._writers(keys))
-        self.sends[number] = Send(to, task.name, keys)
+        whole = self._own(key for _, found in copies for key in _read_whole(found))
+        self.sends[number] = Send(to, task.name, whole, own)
         self.sent[task.name, to] = number
         for key in keys:
             self.blobs.read(key, number)
@@ -233,7 +243,7 @@ class _Builder:
             elif here:
                 send = self.sent.get((task.name, peer))
                 if send is None:
-                    send = self._send(task, peer, nodes, ())
+                    send = self._send(task, peer, [(node, Access()) for node in nodes])
                 self.before[send] |= here
 
     def portion(self) -> WorkerPlan:
@@ -265,3 +275,10 @@ class _Builder:
             self.puts,
             self.outputs,
         )
+
+
+def _read_whole(found: Access) -> Iterable[Key]:
+    """Return the blobs that are read otherwise than by a reduction, or also otherwise."""
+    counts = Counter(found.reads)
+    counts.subtract(key for reduction in found.reduced for key in reduction.keys)
+    return [key for key, count in counts.items() if count > 0]

@@ -108,7 +108,7 @@ def test_blobs_do_not_pass_through_the_client(
         sizes.append(sent + len(distributed.protocol.serialize_bytes(answer)))
         return answer
 
-    monkeypatch.setattr("jobrun.session.dask.nodes.call_actor", counting)
+    monkeypatch.setattr("jobrun.session.dask.workers.call_actor", counting)
     size = 4 * 2**20
 
     def job(epochs: int) -> Job:

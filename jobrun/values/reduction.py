@@ -1,0 +1,207 @@
+"""The reduction of a blob over nodes, along a fixed binary tree in the order of the nodes.
+
+A range of n values is split behind the largest power of two below n.  So the bits of a sum do not
+depend on where its parts are computed: whoever has all values of a range of the tree computes that
+range, and others continue from there.  A mean divides once, at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jobrun.errors import TaskError, with_article
+from jobrun.values.boxes import Box, Tree, Value
+
+__all__ = ["Part", "Range", "reduce_range", "reduced", "subtrees"]
+
+Range = tuple[int, int]
+"""A range of values, without its end, that is one of the tree."""
+
+Part = Callable[[int, int], Value | None]
+"""Returns what a range was reduced to, or (of one value) its value; None if the range is split."""
+
+_NUMBERS = "biufcm"
+_WIDE = {"b": np.dtype(np.int64), "i": np.dtype(np.int64), "u": np.dtype(np.uint64)}
+_JOIN: dict[str, Callable[..., Any]] = {
+    "mean": np.add,
+    "sum": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+}
+
+
+def reduced(how: str, names: Sequence[str], part: Part) -> Value:
+    """Return the ``mean``, ``sum``, ``min`` or ``max`` of the values ``names``, read-only.
+
+    The values are numbers, arrays of one shape and dtype, or trees of those with the same keys.  A
+    sum of booleans and integers has 64 bits; a mean of them is float64.  Others keep their dtype.
+    Raises TaskError, naming the blobs, for values that do not fit together or are no numbers.
+    """
+    total = reduce_range(how, names, 0, len(names), part)
+    return _finished(total, how, names, "")
+
+
+def reduce_range(how: str, names: Sequence[str], first: int, end: int, part: Part) -> Value:
+    """Return what a range of the tree is reduced to; a mean is a sum until it is finished."""
+    found = part(first, end)
+    if found is not None:
+        if end - first > 1:
+            return found
+        return _Leaf(how, names[first]).prepared(found, "")
+    middle = first + _half(end - first)
+    left = reduce_range(how, names, first, middle, part)
+    right = reduce_range(how, names, middle, end, part)
+    return _Join(how, names[first], names[middle]).values(left, right, "")
+
+
+def subtrees(owned: Sequence[bool]) -> list[Range]:
+    """Return the largest ranges of the tree of which all values are ``owned``."""
+    return list(_subtrees(owned, 0, len(owned)))
+
+
+def _subtrees(owned: Sequence[bool], first: int, end: int) -> Iterator[Range]:
+    if all(owned[first:end]):
+        yield first, end
+    elif end - first > 1:
+        middle = first + _half(end - first)
+        yield from _subtrees(owned, first, middle)
+        yield from _subtrees(owned, middle, end)
+
+
+def _half(count: int) -> int:
+    """Return the largest power of two below ``count``, which is 2 or more."""
+    return 1 << (count - 1).bit_length() - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """One value, prepared for its reduction."""
+
+    how: str
+    name: str
+
+    def prepared(self, value: Value, path: str) -> Value:
+        if isinstance(value, Tree):
+            items = value.items.items()
+            return value.replaced({k: self.prepared(v, f"{path}/{k}") for k, v in items})
+        if value.kind in ("bool", "int", "float"):
+            if value.kind == "bool" and self.how in ("mean", "sum"):
+                return Box(int(value.value), "int")
+            return value
+        if value.kind not in ("array", "scalar"):
+            raise self._refused(path, with_article(type(value.value).__name__))
+        dtype = np.dtype(value.value.dtype)
+        if not self._fits(dtype):
+            raise self._refused(path, f"of dtype {dtype}")
+        wide = _WIDE.get(dtype.kind) if self.how in ("mean", "sum") else None
+        if wide is None or wide == dtype:
+            return value
+        return Box(value.value.astype(wide), value.kind)
+
+    def _fits(self, dtype: np.dtype[Any]) -> bool:
+        if self.how in ("min", "max"):
+            return dtype.kind in "biufmM" or dtype.isbuiltin == 2
+        return dtype.kind in _NUMBERS or dtype.isbuiltin == 2  # 2: bfloat16 and the like
+
+    def _refused(self, path: str, what: str) -> TaskError:
+        return TaskError(
+            f"{self.name}{path} is {what}, which has no {self.how}",
+            hint="'reduce' expects numbers, arrays of numbers, and dicts and lists of those",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Join:
+    """Two values of the tree, of which the first begins with blob ``left``, the other ``right``."""
+
+    how: str
+    left: str
+    right: str
+
+    def values(self, left: Value, right: Value, path: str) -> Value:
+        if isinstance(left, Tree) and isinstance(right, Tree):
+            if left.items.keys() != right.items.keys():
+                odd = sorted(left.items.keys() ^ right.items.keys())[0]
+                raise self._differ(path, f"only one of them has {odd!r}")
+            items = left.items.items()
+            return left.replaced(
+                {k: self.values(v, right.items[k], f"{path}/{k}") for k, v in items}
+            )
+        if isinstance(left, Tree) or isinstance(right, Tree):
+            raise self._differ(path, f"{_described(left)} and {_described(right)}")
+        if _described(left) != _described(right):
+            raise self._differ(path, f"{_described(left)} and {_described(right)}")
+        if left.kind in ("bool", "int", "float"):
+            return Box(_joined_numbers(self.how, left.value, right.value), left.kind)
+        a, b = left.value, right.value
+        if left.kind == "scalar":
+            return left.unsaved(_JOIN[self.how](a, b))
+        # What an earlier join has made is writable, and not needed any more.
+        out = next((x for x in (a, b) if x.flags.writeable), None)
+        return left.unsaved(np.asarray(_JOIN[self.how](a, b, out=out)))
+
+    def _differ(self, path: str, how: str) -> TaskError:
+        return TaskError(
+            f"{self.left}{path} and {self.right}{path} cannot be reduced to one value: {how}",
+            hint="'reduce' expects the same keys, shapes and dtypes on all nodes",
+        )
+
+
+def _described(value: Value) -> str:
+    if isinstance(value, Tree):
+        return with_article(value.kind)
+    if value.kind == "array":
+        return f"{value.value.dtype} of shape {value.value.shape}"
+    if value.kind == "scalar":
+        return f"a numpy {value.value.dtype}"
+    return with_article(value.kind)
+
+
+def _joined_numbers(how: str, left: Any, right: Any) -> Any:
+    if how in ("mean", "sum"):
+        return left + right
+    if isinstance(left, float) and math.isnan(left):
+        return left
+    if isinstance(right, float) and math.isnan(right):
+        return right
+    return min(left, right) if how == "min" else max(left, right)
+
+
+def _finished(value: Value, how: str, names: Sequence[str], path: str) -> Value:
+    """Return the value divided, if it is a mean, and made read-only."""
+    if isinstance(value, Tree):
+        items = value.items.items()
+        return value.replaced({k: _finished(v, how, names, f"{path}/{k}") for k, v in items})
+    box = value
+    if how == "mean":
+        box = _divided(value, len(names))
+    elif box.kind == "int" and not -(1 << 63) <= box.value < 1 << 64:
+        raise TaskError(
+            f"the sum of {names[0]}{path} to {names[-1]}{path} has more than 64 bits",
+            hint="use floats",
+        )
+    if box.kind == "array":
+        box.value.setflags(write=False)
+    return box
+
+
+def _divided(value: Box, count: int) -> Box:
+    if value.kind in ("int", "float"):
+        return Box(value.value / count, "float")
+    if value.kind == "scalar":
+        quotient = value.value / count
+        return (
+            value.unsaved(quotient)
+            if quotient.dtype == value.value.dtype
+            else Box(quotient, "scalar")
+        )
+    array = value.value
+    if array.dtype.kind in "iu":
+        return Box(np.asarray(np.true_divide(array, count)), "array")
+    out = array if array.flags.writeable else None
+    return value.unsaved(np.asarray(np.true_divide(array, count, out=out, dtype=array.dtype)))
