@@ -14,6 +14,9 @@ from jobrun.templates import TEMPLATES
 
 __all__ = ["command"]
 
+_RUNS = frozenset({"runs", "runs/", "/runs", "/runs/"})
+"""Lines of a .gitignore that leave out runs in the directory ``runs``."""
+
 
 @click.command("init", short_help="Write a small job that runs as it is.")
 @click.argument("directory", default=".", metavar="[DIR]", type=click.Path())
@@ -30,7 +33,8 @@ __all__ = ["command"]
 def command(directory: str, template: str, list_: bool, force: bool) -> None:
     """Write a small job to DIR (default: the current directory): a spec, its code, the schema.
 
-    It runs as it is.  Existing files that differ are not changed without --force.
+    It runs as it is.  Existing files that differ are not changed without --force.  In a git
+    repository, runs/ is added to its .gitignore.
     """
     if list_:
         click.echo(_listed())
@@ -45,6 +49,7 @@ def command(directory: str, template: str, list_: bool, force: bool) -> None:
     if not force:
         _refuse_others(folder, job)
     written = _write(folder, {**job, FILE: schema_text().encode()})
+    written += _ignore_runs(folder)
     if settings().json:
         click.echo(json.dumps({"template": template, "written": [str(path) for path in written]}))
     elif not settings().quiet:
@@ -103,6 +108,30 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
         where = error.filename or folder
         raise UsageError(f"{where} cannot be written: {error.strerror}") from None
     return [folder / name for name in files]
+
+
+def _ignore_runs(folder: Path) -> list[Path]:
+    """Add ``runs/`` to the .gitignore of the repository that holds ``folder``, if there is one.
+
+    Return the file, or nothing if it holds such a line already.
+    """
+    from jobrun.errors import UsageError
+
+    home = folder.absolute()
+    root = next((p for p in (home, *home.parents) if (p / ".git").exists()), None)
+    if root is None:
+        return []
+    path = Path(os.path.relpath(root / ".gitignore"))
+    try:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        if not _RUNS.isdisjoint(text.splitlines()):
+            return []
+        with path.open("a", encoding="utf-8") as file:
+            file.write(("" if text.endswith("\n") or not text else "\n") + "runs/\n")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UsageError(f"{path} cannot be changed: {why}", hint="add a line: runs/") from None
+    return [path]
 
 
 def _say(written: list[Path], spec: Path) -> None:

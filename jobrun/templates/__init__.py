@@ -7,8 +7,9 @@ from importlib.resources import files
 __all__ = ["TEMPLATES", "template_files"]
 
 TEMPLATES = {
+    "minimal": "The square root of a number: a state, a step, and when to stop.",
     "mlp": "A neural network learns to tell the arms of a spiral apart: pipes, batches, metrics.",
-    "kmeans": "k-means finds the centres of clouds of points: the smallest job.",
+    "kmeans": "k-means finds the centres of clouds of points: setup, init, epoch, exit.",
     "mcmc": "Metropolis chains walk until they agree: randomness, saving by time.",
     "heat": "Heat spreads over a plate until it is at rest: a simulation, and when it fails.",
     "shell": "Rabbits and foxes, by an awk script: a program instead of functions.",

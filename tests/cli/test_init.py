@@ -96,6 +96,31 @@ def test_a_directory_that_cannot_be_made(call: Callable[..., Any], folder: Path)
     assert result.err == "error: file/below cannot be written: Not a directory\n"
 
 
+def test_runs_are_ignored_where_there_is_a_repository(
+    call: Callable[..., Any], folder: Path
+) -> None:
+    (folder / ".git").mkdir()
+    (folder / ".gitignore").write_text("*.pyc")
+    result = call("init", "jobs/first", "--template", "minimal")
+    assert (result.code, result.err) == (0, "")
+    assert "\njobs/first/jobrun.schema.json written\n.gitignore written\n\n" in result.out
+    assert (folder / ".gitignore").read_text() == "*.pyc\nruns/\n"
+    assert ".gitignore" not in call("init", "jobs/second").out
+    for line in ("/runs/\n", "runs\n"):
+        (folder / ".gitignore").write_text(line)
+        assert call("init", "jobs/first", "--template", "minimal").code == 0
+        assert (folder / ".gitignore").read_text() == line
+    (folder / ".gitignore").unlink()
+    assert call("init", "jobs/first", "--template", "minimal").code == 0
+    assert (folder / ".gitignore").read_text() == "runs/\n"
+    (folder / ".gitignore").write_bytes(b"\xff")
+    result = call("init", "jobs/first", "--template", "minimal")
+    assert result.code == 2
+    assert result.err == (
+        "error: .gitignore cannot be changed: it is not UTF-8\n  hint: add a line: runs/\n"
+    )
+
+
 def test_the_list(call: Callable[..., Any], folder: Path) -> None:
     result = call("init", "--list")
     assert (result.code, result.err) == (0, "")
@@ -105,7 +130,7 @@ def test_the_list(call: Callable[..., Any], folder: Path) -> None:
     assert not list(folder.iterdir())
     wrong = call("init", "--template", "mpl")
     assert wrong.code == 2
-    assert "'mlp', 'kmeans', 'mcmc', 'heat', 'shell'" in wrong.err
+    assert "'minimal', 'mlp', 'kmeans', 'mcmc', 'heat', 'shell'" in wrong.err
 
 
 # The templates.
@@ -134,7 +159,7 @@ def test_a_template_is_good_style(template: str, folder: Path) -> None:
     job = validate_spec(folder / f"{template}.yaml", import_=True)
     assert job.metrics
     assert {"epochs", "when"} <= {c.kind for c in job.conditions}
-    assert len(job.groups["exit"]) == 1
+    assert len(job.groups["exit"]) == (template != "minimal")
     for file in folder.iterdir():
         if file.suffix in (".yaml", ".py", ".awk"):
             lines = file.read_text(encoding="utf-8").splitlines()
