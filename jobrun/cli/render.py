@@ -30,9 +30,12 @@ def command(spec: str, sets: tuple[str, ...], epochs: int | None, origin: bool) 
     line, the option or JOBRUN_ variable that set it, or "default".  - reads the spec from stdin.
     """
     from jobrun.cli.specs import load_spec
+    from jobrun.errors import SpecError
     from jobrun.jobspec.render import origins, render, resolved
 
     loaded = load_spec(spec, sets, epochs=epochs)
+    if loaded.problems:
+        raise SpecError(loaded.problems)
     root = resolved(loaded)
     where = _origin(loaded) if origin else None
     if not settings().json:

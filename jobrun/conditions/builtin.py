@@ -297,6 +297,17 @@ class DataFinished(Condition):
         return f"passes {self.task} {state.get('passes', 0)}/{self.limit}"
 
 
+def _patience_form(given: Any, options: Mapping[str, Any] = {}) -> str:
+    """Return the right form of ``patience`` for a metric, or a number of epochs, that is given."""
+    if isinstance(given, int):
+        return f"{{loss: {given}}}"
+    name = given if isinstance(given, str) else "loss"
+    known = {key: options[key] for key in _PATIENCE_KEYS if key in options} or {"epochs": 5}
+    if list(known) == ["epochs"]:
+        return f"{{{name}: {known['epochs']}}}"
+    return f"{{{name}: {{{', '.join(f'{key}: {value}' for key, value in known.items())}}}}}"
+
+
 @_kind
 @dataclass(frozen=True)
 class Patience(_OfBlob):
@@ -318,9 +329,14 @@ class Patience(_OfBlob):
     @classmethod
     def parse(cls, entry: ConditionEntry) -> list[Self]:
         """Read metrics, each with its epochs or a mapping of options."""
-        if not isinstance(entry.value, Mapping) or not entry.value:
-            hint = f"patience: {{loss: {entry.value}}}" if isinstance(entry.value, int) else ""
-            entry.refuse(f"expected {{metric: epochs}}, got {shown(entry.value)}", hint)
+        written = entry.value
+        if not isinstance(written, Mapping) or not written:
+            hint = f"patience: {_patience_form(written)}" if written else ""
+            entry.refuse(f"expected {{metric: epochs}}, got {shown(written)}", hint)
+            return []
+        if isinstance(written.get("metric"), str) and "metric" not in (entry.known.metrics or ()):
+            hint = f"patience: {_patience_form(written['metric'], written)}"
+            entry.refuse("the metric is the key here", hint, "metric", key=True)
             return []
         found = [cls._of(entry, name, value) for name, value in entry.value.items()]
         return [c for c in found if c is not None]

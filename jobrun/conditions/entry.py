@@ -18,6 +18,9 @@ from jobrun.model.job import ConditionSpec
 __all__ = ["ConditionEntry", "KnownNames", "listed", "shown"]
 
 
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
+
+
 @dataclass(frozen=True)
 class KnownNames:
     """What a condition may refer to; ``blobs``, ``metrics`` and ``pipes`` are unchecked if None.
@@ -76,7 +79,10 @@ class ConditionEntry:
                 return None
             if name not in self.known.shared:
                 hint = did_you_mean(name, list(self.known.shared))
-                self.refuse(f"expected {what}; there is no var {name!r}", hint, *path)
+                problem = f"expected {what}; there is no var {name!r}"
+                if _NUMBER.fullmatch(name):
+                    problem, hint = f"expected {what}, got a string", f"without quotes: {name}"
+                self.refuse(problem, hint, *path)
                 return None
             value = self.known.shared[name]
         found = _as_number(value, whole)

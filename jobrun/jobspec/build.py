@@ -76,8 +76,12 @@ def job_of(spec: Spec) -> Job:
 
 
 def _checked(spec: Spec) -> Job:
-    job = build(spec)
-    problems = check(job)
+    problems = [*spec.problems]
+    try:
+        job = build(spec)
+        problems += check(job)
+    except SpecError as error:
+        problems += error.problems
     if problems:
         raise SpecError(list(dict.fromkeys(problems)))
     return job

@@ -338,9 +338,12 @@ def _adapter_faults(name: object, item: object, path: tuple[Any, ...]) -> list[F
 
 
 def _metrics(value: Any) -> dict[str, str | None]:
+    if isinstance(value, str | list):
+        found = names_of(reference_fault, _METRICS)(value)
+        return dict.fromkeys([found] if isinstance(found, str) else found)
     if not isinstance(value, dict):
         hint = "metrics: {loss: min, accuracy: max}"
-        raise expected("a mapping of blobs to what is better", value, hint)
+        raise expected(_METRICS, value, hint)
     faults: list[FieldFault] = []
     for key, item in value.items():
         fault = reference_fault(key) if isinstance(key, str) else f"{show(key)} is not a name"
@@ -369,6 +372,7 @@ def _reduce(value: Any) -> dict[str, str]:
     return value
 
 
+_METRICS = "a name, a list of names, or a mapping {blob: min or max}"
 NameForms = str | list[str] | dict[str, str | None]
 _IN = "a name, a list of names, or a mapping {parameter: name}"
 _OUT = "a name, a list of names, or a mapping {key of the result: name}"
@@ -430,7 +434,7 @@ StateNames = Annotated[
 With = Annotated[dict[str, Any], BeforeValidator(_with)]
 Metrics = Annotated[
     Any,
-    annotated(_metrics, dict[str, Literal["min", "max"] | None]),
+    annotated(_metrics, str | list[str] | dict[str, Literal["min", "max"] | None]),
 ]
 Reductions = Annotated[
     Any,

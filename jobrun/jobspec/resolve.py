@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from jobrun.conditions.parse import form_problems
-from jobrun.errors import SpecError, UsageError, few_hints, nearest
+from jobrun.errors import Problem, SpecError, UsageError, few_hints, nearest
 from jobrun.jobspec.matrix import Matrix, Values, read_matrix, same
 from jobrun.jobspec.model import SpecModel
 from jobrun.jobspec.overrides import apply_set, set_epochs, set_scheduler
@@ -35,7 +35,8 @@ class Spec:
 
     ``path`` is the file as the user named it, ``folder`` the absolute folder of its code and data,
     ``tree`` the resolved spec as plain values, ``source`` the same with its places.  With a
-    ``matrix`` it stands for several runs: ``with_values`` gives the spec of each.
+    ``matrix`` it stands for several runs: ``with_values`` gives the spec of each.  ``problems`` are
+    those of its conditions, which are raised together with what is found in the job.
     """
 
     path: str
@@ -45,6 +46,7 @@ class Spec:
     model: SpecModel
     source: SpecSource
     matrix: Matrix | None = None
+    problems: tuple[Problem, ...] = ()
 
 
 @few_hints()
@@ -61,7 +63,8 @@ def load(
 
     ``folder`` is where its code is, if not beside it; ``data`` what the file holds, if it has been
     read already, so that ``path`` is only what it is called.  Raises UsageError where there is no
-    such file or a ``--set`` names nothing, SpecError with all that does not fit the language.
+    such file or a ``--set`` names nothing, SpecError with all that does not fit the language; of
+    conditions that do not, only if nothing else can be found in the job.
     """
     sets = tuple(sets)
     source = parse(_read(path) if data is None else data, os.fspath(path))
@@ -73,21 +76,22 @@ def load(
         set_scheduler(source, scheduler)
     tree = {k: v for k, v in source.root.plain().items() if not str(k).startswith("x-")}
     with gc_paused(source.root.count > 10_000):
-        model, problems = validate(source, tree)
+        model, wrong = validate(source, tree)
     own = tree.get("vars")
     shared, split = _vars(own if isinstance(own, dict) else {}, tree.get("nodes"))
-    problems += form_problems(condition_specs(source), shared, split)
+    conditions = form_problems(condition_specs(source), shared, split)
     matrix = None
     if model is not None:
-        matrix, wrong = read_matrix(source, sets)
-        problems += wrong
-    if problems or model is None:
-        raise SpecError(list(dict.fromkeys(problems)))
+        matrix, more = read_matrix(source, sets)
+        wrong += more
+    if model is None or wrong or (matrix is not None and conditions):
+        raise SpecError(list(dict.fromkeys([*wrong, *conditions])))
     tree = {"name": _default_name(path), **tree}
     if matrix is not None:
         tree["matrix"] = {name: [*values] for name, values in matrix.lists.items()}
     absolute = os.path.abspath(folder if folder is not None else os.path.dirname(path) or ".")
-    return Spec(os.fspath(path), absolute, source.text, tree, model, source, matrix)
+    shown, found = os.fspath(path), tuple(conditions)
+    return Spec(shown, absolute, source.text, tree, model, source, matrix, found)
 
 
 def with_values(spec: Spec, values: Values) -> Spec:

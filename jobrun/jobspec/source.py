@@ -30,6 +30,7 @@ MAX_ALIASED = 100_000
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _LARGE = 100_000
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_YAML_BREAK = re.compile("[\x85\u2028\u2029]")
 _BOMS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x00\x00\xfe\xff": "UTF-32"}
 
 
@@ -84,6 +85,7 @@ class SpecSource:
         self.file = file
         self.text = text
         self.lines = text.splitlines()
+        self._shown = _shown_lines(text) if _YAML_BREAK.search(text) else None
         self.root = SpecNode({}, 0, 0, 1)
 
     def where(self, node: SpecNode, offset: int = 0, width: int = 0) -> Where:
@@ -98,7 +100,24 @@ class SpecSource:
     def at(self, line: int, column: int, width: int = 1) -> Where:
         """Return the place of a line and column, both from 0."""
         text = self.lines[line] if line < len(self.lines) else ""
+        if self._shown is not None and line < len(self.lines):
+            line, before, text = self._shown[line]
+            column += before
         return Where(self.file, line + 1, column + 1, text, max(1, min(width, len(text) - column)))
+
+
+def _shown_lines(text: str) -> list[tuple[int, int, str]]:
+    """Return of each line of YAML the line of an editor that holds it, and what of that precedes.
+
+    YAML ends lines at U+0085, U+2028 and U+2029 too, and editors do not.
+    """
+    found: list[tuple[int, int, str]] = []
+    for number, shown in enumerate(re.split("\r\n|\r|\n", text)):
+        before = 0
+        for part in _YAML_BREAK.split(shown):
+            found.append((number, before, shown))
+            before += len(part) + 1
+    return found
 
 
 @contextmanager

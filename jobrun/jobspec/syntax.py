@@ -16,6 +16,7 @@ __all__ = ["explain"]
 
 _QUOTED = re.compile(r"\"(\\.|[^\"\\])*\"|'[^']*'")
 _STAR = re.compile(r"(?:^|[\s\[,{:])(\*[^\s,\]}]*)")
+_NO_SPACE = re.compile(r"\s*(?:- +)?(call|pipe|shell|name|in|out|update):([^\s/:][^#]*?)\s*(?:#|$)")
 _SAID: tuple[tuple[str, str, str], ...] = (
     # (what the parser says, what it means, what to do)
     (
@@ -83,7 +84,7 @@ def explain(error: YAMLError, source: SpecSource) -> Problem:
 def _habit(source: SpecSource, first: int, last: int, column: int) -> str:
     """Return a frequent cause of such an error.
 
-    An unquoted ``${…}`` or ``{{…}}`` in braces, or a leading ``*``.
+    An unquoted ``${…}`` or ``{{…}}`` in braces, a key without a space after it, or a leading ``*``.
     """
     for number in range(max(first, last - 20), min(last + 1, len(source.lines))):
         bare = _QUOTED.sub("", source.lines[number])
@@ -91,6 +92,10 @@ def _habit(source: SpecSource, first: int, last: int, column: int) -> str:
             return "in braces, quote a string with '${…}': \"${spec.dir}/file\""
         if "{{" in bare:
             return "specs have no '{{…}}': vars are read by their name"
+    for number in range(max(0, last - 1), min(last + 1, len(source.lines))):
+        near = _NO_SPACE.match(source.lines[number])
+        if near:
+            return f"write '{near[1]}: {near[2]}', with a space"
     before = _at(source, last, column - 1)
     star = re.search(r"(?:^|[\s\[,{:])(\*[^\s,\]}]*)", source.lines[last][:]) if before else None
     if star and star.start(1) <= column <= star.end(1):

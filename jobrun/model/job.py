@@ -272,9 +272,16 @@ class Job(_Scope):
         found = match_nodes(task.node, self.nodes)
         if not found:
             hint = did_you_mean(task.node, list(self.nodes))
-            hint = hint or f"there are {', '.join(self.nodes)}"
+            hint = hint or self._declaring(task.node)
             raise SpecError([Problem(f"no node {task.node!r}", task.mark("node"), hint)])
         return found
+
+    def _declaring(self, node: str) -> str:
+        """Return the hint for a node that there is not: those there are, or how one is declared."""
+        if self.multi_node or "*" in node or "?" in node:
+            return f"there are {', '.join(self.nodes)}"
+        both = ", ".join(dict.fromkeys((*self.nodes, node)))
+        return f"there is only {', '.join(self.nodes)}; declare it: nodes: [{both}]"
 
     def pipes(self) -> Iterator[tuple[TaskGroup, Pipe]]:
         """Yield every pipe with its group."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jobrun.analysis.facts import job_facts
 from jobrun.analysis.identity import compare
 from jobrun.errors import SpecError, UsageError
-from jobrun.jobspec.build import build
+from jobrun.jobspec.build import build, job_of
 from jobrun.jobspec.resolve import Spec, dump_resolved, load
 from jobrun.jobspec.source import parse
 
@@ -137,7 +137,7 @@ def test_a_value_from_set_is_named_as_the_place(spec: Path) -> None:
     with pytest.raises(SpecError, match=r"^--set seed=-1: error: 'seed': expected a number"):
         load(spec, ["seed=-1"])
     with pytest.raises(SpecError, match=r"^--set stop.epochs=0: error: stop.epochs"):
-        load(spec, ["stop.epochs=0"])
+        job_of(load(spec, ["stop.epochs=0"]))
 
 
 def test_set_through_an_alias_changes_one_place_alone(tmp_path: Path) -> None:
