@@ -11,8 +11,9 @@ what another writes, a *gather* unit before them collects the inputs of all.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.names import Access
@@ -99,9 +100,9 @@ def make_plan(job: Job, group: TaskGroup, analysis: JobAnalysis | None = None) -
         builder.add(task)
     builder.add_after()
     plan = builder.plan()
-    cycle = shortest_cycle(plan.successors)
-    if cycle:
-        raise SpecError([_cycle_problem([plan.units[i] for i in cycle])])
+    cycles = list(islice(_separate_cycles(plan.successors), _MOST_CYCLES))
+    if cycles:
+        raise SpecError([_cycle_problem([plan.units[i] for i in cycle]) for cycle in cycles])
     return plan
 
 
@@ -242,6 +243,7 @@ class BlobUse:
         self._writers[key] = unit
 
 
+_MOST_CYCLES = 10
 _MOST_SEARCHED = 100_000
 """The largest number of units from which a shorter cycle is searched."""
 
@@ -265,6 +267,18 @@ def shortest_cycle(successors: Sequence[Sequence[int]]) -> list[int]:
             if len(best) <= 2:
                 break
     return best
+
+
+def _separate_cycles(successors: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+    """Yield short cycles that share no unit, each found without the units of those before."""
+    gone: set[int] = set()
+    while cycle := shortest_cycle(successors):
+        yield cycle
+        gone.update(cycle)
+        successors = [
+            [] if unit in gone else [other for other in after if other not in gone]
+            for unit, after in enumerate(successors)
+        ]
 
 
 def _core(successors: Sequence[Sequence[int]]) -> set[int]:
@@ -310,13 +324,30 @@ _MOST_SHOWN = 20
 
 
 def _cycle_problem(units: Sequence[Unit]) -> Problem:
+    """Return the problem of a cycle, with the reason why each unit waits for the one before."""
     names = [u.key for u in units[:_MOST_SHOWN]]
     more = [f"{len(units) - _MOST_SHOWN} more"] if len(units) > _MOST_SHOWN else []
     text = " -> ".join([*names, *more, names[0]])
-    lines = [f"{u.key} at line {u.task.where.line}" for u in units[:_MOST_SHOWN] if u.task.where]
-    hint = f"({', '.join(lines)})" if lines else ""
+    pairs = list(zip(units, [*units[1:], units[0]], strict=True))[:_MOST_SHOWN]
+    reasons = [f"{_named(unit)} {_reason(unit, before)}" for before, unit in pairs]
+    waits = next((unit for before, unit in pairs if before.task.name in unit.task.after), units[0])
     message = f"these tasks wait for each other: {text}"
-    return Problem(message, units[0].task.mark("after"), hint or "mend 'after'")
+    return Problem(message, waits.task.mark("after"), ", ".join(reasons))
+
+
+def _named(unit: Unit) -> str:
+    return f"{unit.key} (line {unit.task.where.line})" if unit.task.where else unit.key
+
+
+def _reason(unit: Unit, before: Unit) -> str:
+    """Return why a unit waits for another one, in words."""
+    if before.task.name in unit.task.after:
+        return f"is 'after' {before.key}"
+    for key in (*unit.access.reads, *unit.access.writes):
+        for other in (*before.access.writes, *before.access.reads):
+            if same_leaves(key, other):
+                return f"uses {key[1]!r} after {before.key}"
+    return f"waits for {before.key}"
 
 
 def live_scratch(

@@ -118,12 +118,12 @@ def _ignore_runs(folder: Path) -> list[Path]:
     from jobrun.errors import UsageError
 
     home = folder.absolute()
-    root = next((p for p in (home, *home.parents) if (p / ".git").exists()), None)
+    root = next((p for p in (home, *home.parents) if os.path.exists(p / ".git")), None)
     if root is None:
         return []
     path = Path(os.path.relpath(root / ".gitignore"))
     try:
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        text = path.read_text(encoding="utf-8") if os.path.exists(path) else ""
         if not _RUNS.isdisjoint(text.splitlines()):
             return []
         with path.open("a", encoding="utf-8") as file:

@@ -82,18 +82,29 @@ def _check(spec: str, sets: tuple[str, ...], import_: bool) -> _Checked:
     from jobrun.analysis.checks import warnings
     from jobrun.cli.specs import load_spec, shown_spec
     from jobrun.errors import JobrunError
-    from jobrun.jobspec.build import validate_loaded
+    from jobrun.jobspec.build import job_of
+    from jobrun.jobspec.unused import unused_vars
 
     shown = shown_spec(spec)
     try:
         loaded = load_spec(spec, sets)
-        job = validate_loaded(loaded, import_)
+        job = job_of(loaded)
+        found = [*unused_vars(loaded), *warnings(JobAnalysis(job))]
         if import_:
-            _find_reporters(job, loaded.folder)
+            found += _import(job, loaded.folder)
     except JobrunError as error:
         return _Checked(shown, error=error)
     runs = loaded.matrix.count if loaded.matrix is not None else None
-    return _Checked(shown, job, runs, warnings=tuple(warnings(JobAnalysis(job))))
+    return _Checked(shown, job, runs, warnings=found)
+
+
+def _import(job: Job, folder: str) -> list[Problem]:
+    """Bind the functions and reporters of a job; return warnings of its calls."""
+    from jobrun.usercode.bind import bind_job, order_warnings
+
+    functions = bind_job(job, folder)
+    _find_reporters(job, folder)
+    return [*order_warnings(job, functions)]
 
 
 def _find_reporters(job: Job, folder: str) -> None:

@@ -12,7 +12,7 @@ import linecache
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -24,10 +24,18 @@ from jobrun.model.shell import Shell
 from jobrun.usercode.reference import nameless
 from jobrun.usercode.requirements import state_needs, task_needs, upload_needs
 from jobrun.usercode.returning import check_return
-from jobrun.usercode.signature import check_call
+from jobrun.usercode.signature import check_call, order_warning
 from jobrun.values.adapters.base import LiveAdapter
 
-__all__ = ["bind", "bind_adapter", "bind_job", "bind_object", "forget", "user_trace"]
+__all__ = [
+    "bind",
+    "bind_adapter",
+    "bind_job",
+    "bind_object",
+    "forget",
+    "order_warnings",
+    "user_trace",
+]
 
 Function = Callable[..., Any]
 
@@ -130,6 +138,16 @@ def bind_job(job: Job, folder: str | os.PathLike[str] | None = None) -> dict[str
     if errors or problems:
         raise _joined(list(errors.values()), problems)
     return {name: f for name, f in bound.items() if not isinstance(f, BindError)}
+
+
+def order_warnings(job: Job, bound: Mapping[str, Function]) -> Iterator[Problem]:
+    """Yield the calls whose arguments seem to be in another order than the parameters."""
+    for step in _calls(job):
+        function = bound.get(step.fn) if isinstance(step.fn, str) else step.fn
+        if callable(function):
+            found = order_warning(step, function)
+            if found is not None:
+                yield found
 
 
 def _calls(job: Job) -> Iterator[Task]:

@@ -11,7 +11,7 @@ from jobrun.errors import Problem, did_you_mean
 from jobrun.model.job import Task
 from jobrun.usercode.python_function import declaring_function
 
-__all__ = ["check_call"]
+__all__ = ["check_call", "order_warning"]
 
 
 def check_call(task: Task, fn: Callable[..., Any]) -> list[Problem]:
@@ -27,6 +27,23 @@ def check_call(task: Task, fn: Callable[..., Any]) -> list[Problem]:
     except (ValueError, TypeError):
         return []
     return list(_Signature(task, signature, _is_method(fn)).problems())
+
+
+def order_warning(task: Task, fn: Callable[..., Any]) -> Problem | None:
+    """Return a warning if an argument by position has the name of another parameter, or None."""
+    if declaring_function(fn) is None:
+        return None
+    try:
+        signature = inspect.signature(fn)
+    except (ValueError, TypeError):
+        return None
+    found = _Signature(task, signature, _is_method(fn))
+    for name, place in zip(found.positional, found.places, strict=False):
+        if name != place and name in found.places:
+            text = f"{found.text} gets {name!r} as its {place!r}"
+            hint = f"by keyword: in: {{{', '.join(found.positional)}}}"
+            return Problem(text, task.mark(f"in:{name}", f"update:{name}", "call"), hint)
+    return None
 
 
 def _is_method(fn: Any) -> bool:

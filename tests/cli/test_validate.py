@@ -203,3 +203,43 @@ def test_import_finds_the_reporters(call: Callable[..., Any], write: Callable[..
         assert text in result.err
     write((stop, f'{stop}\nreport: {{call: "steps:loss_of", with: {{total: 1}}}}'))
     assert call("validate", "--import", "sum.yaml").code == 0
+
+
+def test_vars_that_nothing_reads(
+    call: Callable[..., Any], write: Callable[..., None], folder: Path
+) -> None:
+    write(
+        ("vars: {step: 2}", "vars: {step: 2, tol: 0.1, 'a-b': 1, stpe: 3}"),
+        ("epochs: 3", "when: loss < tol*2"),
+    )
+    result = call("validate", "sum.yaml")
+    assert (result.code, result.out) == (0, "sum.yaml: ok: job sum, 3 tasks\n")
+    assert result.err == (
+        "sum.yaml:2:27: warning: var 'a-b' is not used; no task and no condition names it\n"
+        "sum.yaml:2:37: warning: var 'stpe' is not used; no task and no condition names it\n"
+    )
+
+
+def test_vars_of_nodes_that_nothing_reads(call: Callable[..., Any], folder: Path) -> None:
+    (folder / "n.yaml").write_text(
+        "nodes: {a: {lr: 1, rate: 2}, b: {lr: 2, rate: 3}}\n"
+        "epoch: [{call: 'm:f', node: '*', in: {x: rate}}]\nstop: {epochs: 1}\n"
+    )
+    result = call("validate", "n.yaml")
+    text = "n.yaml:1:13: warning: var 'lr' is not used; no task and no condition names it\n"
+    assert (result.code, result.err) == (0, text)
+
+
+def test_arguments_in_another_order_than_the_parameters(
+    call: Callable[..., Any], write: Callable[..., None]
+) -> None:
+    write(("in: {total, step}", "in: [step, total]"))
+    assert call("validate", "sum.yaml").err == ""
+    result = call("validate", "sum.yaml", "--import")
+    assert result.code == 0
+    assert result.err == (
+        "sum.yaml:6:30: warning: steps:add(total, step) gets 'step' as its 'total'; "
+        "by keyword: in: {step, total}\n"
+    )
+    write(("in: {total, step}", "in: [total, step]"))
+    assert call("validate", "sum.yaml", "--import").err == ""
