@@ -82,6 +82,7 @@ LAYERS = (
     {"session", "jobspec", "report"},
     {"engine"},
     {"tools"},
+    {"html_report"},
     {"cli"},
 )
 """The packages of jobrun, bottom up.  A package imports packages of lower layers only."""

@@ -24,6 +24,7 @@ _COMMANDS: Commands = {
     "show": ("show", "Show what a run did, how long it took, and why it ended."),
     "metrics": ("metrics", "Show, draw or export the metrics of runs, epoch by epoch."),
     "compare": ("compare", "Show how runs differ: spec, metrics, code, libraries."),
+    "report": ("report", "Write an HTML page about runs: curves, times, checkpoints."),
     "load-blobs": ("load_blobs", "Show or export the blobs of a checkpoint."),
     "logs": ("logs", "Show the log of a run, and what its tasks printed."),
     "validate": ("validate", "Check specs without running anything."),

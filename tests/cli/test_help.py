@@ -41,6 +41,7 @@ def test_help_lists_every_command_in_the_order_of_use(call: Callable[..., Any]) 
         "show",
         "metrics",
         "compare",
+        "report",
         "load-blobs",
         "logs",
         "validate",

@@ -1,0 +1,209 @@
+"""One run in a report: its facts, graph, tables, spec and log, as plain texts."""
+
+from __future__ import annotations
+
+import base64
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobrun.checkpoint.contents import contents, disk_use, freed_by
+from jobrun.checkpoint.dtypes import dtype_text
+from jobrun.checkpoint.manifest import Entry
+from jobrun.checkpoint.record import Record
+from jobrun.core.text import duration, size
+from jobrun.drawing.svg import svg
+from jobrun.errors import JobrunError
+from jobrun.html_report.spec_text import spec_of, with_origins
+from jobrun.jobspec.build import job_of
+from jobrun.report.attempts import PastAttempt
+from jobrun.report.formatting import metric_texts, plural
+from jobrun.report.log_reader import Wanted, read
+from jobrun.runs.rundir import RunDir
+from jobrun.tools.run_picture import run_picture
+from jobrun.tools.run_summary import RunSummary, about, ending, headline, run_summary
+
+__all__ = ["AboutRun", "Table", "about_run"]
+
+MOST_CHECKPOINTS = 200
+"""The most checkpoints of a run that are listed, the newest."""
+MOST_BLOBS = 500
+_TASKS = 20
+
+
+@dataclass(frozen=True)
+class Table:
+    """A header, its rows, and a remark below."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class AboutRun:
+    """One run: ``graph`` is an image as a data URL, empty with ``no_graph`` saying why."""
+
+    name: str
+    summary: RunSummary
+    headline: str
+    facts: Sequence[tuple[str, str]]
+    attempts: Table
+    tasks: Table
+    checkpoints: Table
+    blobs: Table
+    graph: str
+    no_graph: str
+    spec: str
+    warnings: Sequence[str]
+    log: Sequence[str]
+    log_note: str
+
+
+def about_run(name: str, run: RunDir, log_lines: int) -> AboutRun:
+    """Collect what a report shows of a run, with the last ``log_lines`` lines of its log.
+
+    What cannot be read of a run (a spec of a newer jobrun, a damaged checkpoint) is said in its
+    place.  Raises DamagedError for a run of which nothing can be read.
+    """
+    summary = run_summary(run)
+    graph, no_graph = _graph(run)
+    log, log_note = _log(run.path / "log.txt", log_lines)
+    damage = (f"{i.name} is no longer whole: {i.reason}" for i in summary.damaged)
+    return AboutRun(
+        name=name,
+        summary=summary,
+        headline=headline(summary),
+        facts=[(label, text) for label, text in about(summary) if text],
+        attempts=_attempts(summary.past.attempts, going=run.held()),
+        tasks=_tasks(summary),
+        checkpoints=_checkpoints(run, summary),
+        blobs=_blobs(run, summary.records),
+        graph=graph,
+        no_graph=no_graph,
+        spec=with_origins(run),
+        warnings=[*summary.past.warnings, *damage],
+        log=log,
+        log_note=log_note,
+    )
+
+
+def _graph(run: RunDir) -> tuple[str, str]:
+    """Return the graph with times as a data URL, or why there is none."""
+    try:
+        spec = spec_of(run)
+        if spec is None:
+            return "", "The job was built in Python: its graph is not stored in the run."
+        image = svg(run_picture(job_of(spec), run)).encode("utf-8", "replace")
+    except JobrunError as error:
+        return "", f"The graph cannot be drawn: {error.message}"
+    return "data:image/svg+xml;base64," + base64.b64encode(image).decode("ascii"), ""
+
+
+def _attempts(attempts: Sequence[PastAttempt], *, going: bool) -> Table:
+    header = ("attempt", "started (UTC)", "time", "from", "epochs", "session", "ended")
+    rows = [
+        (
+            f"{a.number}{f' (only {a.only})' if a.only else ''}",
+            a.started[:19].replace("T", " "),
+            duration(a.seconds),
+            "init" if a.checkpoint is None else f"checkpoint_{a.checkpoint}",
+            f"{a.epoch + 1}..{a.last}" if a.last > a.epoch else "-",
+            a.session,
+            "running" if going and a is attempts[-1] else ending(a),
+        )
+        for a in attempts
+    ]
+    return Table(header, rows)
+
+
+def _tasks(summary: RunSummary) -> Table:
+    past = summary.past
+    header = ("task", "group", "total", "share", "times", "mean", "longest")
+    rows = [
+        (
+            t.task,
+            t.group,
+            duration(t.seconds),
+            f"{t.seconds / past.seconds:.0%}" if past.seconds > 0 else "",
+            str(t.times),
+            duration(t.seconds / t.times),
+            duration(t.longest),
+        )
+        for t in past.tasks[:_TASKS]
+    ]
+    note = "Of each group only the slowest tasks are recorded." if rows else ""
+    return Table(header, rows, note)
+
+
+def _checkpoints(run: RunDir, summary: RunSummary) -> Table:
+    """Return the kept checkpoints; ``shared`` is what another name on the disk holds as well."""
+    header = ("checkpoint", "place", "saved (UTC)", "size", "own", "shared", "metrics")
+    records, best = summary.records[-MOST_CHECKPOINTS:], summary.best
+    rows = []
+    for record in records:
+        path = run.catalog.path(record.id)
+        total, own = disk_use([path]), freed_by([path])
+        rows.append(
+            (
+                f"checkpoint_{record.id}{' (best)' if best and best.id == record.id else ''}",
+                record.place,
+                record.time[:19].replace("T", " "),
+                size(record.bytes),
+                size(own),
+                size(total - own),
+                "  ".join(metric_texts(record.metrics)),
+            )
+        )
+    if not rows:
+        return Table(header, rows)
+    use = size(disk_use(run.catalog.path(r.id) for r in summary.records))
+    left = len(summary.records) - len(records)
+    note = f"All together they take {use} on disk; own is what removing that one alone frees."
+    return Table(header, rows, note + (f" {left} earlier ones are not listed." if left else ""))
+
+
+def _blobs(run: RunDir, records: Sequence[Record]) -> Table:
+    """Return the blobs of the newest checkpoint, and the checkpoint that first wrote each."""
+    header = ("blob", "type", "shape", "size", "written in")
+    if not records:
+        return Table(header, ())
+    try:
+        record, leaves = contents(run.catalog.path(records[-1].id))
+    except JobrunError as error:
+        return Table(header, (), f"checkpoint_{records[-1].id} cannot be read: {error.message}")
+    rows = [
+        (
+            leaf.name,
+            _type(leaf.entry),
+            " x ".join(map(str, leaf.entry.shape or ())),
+            size(leaf.bytes),
+            "" if leaf.version is None else f"checkpoint_{leaf.version}",
+        )
+        for leaf in sorted(leaves, key=lambda leaf: -leaf.bytes)[:MOST_BLOBS]
+    ]
+    left = len(leaves) - len(rows)
+    note = f"checkpoint_{record.id}, the largest first."
+    return Table(header, rows, note + (f" {plural(left, 'smaller blob')} not listed." * bool(left)))
+
+
+def _type(entry: Entry) -> str:
+    return entry.kind if entry.dtype is None else dtype_text(entry.dtype)
+
+
+def _log(path: Path, most: int) -> tuple[list[str], str]:
+    """Return the last lines of a log, and how many stand before them or why there are none."""
+    lines: deque[str] = deque(maxlen=most)
+    count = 0
+    try:
+        for line, _, _ in read(path, Wanted()):
+            lines.append(line)
+            count += 1
+    except FileNotFoundError:
+        return [], "The run has no log."
+    except (JobrunError, OSError) as error:
+        what = error.message if isinstance(error, JobrunError) else str(error)
+        return [], f"The log cannot be read: {what}"
+    left = count - len(lines)
+    return list(lines), f"{plural(left, 'earlier line')} not shown." if left else ""
