@@ -7,6 +7,7 @@ import gzip
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -89,7 +90,9 @@ def _text(name: str) -> str:
     return (resources.files(__package__) / name).read_text(encoding="utf-8")
 
 
+@cache
 def _plotly() -> str:
+    """Return the library, packed once per process."""
     source = resources.files("plotly") / "package_data" / "plotly.min.js"
     return _packed(source.read_text(encoding="utf-8"))
 

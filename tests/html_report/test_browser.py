@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.html_report.conftest import HOSTILE
+from report_runs import HOSTILE
 
 from jobrun.html_report.page import page
 from jobrun.runs.rundir import RunDir
