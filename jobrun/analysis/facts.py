@@ -18,6 +18,7 @@ from jobrun.model.job import GROUPS, Argument, Data, Job, Outputs, Pipe, Reader,
 from jobrun.model.options import Load
 from jobrun.model.policy import SessionSpec
 from jobrun.model.reporter import Reporter
+from jobrun.model.rows import ColumnNames
 from jobrun.model.shell import Shell
 
 __all__ = ["Facts", "job_facts"]
@@ -176,17 +177,21 @@ def _data_facts(data: Data) -> Facts:
     facts: Facts = {"from": dict(data.blobs)}
     if data.file is not None:
         facts["file"] = _plain(data.file.path)
-        facts["from"] = dict(data.file.columns)
+        facts["from"] = _names(data.file.columns)
         facts["types"] = dict(data.file.options.types)
     if data.call is not None:
         step = data.call.step
         facts["call"] = step.function_name
         facts["in"] = _arguments(step.inputs)
         facts["with"] = _plain(step.literals)
-        facts["from"] = dict(data.call.columns)
+        facts["from"] = _names(data.call.columns)
     for key in ("zip", "concat"):
         facts[key] = [_data_facts(d) for d in getattr(data, key)]
     return {k: v for k, v in facts.items() if v not in ([], {})}
+
+
+def _names(columns: ColumnNames) -> dict[str, Any]:
+    return {c: name if isinstance(name, str) else [*name] for c, name in columns.items()}
 
 
 def _arguments(arguments: tuple[Argument, ...]) -> Any:

@@ -21,7 +21,7 @@ from jobrun.data.arrow_columns import column_dtype, to_array
 from jobrun.data.select import Matrices, expand, names_in
 from jobrun.data.source import Columns, Permutation, Table, finished
 from jobrun.errors import DataError, did_you_mean
-from jobrun.model.rows import NO_OPTIONS, FileOptions
+from jobrun.model.rows import NO_OPTIONS, ColumnNames, FileOptions
 
 __all__ = ["MOST_WHOLE", "ArrowTable", "feather_table", "parquet_table"]
 
@@ -33,9 +33,7 @@ _Opened = tuple[Any, list[int], Callable[[int, list[str]], Any]]
 """The schema of a file, the rows of its groups, and what reads columns of a group."""
 
 
-def parquet_table(
-    path: Path, wanted: Mapping[str, str], options: FileOptions = NO_OPTIONS
-) -> Table:
+def parquet_table(path: Path, wanted: ColumnNames, options: FileOptions = NO_OPTIONS) -> Table:
     """Return columns of a Parquet file; raises DataError for what cannot be read."""
     pq = _library("pyarrow.parquet", path)
 
@@ -47,9 +45,7 @@ def parquet_table(
     return _table(path, wanted, options, opened)
 
 
-def feather_table(
-    path: Path, wanted: Mapping[str, str], options: FileOptions = NO_OPTIONS
-) -> Table:
+def feather_table(path: Path, wanted: ColumnNames, options: FileOptions = NO_OPTIONS) -> Table:
     """Return columns of an Arrow file (Feather, version 2); raises DataError."""
     pa = _library("pyarrow", path)
 
@@ -84,7 +80,7 @@ def _library(name: str, path: Path) -> Any:
 
 
 def _table(
-    path: Path, wanted: Mapping[str, str], options: FileOptions, opened: Callable[[], _Opened]
+    path: Path, wanted: ColumnNames, options: FileOptions, opened: Callable[[], _Opened]
 ) -> Table:
     try:
         schema, groups, read = opened()
@@ -140,11 +136,14 @@ class ArrowTable(Table):
         row = low
         while row < high:
             number = bisect_right(self._ends, row)
-            start = self._ends[number - 1] if number else 0
+            start = self._start(number)
             stop = min(high, self._ends[number])
             group = self._group(number, start)
             parts.append({c: a[row - start : stop - start] for c, a in group.items()})
             row = stop
+        if not parts:  # at the end, where the last group is the one that is kept
+            last = self._group(len(self._ends) - 1, self._start(len(self._ends) - 1))
+            parts.append({c: a[:0] for c, a in last.items()})
         return finished({c: a[::step] for c, a in _joined(parts).items()})
 
     def take(self, rows: Permutation) -> Columns:
@@ -157,7 +156,7 @@ class ArrowTable(Table):
         parts: list[Columns] = []
         size = 0
         for number, end in enumerate(self._ends):
-            start = self._ends[number - 1] if number else 0
+            start = self._start(number)
             if end > start:
                 parts.append(self._group(number, start))
                 size += sum(_bytes(a) for a in parts[-1].values())
@@ -168,6 +167,9 @@ class ArrowTable(Table):
                     hint="'shuffle: {buffer: 100000}' shuffles within blocks of that many rows",
                 )
         return _joined(parts)
+
+    def _start(self, number: int) -> int:
+        return self._ends[number - 1] if number else 0
 
     def _group(self, number: int, start: int) -> Columns:
         if self._kept is None or self._kept[0] != number:

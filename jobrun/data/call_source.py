@@ -25,6 +25,7 @@ import numpy as np
 
 from jobrun.core.forked import end_if_forked
 from jobrun.data.frames import frame_table, is_frame
+from jobrun.data.select import Matrices, MatrixStream, names_in
 from jobrun.data.source import (
     TEXT,
     Columns,
@@ -39,6 +40,7 @@ from jobrun.data.source import (
 )
 from jobrun.data.tables import ArrayTable
 from jobrun.errors import DataError, TaskError, did_you_mean, with_article
+from jobrun.model.rows import ColumnNames
 from jobrun.values.adoption import adopt
 from jobrun.values.boxes import Box
 
@@ -53,7 +55,7 @@ _STATE = ("state_dict", "load_state_dict")
 
 def called_source(
     make: Callable[[], Any],
-    wanted: Mapping[str, str],
+    wanted: ColumnNames,
     name: str,
     fail: Fail,
     *,
@@ -61,10 +63,26 @@ def called_source(
 ) -> Source:
     """Return the source that ``make`` gives; ``wanted`` maps columns to keys of an item.
 
+    A tuple of keys makes a matrix; the parts of an item that is a tuple are then those keys.
+
     ``by_state``: a stream is brought back to a place by its own state, which is exact.  Raises
     DataError for what is none of the kinds above, or has no such state, and what ``make`` and
     ``fail`` raise.
     """
+    single = {c: n for c, n in wanted.items() if isinstance(n, str)}
+    if len(single) == len(wanted):
+        return _source(make, single, name, fail, by_state)
+    plan = dict(wanted)
+    source = _source(make, {n: n for n in names_in(plan)}, name, fail, by_state)
+    if isinstance(source, Table):
+        return Matrices(source, plan)
+    assert isinstance(source, Stream)
+    return MatrixStream(source, plan)
+
+
+def _source(
+    make: Callable[[], Any], wanted: Mapping[str, str], name: str, fail: Fail, by_state: bool
+) -> Source:
     made = make()
     if by_state and _is_table(made):
         raise DataError(

@@ -6,7 +6,6 @@ Columns of numbers are read where they are.  Values that are missing are as in f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +16,7 @@ from jobrun.data.select import Matrices, expand, names_in
 from jobrun.data.source import Columns, Table, finished
 from jobrun.data.tables import ArrayTable
 from jobrun.errors import DataError
+from jobrun.model.rows import ColumnNames
 
 __all__ = ["frame_table", "is_frame"]
 
@@ -30,7 +30,7 @@ def is_frame(made: Any) -> bool:
     )
 
 
-def frame_table(frame: Any, wanted: Mapping[str, str], name: str) -> Table:
+def frame_table(frame: Any, wanted: ColumnNames, name: str) -> Table:
     """Return columns of a table (``{column: name or pattern}``).
 
     Raises DataError for what is not there, or not of numbers or texts.

@@ -19,12 +19,12 @@ from jobrun.data.select import Matrices, expand, names_in
 from jobrun.data.source import Permutation, Table
 from jobrun.data.tables import ArrayTable
 from jobrun.errors import DataError
-from jobrun.model.rows import NO_OPTIONS, FileOptions
+from jobrun.model.rows import NO_OPTIONS, ColumnNames, FileOptions
 
 __all__ = ["hdf5_table"]
 
 
-def hdf5_table(path: Path, wanted: Mapping[str, str], options: FileOptions = NO_OPTIONS) -> Table:
+def hdf5_table(path: Path, wanted: ColumnNames, options: FileOptions = NO_OPTIONS) -> Table:
     """Return datasets of a file, by their names in it (``group/x``; empty: those of the root).
 
     Raises DataError for what cannot be read.

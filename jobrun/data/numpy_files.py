@@ -7,7 +7,6 @@ its checksum is proven.  Nothing is ever unpickled.
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from jobrun.data.select import expand, grouped, names_in
 from jobrun.data.source import Table
 from jobrun.data.tables import ArrayTable
 from jobrun.errors import DataError
-from jobrun.model.rows import NO_OPTIONS, FileOptions
+from jobrun.model.rows import NO_OPTIONS, ColumnNames, FileOptions
 from jobrun.values.adoption import adopt
 from jobrun.values.boxes import Box
 
@@ -31,7 +30,7 @@ _LOCAL_HEADER = 30
 _OBJECTS = ("pickle", "Object arrays", "Python objects")
 
 
-def npy_table(path: Path, wanted: Mapping[str, str], options: FileOptions = NO_OPTIONS) -> Table:
+def npy_table(path: Path, wanted: ColumnNames, options: FileOptions = NO_OPTIONS) -> Table:
     """Return the one column of a ``.npy``, under any name.
 
     Raises DataError for what cannot be read.
@@ -45,7 +44,7 @@ def npy_table(path: Path, wanted: Mapping[str, str], options: FileOptions = NO_O
     return ArrayTable({next(iter(wanted), path.stem): column}, str(path))
 
 
-def npz_table(path: Path, wanted: Mapping[str, str], options: FileOptions = NO_OPTIONS) -> Table:
+def npz_table(path: Path, wanted: ColumnNames, options: FileOptions = NO_OPTIONS) -> Table:
     """Return columns of a ``.npz`` (``{column: name or pattern}``; empty: all).
 
     Raises DataError for what cannot be read.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from glob import glob, has_magic
 from importlib import import_module
@@ -15,14 +14,14 @@ from jobrun.data.formats import FORMATS, PACKED, FileFormat, endings, format_of
 from jobrun.data.joined import concat
 from jobrun.data.source import Source
 from jobrun.errors import DataError, did_you_mean
-from jobrun.model.rows import NO_OPTIONS, FileOptions
+from jobrun.model.rows import NO_OPTIONS, ColumnNames, FileOptions
 
 __all__ = ["open_files"]
 
 _FOLDER = next(form for form in FORMATS if form.folder)
 
 
-def open_files(path: Path, wanted: Mapping[str, str], options: FileOptions = NO_OPTIONS) -> Source:
+def open_files(path: Path, wanted: ColumnNames, options: FileOptions = NO_OPTIONS) -> Source:
     """Return the source of a file, or of all files of a pattern in the order of their names.
 
     ``wanted`` maps columns to their names in the file (empty: all).  Raises DataError for what is
@@ -40,7 +39,7 @@ def open_files(path: Path, wanted: Mapping[str, str], options: FileOptions = NO_
     return concat([first, *(_open(Path(p), wanted, options) for p in found[1:])], str(path))
 
 
-def _open(path: Path, wanted: Mapping[str, str], options: FileOptions) -> Source:
+def _open(path: Path, wanted: ColumnNames, options: FileOptions) -> Source:
     if not os.path.exists(path):
         near = did_you_mean(path.name, _neighbours(path))
         if not os.path.isdir(path.parent):

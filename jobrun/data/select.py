@@ -5,15 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from math import prod
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from jobrun.data.source import TEXT, Columns, Permutation, Table
+from jobrun.data.source import (
+    TEXT,
+    Columns,
+    Cursor,
+    Permutation,
+    Slow,
+    Stream,
+    Table,
+    ignore_slow,
+)
 from jobrun.errors import DataError, did_you_mean
+from jobrun.model.rows import ColumnNames
 
 __all__ = [
     "Matrices",
+    "MatrixStream",
     "Plan",
     "common_dtype",
     "expand",
@@ -30,7 +41,7 @@ _SHOWN = 12
 A = TypeVar("A")
 
 
-def expand(wanted: Mapping[str, str], names: Sequence[str], lacks: str) -> Plan:
+def expand(wanted: ColumnNames, names: Sequence[str], lacks: str) -> Plan:
     """Return the names in a file that each column takes; all of them if none is chosen.
 
     Raises DataError, which begins with ``lacks``, for what is not there.
@@ -39,15 +50,22 @@ def expand(wanted: Mapping[str, str], names: Sequence[str], lacks: str) -> Plan:
         return {name: name for name in names}
     plan: Plan = {}
     for column, name in wanted.items():
+        if isinstance(name, tuple):
+            plan[column] = tuple(_known(n, names, lacks) for n in name)
+            continue
         if name in names:
             plan[column] = name
             continue
         matching = tuple(n for n in names if fnmatchcase(n, name))
-        if not matching:
-            hint = did_you_mean(name, names) or f"there are {_listed(names)}"
-            raise DataError(f"{lacks} {name!r}", hint=hint)
-        plan[column] = matching
+        plan[column] = matching or _known(name, names, lacks)
     return plan
+
+
+def _known(name: str, names: Sequence[str], lacks: str) -> str:
+    if name not in names:
+        hint = did_you_mean(name, names) or f"there are {_listed(names)}"
+        raise DataError(f"{lacks} {name!r}", hint=hint)
+    return name
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -111,6 +129,57 @@ class Matrices(Table):
     def take(self, rows: Permutation) -> Columns:
         """Return rows by their numbers."""
         return stacked(self._table.take(rows), self._plan)
+
+
+class MatrixStream(Stream):
+    """A stream of which some columns are several columns of another, side by side."""
+
+    def __init__(self, stream: Stream, plan: Plan) -> None:
+        self.name = stream.name
+        self.rows = stream.rows
+        self._stream = stream
+        self._plan = plan
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(self._plan)
+
+    @property
+    def dtypes(self) -> Mapping[str, str]:  # type: ignore[override]
+        """The dtype of each column, as far as those of its parts are known."""
+        known = self._stream.dtypes
+        found: dict[str, str] = {}
+        for column, group in self._plan.items():
+            if isinstance(group, str):
+                found.update({column: known[group]} if group in known else {})
+            elif all(name in known for name in group):
+                found[column] = common_dtype(known, group, self.name)
+        return found
+
+    def open(self, row: int = 0, mark: Any = None, slow: Slow = ignore_slow) -> Cursor:
+        """Return a cursor before a row: that of the other stream."""
+        return _MatrixCursor(self, self._stream.open(row, mark, slow), self._plan)
+
+
+class _MatrixCursor(Cursor):
+    def __init__(self, source: MatrixStream, cursor: Cursor, plan: Plan) -> None:
+        self.row = cursor.row
+        self._source = source
+        self._cursor = cursor
+        self._plan = plan
+
+    def read(self, rows: int) -> Columns:
+        found = self._cursor.read(rows)
+        self.row = self._cursor.row
+        _ = self._source.dtypes  # which refuses parts that are not of numbers
+        return stacked(found, self._plan)
+
+    def mark(self) -> Any:
+        return self._cursor.mark()
+
+    def close(self) -> None:
+        self._cursor.close()
 
 
 def common_dtype(dtypes: Mapping[str, str], group: Sequence[str], name: str) -> str:

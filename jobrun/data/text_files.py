@@ -24,7 +24,7 @@ from jobrun.data.formats import PACKED
 from jobrun.data.select import Plan, common_dtype, expand, names_in, stacked
 from jobrun.data.source import Columns, Cursor, Slow, Stream, ignore_slow
 from jobrun.errors import DataError, did_you_mean
-from jobrun.model.rows import NO_OPTIONS, FileOptions
+from jobrun.model.rows import NO_OPTIONS, ColumnNames, FileOptions
 
 __all__ = ["CsvFile", "JsonLinesFile", "TextFile", "TextLines"]
 
@@ -40,9 +40,7 @@ class TextFile(Stream):
     Raises DataError for a file that cannot be read, and has no rows.
     """
 
-    def __init__(
-        self, path: Path, wanted: Mapping[str, str], options: FileOptions = NO_OPTIONS
-    ) -> None:
+    def __init__(self, path: Path, wanted: ColumnNames, options: FileOptions = NO_OPTIONS) -> None:
         self.path = path
         self.name = str(path)
         self._options = options
@@ -347,9 +345,7 @@ class JsonLinesFile(TextFile):
 class TextLines(TextFile):
     """A ``.txt``: one column, ``line`` or any other name, of the lines without their ends."""
 
-    def __init__(
-        self, path: Path, wanted: Mapping[str, str], options: FileOptions = NO_OPTIONS
-    ) -> None:
+    def __init__(self, path: Path, wanted: ColumnNames, options: FileOptions = NO_OPTIONS) -> None:
         if len(wanted) > 1:
             raise DataError(f"{path} holds one column, but 'from' names {len(wanted)}")
         self._column = next(iter(wanted), "line")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,12 @@ from jobrun.data.chunked_table import ChunkedTable
 from jobrun.data.select import Matrices, expand, names_in
 from jobrun.data.source import Permutation, Table
 from jobrun.errors import DataError
-from jobrun.model.rows import NO_OPTIONS, FileOptions
+from jobrun.model.rows import NO_OPTIONS, ColumnNames, FileOptions
 
 __all__ = ["zarr_table"]
 
 
-def zarr_table(path: Path, wanted: Mapping[str, str], options: FileOptions = NO_OPTIONS) -> Table:
+def zarr_table(path: Path, wanted: ColumnNames, options: FileOptions = NO_OPTIONS) -> Table:
     """Return an array, under any name, or the arrays of a group; raises DataError."""
     with importing():
         import zarr

@@ -124,18 +124,19 @@ class SourceModel(ClosedModel):
     call: Optional[Call] = Field(
         None,
         description="A function that gives the rows: an object with __len__ and __getitem__, an "
-        "iterable, or a dict of arrays. An iterable is made anew for each pass.",
+        "iterable, a dict of arrays, or a table. An iterable is made anew for each pass.",
     )
     from_: Optional[Columns] = Field(
         None,
         alias="from",
-        description="Blobs to read rows of, {column: blob}; with 'file', the file's columns, where "
-        "a pattern makes a matrix; with 'call', the keys of an item, or names for its parts.",
+        description="Blobs to read rows of, {column: blob}; with 'file', the file's columns; with "
+        "'call', the keys of an item, or names for its parts. A list of names (of a file, a "
+        "pattern too) makes a matrix: {x: [age, income]}.",
     )
     types: Optional[Types] = Field(
         None,
-        description="Types of columns of a text file, {name: int, float or text}; default: what "
-        "the first 1000 rows hold.",
+        description="Types of columns of a text, Parquet or Arrow file, {name: int, float or "
+        "text}; default: what the first 1000 rows of a text file hold, or those of the file.",
     )
     cell_limit: Optional[CellLimit] = Field(
         None,

@@ -13,7 +13,6 @@ from jobrun.errors import did_you_mean
 from jobrun.jobspec.closed import ClosedModel
 from jobrun.jobspec.faults import FieldFault, expected, refuse
 from jobrun.jobspec.fields import (
-    NameForms,
     annotated,
     count_of,
     like,
@@ -49,9 +48,27 @@ def _columns(value: Any, info: ValidationInfo) -> Any:
     given = info.data
     if given.get("file") is None and given.get("call") is None:
         return names_of(reference_fault, _FROM, plain_fault, distinct=False)(value)
-    return names_of(_foreign_fault, _FROM, plain_fault, distinct=False)(
-        _named_after_themselves(value)
-    )
+    check = names_of(_foreign_fault, _FROM, plain_fault, distinct=False)
+    check(_without_matrices(_named_after_themselves(value)))
+    return value
+
+
+def _without_matrices(value: Any) -> Any:
+    """Return the columns with one name for the lists of names, each of which makes a matrix."""
+    if not isinstance(value, dict):
+        return value
+    lists = {c: names for c, names in value.items() if isinstance(names, list)}
+    faults: list[FieldFault] = []
+    for column, names in lists.items():
+        if not names:
+            faults.append(FieldFault("names no column", path=(column,)))
+        faults += [
+            FieldFault(f.message, f.hint, (column, *f.path))
+            for f in list_faults(_foreign_fault, names)
+        ]
+    if faults:
+        raise refuse(*faults)
+    return {c: names[0] if c in lists else names for c, names in value.items()}
 
 
 def _named_after_themselves(value: Any) -> Any:
@@ -120,7 +137,8 @@ class BufferModel(ClosedModel):
 
 
 FilePath = Annotated[str, annotated(_file, str)]
-Columns = Annotated[Any, annotated(_columns, NameForms)]
+_ColumnForms = str | list[str] | dict[str, str | list[str] | None]
+Columns = Annotated[Any, annotated(_columns, _ColumnForms)]
 Types = Annotated[dict[str, str], annotated(_types, dict[str, Literal["int", "float", "text"]])]
 CellLimit = Annotated[int, annotated(_cell_limit, Annotated[int, Field(ge=1, le=_MOST_CELL)])]
 Shuffle = Annotated[Any, annotated(_shuffle, bool | BufferModel)]

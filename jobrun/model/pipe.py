@@ -13,6 +13,7 @@ from jobrun.model.rows import (
     RESUMES,
     Batches,
     CallSource,
+    ColumnNames,
     Data,
     FileOptions,
     FileSource,
@@ -24,11 +25,14 @@ from jobrun.model.task import Outputs, Task, arguments, current_tasks
 
 __all__ = ["REDUCTIONS", "Pipe", "data"]
 
+From = Sequence[str] | Mapping[str, str | Sequence[str] | None]
+"""Names of columns, or a mapping of columns to names, or lists of names, elsewhere."""
+
 REDUCTIONS = ("mean", "last", "sum", "min", "max")
 
 
 def data(
-    from_: Sequence[str] | Mapping[str, str | None] | None = None,
+    from_: From | None = None,
     *,
     file: str | Template | None = None,
     types: Mapping[str, str] | None = None,
@@ -43,10 +47,10 @@ def data(
     marks: Mapping[str, Where] | None = None,
 ) -> Data:
     """Return a source for ``zip`` and ``concat`` of a Pipe; the arguments are those of a Pipe."""
-    columns = {a.parameter or a.name: a.name for a in arguments(from_)}
+    columns = _column_names(from_)
     options = FileOptions(dict(types or {}), cell_limit)
     made = Data(
-        {} if file or call or zip or concat else columns,
+        {} if file or call or zip or concat else _blobs(columns),
         None if file is None else FileSource(file, columns, options),
         None if call is None else _call_source(call, in_, with_, columns, where, marks),
         tuple(zip),
@@ -59,6 +63,19 @@ def data(
     if resume is not None:
         return _resumed(made, resume, (marks or {}).get("resume", where))
     return made
+
+
+def _column_names(given: From | None) -> dict[str, str | tuple[str, ...]]:
+    """Return ``from`` as a mapping of columns to a name, or several, elsewhere."""
+    if isinstance(given, Mapping):
+        names = ((c, c if n is None else n) for c, n in given.items())
+        return {c: n if isinstance(n, str) else tuple(n) for c, n in names}
+    return {a.name: a.name for a in arguments(given)}
+
+
+def _blobs(columns: ColumnNames) -> dict[str, str]:
+    """Return the blobs of columns that are one each; ``_data_fault`` refuses the others."""
+    return {c: name if isinstance(name, str) else name[0] for c, name in columns.items()}
 
 
 def _resumed(made: Data, resume: str, where: Where | None) -> Data:
@@ -75,7 +92,7 @@ def _call_source(
     call: Callable[..., Any] | str,
     in_: str | Sequence[str] | Mapping[str, str | None] | None,
     with_: Mapping[str, Any] | None,
-    columns: Mapping[str, str],
+    columns: ColumnNames,
     where: Where | None,
     marks: Mapping[str, Where] | None,
 ) -> CallSource:
@@ -84,12 +101,15 @@ def _call_source(
     return CallSource(step, columns)
 
 
-def _data_fault(made: Data, columns: Mapping[str, str], options: FileOptions) -> str:
+def _data_fault(made: Data, columns: ColumnNames, options: FileOptions) -> str:
     """Return an error message for a source as a whole, or an empty string."""
     if not made.forms:
         return "a pipe reads 'from' blobs, a 'file', a 'call', or a 'zip' or 'concat' of such"
     if len(made.forms) > 1:
         return f"a pipe reads one source, not both {made.forms[0]!r} and {made.forms[1]!r}"
+    several = next((c for c, name in columns.items() if not isinstance(name, str)), None)
+    if several is not None and made.blobs:
+        return f"column {several!r} is one blob: a matrix is made of columns of a 'file' or 'call'"
     if made.call is not None and not columns:
         return "a 'call' needs 'from': the columns that its items have"
     if columns and (made.zip or made.concat):
@@ -103,11 +123,11 @@ class Pipe(Task):
     """A task that reads batches: ``map`` steps see columns, ``do`` steps columns and blobs.
 
     ``from_`` maps columns to blobs (a list: columns of the same names), to the columns of ``file``
-    (without ``from_``: all of them), or to the keys of the items that ``call`` yields, which is
-    given ``in_`` and ``with_``.  An iterable is read again up to the place where a run resumes;
-    with ``resume="state"`` it goes there by its own ``load_state_dict``.  ``zip`` and ``concat``
-    join sources made by ``data``.  ``shuffle`` may be ``{"buffer": n}``.  ``map`` and ``do`` are
-    lists of Tasks; they belong to the pipe alone.
+    (without ``from_``: all of them; a list of names makes a matrix), or to the keys of the items
+    that ``call`` yields, which is given ``in_`` and ``with_``.  An iterable is read again up to the
+    place where a run resumes; with ``resume="state"`` it goes there by its own
+    ``load_state_dict``.  ``zip`` and ``concat`` join sources made by ``data``.  ``shuffle`` may be
+    ``{"buffer": n}``.  ``map`` and ``do`` are lists of Tasks; they belong to the pipe alone.
     With ``processes``, the ``map`` steps run in that many worker processes, which find their
     functions by module and name.  ``rows`` names the column whose length is the number of rows that
     the ``map`` steps leave of a batch, if these do not put out all columns that they filter.
@@ -117,7 +137,7 @@ class Pipe(Task):
 
     def __init__(
         self,
-        from_: Sequence[str] | Mapping[str, str | None] | None = None,
+        from_: From | None = None,
         batch: Number = 1,
         *,
         file: str | Template | None = None,

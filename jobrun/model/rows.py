@@ -16,6 +16,7 @@ __all__ = [
     "SHARD",
     "Batches",
     "CallSource",
+    "ColumnNames",
     "Data",
     "FileOptions",
     "FileSource",
@@ -51,16 +52,20 @@ class FileOptions:
 NO_OPTIONS = FileOptions()
 
 
+ColumnNames = Mapping[str, str | tuple[str, ...]]
+"""The name that each column has elsewhere, or the names of the columns of a matrix."""
+
+
 @dataclass(frozen=True, slots=True)
 class FileSource:
     """Columns of a file, or of the files of a pattern.
 
-    ``columns`` maps a column to its name in the file, or to a pattern whose columns make a matrix
-    (empty: all).
+    ``columns`` maps a column to its name in the file, or to several names, or a pattern, whose
+    columns make a matrix (empty: all).
     """
 
     path: str | Template
-    columns: Mapping[str, str] = field(default_factory=dict)
+    columns: ColumnNames = field(default_factory=dict)
     options: FileOptions = NO_OPTIONS
 
 
@@ -68,11 +73,13 @@ class FileSource:
 class CallSource:
     """The items of a function: ``columns`` maps a column to its key in an item.
 
+    Or to several keys, whose values make a row of a matrix.
+
     ``resume`` is one of ``RESUMES``.
     """
 
     step: Task
-    columns: Mapping[str, str]
+    columns: ColumnNames
     resume: str = "replay"
 
 

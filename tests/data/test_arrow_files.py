@@ -82,7 +82,9 @@ def test_columns_have_the_dtypes_of_the_file(path: Path) -> None:
     assert all(a.flags.c_contiguous for a in rows.values())
 
 
-@pytest.mark.parametrize(("low", "high", "step"), [(0, 20, 1), (5, 7, 1), (19, 20, 1), (1, 18, 3)])
+@pytest.mark.parametrize(
+    ("low", "high", "step"), [(0, 20, 1), (5, 7, 1), (19, 20, 1), (1, 18, 3), (20, 20, 1)]
+)
 def test_rows_are_those_of_the_file(path: Path, low: int, high: int, step: int) -> None:
     rows = table(path, "x", "n").slice(low, high, step)
     assert rows["x"].tolist() == X[low:high:step].tolist()

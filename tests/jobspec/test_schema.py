@@ -147,6 +147,7 @@ def test_the_specs_within_tests() -> None:
         "{load: {run: runs/a, blobs: [w]}}",
         "{pipe: {from: x}, do: [{call: m:f}]}",
         "{pipe: {file: a.csv, from: {x: 'p*'}, types: {l: text}}, do: [{call: m:f, every: 3}]}",
+        "{pipe: {file: a.parquet, from: {x: [age, income], y: label}}, do: [{call: m:f}]}",
         "{pipe: {file: a.npz}, do: [{call: m:f, every: {batches: n}}], reduce: {loss: sum}}",
         "{pipe: {call: m:f, in: {a}, with: {b: 1}, from: [x]}, map: [], do: [{call: m:f}]}",
         "{pipe: {zip: [{from: x}, {concat: [{from: y}]}], shard: i / n}, do: [{call: m:f}]}",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +121,35 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (path / f"part-{part}.jsonl").write_text(
             "".join(json.dumps({"x": i}) + "\n" for i in range(low, high))
         )
+    for name in ("d.csv", "d.jsonl"):
+        (path / f"{name}.gz").write_bytes(gzip.compress((path / name).read_bytes()))
+    write_of_libraries(path)
     return path
+
+
+def write_of_libraries(path: Path) -> None:
+    """Write the files of libraries that are there, in groups of four rows."""
+    if "parquet" in SOURCES:
+        pa = pytest.importorskip("pyarrow")
+        parquet = pytest.importorskip("pyarrow.parquet")
+        table = pa.table({"x": np.arange(ROWS)})
+        parquet.write_table(table, path / "d.parquet", row_group_size=4)
+        for part, (low, high) in enumerate([(0, 9), (9, ROWS)]):
+            part_path = path / f"part-{part}.parquet"
+            parquet.write_table(table[low:high], part_path, row_group_size=4)
+        with pa.ipc.new_file(path / "d.feather", table.schema) as writer:
+            writer.write_table(table, max_chunksize=4)
+    if "hdf5" in SOURCES:
+        with pytest.importorskip("h5py").File(path / "d.h5", "w") as file:
+            file["x"] = np.arange(ROWS)
+            file.create_dataset("packed", data=np.arange(ROWS), chunks=(4,), compression="gzip")
+
+
+def frame_of(library: str, n: int) -> Any:
+    """A table of pandas, polars or pyarrow."""
+    found = pytest.importorskip(library)
+    columns = {"x": np.arange(n), "other": np.arange(n)}
+    return found.table(columns) if library == "pyarrow" else found.DataFrame(columns)
 
 
 SOURCES: dict[str, dict[str, Any]] = {
@@ -130,6 +160,15 @@ SOURCES: dict[str, dict[str, Any]] = {
     "csv": {"from_": ["x"], "file": "d.csv"},
     "matrix": {"from_": {"x": "x*"}, "file": "d.csv"},
     "jsonl": {"file": "d.jsonl"},
+    "csv.gz": {"from_": ["x"], "file": "d.csv.gz"},
+    "jsonl.gz": {"file": "d.jsonl.gz"},
+    "named": {"from_": {"x": ["x"]}, "file": "d.npz"},
+    "named items": {
+        "from_": {"x": ["a"]},
+        "call": lambda n: [{"a": i} for i in range(n)],
+        "in_": "n",
+    },
+    "named stream": {"from_": {"x": ["a"]}, "call": generate, "in_": ["n"]},
     "txt": {"from_": ["x"], "file": "d.txt"},
     "tsv files": {"file": "part-*.tsv"},
     "npy files": {"from_": ["x"], "file": "part-*.npy"},
@@ -153,8 +192,32 @@ SOURCES: dict[str, dict[str, Any]] = {
     "zip of tables": {"zip": [data({"x": "rows"}), data({"x2": "x"}, file="d.zarr")]},
     "concat of tables": {"concat": [data(["x"], file="d.npy"), data(["x"], file="part-1.npz")]},
 }
-STREAMS = {"csv", "matrix", "jsonl", "txt", "tsv files", "txt files", "jsonl files", "iterator",
-           "stateful", "by state", "buffered", "concat", "zip", "zip by state"}  # fmt: skip
+OF_LIBRARIES: dict[str, dict[str, dict[str, Any]]] = {
+    "pyarrow": {
+        "parquet": {"from_": ["x"], "file": "d.parquet"},
+        "parquet files": {"file": "part-*.parquet"},
+        "feather": {"file": "d.feather"},
+        "arrow": {"from_": ["x"], "call": frame_of, "with_": {"library": "pyarrow", "n": ROWS}},
+    },
+    "h5py": {
+        "hdf5": {"from_": ["x"], "file": "d.h5"},
+        "hdf5 chunks": {"from_": {"x": "packed"}, "file": "d.h5"},
+    },
+    "pandas": {
+        "pandas": {"from_": ["x"], "call": frame_of, "with_": {"library": "pandas", "n": ROWS}}
+    },
+    "polars": {
+        "polars": {"from_": ["x"], "call": frame_of, "with_": {"library": "polars", "n": ROWS}}
+    },
+}
+for library, sources in OF_LIBRARIES.items():
+    if find_spec(library) is not None:
+        SOURCES.update(sources)
+STREAMS = {
+    *("csv", "csv.gz", "matrix", "jsonl", "jsonl.gz", "txt", "tsv files", "txt files"),
+    *("jsonl files", "iterator", "named stream", "stateful", "by state", "buffered", "concat"),
+    *("zip", "zip by state"),
+}
 MORE: dict[str, list[int]] = {"concat": [0, 1, 2, 3], "concat of tables": [9]}
 """What comes after the rows of every source."""
 
@@ -170,6 +233,7 @@ def test_every_source_gives_its_rows(folder: Path, name: str) -> None:
     seen: list[Any] = []
     Driver(reading(seen, batch=4, **SOURCES[name]), 1, spec_dir=folder).start().epochs(2)
     kinds: dict[str, Any] = {"txt": str, "txt files": str, "matrix": lambda i: [i]}
+    kinds |= dict.fromkeys(["named", "named items", "named stream"], lambda i: [i])
     wanted = [kinds.get(name, int)(i) for i in range(ROWS)]
     wanted += MORE.get(name, [])
     assert [row for (row,) in flat(seen)] == wanted * 2
@@ -389,3 +453,49 @@ def test_columns_of_a_file_may_be_named_as_tasks_use_them(tmp_path: Path) -> Non
     job = reading(seen, ("x", "y"), from_={"x": "a b", "y": "c"}, file="d.csv")
     Driver(job, 1, spec_dir=tmp_path).start().epoch()
     assert seen == [[(1, 2)]]
+
+
+# Matrices of named columns.
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"file": "m.csv"},
+        {"file": "m.npz"},
+        {"call": lambda: [{"a": i, "b": i / 2, "c": i} for i in range(5)]},
+        {"call": lambda: ({"a": i, "b": i / 2, "c": i} for i in range(5))},
+        {"call": lambda: ((i, i / 2, i) for i in range(5))},
+        {"call": lambda: {"a": np.arange(5), "b": np.arange(5) / 2, "c": np.arange(5)}},
+    ],
+)
+def test_a_list_of_columns_is_a_matrix(tmp_path: Path, source: dict[str, Any]) -> None:
+    lines = "".join(f"{i},{i / 2},{i}\n" for i in range(5))
+    (tmp_path / "m.csv").write_text("a,b,c\n" + lines)
+    np.savez(tmp_path / "m.npz", a=np.arange(5), b=np.arange(5) / 2, c=np.arange(5))
+    seen: list[Any] = []
+    job = reading(seen, ("x", "y"), from_={"x": ["a", "b"], "y": "c"}, batch=2, **source)
+    Driver(job, 1, spec_dir=tmp_path).start().epochs(1)
+    assert flat(seen) == [([i, i / 2], i) for i in range(5)]
+
+
+def test_a_matrix_of_columns_that_are_not_numbers_or_not_there(tmp_path: Path) -> None:
+    def items() -> Iterator[dict[str, Any]]:
+        return iter([{"a": 1, "b": "text"}])
+
+    for source in ({"call": items}, {"call": lambda: [*items()]}):
+        job = reading([], from_={"x": ["a", "b"]}, **source)
+        with pytest.raises(DataError, match="a matrix is of numbers, which column 'b' is not"):
+            Driver(job, 1).start().epochs(1)
+        job = reading([], from_={"x": ["a", "z"]}, **source)
+        with pytest.raises(DataError, match="there is no 'z'"):
+            Driver(job, 1).start().epochs(1)
+    (tmp_path / "m.csv").write_text("a,b\n1,2\n")
+    job = reading([], from_={"x": ["a", "z"]}, file="m.csv")
+    with pytest.raises(DataError, match="has no column 'z'"):
+        Driver(job, 1, spec_dir=tmp_path).start().epochs(1)
+
+
+def test_a_matrix_is_not_made_of_blobs() -> None:
+    with pytest.raises(SpecError, match="column 'x' is one blob"):
+        data({"x": ["a", "b"]})
