@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from jobrun.report.python import progress_report
     from jobrun.session.local import LocalSession
     from jobrun.session.progress import progress
+    from jobrun.session.step_log import log
     from jobrun.values.adapters.base import LiveAdapter, ValueAdapter
     from jobrun.values.adapters.registry import register
 
@@ -52,6 +53,7 @@ __all__ = [
     "ValueAdapter",
     "__version__",
     "load_blobs",
+    "log",
     "open_checkpoint",
     "progress",
     "progress_report",
@@ -82,6 +84,7 @@ _HOMES = {
     "Upload": "jobrun.model.policy",
     "ValueAdapter": "jobrun.values.adapters.base",
     "load_blobs": "jobrun.remote.blobs",
+    "log": "jobrun.session.step_log",
     "open_checkpoint": "jobrun.checkpoint.zarr_view",
     "progress": "jobrun.session.progress",
     "progress_report": "jobrun.report.python",

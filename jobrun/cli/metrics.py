@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -28,12 +28,14 @@ from jobrun.core.paths import typed
 
 if TYPE_CHECKING:
     from jobrun.report.chart import Series
+    from jobrun.report.steps import StepRow
     from jobrun.runs.metrics_csv import EpochRow
     from jobrun.runs.overview import Overview
 
-__all__ = ["command"]
+__all__ = ["command", "matching"]
 
 _WIDTH = 80
+Row = TypeVar("Row", "EpochRow", "StepRow")
 _EPOCHS = re.compile(r"(-?\d+)?(:)?(-?\d+)?")
 
 
@@ -67,6 +69,7 @@ class _Run:
     shell_complete=completes("metric"),
 )
 @option("--range", "epochs", metavar="A:B", help="Only epochs A to B; -10: is the last ten.")
+@option("--steps", is_flag=True, help="Show the numbers of jobrun.log(), step by step.")
 @option("--csv", "as_csv", is_flag=True, help="Write CSV: a row per run and epoch.")
 @option("--plot", is_flag=True, help="Draw in the terminal.")
 @option("--log", is_flag=True, help="Draw on a logarithmic scale.")
@@ -77,6 +80,7 @@ def command(
     runs: tuple[str, ...],
     wanted: tuple[str, ...],
     epochs: str | None,
+    steps: bool,
     as_csv: bool,
     plot: bool,
     log: bool,
@@ -88,6 +92,14 @@ def command(
     RUN is a name or its beginning, a path, a spec (its newest run), @latest, or @best (default:
     a running one, else the newest).  Pictures need the extra jobrun[plot].
     """
+    if steps:
+        if plot or log or output is not None or len(runs) > 1:
+            raise click.UsageError("--steps shows one run, as a table, with --csv or --json")
+        from jobrun.cli.metric_steps import show_steps
+
+        run = next(iter(runs), None)
+        show_steps(runs_dir, run, wanted, lambda rows: _span(rows, epochs), as_csv=as_csv)
+        return
     found = _gather(runs_dir, runs or (None,), epochs)
     metrics = _chosen(found, wanted)
     if output is not None:
@@ -123,7 +135,7 @@ def _gather(runs_dir: str, arguments: Sequence[str | None], epochs: str | None) 
     ]
 
 
-def _span(rows: Sequence[EpochRow], text: str | None) -> list[EpochRow]:
+def _span(rows: Sequence[Row], text: str | None) -> list[Row]:
     """Return the rows from epoch A to B of ``A:B``; numbers below zero count from the last."""
     match = _EPOCHS.fullmatch(text or ":")
     if match is None or not match[0]:
@@ -146,11 +158,17 @@ def _chosen(runs: Sequence[_Run], wanted: Sequence[str]) -> list[str]:
 
     Raises NotFoundError, with the nearest names, for one that no run has.
     """
+    return matching(
+        list(dict.fromkeys(n for run in runs for row in run.rows for n in row.metrics)), wanted
+    )
+
+
+def matching(known: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    """Return the names that patterns match; raises NotFoundError for one that matches none."""
     from jobrun.errors import NotFoundError, did_you_mean
 
-    known = list(dict.fromkeys(n for run in runs for row in run.rows for n in row.metrics))
     if not wanted:
-        return known
+        return list(known)
     for name in wanted:
         if not any(name == k or fnmatchcase(k, name) for k in known):
             hint = did_you_mean(name, known) or f"there are {', '.join(known) or 'none'}"

@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import threading
-from typing import Protocol
+from typing import Final, Protocol
 
-__all__ = ["CurrentTask", "Place", "Runs", "enter", "here", "task_here"]
+__all__ = [
+    "IN_MAP",
+    "CurrentTask",
+    "Place",
+    "Runs",
+    "batch_here",
+    "enter",
+    "enter_batch",
+    "here",
+    "task_here",
+]
+
+IN_MAP: Final = -1
+"""In place of a batch's number: its ``map`` steps run, maybe ahead of others."""
 
 
 class CurrentTask(Protocol):
@@ -40,6 +53,7 @@ Place = tuple[Runs, int]
 
 class _Local(threading.local):
     place: Place | None = None
+    batch: int = 0
 
 
 _local = _Local()
@@ -48,6 +62,17 @@ _local = _Local()
 def enter(place: Place | None) -> None:
     """Mark this thread as running a task.  Cheap: the task is looked up only when asked for."""
     _local.place = place
+    _local.batch = 0
+
+
+def enter_batch(number: int) -> None:
+    """Mark this thread as running steps of a batch, counted from 1; IN_MAP: ``map`` steps."""
+    _local.batch = number
+
+
+def batch_here() -> int:
+    """Return the batch whose ``do`` steps run on this thread, IN_MAP, or 0 outside of pipes."""
+    return _local.batch
 
 
 def here() -> Place | None:

@@ -10,10 +10,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from jobrun.core.events import EpochFinished, Event, RunEnded, RunStarted
+from jobrun.core.events import EpochFinished, Event, RunEnded, RunStarted, StepLogged
 from jobrun.core.late_imports import importing
 from jobrun.errors import JobrunError
 from jobrun.report.events_file import read_events
+from jobrun.report.steps import StepRow, read_steps
 from jobrun.storage.bounded_json import MAX_BYTES, parse_json
 from jobrun.storage.fs import DEFAULT
 from jobrun.storage.regular_file import read_run_file
@@ -23,6 +24,7 @@ __all__ = ["MLflow"]
 _KEPT = "mlflow.json"
 _STATUS = {"finished": "FINISHED", "interrupted": "KILLED", "nothing": "FINISHED"}
 _FOREIGN = re.compile(r"[^\w\-./: ]")
+_SECONDS = 1.0
 _MANY = 1000
 """The most metrics that MLflow takes at once."""
 
@@ -32,7 +34,8 @@ class MLflow:
 
     A resumed run continues its run of MLflow, whose id is in ``mlflow.json`` of the run's
     directory.  A metric with the same value at the same epoch is not logged again, so
-    that epochs that are run twice show once.
+    that epochs that are run twice show once.  The numbers of ``jobrun.log`` are metrics named after
+    their task, ``train/loss``, whose steps are batches.
     """
 
     def __init__(
@@ -50,14 +53,20 @@ class MLflow:
         self._run = ""
         self._logged: dict[str, dict[int, float]] = {}
         self._resumed = False
+        self._steps: list[tuple[str, int, float]] = []
+        self._sent = 0.0
 
     def __call__(self, event: Event) -> None:
         """Log ``event``."""
         if isinstance(event, RunStarted):
             self._start(event)
         elif isinstance(event, EpochFinished):
+            self._send_steps()
             self._log(event.epoch, event.metrics, event.seconds)
+        elif isinstance(event, StepLogged):
+            self._log_step(event)
         elif isinstance(event, RunEnded):
+            self._send_steps()
             self._client.set_terminated(self._run, _STATUS.get(event.outcome, "FAILED"))
 
     def _start(self, event: RunStarted) -> None:
@@ -99,10 +108,37 @@ class MLflow:
         return True
 
     def _log_missed(self, folder: Path, last: int) -> None:
-        """Log the epochs that a kill kept from being logged: they are in the run's events."""
+        """Log what a kill kept from being logged: it is in the run's events."""
+        for row in read_steps(folder / "events.jsonl"):
+            if row.epoch <= last:
+                self._keep_step(row)
         for event in read_events(folder / "events.jsonl", ("EpochFinished",)):
             if event["epoch"] <= last:
                 self._log(event["epoch"], event["metrics"], event["seconds"])
+
+    def _log_step(self, event: StepLogged) -> None:
+        """Keep the numbers of a step until there are some, or a second has passed."""
+        self._keep_step(event)
+        if len(self._steps) >= _MANY or time.monotonic() - self._sent > _SECONDS:
+            self._send_steps()
+
+    def _keep_step(self, event: StepLogged | StepRow) -> None:
+        at = event.task if event.node == "main" else f"{event.node}/{event.task}"
+        for name, value in event.values.items():
+            self._steps.append((_FOREIGN.sub("_", f"{at}/{name}"), event.step, value))
+
+    def _send_steps(self) -> None:
+        """Log the numbers of steps that were kept, but those that were logged before."""
+        now, metrics = int(time.time() * 1000), []
+        for key, step, value in self._steps:
+            logged = self._earlier(key)
+            if repr(logged.get(step)) != repr(value):
+                metrics.append(self._mlflow.entities.Metric(key, value, now, step))
+                logged[step] = value
+        self._steps.clear()
+        self._sent = time.monotonic()
+        for first in range(0, len(metrics), _MANY):
+            self._client.log_batch(self._run, metrics=metrics[first : first + _MANY])
 
     def _log(self, epoch: int, values: Mapping[str, Any], seconds: float) -> None:
         now = int(time.time() * 1000)

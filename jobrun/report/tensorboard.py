@@ -16,6 +16,7 @@ from jobrun.core.events import (
     RunStarted,
     RunWentBack,
     SaveStarted,
+    StepLogged,
 )
 from jobrun.core.late_imports import importing
 from jobrun.core.paths import absolute
@@ -34,6 +35,9 @@ class TensorBoard:
     that TensorBoard looks for.  All is on disk after a second, and when the writing of a checkpoint
     begins, so that a kill loses no epoch that is not run again.
 
+    The numbers of ``jobrun.log`` are in its folder ``steps``, which TensorBoard shows as a run of
+    its own: their steps are batches.
+
     It uses tensorboardX's writer of records: the usual SummaryWriter hands over to its own thread,
     and its ``flush`` does not wait for that thread.
     """
@@ -41,9 +45,11 @@ class TensorBoard:
     def __init__(self, logdir: str | None = None) -> None:
         self._logdir = logdir
         self._writer: Any = None
+        self._steps: Any = None
         self._started: RunStarted | None = None
         self._epoch = 0
         self._opened = 0
+        self._again = False
         self._flushed = 0.0
         with importing():
             self._events = import_module("tensorboardX.proto.event_pb2")
@@ -62,6 +68,8 @@ class TensorBoard:
         elif isinstance(event, CheckpointLoaded):
             if event.epoch < self._epoch:  # a fallback
                 self._open(event.epoch, True)
+        elif isinstance(event, StepLogged):
+            self._log_step(event)
         elif isinstance(event, EpochFinished) and self._writer is not None:
             for name, value in {**event.metrics, "epoch_seconds": event.seconds}.items():
                 if isinstance(value, bool | int | float):
@@ -75,6 +83,9 @@ class TensorBoard:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
+        if self._steps is not None:
+            self._steps.close()
+            self._steps = None
 
     def _open(self, epoch: int, again: bool) -> None:
         """Open a file for the epochs after ``epoch``; ``again``: some may be in an earlier one."""
@@ -84,12 +95,8 @@ class TensorBoard:
         self._epoch = epoch
         self._opened += 1
         folder = _folder(self._logdir, started.run_dir)
-        folder.mkdir(parents=True, exist_ok=True)
-        # Names are by the second; files of one second must not be one.
-        suffix = f".{started.attempt}.{self._opened}"
-        with importing():
-            writer = import_module("tensorboardX.event_file_writer").EventsWriter
-        self._writer = writer(str(folder / "events"), suffix)
+        self._again = again
+        self._writer = self._opened_in(folder)
         if again:
             restart = self._events.SessionLog(status=self._events.SessionLog.START)
             self._write(epoch + 1, session_log=restart)
@@ -97,17 +104,49 @@ class TensorBoard:
             self._write(0, self._summary.text("vars", _table(started.vars)))
         self._flush()
 
-    def _write(self, step: int, summary: Any = None, session_log: Any = None) -> None:
+    def _opened_in(self, folder: Path) -> Any:
+        """Return a writer of a new file in a folder."""
+        assert self._started is not None
+        folder.mkdir(parents=True, exist_ok=True)
+        # Names are by the second; files of one second must not be one.
+        suffix = f".{self._started.attempt}.{self._opened}"
+        with importing():
+            writer = import_module("tensorboardX.event_file_writer").EventsWriter
+        return writer(str(folder / "events"), suffix)
+
+    def _log_step(self, event: StepLogged) -> None:
+        """Write the numbers of a step; those that an earlier attempt has from it on are void."""
+        assert self._started is not None
+        if self._steps is None:
+            folder = _folder(self._logdir, self._started.run_dir)
+            self._steps = self._opened_in(folder / "steps")
+            if self._again:
+                restart = self._events.SessionLog(status=self._events.SessionLog.START)
+                self._write(event.step, session_log=restart, writer=self._steps)
+        for name, value in event.values.items():
+            tag = _tag(
+                f"{event.task}/{name}"
+                if event.node == "main"
+                else f"{event.node}/{event.task}/{name}"
+            )
+            self._write(event.step, self._summary.scalar(tag, value), writer=self._steps)
+        self._flush(_SECONDS)
+
+    def _write(
+        self, step: int, summary: Any = None, session_log: Any = None, writer: Any = None
+    ) -> None:
         event = self._events.Event(
             wall_time=time.time(), step=step, summary=summary, session_log=session_log
         )
-        self._writer.write_event(event)
+        (writer or self._writer).write_event(event)
 
     def _flush(self, apart: float = 0.0) -> None:
         """Flush to disk, but not twice within ``apart`` seconds."""
         now = time.monotonic()
         if self._writer is not None and now - self._flushed >= apart:
             self._writer.flush()
+            if self._steps is not None:
+                self._steps.flush()
             self._flushed = now
 
 

@@ -17,7 +17,10 @@ class TaskStoppedError(Exception):
 
 @dataclass(slots=True)
 class Running:
-    """A running task; ``stopping()`` is true once the task has to end early."""
+    """A running task; ``stopping()`` is true once the task has to end early.
+
+    ``batches`` are those of an epoch, if it is a pipe and they are known.
+    """
 
     group: str
     epoch: int
@@ -25,6 +28,7 @@ class Running:
     node: str
     control: Control
     stopping: Callable[[], bool]
+    batches: int | None = None
 
 
 def current() -> Running | None:

@@ -251,6 +251,7 @@ class Group:
             unit.node,
             now.control,
             lambda: now.halted or (now.control.interrupted() and not bound()),
+            None if pipe is None else pipe.batches,
         )
 
     def _report_finished(self, epoch: int, seconds: float, now: Now) -> None:

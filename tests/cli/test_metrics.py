@@ -177,3 +177,53 @@ def test_a_narrow_terminal_and_a_reader_that_goes_away(terminal: Call, shell: Ca
     text = terminal("metrics", "sum", "sum-2", size=(40, 10)).text
     assert text.startswith("epoch        1\nsum loss     2\nsum-2 loss   1*\nsum total    102\n")
     assert shell("jobrun metrics sum | true").err == ""
+
+
+LOGGING = """
+import numpy as np, jobrun
+
+def rows():
+    return np.arange(12.0)
+
+def step(x):
+    jobrun.log(mean=x.mean(), every=2)
+    return float(x.sum())
+"""
+LOGGED = """
+setup: [{call: "steps:rows", out: data}]
+epoch:
+  - {name: p, pipe: {from: {x: data}, batch: 3}, do: [{call: "steps:step", in: x, out: loss}]}
+stop: {epochs: 2}
+checkpoint: {include: [data]}
+"""
+
+
+@pytest.fixture
+def logged(call: Call, folder: Path) -> None:
+    (folder / "steps.py").write_text(LOGGING)
+    (folder / "steps.yaml").write_text(LOGGED)
+    assert call("train", "steps.yaml").code == 0
+
+
+@pytest.mark.usefixtures("logged")
+def test_steps(call: Call) -> None:
+    assert call("metrics", "steps", "--steps").out == (
+        "epoch  batch  mean\n    1      2     4\n    1      4    10\n"
+        "    2      2     4\n    2      4    10\n"
+    )
+    assert call("metrics", "--steps", "--range", "2", "--csv").out == (
+        "epoch,batch,task,node,mean\n2,2,p,main,4.0\n2,4,p,main,10.0\n"
+    )
+    found = json.loads(call("metrics", "steps", "--steps", "--json", "--range", "1").out)
+    first = {"epoch": 1, "batch": 2, "task": "p", "node": "main", "values": {"mean": 4.0}}
+    assert found["steps"][0] == first
+    assert call("metrics", "steps", "--steps", "--range", "7").out == (
+        "steps: jobrun.log() has logged nothing in these epochs\n"
+    )
+
+
+@pytest.mark.usefixtures("logged")
+def test_steps_that_are_not_shown(call: Call) -> None:
+    result = call("metrics", "steps", "--steps", "--metric", "men")
+    assert (result.code, "did you mean 'mean'" in result.err) == (5, True)
+    assert call("metrics", "steps", "--steps", "--plot").code == 2

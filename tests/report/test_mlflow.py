@@ -9,6 +9,7 @@ import pytest
 
 mlflow = pytest.importorskip("mlflow")
 
+from jobrun.core.events import StepLogged  # noqa: E402
 from jobrun.report.events_file import EventsFile  # noqa: E402
 from jobrun.report.mlflow import MLflow  # noqa: E402
 
@@ -85,3 +86,26 @@ def test_a_run_that_is_gone_is_begun_anew(uri: str, tmp_path: Path, make: Any) -
     reporter(make.epoch(1, loss=1.0))
     client, (run,) = runs(uri)
     assert steps(client, run, "loss") == [(1, 1.0)]
+
+
+def test_steps_that_are_run_again_or_were_missed_show_once(
+    uri: str, tmp_path: Path, make: Any
+) -> None:
+    events = EventsFile(tmp_path / "events.jsonl")
+    first = MLflow(tracking_uri=uri)
+    first(make.started(run_dir=str(tmp_path)))
+    for batch in range(1, 6):
+        event = StepLogged("train", "main", 1, batch, {"loss": 1 / batch}, 5)
+        events(event)
+        if batch != 2:  # a kill came between
+            first(event)
+    first(make.epoch(1))
+    again = MLflow(tracking_uri=uri)
+    again(make.started(run_dir=str(tmp_path), attempt=2, epoch=1, checkpoint=1))
+    for batch in (4, 5):
+        again(StepLogged("train", "main", 1, batch, {"loss": 1 / batch}, 5))
+    again(StepLogged("train", "main", 2, 1, {"loss": 0.1}, 5))
+    again(make.ended())
+    client, (run,) = runs(uri)
+    found = sorted(steps(client, run, "train/loss"))
+    assert found == [(n, 1 / n) for n in range(1, 6)] + [(6, 0.1)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jobrun.core.events import CheckpointLoaded, RunStarted, RunWentBack
+from jobrun.core.events import CheckpointLoaded, RunStarted, RunWentBack, StepLogged
 from jobrun.report.tensorboard import TensorBoard
 
 pytest.importorskip("tensorboardX")
@@ -22,7 +22,7 @@ def read(folder: Path) -> dict[str, list[tuple[int, float]]]:
     from tensorboardX.proto.event_pb2 import Event, SessionLog
 
     points: dict[str, list[tuple[int, float]]] = {}
-    for path in sorted(folder.iterdir()):
+    for path in sorted(filter(Path.is_file, folder.iterdir())):
         data, place = path.read_bytes(), 0
         while place < len(data):
             (length,) = struct.unpack_from("<Q", data, place)
@@ -108,3 +108,25 @@ def test_a_folder_of_ones_own(tmp_path: Path, make: Any) -> None:
     assert read(tmp_path / "logs")["loss"] == [(1, 1.0)]
     with pytest.raises(ValueError, match="needs a logdir"):
         TensorBoard()(make.started())
+
+
+def steps(folder: Path, started: RunStarted, numbers: range, make: Any, scale: float = 1) -> None:
+    reporter = TensorBoard()
+    reporter(started)
+    for number in numbers:
+        epoch, batch = 1 + (number - 1) // 5, 1 + (number - 1) % 5
+        reporter(StepLogged("train", "main", epoch, batch, {"loss": number * scale}, 5))
+        reporter(StepLogged("train", "b", epoch, batch, {"loss": -number}, 5))
+        if batch == 5:
+            reporter(make.epoch(epoch, loss=1.0))
+    reporter.close()
+
+
+def test_steps_that_are_run_again_show_once(tmp_path: Path, make: Any) -> None:
+    steps(tmp_path, make.started(run_dir=str(tmp_path)), range(1, 9), make)
+    again = make.started(run_dir=str(tmp_path), attempt=2, epoch=1)
+    steps(tmp_path, again, range(7, 11), make, scale=2)
+    points = read(tmp_path / "tensorboard/steps")
+    expected = [(n, float(n)) for n in range(1, 7)] + [(n, 2.0 * n) for n in range(7, 11)]
+    assert points["train/loss"] == expected
+    assert points["b/train/loss"] == [(n, -float(n)) for n in range(1, 11)]

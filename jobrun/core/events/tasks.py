@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from jobrun.core.events.base import Event
 
@@ -10,11 +12,15 @@ __all__ = [
     "BatchesDone",
     "GroupFinished",
     "GroupStarted",
+    "StepLogged",
     "TaskFailed",
     "TaskFinished",
     "TaskProgress",
     "TasksRunning",
 ]
+
+UNKNOWN_BATCHES: Final = 1_000_000
+"""What ``StepLogged.step`` takes for the batches of an epoch whose number is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +101,24 @@ class BatchesDone(Event):
     done: int
     total: int | None
     rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StepLogged(Event):
+    """Numbers that a function has logged for one step: ``batch`` of a pipe, counted from 1.
+
+    Outside of pipes ``batch`` counts the calls.  ``batches`` are those of an epoch (None: unknown).
+    One with the same task, node, epoch, batch and names replaces an earlier one.
+    """
+
+    task: str
+    node: str
+    epoch: int
+    batch: int
+    values: Mapping[str, float]
+    batches: int | None = None
+
+    @property
+    def step(self) -> int:
+        """A number that rises over the epochs, for programs that know steps alone."""
+        return (max(self.epoch, 1) - 1) * (self.batches or UNKNOWN_BATCHES) + self.batch

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from jobrun.analysis.names import Key, StepColumns, resolve, step_names
 from jobrun.analysis.schedule import batches_between, epochs_between
 from jobrun.core.blob_paths import overlaps
+from jobrun.core.current_task import IN_MAP, enter_batch
 from jobrun.core.events import BatchesDone, Report, ignore
 from jobrun.core.position import PipeState, ReaderState
 from jobrun.data.reader import Batch, RowReader
@@ -82,6 +83,8 @@ class PipeRun:
         self._workers: WorkerPool | None = None
         self.in_batch = False
         """Whether a step was applied to the batch: then the others must be applied too."""
+        self.batches: int | None = None
+        """Batches of an epoch, if their number is known."""
         columns = StepColumns(self._source_columns)
         self._map = []
         for step in pipe.map:
@@ -148,6 +151,7 @@ class PipeRun:
         """
         reader = self.open(reader_state, control.report)
         total = reader.total(state.batches)
+        self.batches = self._count("batches_per_epoch") or total
         number, rows = state.batches, 0
         reductions = Reductions(state.reduced)
         progress = _Progress(self._pipe.name, self._node, epoch, total, control)
@@ -239,6 +243,7 @@ class PipeRun:
         moment = CallContext(epoch, number, {c: Box(a, "array") for c, a in batch.columns.items()})
         if not self._map:
             return moment, batch.rows
+        enter_batch(IN_MAP)
         run_map(moment)
         try:
             return moment, self._row_columns.left(moment.columns, batch.rows)
@@ -275,6 +280,7 @@ class PipeRun:
 
     def _do_all(self, prepared: Prepared, epoch: int, number: int, reductions: Reductions) -> None:
         moment, rows = prepared
+        enter_batch(number + 1)
         for step in self._do if rows else ():
             if not step.due(epoch, number + 1):
                 continue

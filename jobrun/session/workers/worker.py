@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.analysis.names import StepColumns
+from jobrun.core.current_task import IN_MAP, enter_batch
 from jobrun.core.events import Event, Warned
 from jobrun.core.names import is_name
 from jobrun.core.signal_handlers import Handlers
@@ -146,6 +147,7 @@ class _Steps:
     def run(self, request: Message) -> Message:
         """Run all steps on a batch; return the wanted columns, or the error of one step."""
         columns = {name: boxed(value) for name, value in request["columns"].items()}
+        enter_batch(IN_MAP)
         self._moment = moment = CallContext(request["epoch"], request["batch"], columns)
         for number, (call, function) in enumerate(self._calls):
             function.tries = request["tried"][number]
