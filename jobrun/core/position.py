@@ -20,8 +20,9 @@ class ReaderState:
 
     ``passes`` passes are complete and ``row`` rows of the current one have been used.
     ``rows`` and ``dtypes`` (column name to dtype) describe the source, so that a resume over
-    another source is noticed.  ``mark`` is what a source that is read from front to back needs to
-    find the row again: JSON values; None where it needs nothing.
+    another source is noticed; of a source without a length, ``rows`` is that of the last pass.
+    ``mark`` is what a source that is read from front to back needs to find the row again: JSON
+    values; None where it needs nothing.
     """
 
     passes: int = 0

@@ -34,7 +34,7 @@ __all__ = [
 Columns = dict[str, npt.NDArray[Any]]
 Permutation = npt.NDArray[np.intp]
 Slow = Callable[[str], None]
-"""Takes a sentence about what is slow."""
+"""Takes a sentence about what is slow, or odd, for a warning."""
 
 TEXT = "text"
 """The dtype of a column of texts, whose arrays are as wide as their longest text."""

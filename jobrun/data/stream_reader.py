@@ -52,6 +52,8 @@ class StreamReader(RowReader):
         self._draw = draw
         self._slow = slow
         self._mark = state.mark
+        self._pass_rows = None if stream.rows is not None else state.rows
+        self._warned = False
         self._rows: _Rows | None = None
         self._ahead: _Ahead | None = None
         self._check_source()
@@ -61,10 +63,11 @@ class StreamReader(RowReader):
 
     @property
     def state(self) -> ReaderState:
-        """The position; the rows of the source are known of tables only."""
+        """The position; of a source without a length, ``rows`` is that of the last pass."""
         known = {**self._expected.dtypes, **self._stream.dtypes}
         dtypes = {c: known[c] for c in self._stream.columns if c in known}
-        return ReaderState(self._passes, self._row, self._stream.rows, dtypes, self._mark)
+        rows = self._pass_rows if self._stream.rows is None else self._stream.rows
+        return ReaderState(self._passes, self._row, rows, dtypes, self._mark)
 
     def total(self, done: int) -> int | None:
         """Return how many batches this epoch has in all; None where that depends on the rows."""
@@ -111,7 +114,20 @@ class StreamReader(RowReader):
             self._ahead = _Ahead(error=self._nothing(self._ahead.rows))
             return
         self.close()
+        self._compare_passes(self._row + self._ahead.moved)
         self._passes, self._row, self._mark, self._ahead = self._passes + 1, 0, None, None
+
+    def _compare_passes(self, rows: int) -> None:
+        """Warn, once, of a pass with another number of rows than the one before."""
+        before, self._pass_rows = self._pass_rows, rows
+        if before in (None, rows) or self._stream.rows is not None or self._warned:
+            return
+        self._warned = True
+        self._slow(
+            f"pass {self._passes + 1} of {self._stream.name} had {rows} rows, and the pass before "
+            f"had {before}: rows are lost or read twice if its state is not exact ('resume: "
+            "replay' reads it again from its beginning), or if it is not the same in each pass"
+        )
 
     def _short(self, rows: int) -> bool:
         return self._limits.drop_last and rows < self._limits.batch

@@ -190,7 +190,7 @@ def test_a_pattern_over_the_arrays_of_an_npz_gives_a_matrix(tmp_path: Path) -> N
 
 def test_types_are_for_text_files(tmp_path: Path) -> None:
     np.save(tmp_path / "d.npy", np.arange(3))
-    with pytest.raises(DataError, match=r"d\.npy: 'types' is for \.csv, .* or \.txt files"):
+    with pytest.raises(DataError, match=r"d\.npy: 'types' is for \.csv, .* or \.arrow files"):
         open_files(tmp_path / "d.npy", {}, FileOptions({"d": "int"}))
 
 

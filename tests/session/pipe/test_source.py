@@ -350,6 +350,36 @@ def test_a_stream_whose_state_is_not_exact_loses_no_row() -> None:
     assert len(rows_of_a_cut_run("state")) < 800  # who asks for it says that it is exact
 
 
+def test_a_pass_of_another_length_is_a_warning() -> None:
+    seen: list[Any] = []
+    job = reading(seen, from_=["x"], call=Buffered, with_={"n": 800}, batch=8, resume="state")
+    driver = Driver(job, 1).start()
+    assert not driver.epoch(cut_after(20))
+    again = Driver(job, 1).start()
+    again.position = Position.from_json(json.loads(json.dumps(driver.position.to_json())))
+    assert again.epoch()
+    again.session.end_epoch()
+    lost = 800 - len(flat(seen))
+    assert lost
+    assert not [e for e in again.events if isinstance(e, Warned)]
+    third = Driver(job, 1).start()  # what was read of the pass before is in the position
+    third.position = Position.from_json(json.loads(json.dumps(again.position.to_json())))
+    assert third.epoch()
+    third.session.end_epoch()
+    assert third.epoch()
+    (warning,) = [e.message for e in third.events if isinstance(e, Warned)]
+    assert f"pass 2 of {Buffered.__name__}" in warning.replace(f"{__name__}:", "")
+    assert f"had 800 rows, and the pass before had {800 - lost}" in warning
+
+
+def test_passes_of_one_length_are_no_warning() -> None:
+    job = reading([], from_=["x"], call=generate, in_="n", batch=4, drop_last=True)
+    driver = Driver(job, 1).start().epochs(3)
+    assert not [e for e in driver.events if isinstance(e, Warned)]
+    (state,) = driver.position.readers.values()
+    assert state.rows == ROWS
+
+
 def test_a_run_may_go_on_the_other_way() -> None:
     for ways in (("state", "replay"), ("replay", "state")):
         seen: list[Any] = []
