@@ -56,8 +56,12 @@ def start_directory() -> Path:
 
 
 def absolute(path: str | os.PathLike[str]) -> Path:
-    """Return the path as an absolute one, which means the same after a chdir of the job."""
-    return Path(path) if os.path.isabs(path) else start_directory() / path
+    """Return the path as an absolute one, which means the same after a chdir of the job.
+
+    It has no ``..``, since that fails on a machine where the directory before it is missing.
+    """
+    found = Path(path) if os.path.isabs(path) else start_directory() / path
+    return resolved(found) if ".." in found.parts else found
 
 
 def resolved(path: str | os.PathLike[str]) -> Path:

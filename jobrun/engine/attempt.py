@@ -65,7 +65,7 @@ class Attempt:
         saver, due = self.saver, self.saver.due
         self.restorer = Restorer(run, session, self.progress, saver)
         self.ending = Ending(run, self.progress, saver)
-        self._control = Control(
+        self.control = Control(
             cut=lambda: run.signal is not None,
             report=run.report,
             every_task=run.every_task,
@@ -145,7 +145,7 @@ class Attempt:
         if not plan.units or self._run.signal is not None:
             return self._run.signal is None
         place = Position(self.progress.position.epochs)
-        return plan.finished(self.session.run(plan, place, self._control).tasks)
+        return plan.finished(self.session.run(plan, place, self.control).tasks)
 
     def go_back(self, error: WorkerLostError, choice: Choice) -> Choice:
         """Return the choice that restores the lost state of a run started as ``choice``.

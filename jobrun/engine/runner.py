@@ -127,6 +127,7 @@ class JobRunner:
             return self._nothing_to_do(self._run.history.finish_deletion(choice), attempt)
         if self.job.checkpoint is not None and self._run.manager is not None:
             import_codecs(self.job.checkpoint.compress)  # before tasks import anything
+        session.control = attempt.control
         session.open(self.job, self._places(), self._run.analysis)
         with self._holding(attempt) as choice:
             if choice.action == "done":

@@ -62,7 +62,7 @@ class NodeMap:
             raise DamagedError(
                 f"checkpoint_{record.id} is of the nodes {', '.join(record.nodes)}, "
                 f"but the job has {', '.join(nodes)}",
-                hint="--map-node OLD=NEW says which part goes to which node, OLD= drops one",
+                hint=_lacking(nodes, current, found),
             )
         return {new: found[new] for new in nodes}
 
@@ -173,3 +173,13 @@ def _known(name: str, known: Sequence[str], message: str) -> None:
     if name not in known:
         hint = did_you_mean(name, known) or f"there are {', '.join(known)}"
         raise UsageError(f"--map-node: {message}", hint=hint)
+
+
+def _lacking(nodes: Sequence[str], parts: Mapping[str, str], found: Mapping[str, str]) -> str:
+    """Return what ``--map-node`` still needs: a part for each node, and a node for each part."""
+    needed = [f"{n}={n}" if n in parts else f"OLD={n}" for n in nodes if n not in found]
+    needed += [f"{part}=" for new, part in found.items() if new not in nodes]
+    text = "add " + " ".join(f"--map-node {pair}" for pair in needed)
+    if any(pair.startswith("OLD=") for pair in needed):
+        text += ", with the part that it gets as OLD, and OLD=OLD if that node keeps its part too"
+    return text

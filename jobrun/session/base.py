@@ -93,6 +93,8 @@ class Session(ABC):
     """
 
     max_restarts: int = 0
+    control: Control = Control()
+    """What ``open`` reports to while it waits; once ``interrupted``, it returns without nodes."""
 
     @property
     @abstractmethod

@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from jobrun.core.paths import is_url, shown
+from jobrun.core.paths import absolute, is_url, shown
+
+
+def test_an_absolute_path_does_not_go_through_directories_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a/b")
+    assert absolute("../../shared/x") == tmp_path.resolve() / "shared/x"
+    assert absolute("x") == tmp_path / "a/b/x"
 
 
 def test_relative_below_the_current_directory(

@@ -81,6 +81,21 @@ def test_what_cannot_be_names_the_nodes(
         parse_maps(maps).parts(record("a", "b"), tuple(nodes))
 
 
+@pytest.mark.parametrize(
+    ("maps", "nodes", "needed"),
+    [
+        ([], "abc", "--map-node OLD=c"),
+        (["a=c"], "abc", "--map-node a=a"),
+        ([], "a", "--map-node b="),
+        (["a=x"], "ax", "--map-node a=a --map-node b="),
+    ],
+)
+def test_the_error_says_which_pairs_are_needed(maps: list[str], nodes: str, needed: str) -> None:
+    with pytest.raises(DamagedError) as caught:
+        parse_maps(maps).parts(record("a", "b"), tuple(nodes))
+    assert caught.value.hint.partition(", with")[0] == f"add {needed}"
+
+
 def test_all_that_a_checkpoint_says_of_a_node_goes_along() -> None:
     position = Position(
         2,

@@ -94,6 +94,9 @@ class FakeCluster:
     def who_has(self, futures: list[Any]) -> dict[str, tuple[str, ...]]:
         return {f.key: (f.address,) for f in futures if f.address in self.workers}
 
+    def run(self, *_: Any, workers: list[str], **__: Any) -> dict[str, Any]:
+        return dict.fromkeys(workers, True)
+
     def rpc(self, address: str) -> Any:
         return SimpleNamespace(actor_execute=lambda **message: self._execute(address, **message))
 

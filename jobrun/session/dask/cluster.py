@@ -8,18 +8,24 @@ import signal
 import threading
 import time
 from collections.abc import Collection, Sequence
+from concurrent.futures import Future
 from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
+from jobrun.core.events import Warned
 from jobrun.errors import ClusterLostError, UsageError, WorkerLostError
+from jobrun.session.base import Control
 from jobrun.session.dask.messages import Peer, named
+from jobrun.session.dask.waiting import wait_until
 from jobrun.session.dask.workers import PlacedActor
 
 __all__ = ["connect", "place_nodes", "shares", "start_cluster"]
 
-_LOOK = 0.2
-_SOON = 0.002
+_ASK = 10.0
+"""Seconds that workers are given to answer whether they can import jobrun."""
+
+_HAS_JOBRUN = "__import__('importlib.util').util.find_spec('jobrun') is not None"
 
 
 def start_cluster(workers: int, threads: int = 1) -> Any:
@@ -67,18 +73,24 @@ def connect(address: str, timeout: float) -> Any:
 
 
 def place_nodes(
-    client: Any, nodes: Sequence[str], lost: set[str], wait: float, timeout: float
+    client: Any,
+    nodes: Sequence[str],
+    lost: set[str],
+    wait: float,
+    timeout: float,
+    control: Control,
 ) -> dict[str, PlacedActor]:
     """Create an actor on each worker but those that are ``lost``, for an even share of the nodes.
 
-    Neighbours share a worker.  Returns the actors by key.  If there is no worker, wait for one for
-    at most ``wait`` seconds, and then raise ClusterLostError.  Raises WorkerLostError if a worker
-    is lost meanwhile, or does not create its actor within ``timeout`` seconds; it is added to
-    ``lost``.
+    Neighbours share a worker.  Returns the actors by key.  Workers that cannot import jobrun are
+    reported and added to ``lost``.  If there is no worker, wait for one for at most ``wait``
+    seconds, and then raise ClusterLostError.  Raises UsageError if no worker can import jobrun,
+    WorkerLostError if a worker is lost meanwhile, or does not create its actor within ``timeout``
+    seconds (it is added to ``lost``), and WaitEndedError if the run is interrupted.
     """
     from jobrun.session.dask.actor import WorkerActor
 
-    workers = _workers(client, lost, time.monotonic() + wait)
+    workers = _able(client, _workers(client, lost, wait, control), lost, control)
     made = []
     for address, own in zip(workers, shares(nodes, len(workers)), strict=False):
         key = f"jobrun-{own[0]}-{secrets.token_hex(8)}"
@@ -95,12 +107,42 @@ def place_nodes(
     end = time.monotonic() + timeout
     placed = {}
     for own, key, future, address in made:
-        if not _is_made(future, end):
+        what = f"the worker {address} to create {named(own)}"
+        if not _is_made(future, end - time.monotonic(), what, control):
             lost.add(address)
             text = f"the worker {address} did not create {named(own)} within {timeout:g} s"
             raise WorkerLostError(text)
         placed[key] = PlacedActor(future, Peer(_address(client, future), key, own))
     return placed
+
+
+def _able(client: Any, workers: list[str], lost: set[str], control: Control) -> list[str]:
+    """Return the workers that can import jobrun, with a warning of the others.
+
+    A worker that does not answer soon is kept: its actor shows what is wrong.
+    """
+    answers: Future[dict[str, Any]] = Future()
+
+    def ask() -> None:
+        try:  # a function of Python's own: one of jobrun could not be unpickled there
+            found = client.run(eval, _HAS_JOBRUN, workers=workers, on_error="return")
+            answers.set_result(found)
+        except BaseException as error:
+            answers.set_exception(error)
+
+    threading.Thread(target=ask, name="jobrun-ask", daemon=True).start()
+    if not wait_until(answers.done, _ASK, lambda: "an answer of all workers", control):
+        return workers
+    found = {} if answers.exception() is not None else answers.result()
+    unable = [address for address in workers if found.get(address) is False]
+    if not unable:
+        return workers
+    text = f"jobrun is not installed on the worker{'s' * (len(unable) > 1)} {', '.join(unable)}"
+    if len(unable) == len(workers):
+        raise UsageError(text, hint="install jobrun[dask] on the workers")
+    lost.update(unable)
+    control.report(Warned(f"{text}: the nodes are placed on the other workers"))
+    return [address for address in workers if address not in unable]
 
 
 def shares(nodes: Sequence[str], workers: int) -> list[tuple[str, ...]]:
@@ -117,28 +159,29 @@ def _address(client: Any, future: Any) -> str:
     raise WorkerLostError("a worker was lost just after it was given a node")
 
 
-def _workers(client: Any, lost: Collection[str], end: float) -> list[str]:
+def _workers(client: Any, lost: Collection[str], wait: float, control: Control) -> list[str]:
     """Return the addresses of the workers, once there are some."""
-    while True:
+    found: list[str] = []
+
+    def some() -> bool:
         try:
-            found = sorted(set(client.nthreads()) - set(lost))
+            found[:] = sorted(set(client.nthreads()) - set(lost))
         except (OSError, RuntimeError) as error:
             raise ClusterLostError(f"the scheduler cannot be reached: {error}") from error
-        if found:
-            return found
-        if time.monotonic() >= end:
-            raise ClusterLostError(
-                "the cluster has no worker", hint="start one: dask worker ADDRESS"
-            )
-        time.sleep(_LOOK)
+        return bool(found)
+
+    if not wait_until(some, wait, lambda: "a worker to join the cluster", control):
+        given_up = f" but {', '.join(sorted(lost))}, which cannot be used" if lost else ""
+        raise ClusterLostError(
+            f"the cluster has no worker{given_up}", hint="start one: dask worker ADDRESS"
+        )
+    return found
 
 
-def _is_made(future: Any, end: float) -> bool:
+def _is_made(future: Any, seconds: float, what: str, control: Control) -> bool:
     """Return whether an actor is created in time."""
-    while future.status == "pending":
-        if time.monotonic() >= end:
-            return False
-        time.sleep(_SOON)
+    if not wait_until(lambda: future.status != "pending", seconds, lambda: what, control):
+        return False
     error = future.exception() if future.status == "error" else None
     if isinstance(error, ImportError):
         raise UsageError(

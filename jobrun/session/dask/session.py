@@ -5,8 +5,10 @@ The nodes of a worker are one actor; a run of a group is one request to each: se
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import replace
 from heapq import nlargest
 from itertools import count
@@ -28,6 +30,7 @@ from jobrun.session.dask.code import CodeMissingError, archive, packed_job
 from jobrun.session.dask.group_run import GroupRun, keys_by_worker, reached
 from jobrun.session.dask.messages import Outcome, Setup, arrived
 from jobrun.session.dask.snapshot import WorkersSnapshot
+from jobrun.session.dask.waiting import WaitEndedError, wait_until
 from jobrun.session.dask.workers import Workers
 from jobrun.session.task_group import SLOWEST, epoch_of
 from jobrun.usercode.bind import bind_job
@@ -101,9 +104,13 @@ class DaskSession(Session):
             try:
                 self._place()
                 break
-            except WorkerLostError:
+            except WaitEndedError:  # the run ends before its first task
+                self._leave_workers()
+                break
+            except WorkerLostError as error:
                 if not tries_left:
                     raise
+                self.control.report(Warned(f"{error.message}: the nodes are placed anew"))
                 self._leave_workers()
         self._scalars = None
         self._forget = set()
@@ -112,7 +119,10 @@ class DaskSession(Session):
     def _place(self) -> None:
         """Create the nodes on workers, and configure them."""
         job, places = self._job, self._places
-        placed = place_nodes(self.client, tuple(job.nodes), self._lost, self._wait, self._timeout)
+        nodes = tuple(job.nodes)
+        placed = place_nodes(
+            self.client, nodes, self._lost, self._wait, self._timeout, self.control
+        )
         workers = self._workers = Workers(self.client, placed, self._timeout)
         threads = self.client.nthreads()
         packed = packed_job(job)
@@ -137,23 +147,34 @@ class DaskSession(Session):
         packed: bytes | None = None
         for key, future in futures.items():
             try:
-                versions = workers.result(future)
+                versions = self._opened(workers, key, future)
             except CodeMissingError:
                 folder = self._places.spec_dir
                 assert folder is not None
                 packed = packed or archive(self._job, folder)
                 again = replace(setups[key], archive=packed)
-                versions = workers.result(workers.call(key, "open", again))
+                versions = self._opened(workers, key, workers.call(key, "open", again))
             found[setups[key].nodes[0]] = versions
         return found
 
+    def _opened(self, workers: Workers, key: str, future: Future[Any]) -> dict[str, str]:
+        """Return the answer of a worker that opens, or raise its error."""
+        wait_until(
+            lambda: future.done() or workers.lost is not None,
+            math.inf,
+            lambda: f"{workers.peers[key].described} to import the code",
+            self.control,
+        )
+        versions: dict[str, str] = workers.result(future)
+        return versions
+
     def versions(self) -> Mapping[str, str]:
         """Return the versions of the libraries of the first node."""
-        return next(iter(self._versions.values()))
+        return next(iter(self._versions.values()), {})
 
     def _warn_of_differences(self, control: Control) -> None:
         """Warn once of nodes whose libraries differ, since their numbers may."""
-        first, *others = self._versions
+        first, *others = self._versions or ("",)
         for node in others if not self._warned_of_differences else ():
             for line in differences(self._versions[first], self._versions[node]):
                 control.report(
@@ -178,14 +199,11 @@ class DaskSession(Session):
 
     def run(self, plan: Plan, position: Position, control: Control) -> Position:
         """Run a group from ``position`` on; see ``Session.run``."""
-        units = self._units.get(plan.group)
-        if units is None:
-            units = keys_by_worker(plan, self.workers.of_node)
-            self._units[plan.group] = units
         control.report(GroupStarted(plan.group, epoch_of(plan.group, position), len(plan.units)))
         self._warn_of_differences(control)
         start = time.perf_counter()
         outcomes: dict[str, Outcome] = {}
+        units = self._units_of(plan) if self._workers is not None else {}
         if units and not control.cut() and not plan.finished(position.tasks):
             outcomes = self._run(plan, position, control, units)
         seconds = {key: s for one in outcomes.values() for key, s in one.seconds.items()}
@@ -200,6 +218,14 @@ class DaskSession(Session):
             )
         )
         return reached(plan, position, outcomes)
+
+    def _units_of(self, plan: Plan) -> Mapping[str, set[str]]:
+        """Return the units of each worker."""
+        units = self._units.get(plan.group)
+        if units is None:
+            units = keys_by_worker(plan, self.workers.of_node)
+            self._units[plan.group] = units
+        return units
 
     def _run(
         self, plan: Plan, position: Position, control: Control, units: Mapping[str, set[str]]

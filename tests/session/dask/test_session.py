@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,7 @@ from engine import Driver, within
 
 from jobrun import Catalogue, CheckpointManager, CheckpointPolicy, Job, JobRunner, Node, Task
 from jobrun.core.events import JobrunWarning
-from jobrun.errors import WorkerLostError
+from jobrun.errors import SaveError, WorkerLostError
 from jobrun.model.policy import Upload
 
 pytest.importorskip("distributed")
@@ -21,6 +22,8 @@ pytest.importorskip("distributed")
 from fake_cluster import FakeCluster
 
 from jobrun.session.dask.session import DaskSession
+from jobrun.session.dask.worker_session import WorkerSession
+from jobrun.storage.fs import FsError
 
 
 @pytest.fixture
@@ -58,6 +61,26 @@ class Record(Catalogue):
 
     def report(self, run: str, event: Mapping[str, Any]) -> None:
         self.told.append((event["event"], event.get("id")))
+
+
+def test_a_run_directory_that_workers_do_not_see(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a machine where the partial directory of the client is missing."""
+
+    def missing(*_: Any) -> Any:
+        error = FileNotFoundError(errno.ENOENT, "No such file or directory")
+        raise FsError("open", "/shared/checkpoint_0/manifest.json", error)
+
+    monkeypatch.setattr(WorkerSession, "save_snapshot", missing)
+    with Job("j", nodes=["a"]) as job:
+        with job.init, Node("a"):
+            Task(lambda: 0, out="n", name="start")
+        job.stop(epochs=1)
+    runner = JobRunner(job, CheckpointManager(tmp_path / "run"))
+    with pytest.raises(SaveError, match="wrote is not visible here") as caught:
+        within(30, lambda: runner.train(DaskSession(client)))
+    assert "must be on storage that all workers and this machine share" in str(caught.value)
 
 
 def test_what_is_of_the_client_stays_there(client: Any, tmp_path: Path) -> None:
