@@ -12,6 +12,7 @@ policy, metrics, reports, session
 tasks, vars, seed, nodes, readers     refuse                     ``train``: a new run beside it,
                                                                  ``resume``, Python: refuse
 only code files                       resume, changes shown      done, changes shown
+code that ``init`` calls, at epoch 0  ``train``: from the start  (as above)
 ====================================  =========================  =================================
 
 ``--accept-changes`` turns changes of the job into ones that are shown and obeyed, but for another
@@ -80,13 +81,15 @@ class Changes:
     """The differences between the job that was run and the current job, one line each.
 
     ``job`` makes it another job, ``free`` may change at any time, ``code`` names files of the
-    user's code whose content differs.  ``never`` are those of ``job`` that cannot be accepted.
+    user's code whose content differs, ``init`` those of them that hold functions which the group
+    ``init`` calls.  ``never`` are those of ``job`` that cannot be accepted.
     """
 
     job: tuple[str, ...] = ()
     free: tuple[str, ...] = ()
     code: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
+    init: tuple[str, ...] = ()
 
 
 class Start(Protocol):
@@ -103,6 +106,10 @@ class Start(Protocol):
     @property
     def place(self) -> str:
         """Its place in the run, in words."""
+
+    @property
+    def at_boundary(self) -> bool:
+        """Whether it lies between two epochs."""
 
 
 class FoundState(Protocol):
@@ -148,14 +155,16 @@ def decide(
     verdict: Decision | None = None,
     *,
     start: Start | None = None,
+    back: int | None = None,
     run: str = "the run",
 ) -> Choice:
     """Return what to do with a run.
 
     ``state`` is None if there is no run yet.  ``head`` is its newest checkpoint (None: there is
     none), ``start`` the one that ``request`` names, if it names one.  ``verdict`` is that of the
-    current stop conditions on the checkpoint to start from, with its saved states.  ``run`` is
-    the run's name in messages: its path.
+    current stop conditions on the checkpoint to start from, with its saved states.  ``back`` is
+    the epoch, whose checkpoint is there, to go back to after a failure.  ``run`` is the run's name
+    in messages: its path.
     """
     start = start or head
     if request.fresh or state is None:
@@ -168,10 +177,31 @@ def decide(
         return _another_job(request, reached, changes, run, over)
     if request.only:
         return Choice("exit", _change_lines(changes), start)
+    if _only_init_is_done(request, head, changes):
+        files = ", ".join(changes.init)
+        why = f"{run} has run 'init' only, and {files} has changed since: it starts over"
+        return Choice("fresh", (why,))
     if over and _nothing_left(request, state, head, start, changes, verdict):
-        return _done(request, state, changes, run)
+        return _done(request, state, changes, back, run)
     rewind = head is not None and start is not None and start.id != head.id
-    return Choice("resume", _change_lines(changes), start, rewind)
+    first = start is not None and start.epoch == 0
+    lines = _change_lines(changes, request.afresh if first else "")
+    if over and head is not None and start is head and head.epoch < state.epoch:
+        lost = (
+            f"{run} was {state.state} after epoch {state.epoch}; that checkpoint is not there now"
+        )
+        lines = (f"{lost}, and the epochs after epoch {head.epoch} are run again", *lines)
+    return Choice("resume", lines, start, rewind)
+
+
+def _only_init_is_done(request: Request, head: Start | None, changes: Changes) -> bool:
+    """Return whether nothing is lost if a run starts over, because ``init`` is all that it has run.
+
+    ``resume`` continues from what there is.
+    """
+    if request.command != "train" or request.names_checkpoint or not changes.init:
+        return False
+    return head is not None and head.epoch == 0 and head.at_boundary
 
 
 def _nothing_left(
@@ -224,7 +254,9 @@ def _another_job(request: Request, epoch: int, changes: Changes, run: str, over:
     return Choice("refuse", (why, *differences, *_table(ways)), exit_code=2)
 
 
-def _done(request: Request, state: FoundState, changes: Changes, run: str) -> Choice:
+def _done(
+    request: Request, state: FoundState, changes: Changes, back: int | None, run: str
+) -> Choice:
     """Return the choice of nothing to do, with lines on what would change that."""
     epochs = f"{state.epoch} epoch{'' if state.epoch == 1 else 's'}"
     ways = [("to run the job again from its start", request.afresh)] if request.afresh else []
@@ -233,20 +265,22 @@ def _done(request: Request, state: FoundState, changes: Changes, run: str) -> Ch
     if state.state == "failed":
         code = EXIT_FAILED_BY_CONDITION
         first = f"{run} ended as a failure ({epochs}; {state.reason})"
-        ways = [
-            ("to resume from an earlier epoch", f"{request.program} resume {run} --epoch N"),
-            *ways,
-        ]
+        if back is not None:
+            resume = f"{request.program} resume {run} --epoch {back}"
+            ways = [("to resume from an earlier epoch", resume), *ways]
     return Choice("done", (first, *_change_lines(changes), *_table(ways)), exit_code=code)
 
 
-def _change_lines(changes: Changes) -> tuple[str, ...]:
-    """Return the changes as lines to show."""
+def _change_lines(changes: Changes, afresh: str = "") -> tuple[str, ...]:
+    """Return the changes as lines to show; ``afresh``: the first epoch runs, without ``init``."""
     lines: list[str] = []
     if changes.job or changes.free:
         lines += ["changed since the run was started:", *_indented((*changes.job, *changes.free))]
     if changes.code:
         lines.append(f"code that changed since the last start: {', '.join(changes.code)}")
+    if changes.init and afresh:
+        files = ", ".join(changes.init)
+        lines.append(f"'init', which calls {files}, is not run again; to start over: {afresh}")
     return tuple(lines)
 
 

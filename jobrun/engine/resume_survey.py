@@ -19,11 +19,12 @@ from jobrun.conditions.base import Condition
 from jobrun.conditions.decision import Decision, decide_stop, match_states
 from jobrun.core.blob_paths import trees_of
 from jobrun.core.paths import shown
+from jobrun.core.ranking import before_failure
 from jobrun.engine.progress import last_seen
 from jobrun.engine.registry_hook import RunCatalogue
 from jobrun.engine.resume_policy import Changes, Choice, Request, decide
 from jobrun.errors import DamagedError, NotFoundError, RunRefusedError
-from jobrun.model.job import Job
+from jobrun.model.job import Job, TaskGroup
 from jobrun.runs.node_map import NodeMap
 from jobrun.runs.run_state import RunState
 from jobrun.runs.rundir import RunDir
@@ -77,6 +78,7 @@ class Chooser:
             changes,
             _verdict(self._job, conditions, self._nodes.mapped(start) if start else None),
             start=start,
+            back=self._before_failure(state),
             run=self._run.shown(),
         )
         if changes.job and start is not None and choice.action in ("resume", "exit"):
@@ -125,6 +127,13 @@ class Chooser:
             hint = f"to start a new run: {afresh}" if afresh else ""
             raise none_whole(((i.id, i.reason) for i in lost), self._run.shown(), hint)
 
+    def _before_failure(self, state: RunState | None) -> int | None:
+        """Return the epoch to go back to, if the run has ended as a failure and it is there."""
+        if state is None or state.state != "failed":
+            return None
+        safe = before_failure(r for r in self._run.records() if r.epoch < state.epoch)
+        return safe.epoch if safe is not None else None
+
     def _refuse_missing_blobs(self, start: Record) -> None:
         """Raise RunRefusedError if the checkpoint lacks blobs that the accepted job needs."""
         path = self._run.catalog.path(start.id)
@@ -138,14 +147,24 @@ class Chooser:
         code: tuple[str, ...] = ()
         if self._request.folder is not None:
             code = changed_code(state.code, self._request.folder)
+        init = tuple(file for file in code if file in _files_of(self._job.init))
         if not state.facts:
             if state.digest in ("", digest(self._facts)):
-                return Changes(code=code)
-            return Changes(("the job (run.json was lost, so details are not known)",), (), code)
+                return Changes(code=code, init=init)
+            return Changes(
+                ("the job (run.json was lost, so details are not known)",), (), code, (), init
+            )
         diff = compare(state.facts, self._facts)
         if self._request.only:  # they are run again because they have changed
             diff = diff.freed(("download", "exit"))
-        return Changes(diff.job, diff.free, code, diff.never)
+        return Changes(diff.job, diff.free, code, diff.never, init)
+
+
+def _files_of(group: TaskGroup) -> frozenset[str]:
+    """Return the code files, relative to the folder, that hold the functions of a group."""
+    modules = {t.fn.partition(":")[0] for t in group.tasks if isinstance(t.fn, str)}
+    paths = [module.replace(".", "/") for module in modules]
+    return frozenset(name for path in paths for name in (f"{path}.py", f"{path}/__init__.py"))
 
 
 def evaluates_stops(record: Record) -> bool:

@@ -312,3 +312,46 @@ def test_the_catalogue_names_the_epoch(call: Call, write: Call, folder: Path) ->
     assert 'return int(open("latest").read())' in broken.err
     assert "latest() failed: ValueError" in broken.err
     assert "jobrun/engine/registry_hook.py" not in broken.err
+
+
+def test_a_first_epoch_that_failed_for_what_init_made_starts_over_once_it_is_mended(
+    call: Callable[..., Any], write: Callable[..., None], folder: Path
+) -> None:
+    write(("return 100", "return '100'"))
+    assert call("train", "sum.yaml").code == 1
+    assert sorted(p.name for p in (folder / "runs/sum").glob("checkpoint_*")) == ["checkpoint_0"]
+    write()
+    result = call("resume", "sum")
+    assert result.code == 1
+    assert (
+        "  'init', which calls steps.py, is not run again; to start over: jobrun train sum.yaml "
+        "--fresh\n"
+    ) in result.err
+    write(("return 100", "return  100"))  # changed since that start
+    result = call("train", "sum.yaml")
+    assert (result.code, result.out.splitlines()[0]) == (
+        0,
+        "sum: finished after 3 epochs: 3 epochs done",
+    )
+    assert (
+        "runs/sum has run 'init' only, and steps.py has changed since: it starts over" in result.err
+    )
+    assert sorted(p.name for p in (folder / "runs/sum").glob("checkpoint_*")) == [
+        f"checkpoint_{id}" for id in (1, 2, 3, 4)
+    ]
+    assert (folder / "runs/sum/attempts/2/checkpoint_0").is_dir()
+
+
+def test_after_a_failure_the_command_names_a_checkpoint_that_is_there(
+    call: Callable[..., Any], write: Callable[..., None]
+) -> None:
+    write(
+        (
+            "stop: {epochs: 3}",
+            "stop: {epochs: 9}\nfail: {when: total > 108}\ncheckpoint: {every: 2}",
+        )
+    )
+    assert call("train", "sum.yaml").out.endswith("\njobrun resume runs/sum --epoch 4\n")
+    again = call("train", "sum.yaml")
+    assert again.code == 7
+    assert "to resume from an earlier epoch:      jobrun resume runs/sum --epoch 4\n" in again.out

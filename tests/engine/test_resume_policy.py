@@ -17,6 +17,7 @@ class At:
 
     id: int
     epoch: int
+    at_boundary: bool = True
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,10 @@ def choose(
     verdict: Decision | None = None,
     start: At | None = None,
     head: At | None = HEAD,
+    back: int | None = None,
 ) -> Choice:
-    return decide(request, State(state), head, changes, verdict, start=start, run="runs/sum")
+    found = State(state)
+    return decide(request, found, head, changes, verdict, start=start, back=back, run="runs/sum")
 
 
 @BOTH
@@ -73,6 +76,50 @@ def test_unfinished_goes_on_whatever_may_change_freely(
 ) -> None:
     choice = choose(request_, state, changes, verdict)
     assert (choice.action, choice.start, choice.rewind) == ("resume", HEAD, False)
+
+
+INIT = Changes(code=("digits.py", "net.py"), init=("digits.py",))
+
+
+@UNFINISHED
+def test_where_only_init_has_run_its_changed_code_starts_over(state: str) -> None:
+    choice = choose(TRAIN, state, INIT, head=At(0, 0))
+    assert (choice.action, choice.start) == ("fresh", None)
+    assert choice.lines == (
+        "runs/sum has run 'init' only, and digits.py has changed since: it starts over",
+    )
+
+
+@pytest.mark.parametrize(
+    ("request_", "head"),
+    [
+        (RESUME, At(0, 0)),
+        (TRAIN, At(1, 0, False)),
+        (replace(TRAIN, epoch=0), At(0, 0)),
+    ],
+)
+def test_else_init_is_not_run_again_which_is_said(request_: Request, head: At) -> None:
+    choice = choose(request_, "error", INIT, head=head)
+    assert (choice.action, choice.start) == ("resume", head)
+    assert choice.lines == (
+        "code that changed since the last start: digits.py, net.py",
+        "'init', which calls digits.py, is not run again; to start over: "
+        "jobrun train sum.yaml --fresh",
+    )
+
+
+def test_of_changed_code_in_later_epochs_only_the_files_are_named() -> None:
+    choice = choose(TRAIN, "error", INIT)
+    assert choice.lines == ("code that changed since the last start: digits.py, net.py",)
+
+
+def test_a_finished_run_whose_end_is_lost_is_continued_and_that_is_said() -> None:
+    choice = choose(TRAIN, "finished", head=At(2, 2), verdict=None)
+    assert (choice.action, choice.start) == ("resume", At(2, 2))
+    assert choice.lines == (
+        "runs/sum was finished after epoch 3; that checkpoint is not there now, and the epochs "
+        "after epoch 2 are run again",
+    )
 
 
 def test_what_changed_is_said() -> None:
@@ -186,10 +233,11 @@ def test_finished_with_other_code_says_which(request_: Request, verdict: Decisio
 @BOTH
 @pytest.mark.parametrize("changes", [SAME, CODE], ids=["nothing", "code"])
 def test_a_failed_run_says_so_again(request_: Request, changes: Changes) -> None:
-    choice = choose(request_, "failed", changes, FAIL)
+    choice = choose(request_, "failed", changes, FAIL, back=2)
     assert (choice.action, choice.exit_code) == ("done", 7)
     assert choice.lines[0] == "runs/sum ended as a failure (3 epochs; 3 epochs done)"
-    assert "jobrun resume runs/sum --epoch N" in choice.lines[-2]
+    assert "jobrun resume runs/sum --epoch 2" in choice.lines[-2]
+    assert "--epoch" not in "".join(choose(request_, "failed", changes, FAIL).lines)
 
 
 @BOTH
