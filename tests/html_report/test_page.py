@@ -43,7 +43,7 @@ class Reader(HTMLParser):
 
     @property
     def text(self) -> str:
-        return re.sub(r"\s+", " ", "".join(self.words))
+        return re.sub(r"\s+", " ", " ".join(self.words))
 
 
 def packed(text: str, id: str) -> str:
