@@ -66,6 +66,7 @@ def _text(names: Sequence[str], views: Sequence[Overview], found: RunComparison)
         ["epochs", *_numbers([view.epoch for view in views])],
         ["time", *(duration(view.elapsed) for view in views)],
         ["checkpoints", *(str(view.checkpoints) for view in views)],
+        *_labels(views),
         *_section("spec", found.spec),
         *_metrics(found.metrics),
         *_section("code", found.code, _DIGEST),
@@ -84,6 +85,16 @@ def _text(names: Sequence[str], views: Sequence[Overview], found: RunComparison)
     notes = [f"the same: {', '.join(same)}"] if same else []
     notes += [f"the spec of {names[n]} is not known" for n in found.unknown]
     return "\n".join([text, *notes])
+
+
+def _labels(views: Sequence[Overview]) -> list[list[str]]:
+    """Return a row of tags and one of notes, if any run has such."""
+    from jobrun.report.formatting import plain
+
+    tags = [", ".join(view.labels.tags) for view in views]
+    notes = [plain(view.labels.note) for view in views]
+    rows = (["tags", *tags], ["note", *notes])
+    return [row for row in rows if any(row[1:])]
 
 
 def _section(
@@ -148,6 +159,8 @@ def _object(views: Sequence[Overview], found: RunComparison) -> dict[str, Any]:
                 "name": view.name,
                 "path": typed(view.path),
                 "state": view.state,
+                "tags": list(view.labels.tags),
+                "note": view.labels.note,
                 "reason": view.reason,
                 "epochs": view.epoch,
                 "seconds": view.elapsed,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +22,8 @@ __all__ = ["command"]
 
 _NOT_SHOWN = ("broken", "unreadable")
 """The states of runs of which only the reason is known."""
+_NOTE = 30
+"""The characters of a note that are shown."""
 
 
 @click.command("runs", short_help="List runs with their states and metrics.")
@@ -38,23 +41,40 @@ _NOT_SHOWN = ("broken", "unreadable")
     help="Only the runs of this spec.",
     shell_complete=completes("spec"),
 )
+@option("--state", metavar="STATE", help="Only the runs in this state: finished, running, ….")
+@option("--search", metavar="WORD", help="Only with WORD as a tag, or in the note or name.")
+@option("-n", "--most", type=click.IntRange(min=1), metavar="N", help="At most N runs.")
+@option("--columns", metavar="A,B", help="These columns: name, state, tags, loss, best:loss, ….")
 @runs_dir
 @common
-def command(sort: str, spec: str | None, runs_dir: str) -> None:
+def command(
+    sort: str,
+    spec: str | None,
+    state: str | None,
+    search: str | None,
+    most: int | None,
+    columns: str | None,
+    runs_dir: str,
+) -> None:
     """List the runs, those of sweeps as SWEEP/COMBINATION: the newest first.
 
     Of each metric the last value is shown, and the best where the spec says which direction is
-    better.  With --sort METRIC the run with the best value comes first.
+    better.  With --sort METRIC the run with the best value comes first.  On a terminal the columns
+    are those that it has room for.
     """
     from jobrun.runs.find import is_of, list_runs
     from jobrun.runs.overview import overview
 
+    _check_state(state)
     found = [run for run in list_runs(runs_dir) if spec is None or is_of(run, spec)]
-    views = _sorted([overview(run) for run in found], sort)
+    every = _sorted([overview(run) for run in found], sort)
+    views = [v for v in every if state in (None, v.state) and _has(v, search)][:most]
     if settings().json:
         click.echo(json.dumps({"runs_dir": runs_dir, "runs": [_object(v) for v in views]}))
     elif views:
-        click.echo(_text(views))
+        click.echo(_text(views, columns.split(",") if columns else None))
+    elif every:
+        click.echo(f"none of {len(every)} runs in {_plain(runs_dir)} is of these options")
     else:
         of = f" of {spec}" if spec else ""
         hint = "jobrun train SPEC starts one; --runs-dir names another directory of runs"
@@ -100,36 +120,130 @@ def _rank(metric: str) -> Callable[[Overview], tuple[bool, float]]:
     return rank
 
 
-def _text(views: Sequence[Overview]) -> str:
+def _check_state(state: str | None) -> None:
+    from jobrun.errors import did_you_mean
+    from jobrun.runs.run_state import STATES
+
+    known = (*STATES, *_NOT_SHOWN)
+    if state is not None and state not in known:
+        hint = did_you_mean(state, list(known)) or f"expected one of {', '.join(known)}"
+        raise click.BadParameter(hint, param_hint=f"--state {state}")
+
+
+def _has(view: Overview, word: str | None) -> bool:
+    """Return whether a run is found by a word: a tag, or a part of its note or name."""
+    return word is None or view.labels.has(word) or word.casefold() in view.name.casefold()
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column: its name in --columns, its title, whether it holds numbers, and its cell."""
+
+    name: str
+    title: str
+    number: bool
+    cell: Callable[[Overview], str]
+
+
+def _text(views: Sequence[Overview], names: Sequence[str] | None) -> str:
+    """Return the table, and what is wrong with runs of which only that is known."""
     from jobrun.cli.table import table
 
-    metrics = list(dict.fromkeys(name for v in views for name in (*v.metrics, *v.best)))
-    directed = {name for v in views for name in v.best}
-    header = ["name", "state", "epochs"]
-    for name in metrics:
-        header += [_plain(name), *(["best"] if name in directed else [])]
-    header += ["checkpoints", "started (UTC)", "time"]
-    rows = [_row(view, metrics, directed) for view in views]
-    right = "llr" + "r" * (len(header) - 6) + "rlr"
+    known = {column.name: column for column in _known(views)}
+    shown = _chosen(known, names) if names else _usual(views, known)
+    rows = [[column.cell(view) for column in shown] for view in views]
+    text = table(
+        [column.title for column in shown],
+        rows,
+        "".join("r" if column.number else "l" for column in shown),
+        width=screen_width(),
+        spare=() if names else _spare(shown),
+    )
     broken = [f"{_plain(v.name)}: {_plain(v.reason)}" for v in views if v.state in _NOT_SHOWN]
-    spare = (len(header) - 3, len(header) - 2)  # 'show' has checkpoints and times as well
-    return "\n".join([table(header, rows, right, width=screen_width(), spare=spare), *broken])
+    return "\n".join([text, *broken])
 
 
-def _row(view: Overview, metrics: Sequence[str], directed: set[str]) -> list[str]:
-    from jobrun.core.text import duration
+def _known(views: Sequence[Overview]) -> list[_Column]:
+    """Return every column that there is, in the order of the table."""
+    from jobrun.core.text import duration, size
+
+    def known(cell: Callable[[Overview], str]) -> Callable[[Overview], str]:
+        return lambda view: "" if view.state in _NOT_SHOWN else cell(view)
+
+    columns = [
+        _Column("name", "name", False, lambda v: _plain(v.name)),
+        _Column("state", "state", False, lambda v: v.state),
+        _Column("epochs", "epochs", True, known(_epochs)),
+    ]
+    for metric in dict.fromkeys(name for v in views for name in (*v.metrics, *v.best)):
+        columns += _of_metric(metric)
+    return [
+        *columns,
+        _Column("checkpoints", "checkpoints", True, known(lambda v: str(v.checkpoints))),
+        _Column("size", "checkpoint size", True, known(lambda v: size(v.bytes or 0))),
+        _Column("attempts", "attempts", True, known(lambda v: str(v.attempts))),
+        _Column("started", "started (UTC)", False, lambda v: v.created[:19].replace("T", " ")),
+        _Column("time", "time", True, known(lambda v: duration(v.elapsed))),
+        _Column("spec", "spec", False, lambda v: _plain(v.spec or "")),
+        _Column("tags", "tags", False, lambda v: ",".join(v.labels.tags)),
+        _Column("note", "note", False, lambda v: _shortened(_plain(v.labels.note))),
+    ]
+
+
+def _of_metric(metric: str) -> list[_Column]:
+    """Return the columns of the last value of a metric, and of the best."""
     from jobrun.report.formatting import number
 
+    def last(view: Overview) -> str:
+        return number(view.metrics[metric]) if metric in view.metrics else ""
+
+    def best(view: Overview) -> str:
+        return number(view.best[metric][0]) if metric in view.best else ""
+
+    own = _Column(metric, _plain(metric), True, last)
+    return [own, _Column(f"best:{metric}", "best", True, best)]
+
+
+def _epochs(view: Overview) -> str:
     limit = f"/{view.limit}" if view.limit and view.state not in ("finished", "failed") else ""
-    row = [_plain(view.name), view.state, f"{view.epoch}{limit}"]
-    for name in metrics:
-        row.append(number(view.metrics[name]) if name in view.metrics else "")
-        if name in directed:
-            row.append(number(view.best[name][0]) if name in view.best else "")
-    if view.state in _NOT_SHOWN:
-        return [*row[:2], *[""] * (len(row) + 1)]
-    row += [str(view.checkpoints), view.created[:19].replace("T", " "), duration(view.elapsed)]
-    return row
+    return f"{view.epoch}{limit}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _NOTE else text[: _NOTE - 1].rstrip() + "…"
+
+
+def _usual(views: Sequence[Overview], known: Mapping[str, _Column]) -> list[_Column]:
+    """Return the columns without --columns: tags, notes and best values where there are any."""
+    left_out = {"size", "attempts", "spec"}
+    left_out |= {n for n in ("tags", "note") if not any(map(known[n].cell, views))}
+    directed = {f"best:{name}" for v in views for name in v.best}
+    left_out |= {n for n in known if n.startswith("best:") and n not in directed}
+    return [column for name, column in known.items() if name not in left_out]
+
+
+def _chosen(known: Mapping[str, _Column], names: Sequence[str]) -> list[_Column]:
+    """Return the columns of --columns; raises BadParameter for one that there is not."""
+    from jobrun.errors import did_you_mean
+
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, list(known)) or f"expected some of {', '.join(known)}"
+            raise click.BadParameter(hint, param_hint=f"--columns {name}")
+    return [known[name] for name in names]
+
+
+def _spare(shown: Sequence[_Column]) -> list[int]:
+    """Return the columns that are left out where there is no room, the first to go first.
+
+    'show' has all of them.  The name, the state and the epochs stay.
+    """
+    at = {column.name: number for number, column in enumerate(shown)}
+    first = [at[n] for n in ("note", "checkpoints", "started") if n in at]
+    metrics = [n for n, column in enumerate(shown) if n > 2 and column.number]
+    metrics = [n for n in metrics if shown[n].name not in ("checkpoints", "time")]
+    last = [at[n] for n in ("time", "tags") if n in at]
+    return [*first, *reversed(metrics[1:]), *last, *metrics[:1]]
 
 
 def _object(view: Overview) -> dict[str, Any]:
@@ -140,6 +254,8 @@ def _object(view: Overview) -> dict[str, Any]:
         "path": typed(view.path),
         "state": view.state,
         "reason": view.reason,
+        "tags": list(view.labels.tags),
+        "note": view.labels.note,
         "job": view.job,
         "spec": view.spec,
         "epochs": view.epoch,

@@ -118,6 +118,8 @@ def _object(shown: RunSummary) -> dict[str, Any]:
         "path": typed(shown.run.path),
         "state": view.state,
         "reason": view.reason,
+        "tags": list(view.labels.tags),
+        "note": view.labels.note,
         "job": view.job,
         "spec": view.spec,
         "folder": shown.folder,

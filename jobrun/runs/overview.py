@@ -16,6 +16,7 @@ from typing import Any
 from jobrun.checkpoint.record import Record
 from jobrun.core.ranking import Best, Extremes, best_values, extremes_of, last_scalars, with_epoch
 from jobrun.errors import JobrunError, NotFoundError
+from jobrun.runs.labels import Labels, read_labels
 from jobrun.runs.metrics_csv import EpochRow, read_rows, tail
 from jobrun.runs.run_state import RunState
 from jobrun.runs.rundir import RunDir
@@ -38,7 +39,8 @@ class Overview:
     (0: no such condition).  ``metrics`` are those of the last epoch, ``best`` is of those that have
     a direction, ``best_by`` the one that the best checkpoint goes by.  ``checkpoints`` counts what
     is named like one; ``head`` is the id of the newest (None: none), ``bytes`` its size and
-    ``versions`` its libraries.  ``created`` and ``updated`` are UTC, ISO 8601.
+    ``versions`` its libraries.  ``labels`` are the tags and the note.  ``created`` and ``updated``
+    are UTC, ISO 8601.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Overview:
     head: int | None = None
     bytes: int | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
+    labels: Labels = field(default_factory=Labels)
 
 
 def overview(run: RunDir, declared: Mapping[str, str | None] | None = None) -> Overview:
@@ -117,6 +120,7 @@ def _overview(
         head=head.id if head else None,
         bytes=head.bytes if head else None,
         versions=head.versions if head else {},
+        labels=read_labels(run),
     )
 
 

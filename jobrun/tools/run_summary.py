@@ -103,6 +103,8 @@ def about(summary: RunSummary) -> list[tuple[str, str]]:
     nodes = facts.get("nodes") or {}
     return [
         ("job", f"{view.job}{seed}{spec}"),
+        ("tags", ", ".join(view.labels.tags)),
+        ("note", view.labels.note),
         ("nodes", ", ".join(nodes)),
         ("vars", "  ".join(f"{n} {value_text(v)}" for n, v in facts.get("vars", {}).items())),
         ("started", f"{view.created[:19].replace('T', ' ')} (UTC)" if view.created else ""),

@@ -153,9 +153,11 @@ class Screen:
 
 @pytest.fixture
 def terminal(folder: Path) -> Callable[..., Screen]:
-    """Runs the installed command in ``folder`` on a terminal of its own."""
+    """Runs the installed command in ``folder`` on a terminal of its own; ``answer`` is typed."""
 
-    def terminal(*args: str, size: tuple[int, int] = (80, 24), **more: str) -> Screen:
+    def terminal(
+        *args: str, size: tuple[int, int] = (80, 24), answer: str = "", **more: str
+    ) -> Screen:
         leader, follower = pty.openpty()
         columns, rows = size
         fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -169,6 +171,7 @@ def terminal(folder: Path) -> Callable[..., Screen]:
             start_new_session=True,
         )
         os.close(follower)
+        os.write(leader, answer.encode())
         written = bytearray()
         while True:
             try:

@@ -209,15 +209,66 @@ def test_names_are_shown_as_they_are(call: Call, folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("three")
-def test_a_narrow_terminal_gets_a_block_for_each_run(terminal: Call) -> None:
-    screen = terminal("runs", "--sort", "name", size=(40, 10))
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+def test_one_line_a_run_at_every_width(terminal: Call, call: Call, width: int) -> None:
+    call("tag", "sum", "good", "paper-2")
+    call("note", "sum", "the one of the second figure, with a longer note than there is room for")
+    screen = terminal("runs", "--sort", "name", size=(width, 10))
     assert screen.code == 0
-    blocks = screen.text.split("\n\n")
-    assert [line.split()[0] for line in blocks[0].splitlines()] == [
+    lines = screen.text.splitlines()
+    assert [line.split()[0] for line in lines] == ["name", "sum", "sum-2", "two"]
+    assert max(map(len, lines)) <= width
+    header = lines[0].split()
+    assert header[:3] == ["name", "state", "epochs"]
+    assert ("tags" in header) == (width >= 60)
+    assert ("checkpoints" in header) == (width >= 120)
+    assert ("note" in header) == (width >= 200)
+
+
+@pytest.mark.usefixtures("three")
+def test_a_terminal_of_a_few_columns_gets_a_block_for_each_run(terminal: Call) -> None:
+    screen = terminal("runs", "--sort", "name", size=(20, 10))
+    block = screen.text.split("\n\n")[0]
+    assert [line.split()[0] for line in block.splitlines()] == [
         *("name", "state", "epochs", "loss", "best", "checkpoints", "started", "time"),
     ]
-    assert max(map(len, screen.text.splitlines())) <= 40
-    assert terminal("runs", size=(120, 10)).text.startswith("name         state ")
+
+
+@pytest.mark.usefixtures("three")
+def test_columns_that_are_chosen(call: Call) -> None:
+    result = call("runs", "--columns", "name,best:loss,attempts,spec", "--sort", "name")
+    assert columns(result.out) == [
+        ["name", "best", "attempts", "spec"],
+        ["sum", "0.009434", "1", "sum.yaml"],
+        ["sum-2", "0.0086957", "1", "sum.yaml"],
+        ["two", "words", "é", "0.0098039", "1", "sum.yaml"],
+    ]
+    wrong = call("runs", "--columns", "name,lss")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "did you mean 'loss'?" in wrong.err
+
+
+@pytest.mark.usefixtures("three")
+def test_a_selection_of_runs(call: Call) -> None:
+    call("tag", "sum", "good")
+    call("note", "sum-2", "Second Figure")
+
+    def names(*options: str) -> list[str]:
+        found = json.loads(call("runs", *options, "--sort", "name", "--json").out)["runs"]
+        return [run["name"] for run in found]
+
+    assert names("--state", "finished") == ["sum", "sum-2"]
+    assert names("--state", "running") == []
+    assert names("--search", "good") == ["sum"]
+    assert names("--search", "second fig") == ["sum-2"]
+    assert names("--search", "WORDS") == ["two words é"]
+    assert names("-n", "2") == ["sum", "sum-2"]
+    assert call("runs", "--state", "running").out == (
+        "none of 3 runs in runs is of these options\n"
+    )
+    wrong = call("runs", "--state", "finishd")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "did you mean 'finished'?" in wrong.err
 
 
 @pytest.mark.usefixtures("three")
