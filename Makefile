@@ -47,7 +47,8 @@ crash: $(DEV) ## the long hunt: kill runs at many places, resume, compare every 
 	  tests/bench $(ARGS)
 
 libraries: $(LIBRARIES) ## install PyTorch, JAX, scikit-learn, … (several GB) and run their tests, long
-	JOBRUN_LONG=1 $(PY) -m pytest tests/values/adapters tests/libraries $(ARGS)
+	JOBRUN_LONG=1 $(PY) -m pytest tests/values/adapters tests/libraries tests/data \
+	  tests/session/pipe/test_source.py $(ARGS)
 
 fuzz: $(DEV) ## 20,000 mutated specs: each is a job, or errors with their places
 	$(PY) -m tests.jobspec.fuzz $(ARGS)

@@ -14,7 +14,6 @@ An item is a dict of columns, a tuple of them in the order of ``from``, or the v
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ import numpy as np
 
 from jobrun.core.forked import end_if_forked
 from jobrun.data.frames import frame_table, is_frame
+from jobrun.data.iterator_state import state_from_json, state_to_json
 from jobrun.data.select import Matrices, MatrixStream, names_in
 from jobrun.data.source import (
     TEXT,
@@ -39,7 +39,7 @@ from jobrun.data.source import (
     ignore_slow,
 )
 from jobrun.data.tables import ArrayTable
-from jobrun.errors import DataError, TaskError, did_you_mean, with_article
+from jobrun.errors import DataError, TaskError, ValueRefusedError, did_you_mean, with_article
 from jobrun.model.rows import ColumnNames
 from jobrun.values.adoption import adopt
 from jobrun.values.boxes import Box
@@ -50,7 +50,8 @@ Fail = Callable[[BaseException], TaskError]
 """Makes an error of one that was raised in the user's code, of any kind: ``sys.exit()`` too."""
 
 _SLOW_SECONDS = 2.0
-_STATE = ("state_dict", "load_state_dict")
+_STATE = (("state_dict", "load_state_dict"), ("get_state", "set_state"))
+"""The methods that read and restore a state: those of torch, and of grain."""
 
 
 def called_source(
@@ -308,40 +309,50 @@ class ItemStream(Stream):
         if not self.by_state:
             mark = None  # of a run before, which went by it
         try:
-            holder, items = _begun(made, mark) if self.by_state else (None, iter(made))
+            state, items = _begun(made, mark) if self.by_state else (None, iter(made))
         except BaseException as error:
             raise self.fail(error) from error
-        if self.by_state and holder is None:
+        if self.by_state and state is None:
             raise DataError(
-                f"{self.name} has no state_dict() and load_state_dict() for 'resume: state'",
+                f"{self.name} has no state_dict() and load_state_dict() (nor get_state() and "
+                "set_state()) for 'resume: state'",
                 hint="leave 'resume' out: then it is read again up to the place",
             )
-        cursor = _ItemCursor(self, holder, items, row if mark is not None else 0, slow)
+        cursor = _ItemCursor(self, state, items, row if mark is not None else 0, slow)
         if row and mark is None:
             cursor.skip(row)
         return cursor
 
 
 def _begun(made: Any, mark: Any) -> tuple[Any, Iterator[Any]]:
-    """Return what keeps the state, if anything does, and the items from a state on."""
-    holder = made if all(hasattr(made, n) for n in _STATE) else None
-    if holder is not None and mark is not None:
-        holder.load_state_dict(mark["state"])
+    """Return what reads the state, if there is one, and the items from a state on."""
+    read = _restored(made, mark)
     items = iter(made)
-    if holder is None and all(hasattr(items, n) for n in _STATE):
-        holder = items
-        if mark is not None:
-            holder.load_state_dict(mark["state"])
-    return holder, items
+    return read or _restored(items, mark), items
+
+
+def _restored(holder: Any, mark: Any) -> Callable[[], Any] | None:
+    """Restore the state of ``holder``, and return what reads it; None if it has none."""
+    for read, restore in _STATE:
+        if hasattr(holder, read) and hasattr(holder, restore):
+            if mark is not None:
+                getattr(holder, restore)(state_from_json(mark["state"]))
+            return getattr(holder, read)  # type: ignore[no-any-return]
+    return None
 
 
 class _ItemCursor(Cursor):
     def __init__(
-        self, source: ItemStream, holder: Any, items: Iterator[Any], row: int, slow: Slow
+        self,
+        source: ItemStream,
+        state: Callable[[], Any] | None,
+        items: Iterator[Any],
+        row: int,
+        slow: Slow,
     ) -> None:
         self.row = row
         self._source = source
-        self._holder = holder
+        self._state = state
         self._items = items
         self._slow = slow
         self._owner = os.getpid()
@@ -364,21 +375,17 @@ class _ItemCursor(Cursor):
             yield item
 
     def mark(self) -> Any:
-        """Return the user's own state: what JSON can hold."""
-        if self._holder is None:
+        """Return the user's own state."""
+        if self._state is None:
             return None
         try:
-            state = self._holder.state_dict()
+            state = self._state()
         except BaseException as error:
             raise self._source.fail(error) from error
         try:
-            text = json.dumps(state)
-        except (TypeError, ValueError) as error:
-            raise DataError(
-                f"{self._source.name}: its state_dict() cannot be saved: {error}",
-                hint="it may hold numbers, texts, lists and dicts of them",
-            ) from None
-        return {"state": json.loads(text)}
+            return {"state": state_to_json(state)}
+        except ValueRefusedError as error:
+            raise DataError(f"{self._source.name}: {error.message}", hint=error.hint) from error
 
     def skip(self, rows: int) -> None:
         """Pass over rows, one by one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -268,11 +269,38 @@ def test_what_has_no_state_cannot_be_resumed_by_it() -> None:
 def test_a_state_that_cannot_be_saved_is_an_error() -> None:
     class Odd(Stateful):
         def state_dict(self) -> dict[str, Any]:
-            return {"at": np.zeros(2)}
+            return {"at": [object()]}
 
     cursor = stream(lambda: Odd(3), by_state=True).open()
-    with pytest.raises(DataError, match=r"state_dict\(\) cannot be saved"):
+    with pytest.raises(DataError, match=r"its state\['at'\]\[0\] is an object, which cannot"):
         cursor.mark()
+
+
+def test_a_state_may_be_that_of_an_iterator_of_grain() -> None:
+    class Walk:
+        def __init__(self) -> None:
+            self.at = 0
+
+        def __iter__(self) -> Walk:
+            return self
+
+        def __next__(self) -> int:
+            if self.at == 6:
+                raise StopIteration
+            self.at += 1
+            return self.at * 10
+
+        def get_state(self) -> bytes:
+            return bytes([self.at])
+
+        def set_state(self, state: bytes) -> None:
+            self.at = state[0]
+
+    cursor = stream(Walk, by_state=True).open()
+    cursor.read(2)
+    mark = json.loads(json.dumps(cursor.mark()))
+    again = stream(Walk, by_state=True).open(2, mark)
+    assert lists(again.read(9)) == {"x": [30, 40, 50, 60]}
 
 
 def test_an_item_that_is_used_again_by_its_maker_is_copied_first() -> None:
