@@ -92,25 +92,39 @@ def _names_outside(folder: str, path: str, name: str, places: Sequence[str]) -> 
     return own.st_nlink - sum(os.path.samestat(own, other) for other in beside)
 
 
-def disk_use(checkpoints: Iterable[Path]) -> int:
-    """Return the bytes of all files in checkpoints, counting each inode once."""
-    return sum(status.st_size for status, _ in _inodes(checkpoints))
+def disk_use(directories: Iterable[Path]) -> int:
+    """Return the bytes that directories take on the disk, as ``du`` counts them.
+
+    That is the allocated blocks of all files and directories in them, of each inode once.
+    """
+    return sum(_allocated(status) for status, _ in _inodes(directories))
 
 
-def freed_by(checkpoints: Iterable[Path]) -> int:
-    """Return the bytes that deleting checkpoints frees: those of files that nothing else holds."""
-    return sum(s.st_size for s, names in _inodes(checkpoints) if names >= s.st_nlink)
+def freed_by(directories: Iterable[Path]) -> int:
+    """Return the bytes that deleting directories frees: those that nothing else holds."""
+    return sum(_allocated(s) for s, names in _inodes(directories) if names >= s.st_nlink)
 
 
-def _inodes(checkpoints: Iterable[Path]) -> Iterable[tuple[os.stat_result, int]]:
-    """Return every inode with the number of its names in checkpoints on one file system.
+_BLOCK = 512
+"""Bytes of a block of ``st_blocks``, whatever the file system's own are."""
 
-    Files that vanish meanwhile, or that cannot be read, are left out.
+
+def _allocated(status: os.stat_result) -> int:
+    return status.st_blocks * _BLOCK
+
+
+def _inodes(directories: Iterable[Path]) -> Iterable[tuple[os.stat_result, int]]:
+    """Return every inode with the number of its names in directories on one file system.
+
+    A directory has all its names there.  What vanishes meanwhile, or cannot be read, is left out.
     """
     found: dict[int, tuple[os.stat_result, int]] = {}
-    folders = [str(path) for path in checkpoints]
+    folders = [str(path) for path in directories]
     while folders:
-        with suppress(OSError), os.scandir(folders.pop()) as entries:
+        folder = folders.pop()
+        with suppress(OSError), os.scandir(folder) as entries:
+            own = os.stat(folder)
+            found[own.st_ino] = (own, own.st_nlink)
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)

@@ -5,10 +5,26 @@ Arithmetic on the policy alone: the saver warns with it, and a dry run shows the
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass
+
 from jobrun.core.text import size
 from jobrun.model.policy import CheckpointPolicy
 
-__all__ = ["kept_in_all", "room_warning"]
+__all__ = ["Room", "free_room", "kept_in_all", "room_warning", "share_warning"]
+
+_SHARE = 0.1
+"""The share of the time from which on saves are reported as costly."""
+_SOON = 10.0
+"""Seconds of an attempt before which no share is judged: the first saves import and warm up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a checkpoint takes or a disk has free: bytes, and files (None: it has no limit)."""
+
+    bytes: int
+    files: int | None = None
 
 
 def kept_in_all(policy: CheckpointPolicy, epochs: int | None) -> int | None:
@@ -26,24 +42,56 @@ def kept_in_all(policy: CheckpointPolicy, epochs: int | None) -> int | None:
     return 1 + (keep.last or 1) + (keep.best.count if keep.best else 0) + spread
 
 
-def room_warning(policy: CheckpointPolicy, epochs: int | None, each: int, free: int) -> str | None:
-    """Return a warning, or None, about checkpoints of ``each`` bytes with ``free`` bytes free.
+def free_room(path: str | os.PathLike[str]) -> Room:
+    """Return what the disk of ``path`` has free for this user.  Raises OSError."""
+    disk = os.statvfs(path)
+    return Room(disk.f_bavail * disk.f_frsize, disk.f_favail if disk.f_files else None)
+
+
+def room_warning(policy: CheckpointPolicy, epochs: int | None, each: Room, free: Room) -> str:
+    """Return a warning about checkpoints of ``each`` where ``free`` is left; empty: no warning.
 
     Too little room is always reported; a tenth of it only if everything is kept, since that is what
     happens by default.  Unchanged blobs are linked, so this is an upper bound.
     """
     count = kept_in_all(policy, epochs)
     if count is None:
-        return None
-    total = count * each
-    if total > free:
+        return ""
+    total = count * each.bytes
+    files = count * (each.files or 0)
+    if total > free.bytes:
         return (
-            f"up to {count} checkpoints of {size(each)} may need {size(total)}, "
-            f"but only {size(free)} are free; checkpoint.keep and checkpoint.every limit them"
+            f"up to {count} checkpoints of {size(each.bytes)} may need {size(total)}, "
+            f"but only {size(free.bytes)} are free; checkpoint.keep and checkpoint.every limit them"
         )
-    if policy.keep.all and total * 10 > free:
+    if free.files is not None and files > free.files:
         return (
-            f"all checkpoints are kept: up to {count} of {size(each)}, {size(total)} of the "
-            f"{size(free)} that are free; checkpoint.keep.last limits them"
+            f"up to {count} checkpoints of {each.files} files may need {files} inodes, but the "
+            f"disk has only {free.files} free; checkpoint.keep and checkpoint.every limit them"
         )
-    return None
+    if not policy.keep.all:
+        return ""
+    if total * 10 > free.bytes:
+        return (
+            f"all checkpoints are kept: up to {count} of {size(each.bytes)}, {size(total)} of the "
+            f"{size(free.bytes)} that are free; checkpoint.keep.last limits them"
+        )
+    if free.files is not None and files * 10 > free.files:
+        return (
+            f"all checkpoints are kept: up to {count} of {each.files} files, {files} of the "
+            f"{free.files} inodes that are free; checkpoint.keep.last limits them"
+        )
+    return ""
+
+
+def share_warning(saves: int, waited: float, elapsed: float) -> str:
+    """Return a warning if the run has waited long for its saves; empty if it has not.
+
+    ``waited`` and ``elapsed`` are the seconds of this attempt.  A single save is not judged.
+    """
+    if saves < 2 or elapsed < _SOON or waited <= _SHARE * elapsed:
+        return ""
+    return (
+        f"{saves} saves have taken {waited / elapsed:.0%} of the time so far; "
+        f"a larger checkpoint.every, or checkpoint.include with fewer blobs, takes less"
+    )

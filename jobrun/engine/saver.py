@@ -12,7 +12,6 @@ from concurrent.futures import wait as wait_for
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from shutil import disk_usage
 
 from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.metrics import metric_names
@@ -30,7 +29,7 @@ from jobrun.core.events import (
     Warned,
 )
 from jobrun.core.position import Position
-from jobrun.engine.disk_room import room_warning
+from jobrun.engine.disk_room import Room, free_room, room_warning, share_warning
 from jobrun.engine.save_schedule import SaveSchedule
 from jobrun.errors import SaveError
 from jobrun.model.policy import CheckpointPolicy, Keep
@@ -97,6 +96,8 @@ class Saver:
         self.path: Path | None = None
         self.saved = 0
         self.seconds = 0.0
+        self._begun = time.perf_counter()
+        self._judged = False
         if manager is not None:
             self._rules = replace(
                 _rules(analysis, self._policy, manager.rules),
@@ -192,6 +193,7 @@ class Saver:
         self._report_saved(saved, stall, flying)
         if first:
             self._report_room(saved)
+        self._report_share()
         self._on_saved()
         if self._protected:
             self._protected = ()
@@ -257,9 +259,16 @@ class Saver:
     def _report_room(self, saved: Saved) -> None:
         """Warn before epoch 1 if the disk is too small for the expected checkpoints."""
         with suppress(OSError):
-            free = disk_usage(saved.path).free
-            if text := room_warning(self._policy, self._epochs, saved.bytes, free):
+            free, each = free_room(saved.path), Room(saved.bytes, saved.files)
+            if text := room_warning(self._policy, self._epochs, each, free):
                 self._report(Warned(text))
+
+    def _report_share(self) -> None:
+        """Warn once, while the run can still be changed, if saves take much of the time."""
+        elapsed = time.perf_counter() - self._begun
+        if not self._judged and (text := share_warning(self.saved, self.seconds, elapsed)):
+            self._judged = True
+            self._report(Warned(text))
 
     def _apply_retention(self) -> None:
         assert self._manager is not None

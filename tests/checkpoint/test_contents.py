@@ -50,10 +50,17 @@ def test_an_inode_counts_once(tmp_path: Path) -> None:
     os.link(one / "deep/a", two / "deep/a")
     (two / "b").write_bytes(b"y" * 10)
     os.link(two / "b", three / "b")
-    assert disk_use([one, two]) == 110
-    assert disk_use([one, two, three]) == 110
-    assert freed_by([one]) == 0
-    assert freed_by([one, two]) == 100
-    assert freed_by([one, two, three]) == 110
+
+    def blocks(*paths: Path) -> int:
+        return sum(512 * path.stat().st_blocks for path in paths)
+
+    deep = [folder / "deep" for folder in (one, two, three)]
+    a, b = one / "deep/a", two / "b"
+    assert blocks(a) > 0
+    assert disk_use([one, two]) == blocks(a, b, one, two, *deep[:2])
+    assert disk_use([one, two, three]) == blocks(a, b, one, two, three, *deep)
+    assert freed_by([one]) == blocks(one, deep[0])
+    assert freed_by([one, two]) == blocks(a, one, two, *deep[:2])
+    assert freed_by([one, two, three]) == blocks(a, b, one, two, three, *deep)
     assert (disk_use([]), freed_by([])) == (0, 0)
     assert disk_use([tmp_path / "gone"]) == 0

@@ -67,9 +67,10 @@ def test_as_json(call: Call) -> None:
 
 
 def test_bytes_on_disk_count_an_inode_once(call: Call, saved: Path) -> None:
-    files = [p.stat() for p in saved.glob("checkpoint_*/**/*") if p.is_file()]
-    on_disk = sum({status.st_ino: status.st_size for status in files}.values())
-    assert on_disk < sum(status.st_size for status in files)
+    files = [p.stat() for p in saved.glob("checkpoint_*/**/*")]
+    files += [p.stat() for p in saved.glob("checkpoint_*") if (p / "_SUCCESS").exists()]
+    on_disk = sum({status.st_ino: 512 * status.st_blocks for status in files}.values())
+    assert on_disk < sum(512 * status.st_blocks for status in files)
     found = json.loads(call("checkpoints", "list", "--json").out)
     assert found["bytes_on_disk"] == on_disk
     first = call("checkpoints", "list").out.splitlines()[0]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 
 from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Task
-from jobrun.core.events import Event, Warned
-from jobrun.engine.disk_room import kept_in_all, room_warning
+from jobrun.core.events import EpochFinished, Event, Warned
+from jobrun.engine import saver
+from jobrun.engine.disk_room import Room, kept_in_all, room_warning, share_warning
 from jobrun.model.policy import Best, CheckpointPolicy, Every, Keep
 
 
@@ -34,23 +35,53 @@ def test_kept_in_all(policy: CheckpointPolicy, epochs: int | None, expected: int
 
 def test_a_tenth_is_said_where_all_are_kept() -> None:
     policy = CheckpointPolicy()
-    assert room_warning(policy, 99, 10**6, 10**9 + 1) is None
-    said = room_warning(policy, 99, 10**6, 10**9 - 1)
-    assert said is not None
+    assert room_warning(policy, 99, Room(10**6, 10), Room(10**9 + 1)) == ""
+    said = room_warning(policy, 99, Room(10**6), Room(10**9 - 1))
     assert "100 of 1 MB, 100 MB of the 1 GB" in said
-    assert room_warning(CheckpointPolicy(keep=Keep(last=3)), 99, 10**6, 10**7) is None
+    assert room_warning(CheckpointPolicy(keep=Keep(last=3)), 99, Room(10**6), Room(10**7)) == ""
 
 
 def test_too_little_room_is_always_said() -> None:
-    said = room_warning(CheckpointPolicy(keep=Keep(last=3)), None, 10**9, 3 * 10**9)
-    assert said is not None
+    said = room_warning(CheckpointPolicy(keep=Keep(last=3)), None, Room(10**9), Room(3 * 10**9))
     assert "may need 4 GB, but only 3 GB are free" in said
 
 
-class Usage(NamedTuple):
-    total: int
-    used: int
-    free: int
+def test_inodes_are_room_too() -> None:
+    free, last = Room(10**12, 1000), CheckpointPolicy(keep=Keep(last=3))
+    said = room_warning(last, None, Room(10, 300), free)
+    assert "up to 4 checkpoints of 300 files may need 1200 inodes" in said
+    assert "only 1000 free" in said
+    assert room_warning(last, None, Room(10, 250), free) == ""
+    said = room_warning(CheckpointPolicy(), 9, Room(10, 11), free)
+    assert "up to 10 of 11 files, 110 of the 1000 inodes" in said
+    assert room_warning(CheckpointPolicy(), 9, Room(10, 10), free) == ""
+    assert room_warning(CheckpointPolicy(), 9, Room(10, 10**9), Room(10**12, None)) == ""
+
+
+def test_saves_that_take_much_of_the_time_are_said_once_it_can_be_judged() -> None:
+    assert share_warning(saves=9, waited=5.0, elapsed=9.9) == ""
+    assert share_warning(saves=1, waited=5.0, elapsed=20.0) == ""
+    assert share_warning(saves=9, waited=2.0, elapsed=20.0) == ""
+    said = share_warning(saves=9, waited=5.0, elapsed=20.0)
+    assert said.startswith("9 saves have taken 25% of the time so far; ")
+    assert "checkpoint.every" in said
+
+
+def test_a_run_says_it_once_while_it_is_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saver, "share_warning", lambda saves, waited, elapsed: "slow" * (saves > 2))
+    with Job("j") as job:
+        with job.init:
+            Task(lambda: 0, out="n")
+        with job.epoch:
+            Task(lambda n: n + 1, in_="n", out="n")
+    job.stop(epochs=6)
+    events: list[Event] = []
+    JobRunner(job, CheckpointManager(tmp_path), report=events.append).train(LocalSession(1))
+    said = [n for n, e in enumerate(events) if isinstance(e, Warned) and e.message == "slow"]
+    assert len(said) == 1
+    assert any(isinstance(e, EpochFinished) for e in events[said[0] :]), "before the end"
 
 
 def start() -> np.ndarray:
@@ -65,7 +96,7 @@ def nothing(total: np.ndarray) -> None:
 def test_it_is_said_once_before_epoch_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, said: int
 ) -> None:
-    monkeypatch.setattr("jobrun.engine.saver.disk_usage", lambda path: Usage(free, 0, free))
+    monkeypatch.setattr(saver, "free_room", lambda path: Room(free))
     with Job("room") as job:
         with job.init:
             Task(start, out="total")
