@@ -169,6 +169,7 @@ def _reading(reader: Reader) -> dict[str, Any]:
         "drop_last": reader.batches.drop_last,
         "shard": reader.shard,
         "rows": reader.rows,
+        "as": reader.library,
     }
 
 

@@ -203,6 +203,7 @@ class _Builder:
             shuffle=shuffle,
             shard=pipe.shard,
             rows=pipe.rows,
+            as_=pipe.as_,
             drop_last=pipe.drop_last,
             map=self._steps(model.map or [], node.get("map")),
             do=self._steps(model.do or [], node.get("do")),

@@ -256,6 +256,12 @@ class PipeModel(SourceModel):
         description="The column whose length is the number of rows that the 'map' steps leave of a "
         "batch; default: the columns of the reader that they put out anew.",
     )
+    as_: Optional[Literal["torch"]] = Field(
+        None,
+        alias="as",
+        description="The library whose arrays the 'do' steps are given for columns of numbers; "
+        "default: numpy.",
+    )
     shard: Optional[Shard] = Field(
         None,
         description="Which rows this pipe reads: i/n, every n-th from the i-th on, counted from 0, "

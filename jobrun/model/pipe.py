@@ -10,6 +10,7 @@ from jobrun.core.template import Template
 from jobrun.errors import Problem, SpecError, Where, did_you_mean
 from jobrun.model.options import Number
 from jobrun.model.rows import (
+    LIBRARIES,
     RESUMES,
     Batches,
     CallSource,
@@ -131,6 +132,8 @@ class Pipe(Task):
     With ``processes``, the ``map`` steps run in that many worker processes, which find their
     functions by module and name.  ``rows`` names the column whose length is the number of rows that
     the ``map`` steps leave of a batch, if these do not put out all columns that they filter.
+    With ``as_="torch"`` the ``do`` steps are given the columns of numbers as tensors over the same
+    memory; ``map`` steps see arrays.
     ``reduce`` is how a number that the ``do`` steps only put out is reduced over the epoch:
     ``mean`` (weighted by rows, the default), ``last``, ``sum``, ``min`` or ``max``.
     """
@@ -158,6 +161,7 @@ class Pipe(Task):
         ahead: Number | None = None,
         processes: Number | None = None,
         rows: str | None = None,
+        as_: str | None = None,
         map: Sequence[Task] = (),
         do: Sequence[Task] = (),
         reduce: Mapping[str, str] | None = None,
@@ -191,6 +195,7 @@ class Pipe(Task):
             Workers(threads, ahead, processes),
             shard,
             rows,
+            as_,
         )
         self.map = tuple(map)
         self.do = tuple(do)
@@ -209,6 +214,7 @@ class Pipe(Task):
         self._check_reduce()
         self._check_processes()
         self._check_rows()
+        self._check_library()
         self._check_thread()
         self._join()
 
@@ -248,6 +254,13 @@ class Pipe(Task):
         if not found and not self.reader.data.is_open:
             hint = did_you_mean(rows, known) or f"there are {', '.join(known)}"
             self._refuse(f"'rows' names {rows!r}, which is not a column", "rows", hint)
+
+    def _check_library(self) -> None:
+        """Check that ``as`` is a library whose arrays the steps can be given."""
+        library = self.reader.library
+        if library is not None and library not in LIBRARIES:
+            hint = did_you_mean(library, LIBRARIES) or f"there is {', '.join(LIBRARIES)}"
+            self._refuse(f"the columns cannot be arrays of {library!r}", "as", hint)
 
     @property
     def default_name(self) -> str:

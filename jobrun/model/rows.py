@@ -11,6 +11,7 @@ from jobrun.model.options import Number
 from jobrun.model.task import Task
 
 __all__ = [
+    "LIBRARIES",
     "NO_OPTIONS",
     "RESUMES",
     "SHARD",
@@ -30,6 +31,9 @@ SHARD = re.compile(r"(\w+) */ *(\w+)")
 
 RESUMES = ("replay", "state")
 """The ways in which an iterable resumes at a place: reading again up to it, or its own state."""
+
+LIBRARIES = ("torch",)
+"""The libraries of which the ``do`` steps may be given the columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +186,8 @@ class Reader:
     ``shard`` is ``i/n``, each a number or a var: every n-th row from the i-th on, counted from 0;
     or ``node``: one shard for each node of the pipe.  ``rows`` names the column whose length is the
     number of rows that the ``map`` steps leave of a batch; None: see
-    ``jobrun.session.pipe.row_columns``.
+    ``jobrun.session.pipe.row_columns``.  ``library`` is that whose arrays the ``do`` steps are
+    given; None: numpy.
     """
 
     data: Data = Data()
@@ -191,6 +196,7 @@ class Reader:
     workers: Workers = Workers()
     shard: str | None = None
     rows: str | None = None
+    library: str | None = None
 
     @property
     def numbers(self) -> dict[str, Number | None]:

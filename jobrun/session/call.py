@@ -25,6 +25,7 @@ from jobrun.errors import TaskError, did_you_mean_or_all
 from jobrun.model.job import Argument, Job, Task
 from jobrun.model.options import Load, Retries
 from jobrun.model.shell import Shell
+from jobrun.session.batch_columns import copied
 from jobrun.session.call_failure import described, refuse_writable_views, remedy
 from jobrun.session.call_inputs import Given, Held, Input
 from jobrun.session.call_outputs import CallOutputs, Write
@@ -231,6 +232,8 @@ class Call:
                 return lambda moment: tuple([stores.get(k) for k in keys])
             case "column":
                 name = argument.name
+                if self.task.retries is not None:
+                    return lambda moment: copied(column_of(moment.columns, name))
                 return lambda moment: column_of(moment.columns, name)
             case "best":
                 key = (self.node, source.keys[0][1])

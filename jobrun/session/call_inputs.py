@@ -216,6 +216,8 @@ class Given:
                 self.positional.append(obj)
             else:
                 self.keywords[source.argument.parameter] = obj
+            if source.form == "column":  # its arrays may be changed, its dicts and lists may not
+                lent = [each for each in lent if isinstance(each, dict | list | tuple)]
             if lent:
                 noted = [noted for noted in map(_note, lent) if noted is not None]
                 self._noted += noted
@@ -223,8 +225,9 @@ class Given:
 
     def _hand_out(self, source: Input, held: Held, lent: list[Any]) -> Any:
         if isinstance(held, Box | Tree):
-            self.values.append(held)
-            self.names.append(source.argument.name)
+            if source.form != "column":
+                self.values.append(held)
+                self.names.append(source.argument.name)
             return lend(held, lent)
         if isinstance(held, tuple):
             self.values += held

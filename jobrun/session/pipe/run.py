@@ -24,6 +24,7 @@ from jobrun.data.reader import Batch, RowReader
 from jobrun.errors import DataError, TaskError, Where
 from jobrun.model.job import Job, Pipe, Task
 from jobrun.session.base import Control, Places
+from jobrun.session.batch_columns import as_library, make_private
 from jobrun.session.call import Call, CallContext, Stores
 from jobrun.session.current import TaskStoppedError, enter, here
 from jobrun.session.pipe.feed import Feed, InTurn, Prepared, ReadAhead
@@ -240,15 +241,22 @@ class PipeRun:
         self, epoch: int, number: int, batch: Batch, run_map: Callable[[CallContext], None]
     ) -> Prepared:
         """Run the ``map`` steps on a batch; may be called from several threads at once."""
-        moment = CallContext(epoch, number, {c: Box(a, "array") for c, a in batch.columns.items()})
-        if not self._map:
-            return moment, batch.rows
-        enter_batch(IN_MAP)
-        run_map(moment)
-        try:
-            return moment, self._row_columns.left(moment.columns, batch.rows)
-        except TaskError as error:
-            raise self._placed(error, number) from error
+        read = batch.columns  # emptied, so that nobody else holds the arrays
+        moment = CallContext(epoch, number, {c: Box(read.pop(c), "array") for c in [*read]})
+        if self._workers is None:
+            make_private(moment.columns.values())
+        rows = batch.rows
+        if self._map:
+            enter_batch(IN_MAP)
+            run_map(moment)
+            try:
+                rows = self._row_columns.left(moment.columns, rows)
+            except TaskError as error:
+                raise self._placed(error, number) from error
+            make_private(moment.columns.values())
+        if self._pipe.reader.library is not None:
+            as_library(moment.columns, self._pipe.reader.library)
+        return moment, rows
 
     def _run_map(self, moment: CallContext) -> None:
         """Run the ``map`` steps here."""
