@@ -267,7 +267,7 @@ class Call:
         """Return the function's result as it is; raises TaskError with the user's own lines."""
         try:
             given = Given(self._inputs, self.gather(moment))
-            return self._call_with(given, moment)[0]
+            return self._call_with(given)[0]
         except TaskError as error:
             raise self.placed(error, moment) from error.__cause__
 
@@ -334,10 +334,10 @@ class Call:
         cells = self._take_updates(given, preserve) if self._updates else []
         generators = self._stores.generators
         if generators is None:
-            result = self._call_with(given, moment)
+            result = self._call_with(given)
         else:
             with generators.using(self._slot(generators, moment)):
-                result = self._call_with(given, moment)
+                result = self._call_with(given)
         values = given.values
         if self._forgotten is not None and result[0] is None:
             self._say_forgotten(self._forgotten, moment)
@@ -365,7 +365,7 @@ class Call:
         if running is not None and (text := forgotten.look()):
             running.control.report(Warned(f"{self._who(moment)}: {text}"))
 
-    def _call_with(self, given: Given, moment: CallContext) -> list[Any]:
+    def _call_with(self, given: Given) -> list[Any]:
         """Call the function, and raise TaskError if it changed one of its read-only inputs.
 
         Every call of a user's function passes here.  The result is in a list, so that its holders
@@ -376,16 +376,16 @@ class Call:
         if self._containers:
             keywords.update(copy.deepcopy(self._containers))
         if self._check:
-            self._look(given, moment, called=False)
+            self._look(given, called=False)
         result = [self._call(positional, keywords)]
         change = given.change(lambda: self._results.returned(result))
         if change is not None:
             raise change.error(self.task)
         given.release()
         if self._check:
-            self._look(given, moment, called=True)
+            self._look(given, called=True)
         if unlocked := given.unlocked():
-            raise _written(self._described(unlocked, moment))
+            raise _written(repr(unlocked))
         return result
 
     def _take_updates(self, given: Given, preserve: bool) -> list[list[Any]]:
@@ -445,11 +445,11 @@ class Call:
             at += f" in batch {moment.batch + 1}"
         return f"task {self.name!r} of group {self.group!r}{at}"
 
-    def _look(self, given: Given, moment: CallContext, *, called: bool) -> None:
+    def _look(self, given: Given, *, called: bool) -> None:
         """Compare the contents of the inputs with their last checksums; raises TaskError."""
         for name, value in zip(given.names, given.values, strict=True):
             if changed := find_changed(name, value):
-                what = self._described(changed, moment)
+                what = repr(changed)
                 raise _written(what) if called else changed_later(f"its input {what}", "it")
         for key in self._constants:
             assert self._stores.live is not None
@@ -460,10 +460,6 @@ class Call:
                     hint=f"name it under 'state' instead, so that its content is saved: "
                     f"state: [{key[1]}]",
                 )
-
-    def _described(self, name: str, moment: CallContext) -> str:
-        """Return the name of an input in words."""
-        return f"column {name!r}" if name.partition("/")[0] in moment.columns else repr(name)
 
 
 def _written(what: str) -> TaskError:

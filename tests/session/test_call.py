@@ -418,14 +418,10 @@ def test_a_task_that_writes_behind_the_flags_is_found(write: Callable[[Any], Non
     assert "'update'" in error.hint
 
 
-def test_the_check_names_leaves_and_columns() -> None:
+def test_the_check_names_leaves() -> None:
     bench = Bench(m={"w": np.zeros(3), "b": np.zeros(3)})
     error = bench.fails(Task(lambda m: by_pointer(m["b"]), "m"), check=True)
     assert "('m/b')" in error.message
-    moment = CallContext(1, 0, {"x": adopt([np.zeros(3)]), "y": adopt([np.zeros(3)])})
-    task = Task(lambda x, y: by_pointer(y), ["x", "y"])
-    error = bench.fails(task, moment=moment, columns=["x", "y"], check=True)
-    assert "(column 'y')" in error.message
 
 
 def test_the_check_is_content_with_what_is_allowed() -> None:

@@ -14,12 +14,14 @@ pytest.importorskip("torch", reason="torch is not installed")
 
 import torch
 from adapter_contract import ValueAdapterContract
+from engine import Driver
 from live_adapter_contract import LiveAdapterContract
 from torch import nn
 from torch.optim import lr_scheduler
 from torch.optim.swa_utils import SWALR, AveragedModel, get_ema_multi_avg_fn
 
-from jobrun.errors import ValueRefusedError
+from jobrun.errors import SpecError, TaskError, ValueRefusedError
+from jobrun.model.job import Job, Pipe, Task
 from jobrun.values.adapted import put_together, same_plain, take_apart
 from jobrun.values.adapters.base import Note
 from jobrun.values.adapters.pytree import live_adapter_of
@@ -595,3 +597,87 @@ def test_a_stateful_data_loader_continues_in_the_middle() -> None:
     check_storable(state, "loader")
     put_back(adapter, new, {"x": state}, "x")
     assert [batch.tolist() for batch in new] == [batch.tolist() for batch in batches]
+
+
+# In jobs.
+
+
+def written(fn: Callable[..., Any], made: Callable[[], Any] = lambda: torch.zeros(3)) -> None:
+    """Run ``fn(x)`` on a tensor that it is given under ``in``."""
+    job = Job("j")
+    with job.setup:
+        Task(made, out="x", name="make")
+    with job.epoch:
+        Task(fn, "x", name="look")
+    Driver(job).start().epochs(1)
+
+
+def add(x: Any) -> None:
+    x.add_(1)
+
+
+def scale(x: Any) -> None:
+    x.detach().mul_(2)
+
+
+def clear(x: Any) -> None:
+    x[:1].zero_()
+
+
+def rectify(x: Any) -> None:
+    torch.relu_(x)
+
+
+@pytest.mark.parametrize("fn", [add, scale, clear, rectify])
+def test_a_write_into_a_tensor_under_in_is_an_error(fn: Callable[..., Any]) -> None:
+    with pytest.raises(TaskError, match="changed an input in place: in the Tensor 'x'"):
+        written(fn)
+
+
+def test_reading_a_tensor_and_asking_for_gradients_is_no_change() -> None:
+    def differentiate(x: Any) -> None:
+        x.requires_grad_().sum().backward()
+
+    written(differentiate)
+
+
+def test_as_torch_gives_writable_tensors_over_the_memory_of_the_batch() -> None:
+    seen: list[Any] = []
+
+    def look(x: Any, y: Any, name: Any, z: Any) -> None:
+        assert isinstance(x, torch.Tensor)
+        assert isinstance(z, torch.Tensor)
+        assert isinstance(name, np.ndarray)
+        x += 1
+        seen.append((x.dtype, y.dtype, x.tolist(), z.tolist()))
+
+    job = Job("j")
+    with job.setup:
+        Task(lambda: np.arange(4.0), out="a", name="a")
+        Task(lambda: torch.arange(4), out="b", name="b")
+        Task(lambda: np.array(list("wxyz")), out="c", name="c")
+    with job.epoch:
+        maps = [Task(lambda x: x * 2, "x", out="z", name="double")]
+        Pipe(
+            {"x": "a", "y": "b", "name": "c"},
+            batch=2,
+            as_="torch",
+            map=maps,
+            do=[
+                Task(look, ["x", "y", "name", "z"]),
+                Task(lambda x: x.sum(), "x", out="s", name="s"),
+            ],
+        )
+    driver = Driver(job).start().epochs(1)
+    assert seen == [
+        (torch.float64, torch.int64, [1, 2], [0, 2]),
+        (torch.float64, torch.int64, [3, 4], [4, 6]),
+    ]
+    assert driver.blob("s") == 5, "the mean over rows of 3 and 7"
+    assert driver.blob("a").tolist() == [0, 1, 2, 3]
+
+
+def test_a_library_that_columns_cannot_be_of_is_refused() -> None:
+    with pytest.raises(SpecError, match="cannot be arrays of 'touch'") as caught:
+        Pipe({"x": "a"}, as_="touch", do=[Task(print, "x")])
+    assert "did you mean 'torch'" in str(caught.value)
