@@ -665,9 +665,11 @@ def test_as_torch_gives_writable_tensors_over_the_memory_of_the_batch() -> None:
             map=maps,
             do=[
                 Task(look, ["x", "y", "name", "z"]),
-                Task(lambda x: x.sum(), "x", out="s", name="s"),
+                Task(lambda x: x.sum(), "x", out="s", name="sum"),
             ],
         )
+    with job.exit:
+        Task(lambda s: None, "s", name="report")
     driver = Driver(job).start().epochs(1)
     assert seen == [
         (torch.float64, torch.int64, [1, 2], [0, 2]),
