@@ -93,7 +93,8 @@ def flow_problems(analysis: JobAnalysis) -> Iterator[Problem]:
 
 def _pipe_reads(job: Job, pipe: Pipe, copies: Sequence[tuple[str, Access]]) -> Iterator[Problem]:
     """Yield a problem for each read that would make batches depend on timing."""
-    if reads_across([a for _, a in copies]):
+    whole = [Access(reads=a.read_whole(), writes=a.writes) for _, a in copies]
+    if reads_across(whole):
         yield Problem(
             f"the copies of pipe {pipe.name!r} read what other copies of it write",
             pipe.where,

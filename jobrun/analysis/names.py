@@ -7,6 +7,7 @@ Two meanings of one name in one place are a problem.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,6 +64,12 @@ class Access:
     begun: set[Key] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
     reduced: list[Reduced] = field(default_factory=list)
+
+    def read_whole(self) -> list[Key]:
+        """Return the blobs that are read otherwise than by a reduction, or also otherwise."""
+        counts = Counter(self.reads)
+        counts.subtract(key for reduction in self.reduced for key in reduction.keys)
+        return [key for key, count in counts.items() if count > 0]
 
 
 def resolve(job: Job, node: str, name: str, columns: Collection[str] | None = None) -> NameOrigin:
@@ -233,15 +240,33 @@ def _pipe_access(job: Job, pipe: Pipe, node: str, found: Access) -> None:
     for step in pipe.do:
         inside = Access()
         _step_access(job, step, node, inside, columns)
-        reads = [k for k in inside.reads if not put.covers(k)]
+        # The copies are in lock step: what this one has put out, the others have too.
+        whole = {*inside.read_whole()}
+        reads = [
+            k
+            for k in inside.reads
+            if not (put.covers(k) or (k not in whole and put.covers((node, k[1]))))
+        ]
         found.reads += reads
         found.begun |= {k for k in reads if put.touches(k)}
         found.writes += inside.writes
         found.best += inside.best
         found.problems += inside.problems
         found.reduced += inside.reduced
+        found.problems += _lock_step_problems(job, pipe, step, inside)
         for written in inside.writes:
             put.add(written)
+
+
+def _lock_step_problems(job: Job, pipe: Pipe, step: Task, inside: Access) -> Iterator[Problem]:
+    """Yield the problems of a step that reduces over nodes in each batch."""
+    copies = job.nodes_of(pipe)
+    for reduction in inside.reduced:
+        node = next((node for node, _ in reduction.keys if node not in copies), None)
+        if node is not None:
+            text = f"pipe {pipe.name!r} reduces a blob of node {node!r}, on which it has no copy"
+            mark = next(f"in:{a.name}" for a in step.inputs if a.reduce is not None)
+            yield Problem(text, step.mark(mark), "reduce it in a task of its own, before the pipe")
 
 
 def _read_source(

@@ -147,6 +147,12 @@ class Call:
         self._check = check
         self._owner = os.getpid()
         self._inputs = [self._input(a) for a in task.inputs]
+        self.reductions = tuple(
+            Reduced(a.reduce, resolve(job, node, a.name).keys)
+            for a in task.inputs
+            if a.reduce is not None
+        )
+        """What the call reads reduced over nodes."""
         self._best_live = self._live_of_best()
         self._constants = self._constants_given()
         self._copies: dict[Key, Any] = {}

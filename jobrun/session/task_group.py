@@ -36,6 +36,7 @@ from jobrun.session.current import Running, TaskStoppedError, enter
 from jobrun.session.input_check import check_kept
 from jobrun.session.object_order import ObjectOrder
 from jobrun.session.object_rules import ObjectRules
+from jobrun.session.pipe.lock_step import Exchange, LockStep, alone
 from jobrun.session.pipe.run import PipeRun
 from jobrun.session.scheduler import Dag
 from jobrun.values.boxes import Value
@@ -83,7 +84,11 @@ class Group:
             list(plan.waits),
             [list(s) for s in plan.successors],
             frozenset(plan.gathered_by),
-            frozenset(i for i, unit in enumerate(plan.units) if pins.pins(unit)),
+            frozenset(
+                i
+                for i, unit in enumerate(plan.units)
+                if pins.pins(unit) or any(pins.pins(plan.units[n]) for n in unit.gathers)
+            ),
         )
         self._objects = ObjectOrder(plan, self._dag, stores.nodes, binding.analysis.live.held_by)
         self._calls: dict[int, Call] = {}
@@ -99,6 +104,8 @@ class Group:
 
     def _runner(self, number: int, unit: Unit) -> Callable[[Now], None]:
         """Return the function that runs one unit."""
+        if unit.gathers and isinstance(unit.task, Pipe):
+            return lambda now: self._run_together(number, now)
         if unit.gathers:
             return lambda now: self._gather(unit.gathers, now)
         stores = self._stores_of(number)
@@ -110,6 +117,8 @@ class Group:
                 stores,
                 lambda key, value: self._store(key, value, number),
             )
+            if number in self._plan.gathered_by:
+                return lambda now: None  # it has run with the other copies
             return lambda now: self._run_pipe(pipe, number, now)
         call = self._calls[number] = self._binding.call(
             self._plan.group, unit.task, unit.node, stores
@@ -218,7 +227,7 @@ class Group:
         finally:
             now.since[number] = 0.0
         seconds = time.perf_counter() - start
-        now.seconds[number] = seconds
+        now.seconds[number] += seconds  # a pipe may have run with its other copies
         if seconds > _SLOW_SECONDS or now.control.every_task:
             unit = self._plan.units[number]
             now.control.report(
@@ -242,7 +251,10 @@ class Group:
         pipe = self._pipes.get(number)
 
         def bound() -> bool:  # to what cannot run again: other copies, or other steps
-            return number in self._plan.gathered_by or (pipe is not None and pipe.in_batch)
+            unit = self._plan.units[number]
+            if number in self._plan.gathered_by or (isinstance(unit.task, Pipe) and unit.gathers):
+                return True
+            return pipe is not None and pipe.in_batch
 
         return Running(
             self._plan.group,
@@ -291,12 +303,44 @@ class Group:
                 except TaskError as error:
                     raise self._calls[number].placed(error, moment) from error.__cause__
 
+    def _run_together(self, gather: int, now: Now) -> None:
+        """Run the copies of a pipe in lock step; ``gather`` is the unit in front of them."""
+        copies = [n for n in self._plan.units[gather].gathers if self._due(n, now.moment.epoch)]
+        if not copies:
+            return
+        keys = [self._plan.units[number].key for number in copies]
+        before = [
+            (now.pipes.pop(key, PipeState()), now.readers.get(key, ReaderState())) for key in keys
+        ]
+        runs = [self._pipes[number] for number in copies]
+        task = self._plan.units[gather].task
+        assert isinstance(task, Pipe)
+        steps = LockStep(task, runs, self._stores_of(copies[0]))
+        exchange = self._exchange(gather)
+        reached, seconds = steps.run(now.moment.epoch, before, now.control, exchange)
+        for number, (state, reader), spent in zip(copies, reached, seconds, strict=True):
+            now.seconds[number] += spent
+            self._end_pipe(number, state, reader, now)
+            if state is not None:
+                now.cut.add(gather)
+
+    def _exchange(self, gather: int) -> Exchange:
+        """Return what exchanges messages with the copies of a pipe elsewhere."""
+        return alone
+
     def _run_pipe(self, pipe: PipeRun, number: int, now: Now) -> None:
         key = self._plan.units[number].key
         before = now.pipes.pop(key, PipeState())
         state, reader = pipe.run(
             now.moment.epoch, before, now.readers.get(key, ReaderState()), now.control
         )
+        self._end_pipe(number, state, reader, now)
+
+    def _end_pipe(
+        self, number: int, state: PipeState | None, reader: ReaderState, now: Now
+    ) -> None:
+        """Record the place that a pipe has reached."""
+        key = self._plan.units[number].key
         if state is not None:
             now.cut.add(number)
             if not state.batches:

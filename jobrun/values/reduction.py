@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from jobrun.errors import TaskError, with_article
-from jobrun.values.boxes import Box, Tree, Value
+from jobrun.values.boxes import Box, Tree, Value, leaves
 
-__all__ = ["Part", "Range", "reduce_range", "reduced", "subtrees"]
+__all__ = ["Part", "Range", "partial_ranges", "reduce_range", "reduced", "subtrees"]
 
 Range = tuple[int, int]
 """A range of values, without its end, that is one of the tree."""
@@ -57,6 +57,23 @@ def reduce_range(how: str, names: Sequence[str], first: int, end: int, part: Par
     left = reduce_range(how, names, first, middle, part)
     right = reduce_range(how, names, middle, end, part)
     return _Join(how, names[first], names[middle]).values(left, right, "")
+
+
+def partial_ranges(
+    how: str, names: Sequence[str], owned: Sequence[bool], value: Callable[[int], Value]
+) -> dict[Range, Value]:
+    """Return what the values that are ``owned`` are reduced to, as read-only values by range."""
+    found = {}
+    for first, end in subtrees(owned):
+        if end == first + 1:
+            found[first, end] = value(first)
+            continue
+        part = reduce_range(how, names, first, end, lambda i, j: value(i) if j == i + 1 else None)
+        for _, box in leaves(part):
+            if box.kind == "array":  # it may be on its way while others continue from it
+                box.value.setflags(write=False)
+        found[first, end] = part
+    return found
 
 
 def subtrees(owned: Sequence[bool]) -> list[Range]:

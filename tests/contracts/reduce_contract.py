@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from typing import Any
 
 import numpy as np
 import pytest
-from engine import Driver, same
+from engine import Driver, cut_after, same
 
-from jobrun.errors import TaskError
-from jobrun.model.job import Job, Node, Task
+from jobrun.errors import DataError, TaskError
+from jobrun.model.job import Job, Node, Pipe, Task
 from jobrun.session.base import Session
 
 __all__ = ["ReduceContract"]
@@ -73,6 +74,56 @@ def average(nodes: int) -> Job:
     return job
 
 
+def rows_of(node: str, count: int) -> Any:
+    """Rows of a node, whose sums depend on the order of the nodes."""
+    seed = int.from_bytes(hashlib.sha256(node.encode()).digest()[:4], "little")
+    return np.random.default_rng(seed).normal(size=(count, 3)) * 1e3
+
+
+def ones() -> Any:
+    return np.ones(3)
+
+
+def gradient(x: Any, w: Any, seconds: float) -> Any:
+    time.sleep(seconds)
+    return {"g": (x - w).mean(axis=0), "n": len(x)}
+
+
+def step(g: Any, w: Any) -> None:
+    w += 0.1 * g["g"] / g["n"]
+
+
+def averaging(nodes: int, rows: list[int], seconds: float = 0.0, **pipe: Any) -> Job:
+    """Each batch adds the mean gradient of all nodes to the weights of each."""
+    names = [f"n{number}" for number in range(nodes)]
+    own = {name: {"count": count} for name, count in zip(names, rows, strict=True)}
+    with Job("sgd", nodes=own, vars={"seconds": seconds}) as job:
+        with job.setup, Node("*"):
+            Task(rows_of, ["node", "count"], out="rows", name="load")
+        with job.init, Node("*"):
+            Task(ones, out="w")
+        with Node("*"):
+            Pipe(
+                from_={"x": "rows"},
+                do=[
+                    Task(gradient, ["x", "w", "seconds"], out="g", name="gradient"),
+                    Task(
+                        step,
+                        {"g": {"reduce": "mean", "of": "*:g"}},
+                        update={"w": "w"},
+                        name="step",
+                    ),
+                ],
+                name="train",
+                **{"batch": 2, "shuffle": True, **pipe},
+            )
+    return job
+
+
+def weights(driver: Driver, nodes: int) -> list[bytes]:
+    return [driver.blob(f"n{number}:w").tobytes() for number in range(nodes)]
+
+
 def after_an_epoch(job: Job, session: Session) -> Driver:
     """A driver of the job, with the scratch of its first epoch."""
     driver = Driver(job, session=session).start()
@@ -82,6 +133,9 @@ def after_an_epoch(job: Job, session: Session) -> Driver:
 
 class ReduceContract:
     """``make_session`` returns a new session."""
+
+    seconds_of_a_batch = 0.0
+    """As long as a cut takes to be noticed."""
 
     def make_session(self) -> Session:
         """Return a new session."""
@@ -177,3 +231,72 @@ class ReduceContract:
             assert same(driver.blob(f"n{number}:got/0"), parts)
             assert same(driver.blob(f"n{number}:got/1"), parts[1])
             assert same(driver.blob(f"n{number}:w"), parts[0] * 2.0)
+
+    @pytest.mark.parametrize("nodes", [1, 2, 3, 5])
+    @pytest.mark.parametrize("threads", [None, 2])
+    def test_pipes_average_in_each_batch(
+        self, session: Session, nodes: int, threads: int | None
+    ) -> None:
+        job = averaging(nodes, [8] * nodes, threads=threads, shuffle=False)
+        driver = Driver(job, session=session).start().epochs(2)
+        w = np.ones(3)
+        for _ in range(2):
+            for first in range(0, 8, 2):
+                batches = [rows_of(f"n{n}", 8)[first : first + 2] for n in range(nodes)]
+                g = tree_of("mean", [(x - w).mean(axis=0) for x in batches])
+                w = w + 0.1 * g / 2.0
+        assert weights(driver, nodes) == [w.tobytes()] * nodes
+
+    @pytest.mark.parametrize("cuts", [[1], [2, 3], [5]])
+    def test_a_cut_falls_at_one_batch_on_all(self, session: Session, cuts: list[int]) -> None:
+        seconds = self.seconds_of_a_batch
+        whole = Driver(averaging(3, [10] * 3, seconds), session=self.make_session()).start()
+        parts = Driver(averaging(3, [10] * 3, seconds), session=session).start()
+        for _ in range(2):
+            whole.epoch()
+            done = False
+            for batches in cuts:
+                done = done or parts.epoch(cut_after(batches))
+                if not done:
+                    assert len({pipe.batches for pipe in parts.position.pipes.values()}) <= 1
+            while not done:
+                done = parts.epoch()
+            assert weights(parts, 3) == weights(whole, 3)
+            assert parts.position.readers == whole.position.readers
+
+    def test_nodes_with_other_numbers_of_batches_are_named(self, session: Session) -> None:
+        driver = Driver(averaging(3, [8, 8, 6]), session=session).start()
+        before = weights(driver, 3)
+        with pytest.raises(DataError) as caught:
+            driver.epoch()
+        assert caught.value.message == (
+            "pipe 'train' reduces over its nodes in each batch, so all need the same batches; "
+            "it has 3 batches in this epoch on node 'n2', but 4 on node 'n1'"
+        )
+        assert weights(driver, 3) == before
+
+    def test_a_limit_makes_the_numbers_equal(self, session: Session) -> None:
+        job = averaging(2, [8, 6], batches_per_epoch=3)
+        driver = Driver(job, session=session).start().epochs(3)
+        one, other = weights(driver, 2)
+        assert one == other
+
+    def test_values_of_a_batch_that_do_not_fit_are_named(self, session: Session) -> None:
+        with Job("fit", nodes=2) as job:
+            with job.setup, Node("*"):
+                Task(rows_of, "node", {"count": 4}, out="rows", name="load")
+            with Node("*"):
+                Pipe(
+                    from_={"x": "rows"},
+                    batch=2,
+                    do=[
+                        Task(first, "node", out="g", name="make"),
+                        Task(keep, [{"reduce": "sum", "of": "*:g"}], out="m", name="take"),
+                    ],
+                    name="train",
+                )
+        driver = Driver(job, session=session).start()
+        with pytest.raises(TaskError, match="n0:g and n1:g cannot be reduced") as caught:
+            driver.epoch()
+        assert "'train/take'" in caught.value.message
+        assert "in batch 1" in caught.value.message

@@ -29,6 +29,8 @@ def client() -> Iterator[Any]:
 class TestTwoWorkers(SessionContract, LiveContract, ReduceContract):
     """Nodes in other processes."""
 
+    seconds_of_a_batch = 0.03
+
     @pytest.fixture(autouse=True)
     def _client(self, client: Any) -> None:
         self.client = client

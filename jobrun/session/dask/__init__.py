@@ -14,6 +14,7 @@ On the workers::
     actor.py           the actor that holds the nodes of a worker
     worker_session.py  a LocalSession that holds the blobs of these nodes and runs their units
     group.py           a worker's part of a group, with the messages from and to the other workers
+    step_board.py      the messages that pipes in lock step wait for
     event_queue.py     the news of a worker while it runs: events, output, batches
 
 On both::

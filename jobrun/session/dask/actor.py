@@ -35,6 +35,7 @@ from jobrun.session.dask.messages import (
     Peer,
     RunRequest,
     Setup,
+    StepMessage,
     arrived,
 )
 from jobrun.session.dask.worker_session import WorkerSession
@@ -88,7 +89,7 @@ class WorkerActor:
         }
         peers = {node: key for key, peer in setup.peers.items() for node in peer.nodes}
         self._session = WorkerSession(
-            setup.nodes, peers, setup.threads, self._post, self.news_queue
+            setup.nodes, peers, setup.threads, self._post, self.news_queue, self._is_left
         )
         self._session.open(job, places)
         return self._session.versions()
@@ -127,6 +128,7 @@ class WorkerActor:
 
     def _run(self, request: RunRequest, position: Position, only: frozenset[str] | None) -> Outcome:
         session = self.session
+        session.steps.forget(self._turn)
         if request.forget and only is None:
             session.end_epoch()
         group = self._group = session.group(request.group)
@@ -138,7 +140,7 @@ class WorkerActor:
             interrupted=lambda: self._interrupted >= self._turn,
         )
         try:
-            reached, now = group.run_portion(request.run, position, control, only)
+            reached, now = group.run_portion(request.run, self._turn, position, control, only)
             if request.group == "setup" and not group.left:
                 session.check_made()
         except BaseException as error:
@@ -165,8 +167,12 @@ class WorkerActor:
         return (
             self._paused >= self._turn
             or (batches is not None and self._applied >= batches)
-            or self._worker.state.actors.get(self._key) is not self
+            or self._is_left()
         )
+
+    def _is_left(self) -> bool:
+        """Return whether the client is gone, and the actor with it."""
+        return self._worker.state.actors.get(self._key) is not self
 
     def _on_applied(self) -> None:
         self._applied += 1
@@ -185,13 +191,16 @@ class WorkerActor:
 
     # Other workers.
 
-    def _post(self, peer: str, message: Message) -> None:
+    def _post(self, peer: str, message: Message | StepMessage) -> None:
         self._loop.call_soon_threadsafe(self._outboxes[peer].put, message)
 
-    async def deliver(self, messages: list[Message]) -> None:
+    async def deliver(self, messages: list[Message | StepMessage]) -> None:
         """Receive messages of another worker."""
         for message in messages:
-            self.session.mailbox.put(message)
+            if isinstance(message, StepMessage):
+                self.session.steps.put(message)
+            else:
+                self.session.mailbox.put(message)
 
     async def flush(self) -> Answer:
         """Send what cut pipes have written on other workers, and wait until it has arrived."""
@@ -234,10 +243,10 @@ class _Outbox:
         self._worker = worker
         self.peer = peer
         self._fail = fail
-        self._waiting: list[Message] = []
+        self._waiting: list[Message | StepMessage] = []
         self._sending: asyncio.Task[None] | None = None
 
-    def put(self, message: Message) -> None:
+    def put(self, message: Message | StepMessage) -> None:
         """Send a message soon; on the event loop."""
         self._waiting.append(message)
         if self._sending is None:

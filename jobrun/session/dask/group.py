@@ -6,26 +6,31 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from heapq import nlargest
+from itertools import count
+from typing import Any
 
 from jobrun.analysis.graph import Unit, ranks
 from jobrun.analysis.names import Key, Reduced
 from jobrun.analysis.schedule import epochs_between
 from jobrun.core.position import Position
 from jobrun.errors import TaskError
+from jobrun.model.job import Pipe
 from jobrun.session.base import Control
 from jobrun.session.binding import Binding
 from jobrun.session.call import Stores
 from jobrun.session.dask.event_queue import NewsQueue
-from jobrun.session.dask.messages import Message, Missing, arrived, has_opaque
+from jobrun.session.dask.messages import Message, Missing, StepMessage, arrived, has_opaque
+from jobrun.session.dask.step_board import StepBoard
 from jobrun.session.dask.worker_plan import Send, WorkerPlan
+from jobrun.session.pipe.lock_step import Exchange
 from jobrun.session.task_group import SLOWEST, Group, Now
 from jobrun.values.boxes import Value
-from jobrun.values.reduction import Range, reduce_range, subtrees
+from jobrun.values.reduction import Range, partial_ranges
 from jobrun.values.workspace import Workspace
 
 __all__ = ["Mailbox", "Post", "WorkerGroup"]
 
-Post = Callable[[str, Message], None]
+Post = Callable[[str, Message | StepMessage], None]
 """Sends a message to a worker."""
 
 
@@ -104,7 +109,13 @@ class WorkerGroup(Group):
         post: Post,
         news: NewsQueue,
         binding: Binding,
+        peers: Mapping[str, str],
+        steps: StepBoard,
     ) -> None:
+        self._peers = peers
+        self._steps = steps
+        self._turn = 0
+        self._begun: set[int] = set()
         self._portion = portion
         self._mailbox = mailbox
         self._post = post
@@ -162,13 +173,20 @@ class WorkerGroup(Group):
     # Running.
 
     def run_portion(
-        self, run: int, position: Position, control: Control, only: frozenset[str] | None = None
+        self,
+        run: int,
+        turn: int,
+        position: Position,
+        control: Control,
+        only: frozenset[str] | None = None,
     ) -> tuple[Position, Now]:
         """Run the worker's part from ``position`` on; return its own position reached.
 
         With ``only``, the keys of units, continue what was cut in the same run: what belongs to
         those units runs to its end, unless it waits for what belongs to others.
         """
+        self._turn = turn
+        self._begun = set()
         if only is None:
             self._start_afresh(run, set(position.tasks))
         owners, done = self._portion.owners, self._finished
@@ -184,6 +202,7 @@ class WorkerGroup(Group):
             finished = self._run_units(
                 now, done, skip, lambda: self._mailbox.open(run, self._arrive)
             )
+            self._cancel_steps(set(finished))
         finally:
             self._mailbox.close()
             self._news.end_lines()
@@ -191,6 +210,41 @@ class WorkerGroup(Group):
         ended = set(self._finished)
         tasks = tuple(key for key, number in self._portion.runs.items() if number in ended)
         return Position(position.epochs, tasks, now.pipes, now.readers), now
+
+    # Pipes in lock step.
+
+    def _others(self, gather: int) -> list[str]:
+        """Return the other workers that have copies of a pipe."""
+        nodes = self._job.nodes_of(self._plan.units[gather].task)
+        own = {self._peers[node] for node in self._own.nodes}
+        return [p for p in dict.fromkeys(self._peers[n] for n in nodes) if p not in own]
+
+    def _exchange(self, gather: int) -> Exchange:
+        """See Group: each message has a number, the same on all workers."""
+        now, task, turn = self._now, self._plan.units[gather].task.name, self._turn
+        assert now is not None
+        others, numbers = self._others(gather), count()
+        self._begun.add(gather)
+
+        def exchange(content: Any) -> list[Any]:
+            number = next(numbers)
+            for peer in others:
+                self._post(peer, StepMessage(turn, task, number, self._me, content))
+            found = self._steps.take((turn, task, number), others, lambda: now.halted)
+            return [found[peer] for peer in others]
+
+        return exchange
+
+    def _cancel_steps(self, ended: set[int]) -> None:
+        """Tell other workers of the pipes in lock step that were cut here before they began."""
+        for number, unit in enumerate(self._plan.units):
+            if unit.gathers and isinstance(unit.task, Pipe) and number not in ended | self._begun:
+                for peer in self._others(number):
+                    self._post(peer, StepMessage(self._turn, unit.task.name, 0, self._me, None))
+
+    @property
+    def _me(self) -> str:
+        return self._peers[next(iter(self._own.nodes))]
 
     def _start_afresh(self, run: int, tasks: set[str]) -> None:
         self._run_number = run
@@ -301,13 +355,9 @@ class WorkerGroup(Group):
         """
         keys = reduction.keys
         names = [f"{node}:{path}" for node, path in keys]
-
-        def part(first: int, end: int) -> Value | None:
-            return self._own.get(keys[first]) if end == first + 1 else None
-
-        ranges = subtrees([node in self._own.nodes for node, _ in keys])
+        owned = [node in self._own.nodes for node, _ in keys]
         try:
-            return {r: reduce_range(reduction.how, names, *r, part) for r in ranges}
+            return partial_ranges(reduction.how, names, owned, lambda i: self._own.get(keys[i]))
         except TaskError as error:
             found = next(t for t in self._job.groups[self._plan.group].tasks if t.name == task)
             text = f"task {task!r} of group {self._plan.group!r} failed: {error.message}"

@@ -28,8 +28,10 @@ __all__ = [
     "PrintedText",
     "RunRequest",
     "Setup",
+    "StepMessage",
     "Unreached",
     "arrived",
+    "arrived_content",
     "has_opaque",
     "named",
 ]
@@ -56,6 +58,20 @@ class Message:
     is_output: bool
     values: Mapping[Key, Value | Missing]
     parts: Mapping[Reduced, Mapping[Range, Value]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StepMessage:
+    """A message of a pipe in lock step, to its copies on another worker: see ``pipe/lock_step``.
+
+    ``number`` counts those of the task in a ``turn``, ``sender`` is the key of the sending actor.
+    """
+
+    turn: int
+    task: str
+    number: int
+    sender: str
+    content: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +202,13 @@ def arrived(value: Value) -> Value:
     It has no version: that of one node's blob is not another's.  Tied arrays stay tied.
     """
     return _arrived(value, {})
+
+
+def arrived_content(content: Any) -> Any:
+    """Return the content of a StepMessage, of which values are as adopted ones."""
+    if isinstance(content, Mapping):
+        return {key: arrived_content(item) for key, item in content.items()}
+    return arrived(content) if isinstance(content, Box | Tree) else content
 
 
 def _arrived(value: Value, tied: dict[int, Box]) -> Value:

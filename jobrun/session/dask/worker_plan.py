@@ -22,14 +22,13 @@ All workers compute their parts from the same job, and so agree on the messages.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.graph import BlobUse, Plan, Unit, needs_gathering, unit_key
 from jobrun.analysis.names import Access, Key, Reduced
-from jobrun.model.job import Job, Task, TaskGroup
+from jobrun.model.job import Job, Pipe, Task, TaskGroup
 
 __all__ = ["Send", "WorkerPlan", "portion"]
 
@@ -147,9 +146,11 @@ class _Builder:
         keys = self._own(key for _, found in copies for key in found.reads)
         reduced = dict.fromkeys(r for _, found in copies for r in found.reduced)
         own = tuple(r for r in reduced if self._own(r.keys))
+        if isinstance(task, Pipe):  # what it reduces is exchanged in each batch: see lock_step
+            own = ()
         unit = Unit(f"send:{nodes[0]}:{task.name}", task, nodes[0], Access(reads=list(keys)))
         number = self._unit(unit, self._keys(task, nodes), self._writers(keys))
-        whole = self._own(key for _, found in copies for key in _read_whole(found))
+        whole = self._own(key for _, found in copies for key in found.read_whole())
         self.sends[number] = Send(to, task.name, whole, own)
         self.sent[task.name, to] = number
         for key in keys:
@@ -275,10 +276,3 @@ class _Builder:
             self.puts,
             self.outputs,
         )
-
-
-def _read_whole(found: Access) -> Iterable[Key]:
-    """Return the blobs that are read otherwise than by a reduction, or also otherwise."""
-    counts = Counter(found.reads)
-    counts.subtract(key for reduction in found.reduced for key in reduction.keys)
-    return [key for key, count in counts.items() if count > 0]

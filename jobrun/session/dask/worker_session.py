@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from jobrun.model.policy import Compress
 from jobrun.session.dask.event_queue import NewsQueue
 from jobrun.session.dask.group import Mailbox, Post, WorkerGroup
 from jobrun.session.dask.messages import has_opaque
+from jobrun.session.dask.step_board import StepBoard
 from jobrun.session.dask.worker_plan import portion
 from jobrun.session.local import LocalSession, LocalSnapshot
 from jobrun.values.boxes import Value
@@ -24,7 +25,7 @@ __all__ = ["WorkerSession"]
 class WorkerSession(LocalSession):
     """The blobs of ``nodes``, and their parts of the groups; snapshots have numbers.
 
-    ``peers`` has the worker of each node of the job.
+    ``peers`` has the worker of each node of the job.  ``gone()``: whether the client has left.
     """
 
     def __init__(
@@ -34,8 +35,10 @@ class WorkerSession(LocalSession):
         threads: int,
         post: Post,
         news: NewsQueue,
+        gone: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(threads)
+        self.steps = StepBoard(gone)
         self.nodes = tuple(nodes)
         self._peers = peers
         self.mailbox = Mailbox()
@@ -63,6 +66,8 @@ class WorkerSession(LocalSession):
                 self._post,
                 self._news,
                 self._binding,
+                self._peers,
+                self.steps,
             )
         return found
 

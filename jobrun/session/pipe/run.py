@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from jobrun.analysis.names import Key, StepColumns, resolve, step_names
+from jobrun.analysis.names import Key, Reduced, StepColumns, resolve, step_names
 from jobrun.analysis.schedule import batches_between, epochs_between
 from jobrun.core.blob_paths import overlaps
 from jobrun.core.current_task import IN_MAP, enter_batch
@@ -34,7 +34,7 @@ from jobrun.session.pipe.source import PipeReading
 from jobrun.session.workers.pool import WorkerPool
 from jobrun.values.boxes import Box, Value
 
-__all__ = ["PipeRun"]
+__all__ = ["PipeEpoch", "PipeRun"]
 
 _PROGRESS_SECONDS = 0.1
 _AHEAD_OF_A_THREAD = 2
@@ -72,7 +72,7 @@ class PipeRun:
         self._job = job
         self._group = group
         self._pipe = pipe
-        self._node = node
+        self.node = node
         self._stores = stores
         self._store = store
         # One call at a time under --check: another step's change would blame the wrong one.
@@ -136,7 +136,7 @@ class PipeRun:
         )
 
     def _keys(self, name: str) -> tuple[Key, ...]:
-        source = resolve(self._job, self._node, name)
+        source = resolve(self._job, self.node, name)
         return source.keys if source.form in ("blob", "blobs") else ()
 
     def open(self, state: ReaderState, report: Report = ignore) -> RowReader:
@@ -150,26 +150,28 @@ class PipeRun:
 
         Returns the place reached: None instead of a PipeState when the epoch's batches are done.
         """
+        with self.begin(epoch, state, reader_state, control) as now:
+            while not now.feed.ended:
+                prepared = now.prepared = None if control.cut() else now.feed.next()
+                if prepared is None or not self._apply(prepared, now):
+                    return now.end(False)
+                now.applied()
+            return now.end(True)
+
+    @contextmanager
+    def begin(
+        self, epoch: int, state: PipeState, reader_state: ReaderState, control: Control
+    ) -> Iterator[PipeEpoch]:
+        """Yield the batches of an epoch from ``state`` on."""
         reader = self.open(reader_state, control.report)
         total = reader.total(state.batches)
         self.batches = self._count("batches_per_epoch") or total
-        number, rows = state.batches, 0
-        reductions = Reductions(state.reduced)
-        progress = _Progress(self._pipe.name, self._node, epoch, total, control)
-        with self._fed(reader, epoch, number, control) as feed:
-            while not feed.ended:
-                prepared = None if control.cut() else feed.next()
-                if prepared is None or not self._apply(prepared, epoch, number, reductions):
-                    return PipeState(number, reductions.state()), feed.state
-                feed.applied()
-                number += 1
-                rows += prepared[1]
-                control.applied()
-                progress.done(number, rows)
-        self._store_reduced(reductions, epoch)
-        return None, feed.state
+        progress = _Progress(self._pipe.name, self.node, epoch, total, control)
+        with self._fed(reader, epoch, state.batches, control) as feed:
+            reductions = Reductions(state.reduced)
+            yield PipeEpoch(self, epoch, feed, reductions, progress, total, control, state.batches)
 
-    def _store_reduced(self, reductions: Reductions, epoch: int) -> None:
+    def store_reduced(self, reductions: Reductions, epoch: int) -> None:
         """Store the reductions of the epoch; raises TaskError for one that cannot be stored."""
         for key, value in reductions.values():
             if isinstance(value, TaskError):
@@ -266,19 +268,23 @@ class PipeRun:
 
     def _placed(self, error: TaskError, number: int) -> TaskError:
         """Return the error of a batch as a whole, with pipe, node, batch and place."""
-        at = f" on node {self._node!r}" if self._job.multi_node else ""
+        at = f" on node {self.node!r}" if self._job.multi_node else ""
         text = f"pipe {self._pipe.name!r} of group {self._group!r}{at} in batch {number + 1}: "
         where = self._pipe.mark("rows", "map", "pipe")
         return type(error)(text + error.message, where=where, hint=error.hint)
 
-    def _apply(self, prepared: Prepared, epoch: int, number: int, reductions: Reductions) -> bool:
+    def _apply(self, prepared: Prepared, now: PipeEpoch) -> bool:
         """Run the ``do`` steps on a batch, unless no rows are left; False if it is abandoned.
 
         Only its first step can be ended with the run: then nothing of the batch was applied.
         """
         self.in_batch = False
         try:
-            self._do_all(prepared, epoch, number, reductions)
+            moment, rows = prepared
+            for number in range(len(self._do)) if rows else ():
+                if self.is_due(number, now):
+                    self.apply_step(number, now, moment, rows)
+                    self.in_batch = True
         except TaskStoppedError:
             if self.in_batch:  # the run has failed, so that nothing resumes from here
                 raise
@@ -286,17 +292,25 @@ class PipeRun:
         self.in_batch = False
         return True
 
-    def _do_all(self, prepared: Prepared, epoch: int, number: int, reductions: Reductions) -> None:
-        moment, rows = prepared
-        enter_batch(number + 1)
-        for step in self._do if rows else ():
-            if not step.due(epoch, number + 1):
-                continue
-            for key, value in step.call.run(moment):
-                reduced = self._reduce(step.call, moment, key, value, rows, reductions)
-                if not reduced or key in self._used:
-                    self._store(key, value)
-            self.in_batch = True
+    def is_due(self, number: int, now: PipeEpoch) -> bool:
+        """Return whether a ``do`` step runs on the next batch."""
+        return self._do[number].due(now.epoch, now.number + 1)
+
+    def apply_step(self, number: int, now: PipeEpoch, moment: CallContext, rows: int) -> None:
+        """Run a ``do`` step on a batch."""
+        call = self._do[number].call
+        for key, value in call.run(moment):
+            reduced = self._reduce(call, moment, key, value, rows, now.reductions)
+            if not reduced or key in self._used:
+                self._store(key, value)
+
+    def reductions(self, number: int) -> tuple[Reduced, ...]:
+        """Return what a ``do`` step reads reduced over nodes."""
+        return self._do[number].call.reductions
+
+    def failed_step(self, number: int, error: TaskError, now: PipeEpoch) -> TaskError:
+        """Return the error of a ``do`` step whose inputs cannot be had."""
+        return self._do[number].call.placed(error, CallContext(now.epoch, now.number))
 
     def _reduce(
         self,
@@ -321,6 +335,44 @@ class PipeRun:
     def _of(call: Call, error: TaskError, moment: CallContext, where: Where | None) -> TaskError:
         """Return the error of a step's output, which stands in the spec at ``where``."""
         return call.placed(TaskError(error.message, where=where, hint=error.hint), moment)
+
+
+@dataclass
+class PipeEpoch:
+    """The batches of one epoch of a pipe on one node.
+
+    ``number`` of them are applied, ``rows`` rows by this attempt; ``total`` is their number in all,
+    None if that is unknown.  ``prepared`` is the batch to be applied next, once it is read.
+    ``seconds`` are counted by who runs several at once.
+    """
+
+    run: PipeRun
+    epoch: int
+    feed: Feed
+    reductions: Reductions
+    progress: _Progress
+    total: int | None
+    control: Control
+    number: int
+    rows: int = 0
+    prepared: Prepared | None = None
+    seconds: float = 0.0
+
+    def applied(self) -> None:
+        """Count the prepared batch as applied."""
+        assert self.prepared is not None
+        self.feed.applied()
+        self.number += 1
+        self.rows += self.prepared[1]
+        self.control.applied()
+        self.progress.done(self.number, self.rows)
+
+    def end(self, finished: bool) -> tuple[PipeState | None, ReaderState]:
+        """Return the place reached; store the reductions of an epoch that is finished."""
+        if not finished:
+            return PipeState(self.number, self.reductions.state()), self.feed.state
+        self.run.store_reduced(self.reductions, self.epoch)
+        return None, self.feed.state
 
 
 class _Progress:
