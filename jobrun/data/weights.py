@@ -60,7 +60,7 @@ def _safetensors(path: Path, is_wanted: Callable[[str], bool]) -> Read:
         with importing():
             from safetensors import SafetensorError, safe_open
     except ImportError as error:
-        raise _missing(path, "safetensors", "safetensors") from error
+        raise _missing(path, "it", "safetensors") from error
     try:
         with path.open("rb"), safe_open(path, "np") as file:
             for name in filter(is_wanted, file.keys()):
@@ -79,7 +79,7 @@ def _torch(path: Path, is_wanted: Callable[[str], bool]) -> Read:
         with importing():
             import torch
     except ImportError as error:
-        raise _missing(path, "torch", "torch") from error
+        raise _missing(path, "it", "torch") from error
     try:
         with path.open("rb") as file:
             content = torch.load(file, map_location="cpu", weights_only=True)
@@ -130,9 +130,9 @@ def _array(torch: Any, tensor: Any, name: str, path: Path) -> Array:
 
 def _missing(path: Path, what: str, extra: str) -> DataError:
     return DataError(
-        f"to read it, {what} needs a package that is not installed",
+        f"{what} is read by a package that is not installed",
         where=str(path),
-        hint=f"pip install 'jobrun[{extra}]'",
+        hint="pip install torch" if extra == "torch" else f"pip install 'jobrun[{extra}]'",
     )
 
 

@@ -62,8 +62,9 @@ def write_torch(values: Mapping[str, Value], target: Path, strip: str = "") -> N
         with importing():
             import torch
     except ImportError as error:
-        hint = "pip install 'jobrun[torch]'"
-        raise UsageError("a .pt file needs torch", where=str(target), hint=hint) from error
+        raise UsageError(
+            "a .pt file needs torch", where=str(target), hint="pip install torch"
+        ) from error
     form = _Form(torch, target)
     content = {name: form.of(value, name, False) for name, value in values.items()}
     stripped = _stripped(content, strip, target)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Iterator
 
 from jobrun.core.names import CASE_HINT, case_twins
-from jobrun.errors import ValueRefusedError, with_article
-from jobrun.values.adapted import take_apart
+from jobrun.errors import ValueRefusedError
 from jobrun.values.boxes import Box, Tree, Value, leaves
 from jobrun.values.dtypes import why_not_saved
+from jobrun.values.refusals import why_opaque
 
 __all__ = ["check_storable", "is_storable"]
 
@@ -22,7 +22,7 @@ def check_storable(value: Value, name: str) -> None:
             "in case only",
             hint=CASE_HINT,
         )
-    for path, box in leaves(value, name):
+    for path, box in _named_leaves(value, name):
         reason = _why_not(box)
         if reason:
             raise ValueRefusedError(
@@ -45,6 +45,16 @@ def _twin_keys(value: Value, path: str) -> tuple[str, tuple[str, str]] | None:
     return next(filter(None, below), None)
 
 
+def _named_leaves(value: Value, name: str) -> Iterator[tuple[str, Box]]:
+    """Yield every leaf with its path; keys that are no names stand in it as Python writes them."""
+    if isinstance(value, Box):
+        yield name, value
+        return
+    for (level, item), key in zip(value.items.items(), value.names, strict=True):
+        below = f"{name}/{level}" if key == level else f"{name}[{key!r}]"
+        yield from _named_leaves(item, below)
+
+
 def _why_not(box: Box) -> tuple[str, str] | None:
     if box.kind in ("array", "scalar"):
         dtype = box.value.dtype
@@ -53,32 +63,4 @@ def _why_not(box: Box) -> tuple[str, str] | None:
         return (f"of dtype {dtype}: {why}", hint) if why else None
     if box.kind != "opaque":
         return None
-    obj = box.value
-    name = f"{type(obj).__module__}.{type(obj).__qualname__}".removeprefix("builtins.")
-    if refusal := _refusal(obj):
-        return f"{with_article(name)}: {refusal.message}", refusal.hint
-    if isinstance(obj, np.ndarray):
-        what = "an array of Python objects"
-        return (
-            what if obj.dtype.hasobject else with_article(type(obj).__name__),
-            "turn it into an array of numbers or fixed strings",
-        )
-    if isinstance(obj, dict):
-        return (
-            f"{with_article(type(obj).__name__)} whose keys are not all strings, numbers or tuples",
-            "keys are strings, numbers, None, and tuples of these; dict(x) makes a plain dict",
-        )
-    return (
-        with_article(name),
-        "blobs that persist are arrays, numbers, strings, and dicts, lists and tuples of those; "
-        "what can be rebuilt belongs in 'setup'",
-    )
-
-
-def _refusal(obj: object) -> ValueRefusedError | None:
-    """Return why the adapter of an object does not take it apart; None if it does, or is none."""
-    try:
-        take_apart(obj)
-    except ValueRefusedError as error:
-        return error
-    return None
+    return why_opaque(box.value)
