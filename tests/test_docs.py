@@ -26,11 +26,15 @@ def test_every_page_has_a_title_and_is_listed() -> None:
 
 @each_page
 def test_commands_print_what_the_page_says(page: Page, tmp_path: Path) -> None:
+    for package in page.needs:
+        pytest.importorskip(package)
     page.check_commands(tmp_path)
 
 
 @each_page
 def test_python_runs(page: Page, tmp_path: Path) -> None:
+    for package in page.needs:
+        pytest.importorskip(package)
     page.check_python(tmp_path)
 
 

@@ -171,9 +171,11 @@ def _report_exported(
         return
     if not settings().quiet:
         click.echo(f"{plural(len(done), 'blob')} written to {plain(output)}")
-        for leaf in extras:
-            text = f"{leaf.real_name} is no part of the state_dict (adapter {leaf.keys.adapter!r})"
-            click.echo(f"{plain(text)}, and is not exported", err=True)
+        if extras:
+            first, adapter, more = extras[0].real_name, extras[0].keys.adapter, len(extras) - 1
+            which = f"{first} and {more} more are" if more else f"{first} is"
+            text = f"{which} no part of the state_dict (adapter {adapter!r})"
+            click.echo(f"{plain(text)}, and not exported", err=True)
     for name in nothing:
         click.echo(f"warning: {plain(name)} is None, and is not exported", err=True)
 

@@ -78,7 +78,7 @@ def test_inspect_shows_keys_and_adapters(call: Call) -> None:
 def test_files_have_the_keys_and_what_load_state_dict_takes(call: Call, folder: Path) -> None:
     done = call("load-blobs", "m", "net/*", "-o", "net.npz", "--strip", "net/")
     assert (done.code, done.out) == (0, "3 blobs written to net.npz\n")
-    text = "net/.eval is no part of the state_dict (adapter 'state_dict'), and is not exported"
+    text = "net/.eval is no part of the state_dict (adapter 'state_dict'), and not exported"
     assert done.err == f"{text}\n"
     with np.load(folder / "net.npz") as found:
         assert sorted(found) == ["0/a/b", "W", "w"]

@@ -3,6 +3,7 @@
 A block ```` ```yaml file=x.yaml ```` or ```` ```python file=x.py ```` is a file of the reader's;
 ```` ```console ```` holds commands after ``$`` and what they print, which is compared but for
 times and sizes; ```` ```python ```` without a name is run as it stands.
+``needs=torch`` after a language: the examples of the page are run where that package is there.
 ``JOBRUN_UPDATE_GOLDEN=1`` writes what differs into the page; read it before you keep it.
 """
 
@@ -21,7 +22,9 @@ import warm
 # Seen at import, as in golden.py: the commands run without the variables of jobrun.
 _UPDATE = bool(os.environ.get("JOBRUN_UPDATE_GOLDEN"))
 ROOT = Path(__file__).parent.parent.parent
-BLOCK = re.compile(r"^```(\w+)(?: file=(\S+))?\n(.*?)^```$", re.M | re.S)
+BLOCK = re.compile(r"^```(\w+)(?: file=(\S+))?(?: needs=\w+)?\n(.*?)^```$", re.M | re.S)
+NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
+NEEDS = re.compile(r"^```\w+.* needs=(\w+)$", re.M)
 CHANGING = re.compile(
     r"\d+(\.\d+)? (ms|s|h|B|kB|MB)\b|\d+m\d\ds\b|\d+(\.\d+)?%|<1%|\d{4}-\d\d-\d\d[ T][\d:.]+Z?"
 )
@@ -46,9 +49,14 @@ def run(command: str, folder: Path) -> str:
     return out
 
 
-def without_changing(text: str) -> list[str]:
-    """The lines of a text without what differs from run to run, or on a slow disk."""
+def without_changing(text: str, *, numbers: bool = False) -> list[str]:
+    """The lines of a text without what differs from run to run, or on a slow disk.
+
+    ``numbers``: without all numbers, those of a library differ from one version to the next.
+    """
     text = SLOW_NODE.sub("", SLOW_SAVES.sub("", CHANGING.sub("#", text)))
+    if numbers:
+        text = NUMBER.sub("#", text)
     return [re.sub(r"\s+", " ", line).strip() for line in text.splitlines()]
 
 
@@ -62,6 +70,11 @@ class Page:
     def text(self) -> str:
         """All of it."""
         return self.path.read_text(encoding="utf-8")
+
+    @property
+    def needs(self) -> set[str]:
+        """The packages without which its examples cannot be run."""
+        return set(NEEDS.findall(self.text))
 
     def blocks(self, language: str) -> list[tuple[str | None, str]]:
         """The blocks of a language, each with the name of its file, if it has one."""
@@ -87,7 +100,11 @@ class Page:
         place = 0
         for command, expected in self.commands():
             printed = run(command, folder)
-            same = without_changing(printed.strip()) == without_changing(expected.strip())
+            now, before = (
+                without_changing(text.strip(), numbers=bool(self.needs))
+                for text in (printed, expected)
+            )
+            same = now == before
             if _UPDATE:
                 place = self._update(command, expected, expected if same else printed, place)
             else:
