@@ -32,7 +32,7 @@ def _dump_series(series: Any) -> Form:
     dtype = series.dtype
     if dtype.is_temporal():
         plain, _ = _dump_series(series.to_physical())
-        made = {"time": type(dtype).__name__}
+        made = {"time": dtype.base_type().__name__}
         names = {"unit": "time_unit", "zone": "time_zone"}
         return plain, made | {k: getattr(dtype, n) for k, n in names.items() if hasattr(dtype, n)}
     if not _is_array(dtype):
