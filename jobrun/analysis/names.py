@@ -260,7 +260,7 @@ def _pipe_access(job: Job, pipe: Pipe, node: str, found: Access) -> None:
 
 def _lock_step_problems(job: Job, pipe: Pipe, step: Task, inside: Access) -> Iterator[Problem]:
     """Yield the problems of a step that reduces over nodes in each batch."""
-    copies = job.nodes_of(pipe)
+    copies = job.nodes_of(pipe) if inside.reduced else ()
     for reduction in inside.reduced:
         node = next((node for node, _ in reduction.keys if node not in copies), None)
         if node is not None:
