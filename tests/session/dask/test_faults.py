@@ -9,11 +9,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from averaging import averaging, bits, returns
 from engine import within
 
-from jobrun import CheckpointManager, Every, Job, JobRunner, LocalSession, Task
+from jobrun import (
+    CheckpointManager,
+    CheckpointPolicy,
+    Every,
+    Job,
+    JobRunner,
+    LocalSession,
+    Node,
+    Pipe,
+    Task,
+)
 from jobrun.core.events import Event, LeftoversCleaned
 from jobrun.errors import ClusterLostError, WorkerLostError
 
@@ -170,3 +181,63 @@ def test_without_checkpoints_it_begins_again(expected: dict[str, bytes]) -> None
         assert bits(runner.blobs) == expected
     (back,) = returns(events)
     assert back.checkpoint is None
+
+
+# Pipes in lock step.
+
+
+def load(node: str) -> Any:
+    return np.random.default_rng(int(node[-1])).normal(size=(12, 3))
+
+
+def in_lock_step() -> Job:
+    """Gradients that are averaged over the nodes in each batch."""
+    with Job("sgd", nodes={"t": 3}, checkpoint=CheckpointPolicy(every=INSIDE)) as job:
+        with job.setup, Node("*"):
+            Task(load, "node", out="rows")
+        with job.init, Node("*"):
+            Task(np.ones, with_={"shape": 3}, out="w", name="start")
+        with Node("*"):
+            Pipe(
+                from_={"x": "rows"},
+                batch=2,
+                shuffle=True,
+                do=[
+                    Task(lambda x, w: (x - w).sum(axis=0), ["x", "w"], out="g", name="gradient"),
+                    Task(
+                        lambda g, w: w + 0.1 * g,
+                        [{"reduce": "sum", "of": "*:g"}, "w"],
+                        out="w",
+                        name="step",
+                    ),
+                ],
+                name="train",
+            )
+        job.stop(epochs=4)
+    return job
+
+
+@pytest.fixture(scope="module")
+def of_lock_step() -> dict[str, bytes]:
+    runner = JobRunner(in_lock_step())
+    runner.train(LocalSession(2))
+    return bits(runner.blobs)
+
+
+@pytest.fixture(scope="module")
+def calls_of_lock_step(tmp_path_factory: pytest.TempPathFactory) -> int:
+    with FakeCluster(3) as client:
+        train(client, in_lock_step(), tmp_path_factory.mktemp("steps"))
+        return client.calls
+
+
+@pytest.mark.parametrize("seed", range(MANY))
+@pytest.mark.parametrize("fault", ["die_at", "drop_at"])
+def test_pipes_in_lock_step_lose_a_worker_or_a_message(
+    tmp_path: Path, of_lock_step: dict[str, bytes], calls_of_lock_step: int, fault: str, seed: int
+) -> None:
+    at = [random.Random(seed).randint(1, calls_of_lock_step * 3 // 4)]
+    with FakeCluster(3, delay=0.002, seed=seed, **{fault: at}) as client:  # type: ignore[arg-type]
+        runner, events = train(client, in_lock_step(), tmp_path / "run")
+        assert bits(runner.blobs) == of_lock_step
+    assert len(returns(events)) <= 1
