@@ -69,7 +69,11 @@ def complete_run_or_spec(ctx: click.Context, parameter: click.Parameter, incompl
 
 
 def complete_checkpoint(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
-    """Return runs, and the paths of checkpoints."""
+    """Return runs, and the paths of checkpoints; after a run, the ids of its checkpoints."""
+    words = ctx.params.get(parameter.name or "") or ()
+    given = [words] if isinstance(words, str) else [*words]
+    if given and os.sep not in incomplete:
+        return [i for i in complete_id(ctx, parameter, incomplete) if i.value not in given[1:]]
     return complete_run(ctx, parameter, incomplete)
 
 

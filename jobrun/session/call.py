@@ -26,7 +26,12 @@ from jobrun.model.job import Argument, Job, Task
 from jobrun.model.options import Load, Retries
 from jobrun.model.shell import Shell
 from jobrun.session.batch_columns import copied
-from jobrun.session.call_failure import described, refuse_writable_views, remedy
+from jobrun.session.call_failure import (
+    beside_spec,
+    described,
+    refuse_writable_views,
+    remedy,
+)
 from jobrun.session.call_inputs import Given, Held, Input
 from jobrun.session.call_outputs import CallOutputs, Write
 from jobrun.session.current import Running, TaskStoppedError, current
@@ -159,6 +164,7 @@ class Call:
         self._fetches = [self._fetch(a) for a in task.inputs]
         self._updates = [(a.parameter, self._one_key(a.name)) for a in task.updates]
         literals = render(task.literals, texts or {})
+        self._spec_dir = (texts or {}).get("spec.dir")
         self._literals = {k: v for k, v in literals.items() if not isinstance(v, _CHANGEABLE)}
         self._containers = {k: v for k, v in literals.items() if isinstance(v, _CHANGEABLE)}
         self._outputs: list[tuple[Key, ...]] = [
@@ -431,7 +437,7 @@ class Call:
                 raise _CallError(error.message, hint=error.hint, trace=error.trace) from None
             raise _CallError(
                 described(error),
-                hint=remedy(error),
+                hint=remedy(error) or beside_spec(error, self._literals, self._spec_dir),
                 trace=user_trace(error),
             ) from error
         finally:

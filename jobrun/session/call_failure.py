@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
+from collections.abc import Mapping
+from typing import Any
 
 from jobrun.analysis.pinned import other_thread
 
-__all__ = ["described", "refuse_writable_views", "remedy"]
+__all__ = ["beside_spec", "described", "refuse_writable_views", "remedy"]
 
 
 def described(error: BaseException) -> str:
@@ -35,6 +38,23 @@ def remedy(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return "a task ends by returning; raise an error to end the run"
     return other_thread(text)
+
+
+def beside_spec(error: BaseException, literals: Mapping[str, Any], spec_dir: str | None) -> str:
+    """Return the remedy for a relative path under ``with`` that starts at the spec, or nothing.
+
+    ``jobrun`` never changes the directory, so that a path of a task starts where it was called.
+    """
+    if not isinstance(error, FileNotFoundError) or spec_dir is None:
+        return ""
+    for name, value in literals.items():
+        if not isinstance(value, str) or not value or os.path.isabs(value):
+            continue
+        if not os.path.exists(value) and os.path.exists(os.path.join(spec_dir, value)):
+            return (
+                f'{value} is in the folder of the spec: with: {{{name}: "${{spec.dir}}/{value}"}}'
+            )
+    return ""
 
 
 def refuse_writable_views() -> None:

@@ -25,6 +25,7 @@ from jobrun.engine.disk_room import kept_in_all
 from jobrun.engine.history import History
 from jobrun.engine.progress import last_seen
 from jobrun.engine.resume_policy import Choice, Request
+from jobrun.errors import SaveError
 from jobrun.model.job import Job
 from jobrun.runs.series import fresh_name
 from jobrun.session.base import Control, Places
@@ -81,6 +82,9 @@ def dry_run(job: Job, request: Request, runs_dir: str, run: Path | None) -> DryR
 
     Raises what they raise before anything is started, except for a run that is refused.
     """
+    if os.path.lexists(runs_dir) and not os.path.isdir(runs_dir):
+        hint = "--runs-dir names another directory for the runs"
+        raise SaveError(f"{runs_dir} is not a directory", hint=hint)
     path = run or fresh_name(runs_dir, job.name)
     conditions = build(job)
     history = History(job, CheckpointManager(path), request, ignore)

@@ -95,6 +95,12 @@ def _folder(run: RunDir, state: RunState | SweepState, code: str | os.PathLike[s
         return resolved(relative)
     if state.folder and os.path.isdir(state.folder):
         return Path(state.folder)
+    if isinstance(state, RunState) and state.rebuilt:
+        raise NotFoundError(
+            "run.json was lost, and with it where the code is",
+            where=run.shown(),
+            hint=f"jobrun train SPEC resumes it; or: jobrun resume {run.shown()} --code DIR",
+        )
     where = f" ({state.folder})" if state.folder else ""
     raise NotFoundError(
         f"the folder of the code is gone{where}",

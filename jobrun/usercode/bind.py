@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import linecache
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -276,7 +277,7 @@ def _import_error(
     if isinstance(error, KeyboardInterrupt):
         return error
     if isinstance(error, ModuleNotFoundError) and error.name and _is_or_above(error.name, name):
-        hint = _nearest_module(name, folder)
+        hint = _behind_link(name, where) or _nearest_module(name, folder)
         return BindError(f"there is no module {error.name!r}", where=where, hint=hint)
     if isinstance(error, SyntaxError) and error.filename:
         return _syntax_error(error)
@@ -290,6 +291,16 @@ def _is_or_above(missing: str, name: str) -> bool:
     return name == missing or name.startswith(missing + ".")
 
 
+def _behind_link(name: str, where: Where | None) -> str:
+    """Return a hint if the spec is a symbolic link to one that has the module beside it."""
+    if where is None or not os.path.islink(where.file):
+        return ""
+    target = Path(os.path.realpath(where.file))
+    if not _holds(target.parent, name.partition(".")[0]):
+        return ""
+    return f"the spec is a link; the code is beside its target: {target}"
+
+
 def _nearest_module(name: str, folder: str | None) -> str:
     if folder is None:
         return ""
@@ -297,11 +308,21 @@ def _nearest_module(name: str, folder: str | None) -> str:
         {p.stem for p in Path(folder).glob("*.py")}
         | {p.parent.name for p in Path(folder).glob("*/__init__.py")}
     )
+    above = next((p for p in Path(folder).parents if _holds(p, name.partition(".")[0])), None)
+    if above is not None:
+        command = f"PYTHONPATH={shlex.quote(str(above))} jobrun ..."
+        return f"it is in {above}: put the spec there, or: {command}"
     near = did_you_mean(name, here)
     if near:
         return near
     listed = f"beside the spec: {', '.join(h + '.py' for h in here[:8])}" if here else ""
     return listed or f"no .py file is beside the spec, in {folder}"
+
+
+def _holds(folder: Path, module: str) -> bool:
+    """Return whether a module, or a package, is in a folder."""
+    places = (folder / f"{module}.py", folder / module / "__init__.py")
+    return any(os.path.isfile(place) for place in places)
 
 
 def _syntax_error(error: SyntaxError) -> BindError:
@@ -316,6 +337,12 @@ def _import_hint(error: BaseException, folder: str | None) -> str:
     """Return the usual cause: a missing package, or a file that hides Python's own module."""
     if isinstance(error, SystemExit):
         return "a module that is imported must not call sys.exit()"
+    if isinstance(error, ImportError) and "no known parent package" in str(error) and folder:
+        package = os.path.basename(folder)
+        return (
+            f"it is a module of the package {package!r}: put the spec into "
+            f"{os.path.dirname(folder)}, and call {package}.module:function"
+        )
     if isinstance(error, ModuleNotFoundError) and error.name:
         return f"{error.name!r} is not installed in {sys.prefix}"
     names = {p.stem for p in Path(folder).glob("*.py")} if folder is not None else set()

@@ -66,7 +66,7 @@ def test_options_and_their_values() -> None:
     assert values("jobrun train --th") == ["--threads"]
     assert "--json" in values("jobrun --")
     assert values("jobrun --color a") == ["auto", "always"]
-    assert values("jobrun init --template m") == ["mlp", "mcmc"]
+    assert values("jobrun init --template m") == ["minimal", "mlp", "mcmc"]
     assert values("jobrun completion ") == ["bash", "zsh", "fish"]
 
 
@@ -143,6 +143,9 @@ def test_checkpoints() -> None:
     assert values("jobrun load-blobs m --id ") == ["3", "2", "1", "0"]
     assert values("jobrun load-blobs --id 2") == ["2"]
     assert values("jobrun checkpoints diff m --epoch 1 --epoch ") == ["3", "2", "1", "0"]
+    assert values("jobrun checkpoints diff ") == ["m"]
+    assert values("jobrun checkpoints diff m ") == ["3", "2", "1", "0"]
+    assert values("jobrun checkpoints diff m 3 ") == ["2", "1", "0"]
     assert values("jobrun checkpoints prune m --keep-best ") == ["loss", "acc"]
 
 

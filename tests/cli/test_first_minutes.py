@@ -1,0 +1,120 @@
+"""Mistakes of the first ten minutes, and of directories: each message says what to do."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Call = Callable[..., Any]
+Write = Callable[..., None]
+
+READ = (
+    'init:\n  - {call: "steps:start"',
+    'setup:\n  - {call: "steps:read", with: {file: rows.txt}, out: rows}\n'
+    'init:\n  - {call: "steps:start"',
+)
+CODE = ("def start():", "def read(file):\n    return open(file).read()\n\ndef start():")
+
+
+def test_a_relative_path_that_is_beside_the_spec(call: Call, write: Write, folder: Path) -> None:
+    write(READ, CODE, at="specs")
+    (folder / "specs/rows.txt").write_text("1\n")
+    result = call("train", "specs/sum.yaml")
+    assert result.code == 1
+    assert (
+        '  hint: rows.txt is in the folder of the spec: with: {file: "${spec.dir}/rows.txt"}\n'
+    ) in result.err
+    (folder / "specs/rows.txt").unlink()
+    assert "folder of the spec" not in call("train", "specs/sum.yaml").err
+    write(READ, CODE, ("file: rows.txt", 'file: "${spec.dir}/rows.txt"'), at="specs")
+    (folder / "specs/rows.txt").write_text("1\n")
+    assert call("train", "specs/sum.yaml", "--fresh").code == 0
+
+
+def test_code_above_the_spec(jobrun: Call, write: Write, folder: Path) -> None:
+    write(at="project")
+    (folder / "project/configs").mkdir()
+    (folder / "project/sum.yaml").rename(folder / "project/configs/sum.yaml")
+    result = jobrun("validate", "--import", "project/configs/sum.yaml")
+    assert result.code == 4
+    above = (folder / "project").resolve()
+    hint = f"  hint: it is in {above}: put the spec there, or: PYTHONPATH={above} jobrun ...\n"
+    assert hint in result.err
+
+
+def test_a_spec_inside_a_package(jobrun: Call, write: Write, folder: Path) -> None:
+    write(("steps:", "inner:"), at="pack")
+    (folder / "pack/__init__.py").write_text("")
+    (folder / "pack/inner.py").write_text("from .steps import add, loss_of, start\n")
+    result = jobrun("validate", "--import", "pack/sum.yaml")
+    assert result.code == 4
+    hint = f"put the spec into {folder.resolve()}, and call pack.module:function\n"
+    assert f"  hint: it is a module of the package 'pack': {hint}" in result.err
+
+
+def test_a_link_to_a_spec(jobrun: Call, write: Write, folder: Path) -> None:
+    write(at="there")
+    (folder / "here").mkdir()
+    (folder / "here/sum.yaml").symlink_to("../there/sum.yaml")
+    result = jobrun("validate", "--import", "here/sum.yaml")
+    assert result.code == 4
+    target = folder.resolve() / "there/sum.yaml"
+    hint = f"  hint: the spec is a link; the code is beside its target: {target}\n"
+    assert hint in result.err
+
+
+def test_a_directory_that_is_called_like_a_checkpoint(
+    call: Call, write: Write, folder: Path
+) -> None:
+    write()
+    call("train", "sum.yaml")
+    (folder / "runs/sum/checkpoint_9").mkdir()
+    result = call("load-blobs", "runs/sum/checkpoint_9")
+    assert (result.code, result.out) == (5, "")
+    assert result.err == (
+        "error: runs/sum/checkpoint_9: not a whole checkpoint: _SUCCESS: it is missing\n"
+        "  hint: those of the run: jobrun checkpoints list runs/sum\n"
+    )
+
+
+def test_a_run_without_its_run_json(call: Call, write: Write, folder: Path) -> None:
+    write()
+    call("train", "sum.yaml")
+    for text in (None, '{"na'):
+        (folder / "runs/sum/run.json").unlink(missing_ok=True)
+        if text is not None:
+            (folder / "runs/sum/run.json").write_text(text)
+        result = call("resume", "sum")
+        assert result.code == 5
+        assert result.err == (
+            "error: runs/sum: run.json was lost, and with it where the code is\n"
+            "  hint: jobrun train SPEC resumes it; or: jobrun resume runs/sum --code DIR\n"
+        )
+    assert call("resume", "sum", "--code", ".").code == 0
+
+
+def test_a_dry_run_into_a_file_is_refused_as_the_run_is(
+    call: Call, write: Write, folder: Path
+) -> None:
+    write()
+    result = call("train", "sum.yaml", "-n", "--runs-dir", "sum.yaml")
+    assert (result.code, result.out) == (6, "")
+    assert result.code == call("train", "sum.yaml", "--runs-dir", "sum.yaml").code
+    assert result.err == (
+        "error: sum.yaml is not a directory\n"
+        "  hint: --runs-dir names another directory for the runs\n"
+    )
+
+
+def test_a_run_whose_end_was_removed(call: Call, write: Write, folder: Path) -> None:
+    write()
+    call("train", "sum.yaml")
+    shutil.rmtree(folder / "runs/sum/checkpoint_3")
+    result = call("train", "sum.yaml")
+    assert result.code == 0
+    assert (
+        "  runs/sum was finished after epoch 3; that checkpoint is not there now, and the epochs "
+        "after epoch 2 are run again\n"
+    ) in result.err
