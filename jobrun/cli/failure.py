@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import sys
 import traceback
 from contextlib import suppress
@@ -51,7 +53,7 @@ def show(error: Exception, settings: Settings) -> int:
         if isinstance(error, OSError) and _raised_by_echo(error):
             error = not_written(error)
         if isinstance(error, DamagedError) and not error.hint and "checkpoint_" in str(error):
-            error.hint = "jobrun checkpoints verify RUN names all that is damaged"
+            error.hint = f"{_verify(error)} names all that is damaged"
         code = error.exit_code if isinstance(error, JobrunError) else EXIT_BUG
         show_error(error, settings)
         values = error_values(error)
@@ -59,6 +61,12 @@ def show(error: Exception, settings: Settings) -> int:
         with suppress(OSError):  # stdout may be the stream that cannot be written
             print(json.dumps(values), flush=True)
     return code
+
+
+def _verify(error: DamagedError) -> str:
+    """Return the command that verifies the run of a damaged checkpoint."""
+    found = re.fullmatch(r"(.+)/checkpoint_[^/]*(/.*)?", str(error.where or ""))
+    return f"jobrun checkpoints verify {shlex.quote(found[1]) if found else 'RUN'}"
 
 
 def not_written(why: OSError | ValueError) -> UsageError:

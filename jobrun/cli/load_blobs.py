@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -32,10 +34,13 @@ __all__ = ["command"]
 
 T = TypeVar("T")
 
-_HINT = (
-    "--fallback takes the newest checkpoint that is whole; "
-    "jobrun checkpoints verify RUN names all that is damaged"
-)
+
+def _hint(run: str) -> str:
+    """Return what to do about damage in a run."""
+    verify = f"jobrun checkpoints verify {shlex.quote(run)}"
+    return (
+        f"--fallback takes the newest checkpoint that is whole; {verify} names all that is damaged"
+    )
 
 
 @click.command("load-blobs", short_help="Show or export the blobs of a checkpoint.")
@@ -127,9 +132,10 @@ def _read(
 
     options = {"whole": not names, "fallback": fallback}
     if run is not None and (fs.far or is_checkpoint(run)):
-        return read_at(run, read, epoch, id, **options, hint=_HINT, fs=fs)
+        at = os.path.dirname(run.rstrip("/")) if is_checkpoint(run, fs) else run
+        return read_at(run, read, epoch, id, **options, hint=_hint(at or "."), fs=fs)
     found = find_run(runs_dir, run)
-    return read_found(found.checkpoints, read, epoch, id, **options, hint=_HINT)
+    return read_found(found.checkpoints, read, epoch, id, **options, hint=_hint(found.shown()))
 
 
 def _export(

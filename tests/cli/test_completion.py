@@ -54,7 +54,7 @@ def values(line: str) -> list[str]:
 
 
 def test_commands_with_what_they_do() -> None:
-    found = items("jobrun t")
+    found = items("jobrun tr")
     assert [item.value for item in found] == ["train"]
     assert found[0].help == "Train the job of a spec, or resume its run."
     assert values("jobrun ") == app.list_commands(None)  # type: ignore[arg-type]

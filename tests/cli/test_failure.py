@@ -117,7 +117,7 @@ def test_escapes_of_others_are_shown_and_not_obeyed(capsys: pytest.CaptureFixtur
 def test_damage_names_the_command_that_finds_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
     show(errors.DamagedError("torn", where="runs/x/checkpoint_1"), Settings())
     assert capsys.readouterr().err.endswith(
-        "\n  hint: jobrun checkpoints verify RUN names all that is damaged\n"
+        "\n  hint: jobrun checkpoints verify runs/x names all that is damaged\n"
     )
 
 
