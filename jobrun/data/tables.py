@@ -14,7 +14,7 @@ import numpy.typing as npt
 from jobrun.data.mapped import PAGES, FileRows, map_of, take_mapped
 from jobrun.data.source import Columns, Permutation, Table
 from jobrun.errors import DataError
-from jobrun.values.boxes import Box, Value
+from jobrun.values.boxes import Box, Tree, Value, leaves
 
 __all__ = ["ArrayTable", "blob_columns", "check_lengths", "check_rows"]
 
@@ -83,18 +83,27 @@ def blob_columns(blobs: Mapping[str, str], read: Callable[[str], Value]) -> Colu
     columns: Columns = {}
     for column, name in blobs.items():
         value = read(name)
-        kind = value.kind
-        if not isinstance(value, Box) or kind != "array" or value.value.ndim == 0:
+        if not isinstance(value, Box) or value.kind != "array" or value.value.ndim == 0:
             raise DataError(
-                f"column {column!r}: blob {name!r} is {_article(kind)}, not an array of rows",
-                hint="a pipe reads arrays whose first axis is the rows",
+                f"column {column!r}: blob {name!r} is {_what(value)}, not an array of rows",
+                hint=_remedy(name, value),
             )
         columns[column] = value.value
     return columns
 
 
-def _article(kind: str) -> str:
-    return "a single value" if kind == "array" else f"of kind {kind!r}"
+def _what(value: Value) -> str:
+    if value.note is not None:
+        return f"a {value.note.name}"
+    return "a single value" if value.kind == "array" else f"of kind {value.kind!r}"
+
+
+def _remedy(name: str, value: Value) -> str:
+    """Return the hint for a blob that is no array: the first array in it, as of a table."""
+    paths = (path for path, box in leaves(value, name) if box.kind == "array" and box.value.ndim)
+    first = next(paths, None) if isinstance(value, Tree) else None
+    inside = f"; name an array in it, e.g. {first!r}" if first is not None else ""
+    return f"a pipe reads arrays whose first axis is the rows{inside}"
 
 
 def check_rows(columns: Columns, name: str) -> int:

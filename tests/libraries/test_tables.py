@@ -12,8 +12,8 @@ import pytest
 from engine import Driver
 from whole_runs import bytes_of_checkpoints, train, train_and_die
 
-from jobrun.errors import TaskError
-from jobrun.model.job import Job, Task
+from jobrun.errors import DataError, TaskError
+from jobrun.model.job import Job, Pipe, Task
 
 ROWS = 50
 
@@ -157,3 +157,22 @@ def test_what_is_written_by_a_pointer_is_found_by_the_check(kind: str) -> None:
     job = updating(KINDS[kind][0], by_pointer, "in_")
     with pytest.raises(TaskError, match=r"changed one of its inputs \('table"):
         Driver(job, 1, check_inputs=True).start().epochs(2)
+
+
+def test_a_pipe_reads_columns_of_a_table_by_their_paths() -> None:
+    pytest.importorskip("pandas")
+    seen: list[int] = []
+
+    def job_of_path(path: str) -> Job:
+        job = Job("tables")
+        with job.setup:
+            Task(pandas_table, out="table", name="make")
+        with job.epoch:
+            Pipe({"x": path}, 8, do=[Task(lambda x: seen.extend(x.tolist()), "x", name="take")])
+        return job
+
+    Driver(job_of_path("table/data/n"), 1).start().epochs(1)
+    assert seen == list(range(ROWS))
+    with pytest.raises(DataError, match=r"'table' is a pandas\.DataFrame, not an array") as caught:
+        Driver(job_of_path("table"), 1).start().epochs(1)
+    assert "name an array in it, e.g. 'table/data/x'" in caught.value.hint
