@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from jobrun.session.local import LocalSession
     from jobrun.session.progress import progress
     from jobrun.session.step_log import log
+    from jobrun.tools.past_runs import Metrics, PastRun, list_runs, read_metrics
     from jobrun.values.adapters.base import LiveAdapter, ValueAdapter
     from jobrun.values.adapters.registry import register
 
@@ -43,7 +44,9 @@ __all__ = [
     "LiveAdapter",
     "Load",
     "LocalSession",
+    "Metrics",
     "Node",
+    "PastRun",
     "Pipe",
     "Retries",
     "Shell",
@@ -52,11 +55,13 @@ __all__ = [
     "Upload",
     "ValueAdapter",
     "__version__",
+    "list_runs",
     "load_blobs",
     "log",
     "open_checkpoint",
     "progress",
     "progress_report",
+    "read_metrics",
     "register",
 ]
 
@@ -75,7 +80,9 @@ _HOMES = {
     "LiveAdapter": "jobrun.values.adapters.base",
     "Load": "jobrun.model.options",
     "LocalSession": "jobrun.session.local",
+    "Metrics": "jobrun.tools.past_runs",
     "Node": "jobrun.model.job",
+    "PastRun": "jobrun.tools.past_runs",
     "Pipe": "jobrun.model.job",
     "Retries": "jobrun.model.options",
     "Shell": "jobrun.model.shell",
@@ -83,11 +90,13 @@ _HOMES = {
     "TaskGroup": "jobrun.model.job",
     "Upload": "jobrun.model.policy",
     "ValueAdapter": "jobrun.values.adapters.base",
+    "list_runs": "jobrun.tools.past_runs",
     "load_blobs": "jobrun.remote.blobs",
     "log": "jobrun.session.step_log",
     "open_checkpoint": "jobrun.checkpoint.zarr_view",
     "progress": "jobrun.session.progress",
     "progress_report": "jobrun.report.python",
+    "read_metrics": "jobrun.tools.past_runs",
     "register": "jobrun.values.adapters.registry",
 }
 
@@ -102,4 +111,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """Return the public names only."""
+    return sorted(__all__)

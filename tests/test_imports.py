@@ -243,7 +243,7 @@ def test_all_public_names_can_be_had() -> None:
     for name in jobrun.__all__:
         assert getattr(jobrun, name) is not None
     assert set(jobrun.__all__) == {*jobrun._HOMES, "__version__"}
-    assert set(jobrun.__all__) <= set(dir(jobrun))
+    assert sorted(jobrun.__all__) == dir(jobrun)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = jobrun.nothing
 

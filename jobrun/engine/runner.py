@@ -39,6 +39,7 @@ from jobrun.engine.run import Run
 from jobrun.errors import EXIT_SIGINT, JobrunError, SpecError, WorkerLostError
 from jobrun.model.job import GROUPS, Job
 from jobrun.session.base import Places, Session
+from jobrun.session.local import LocalSession
 from jobrun.usercode.reference import forbid_while_importing
 
 __all__ = ["JobRunner"]
@@ -112,8 +113,10 @@ class JobRunner:
         """The blobs after ``train``, read-only, by name; with several nodes, ``node:name``."""
         return Results(self._attempt.session if self._attempt else None, self._finished)
 
-    def train(self, session: Session) -> int:
+    def train(self, session: Session | None = None) -> int:
         """Run the job on ``session``; return the number of epochs completed in the run.
+
+        Without one it runs in this process, on a ``LocalSession``.
 
         Raises RunRefusedError if the run on disk is of another job, LockedError if another process
         holds it, TaskError if a task fails, and the other errors of the tree; earlier checkpoints
@@ -121,6 +124,7 @@ class JobRunner:
         """
         forbid_while_importing()
         self._finished = None
+        session = LocalSession() if session is None else session
         attempt = self._attempt = Attempt(self._run, session)
         choice = _checked(self.choose())
         if choice.action == "done":

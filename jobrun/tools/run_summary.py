@@ -24,6 +24,7 @@ from jobrun.report.formatting import metric_texts, number, percent, plain, plura
 from jobrun.report.summary import OUTCOMES, command_after, slowest_text
 from jobrun.runs.overview import Overview, overview
 from jobrun.runs.rundir import RunDir
+from jobrun.runs.series import numbered
 
 __all__ = ["RunSummary", "about", "ending", "headline", "run_summary"]
 
@@ -103,6 +104,7 @@ def about(summary: RunSummary) -> list[tuple[str, str]]:
     nodes = facts.get("nodes") or {}
     return [
         ("job", f"{view.job}{seed}{spec}"),
+        ("newer run", _newer(summary)),
         ("tags", ", ".join(view.labels.tags)),
         ("note", view.labels.note),
         ("nodes", ", ".join(nodes)),
@@ -117,6 +119,19 @@ def about(summary: RunSummary) -> list[tuple[str, str]]:
         ("code", ", ".join(summary.code)),
         ("versions", ", ".join(f"{n} {v}" for n, v in summary.versions.items())),
     ]
+
+
+def _newer(summary: RunSummary) -> str:
+    """Return the newest run of the same name, ``<name>-2``, …, if that is another one."""
+    run = summary.run
+    base = summary.view.job
+    paths = numbered(run.path.absolute().parent, base) if base else []
+    newest = next((RunDir(path) for path in paths if RunDir(path).is_run()), None)
+    names = [path.name for path in paths]
+    if newest is None or run.path.absolute().name not in names or newest.path.name == run.path.name:
+        return ""
+    view = overview(newest)
+    return f"{newest.shown()}, {view.state} after {plural(view.epoch, 'epoch')}"
 
 
 def _time(summary: RunSummary) -> str:

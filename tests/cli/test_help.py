@@ -137,4 +137,4 @@ def test_an_unknown_name_of_the_package_is_an_attribute_error() -> None:
 
     with pytest.raises(AttributeError, match="no attribute 'Jop'"):
         jobrun.Jop  # noqa: B018
-    assert set(jobrun.__all__) <= set(dir(jobrun))
+    assert sorted(jobrun.__all__) == dir(jobrun)

@@ -146,6 +146,15 @@ def test_runs_that_cannot_be_shown(call: Call, folder: Path) -> None:
     assert json.loads(call("show", "none", "--json").out)["exit_code"] == 5
 
 
+def test_a_newer_run_of_the_spec_is_named(call: Call, run: Path) -> None:
+    assert "newer run" not in call("show", "sum").out
+    call("train", "sum.yaml", "--fresh")
+    call("train", "sum.yaml", "--set", "name=sum-other")
+    assert "  newer run   runs/sum-2, finished after 3 epochs\n" in call("show", "sum").out
+    assert "newer run" not in call("show", "sum-2").out
+    assert "newer run" not in call("show", "sum-other").out
+
+
 def test_it_does_not_write_or_lock(call: Call, run: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
     holder = RunDir(run)
