@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy.typing as npt
 from jobrun.core.late_imports import importing
 from jobrun.errors import DataError, did_you_mean
 
-__all__ = ["ENDINGS", "read_weights"]
+__all__ = ["ENDINGS", "read_weights", "why_unreadable"]
 
 Array = npt.NDArray[Any]
 
@@ -28,17 +29,24 @@ def read_weights(path: Path, is_wanted: Callable[[str], bool]) -> dict[str, Arra
     bfloat16 and other dtypes that numpy lacks are those of ml_dtypes.  Raises DataError, naming
     the file and the key, for a file that cannot be read, and for values that are no arrays.
     """
-    reader = _READERS.get(path.suffix)
-    if reader is None:
-        raise DataError(
-            f"unknown ending {path.suffix!r} of a file of weights",
-            where=str(path),
-            hint=did_you_mean(path.suffix, ENDINGS) or f"expected {', '.join(ENDINGS)}",
-        )
+    if refused := why_unreadable(path.suffix):
+        raise DataError(refused[0], where=str(path), hint=refused[1])
     try:
-        return dict(reader(path, is_wanted))
+        return dict(_READERS[path.suffix](path, is_wanted))
     except OSError as error:
         raise DataError(f"it cannot be read: {error.strerror or error}", where=str(path)) from error
+
+
+def why_unreadable(ending: str) -> tuple[str, str] | None:
+    """Return why files with an ending cannot be read here, and what to do; None if they can."""
+    if ending not in _READERS:
+        text = f"unknown ending {ending!r} of a file of weights"
+        return text, did_you_mean(ending, ENDINGS) or f"expected {', '.join(ENDINGS)}"
+    package = _PACKAGES.get(ending)
+    if package is None or find_spec(package) is not None:
+        return None
+    how = "torch" if package == "torch" else f"'jobrun[{package}]'"
+    return f"a {ending} file is read by {package}, which is not installed", f"pip install {how}"
 
 
 Read = Iterator[tuple[str, Array]]
@@ -56,11 +64,8 @@ def _npz(path: Path, is_wanted: Callable[[str], bool]) -> Read:
 
 
 def _safetensors(path: Path, is_wanted: Callable[[str], bool]) -> Read:
-    try:
-        with importing():
-            from safetensors import SafetensorError, safe_open
-    except ImportError as error:
-        raise _missing(path, "it", "safetensors") from error
+    with importing():
+        from safetensors import SafetensorError, safe_open
     try:
         with path.open("rb"), safe_open(path, "np") as file:
             for name in filter(is_wanted, file.keys()):
@@ -75,11 +80,8 @@ def _safetensors(path: Path, is_wanted: Callable[[str], bool]) -> Read:
 
 
 def _torch(path: Path, is_wanted: Callable[[str], bool]) -> Read:
-    try:
-        with importing():
-            import torch
-    except ImportError as error:
-        raise _missing(path, "it", "torch") from error
+    with importing():
+        import torch
     try:
         with path.open("rb") as file:
             content = torch.load(file, map_location="cpu", weights_only=True)
@@ -122,18 +124,14 @@ def _array(torch: Any, tensor: Any, name: str, path: Path) -> Array:
             import ml_dtypes
         return np.asarray(tensor.contiguous().view(bits).numpy()).view(getattr(ml_dtypes, dtype))
     except ImportError as error:
-        raise _missing(path, f"the dtype {dtype} of {name!r}", "ml-dtypes") from error
+        raise DataError(
+            f"{name!r} has dtype {dtype}, which numpy lacks",
+            where=str(path),
+            hint="pip install 'jobrun[ml-dtypes]'",
+        ) from error
     except (TypeError, RuntimeError, AttributeError) as error:
         text = f"{name!r} has dtype {dtype} and layout {tensor.layout}, which is not read"
         raise DataError(text, where=str(path)) from error
-
-
-def _missing(path: Path, what: str, extra: str) -> DataError:
-    return DataError(
-        f"{what} is read by a package that is not installed",
-        where=str(path),
-        hint="pip install torch" if extra == "torch" else f"pip install 'jobrun[{extra}]'",
-    )
 
 
 _READERS: Mapping[str, Callable[[Path, Callable[[str], bool]], Read]] = {
@@ -142,5 +140,6 @@ _READERS: Mapping[str, Callable[[Path, Callable[[str], bool]], Read]] = {
     ".pt": _torch,
     ".pth": _torch,
 }
+_PACKAGES: Mapping[str, str] = {".safetensors": "safetensors", ".pt": "torch", ".pth": "torch"}
 ENDINGS = tuple(_READERS)
 """The endings of files of weights."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from jobrun.core.paths import is_url
 from jobrun.core.template import Template, templates_in
+from jobrun.data.weights import why_unreadable
 from jobrun.errors import Problem, UsageError, Where
 from jobrun.model.job import Job, Pipe, Task
 from jobrun.model.options import Load
@@ -28,7 +29,9 @@ def task_needs(task: Task, folder: str | os.PathLike[str] | None) -> Iterator[Pr
     yield from _unset(task)
     if isinstance(task.fn, Shell):
         yield from _program_problems(task, task.fn, folder)
-    elif isinstance(task.fn, Load) and task.fn.file is None:
+    elif isinstance(task.fn, Load) and task.fn.file is not None:
+        yield from _weights_problems(str(task.fn.file), task.mark("load"))
+    elif isinstance(task.fn, Load):
         yield from _store_problems(task.fn.run, task.mark("load"))
 
 
@@ -77,6 +80,14 @@ def _store_problems(place: object, where: Where | None) -> Iterator[Problem]:
             open_store(str(place))
         except UsageError as error:
             yield Problem(error.message, where, error.hint)
+
+
+def _weights_problems(file: str, where: Where | None) -> Iterator[Problem]:
+    """Yield a problem if a file of weights cannot be read, as far as its ending is known."""
+    ending = os.path.splitext(file)[1]
+    refused = None if ending.endswith("}") else why_unreadable(ending)
+    if refused is not None:
+        yield Problem(refused[0], where, refused[1])
 
 
 def _program_problems(

@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 
 from jobrun.core.events import Warned
 from jobrun.core.template import Template
-from jobrun.errors import SpecError, TaskError
+from jobrun.errors import BindError, SpecError, TaskError
 from jobrun.model.job import Job, Task
 from jobrun.model.options import Load
 
@@ -177,7 +177,7 @@ def test_damaged_files_are_errors(file: str, content: bytes, tmp_path: Path) -> 
 def test_files_that_are_not_there_or_of_another_kind(tmp_path: Path) -> None:
     with pytest.raises(TaskError, match=r"x.npz: it cannot be read: No such file"):
         loading(tmp_path, {"*": "net"})
-    with pytest.raises(TaskError, match=r"unknown ending '.safetensor' of a file") as caught:
+    with pytest.raises(BindError, match=r"unknown ending '.safetensor' of a file") as caught:
         loading(tmp_path, {"*": "net"}, "x.safetensor")
     assert ".safetensors" in (caught.value.hint or "")
 

@@ -36,9 +36,10 @@ def test_variables_of_the_environment_must_be_set(monkeypatch: pytest.MonkeyPatc
 
 def test_every_text_that_is_rendered_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    text = template("${env.JOBRUN_UNSET}/a")
+    text = template("${env.JOBRUN_UNSET}/a.npz")
     for task in (
         Task(Load(text), out={"w": "w"}),
+        Task(Load(file=text), out={"w": "w"}),
         Task(Shell("${env.JOBRUN_UNSET} x")),
         Pipe(zip=[Pipe(file=text, do=[Task(two)]).reader.data], do=[Task(two)]),
     ):
@@ -71,3 +72,18 @@ def test_the_upload_and_what_it_calls_come_at_once(tmp_path: Path) -> None:
         bind_job(job, tmp_path)
     for part in ("'needs_a' has no 'g'", "variable JOBRUN_UNSET is not set"):
         assert part in str(caught.value)
+
+
+def test_files_of_weights_that_no_package_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def needs(file: str) -> list[tuple[str, str | None]]:
+        task = Task(Load(file=template(file)), out={"w": "w"})
+        return [(p.message, p.hint) for p in task_needs(task, None)]
+
+    assert needs("x.npz") == []
+    assert needs("${spec.dir}") == []
+    [(message, hint)] = needs("x.safetensor")
+    assert message == "unknown ending '.safetensor' of a file of weights"
+    assert ".safetensors" in (hint or "")
+    monkeypatch.setattr("jobrun.data.weights.find_spec", lambda name: None)
+    text = "a .pt file is read by torch, which is not installed"
+    assert needs("x.pt") == [(text, "pip install torch")]
