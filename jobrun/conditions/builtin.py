@@ -337,6 +337,7 @@ class Patience(_OfBlob):
         if isinstance(written.get("metric"), str) and "metric" not in (entry.known.metrics or ()):
             hint = f"patience: {_patience_form(written['metric'], written)}"
             entry.refuse("the metric is the key here", hint, "metric", key=True)
+            entry.direction(written["metric"])
             return []
         found = [cls._of(entry, name, value) for name, value in entry.value.items()]
         return [c for c in found if c is not None]

@@ -107,7 +107,7 @@ class _Sheet:
         name = box.name + (f" x{box.copies}" if box.copies > 1 else "")
         lines = [_Line("name", _cut(name)), _Line("line", _cut(box.detail))]
         lines += [_Line("line", _cut(step)) for step in box.steps]
-        if unread:
+        if unread and box.kind != "pipe":  # the steps of a pipe name theirs
             lines.append(_Line("blob", _cut("→ " + ", ".join(unread))))
         if box.state and box.state.seconds is not None:
             lines.append(_Line("line", box.state.took))

@@ -193,3 +193,16 @@ def test_thousands_of_tasks_are_drawn_without_recursion() -> None:
     assert made.boxes[-1].rank == 2999
     assert len(tree(made).splitlines()) == 3002
     assert svg(made).count("<path") == 2 * 2999
+
+
+def test_the_outputs_of_a_pipe_are_shown_once_with_its_steps() -> None:
+    with Job("j") as job:
+        with job.init:
+            Task("m:start", out=["w", "rows"], name="start")
+        Pipe(
+            {"c": "rows"}, batch=1, do=[Task("m:score", "c", out="loss", name="score")], name="all"
+        )
+        Task("m:norm", "w", out="norm", name="norm")
+    shown = texts(svg(picture(job)))
+    assert [text for text in shown if "loss" in text] == ["do score: c → loss"]
+    assert "→ norm" in shown
