@@ -1,0 +1,300 @@
+"""Estimators of scikit-learn: an allow-listed walk of what their attributes hold.
+
+Numbers, strings, arrays, dicts, lists and tuples are kept as they are; estimators within
+estimators, trees, loss functions and other objects of scikit-learn as their class and attributes.
+Functions and classes that an estimator was given (a metric, a kernel) are those of the object that
+``setup`` made.  Anything else is refused, by the name of its attribute.
+
+A class that a state names is taken only from modules of scikit-learn that have been imported:
+restoring never imports anything, and never calls what is not on the list.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Mapping
+from types import BuiltinFunctionType, FunctionType
+from typing import Any, Final
+
+import numpy as np
+
+from jobrun.errors import ValueRefusedError
+from jobrun.values.adapters.base import Plain
+
+__all__ = ["ADAPTERS"]
+
+_CLASS: Final = ".class"
+"""The key of the class in the form of an object; attributes have no such names."""
+
+_OF_SETUP: Final = {_CLASS: "setup"}
+_OBJECTS: Final = "numpy:object"
+_TREE: Final = "sklearn.tree._tree:Tree"
+_LOSSES: Final = ("sklearn._loss.", "sklearn.linear_model._sgd_fast")
+"""Modules of loss functions, which are made again from the arguments that they reduce to."""
+
+_PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), np.generic)
+_GENERATOR: Final = "generator"
+_GENERATORS: Final = (np.random.RandomState, np.random.Generator)
+
+_NOT_A_STATE: Final = (
+    TypeError,
+    ValueError,
+    KeyError,
+    AttributeError,
+    IndexError,
+    OverflowError,
+    MemoryError,
+    RecursionError,
+)
+
+Seen = dict[int, tuple[Any, int]]
+"""The generators that were met, by id, with their numbers."""
+
+Made = dict[int, Any]
+"""The generators that were made again, by number."""
+
+
+class EstimatorAdapter:
+    """Anything that derives from ``sklearn.base.BaseEstimator``."""
+
+    name = "sklearn.BaseEstimator"
+    version = 1
+
+    def state(self, obj: Any) -> Plain:
+        """Return the class and the attributes of an estimator, fitted or not.
+
+        Raises ValueRefusedError for an attribute that is not on the list.
+        """
+        return _form_of_object(obj, type(obj).__name__, {})
+
+    def restore(self, obj: Any, state: Plain) -> Any:
+        """Give ``obj`` the attributes of the state, those of fitting too; return ``obj``."""
+        _check_object(state, _reference(type(obj)), type(obj).__name__)
+        try:
+            _put_back(obj, state, type(obj).__name__, {})
+        except _NOT_A_STATE as error:
+            raise ValueRefusedError(
+                f"the state is not that of a {type(obj).__name__}: {error!r}"
+            ) from error
+        return obj
+
+    def copy(self, obj: Any) -> Any:
+        """Return ``copy.deepcopy(obj)``: ``sklearn.clone`` would forget what was fitted."""
+        return copy.deepcopy(obj)
+
+
+def _reference(kind: type) -> str:
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def _is_of_sklearn(obj: object) -> bool:
+    return type(obj).__module__.partition(".")[0] == "sklearn"
+
+
+# Taking apart.
+
+
+def _form(value: Any, where: str, seen: Seen) -> Plain:
+    """Return the plain form of the value at ``where``; ``seen`` are the generators so far."""
+    if isinstance(value, np.ndarray):
+        return _form_of_array(value, where, seen)
+    if isinstance(value, _PLAIN):
+        return value
+    if type(value) in _GENERATORS:
+        return _form_of_generator(value, seen)
+    if type(value) is dict:
+        if _CLASS in value:
+            raise _refused(where, f"a dict with the key {_CLASS!r}")
+        return {key: _form(item, f"{where}[{key!r}]", seen) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_form(item, f"{where}[{n}]", seen) for n, item in enumerate(value))
+    if isinstance(value, FunctionType | BuiltinFunctionType | type | np.ufunc):
+        return dict(_OF_SETUP)
+    if type(value).__module__.startswith("scipy.sparse"):
+        return value  # taken apart by the adapter of its library
+    if _is_of_sklearn(value) or _is_estimator(value):
+        return _form_of_object(value, where, seen)
+    raise _refused(where, f"a {_reference(type(value)).replace(':', '.')}")
+
+
+def _form_of_array(array: Any, where: str, seen: Seen) -> Plain:
+    if not array.dtype.hasobject or array.dtype.kind == "T":
+        return array
+    items = [
+        _form(item, f"{where}[{n}]", seen) for n, item in enumerate(array.reshape(-1).tolist())
+    ]
+    return {_CLASS: _OBJECTS, "shape": list(array.shape), "items": items}
+
+
+def _form_of_generator(generator: Any, seen: Seen) -> Plain:
+    """Return the state of a generator where it is met first: several objects may draw from one."""
+    known = seen.get(id(generator))
+    if known is not None:
+        return {_CLASS: _GENERATOR, "number": known[1]}
+    seen[id(generator)] = (generator, len(seen))
+    return {_CLASS: _GENERATOR, "number": len(seen) - 1, "state": generator}
+
+
+def _form_of_object(obj: Any, where: str, seen: Seen) -> Plain:
+    """Return the class of an object and its attributes, or what it reduces to."""
+    reference = _reference(type(obj))
+    if reference == _TREE:
+        _, arguments, state = obj.__reduce__()
+        return {_CLASS: reference, "arguments": list(arguments), "state": state}
+    if _has_own_attributes(obj):
+        attributes = vars(obj)
+        if _CLASS in attributes:
+            raise _refused(where, f"an object with an attribute {_CLASS!r}")
+        return {
+            _CLASS: reference,
+            **{k: _form(v, f"{where}.{k}", seen) for k, v in attributes.items()},
+        }
+    if reference.startswith(_LOSSES):
+        made, arguments = obj.__reduce__()[:2]
+        if made is type(obj):
+            return {_CLASS: reference, "arguments": [_form(a, where, seen) for a in arguments]}
+    raise _refused(where, f"a {reference.replace(':', '.')}")
+
+
+def _has_own_attributes(obj: Any) -> bool:
+    return hasattr(obj, "__dict__") and not _reference(type(obj)).startswith(_LOSSES[1])
+
+
+def _is_estimator(obj: object) -> bool:
+    return any(_reference(kind) == "sklearn.base:BaseEstimator" for kind in type(obj).__mro__)
+
+
+def _refused(where: str, what: str) -> ValueRefusedError:
+    return ValueRefusedError(
+        f"{where} is {what}, which the adapter of scikit-learn does not keep",
+        hint="save what it holds in an adapter of your own: state: {model: mycode:ModelState}",
+    )
+
+
+# Putting together.
+
+
+def _put_back(obj: Any, form: Mapping[str, Any], where: str, made: Made) -> None:
+    """Replace the attributes of ``obj`` by those of a form, objects that it has in place."""
+    before = dict(vars(obj))
+    after = {
+        key: _value(item, before.get(key), f"{where}.{key}", made)
+        for key, item in form.items()
+        if key != _CLASS
+    }
+    vars(obj).clear()
+    vars(obj).update(after)
+
+
+def _value(form: Any, before: Any, where: str, made: Made) -> Any:
+    """Return the value of a form; ``before`` is what setup's object has in this place."""
+    if isinstance(form, dict) and _CLASS in form:
+        return _object(form, before, where, made)
+    if isinstance(form, dict):
+        own = before if isinstance(before, dict) else {}
+        return {k: _value(v, own.get(k), f"{where}[{k!r}]", made) for k, v in form.items()}
+    if isinstance(form, list | tuple):
+        fits = isinstance(before, list | tuple) and len(before) == len(form)
+        beside = before if fits else [None] * len(form)
+        pairs = enumerate(zip(form, beside, strict=True))
+        return type(form)(_value(v, b, f"{where}[{n}]", made) for n, (v, b) in pairs)
+    return form
+
+
+def _object(form: Mapping[str, Any], before: Any, where: str, made: Made) -> Any:
+    """Return the object of a form that names a class."""
+    reference = form[_CLASS]
+    if type(reference) is not str:
+        raise ValueRefusedError(f"{where} names a class that is no string")
+    if reference == _GENERATOR:
+        return made.setdefault(form["number"], form.get("state"))
+    if reference == _OF_SETUP[_CLASS]:
+        if before is None:
+            raise ValueRefusedError(
+                f"{where} is a function or a class of the object that 'setup' made, which has none",
+                hint="build the estimator in 'setup' as it was built before",
+            )
+        return before
+    if reference == _OBJECTS:
+        return _object_array(form, where, made)
+    if _reference(type(before)) == reference != _TREE and _has_own_attributes(before):
+        _put_back(before, form, where, made)
+        return before
+    kind = _class(reference, where)
+    try:
+        if reference == _TREE:
+            return _tree(kind, form, where)
+        if reference.startswith(_LOSSES) and "arguments" in form:
+            return kind(*[_value(a, None, where, made) for a in form["arguments"]])
+        obj: Any = object.__new__(kind)
+        _put_back(obj, form, where, made)
+    except _NOT_A_STATE as error:
+        raise ValueRefusedError(f"{where} is not the state of a {reference}: {error}") from error
+    return obj
+
+
+def _object_array(form: Mapping[str, Any], where: str, made: Made) -> Any:
+    items, shape = form.get("items"), form.get("shape")
+    sizes = shape if isinstance(shape, list) else [-1]
+    fits = isinstance(items, list) and all(type(n) is int and n >= 0 for n in sizes)
+    if not fits or int(np.prod(sizes, dtype=object)) != len(items or ()):
+        raise ValueRefusedError(f"{where} is not the state of an array of objects")
+    array = np.empty(len(items or ()), object)
+    for number, item in enumerate(items or ()):
+        array[number] = _value(item, None, f"{where}[{number}]", made)
+    return array.reshape(sizes)
+
+
+def _class(reference: Any, where: str) -> type:
+    """Return a class of a module of scikit-learn that has been imported."""
+    module, _, name = str(reference).partition(":")
+    found = sys.modules.get(module) if module.partition(".")[0] == "sklearn" else None
+    kind = getattr(found, name, None) if name.isidentifier() else None
+    if not isinstance(kind, type) or _reference(kind) != reference:
+        raise ValueRefusedError(
+            f"{where} is a {str(reference)[:80]}, which is not a class of scikit-learn that has "
+            "been imported",
+            hint="import its module where 'setup' makes the estimator",
+        )
+    return kind
+
+
+def _tree(kind: Any, form: Mapping[str, Any], where: str) -> Any:
+    """Make a tree, whose nodes are proven to refer to nodes and features that there are.
+
+    ``__setstate__`` checks dtypes and shapes only, and prediction nothing at all.
+    """
+    arguments, state = form["arguments"], form["state"]
+    features, classes, outputs = arguments
+    if classes.dtype.kind not in "iu" or classes.shape != (outputs,) or (classes < 1).any():
+        raise ValueError("the numbers of its classes are none")
+    made = kind(int(features), classes.astype(np.intp), int(outputs))
+    nodes, count = state["nodes"], int(state["node_count"])
+    if nodes.shape != (count,) or state["values"].shape[0] != count:
+        raise ValueError("the number of its nodes is another one")
+    inner = nodes["left_child"] != -1
+    places = np.arange(count)
+    for side in ("left_child", "right_child"):
+        children = nodes[side]
+        if (children[~inner] != -1).any() or (children[inner] <= places[inner]).any():
+            raise ValueError("a node refers to one before it")
+        if (children >= count).any():
+            raise ValueError("a node refers to one that is not there")
+    if (nodes["feature"][inner] < 0).any() or (nodes["feature"][inner] >= int(features)).any():
+        raise ValueError("a node refers to a feature that is not there")
+    made.__setstate__(dict(state))
+    return made
+
+
+def _check_object(form: Any, reference: str, where: str) -> None:
+    own = form.get(_CLASS) if isinstance(form, dict) else None
+    if type(own) is not str or own != reference:
+        said = str(form.get(_CLASS))[:80] if isinstance(form, dict) else type(form).__name__
+        raise ValueRefusedError(
+            f"{where} is a {reference.replace(':', '.')} now, and its state is that of a {said}",
+            hint="build the same type of estimator in 'setup', or start anew with --fresh",
+        )
+
+
+ADAPTERS: Final = {"sklearn.base.BaseEstimator": EstimatorAdapter()}
