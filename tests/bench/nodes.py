@@ -121,6 +121,12 @@ def by_jobrun(size: int, rounds: int, epochs: int) -> Run:
             Task("tests.bench.nodes:mean", "*:w", out="w")
         job.stop(epochs=epochs)
 
+    return epochs_of(job, epochs)
+
+
+def epochs_of(job: Job, epochs: int) -> Run:
+    """Epochs of a job, run as the runner does."""
+
     def run(directory: Path) -> float:
         session = dask_session()
         session.open(job, Places())
@@ -161,6 +167,80 @@ def epochs_case(scale: Scale, size: int, rounds: int, name: str) -> Case:
         "epoch",
         7,
         wanted=[overhead],
+    )
+
+
+# An exchange: each of many nodes takes the mean over all.
+
+VECTOR = 1_250  # 10 kB
+
+
+def more(w: Any) -> Any:
+    return w + 1.0
+
+
+def same(w: Any) -> Any:
+    return w
+
+
+def exchange_by_futures(nodes: int, epochs: int) -> Run:
+    """The loop that somebody would write: a future for each node's work, and for each mean."""
+
+    def run(directory: Path) -> float:
+        client = cluster()
+        ws = [client.submit(start, VECTOR, pure=False) for _ in range(nodes)]
+
+        def loop() -> None:
+            nonlocal ws
+            for _ in range(epochs):
+                moved = [client.submit(more, w, pure=False) for w in ws]
+                ws = [client.submit(mean, moved, pure=False) for _ in range(nodes)]
+                wait(ws)
+
+        from distributed import wait
+
+        wait(ws)
+        return timed(loop)
+
+    return run
+
+
+def exchange_by_jobrun(nodes: int, epochs: int, *, reduced: bool) -> Run:
+    """The same as a job, with a list of all values or with a reduction."""
+    with Job("exchange", nodes=nodes) as job:
+        with job.init, Node("*"):
+            Task("tests.bench.nodes:start", with_={"size": VECTOR}, out="w")
+        with Node("*"):
+            Task("tests.bench.nodes:more", "w", out="w")
+            if reduced:
+                over = {"reduce": "mean", "of": "*:w"}
+                Task("tests.bench.nodes:same", [over], out="w")
+            else:
+                Task("tests.bench.nodes:mean", "*:w", out="w")
+        job.stop(epochs=epochs)
+    return epochs_of(job, epochs)
+
+
+def exchange_case(scale: Scale, nodes: int) -> Case:
+    count = scale.of(10 if nodes < 100 else 2, 2)
+    faster_than_futures = Wanted(
+        f"an exchange over {nodes} nodes on two workers: jobrun over hand-written futures",
+        lambda measured: measured.ratio("jobrun, reduce", "dask futures"),
+        0.5,
+    )
+    return Case(
+        f"exchange over {nodes} nodes on two workers, 10 kB each",
+        [
+            Contestant("dask futures", exchange_by_futures(nodes, count), NEEDS),
+            Contestant("jobrun, list", exchange_by_jobrun(nodes, count, reduced=False), NEEDS),
+            Contestant("jobrun, reduce", exchange_by_jobrun(nodes, count, reduced=True), NEEDS),
+        ],
+        "dask futures",
+        "dask futures",
+        count,
+        "epoch",
+        3,
+        wanted=[faster_than_futures],
     )
 
 
@@ -249,6 +329,7 @@ def cases(scale: Scale) -> list[Case]:
     return [
         epochs_case(scale, scale.of(100_000, 1000), scale.of(60, 2), "with work"),
         epochs_case(scale, 1_000, 1, "no work"),
+        *[exchange_case(scale, nodes) for nodes in ((2,) if scale.quick else (2, 20, 50, 200))],
         Case(
             "no-op tasks on a worker",
             [
