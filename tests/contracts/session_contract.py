@@ -17,9 +17,11 @@ import numpy as np
 import pytest
 from engine import Driver, cut_after, same
 
+import jobrun
 from jobrun.checkpoint.integrity import read_manifest, read_record
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import RecordFields
+from jobrun.core.events import StepLogged
 from jobrun.core.position import Position
 from jobrun.errors import BindError, DamagedError, DataError, TaskError, ValueRefusedError, Where
 from jobrun.model.job import Job, Node, Pipe, Task
@@ -156,6 +158,11 @@ def use_bound(bound: BoundToThread, n: int) -> int:
 
 def loss_of(x: Any) -> float:
     return float(x[0])
+
+
+def log_loss(x: Any) -> float:
+    jobrun.log(loss=x.sum(), every=2)
+    return float(x.sum())
 
 
 def twice(x: Any, rng: Any) -> Any:
@@ -750,6 +757,22 @@ class SessionContract:
             Task("math:no_such_function")
         with pytest.raises(BindError, match="no_such_function"):
             Driver(job, session=session)
+
+    # Numbers of steps.
+
+    @pytest.mark.parametrize("nodes", [["main"], ["a", "b"]])
+    def test_numbers_of_steps_are_reported(self, session: Session, nodes: list[str]) -> None:
+        job = Job("j", nodes=nodes)
+        with job.setup:
+            Task(rows, out="data", node="*")
+        with job.epoch:
+            do = [Task(log_loss, "x", out="loss")]
+            Pipe({"x": "data"}, batch=2, do=do, name="p", node="*")
+        driver = Driver(job, session=session).start().epochs(2)
+        found = [event for event in driver.events if isinstance(event, StepLogged)]
+        steps = [(e.node, e.epoch, e.batch, e.batches, e.task) for e in found]
+        assert sorted(steps) == [(n, e, b, 5, "p") for n in nodes for e in (1, 2) for b in (2, 4)]
+        assert {e.values["loss"] for e in found if e.batch == 2} == {5.0}
 
     # Again.
 

@@ -9,6 +9,9 @@ There are two kinds of adapters:
 - A **live object** (a module, an optimizer, an estimator) is made by ``setup``, and changed in
   place.  Its state is read once per save, and put back once per resume, after ``setup``.
 
+Keys of a state that begin with a dot hold what belongs to the object beside the weights that other
+programs know: exports leave them out, and files of weights do not replace them.
+
 Neither imports its library: an object of it is there, so the library is.  Both are deterministic:
 the same state gives the same plain value, bit for bit.  Nothing is ever pickled.
 
