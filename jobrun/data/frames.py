@@ -41,6 +41,11 @@ def frame_table(frame: Any, wanted: ColumnNames, name: str) -> Table:
         found: Columns = {n: _column(frame[n], n) for n in names_in(plan)}
     except DataError as error:
         raise DataError(f"{name}: {error.message}", hint=error.hint) from None
+    except ImportError as error:
+        raise DataError(
+            f"{name}: its columns are read by pyarrow, which is not installed",
+            hint="pip install 'jobrun[parquet]'",
+        ) from error
     table = ArrayTable(finished(found), name)
     return table if all(c == g for c, g in plan.items()) else Matrices(table, plan)
 
@@ -51,9 +56,7 @@ def _column(column: Any, name: str) -> Any:
     if library == "pyarrow":
         return _of_arrow(column, name)
     if library == "polars":
-        if not column.null_count() and column.dtype.is_numeric() and not column.dtype.is_decimal():
-            return column.to_numpy()
-        return _of_arrow(column.to_arrow(), name)
+        return _of_polars(column, name)
     return _of_pandas(column, name)
 
 
@@ -61,6 +64,20 @@ def _of_arrow(column: Any, name: str) -> Any:
     pa = imported("pyarrow")
     chunks = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
     return to_array(chunks, column_dtype(chunks.type, name), name)
+
+
+def _of_polars(column: Any, name: str) -> Any:
+    """Return a series of polars, which may come without pyarrow, as an array."""
+    pl = imported("polars")
+    dtype = column.dtype
+    if dtype in (pl.String, pl.Categorical, pl.Enum):
+        texts = np.empty(len(column), object)
+        texts[:] = column.cast(pl.String).fill_null("").to_list()
+        return texts
+    whole = not column.null_count() and not dtype.is_decimal()
+    if whole and (dtype.is_numeric() or dtype == pl.Boolean):
+        return column.to_numpy()
+    return _of_arrow(column.to_arrow(), name)
 
 
 def _of_pandas(column: Any, name: str) -> Any:

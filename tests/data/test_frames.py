@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -71,6 +72,31 @@ def test_a_column_that_is_not_there(make: Callable[[dict[str, Any]], Any]) -> No
 def test_a_table_without_rows(make: Callable[[dict[str, Any]], Any]) -> None:
     with pytest.raises(DataError, match="the source has no rows"):
         read(make({"a": np.zeros(0)}), x="a")
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_common_columns_are_read_without_pyarrow(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip(library)
+    columns = {k: v for k, v in COLUMNS.items() if k != "name"} | {"name": ["a", "b"] * 3}
+    made = {"pandas": pandas_frame, "polars": polars_frame}[library](columns)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    rows = read(made, **{c: c for c in columns}).slice(0, 2)
+    assert {c: a.tolist() for c, a in rows.items()} == {
+        "age": [0, 1],
+        "income": [0.0, 0.5],
+        "flag": [True, False],
+        "name": ["a", "b"],
+    }
+
+
+def test_other_columns_say_that_they_need_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    pl = pytest.importorskip("polars")
+    made = pl.DataFrame({"gap": [1, None], "day": [1, 2]}).cast({"day": pl.Date})
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(DataError, match="read by pyarrow, which is not installed"):
+        read(made, x="day")
 
 
 def test_columns_of_pandas_of_other_dtypes() -> None:
