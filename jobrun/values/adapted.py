@@ -55,16 +55,17 @@ def put_together(made: Note, plain: Plain) -> Any:
     if made.meta.get("live"):  # the state of an object, which only its own adapter can restore
         return plain
     adapter = adapter_named(made.name)
-    if not isinstance(adapter, ValueAdapter):
-        if isinstance(adapter, LiveAdapter):
-            return plain
+    load = getattr(adapter, "load", None)  # isinstance of a protocol takes 12 µs, and this 0.1
+    if adapter is None:
         raise ValueRefusedError(
             f"the value was made by the adapter {made.name!r}, which is not there now",
             hint="register it beside the job's functions: jobrun.register(Type, adapter)",
         )
+    if load is None:
+        return plain
     check_version(made, adapter)
     try:
-        return adapter.load(plain, made.meta)
+        return load(plain, made.meta)
     except ValueRefusedError:
         raise
     except Exception as error:  # of many kinds, by library
