@@ -6,7 +6,9 @@ The failure of one run affects no other, and a run that is killed is detected.
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,16 +20,18 @@ from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.metrics import metric_names
 from jobrun.cli.fleet import Fleet
 from jobrun.cli.member import Order
-from jobrun.cli.options import RunOptions, Settings, screen_width, settings
+from jobrun.cli.options import RunOptions, Settings, screen_width, settings, uses_color
 from jobrun.cli.signals import Signals
 from jobrun.cli.sweep_board import Board, JsonBoard
 from jobrun.cli.sweep_table import SweepEnded, sweep_summary
+from jobrun.cli.sweep_view import LiveBoard
 from jobrun.cli.table import table
 from jobrun.core.invocation import program
 from jobrun.core.json_floats import to_json
 from jobrun.engine.resume_policy import Choice
 from jobrun.errors import EXIT_DONE, EXIT_SIGINT, EXIT_SIGTERM, BindError, TaskError
 from jobrun.report.formatting import plain, plural
+from jobrun.report.terminal import Painter
 from jobrun.runs.find import sweep_of_spec
 from jobrun.runs.series import claim_after, fresh_name, newest_begun
 from jobrun.runs.sweepdir import Member, SweepDir
@@ -130,7 +134,10 @@ class SweepEngine:
             board.print_lines(_opening(plan, home, jobs))
         fleet = Fleet(jobs, board, lambda: self._continues(board.codes.values()))
         self._signals.runner = _SignalForwarder(fleet, board)
-        fleet.run((n, self._order(home, plan.members[n], jobs)) for n in plan.to_do)
+        try:
+            fleet.run((n, self._order(home, plan.members[n], jobs)) for n in plan.to_do)
+        finally:
+            board.close()
         rows = self._rows(plan, home)
         for number, code in board.codes.items():
             told = board.ends.get(number)
@@ -146,10 +153,16 @@ class SweepEngine:
         names = [member.directory for member in plan.members]
         if self._options.progress == "json":
             return JsonBoard(names)
-        board = Board(names)
-        if self._options.progress == "live":
-            board.print_lines("warning: a sweep has no live view: progress is shown as lines")
-        return board
+        terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        lines = not terminal or self._settings.json or self._settings.verbosity != 0
+        if (self._options.progress or ("lines" if lines else "live")) != "live":
+            return Board(names)
+        if not terminal:
+            board = Board(names)
+            board.print_lines("warning: stderr is not a terminal: progress is shown as lines")
+            return board
+        painter = Painter(sys.stderr, uses_color(sys.stderr, self._settings.color))
+        return LiveBoard(names, plan.to_do, metric_names(JobAnalysis(self._sweep.job)), painter)
 
     def _continues(self, codes: Iterable[int]) -> bool:
         """Return whether to start a further run, by the results of the others."""

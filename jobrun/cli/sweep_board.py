@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from jobrun.core.process import Ended
@@ -28,7 +29,7 @@ class Board:
         self.ends: dict[int, Mapping[str, Any]] = {}
         self._names = names
         self._width = min(_WIDEST, max(map(len, names), default=0))
-        self._lock = threading.Lock()
+        self._lock: AbstractContextManager[Any] = threading.Lock()
 
     def print_lines(self, *lines: str) -> None:
         """Write lines about the sweep; from any thread."""
@@ -52,6 +53,9 @@ class Board:
         self.codes[number] = code
         if code < 0:
             self._print_lines(number, [f"the process {Ended(code)}"])
+
+    def close(self) -> None:
+        """Do nothing: lines stay."""
 
     def _show(self, number: int, event: Mapping[str, Any]) -> None:
         self._print_lines(number, event.get("lines", ()))

@@ -15,6 +15,7 @@ import pytest
 from whole_runs import bytes_of_checkpoints
 
 from jobrun.checkpoint.read_blobs import load_blobs
+from jobrun.cli.sweep_view import LiveBoard
 from jobrun.runs.rundir import RunDir
 from jobrun.runs.sweepdir import SweepDir
 
@@ -463,8 +464,67 @@ def test_progress_none_and_live(call: Call, sweep: Call) -> None:
     assert (none.code, none.err) == (0, "")
     assert none.out.startswith("sum: 2 runs: 2 finished\n")
     live = call("train", "sum.yaml", "--fresh", "--progress", "live")
-    assert live.err.startswith("warning: a sweep has no live view: progress is shown as lines\n")
+    assert live.err.startswith("warning: stderr is not a terminal: progress is shown as lines\n")
     assert "step=2 | epoch 3/3  " in live.err
+
+
+def test_a_terminal_gets_a_live_table(terminal: Call, sweep: Call) -> None:
+    sweep(TWO, SAYS)
+    screen = terminal("train", "sum.yaml", size=(80, 12))
+    assert screen.code == 0
+    assert "0 of 2 runs done, 1 running" in screen.plain
+    assert "2 of 2 runs done, 0 running" in screen.plain
+    assert re.search(r"step=2 +finished +3/3 +best loss 0\.009434\* \(epoch 3\)", screen.plain)
+    assert re.search(r"step=1 +finished +3/3 +best loss 0\.0097087 \(epoch 3\)", screen.plain)
+    assert screen.plain.count("step=2 | [bold] 2") == 3, "what tasks print stands above"
+    assert "epoch 3/3" not in screen.plain, "the table stands for the lines of epochs"
+    assert screen.text.endswith("jobrun load-blobs runs/sum/step=2\n")
+    assert screen.text.count("\x1b[?25h") == 1, "the cursor is shown again"
+
+
+class Paintings:
+    """A terminal of a size that keeps what is painted."""
+
+    def __init__(self, width: int, height: int) -> None:
+        self.size = (width, height)
+        self.above: list[str] = []
+        self.lines: list[str] = []
+
+    def paint(self, above: Any, lines: Any) -> None:
+        self.above += above
+        self.lines = ["".join(text for text, _ in line) for line in lines]
+        assert max(map(len, self.lines)) <= self.size[0]
+        assert len(self.lines) < self.size[1]
+
+    def end(self, above: Any) -> None:
+        self.lines = []
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 24), (200, 24), (30, 4)])
+def test_the_live_table_fits_the_terminal(width: int, height: int) -> None:
+    screen: Any = Paintings(width, height)
+    names = [f"step={n}" for n in range(9)]
+    board = LiveBoard(names, range(9), {"loss": "min", "n": None}, screen)
+    for n in range(9):
+        board.started(n)
+        board.received(n, {"event": "RunStarted", "epoch": 0, "epochs": 7, "lines": []})
+        values = {"epoch": 1, "metrics": {"loss": 9.0 - n, "n": "NaN"}, "best": ["loss"]}
+        board.received(n, {"event": "EpochFinished", "lines": ["no"], **values})
+    board.received(3, {"event": "Warned", "message": "careful", "lines": ["warning: careful"]})
+    board.ended(4, -9)
+    assert screen.above == [
+        "step=3 | warning: careful",
+        "step=4 | the process was killed by SIGKILL",
+    ]
+    assert screen.lines[0] == "1 of 9 runs done, 8 running"
+    if height == 24:
+        assert screen.lines[8].startswith("step=8  running  1/7  best loss 1* (epoch 1)")
+        assert screen.lines[9].startswith("step=4  killed   1/7  best loss 5 (epoch 1) ")
+        assert screen.lines[9].endswith("n nan")
+    else:
+        assert screen.lines[1:] == ["step=0  running  1/7  best los", "and 8 more"]
+    board.close()
+    assert screen.lines == []
 
 
 def test_progress_as_json(jobrun: Call, sweep: Call) -> None:
