@@ -35,5 +35,5 @@ def command(run: str, text: str | None, runs_dir: str) -> None:
         write_labels(found, labels)
     if settings().json:
         click.echo(json.dumps({"run": typed(found.path), "note": labels.note}))
-    elif not settings().quiet:
+    else:
         click.echo(f"{plain(found.shown())}: {plain(labels.note) or 'no note'}")

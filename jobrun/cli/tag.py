@@ -34,5 +34,5 @@ def command(run: str, tags: tuple[str, ...], remove: bool, runs_dir: str) -> Non
         write_labels(found, labels)
     if settings().json:
         click.echo(json.dumps({"run": typed(found.path), "tags": list(labels.tags)}))
-    elif not settings().quiet:
+    else:
         click.echo(f"{plain(found.shown())}: {', '.join(labels.tags) or 'no tags'}")

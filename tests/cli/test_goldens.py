@@ -81,6 +81,10 @@ LINES: dict[str, list[str]] = {
         "sum --epoch 9",
         "runs/sum/checkpoint_3 --epoch 3",
     ],
+    "report": ["none"],
+    "tag": ["sum", "sum good paper-2", "sum good --json", "sum bad --remove", "sum 'two words'"],
+    "note": ["sum", "sum 'the one of figure 2'", "sum --json"],
+    "rm": ["sum", "sum.yaml -y", "none -y"],
     "logs": ["sum-2", "sum-2 loss_of", "sum-2 loss_of --json", "sum-2 los", "sum --since now"],
     "validate": [
         "sum.yaml",
