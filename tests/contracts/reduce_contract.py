@@ -13,6 +13,7 @@ from engine import Driver, cut_after, same
 from jobrun.errors import DataError, TaskError
 from jobrun.model.job import Job, Node, Pipe, Task
 from jobrun.session.base import Session
+from jobrun.session.local import LocalSession
 
 __all__ = ["ReduceContract"]
 
@@ -87,6 +88,14 @@ def ones() -> Any:
 def gradient(x: Any, w: Any, seconds: float) -> Any:
     time.sleep(seconds)
     return {"g": (x - w).mean(axis=0), "n": len(x)}
+
+
+def times(x: Any, z: Any) -> Any:
+    return x * z
+
+
+def weighted(x: Any, seen: Any) -> Any:
+    return {"g": (x * seen[0]).mean(axis=0), "n": len(x)}
 
 
 def step(g: Any, w: Any) -> None:
@@ -300,3 +309,62 @@ class ReduceContract:
             driver.epoch()
         assert "'train/take'" in caught.value.message
         assert "in batch 1" in caught.value.message
+
+    def test_pipes_in_lock_step_beside_other_tasks(self, session: Session) -> None:
+        """Each may start only once the others can: a worker may have a single thread."""
+        job = averaging(4, [8] * 4)
+        with job.init, Node("*"):
+            Task(ones, out="v", name="other")
+        with job.epoch:
+            for name in ("left", "right"):
+                with Node("n3"):
+                    Task(keep, ["n0:w", "n1:v"], out=f"seen_{name}", name=f"see_{name}")
+                with Node("*"):
+                    Pipe(
+                        from_={"x": "rows"},
+                        batch=2,
+                        do=[
+                            Task(weighted, ["x", "n3:seen_" + name], out="h", name="weighted"),
+                            Task(
+                                step,
+                                {"g": {"reduce": "sum", "of": "*:h"}},
+                                update={"w": "v"},
+                                name="step",
+                            ),
+                        ],
+                        name=name,
+                    )
+        alone = Driver(job, session=LocalSession(1)).start().epochs(3)
+        driver = Driver(job, session=session).start().epochs(3)
+        for number in range(4):
+            for blob in ("w", "v"):
+                name = f"n{number}:{blob}"
+                assert driver.blob(name).tobytes() == alone.blob(name).tobytes()
+
+    def test_a_pipe_that_waits_leaves_the_thread_to_those_it_waits_for(
+        self, session: Session
+    ) -> None:
+        """``late`` on the last node reads what the first one sends behind its own copy."""
+        with Job("late", nodes=4) as job:
+            with job.setup, Node("*"):
+                Task(rows_of, "node", {"count": 4}, out="rows", name="load")
+            with job.init, Node("*"):
+                Task(ones, out="z")
+            with Node("n0"):
+                Task(ones, out="y", name="make")
+                Task(double, "y", out="y2", name="beside")
+            with Node("n3"):
+                Task(double, "n0:y", out="z", name="late")
+            with Node("*"):
+                Pipe(
+                    from_={"x": "rows"},
+                    batch=2,
+                    do=[
+                        Task(times, ["x", "z"], out="h", name="times"),
+                        Task(keep, [{"reduce": "sum", "of": "*:h"}], out="all", name="take"),
+                    ],
+                    name="train",
+                )
+        driver = after_an_epoch(job, session)
+        parts = [rows_of(f"n{n}", 4)[2:] * (2.0 if n == 3 else 1.0) for n in range(4)]
+        assert same(driver.blob("n1:all/0"), tree_of("sum", parts))

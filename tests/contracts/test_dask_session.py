@@ -40,3 +40,23 @@ class TestTwoWorkers(SessionContract, LiveContract, ReduceContract):
         from jobrun.session.dask.session import DaskSession
 
         return DaskSession(self.client, threads=2)
+
+
+class TestOneThread(ReduceContract):
+    """Workers of one thread each, which no pipe may hold while others need it."""
+
+    seconds_of_a_batch = 0.03
+
+    @pytest.fixture
+    def session(self, client: Any) -> Iterator[Session]:
+        """A new session on the cluster of the module."""
+        self.client = client
+        made = self.make_session()
+        yield made
+        made.close()
+
+    def make_session(self) -> Session:
+        """A new session."""
+        from jobrun.session.dask.session import DaskSession
+
+        return DaskSession(self.client, threads=1)

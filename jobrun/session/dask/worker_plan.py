@@ -14,6 +14,10 @@ So every blob is only ever used where it lives, in the order of the spec, and th
 of running the spec from top to bottom.  The copies of a task that read what another copy writes
 have their sends, and a gathering of their own inputs, before any of their writes.
 
+Copies of a pipe that meet in each batch (see ``pipe/lock_step``) hold a thread while they wait for
+each other.  So they start on a worker once those of all workers can: their sends, empty ones too,
+wait for all that the copies here wait for.  Several such pipes run one after another, in one order.
+
 The copies of a task on one worker read the same blobs of other workers, since a name without a node
 is a blob of the copy's own node: so a message makes no copy wait for what it does not read.
 
@@ -24,11 +28,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from jobrun.analysis.analysis import JobAnalysis
-from jobrun.analysis.graph import BlobUse, Plan, Unit, needs_gathering, unit_key
+from jobrun.analysis.graph import BlobUse, Plan, Unit, make_plan, needs_gathering, unit_key
 from jobrun.analysis.names import Access, Key, Reduced
 from jobrun.model.job import Job, Pipe, Task, TaskGroup
+from jobrun.session.scheduler import Dag
 
 __all__ = ["Send", "WorkerPlan", "portion"]
 
@@ -81,6 +87,7 @@ def portion(
     for task in group.tasks:
         builder.add(task)
     builder.add_after()
+    builder.add_turns()
     return builder.portion()
 
 
@@ -122,14 +129,40 @@ class _Builder:
         for node, found in elsewhere:
             by_peer.setdefault(self.peers[node], []).append((node, found))
         for peer, there in by_peer.items():
-            if self._own(key for _, found in there for key in found.reads):
+            meet = bool(here) and _meets(task, copies)
+            if meet or self._own(key for _, found in there for key in found.reads):
                 self._send(task, peer, there)
         if here:
             self._run(task, here, needs_gathering([found for _, found in copies]))
+            if _meets(task, copies):
+                self._meet(task, by_peer)
         for node, found in elsewhere:
             keys = self._own(found.writes)
             if keys:
                 self._put(task, node, keys)
+
+    def _meet(self, task: Task, peers: Iterable[str]) -> None:
+        """Let the copies of a pipe here start once those on all ``peers`` can."""
+        (gather,) = self.readers[task.name]
+        sends = {self.sent[task.name, peer] for peer in peers}
+        for send in sends:
+            self.before[send] |= self.before[gather] - sends
+        self.sources[task.name].update(peers)
+
+    def add_turns(self) -> None:
+        """Let pipes that meet in each batch run one after another, on all workers in one order."""
+        pipes = [t for t in self.group.tasks if _meets(t, self.analysis.copies(t))]
+        if len(pipes) < 2:
+            return
+        plan = make_plan(self.job, self.group, self.analysis)
+        place = Dag([*plan.waits], [[*after] for after in plan.successors]).order()
+        first: dict[str, int] = {}
+        for number, unit in enumerate(plan.units):
+            first.setdefault(unit.task.name, place[number])
+        own = [t.name for t in pipes if t.name in self.readers]
+        for earlier, later in pairwise(sorted(own, key=first.__getitem__)):
+            (before,), (after,) = self.readers[earlier], self.readers[later]
+            self.before[after].add(before)
 
     def _unit(self, unit: Unit, owners: Iterable[str], waits: Iterable[int]) -> int:
         self.units.append(unit)
@@ -276,3 +309,8 @@ class _Builder:
             self.puts,
             self.outputs,
         )
+
+
+def _meets(task: Task, copies: Copies) -> bool:
+    """Return whether the copies of a task are a pipe's that meet in each batch."""
+    return isinstance(task, Pipe) and len(copies) > 1 and any(found.reduced for _, found in copies)
