@@ -60,19 +60,18 @@ class PytreeAdapter:
     version = 1
 
     def state(self, obj: Any) -> Plain:
-        """Return the tree as dicts and lists of its leaves."""
-        found = _children(obj)
-        if found is None:
-            live = live_adapter_of(obj)
-            return obj if live is None else live.state(obj)
-        items = {k: self.state(v) for k, v in found.items() if not _is_fixed(v)}
-        return list(items.values()) if isinstance(obj, list | tuple) and _is_full(obj) else items
+        """Return the tree as dicts and lists of its leaves; one leaf alone as a list of it."""
+        return [obj] if _is_value(obj) else _state(obj)
 
     def restore(self, obj: Any, state: Plain) -> Any:
         """Return a tree like the template ``obj`` with the leaves of ``state``.
 
         Raises ValueRefusedError, naming the place, where the structure is another.
         """
+        if _is_value(obj):
+            if not isinstance(state, list) or len(state) != 1:
+                raise _mismatch("", _described_leaf(obj), _described_leaf(state))
+            return _leaf(obj, state[0], "")
         return _restored(obj, state, "")
 
     def copy(self, obj: Any) -> Any:
@@ -92,6 +91,20 @@ class PytreeAdapter:
 
 
 PYTREE: Final = PytreeAdapter()
+
+
+def _is_value(obj: Any) -> bool:
+    """Return whether a whole state is one leaf that an adapter of values takes apart."""
+    return value_adapter(obj) is not None and live_adapter_of(obj) is None and not _children(obj)
+
+
+def _state(obj: Any) -> Plain:
+    found = _children(obj)
+    if found is None:
+        live = live_adapter_of(obj)
+        return obj if live is None else live.state(obj)
+    items = {k: _state(v) for k, v in found.items() if not _is_fixed(v)}
+    return list(items.values()) if isinstance(obj, list | tuple) and _is_full(obj) else items
 
 
 def _children(obj: Any) -> dict[Any, Any] | None:

@@ -19,6 +19,7 @@ from jobrun.values.adapters.base import LiveAdapter
 from jobrun.values.adapters.pytree import PYTREE, is_pytree
 from jobrun.values.boxes import Box, one_element
 from jobrun.values.buffers import copy_array
+from jobrun.values.plain import put_back, read_state
 from jobrun.values.views import view
 
 jax = pytest.importorskip("jax", reason="the extra jax is not installed")
@@ -79,6 +80,17 @@ def aligned(size: int) -> Any:
     room = np.zeros(size * 4 + 64, np.uint8)
     start = -room.ctypes.data % 64
     return room[start : start + size * 4].view(np.float32)
+
+
+@pytest.mark.parametrize("obj", [jax.random.key(3), jnp.arange(3.0), (), 1j, b"x", {}, 2.5])
+def test_one_leaf_alone_is_a_state_too(obj: Any, tmp_path: Any) -> None:
+    value = read_state(PYTREE, obj)
+    again = put_back(PYTREE, obj, {"x": value}, "x")
+    assert type(again) is type(obj)
+    assert repr(again) == repr(obj)
+    for wrong in ([1, 2], "no", [None]):
+        with pytest.raises(ValueRefusedError):
+            PYTREE.restore(obj, wrong)
 
 
 def test_an_aligned_array_is_read_without_a_copy_and_never_donated() -> None:
