@@ -4,8 +4,8 @@ So ``torch.from_numpy(x)`` just works, and a step may normalise its batch in pla
 writes is seen by the later steps of this batch only; a step that may be repeated gets a copy.
 
 Rows that were gathered (a shuffled pipe) are handed on as they are; those that are a slice of a
-blob or file are copied.  Measured on 2 cores, a batch of 64 rows: 0.9 µs for 2 KiB, 12 µs for
-256 KiB, against 25 µs and more that a batch costs anyway.
+blob or file are copied.  Measured, CPU time of the copy: 0.6 µs for 2 KiB, 1.2 µs for 64 KiB,
+2.7 µs for 256 KiB, 14 µs for 1 MiB.
 """
 
 from __future__ import annotations
