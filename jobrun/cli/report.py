@@ -56,7 +56,7 @@ def command(runs: tuple[str, ...], output: str, watch: bool, runs_dir: str) -> N
     if settings().json:
         names = [typed(run.path) for run in found]
         click.echo(json.dumps({"output": typed(Path(output)), "bytes": size, "runs": names}))
-    elif not settings().quiet:
+    else:
         _say(output, size)
 
 
@@ -107,4 +107,4 @@ def _say(output: str, bytes: int) -> None:
     from jobrun.core.text import size
     from jobrun.report.formatting import plain
 
-    click.echo(f"{plain(output)} written ({size(bytes)})", err=True)
+    click.echo(f"{plain(output)} written ({size(bytes)})")

@@ -27,7 +27,7 @@ nodes: {first: {own: 1}, second: {own: 2}}
 init: [{call: "m:start", node: "*", out: model}]
 epoch:
   - {call: "m:join", node: first, in: "second:model", out: joined}
-  - {call: "m:all", node: second, in: ["*:model"], out: [{}]}
+  - {call: "m:all", node: second, in: ["*:model", own], out: [{}]}
 metrics: {"first:joined": min}
 stop: {epochs: 3, when: 'blob("first:joined") < 1'}
 """.replace("[{}]", "all")

@@ -17,8 +17,8 @@ def test_it_writes_a_file_and_says_its_size(call: Call, write: Call, folder: Pat
     write()
     call("train", "sum.yaml")
     result = call("report", "sum")
-    assert (result.code, result.out) == (0, "")
-    assert result.err.startswith("report.html written (")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith("report.html written (")
     assert "sum: finished" in (folder / "report.html").read_text()
     assert call("report", "-o", "other.html", "-q").err == ""
     assert (folder / "other.html").is_file()

@@ -128,10 +128,9 @@ def test_state_outside_of_the_blobs_is_found(tmp_path: Path) -> None:
 
 def test_an_input_that_is_changed_silently_is_found(tmp_path: Path) -> None:
     change = (
-        "import ctypes\n    ctypes.cast(x.ctypes.data, ctypes.POINTER(ctypes.c_double))[0] += 1\n"
-        "    total += x.sum() * rng.random(3)"
+        "import ctypes\n    ctypes.cast(total.ctypes.data, ctypes.POINTER(ctypes.c_double))[0] += 1"
     )
-    result = run(tmp_path, ("total += x.sum() * rng.random(3)", change))
+    result = run(tmp_path, ('print("total", total)', change))
     assert result.steps[-1].name == "train"
     assert result.steps[-1].status == "failed"
     assert result.exit_code == 1
