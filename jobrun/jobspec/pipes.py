@@ -256,7 +256,7 @@ class PipeModel(SourceModel):
         description="The column whose length is the number of rows that the 'map' steps leave of a "
         "batch; default: the columns of the reader that they put out anew.",
     )
-    as_: Optional[Literal["torch"]] = Field(
+    as_: Optional[Literal["torch", "jax"]] = Field(
         None,
         alias="as",
         description="The library whose arrays the 'do' steps are given for columns of numbers; "

@@ -133,7 +133,7 @@ class Pipe(Task):
     functions by module and name.  ``rows`` names the column whose length is the number of rows that
     the ``map`` steps leave of a batch, if these do not put out all columns that they filter.
     With ``as_="torch"`` the ``do`` steps are given the columns of numbers as tensors over the same
-    memory; ``map`` steps see arrays.
+    memory, with ``as_="jax"`` as arrays of JAX; ``map`` steps see arrays of numpy.
     ``reduce`` is how a number that the ``do`` steps only put out is reduced over the epoch:
     ``mean`` (weighted by rows, the default), ``last``, ``sum``, ``min`` or ``max``.
     """

@@ -32,7 +32,7 @@ SHARD = re.compile(r"(\w+) */ *(\w+)")
 RESUMES = ("replay", "state")
 """The ways in which an iterable resumes at a place: reading again up to it, or its own state."""
 
-LIBRARIES = ("torch",)
+LIBRARIES = ("torch", "jax")
 """The libraries of which the ``do`` steps may be given the columns."""
 
 

@@ -22,7 +22,7 @@ from jobrun.values.holders import box_held_alone
 
 __all__ = ["as_library", "copied", "make_private"]
 
-_NOTES: Final = {"torch": Note("torch.Tensor")}
+_NOTES: Final = {"torch": Note("torch.Tensor"), "jax": Note("jax.Array")}
 """For each of ``jobrun.model.rows.LIBRARIES`` the note of an array of it."""
 
 _NUMBERS: Final = frozenset("biufc")
@@ -47,7 +47,10 @@ def copied(value: Value) -> Value:
 
 
 def as_library(columns: Mapping[str, Value], library: str) -> None:
-    """Let the steps be given the columns of numbers as arrays of a library, over their memory."""
+    """Let the steps be given the columns of numbers as arrays of a library.
+
+    Tensors share the memory; arrays of JAX do where it begins at a multiple of 64 bytes.
+    """
     for value in columns.values():
         for _, box in leaves(value):
             if box.kind == "array" and box.note is None and _is_numeric(box.value):

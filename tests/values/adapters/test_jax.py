@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from adapter_contract import ValueAdapterContract, stored
+from engine import Driver
 from live_adapter_contract import LiveAdapterContract
 
 from jobrun.errors import ValueRefusedError
+from jobrun.model.job import Job, Pipe, Task
 from jobrun.values.adapted import take_apart
 from jobrun.values.adapters.base import LiveAdapter
 from jobrun.values.adapters.pytree import PYTREE, is_pytree
@@ -299,3 +301,21 @@ def test_copied_arrays_of_the_workspace_stay_their_own() -> None:
     value = stored({"w": jnp.asarray(array)})
     array[:] = 0
     assert np.asarray(view(value)["w"]).all()
+
+
+def test_as_jax_gives_arrays_of_jax() -> None:
+    seen: list[Any] = []
+
+    def look(x: Any, name: Any) -> None:
+        assert isinstance(x, jax.Array)
+        assert isinstance(name, np.ndarray)
+        seen.append((x.dtype.name, x.tolist()))
+
+    job = Job("j")
+    with job.setup:
+        Task(lambda: np.arange(4, dtype=np.float32), out="a", name="a")
+        Task(lambda: np.array(list("wxyz")), out="b", name="b")
+    with job.epoch:
+        Pipe({"x": "a", "name": "b"}, batch=2, as_="jax", do=[Task(look, ["x", "name"])])
+    Driver(job).start().epochs(1)
+    assert seen == [("float32", [0, 1]), ("float32", [2, 3])]
