@@ -24,6 +24,7 @@ and a ``hint`` (what to do next).  ``str(error)`` is all of it in plain text.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -54,6 +55,7 @@ __all__ = [
     "WorkerLostError",
     "did_you_mean",
     "did_you_mean_or_all",
+    "exit_code_of_signal",
     "few_hints",
     "nearest",
     "with_article",
@@ -64,11 +66,18 @@ EXIT_DONE = 0
 EXIT_NOT_SAVED = 6
 EXIT_FAILED_BY_CONDITION = 7
 EXIT_SIGINT = 130
-EXIT_SIGTERM = 143
 
 _MANY = 1000
 _MOST_COMPARED = 10_000
 _compared: ContextVar[list[int] | None] = ContextVar("jobrun_compared", default=None)
+
+
+def exit_code_of_signal(name: str) -> int:
+    """Return the exit code of a run that a signal ended: 128 + its number.
+
+    A name that is not a signal's counts as SIGTERM.
+    """
+    return 128 + signal.Signals.__members__.get(name, signal.SIGTERM)
 
 
 @contextmanager

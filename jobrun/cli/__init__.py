@@ -14,7 +14,7 @@ from jobrun.core import gc_tuning
 __all__ = ["main"]
 
 _WITH_RUN = ("train", "resume")
-"""The commands that handle SIGINT and SIGTERM by ending a run; the signals end others."""
+"""The commands that handle signals by ending a run; the signals end others."""
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:

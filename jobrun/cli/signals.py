@@ -1,4 +1,8 @@
-"""SIGINT and SIGTERM: the first one asks the run to stop, the second one exits at once.
+"""Signals that end a run: the first one asks it to stop, a second SIGINT or SIGTERM exits at once.
+
+SIGHUP, SIGXCPU and SIGUSR2 are notices of terminals and schedulers.  They may come several times (a
+shell and the kernel both send SIGHUP; SIGXCPU comes every second), so that a repeated one does not
+exit at once.  A SIGHUP that was ignored at the start, as under nohup, stays ignored.
 
 SIGUSR1 requests a save; the run continues.  Before there is a run, the first one exits at once: an
 exception in the middle of an import would end in whatever code it interrupts.
@@ -22,7 +26,14 @@ from jobrun.core.signal_handlers import Handlers
 
 __all__ = ["Signals", "leave_until_there_is_a_run"]
 
-_EXIT = {signal.SIGINT: 130, signal.SIGTERM: 143}
+_AT_ONCE = (signal.SIGINT, signal.SIGTERM)
+"""The signals that exit at once if the run has been asked to stop already."""
+_NOTICES = (signal.SIGHUP, signal.SIGXCPU, signal.SIGUSR2)
+_ENDING = tuple(
+    number
+    for number in (*_AT_ONCE, *_NOTICES)
+    if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN
+)
 _AS_BEFORE = "\r\x1b[J\x1b[?25h"
 """The escape codes that clear the live view, below the cursor, and show the cursor."""
 _HOLD = 1.0
@@ -52,7 +63,7 @@ class Signals:
         self.runner: Stoppable | None = None
         self._received = _Count()
         self._held = time.monotonic()
-        wanted = {**dict.fromkeys(_EXIT, self._handle), signal.SIGUSR1: self._save}
+        wanted = {**dict.fromkeys(_ENDING, self._handle), signal.SIGUSR1: self._save}
         self._handlers = Handlers(wanted, {signal.SIGINT: self._in_child})
 
     def __enter__(self) -> Signals:
@@ -89,7 +100,9 @@ class Signals:
         if self.runner is None:
             _leave_early(number, frame)
         if self._received.value > 1:
-            _leave(received, self.again)
+            if received in _AT_ONCE:
+                _leave(received, self.again)
+            return
         # On a thread of its own: the one interrupted here may be in the middle of reporting.
         start_new_thread(self.runner.interrupt, (received.name,))
 
@@ -136,7 +149,7 @@ class _Count:
 
 
 def leave_until_there_is_a_run() -> None:
-    """Make SIGINT and SIGTERM end the process with a message, until ``Signals`` is entered."""
+    """Make signals end the process with a message, until ``Signals`` is entered."""
     _early.install()
 
 
@@ -144,14 +157,14 @@ def _leave_early(number: int, frame: FrameType | None) -> NoReturn:
     received = signal.Signals(number)
     with suppress(Exception):  # the output of imports; it must not delay the exit
         sys.stdout.flush()
-    _end(f"{received.name}: exited before the run began\n", _EXIT[received])
+    _end(f"{received.name}: exited before the run began\n", 128 + number)
 
 
 def _leave(received: signal.Signals, again: str) -> NoReturn:
     """End the process now: no handler, lock or buffer can hold it back."""
     text = f"\n{received.name} again: exited at once; the last checkpoint is whole\n"
     text += f"\n{again}\n" if again else ""
-    _end(text, _EXIT[received])
+    _end(text, 128 + received)
 
 
 def _end(text: str, code: int) -> NoReturn:
@@ -162,4 +175,4 @@ def _end(text: str, code: int) -> NoReturn:
     os._exit(code)
 
 
-_early = Handlers(dict.fromkeys(_EXIT, _leave_early))
+_early = Handlers(dict.fromkeys(_ENDING, _leave_early))

@@ -29,7 +29,7 @@ from jobrun.cli.table import table
 from jobrun.core.invocation import program
 from jobrun.core.json_floats import to_json
 from jobrun.engine.resume_policy import Choice
-from jobrun.errors import EXIT_DONE, EXIT_SIGINT, EXIT_SIGTERM, BindError, TaskError
+from jobrun.errors import EXIT_DONE, BindError, TaskError, exit_code_of_signal
 from jobrun.report.formatting import plain, plural
 from jobrun.report.terminal import Painter
 from jobrun.runs.find import sweep_of_spec
@@ -41,7 +41,8 @@ from jobrun.tools.sweep_rows import SweepRow, row_from_end, row_of_crash, row_on
 
 __all__ = ["run_sweep"]
 
-_RANK = (1, 4, 3, 2, 5, 8, 130, 143, 6, 7)
+_BY_SIGNAL = map(exit_code_of_signal, ("SIGINT", "SIGTERM", "SIGHUP", "SIGXCPU", "SIGUSR2"))
+_RANK = (1, 4, 3, 2, 5, 8, *_BY_SIGNAL, 6, 7)
 """If runs end with several exit codes, that of the sweep is the first of these."""
 
 
@@ -270,5 +271,5 @@ def _exit_code(rows: Sequence[SweepRow], codes: Iterable[int], signal_name: str)
     found = {code if code >= 0 else TaskError.exit_code for code in codes}
     found |= {row.exit_code for row in rows if row.exit_code is not None}
     if signal_name and any(row.exit_code is None for row in rows):
-        found.add(EXIT_SIGINT if signal_name == "SIGINT" else EXIT_SIGTERM)
+        found.add(exit_code_of_signal(signal_name))
     return next((code for code in _RANK if code in found), EXIT_DONE)

@@ -28,11 +28,10 @@ from jobrun.engine.saver import Saver
 from jobrun.errors import (
     EXIT_DONE,
     EXIT_FAILED_BY_CONDITION,
-    EXIT_SIGINT,
-    EXIT_SIGTERM,
     JobrunError,
     SaveError,
     WorkerLostError,
+    exit_code_of_signal,
 )
 from jobrun.session.base import Control, Session
 
@@ -274,8 +273,8 @@ class Attempt:
         return self.run_group("download") and self.run_group("exit")
 
     def _end_interrupted(self) -> RunEnded:
-        code = EXIT_SIGINT if self._run.signal == "SIGINT" else EXIT_SIGTERM
-        return self.ending.end("interrupted", self._run.signal or "", code)
+        name = self._run.signal or ""
+        return self.ending.end("interrupted", name, exit_code_of_signal(name))
 
     def wait_for_save(self) -> None:
         """Wait for a save in flight; its failure is only a warning: an error is being raised."""

@@ -40,7 +40,16 @@ def wait_for(process: subprocess.Popen[str], text: str) -> str:
     raise AssertionError(f"{text!r} never came:\n{read}")
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (signal.SIGINT, 130),
+        (signal.SIGTERM, 143),
+        (signal.SIGHUP, 129),
+        (signal.SIGXCPU, 128 + signal.SIGXCPU),
+        (signal.SIGUSR2, 128 + signal.SIGUSR2),
+    ],
+)
 def test_the_first_signal_ends_the_run_and_it_goes_on(
     number: signal.Signals, code: int, start: Call, call: Call, write: Call, folder: Path
 ) -> None:
@@ -89,6 +98,37 @@ def test_the_second_signal_leaves_at_once(start: Call, write: Call, folder: Path
         "the process was killed or crashed (no end recorded)",
     )
     assert load_blobs(folder / "runs/sum")["total"] == 104
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGXCPU, signal.SIGUSR2])
+def test_a_repeated_notice_does_not_exit_at_once(
+    number: signal.Signals, start: Call, write: Call
+) -> None:
+    write(SLOW, MANY)
+    process = start("-v", "train", "sum.yaml")
+    wait_for(process, "saved checkpoint_1 ")
+    process.send_signal(number)
+    wait_for(process, f"{number.name}: no new work starts")
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 128 + number
+    assert "exited at once" not in err
+    assert out.startswith("sum: interrupted after ")
+
+
+def test_an_ignored_sighup_stays_ignored(start: Call, write: Call) -> None:
+    """As under nohup."""
+    write(SLOW)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # inherited by the run
+    try:
+        process = start("-v", "train", "sum.yaml")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    wait_for(process, "saved checkpoint_1 ")
+    process.send_signal(signal.SIGHUP)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+    assert "SIGHUP" not in err
 
 
 def test_a_signal_while_code_is_imported(start: Call, write: Call, folder: Path) -> None:

@@ -54,8 +54,8 @@ Message = dict[str, Any]
 def main(connection: int, status: int) -> None:
     """Serve until the connection ends; the arguments are inherited descriptors."""
     # Handlers, since ignored signals would be inherited by programs.
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    Handlers(dict.fromkeys(numbers, lambda *_: None)).install()
+    stops = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU, signal.SIGUSR2)
+    Handlers(dict.fromkeys(stops, lambda *_: None)).install()
     faulthandler.enable()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]

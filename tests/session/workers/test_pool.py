@@ -756,7 +756,9 @@ def test_what_they_print_is_printed_here(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU, signal.SIGUSR2]
+)
 def test_signals_for_the_whole_run_leave_workers_alone(
     number: signal.Signals, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
