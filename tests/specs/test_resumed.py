@@ -91,10 +91,12 @@ def test_interrupted_inside_epochs_and_resumed_equals_left_alone(
 ) -> None:
     undisturbed = left_alone(spec, alone)
     inside = False
-    for place in (1, 9):
+    for place in (1, 9, 2, 3, 5):  # which place is inside depends on the threads that look
         cut = python("cut_at", str(place), *train(spec, tmp_path))
         assert cut.returncode == 128 + signal.SIGTERM, cut.stderr
         inside |= bool(records(tmp_path / spec)[-1].position.tasks)
+        if place != 1 and (inside or spec in ("life", "pagerank")):
+            break
     assert inside == (spec not in ("life", "pagerank")), "their epochs are one task"
     resumed = python("jobrun", *train(spec, tmp_path))
     assert resumed.returncode == 0, resumed.stderr
