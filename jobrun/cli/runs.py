@@ -74,7 +74,7 @@ def command(
     elif views:
         click.echo(_text(views, columns.split(",") if columns else None))
     elif every:
-        click.echo(f"none of {len(every)} runs in {_plain(runs_dir)} is of these options")
+        click.echo(f"none of {len(every)} runs in {_plain(runs_dir)} matches these options")
     else:
         of = f" of {spec}" if spec else ""
         hint = "jobrun train SPEC starts one; --runs-dir names another directory of runs"

@@ -18,7 +18,7 @@ from jobrun.conditions.decision import ConditionState
 from jobrun.conditions.endless import first_none, never_ends
 from jobrun.core.events import EpochFinished, RunEnded, RunStarted, RunWentBack, Warned
 from jobrun.core.position import Position
-from jobrun.engine.best import load_best
+from jobrun.engine.best_metric import load_best
 from jobrun.engine.ending import Ending
 from jobrun.engine.progress import RunProgress
 from jobrun.engine.restoring import Restorer

@@ -36,10 +36,10 @@ from jobrun.session.call_inputs import Given, Held, Input
 from jobrun.session.call_outputs import CallOutputs, Write
 from jobrun.session.current import Running, TaskStoppedError, current
 from jobrun.session.deadline import unlimited
-from jobrun.session.forgotten import Forgotten
 from jobrun.session.generators import Generators, Slot
 from jobrun.session.input_check import HINT, changed_later, find_changed
 from jobrun.session.live_objects import LiveObjects
+from jobrun.session.missing_return import Forgotten
 from jobrun.session.written_blobs import Written
 from jobrun.usercode.bind import user_trace
 from jobrun.values.adoption import adopt

@@ -28,10 +28,10 @@ from jobrun.session.call import Stores
 from jobrun.session.call_failure import refuse_writable_views
 from jobrun.session.generators import Generators
 from jobrun.session.live_objects import LiveObjects
-from jobrun.session.live_trap import check_named
 from jobrun.session.scheduler import Scheduler
 from jobrun.session.shell.task_folder import remove_leftovers
 from jobrun.session.task_group import Group
+from jobrun.session.unnamed_objects import check_named
 from jobrun.session.written_blobs import Written
 from jobrun.usercode.bind import bind_adapter, bind_job
 from jobrun.values.borrowing import reclaim

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from jobrun.checkpoint.contents import freed_by
 from jobrun.checkpoint.publish import discard
 from jobrun.checkpoint.retention import retain
-from jobrun.engine.best import named_now
+from jobrun.engine.best_metric import named_now
 from jobrun.errors import JobrunError
 from jobrun.model.policy import Keep
 from jobrun.runs.rundir import RunDir

@@ -17,7 +17,7 @@ from jobrun.core.invocation import program
 from jobrun.core.paths import shown
 from jobrun.core.ranking import before_failure, best_record
 from jobrun.core.text import duration, size
-from jobrun.engine.best import named_now
+from jobrun.engine.best_metric import named_now
 from jobrun.errors import DamagedError
 from jobrun.report.attempts import Attempts, PastAttempt, read_attempts
 from jobrun.report.formatting import metric_texts, number, percent, plain, plural, value_text

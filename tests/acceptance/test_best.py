@@ -13,7 +13,7 @@ from whole_runs import Ended, records, start, train, train_and_die
 
 from jobrun import Best, CheckpointPolicy, Every, Job, Keep, Pipe, Task, load_blobs
 from jobrun.core.events import CheckpointLoaded, EpochFinished
-from jobrun.engine.best import best_of
+from jobrun.engine.best_metric import best_of
 from jobrun.report.summary import summary
 from jobrun.runs.overview import overview
 from jobrun.runs.rundir import RunDir

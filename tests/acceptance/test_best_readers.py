@@ -26,7 +26,7 @@ from jobrun.checkpoint.record import Record
 from jobrun.cli.metrics import _Run
 from jobrun.cli.sweep_table import SweepEnded
 from jobrun.core.events import CheckpointLoaded, CheckpointSaved, EpochFinished, Event
-from jobrun.engine.best import best_of
+from jobrun.engine.best_metric import best_of
 from jobrun.errors import NotFoundError, TaskError
 from jobrun.report import Broadcast, RunFiles
 from jobrun.report.screen import Screen

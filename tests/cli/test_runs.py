@@ -264,7 +264,7 @@ def test_a_selection_of_runs(call: Call) -> None:
     assert names("--search", "WORDS") == ["two words é"]
     assert names("-n", "2") == ["sum", "sum-2"]
     assert call("runs", "--state", "running").out == (
-        "none of 3 runs in runs is of these options\n"
+        "none of 3 runs in runs matches these options\n"
     )
     wrong = call("runs", "--state", "finishd")
     assert (wrong.code, wrong.out) == (2, "")

@@ -14,7 +14,7 @@ from whole_runs import train, train_and_die
 from jobrun import CheckpointPolicy, Job, Keep, Node, Task, load_blobs
 from jobrun.checkpoint.record import Record
 from jobrun.core.position import PipeState, Position, ReaderState
-from jobrun.engine.best import best_of
+from jobrun.engine.best_metric import best_of
 from jobrun.engine.resume_policy import Request
 from jobrun.errors import DamagedError, UsageError
 from jobrun.model.policy import Best

@@ -37,7 +37,7 @@ def command(
     if sum((epoch is not None, id is not None, best)) > 1:
         raise click.UsageError("a checkpoint is named by --epoch, --id or --best: one of them")
     if best:
-        from jobrun.engine.best import best_of
+        from jobrun.engine.best_metric import best_of
 
         path = best_of(find_run(runs_dir, run), by)
     else:

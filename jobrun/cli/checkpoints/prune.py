@@ -40,7 +40,7 @@ def command(
     The newest one always stays.  A running run is not changed (exit code 8), nor is what is not
     a checkpoint of the run, or was left by an earlier attempt in attempts/.
     """
-    from jobrun.engine.best import best_by
+    from jobrun.engine.best_metric import best_by
     from jobrun.model.policy import Best, Keep
     from jobrun.runs.find import find_run
     from jobrun.tools.prune import prune

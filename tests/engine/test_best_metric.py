@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobrun import CheckpointManager
-from jobrun.engine.best import best_by, best_of
+from jobrun.engine.best_metric import best_by, best_of
 from jobrun.errors import NotFoundError, UsageError
 from jobrun.runs.run_state import RunState
 from jobrun.runs.rundir import RunDir
