@@ -68,7 +68,9 @@ def test_a_blob_that_held_a_value_is_said_once(
     line = inspect.getsourcelines(never)[1]
     assert text.startswith("task 'make' of group 'epoch': it left 'a' None, which was")
     assert f"was {before} before: " in text
-    assert f"test_forgotten.py:{line} ended without a 'return'; did you forget 'return'?" in text
+    assert (
+        f"test_missing_return.py:{line} ended without a 'return'; did you forget 'return'?" in text
+    )
 
 
 def test_a_value_of_an_earlier_epoch_counts() -> None:
