@@ -119,7 +119,7 @@ class RunCatalogue:
             raise SaveError(f"checkpoint {id} was not saved: {why}")
 
     def published(self, record: Record, path: Path) -> None:
-        """Tell the catalogue of a checkpoint that has become whole and durable."""
+        """Report a checkpoint that has become whole and durable to the catalogue."""
         facts = {
             "id": record.id,
             "epoch": record.epoch,

@@ -220,7 +220,7 @@ class LiveObjects:
 
     @contextmanager
     def _placed(self, key: Key, adapter: LiveAdapter, verb: str) -> Iterator[None]:
-        """Say of which blob and adapter an error is."""
+        """Add the blob and the adapter to an error that is raised inside."""
         on = f" of node {key[0]!r}" if self._job.multi_node else ""
         text = f"the state of {key[1]!r}{on} cannot be {verb} (adapter {adapter.name!r})"
         try:
@@ -241,6 +241,6 @@ class LiveObjects:
 
 
 def _content(state: Value) -> tuple[int, list[tuple[str, str]]]:
-    """What two equal states have in common: a checksum of the arrays, and all other leaves."""
+    """Return what equal states share: a checksum of the arrays, and all other leaves."""
     others = [(path, repr(b.value)) for path, b in leaves(state) if b.kind != "array"]
     return checksum(state), others

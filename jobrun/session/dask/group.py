@@ -236,7 +236,7 @@ class WorkerGroup(Group):
         return exchange
 
     def _cancel_steps(self, ended: set[int]) -> None:
-        """Tell other workers of the pipes in lock step that were cut here before they began."""
+        """Report pipes in lock step that were cut here before they began to the other workers."""
         for number, unit in enumerate(self._plan.units):
             if unit.gathers and isinstance(unit.task, Pipe) and number not in ended | self._begun:
                 for peer in self._others(number):

@@ -25,7 +25,7 @@ from jobrun.session.base import Control
 from jobrun.session.dask.closure import closure
 from jobrun.session.dask.code import with_lines
 from jobrun.session.dask.messages import Applied, News, Outcome, PrintedText, RunRequest
-from jobrun.session.dask.workers import Happening, Workers
+from jobrun.session.dask.workers import DaskWorkers, Happening
 
 __all__ = ["GroupRun", "keys_by_worker", "reached"]
 
@@ -46,7 +46,7 @@ class GroupRun:
     """
 
     def __init__(
-        self, workers: Workers, job: Job, plan: Plan, control: Control, turns: Iterator[int]
+        self, workers: DaskWorkers, job: Job, plan: Plan, control: Control, turns: Iterator[int]
     ) -> None:
         self.was_cut = False
         self._workers = workers

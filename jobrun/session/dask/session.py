@@ -31,7 +31,7 @@ from jobrun.session.dask.group_run import GroupRun, keys_by_worker, reached
 from jobrun.session.dask.messages import Outcome, Setup, arrived
 from jobrun.session.dask.snapshot import WorkersSnapshot
 from jobrun.session.dask.waiting import WaitEndedError, wait_until
-from jobrun.session.dask.workers import Workers
+from jobrun.session.dask.workers import DaskWorkers
 from jobrun.session.task_group import SLOWEST, epoch_of
 from jobrun.usercode.bind import bind_job
 from jobrun.usercode.code_hash import loaded_code
@@ -72,7 +72,7 @@ class DaskSession(Session):
         self._timeout = timeout
         self._wait = wait
         self._owned = owned
-        self._workers: Workers | None = None
+        self._workers: DaskWorkers | None = None
         self._lost: set[str] = set()
         self._turns, self._snapshots = count(1), count(1)
         self._watched: tuple[str, ...] = ()
@@ -123,7 +123,7 @@ class DaskSession(Session):
         placed = place_nodes(
             self.client, nodes, self._lost, self._wait, self._timeout, self.control
         )
-        workers = self._workers = Workers(self.client, placed, self._timeout)
+        workers = self._workers = DaskWorkers(self.client, placed, self._timeout)
         threads = self.client.nthreads()
         packed = packed_job(job)
         code = loaded_code(places.spec_dir) if places.spec_dir is not None else {}
@@ -136,7 +136,7 @@ class DaskSession(Session):
         self._versions = self._open_workers(workers, setups)
 
     def _open_workers(
-        self, workers: Workers, setups: Mapping[str, Setup]
+        self, workers: DaskWorkers, setups: Mapping[str, Setup]
     ) -> dict[str, dict[str, str]]:
         """Configure the workers, and send the code to those that do not see it.
 
@@ -157,7 +157,7 @@ class DaskSession(Session):
             found[setups[key].nodes[0]] = versions
         return found
 
-    def _opened(self, workers: Workers, key: str, future: Future[Any]) -> dict[str, str]:
+    def _opened(self, workers: DaskWorkers, key: str, future: Future[Any]) -> dict[str, str]:
         """Return the answer of a worker that opens, or raise its error."""
         wait_until(
             lambda: future.done() or workers.lost is not None,
@@ -183,7 +183,7 @@ class DaskSession(Session):
         self._warned_of_differences = True
 
     @property
-    def workers(self) -> Workers:
+    def workers(self) -> DaskWorkers:
         """Return the workers; raises TaskError before there is a job."""
         if self._workers is None:
             raise TaskError("the session has not been opened")

@@ -14,7 +14,7 @@ from jobrun.checkpoint.part import PartSummary
 from jobrun.errors import DamagedError, NotFoundError, SaveError
 from jobrun.model.policy import Compress
 from jobrun.session.dask.messages import Peer
-from jobrun.session.dask.workers import Workers
+from jobrun.session.dask.workers import DaskWorkers
 from jobrun.storage.fs import DEFAULT
 
 __all__ = ["WorkersSnapshot"]
@@ -27,7 +27,7 @@ _PARTS = 64
 class WorkersSnapshot:
     """The blobs of all nodes at an instant; a ``checkpoint.part_source.PartSource``."""
 
-    workers: Workers
+    workers: DaskWorkers
     number: int
 
     def write(

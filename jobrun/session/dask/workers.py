@@ -21,7 +21,7 @@ from jobrun.errors import ClusterLostError, JobrunError, WorkerLostError
 from jobrun.session.dask.actor_calls import call_actor, from_client
 from jobrun.session.dask.messages import Answer, News, Outcome, Peer, Unreached
 
-__all__ = ["Happening", "PlacedActor", "Workers"]
+__all__ = ["DaskWorkers", "Happening", "PlacedActor"]
 
 _BEAT = 10.0
 """Seconds after which a worker gives a sign of life, even without news."""
@@ -50,7 +50,7 @@ class Happening:
     answer: Answer | None = None
 
 
-class Workers:
+class DaskWorkers:
     """Calls to the actors of the workers; ``timeout``: seconds without a sign of life."""
 
     def __init__(self, client: Any, placed: Mapping[str, PlacedActor], timeout: float) -> None:

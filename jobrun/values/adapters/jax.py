@@ -19,7 +19,7 @@ from jobrun.values.adapters.base import Meta, Plain
 __all__ = ["ADAPTERS", "is_jax_function", "node_children", "node_like", "placed_like"]
 
 
-class ArrayAdapter:
+class JaxArrayAdapter:
     """``jax.Array`` of any dtype, with its weak type, which decides the dtype of results.
 
     ``numeric``: one with a single element is a number, for metrics and stop conditions.
@@ -130,8 +130,8 @@ def _key(entry: Any) -> Any:
 
 
 _ARRAY: Final = "jaxlib._jax.ArrayImpl"
-ADAPTERS: Final[dict[str, ArrayAdapter | KeyAdapter]] = {
-    _ARRAY: ArrayAdapter(),
+ADAPTERS: Final[dict[str, JaxArrayAdapter | KeyAdapter]] = {
+    _ARRAY: JaxArrayAdapter(),
     "jax._src.random.prng.PRNGKeyArray": KeyAdapter(),
 }
 # Other versions of JAX define the two elsewhere.

@@ -35,7 +35,7 @@ _MARKS: Final = ("end of trees", "parameters:", "end of parameters")
 _NODES: Final = ("split_feature", "decision_type", "left_child", "right_child")
 
 
-class BoosterAdapter:
+class LightGBMAdapter:
     """``lightgbm.Booster``, trained in place (it holds its data) or replaced."""
 
     name = "lightgbm.Booster"
@@ -204,4 +204,4 @@ def _drawn(text: str) -> str:
     return ", ".join(f"{name} {found[name]}" for name in drawn)
 
 
-ADAPTERS: Final = {"lightgbm.basic.Booster": BoosterAdapter()}
+ADAPTERS: Final = {"lightgbm.basic.Booster": LightGBMAdapter()}

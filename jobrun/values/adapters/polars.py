@@ -104,7 +104,7 @@ def _time(meta: Mapping[str, Any]) -> Any:
     return kind(meta["unit"]) if meta["time"] == "Duration" else kind()
 
 
-class FrameAdapter:
+class PolarsFrameAdapter:
     """``polars.DataFrame``, as ``{column: array}``."""
 
     name = "polars.DataFrame"
@@ -124,7 +124,7 @@ class FrameAdapter:
         return imported("polars").DataFrame(series)
 
 
-class SeriesAdapter:
+class PolarsSeriesAdapter:
     """``polars.Series``."""
 
     name = "polars.Series"
@@ -150,6 +150,6 @@ def _refuse_derived(value: Any, kind: type) -> None:
 
 
 ADAPTERS: Final = {
-    "polars.dataframe.frame.DataFrame": FrameAdapter(),
-    "polars.series.series.Series": SeriesAdapter(),
+    "polars.dataframe.frame.DataFrame": PolarsFrameAdapter(),
+    "polars.series.series.Series": PolarsSeriesAdapter(),
 }

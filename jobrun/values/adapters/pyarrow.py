@@ -180,7 +180,7 @@ class TableAdapter:
         return made
 
 
-class ArrayAdapter:
+class ArrowArrayAdapter:
     """``pyarrow.Array`` and ``pyarrow.ChunkedArray``."""
 
     version = 1
@@ -228,6 +228,6 @@ def _decoded(text: Any) -> Any:
 
 ADAPTERS: Final = {
     "pyarrow.lib.Table": TableAdapter(),
-    "pyarrow.lib.ChunkedArray": ArrayAdapter("ChunkedArray"),
-    "pyarrow.lib.Array": ArrayAdapter("Array"),
+    "pyarrow.lib.ChunkedArray": ArrowArrayAdapter("ChunkedArray"),
+    "pyarrow.lib.Array": ArrowArrayAdapter("Array"),
 }

@@ -24,7 +24,7 @@ __all__ = ["ADAPTERS"]
 _SHARES: Final = ("subsample", "colsample_bytree", "colsample_bylevel", "colsample_bynode")
 
 
-class BoosterAdapter:
+class XGBoostAdapter:
     """``xgboost.Booster``, trained in place or replaced."""
 
     name = "xgboost.Booster"
@@ -133,4 +133,4 @@ def _parameters(form: Any) -> Iterator[tuple[str, str]]:
             yield from _parameters(item)
 
 
-ADAPTERS: Final = {"xgboost.core.Booster": BoosterAdapter()}
+ADAPTERS: Final = {"xgboost.core.Booster": XGBoostAdapter()}

@@ -10,11 +10,11 @@ from jobrun.values.adapters.torch.optimizers import (
     OptimizerAdapter,
     SchedulerAdapter,
 )
-from jobrun.values.adapters.torch.tensors import GeneratorAdapter, TensorAdapter
+from jobrun.values.adapters.torch.tensors import TensorAdapter, TorchGeneratorAdapter
 
 __all__ = ["ADAPTERS"]
 
-_GENERATOR: Final = GeneratorAdapter()
+_GENERATOR: Final = TorchGeneratorAdapter()
 ADAPTERS: Final = {
     "torch.Tensor": TensorAdapter(),
     "torch._C.Generator": _GENERATOR,

@@ -16,7 +16,14 @@ from jobrun.core.late_imports import imported
 from jobrun.errors import ValueRefusedError
 from jobrun.values.adapters.base import Meta, Plain
 
-__all__ = ["GeneratorAdapter", "TensorAdapter", "dtype_name", "is_tensor", "private_copy", "torch"]
+__all__ = [
+    "TensorAdapter",
+    "TorchGeneratorAdapter",
+    "dtype_name",
+    "is_tensor",
+    "private_copy",
+    "torch",
+]
 
 Array = npt.NDArray[Any]
 
@@ -212,7 +219,7 @@ def private_copy(saved: Any, like: Any) -> Any:
     return made.copy_(saved)
 
 
-class GeneratorAdapter:
+class TorchGeneratorAdapter:
     """``torch.Generator``: a value, or a live object that others hold references to."""
 
     name = "torch.Generator"
