@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from process_ends import has_ended
 
 Call = Callable[..., Any]
 SPEC = """\
@@ -36,20 +37,6 @@ def pids(folder: Path) -> dict[str, int]:
     return {name: int((folder / name).read_text()) for name in ("near", "far")}
 
 
-def runs_on(pid: int, seconds: float = 5.0) -> bool:
-    """Whether a process is still there after a while (a zombie is not)."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            return False
-        if state == "Z":
-            return False
-        time.sleep(0.02)
-    return True
-
-
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGINT", "twice", "timeout", "by itself"])
 def test_what_left_the_session_ends_with_the_program(how: str, start: Call, folder: Path) -> None:
     then = "exit 0" if how == "by itself" else "sleep 300"
@@ -64,7 +51,7 @@ def test_what_left_the_session_ends_with_the_program(how: str, start: Call, fold
             process.send_signal(signal.SIGTERM)
             time.sleep(0.05)
     process.communicate(timeout=60)
-    assert [name for name, pid in found.items() if runs_on(pid)] == []
+    assert [name for name, pid in found.items() if not has_ended(pid)] == []
 
 
 def test_a_program_dies_with_jobrun_and_the_next_start_cleans_up(
@@ -76,13 +63,13 @@ def test_a_program_dies_with_jobrun_and_the_next_start_cleans_up(
     process = start("train", "left.yaml", apart=True, TMPDIR=str(temporary))
     found = pids(folder)
     os.kill(process.pid, signal.SIGKILL)
-    assert not runs_on(found["near"])
+    assert has_ended(found["near"])
     (left,) = temporary.glob("jobrun-task-*")
     (folder / "go").touch()
     (temporary / "jobrun-task-other").mkdir()
     again = start("train", "left.yaml", "--fresh", apart=True, TMPDIR=str(temporary))
     _, err = again.communicate(timeout=60)
     assert again.returncode == 0, err
-    assert not runs_on(found["far"])
+    assert has_ended(found["far"])
     assert not left.exists()
     assert list(temporary.iterdir()) == []

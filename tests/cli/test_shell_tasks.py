@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from process_ends import has_ended
 
 from jobrun.checkpoint.read_blobs import load_blobs
 
@@ -66,18 +67,6 @@ def child(folder: Path) -> int:
     raise AssertionError("the program never came to it")
 
 
-def gone(pid: int) -> bool:
-    for _ in range(200):
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.01)
-    return False
-
-
 def test_a_run_of_programs(call: Call, folder: Path) -> None:
     (folder / "go").touch()
     result = call("train", "relax.yaml")
@@ -122,7 +111,7 @@ def test_a_signal_ends_the_program_with_its_children(
         process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
     assert process.returncode == 130
-    assert gone(pid)
+    assert has_ended(pid)
     (folder / "go").touch()
     assert call("resume").code == 0
     assert load_blobs(folder / "runs/relax")["u"] == 111.5

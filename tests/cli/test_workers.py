@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from process_ends import has_ended
 
 from jobrun.checkpoint.read_blobs import load_blobs
 
@@ -60,18 +61,6 @@ def _spec(folder: Path) -> None:
     (folder / "sum_job.py").write_text(CODE)
 
 
-def is_gone(pid: int) -> bool:
-    """Whether a process has ended, within a while."""
-    for _ in range(500):
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return True
-        except OSError:
-            return True
-        time.sleep(0.01)
-    return False
-
-
 def busy(folder: Path, count: int = 2) -> list[int]:
     """The workers, once they are in the middle of a batch."""
     for _ in range(3000):
@@ -116,7 +105,7 @@ def test_a_signal_to_all_processes_ends_the_run_and_it_goes_on(
     assert process.returncode == code, err
     assert "Traceback" not in err
     assert out.splitlines()[-1] == "jobrun resume runs/sum"
-    assert all(map(is_gone, workers))
+    assert all(map(has_ended, workers))
     (folder / "pid.slow").unlink()
     assert call("resume", "runs/sum").code == 0
     assert call("train", "sum.yaml", "--fresh").code == 0
@@ -133,7 +122,7 @@ def test_two_interrupts_leave_nothing(start: Call, folder: Path) -> None:
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "Traceback" not in err
-    assert all(map(is_gone, workers))
+    assert all(map(has_ended, workers))
 
 
 def test_workers_end_when_the_run_is_killed(start: Call, folder: Path) -> None:
@@ -142,7 +131,7 @@ def test_workers_end_when_the_run_is_killed(start: Call, folder: Path) -> None:
     workers = busy(folder)
     process.kill()
     process.communicate(timeout=30)
-    assert all(map(is_gone, workers))
+    assert all(map(has_ended, workers))
 
 
 def test_a_worker_that_is_killed_ends_the_run_with_an_error(start: Call, folder: Path) -> None:

@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from engine import within
+from process_ends import has_ended
 
 from jobrun.core.process import ChildOutput, Ended, run_process
 
@@ -28,19 +28,6 @@ def run(
         30, lambda: run_process(words, tmp_path, dict(os.environ), lines.append, stop, timeout)
     )
     return ended, lines
-
-
-def gone(pid: int) -> bool:
-    """Whether a process has ended (or waits for nobody but the init of this machine)."""
-    for _ in range(100):
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.01)
-    return False
 
 
 def test_lines_of_both_streams_come_in_order(tmp_path: Path) -> None:
@@ -98,7 +85,7 @@ def test_it_is_ended_with_its_children_which_ignore_sigterm(tmp_path: Path, why:
     )
     assert ended == Ended(-9, why)
     assert len(lines) == 2
-    assert all(gone(int(pid)) for pid in lines)
+    assert all(has_ended(int(pid)) for pid in lines)
 
 
 def test_it_may_clean_up_before_it_ends(tmp_path: Path) -> None:
@@ -117,7 +104,7 @@ def test_it_may_clean_up_before_it_ends(tmp_path: Path) -> None:
 def test_what_it_left_in_the_background_ends_with_it(tmp_path: Path) -> None:
     ended, lines = run("sleep 1000 & echo $!", tmp_path)
     assert ended == Ended(0)
-    assert gone(int(lines[0]))
+    assert has_ended(int(lines[0]))
 
 
 def test_a_program_that_closes_its_output_is_waited_for(tmp_path: Path) -> None:
@@ -150,7 +137,7 @@ started.wait(20)
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
-    assert gone(int(done.stdout))
+    assert has_ended(int(done.stdout))
 
 
 def test_the_output_of_a_process_that_was_left_behind_is_not_awaited() -> None:

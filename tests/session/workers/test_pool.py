@@ -26,6 +26,7 @@ import worker_steps as steps
 from engine import Driver, same, within
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from process_ends import has_ended
 
 from jobrun.core.events import TaskProgress, Warned
 from jobrun.core.template import template
@@ -70,18 +71,6 @@ def memory_is_left() -> bool:
             return False
         time.sleep(0.02)
     return True
-
-
-def is_gone(pid: int) -> bool:
-    """Whether a process has ended, within a while."""
-    for _ in range(200):
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return True
-        except OSError:
-            return True
-        time.sleep(0.01)
-    return False
 
 
 def wait_for(file: Path) -> str:
@@ -447,7 +436,7 @@ def test_a_step_that_takes_longer_than_its_timeout_is_ended_with_its_worker(
         "of 0.3 s, and was ended"
     )
     assert caught.value.where == where
-    assert is_gone(int(file.read_text()))
+    assert has_ended(int(file.read_text()))
 
 
 def test_the_time_between_batches_is_none_of_a_step() -> None:
@@ -554,7 +543,7 @@ def test_a_failing_task_ends_a_pipe_beside_it(tmp_path: Path) -> None:
         Task(fail)
     with pytest.raises(TaskError, match=r"task 'fail' .* ValueError: no"):
         drive(job, 2).start().epoch()
-    assert is_gone(int(file.read_text()))
+    assert has_ended(int(file.read_text()))
 
 
 def test_a_failing_do_step_does_not_wait_for_slow_steps(tmp_path: Path) -> None:
@@ -569,7 +558,7 @@ def test_a_failing_do_step_does_not_wait_for_slow_steps(tmp_path: Path) -> None:
             [Task(steps.slow, "x", {"at": 2, "file": str(file)}, out="x")],
             Task(fail, "x"),
         )
-    assert is_gone(int(file.read_text()))
+    assert has_ended(int(file.read_text()))
 
 
 def test_after_a_failure_the_session_can_run_again(tmp_path: Path) -> None:
@@ -603,7 +592,7 @@ def test_closing_the_session_ends_workers_that_never_would(tmp_path: Path) -> No
     while not (found := list(tmp_path.glob("pid.*"))):
         time.sleep(0.01)
     within(20, driver.session.close)
-    assert is_gone(int(found[0].suffix[1:]))
+    assert has_ended(int(found[0].suffix[1:]))
     thread.join(20)
     assert not thread.is_alive()
 
@@ -797,8 +786,8 @@ os.kill(os.getpid(), signal.SIGKILL)
     worker, fork = map(int, owner.stdout.readline().split())
     try:
         owner.wait(30)
-        assert is_gone(worker)
-        assert not is_gone(fork)
+        assert has_ended(worker)
+        assert not has_ended(fork, 2)
     finally:
         os.kill(fork, signal.SIGKILL)
         owner.stdout.close()
