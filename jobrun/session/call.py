@@ -68,13 +68,15 @@ class _CallError(TaskError):
 class CallContext:
     """The context of a call: the epoch (0 before the first), the batch, and its columns.
 
-    ``reduced`` are the values reduced over nodes that the copies of a task share, None without.
+    ``reduced`` are the values reduced over nodes that the copies of a task share, None without;
+    ``lists`` the values of patterns, read once for all copies.
     """
 
     epoch: int = 0
     batch: int | None = None
     columns: dict[str, Value] = field(default_factory=dict)
     reduced: dict[Reduced, Value] | None = None
+    lists: dict[tuple[Key, ...], tuple[Value, ...]] | None = None
 
 
 @dataclass(slots=True)
@@ -113,6 +115,17 @@ class Stores:
         node, path = key
         workspace = self.nodes[node]
         return workspace.root.get(path) or workspace.get(path)
+
+    def get_all(
+        self, keys: tuple[Key, ...], shared: dict[tuple[Key, ...], tuple[Value, ...]] | None
+    ) -> tuple[Value, ...]:
+        """Return the values of blobs, from ``shared`` if they are there."""
+        found = None if shared is None else shared.get(keys)
+        if found is None:
+            found = tuple([self.get(key) for key in keys])
+            if shared is not None:
+                shared[keys] = found
+        return found
 
 
 class Call:
@@ -241,7 +254,7 @@ class Call:
                 return lambda moment: stores.get(key)
             case "blobs":
                 keys = source.keys
-                return lambda moment: tuple([stores.get(k) for k in keys])
+                return lambda moment: stores.get_all(keys, moment.lists)
             case "column":
                 name = argument.name
                 if self.task.retries is not None:

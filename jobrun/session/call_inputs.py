@@ -23,8 +23,8 @@ from jobrun.errors import TaskError, ValueRefusedError
 from jobrun.model.job import Argument, Task
 from jobrun.values.adapted import is_immutable, mark_of, same_plain, take_apart
 from jobrun.values.adapters.base import Note
-from jobrun.values.boxes import Box, Tree, Value, is_locked
-from jobrun.values.views import lend
+from jobrun.values.boxes import Box, Tree, Value, all_locked
+from jobrun.values.views import lend, lend_all
 
 __all__ = ["Given", "Held", "Input", "InputChange"]
 
@@ -42,6 +42,13 @@ class Input:
     argument: Argument
     form: str
     keys: Keys
+
+    @property
+    def value_names(self) -> list[str]:
+        """Return the names of the values that it lends."""
+        if self.form == "blobs":
+            return [f"{node}:{path}" for node, path in self.keys]
+        return [self.argument.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,16 +204,16 @@ class Given:
     """The arguments of ``in`` for one call, made anew from the gathered inputs.
 
     ``positional`` and ``keywords`` are for the caller to complete; ``values`` are the values whose
-    views were handed out, ``names`` their names in the task.
+    views were handed out.
     """
 
-    __slots__ = ("_noted", "_roots", "keywords", "names", "positional", "values")
+    __slots__ = ("_lent_of", "_noted", "_roots", "keywords", "positional", "values")
 
     def __init__(self, inputs: Sequence[Input], gathered: Sequence[Held]) -> None:
         self.positional: list[Any] = []
         self.keywords: dict[str, Any] = {}
         self.values: list[Value] = []
-        self.names: list[str] = []
+        self._lent_of: list[Input] = []
         self._noted: list[_AnyNoted] = []
         self._roots: list[tuple[Input, Any, Sequence[_AnyNoted]]] = []
         for source, held in zip(inputs, gathered, strict=True):
@@ -227,12 +234,12 @@ class Given:
         if isinstance(held, Box | Tree):
             if source.form != "column":
                 self.values.append(held)
-                self.names.append(source.argument.name)
+                self._lent_of.append(source)
             return lend(held, lent)
         if isinstance(held, tuple):
             self.values += held
-            self.names += [f"{node}:{path}" for node, path in source.keys]
-            objs = [lend(value, lent) for value in held]
+            self._lent_of.append(source)
+            objs = lend_all(held, lent)
             lent.append(objs)
             return objs
         obj = held()
@@ -240,10 +247,17 @@ class Given:
             _find_containers(obj, lent)
         return obj
 
+    @property
+    def names(self) -> list[str]:
+        """Return the names of ``values`` in the task."""
+        return [name for source in self._lent_of for name in source.value_names]
+
     def unlocked(self) -> str | None:
         """Return the name of the first value of which the call made an array writable, or None."""
+        if all_locked(self.values):
+            return None
         pairs = zip(self.names, self.values, strict=True)
-        return next((name for name, value in pairs if not is_locked(value)), None)
+        return next(name for name, value in pairs if not all_locked([value]))
 
     def change(self, returned: Callable[[], Mapping[Keys, Any]]) -> InputChange | None:
         """Return the first container that the call changed in place, or None.

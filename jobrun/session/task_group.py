@@ -295,7 +295,7 @@ class Group:
 
     def _gather(self, copies: tuple[int, ...], now: Now) -> None:
         """Read the inputs of all copies of a task, before any of them writes."""
-        moment = replace(now.moment, reduced={})
+        moment = replace(now.moment, reduced={}, lists={})
         for number in copies:
             if number in self._calls and self._due(number, now.moment.epoch):
                 try:

@@ -19,7 +19,16 @@ from jobrun.core.tree_keys import Key
 from jobrun.values.adapted import is_number
 from jobrun.values.adapters.base import Note
 
-__all__ = ["SCALAR_KINDS", "Box", "Tree", "Value", "checksum", "is_locked", "leaves", "one_element"]
+__all__ = [
+    "SCALAR_KINDS",
+    "Box",
+    "Tree",
+    "Value",
+    "all_locked",
+    "checksum",
+    "leaves",
+    "one_element",
+]
 
 Array = npt.NDArray[Any]
 
@@ -131,14 +140,12 @@ def checksum(value: Value) -> int:
     return crc
 
 
-def is_locked(value: Value) -> bool:
-    """Return whether all arrays of ``value`` are read-only, as ``adopt`` left them."""
-    if isinstance(value, Box):
-        return value.kind != "array" or not value.value.flags.writeable
-    for item in value.items.values():  # this loop without a call a leaf: it runs after each task
-        if type(item) is Box:
-            if item.kind == "array" and item.value.flags.writeable:
+def all_locked(values: Iterable[Value]) -> bool:
+    """Return whether all arrays of ``values`` are read-only, as ``adopt`` left them."""
+    for value in values:  # this loop without a call a leaf: it runs after each task
+        if type(value) is Box:
+            if value.kind == "array" and value.value.flags.writeable:
                 return False
-        elif not is_locked(item):
+        elif type(value) is Tree and not all_locked(value.items.values()):
             return False
     return True

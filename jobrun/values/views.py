@@ -5,14 +5,14 @@ Never the stored array, so that its shape and its write flag cannot be changed b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from jobrun.values.adapted import for_people, put_together
 from jobrun.values.adapters.base import Note
 from jobrun.values.boxes import Box, Tree, Value
 
-__all__ = ["lend", "view", "view_plain"]
+__all__ = ["lend", "lend_all", "view", "view_plain"]
 
 
 def view(value: Value) -> Any:
@@ -26,6 +26,16 @@ def lend(value: Value, lent: list[Any]) -> Any:
     Opaque values are not added: they are the user's objects.  Tied arrays are one object.
     """
     return _lend(value, lent, {}, put_together)
+
+
+def lend_all(values: Iterable[Value], lent: list[Any]) -> list[Any]:
+    """Return what ``lend`` returns for each of ``values``, each on its own."""
+    return [
+        value.value.view()  # without a call: a task may read an array of each of many nodes
+        if type(value) is Box and value.kind == "array" and value.note is None
+        else lend(value, lent)
+        for value in values
+    ]
 
 
 def view_plain(value: Value) -> Any:

@@ -126,6 +126,18 @@ def test_the_mean_over_nodes_is_the_same_on_each(threads: int, how: str) -> None
     assert same(found[0], np.mean([np.full(100, i + 0.1) for i in range(4)], axis=0))
 
 
+def test_each_copy_gets_a_list_and_views_of_its_own() -> None:
+    given: list[list[Any]] = []
+    job = Job("j", nodes=3)
+    with job.init, Node("*"):
+        Task(lambda: np.zeros(3), out="w")
+    with job.epoch, Node("*"):
+        Task(given.append, "*:w")
+    Driver(job, 2).start().epoch()
+    objects = [each for ws in given for each in (ws, *ws)]
+    assert len({id(each) for each in objects}) == len(objects) == 12
+
+
 def test_nodes_never_see_each_others_blobs() -> None:
     job = Job("j", nodes={"a": {"k": 1}, "b": {"k": 10}})
     with job.init, Node("*"):

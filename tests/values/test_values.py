@@ -23,7 +23,7 @@ from hypothesis.extra import numpy as hnp
 from jobrun.errors import ValueRefusedError
 from jobrun.values.adoption import adopt, adopt_items
 from jobrun.values.borrowing import borrow
-from jobrun.values.boxes import Box, Tree, Value, checksum, is_locked, leaves, one_element
+from jobrun.values.boxes import Box, Tree, Value, all_locked, checksum, leaves, one_element
 from jobrun.values.storable import is_storable
 from jobrun.values.views import view, view_plain
 
@@ -883,9 +883,9 @@ def adopted_box(obj: Any) -> Box:
 
 def test_a_stored_array_that_somebody_made_writable_is_seen() -> None:
     value = adopt([{"a": 1, "l": [np.zeros(2), np.ones(3)]}])
-    assert is_locked(value)
+    assert all_locked([value])
     view(value)["l"][1].base.setflags(write=True)
-    assert not is_locked(value)
+    assert not all_locked([value])
 
 
 # Ties: one array at two places of a tree.
@@ -938,7 +938,7 @@ def test_tied_arrays_are_adopted_without_a_copy() -> None:
     value = adopt(cell)
     assert tie_groups(value) == [["a", "b/0", "b/1"]]
     assert address(view(value)["b"][1]) == place
-    assert is_locked(value)
+    assert all_locked([value])
 
 
 def test_tied_arrays_that_somebody_holds_are_copied() -> None:
