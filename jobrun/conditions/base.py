@@ -43,11 +43,13 @@ class Condition:
     """The base of all conditions.
 
     ``kind`` is the key in the spec, ``summary`` its description in the JSON Schema of the language,
-    and ``schema`` that of its value; ``$defs`` in it are lifted to those of the whole.
+    ``example`` a value of it, and ``schema`` that of its value; ``$defs`` in it are lifted to those
+    of the whole.
     """
 
     kind: ClassVar[str] = ""
     summary: ClassVar[str] = ""
+    example: ClassVar[Any] = None
     schema: ClassVar[Mapping[str, Any]] = {"type": "string"}
 
     @classmethod

@@ -53,16 +53,19 @@ _PATIENCE_KEYS: Mapping[str, Any] = {
     "epochs": {
         **_either(_EPOCHS),
         "description": "Epochs without improvement after which to stop.",
+        "examples": [5],
     },
     "min_delta": {
         **_either({"minimum": 0, "type": "number"}),
         "default": 0.0,
         "description": "The smallest improvement that counts: more than this.",
+        "examples": [0.001],
     },
     "start": {
         **_either({"minimum": 0, "type": "integer"}),
         "default": 0,
         "description": "Epochs at the beginning that are ignored.",
+        "examples": [10],
     },
 }
 _PATIENCE: Mapping[str, Any] = {
@@ -92,6 +95,7 @@ class Epochs(Condition):
     n: int
     kind: ClassVar[str] = "epochs"
     summary: ClassVar[str] = "True after this many epochs in total, counted over resumes."
+    example: ClassVar[Any] = 50
     schema: ClassVar[Mapping[str, Any]] = _either(_EPOCHS)
 
     @classmethod
@@ -139,6 +143,7 @@ class When(Condition):
     summary: ClassVar[str] = (
         "An expression over scalar blobs, vars, epoch and elapsed: loss < 0.1 and epoch >= 3."
     )
+    example: ClassVar[Any] = "loss < 0.1 and epoch >= 3"
 
     @classmethod
     def parse(cls, entry: ConditionEntry) -> list[Self]:
@@ -223,6 +228,7 @@ class BlobTrue(_OfBlob):
 
     kind: ClassVar[str] = "blob"
     summary: ClassVar[str] = "True if this one-element blob is."
+    example: ClassVar[Any] = "converged"
 
     @classmethod
     def parse(cls, entry: ConditionEntry) -> list[Self]:
@@ -252,6 +258,7 @@ class DataFinished(Condition):
     limit: int
     kind: ClassVar[str] = "data_finished"
     summary: ClassVar[str] = "A pipe's task: true when nothing is left to read in it."
+    example: ClassVar[Any] = "train"
 
     @classmethod
     def parse(cls, entry: ConditionEntry) -> list[Self]:
@@ -324,6 +331,7 @@ class Patience(_OfBlob):
     start: int = 0
     kind: ClassVar[str] = "patience"
     summary: ClassVar[str] = "True when a metric has not improved for this many epochs."
+    example: ClassVar[Any] = {"loss": 5}
     schema: ClassVar[Mapping[str, Any]] = _PATIENCE
 
     @classmethod
@@ -427,6 +435,7 @@ class Walltime(Condition):
     seconds: float
     kind: ClassVar[str] = "walltime"
     summary: ClassVar[str] = "True after 90s, 15m or 2h of run time, counted over resumes."
+    example: ClassVar[Any] = "8h"
     schema: ClassVar[Mapping[str, Any]] = _either({"exclusiveMinimum": 0, "type": "number"})
 
     @classmethod
@@ -466,6 +475,7 @@ class NotFinite(_OfBlob):
 
     kind: ClassVar[str] = "not_finite"
     summary: ClassVar[str] = "True when a metric is NaN or infinite; for 'fail'."
+    example: ClassVar[Any] = "loss"
 
     @classmethod
     def parse(cls, entry: ConditionEntry) -> list[Self]:

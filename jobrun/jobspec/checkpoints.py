@@ -28,15 +28,23 @@ class EveryModel(ClosedModel):
         json_schema_extra={"anyOf": [given("epochs"), given("batches"), given("seconds")]}
     )
 
-    epochs: Optional[Annotated[int, Field(ge=1)]] = Field(None, description="Save after N epochs.")
+    epochs: Optional[Annotated[int, Field(ge=1)]] = Field(
+        None, description="Save after N epochs.", examples=[5]
+    )
     batches: Optional[Annotated[int, Field(ge=1)]] = Field(
-        None, description="Save after N batches, inside an epoch too."
+        None,
+        description="Save after N batches, inside an epoch too.",
+        examples=[1000],
     )
     seconds: Optional[Seconds] = Field(
-        None, description="Save after so much time, inside an epoch too: 90s, 15m, 2h."
+        None,
+        description="Save after so much time, inside an epoch too: 90s, 15m, 2h.",
+        examples=["15m"],
     )
     min_gap: Optional[Seconds] = Field(
-        None, description="At least so much time lies between two saves."
+        None,
+        description="At least so much time lies between two saves.",
+        examples=["1m"],
     )
 
     @model_validator(mode="after")
@@ -49,8 +57,10 @@ class EveryModel(ClosedModel):
 class BestModel(ClosedModel):
     """Which checkpoints are the best."""
 
-    metric: BlobName = Field(description="The metric that says which is better.")
-    count: Annotated[int, Field(ge=1)] = Field(1, description="How many of the best stay.")
+    metric: BlobName = Field(description="The metric that says which is better.", examples=["loss"])
+    count: Annotated[int, Field(ge=1)] = Field(
+        1, description="How many of the best stay.", examples=[2]
+    )
 
 
 def _keep(value: Any) -> Any:
@@ -68,9 +78,13 @@ class KeepModel(ClosedModel):
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
-    last: Optional[Annotated[int, Field(ge=1)]] = Field(None, description="The newest N stay.")
+    last: Optional[Annotated[int, Field(ge=1)]] = Field(
+        None, description="The newest N stay.", examples=[3]
+    )
     every: Optional[Annotated[int, Field(ge=1)]] = Field(
-        None, description="One of every N epochs stays."
+        None,
+        description="One of every N epochs stays.",
+        examples=[50],
     )
     best: Annotated[
         Optional[BestModel],
@@ -78,7 +92,11 @@ class KeepModel(ClosedModel):
             short_for("metric", "a metric, or {metric, count}"),
             json_schema_input_type=str | BestModel,
         ),
-    ] = Field(None, description="The best by a metric stay.")
+    ] = Field(
+        None,
+        description="The best by a metric stay.",
+        examples=["loss", {"metric": "loss", "count": 2}],
+    )
 
 
 class CheckpointModel(ClosedModel):
@@ -90,21 +108,41 @@ class CheckpointModel(ClosedModel):
             short_for("epochs", "a number of epochs"),
             json_schema_input_type=Annotated[int, Field(ge=1)] | EveryModel,
         ),
-    ] = Field(1, validate_default=True, description="When to save: every N epochs.")
+    ] = Field(
+        1,
+        validate_default=True,
+        description="When to save: every N epochs.",
+        examples=[5, {"epochs": 5, "seconds": "15m"}],
+    )
     keep: Annotated[
         KeepModel,
         BeforeValidator(_keep, json_schema_input_type=Literal["all"] | KeepModel),
-    ] = Field("all", validate_default=True, description="Which checkpoints stay; default: all.")
+    ] = Field(
+        "all",
+        validate_default=True,
+        description="Which checkpoints stay; default: all.",
+        examples=["all", {"last": 3, "best": "loss"}],
+    )
     include: Optional[Globs] = Field(
-        None, description="Further blobs to save; patterns are allowed."
+        None,
+        description="Further blobs to save; patterns are allowed.",
+        examples=[["loss", "layer*"]],
     )
     on_error: Annotated[
         str, BeforeValidator(choice("warn", "fail"), json_schema_input_type=Literal["warn", "fail"])
-    ] = Field("warn", description="Whether a save that fails is a warning or ends the run.")
+    ] = Field(
+        "warn",
+        description="Whether a save that fails is a warning or ends the run.",
+        examples=["fail"],
+    )
     on_success: Annotated[
         str,
         BeforeValidator(choice("keep", "delete"), json_schema_input_type=Literal["keep", "delete"]),
-    ] = Field("keep", description="Whether the checkpoints stay when the job is done.")
+    ] = Field(
+        "keep",
+        description="Whether the checkpoints stay when the job is done.",
+        examples=["delete"],
+    )
     link: Annotated[
         str,
         BeforeValidator(
@@ -115,19 +153,25 @@ class CheckpointModel(ClosedModel):
         "alternate",
         description="From which earlier checkpoint unchanged blobs are linked: the one before the "
         "parent, the parent, or none.",
+        examples=["parent"],
     )
     compress: Compression = Field(
         "none",
         validate_default=True,
         description="How blobs are compressed: for all, or by patterns of their names.",
+        examples=["zstd", {"*": "lz4"}],
     )
     catalogue: Optional[Call] = Field(
         None,
         description="A site's own record of checkpoints, module:name: asked for the epoch to "
         "resume from, and told of every save.",
+        examples=["site:Records"],
     )
     background: bool = Field(
-        True, alias="async", description="Whether the run continues while a checkpoint is written."
+        True,
+        alias="async",
+        description="Whether the run continues while a checkpoint is written.",
+        examples=[False],
     )
 
 

@@ -27,9 +27,13 @@ _LEVELS = ", ".join(
 class CompressionModel(ClosedModel):
     """How the blobs of a pattern are compressed."""
 
-    codec: _Codec = Field(description=f"{_SUMMARIES}; {NO_CODEC}: no compression.")
+    codec: _Codec = Field(
+        description=f"{_SUMMARIES}; {NO_CODEC}: no compression.", examples=["zstd"]
+    )
     level: Annotated[int, Field(ge=1, le=max(c.largest_level for c in CODECS.values()))] = Field(
-        3, description=f"From 1 to {_LEVELS}; higher levels are slower and smaller."
+        3,
+        description=f"From 1 to {_LEVELS}; higher levels are slower and smaller.",
+        examples=[9],
     )
 
 

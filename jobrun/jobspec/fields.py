@@ -385,26 +385,34 @@ def annotated(validator: Callable[..., Any], schema: Any) -> BeforeValidator:
     return BeforeValidator(validator, json_schema_input_type=schema)
 
 
-def like(pattern: str) -> Any:
-    """Return a text of a form, for the JSON Schema: at least as wide as the validator."""
-    return Annotated[str, Field(pattern=pattern)]
+def like(pattern: str, what: str) -> Any:
+    """Return a string of a form, for the JSON Schema: at least as wide as the validator.
+
+    ``what`` is the form in words, which editors show where the pattern does not match.
+    """
+    extra: dict[str, Any] = {"patternErrorMessage": f"expected {what}"}
+    return Annotated[str, Field(pattern=pattern, json_schema_extra=extra)]
 
 
 _NUMBER = r"[0-9][0-9. ]*"
-_Time = like(rf"^ *({_NUMBER}h *)?({_NUMBER}m *)?({_NUMBER}s *)?$")
+_Time = like(rf"^ *({_NUMBER}h *)?({_NUMBER}m *)?({_NUMBER}s *)?$", TIMES)
 _Positive = Annotated[int, Field(ge=1)]
 Text = Annotated[str, BeforeValidator(text_of)]
 Name = Annotated[
-    str, annotated(_checked(plain_fault, "a name"), like("^[A-Za-z0-9_-][A-Za-z0-9_.-]*$"))
+    str,
+    annotated(
+        _checked(plain_fault, "a name"),
+        like("^[A-Za-z0-9_-][A-Za-z0-9_.-]*$", "a name of letters, digits, '_', '.' and '-'"),
+    ),
 ]
 NodePattern = Annotated[str, BeforeValidator(_checked(node_fault, "a node or pattern of nodes"))]
 ColumnName = Annotated[str, BeforeValidator(_checked(blob_fault, "the name of a column"))]
 BlobName = Annotated[str, BeforeValidator(_checked(reference_fault, "the name of a blob"))]
-Call = Annotated[str, annotated(_call, like(r"^[^:\s]+:[^:\s]+$"))]
+Call = Annotated[str, annotated(_call, like(r"^[^:\s]+:[^:\s]+$", "module:function"))]
 Command = Annotated[str, BeforeValidator(_command)]
-Script = Annotated[str, annotated(_script, like(r"\S"))]
+Script = Annotated[str, annotated(_script, like(r"\S", "a script that is not empty"))]
 Dtype = Annotated[str, BeforeValidator(_checked(dtype_fault, "a dtype"))]
-Count = Annotated[Any, annotated(count_of, _Positive | like("[^0-9]"))]
+Count = Annotated[Any, annotated(count_of, _Positive | like("[^0-9]", _COUNT))]
 Seconds = Annotated[Any, annotated(_seconds, Annotated[float, Field(gt=0)] | _Time)]
 Inputs = Annotated[
     Any, annotated(names_of(reference_fault, _IN, _parameter, distinct=False), NameForms)
@@ -426,7 +434,8 @@ After = Annotated[
 Globs = Annotated[
     Any, annotated(_listed(lambda _: None, "a list of names or patterns"), str | list[str])
 ]
-_Adapters = dict[str, Annotated[str, Field(pattern=r"^[^:\s]+:[^:\s]+$")] | None]
+_Adapter: Any = like(r"^[^:\s]+:[^:\s]+$", "an adapter, module:Class")
+_Adapters: Any = dict[str, _Adapter | None]
 State = Annotated[Any, annotated(_state, str | list[str | _Adapters] | _Adapters)]
 StateNames = Annotated[
     Any, annotated(_listed(blob_fault, "a name, or a list of names"), str | list[str])

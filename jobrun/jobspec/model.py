@@ -75,10 +75,13 @@ class TaskModel(ClosedModel):
 
     model_config = ConfigDict(json_schema_extra=_TASK_RULES)
 
-    name: Optional[Name] = Field(None, description="The task's name; default: the function's.")
+    name: Optional[Name] = Field(
+        None, description="The task's name; default: the function's.", examples=["train"]
+    )
     call: Optional[Call] = Field(
         None,
         description="The function, module:function. The spec's folder is on the import path.",
+        examples=["model:step"],
     )
     shell: Annotated[
         Optional[ShellModel],
@@ -90,9 +93,12 @@ class TaskModel(ClosedModel):
         None,
         description="A program; the spec's folder is on PATH. 'in' and 'out' name files: "
         "{file: blob}, written and read by their ending (.npy, .txt, .csv, .json, .raw).",
+        examples=["relax grid.txt next.npy"],
     )
     load: Optional[LoadModel] = Field(
-        None, description="Blobs of another run or checkpoint become blobs of this job."
+        None,
+        description="Blobs of another run or checkpoint become blobs of this job.",
+        examples=[{"run": "runs/teacher", "blobs": ["w"]}],
     )
     in_: Optional[TaskInputs] = Field(
         None,
@@ -100,47 +106,67 @@ class TaskModel(ClosedModel):
         description="Blobs, vars and reserved names (epoch, rng, node) that the function is given: "
         "one or a list by position, a mapping {parameter: name} by keyword. {reduce: mean, of: "
         "'trainer_*:g'} in the place of a name is one value of all these nodes.",
+        examples=[["x", "rate"], {"image": "x", "label": "y"}],
     )
     with_: Optional[With] = Field(
         None,
         alias="with",
         description="Literal keyword arguments; texts may hold ${spec.dir}, ${run.dir}, ${node} "
         "and ${env.NAME}.",
+        examples=[{"size": 100, "path": "${spec.dir}/x.npz"}],
     )
     update: Optional[Updates] = Field(
-        None, description="Blobs that the function is given and changes in place."
+        None,
+        description="Blobs that the function is given and changes in place.",
+        examples=[["model"], {"model": "net"}],
     )
     out: Optional[Outs] = Field(
         None,
         description="Blobs that the result becomes: one name takes the value, a list takes a "
         "tuple, a mapping {key: name} takes parts of a dict.",
+        examples=["loss", ["loss", "accuracy"], {"l": "loss"}],
     )
-    pipe: Optional[PipeModel] = Field(None, description="What is read, batch by batch.")
+    pipe: Optional[PipeModel] = Field(
+        None,
+        description="What is read, batch by batch.",
+        examples=[{"from": {"x": "images", "y": "labels"}, "batch": 64}],
+    )
     map: Optional[list[MapStepModel]] = Field(
-        None, description="Steps of a pipe that see columns alone and run ahead."
+        None,
+        description="Steps of a pipe that see columns alone and run ahead.",
+        examples=[[{"call": "images:scale", "in": "x", "out": "x"}]],
     )
     do: Optional[list[DoStepModel]] = Field(
         None,
         json_schema_extra={"minItems": 1},
         description="Steps of a pipe that are applied for each batch, in batch order.",
+        examples=[[{"call": "model:step", "in": ["x", "y"], "out": "loss"}]],
     )
     reduce: Optional[Reductions] = Field(
         None,
         description="How numbers that the steps put out are joined over the epoch; default: the "
         "mean, weighted by rows.",
+        examples=[{"loss": "mean", "norm": "last"}],
     )
     node: Optional[NodePattern] = Field(
-        None, description="The node the task runs on; a pattern makes a copy for each."
+        None,
+        description="The node the task runs on; a pattern makes a copy for each.",
+        examples=["trainer_*"],
     )
-    after: Optional[After] = Field(None, description="Tasks of the same group that come first.")
-    every: Optional[Count] = Field(None, description="Run the task every N epochs.")
+    after: Optional[After] = Field(
+        None, description="Tasks of the same group that come first.", examples=[["prepare"]]
+    )
+    every: Optional[Count] = Field(None, description="Run the task every N epochs.", examples=[5])
     retries: TaskRetries = Field(
-        None, description="How often a call that fails is made again, with what it was given."
+        None,
+        description="How often a call that fails is made again, with what it was given.",
+        examples=[3],
     )
     timeout: Optional[Seconds] = Field(
         None,
         description="The time the task may take: 90s, 15m. A program is ended then; of a function "
         "the run ends without it, since a thread cannot be killed.",
+        examples=["15m"],
     )
     thread: Optional[
         Annotated[str, BeforeValidator(choice("same"), json_schema_input_type=Literal["same"])]
@@ -148,6 +174,7 @@ class TaskModel(ClosedModel):
         None,
         description="'same': the task, and all tasks that read what it puts out, run on one "
         "thread; for objects that may be used only on the thread that made them.",
+        examples=["same"],
     )
 
     @model_validator(mode="after")
@@ -181,7 +208,8 @@ class TaskModel(ClosedModel):
 
 
 _CONDITIONS: dict[str, Any] = {
-    kind: (Any, Field(None, description=c.summary)) for kind, c in KINDS.items()
+    kind: (Any, Field(None, description=c.summary, examples=[c.example]))
+    for kind, c in KINDS.items()
 }
 ConditionsModel: Any = create_model(
     "ConditionsModel",
@@ -233,61 +261,112 @@ class SpecModel(ClosedModel):
         json_schema_extra={**given("stop"), "patternProperties": {"^x-": True}}
     )
 
-    version: Optional[Literal[1]] = Field(None, description="The version of the language: 1.")
-    name: Optional[Name] = Field(None, description="The job's name; default: the file's.")
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
-        0, description="What all random numbers are derived from."
+    version: Optional[Literal[1]] = Field(
+        None, description="The version of the language: 1.", examples=[1]
     )
-    vars: Vars = Field({}, description="Constants, read like blobs; --set NAME=VALUE changes one.")
+    name: Optional[Name] = Field(
+        None, description="The job's name; default: the file's.", examples=["digits"]
+    )
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
+        0,
+        description="What all random numbers are derived from.",
+        examples=[7],
+    )
+    vars: Vars = Field(
+        {},
+        description="Constants, read like blobs; --set NAME=VALUE changes one.",
+        examples=[{"rate": 0.1, "rows": 64}],
+    )
     matrix: Optional[MatrixField] = Field(
         None,
         description="A sweep: several values for each of some vars; each combination is a run.",
+        examples=[{"rate": [0.1, 0.01]}],
     )
     nodes: Optional[Nodes] = Field(
         None,
         description="Namespaces of blobs: a list of names, a mapping {name: vars of its own}, a "
         "number (8: n0 to n7), or {trainer: 8} (trainer_0 to trainer_7).",
+        examples=[["a", "b"], {"a": {"rate": 0.1}, "b": {"rate": 0.2}}, 8, {"trainer": 8}],
     )
-    setup: Tasks = Field([], description="Run at every start; its blobs are never saved.")
-    init: Tasks = Field([], description="Run once; what it writes is in every checkpoint.")
-    epoch: Tasks = Field([], description="Run again and again.")
-    download: Tasks = Field([], description="Run after the loop, to gather what is scattered.")
-    exit: Tasks = Field([], description="Run at the end.")
+    setup: Tasks = Field(
+        [],
+        description="Run at every start; its blobs are never saved.",
+        examples=[[{"call": "data:read", "out": ["x", "y"]}]],
+    )
+    init: Tasks = Field(
+        [],
+        description="Run once; what it writes is in every checkpoint.",
+        examples=[[{"call": "model:start", "out": "model"}]],
+    )
+    epoch: Tasks = Field(
+        [],
+        description="Run again and again.",
+        examples=[[{"call": "model:step", "update": ["model"], "out": "loss"}]],
+    )
+    download: Tasks = Field(
+        [],
+        description="Run after the loop, to gather what is scattered.",
+        examples=[[{"call": "model:gather", "in": "model", "out": "weights"}]],
+    )
+    exit: Tasks = Field(
+        [], description="Run at the end.", examples=[[{"call": "model:report", "in": "model"}]]
+    )
     state: State = Field(
         {},
         description="Objects of 'setup' whose content is saved (a module, an optimizer, an "
         "estimator), and the global generators rng.python, rng.numpy, rng.torch: a list of names, "
         "or a mapping {name: adapter, module:Class}.",
+        examples=[["net", "opt", "rng.torch"], {"env": "mycode:EnvState"}],
     )
     constant: StateNames = Field(
         [],
         description="Objects of 'setup' that no task changes: their content is never saved.",
+        examples=[["teacher"]],
     )
     metrics: Metrics = Field(
-        {}, description="Scalar blobs to record, and whether min, max or nothing is better."
+        {},
+        description="Scalar blobs to record, and whether min, max or nothing is better.",
+        examples=[{"loss": "min", "accuracy": "max", "norm": None}],
     )
     stop: Annotated[
         list[ConditionsModel],
         BeforeValidator(_conditions, json_schema_input_type=_StopForms),
-    ] = Field([], description="When the loop ends.")
+    ] = Field(
+        [], description="When the loop ends.", examples=[{"epochs": 50, "when": "loss < 0.01"}]
+    )
     fail: Annotated[
         list[ConditionsModel],
         BeforeValidator(_fail_conditions, json_schema_input_type=ConditionsModel | _ListForm),
-    ] = Field([], description="When the run ends as a failure; wins over 'stop'.")
+    ] = Field(
+        [],
+        description="When the run ends as a failure; wins over 'stop'.",
+        examples=[{"not_finite": "loss"}],
+    )
     upload: Upload = Field(
-        None, description="Where checkpoints are copied after the loop: a directory or a URL."
+        None,
+        description="Where checkpoints are copied after the loop: a directory or a URL.",
+        examples=["s3://bucket/${run.name}"],
     )
     checkpoint: Annotated[
         CheckpointModel | None,
         BeforeValidator(checkpoint_form, json_schema_input_type=CheckpointModel | Literal[False]),
-    ] = Field({}, validate_default=True, description="When and what to save; false: nothing.")
+    ] = Field(
+        {},
+        validate_default=True,
+        description="When and what to save; false: nothing.",
+        examples=[{"every": 5, "keep": {"last": 3, "best": "loss"}}],
+    )
     report: Reports = Field(
         [],
         description="Who else is told of the run: tensorboard, {mlflow: {experiment: x}}, "
         "{lines: FILE}, {events: FILE}, or {call: module:function, with: {…}}.",
+        examples=[["tensorboard", {"lines": "progress.txt"}]],
     )
     session: Session = Field(
-        "local", validate_default=True, description="Where the job runs; default: in this process."
+        "local",
+        validate_default=True,
+        description="Where the job runs; default: in this process.",
+        examples=["dask"],
     )
 
     def tasks(self, group: str) -> list[TaskModel]:

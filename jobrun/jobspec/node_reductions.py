@@ -25,8 +25,16 @@ _EXAMPLE = "{reduce: mean, of: 'trainer_*:g'}"
 class NodeReductionModel(ClosedModel):
     """A blob of several nodes, reduced to one value over a fixed tree in node order."""
 
-    reduce: Literal["mean", "sum", "min", "max"] = Field(description="How its values are joined.")
-    of: Annotated[str, Field(pattern=":")] = Field(description="The blob of some nodes: '*:g'.")
+    reduce: Literal["mean", "sum", "min", "max"] = Field(
+        description="How its values are joined.", examples=["mean"]
+    )
+    of: Annotated[
+        str,
+        Field(
+            pattern=":",
+            json_schema_extra={"patternErrorMessage": "expected the blob of some nodes: '*:g'"},
+        ),
+    ] = Field(description="The blob of some nodes: '*:g'.", examples=["trainer_*:g"])
 
 
 _Input = str | NodeReductionModel

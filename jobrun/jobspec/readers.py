@@ -132,7 +132,8 @@ class BufferModel(ClosedModel):
     """Shuffling within blocks, for what is read from front to back."""
 
     buffer: Annotated[int, Field(ge=1)] | str = Field(
-        description="Rows of a block: a number, or a var or blob that holds one."
+        description="Rows of a block: a number, or a var or blob that holds one.",
+        examples=[10000],
     )
 
 
@@ -142,4 +143,4 @@ Columns = Annotated[Any, annotated(_columns, _ColumnForms)]
 Types = Annotated[dict[str, str], annotated(_types, dict[str, Literal["int", "float", "text"]])]
 CellLimit = Annotated[int, annotated(_cell_limit, Annotated[int, Field(ge=1, le=_MOST_CELL)])]
 Shuffle = Annotated[Any, annotated(_shuffle, bool | BufferModel)]
-Shard = Annotated[str, annotated(_shard, like("^(node|[^/]+/[^/]+)$"))]
+Shard = Annotated[str, annotated(_shard, like("^(node|[^/]+/[^/]+)$", _SHARD))]

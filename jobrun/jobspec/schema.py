@@ -7,11 +7,13 @@ another (whether a blob is written, a task exists, an expression holds) is left 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema
 
 from jobrun.conditions.builtin import KINDS
+from jobrun.core.text import either
 from jobrun.jobspec.model import SpecModel
 
 __all__ = ["DIALECT", "FILE", "schema_text", "spec_schema"]
@@ -23,11 +25,15 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 class _Generator(GenerateJsonSchema):
-    """Without what editors would show and nobody needs: titles of keys, defaults that are null."""
+    """Without titles of keys and defaults that are null; everything in the order of the models."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         """A key's name is its title."""
         return False
+
+    def sort(self, value: Any, parent_key: str | None = None) -> Any:
+        """Leave the keys in their order, in examples above all."""
+        return value
 
     def default_schema(self, schema: Any) -> dict[str, Any]:
         """A default of null, or an empty one, says only that the key may be left out."""
@@ -44,10 +50,56 @@ def spec_schema() -> dict[str, Any]:
     for kind, condition in KINDS.items():
         form = dict(condition.schema)
         made["$defs"] |= form.pop("$defs", {})
-        keys[kind] = dict(sorted({**keys[kind], **form}.items()))
+        keys[kind] |= form
     made["$defs"] = dict(sorted(made["$defs"].items()))
+    for model in (made, *made["$defs"].values()):
+        for key, value in model["properties"].items():
+            _describe_forms(value, key, value["description"])
     head = {"$schema": DIALECT, "title": "jobrun spec", "description": made.pop("description")}
     return {**head, **{k: v for k, v in made.items() if k not in head}}
+
+
+def _describe_forms(schema: dict[str, Any], key: str, text: str) -> None:
+    """Give each form of a key's value a title of its own, and the description of the key.
+
+    An editor shows those of the form that it has matched.  What a list or a mapping of names holds
+    is described by its model, if it has one, else like the key.
+    """
+    for form in schema.get("anyOf", ()):
+        form.setdefault("title", f"{key}: {_form_name(form)}")
+        form.setdefault("description", text)
+        _describe_forms(form, key, text)
+    for part in _parts(schema):
+        if "$ref" not in part:
+            part.setdefault("description", text)
+        _describe_forms(part, key, text)
+
+
+def _parts(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the schemas of the items of a list and of the values of a mapping."""
+    for part in (schema.get("items"), schema.get("additionalProperties")):
+        if isinstance(part, dict):
+            yield part
+
+
+_FORM_NAMES = {
+    "array": "list",
+    "boolean": "true or false",
+    "integer": "whole number",
+    "null": "no value",
+    "object": "mapping",
+}
+
+
+def _form_name(form: dict[str, Any]) -> str:
+    """Return a form of a value in a few words."""
+    if "$ref" in form:
+        return _FORM_NAMES["object"]
+    if "const" in form:
+        return str(form["const"])
+    if "enum" in form:
+        return either(form["enum"])
+    return _FORM_NAMES.get(form["type"], str(form["type"]))
 
 
 def schema_text() -> str:

@@ -32,27 +32,41 @@ class SessionModel(ClosedModel):
     kind: Annotated[
         str,
         BeforeValidator(choice("local", "dask"), json_schema_input_type=Literal["local", "dask"]),
-    ] = Field("local", description="local: in this process; dask: on a dask.distributed cluster.")
+    ] = Field(
+        "local",
+        description="local: in this process; dask: on a dask.distributed cluster.",
+        examples=["dask"],
+    )
     threads: Optional[Annotated[int, Field(ge=1)]] = Field(
-        None, description="Tasks at a time; for dask, on each worker."
+        None,
+        description="Tasks at a time; for dask, on each worker.",
+        examples=[4],
     )
     workers: Optional[Annotated[int, Field(ge=1)]] = Field(
-        None, description="For dask: start N processes on this machine."
+        None,
+        description="For dask: start N processes on this machine.",
+        examples=[2],
     )
     address: Optional[Annotated[str, BeforeValidator(_address)]] = Field(
-        None, description="For dask: the scheduler of a cluster that runs, tcp://host:8786."
+        None,
+        description="For dask: the scheduler of a cluster that runs, tcp://host:8786.",
+        examples=["tcp://host:8786"],
     )
     max_restarts: Annotated[int, Field(ge=0)] = Field(
         3,
         description="For dask: how often the run goes back to its last checkpoint by itself when "
         "a worker is lost.",
+        examples=[3],
     )
     timeout: Seconds = Field(
         300.0,
         description="For dask: a worker that gives no sign of life for so long is lost: 90s, 5m.",
+        examples=["5m"],
     )
     wait: Seconds = Field(
-        60.0, description="For dask: how long to wait for a worker where there is none."
+        60.0,
+        description="For dask: how long to wait for a worker where there is none.",
+        examples=["60s"],
     )
 
     @model_validator(mode="after")

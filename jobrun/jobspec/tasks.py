@@ -19,9 +19,12 @@ class FileModel(ClosedModel):
     dtype: Optional[Dtype] = Field(
         None,
         description="The dtype of its numbers (float32, int64, …); 'str': the file is one text.",
+        examples=["float32"],
     )
     shape: Optional[list[Annotated[int, Field(ge=-1)]]] = Field(
-        None, description="The shape of its array; -1, once, is what is left."
+        None,
+        description="The shape of its array; -1, once, is what is left.",
+        examples=[[-1, 2]],
     )
 
 
@@ -34,11 +37,13 @@ class ShellModel(ClosedModel):
         None,
         description="A program and its arguments: split into words, without a shell. Each word may "
         "hold ${spec.dir}, ${run.dir}, ${node} and ${env.NAME}.",
+        examples=["relax grid.txt next.npy"],
     )
     script: Optional[Script] = Field(
         None,
         description="A script for bash -euo pipefail. Its text is not touched: JOBRUN_SPEC_DIR, "
         "JOBRUN_RUN_DIR, JOBRUN_EPOCH and JOBRUN_NODE are in its environment.",
+        examples=["sort -n values.csv > sorted.csv"],
     )
     files: Optional[
         dict[
@@ -51,7 +56,11 @@ class ShellModel(ClosedModel):
                 ),
             ],
         ]
-    ] = Field(None, description="What the endings of files leave open: {file: dtype}.")
+    ] = Field(
+        None,
+        description="What the endings of files leave open: {file: dtype}.",
+        examples=[{"sorted.raw": {"dtype": "float32", "shape": [-1, 2]}}],
+    )
 
     @model_validator(mode="after")
     def _one(self) -> ShellModel:
@@ -76,24 +85,33 @@ class LoadModel(ClosedModel):
         None,
         description="The directory of a run or of one checkpoint; a relative path begins at the "
         "spec's folder.",
+        examples=["runs/teacher"],
     )
     file: Optional[RunPath] = Field(
-        None, description="A file of weights: .safetensors, .npz, .pt or .pth."
+        None,
+        description="A file of weights: .safetensors, .npz, .pt or .pth.",
+        examples=["base.safetensors"],
     )
     strict: Optional[bool] = Field(
         None,
         description="false: of a file and an object under 'state', what fits is taken; default: "
         "both have the same names.",
+        examples=[False],
     )
     epoch: Optional[Annotated[int, Field(ge=0)]] = Field(
-        None, description="The checkpoint of this epoch; default: the newest."
+        None,
+        description="The checkpoint of this epoch; default: the newest.",
+        examples=[20],
     )
     id: Optional[Annotated[int, Field(ge=0)]] = Field(
-        None, description="The checkpoint with this id; default: the newest."
+        None,
+        description="The checkpoint with this id; default: the newest.",
+        examples=[7],
     )
     blobs: Loaded = Field(
         description="The blobs: one name, a list, or a mapping {name there: name here}. Of a file, "
-        "'*' in a name there stands for the names in a dict or an object here."
+        "'*' in a name there stands for the names in a dict or an object here.",
+        examples=[["w"], {"encoder.*": "net"}],
     )
 
     @model_validator(mode="after")
@@ -113,10 +131,16 @@ class LoadModel(ClosedModel):
 class RetriesModel(ClosedModel):
     """How a call that fails is made again."""
 
-    times: Annotated[int, Field(ge=1)] = Field(description="How often it is tried again at most.")
-    delay: Optional[Seconds] = Field(None, description="The time before the first retry: 90s, 15m.")
+    times: Annotated[int, Field(ge=1)] = Field(
+        description="How often it is tried again at most.", examples=[3]
+    )
+    delay: Optional[Seconds] = Field(
+        None, description="The time before the first retry: 90s, 15m.", examples=["10s"]
+    )
     backoff: Annotated[float, Field(ge=1)] = Field(
-        1.0, description="Each further pause is N times the one before."
+        1.0,
+        description="Each further pause is N times the one before.",
+        examples=[2],
     )
 
 

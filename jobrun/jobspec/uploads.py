@@ -24,19 +24,26 @@ class UploadModel(ClosedModel):
         None,
         description="A directory (a relative one begins at the spec's folder) or a URL such as "
         "s3://bucket/digits; may hold ${run.name}, ${run.dir}, ${spec.dir} and ${env.NAME}.",
+        examples=["s3://bucket/${run.name}"],
     )
     call: Optional[Call] = Field(
         None,
         description="A function module:function that is called with the path of each checkpoint "
         "instead; it may be called again for the same one.",
+        examples=["site:store"],
     )
     with_: Optional[With] = Field(
-        None, alias="with", description="Constants for the function, as keyword arguments."
+        None,
+        alias="with",
+        description="Constants for the function, as keyword arguments.",
+        examples=[{"bucket": "results"}],
     )
     what: Annotated[
         str,
         BeforeValidator(choice("final", "kept"), json_schema_input_type=Literal["final", "kept"]),
-    ] = Field("final", description="The last checkpoint alone, or all that are kept.")
+    ] = Field(
+        "final", description="The last checkpoint alone, or all that are kept.", examples=["kept"]
+    )
 
     @model_validator(mode="after")
     def _one(self) -> UploadModel:

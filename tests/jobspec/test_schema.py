@@ -11,8 +11,12 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from pydantic import BaseModel, ValidationError
 
 from jobrun.errors import SpecError
+from jobrun.jobspec.keys import fields
+from jobrun.jobspec.model import SpecModel
+from jobrun.jobspec.pipes import SourceModel
 from jobrun.jobspec.problems import validate as validate_model
 from jobrun.jobspec.schema import DIALECT, schema_text, spec_schema
 from jobrun.jobspec.source import parse
@@ -58,12 +62,79 @@ def test_every_key_has_a_description() -> None:
     assert [(title, key) for title, key, p in keys if not p.get("description")] == []
 
 
+KEYS = [(s["title"], key, p) for s in objects() for key, p in s["properties"].items()]
+
+
+def values(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The schemas of all values below one, with the way to them; models are not followed."""
+    yield path, schema
+    for number, form in enumerate(schema.get("anyOf", ())):
+        yield from values(form, f"{path} form {number}")
+    for part in ("items", "additionalProperties"):
+        if isinstance(schema.get(part), dict):
+            yield from values(schema[part], f"{path} {part}")
+
+
+VALUES = [found for title, key, p in KEYS for found in values(p, f"{title} {key}")]
+
+
+def test_editors_find_a_description_wherever_the_cursor_is() -> None:
+    assert len(VALUES) > 200
+    assert [path for path, s in VALUES if not s.get("description") and "$ref" not in s] == []
+
+
+def test_forms_of_a_value_have_titles_of_their_own() -> None:
+    """yaml-language-server joins the descriptions of forms that have the same title."""
+    for path, schema in VALUES:
+        titles = [form["title"] for form in schema.get("anyOf", ())]
+        assert len(set(titles)) == len(titles), path
+
+
+def test_patterns_have_a_message_in_words() -> None:
+    patterns = [(path, s) for path, s in VALUES if "pattern" in s]
+    assert len(patterns) > 20
+    assert [p for p, s in patterns if not s.get("patternErrorMessage", "").startswith("exp")] == []
+
+
+def models(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
+    """The models of the language that the keys of one lead to, by their titles."""
+    found = {model.__name__.removesuffix("Model"): model}
+    for below in set(fields(model).values()) - {None, model, SourceModel}:
+        assert below is not None
+        found |= models(below)
+    return found
+
+
+MODELS = {**models(SpecModel), "jobrun spec": SpecModel, "Source": SourceModel}
+
+
+@pytest.mark.parametrize(("title", "key", "schema"), KEYS)
+def test_every_key_has_examples_that_are_in_the_language(
+    title: str, key: str, schema: dict[str, Any]
+) -> None:
+    assert schema["examples"]
+    validator = Draft202012Validator({**schema, "$defs": SCHEMA["$defs"]})
+    for example in schema["examples"]:
+        validator.validate(example)
+        if title in MODELS:
+            assert wrong(MODELS[title], key, example) == []
+
+
+def wrong(model: type[BaseModel], key: str, value: object) -> list[object]:
+    """What a model finds wrong with the value of a key alone."""
+    try:
+        model.model_validate({key: value})
+    except ValidationError as error:
+        return [found for found in error.errors() if found["loc"][:1] == (key,)]
+    return []
+
+
 def test_keys_that_may_be_left_out_may_not_be_null() -> None:
     nullable = {
         name
         for schema in objects()
         for name, p in schema["properties"].items()
-        if {"type": "null"} in p.get("anyOf", ())
+        if "null" in [form.get("type") for form in p.get("anyOf", ())]
     }
     assert nullable == {"vars", "setup", "init", "epoch", "download", "exit"}
 
@@ -79,8 +150,9 @@ def test_no_default_is_null_or_an_object_of_the_model() -> None:
 
 def test_both_forms_of_a_key_are_in_the_schema() -> None:
     checkpoint = SCHEMA["$defs"]["CheckpointModel"]["properties"]
-    assert {"$ref": "#/$defs/EveryModel"} in checkpoint["every"]["anyOf"]
-    assert {"minimum": 1, "type": "integer"} in checkpoint["every"]["anyOf"]
+    number, model = checkpoint["every"]["anyOf"]
+    assert (number["type"], number["minimum"]) == ("integer", 1)
+    assert model["$ref"] == "#/$defs/EveryModel"
     kinds = {p.get("type") for p in SCHEMA["$defs"]["TaskModel"]["properties"]["in"]["anyOf"]}
     assert kinds == {"string", "array", "object"}
 
