@@ -83,6 +83,11 @@ class Condition:
         return None
 
     @property
+    def interrupts(self) -> bool:
+        """Whether it interrupts the run, which resumes later, and never ends it."""
+        return False
+
+    @property
     def label(self) -> str:
         """The condition as the spec has it, for messages: ``patience: loss``."""
         return self.kind if self.metric is None else f"{self.kind}: {self.metric}"

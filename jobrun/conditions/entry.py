@@ -49,6 +49,12 @@ class ConditionEntry:
         """The value as written."""
         return self.spec.value
 
+    @property
+    def given(self) -> Any:
+        """The value, or that of the var it names."""
+        value = self.value
+        return self.known.shared.get(value, value) if isinstance(value, str) else value
+
     def refuse(
         self, message: str, hint: str = "", *path: str, whole: bool = False, key: bool = False
     ) -> None:
@@ -127,7 +133,7 @@ class ConditionEntry:
     def seconds(self) -> float | None:
         """Return the value as a time in seconds; None after reporting a problem."""
         value = self.value
-        held = self.known.shared.get(value, value) if isinstance(value, str) else value
+        held = self.given
         if isinstance(held, str) and value not in self.known.split:
             seconds = seconds_of(held)
             if seconds is None:

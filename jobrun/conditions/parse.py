@@ -27,7 +27,7 @@ def build(job: Job, known: Collection[str] | None = None) -> list[tuple[Conditio
     """
     reader = _of_job(job, known)
     found = reader.read(job.conditions)
-    reader.check_loop(job)
+    reader.check_loop(job, found)
     if reader.problems:
         raise SpecError(reader.problems)
     return found
@@ -36,8 +36,7 @@ def build(job: Job, known: Collection[str] | None = None) -> list[tuple[Conditio
 def problems(job: Job, known: Collection[str] | None = None) -> list[Problem]:
     """Return the problems of the conditions of a job."""
     reader = _of_job(job, known)
-    reader.read(job.conditions)
-    reader.check_loop(job)
+    reader.check_loop(job, reader.read(job.conditions))
     return reader.problems
 
 
@@ -91,11 +90,19 @@ class _Reader:
             found += [(c, spec.section == "fail") for c in kind.parse(entry)]
         return found
 
-    def check_loop(self, job: Job) -> None:
-        """Check that the loop ends, and that a limit of passes has the condition it needs."""
+    def check_loop(self, job: Job, found: Sequence[tuple[Condition, bool]]) -> None:
+        """Check that the loop ends, and that a limit of passes has the condition it needs.
+
+        ``found`` are the valid conditions of the job.
+        """
         if not job.never_stops and not any(c.section == "stop" for c in job.conditions):
             text = "no stop condition: the job would never end"
             hint = "stop: {epochs: 10}; or 'stop: never' if that is intended"
+            self.problems.append(Problem(text, job.marks.get("stop"), hint))
+        stops = [c for c, fails in found if not fails]
+        if stops and all(c.interrupts for c in stops) and not self.problems:
+            text = "'walltime: slurm' interrupts a run, which resumes later: it would never end"
+            hint = "add a condition that ends it, such as epochs: 10"
             self.problems.append(Problem(text, job.marks.get("stop"), hint))
         if job.never_stops and any(c.section == "stop" for c in job.conditions):
             text = "'never' together with other stop conditions"

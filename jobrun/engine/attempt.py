@@ -25,6 +25,7 @@ from jobrun.engine.restoring import Restorer
 from jobrun.engine.resume_policy import Choice
 from jobrun.engine.run import Run
 from jobrun.engine.saver import Saver
+from jobrun.engine.slurm import time_to_stop
 from jobrun.errors import (
     EXIT_DONE,
     EXIT_FAILED_BY_CONDITION,
@@ -87,6 +88,16 @@ class Attempt:
     def _look(self) -> None:
         self.saver.look()
         self._run.look()
+        self._stop_in_time()
+
+    def _stop_in_time(self) -> None:
+        """Interrupt the run while there is time to save it before the Slurm job ends."""
+        run = self._run
+        end = run.slurm.end
+        if end is None or not run.ends_with_slurm or run.signal is not None:
+            return
+        if time_to_stop(end, self.saver.longest):
+            run.interrupt(run.slurm.end_text)
 
     @property
     def over(self) -> bool:
@@ -106,6 +117,8 @@ class Attempt:
         for warning in warnings(run.analysis):
             at = f"{warning.where}: " if warning.where else ""
             run.report(Warned(f"{at}{warning.message}; {warning.hint}"))
+        if run.ends_with_slurm and run.slurm.end is None:
+            run.report(Warned(f"'walltime: slurm' has no effect: {run.slurm.end_text}"))
         run.report(
             RunStarted(
                 job=run.job.name,
@@ -182,7 +195,7 @@ class Attempt:
             self._epoch_start = time.perf_counter()
         reached = self.session.run(plan, progress.position, self._epoch_control)
         self.saver.collect(wait=False)
-        self._run.look()  # also if epochs are too short for the session to call it
+        self._look()  # also if epochs are too short for the session to call it
         if not plan.finished(reached.tasks):
             progress.cut(reached)
             self.save()

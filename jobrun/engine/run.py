@@ -11,10 +11,11 @@ from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.graph import Plan
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.conditions.base import Condition
-from jobrun.core.events import Report
+from jobrun.core.events import Report, Stopping
 from jobrun.core.paths import start_directory
 from jobrun.engine.history import AnyHistory
 from jobrun.engine.resume_policy import Request
+from jobrun.engine.slurm import SlurmJob, slurm_job
 from jobrun.model.job import Job
 
 __all__ = ["Run"]
@@ -26,7 +27,7 @@ class Run:
 
     ``look`` is called periodically on the main thread.  Relative paths of a job without a spec
     begin at ``start``.
-    ``signal`` is the name of the signal that asked the run to end, if any.
+    ``signal`` is the name of the signal that asked the run to end, or another reason, if any.
     """
 
     analysis: JobAnalysis
@@ -40,6 +41,18 @@ class Run:
     look: Callable[[], None] = lambda: None
     start: Path = field(default_factory=start_directory)
     signal: str | None = None
+    slurm: SlurmJob = field(default_factory=slurm_job)
+
+    def interrupt(self, reason: str) -> None:
+        """Start no new work, save, and end the run; ``reason`` is the name of a signal, or why."""
+        if self.signal is None:
+            self.signal = reason
+            self.report(Stopping(reason))
+
+    @property
+    def ends_with_slurm(self) -> bool:
+        """Whether the run is interrupted before its Slurm job ends."""
+        return any(c.interrupts for c, _ in self.conditions)
 
     @property
     def job(self) -> Job:

@@ -28,7 +28,7 @@ from jobrun.checkpoint.codecs import import_codecs
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.conditions.parse import build
 from jobrun.core.async_exceptions import asynchronous_error
-from jobrun.core.events import Report, RunEnded, SaveAsked, Stopping, Warned, warn
+from jobrun.core.events import Report, RunEnded, SaveAsked, Warned, warn
 from jobrun.core.masking import masked
 from jobrun.core.position import Position
 from jobrun.engine.attempt import Attempt
@@ -96,9 +96,7 @@ class JobRunner:
 
     def interrupt(self, signal_name: str) -> None:
         """Start no new work, save, and end the run.  For signal handlers."""
-        if self._run.signal is None:
-            self._run.signal = signal_name
-            self._run.report(Stopping(signal_name))
+        self._run.interrupt(signal_name)
 
     def save_soon(self, signal_name: str) -> None:
         """Save at the next place where that is possible.  For signal handlers."""

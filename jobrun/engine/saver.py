@@ -67,7 +67,8 @@ class Saver:
 
     ``on_disk`` is the position of the newest checkpoint of this history (None: there is none),
     ``last`` that of the last save, however it ended; ``saved`` counts the saves of this attempt
-    that succeeded and ``seconds`` what the run waited for them.  ``on_saved`` is called after each.
+    that succeeded, ``seconds`` what the run waited for them, and ``longest`` the seconds of the
+    slowest from its snapshot to its end.  ``on_saved`` is called after each.
     ``epochs`` is the limit of the run, if it has one; ``watch`` and ``named_now`` are as in
     ``SaveRules``.
     """
@@ -96,6 +97,7 @@ class Saver:
         self.path: Path | None = None
         self.saved = 0
         self.seconds = 0.0
+        self.longest = 0.0
         self._begun = time.perf_counter()
         self._judged = False
         if manager is not None:
@@ -190,6 +192,7 @@ class Saver:
         first = self.on_disk is None
         self.on_disk, self.path = saved.record.position, saved.path
         self.saved += 1
+        self.longest = max(self.longest, flying.phases["snapshot"] + sum(saved.seconds.values()))
         self._report_saved(saved, stall, flying)
         if first:
             self._report_room(saved)

@@ -259,9 +259,8 @@ class Describer:
 
     @_lines.register
     def _(self, event: Stopping) -> list[str]:
-        return [
-            f"{event.signal}: no new work starts, the state is saved (a second one ends it at once)"
-        ]
+        line = f"{plain(event.signal)}: no new work starts, the state is saved"
+        return [f"{line} (a second one ends it at once)" if event.of_signal else line]
 
 
 def _place(place: str, epoch: int) -> str:

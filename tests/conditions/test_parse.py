@@ -71,6 +71,7 @@ def message(job: Job, known: Collection[str] | None = None) -> str:
         ({"walltime": "15m"}, Walltime(900.0)),
         ({"walltime": "n"}, Walltime(3.0)),
         ({"walltime": "long"}, Walltime(3600.0)),
+        ({"walltime": "slurm"}, Walltime(None)),
         ({"patience": {"loss": 5}}, Patience("loss", 5, "min")),
         ({"patience": {"accuracy": "n"}}, Patience("accuracy", 3, "max")),
         (

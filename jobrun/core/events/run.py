@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -92,9 +93,17 @@ class EpochFinished(Event):
 
 @dataclass(frozen=True, slots=True)
 class Stopping(Event):
-    """A signal was received: no new work starts, and the run ends at the next boundary."""
+    """No new work starts, and the run ends at the next boundary.
+
+    ``signal`` is the name of the signal that was received, or another reason, in words.
+    """
 
     signal: str
+
+    @property
+    def of_signal(self) -> bool:
+        """Whether a signal is the reason."""
+        return self.signal in signal.Signals.__members__
 
 
 @dataclass(frozen=True, slots=True)
