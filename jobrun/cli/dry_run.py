@@ -45,7 +45,7 @@ def show_dry_run(
     if planned.choice.action == "refuse":
         raise planned.choice.refusal()
     session = _session(job.session, threads)
-    places = Places(request.folder, None)
+    places = Places(request.spec_dir, code_dir=request.folder)
     known = sizes(job, LocalSession(threads), places) if shapes else None
     if settings().json:
         click.echo(json.dumps(_json(job, planned, known, session)))

@@ -16,6 +16,7 @@ __all__ = [
     "PROGRESS",
     "RunOptions",
     "Settings",
+    "code_option",
     "common",
     "completes",
     "one_checkpoint",
@@ -162,6 +163,12 @@ def sets_option(command: F) -> F:
         shell_complete=completes("set"),
     )
     return cast(F, with_set(unset(both)))
+
+
+def code_option(help: str) -> Callable[[F], F]:
+    """Return ``--code``, which names the folder of the code."""
+    folder = click.Path(exists=True, file_okay=False)
+    return option("--code", type=folder, metavar="DIR", help=help)
 
 
 def specs_argument(command: F) -> F:

@@ -9,6 +9,7 @@ import click
 
 from jobrun.cli.options import (
     RunOptions,
+    code_option,
     common,
     completes,
     option,
@@ -90,7 +91,7 @@ class _Arguments:
     multiple=True,
     help="Give the part of a checkpoint's node to a node of the job.",
 )
-@option("--code", type=click.Path(), metavar="DIR", help="The folder of the code, if it has moved.")
+@code_option("The folder of the code, if it has moved.")
 @run_options
 @common
 def command(options: RunOptions, **values: Any) -> int:
@@ -159,7 +160,7 @@ def _stored(
     )
     if (sweep is None) is not (stored.spec.matrix is None):
         what = "is no longer a sweep" if sweep is not None else "is a sweep now"
-        hint = f"start it: {_train_line(arguments, options, stored)}"
+        hint = f"start it: {_train_line(stored, options, arguments.sets)}"
         text = f"{shown(stored.spec_path)} {what}, so {run.shown()} cannot resume with it"
         raise UsageError(text, hint=hint)
     return stored
@@ -186,7 +187,7 @@ def _request(
         program=program(),
         only=arguments.only or "",
         again=_resume_line(arguments, options, run),
-        afresh=f"{_train_line(arguments, options, stored)} --fresh",
+        afresh=f"{_train_line(stored, options, arguments.sets)} --fresh",
     )
 
 
@@ -209,15 +210,17 @@ def _resume_line(arguments: _Arguments, options: RunOptions, run: RunDir) -> str
     )
 
 
-def _train_line(arguments: _Arguments, options: RunOptions, stored: StoredSpec) -> str:
+def _train_line(stored: StoredSpec, options: RunOptions, sets: tuple[str, ...]) -> str:
     """Return the command that trains the spec of the run."""
     from jobrun.cli.running import command_line
     from jobrun.core.paths import shown
 
+    beside = stored.folder == stored.spec_path.parent
     return command_line(
         "train",
         shown(stored.spec_path),
-        sets=arguments.sets,
+        sets=sets,
+        code=None if beside else shown(stored.folder),
         epochs=options.epochs,
         scheduler=options.scheduler,
         runs_dir=options.other_runs_dir,
@@ -226,12 +229,11 @@ def _train_line(arguments: _Arguments, options: RunOptions, stored: StoredSpec) 
 
 def _report_edited(run: RunDir, stored: StoredSpec, options: RunOptions) -> None:
     """Report that the spec file has changed, which a resume by the run's name ignores."""
-    from jobrun.cli.running import command_line
     from jobrun.core.paths import shown
     from jobrun.report.formatting import plain
 
     spec = shown(stored.spec_path)
-    now = command_line("train", spec, runs_dir=options.other_runs_dir)
+    now = _train_line(stored, replace(options, epochs=None), ())
     click.echo(_EDITED.format(spec=plain(spec), run=plain(run.shown()), now=now), err=True)
 
 

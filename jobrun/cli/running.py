@@ -142,9 +142,9 @@ class Engine:
             raise choice.refusal()
         session: Session = LocalSession(1)
         if choice.action != "done":
-            _bind(job, request.folder)
+            _bind(job, request)
             self._signals.hold(warn)
-            self._reporters = self._reporters or self._watching.reporters(job, request.folder, fan)
+            self._reporters = self._reporters or self._watching.reporters(job, request, fan)
             session = make_session(job.session, self._threads)
         gc_tuning.usual()
         if choice.action == "new_run":
@@ -218,13 +218,13 @@ def _train(runner: JobRunner, session: Session) -> JobrunError | None:
     return None
 
 
-def _bind(job: Job, folder: Path | None) -> None:
+def _bind(job: Job, request: Request) -> None:
     """Import every function before anything is written; raises BindError with all problems."""
     from jobrun.usercode.bind import bind_job
 
     owner = os.getpid()
     try:
-        bind_job(job, folder)
+        bind_job(job, request.folder, request.spec_dir)
     finally:
         end_if_forked(owner, "an import of the job's code")
 

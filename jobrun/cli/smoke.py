@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jobrun.cli.options import common, option, sets_option, settings, specs_argument
+from jobrun.cli.options import code_option, common, option, sets_option, settings, specs_argument
 
 if TYPE_CHECKING:
     from jobrun.tools.smoke import Smoke, Step
@@ -42,6 +42,7 @@ __all__ = ["command"]
 )
 @option("--junit", metavar="FILE", type=click.Path(), help="Write the results as JUnit XML.")
 @option("--dir", "folder", metavar="DIR", type=click.Path(), help="Keep the runs in DIR.")
+@code_option("The folder of the code, if not the spec's.")
 @common
 def command(
     specs: tuple[str, ...],
@@ -50,6 +51,7 @@ def command(
     batches: int,
     junit: str | None,
     folder: str | None,
+    code: str | None,
 ) -> int:
     """Run each SPEC for a few short epochs, twice, and compare the end, bit for bit.
 
@@ -63,15 +65,15 @@ def command(
     for number, spec in enumerate(specs, 1):
         _say(f"{spec}:")
         with _folder(folder, f"{number}-{Path(spec).stem}") as own:
-            result = smoke(spec, sets, own, epochs=epochs, batches=batches)
+            result = smoke(spec, sets, own, epochs=epochs, batches=batches, code=code)
         for step in result.steps:
             _say_step(step)
         results.append(result)
     _write(results, junit)
-    code = next((r.exit_code for r in results if not r.ok), 0)
+    ended = next((r.exit_code for r in results if not r.ok), 0)
     if settings().json:
-        click.echo(json.dumps({"specs": [asdict(r) for r in results], "exit_code": code}))
-    return code
+        click.echo(json.dumps({"specs": [asdict(r) for r in results], "exit_code": ended}))
+    return ended
 
 
 @contextmanager

@@ -35,7 +35,7 @@ def main(argument: str) -> int:
 
 
 def _run(asked: SmokeOrder) -> int:
-    spec = load(asked.spec, asked.sets, epochs=asked.epochs)
+    spec = load(asked.spec, asked.sets, epochs=asked.epochs, folder=asked.code)
     job = job_of(spec)
     shorten(job, asked.batches, save_inside=asked.kill == "inside")
     runner = JobRunner(

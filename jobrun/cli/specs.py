@@ -19,13 +19,20 @@ def shown_spec(argument: str) -> str:
     return STDIN if argument == "-" else argument
 
 
-def load_spec(argument: str, sets: Iterable[str] = (), *, epochs: int | None = None) -> Spec:
+def load_spec(
+    argument: str,
+    sets: Iterable[str] = (),
+    *,
+    epochs: int | None = None,
+    code: str | None = None,
+) -> Spec:
     """Return the spec of a file or of stdin, whose code is in the current directory.
 
-    Raises UsageError and SpecError as ``jobrun.jobspec.resolve.load`` does.
+    ``code`` is the folder of the code, if it is another one.  Raises UsageError and SpecError as
+    ``jobrun.jobspec.resolve.load`` does.
     """
     from jobrun.jobspec.resolve import load
     from jobrun.jobspec.source import MAX_BYTES
 
     data = sys.stdin.buffer.read(MAX_BYTES + 1) if argument == "-" else None
-    return load(shown_spec(argument), sets, epochs=epochs, data=data)
+    return load(shown_spec(argument), sets, epochs=epochs, folder=code, data=data)

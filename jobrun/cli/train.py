@@ -6,7 +6,15 @@ from pathlib import Path
 
 import click
 
-from jobrun.cli.options import RunOptions, common, completes, option, run_options, sets_option
+from jobrun.cli.options import (
+    RunOptions,
+    code_option,
+    common,
+    completes,
+    option,
+    run_options,
+    sets_option,
+)
 from jobrun.cli.signals import Signals
 from jobrun.core.invocation import program
 
@@ -18,10 +26,16 @@ __all__ = ["command"]
 @sets_option
 @option("--fresh", is_flag=True, help="Start a new run beside the existing ones.")
 @option("--accept-changes", is_flag=True, help="Resume although the job has changed.")
+@code_option("The folder of the code, if not the spec's.")
 @run_options
 @common
 def command(
-    spec: str, sets: tuple[str, ...], fresh: bool, accept_changes: bool, options: RunOptions
+    spec: str,
+    sets: tuple[str, ...],
+    fresh: bool,
+    accept_changes: bool,
+    code: str | None,
+    options: RunOptions,
 ) -> int:
     """Train the job of SPEC.
 
@@ -39,11 +53,12 @@ def command(
         from jobrun.runs.series import newest_begun
 
         runs_dir = options.runs_dir
-        loaded = load(spec, sets, epochs=options.epochs, scheduler=options.scheduler)
+        loaded = load(spec, sets, epochs=options.epochs, folder=code, scheduler=options.scheduler)
         again = command_line(
             "train",
             spec,
             sets=sets,
+            code=code,
             epochs=options.epochs,
             scheduler=options.scheduler,
             runs_dir=options.other_runs_dir,

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jobrun.cli.options import common, option, sets_option, settings, specs_argument
+from jobrun.cli.options import code_option, common, option, sets_option, settings, specs_argument
 
 if TYPE_CHECKING:
     from jobrun.errors import JobrunError, Problem
+    from jobrun.jobspec.resolve import Spec
     from jobrun.model.job import Job
 
 __all__ = ["command"]
@@ -56,8 +57,9 @@ class _Checked:
     is_flag=True,
     help="Also import functions and reporters, and check calls.",
 )
+@code_option("The folder of the code, if not the spec's.")
 @common
-def command(specs: tuple[str, ...], sets: tuple[str, ...], import_: bool) -> int:
+def command(specs: tuple[str, ...], sets: tuple[str, ...], import_: bool, code: str | None) -> int:
     """Check specs and show everything that is wrong with them; - reads one from stdin.
 
     Nothing is run.  Without --import no code of yours is imported either.  With --json stdout is a
@@ -66,7 +68,7 @@ def command(specs: tuple[str, ...], sets: tuple[str, ...], import_: bool) -> int
     there.  In GitHub Actions the lines are annotated.  With -q valid specs
     are not listed.
     """
-    checked = [_check(spec, sets, import_) for spec in specs]
+    checked = [_check(spec, sets, import_, code) for spec in specs]
     for one in checked:
         _show(one)
     if settings().json:
@@ -77,7 +79,7 @@ def command(specs: tuple[str, ...], sets: tuple[str, ...], import_: bool) -> int
     return next((code for code in _WORST_FIRST if code in codes), max(codes))
 
 
-def _check(spec: str, sets: tuple[str, ...], import_: bool) -> _Checked:
+def _check(spec: str, sets: tuple[str, ...], import_: bool, code: str | None) -> _Checked:
     from jobrun.analysis.analysis import JobAnalysis
     from jobrun.analysis.checks import warnings
     from jobrun.cli.specs import load_spec, shown_spec
@@ -87,23 +89,23 @@ def _check(spec: str, sets: tuple[str, ...], import_: bool) -> _Checked:
 
     shown = shown_spec(spec)
     try:
-        loaded = load_spec(spec, sets)
+        loaded = load_spec(spec, sets, code=code)
         job = job_of(loaded)
         found = [*unused_vars(loaded), *warnings(JobAnalysis(job))]
         if import_:
-            found += _import(job, loaded.folder)
+            found += _import(job, loaded)
     except JobrunError as error:
         return _Checked(shown, error=error)
     runs = loaded.matrix.count if loaded.matrix is not None else None
     return _Checked(shown, job, runs, warnings=found)
 
 
-def _import(job: Job, folder: str) -> list[Problem]:
+def _import(job: Job, spec: Spec) -> list[Problem]:
     """Bind the functions and reporters of a job; return warnings of its calls."""
     from jobrun.usercode.bind import bind_job, order_warnings
 
-    functions = bind_job(job, folder)
-    _find_reporters(job, folder)
+    functions = bind_job(job, spec.folder, spec.spec_dir)
+    _find_reporters(job, spec.folder)
     return [*order_warnings(job, functions)]
 
 

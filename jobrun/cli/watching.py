@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
@@ -14,6 +13,7 @@ import click
 from jobrun.cli.failure import error_values, show_error
 from jobrun.cli.options import Settings, uses_color
 from jobrun.core.events import Report
+from jobrun.engine.resume_policy import Request
 from jobrun.errors import JobrunError
 from jobrun.model.job import Job
 from jobrun.report import Broadcast, RunFiles
@@ -49,10 +49,11 @@ class Watching:
         fan.add("files", lambda: RunFiles(fan, prints))
         return fan
 
-    def reporters(self, job: Job, folder: Path | None, fan: Broadcast) -> list[Aside]:
+    def reporters(self, job: Job, request: Request, fan: Broadcast) -> list[Aside]:
         """Return the reporters of the job and the command line; raises BindError, UsageError."""
         wanted = [*job.reporters, *map(parse_reporter, self.names)]
-        found = open_reporters(wanted, fan, folder, partial(bind, folder=folder))
+        find = partial(bind, folder=request.folder)
+        found = open_reporters(wanted, fan, request.spec_dir, find)
         for aside in found:
             fan.attach(aside)
         return found

@@ -16,6 +16,7 @@ from jobrun.core.plain_text import plain
 __all__ = [
     "absolute",
     "directories_in",
+    "file_from",
     "is_url",
     "resolved",
     "seen_from_here",
@@ -84,6 +85,12 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:
         return False
+
+
+def file_from(folder: str | os.PathLike[str], path: str | os.PathLike[str]) -> str:
+    """Return the path of a file relative to a folder; the file itself may be a link."""
+    above = os.path.relpath(resolved(Path(path).parent), resolved(folder))
+    return os.path.normpath(os.path.join(above, Path(path).name))
 
 
 def typed(path: str | os.PathLike[str]) -> str:

@@ -37,9 +37,8 @@ class Ending:
             return True
         from jobrun.engine.uploading import upload  # few jobs need its imports
 
-        folder = run.request.folder
         stopped = lambda: run.signal is not None  # noqa: E731
-        return upload(run.job, run.history.run, folder, self._report_uploaded, stopped, run.start)
+        return upload(run.job, run.history.run, run.places(), self._report_uploaded, stopped)
 
     def _report_uploaded(self, event: Event) -> None:
         if isinstance(event, Uploaded):

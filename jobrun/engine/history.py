@@ -29,7 +29,7 @@ from jobrun.core.events import (
     Warned,
 )
 from jobrun.core.masking import mask
-from jobrun.core.paths import resolved
+from jobrun.core.paths import file_from, resolved
 from jobrun.core.position import Position
 from jobrun.core.ranking import before_failure
 from jobrun.engine.no_history import NoHistory
@@ -150,7 +150,7 @@ class History:
             code=loaded_code(folder) if folder is not None else {},
             folder=str(resolved(folder)) if folder is not None else None,
             folder_relative=_relative(folder, self.run.path),
-            spec=self._request.spec_path.name if self._request.spec_path else None,
+            spec=_spec(self._request),
             built_in_python=self._request.spec_path is None,
             state="running",
             reason="",
@@ -383,6 +383,13 @@ def _catalogue(
         return None
     where = job.marks.get("checkpoint.catalogue")
     return RunCatalogue(policy.catalogue, manager.run_dir, request.folder, where, report)
+
+
+def _spec(request: Request) -> str | None:
+    """Return the path of the spec, seen from the folder of the code."""
+    if request.spec_path is None or request.folder is None:
+        return None if request.spec_path is None else request.spec_path.name
+    return file_from(request.folder, request.spec_path)
 
 
 def _relative(folder: Path | None, run_dir: Path) -> str | None:

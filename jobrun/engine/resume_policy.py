@@ -71,6 +71,11 @@ class Request:
     only: Only = ""
 
     @property
+    def spec_dir(self) -> Path | None:
+        """The folder of the spec, where relative paths begin."""
+        return self.spec_path.parent if self.spec_path is not None else self.folder
+
+    @property
     def names_checkpoint(self) -> bool:
         """Whether a checkpoint was named, so that no other may replace it."""
         return self.epoch is not None or self.id is not None

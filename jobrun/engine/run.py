@@ -17,6 +17,7 @@ from jobrun.engine.history import AnyHistory
 from jobrun.engine.resume_policy import Request
 from jobrun.engine.slurm import SlurmJob, slurm_job
 from jobrun.model.job import Job
+from jobrun.session.base import Places
 
 __all__ = ["Run"]
 
@@ -58,6 +59,11 @@ class Run:
     def job(self) -> Job:
         """The job that is run."""
         return self.analysis.job
+
+    def places(self, *, check: bool = False) -> Places:
+        """Return the directories of the run; ``check``: whether inputs are checked."""
+        request = self.request
+        return Places(request.spec_dir, self.history.path, check, self.start, request.folder)
 
     @cached_property
     def epochs(self) -> int | None:

@@ -38,7 +38,7 @@ from jobrun.engine.resume_policy import Choice, Request
 from jobrun.engine.run import Run
 from jobrun.errors import EXIT_SIGINT, JobrunError, SpecError, WorkerLostError
 from jobrun.model.job import GROUPS, Job
-from jobrun.session.base import Places, Session
+from jobrun.session.base import Session
 from jobrun.session.local import LocalSession
 from jobrun.usercode.reference import forbid_while_importing
 
@@ -130,7 +130,7 @@ class JobRunner:
         if self.job.checkpoint is not None and self._run.manager is not None:
             import_codecs(self.job.checkpoint.compress)  # before tasks import anything
         session.control = attempt.control
-        session.open(self.job, self._places(), self._run.analysis)
+        session.open(self.job, self._run.places(check=self._check_inputs), self._run.analysis)
         with self._holding(attempt) as choice:
             if choice.action == "done":
                 return self._nothing_to_do(choice, attempt)
@@ -145,7 +145,9 @@ class JobRunner:
                 return self._run_once(attempt, choice)
             except WorkerLostError as error:
                 choice = attempt.go_back(error, choice)
-                attempt.session.open(self.job, self._places(), self._run.analysis)
+                attempt.session.open(
+                    self.job, self._run.places(check=self._check_inputs), self._run.analysis
+                )
 
     def _run_once(self, attempt: Attempt, choice: Choice) -> RunEnded:
         attempt.run_group("setup")
@@ -158,10 +160,6 @@ class JobRunner:
         while not attempt.over:
             attempt.run_epoch()
         return attempt.finish()
-
-    def _places(self) -> Places:
-        run = self._run
-        return Places(run.request.folder, run.history.path, self._check_inputs, run.start)
 
     @contextmanager
     def _holding(self, attempt: Attempt) -> Iterator[Choice]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from jobrun.checkpoint.record import Record
 from jobrun.core.events import Report, Uploaded
@@ -23,6 +22,7 @@ from jobrun.remote.store import Store, open_store
 from jobrun.remote.upload import UploadStopped, is_uploaded, upload_checkpoint, upload_files
 from jobrun.runs.fetch import RUN_FILES
 from jobrun.runs.rundir import RunDir
+from jobrun.session.base import Places
 from jobrun.storage.bounded_json import MAX_BYTES, parse_json
 from jobrun.storage.regular_file import read_run_file
 from jobrun.usercode.bind import bind, user_trace
@@ -35,14 +35,12 @@ _DONE = "upload.json"
 def upload(
     job: Job,
     run: RunDir,
-    folder: Path | None,
+    places: Places,
     report: Report,
     stopped: Callable[[], bool],
-    base: Path = Path(),
 ) -> bool:
     """Upload what ``job.upload`` says; return whether all is done, false if ``stopped``.
 
-    ``folder`` is that of the spec; without one, relative paths begin at ``base``.
     Raises StoreError or TaskError on failure.
     """
     asked = job.upload
@@ -51,8 +49,8 @@ def upload(
     records = run.records()
     wanted = records if asked.what == "kept" else records[-1:]
     if asked.call is not None:
-        return _call(asked, run, folder, wanted, job.marks.get("upload"), stopped)
-    store = _store(asked, run, folder, base)
+        return _call(asked, run, places, wanted, job.marks.get("upload"), stopped)
+    store = _store(asked, run, places)
     for record in wanted:  # before anything is written there
         is_uploaded(run.catalog.path(record.id), store)
     _refuse_another_run(run, store)
@@ -68,13 +66,16 @@ def upload(
     return True
 
 
-def _store(asked: Upload, run: RunDir, folder: Path | None, base: Path) -> Store:
-    """Return the target store; a relative path begins at the spec's folder, or at ``base``."""
+def _store(asked: Upload, run: RunDir, places: Places) -> Store:
+    """Return the target store; a relative path begins at the folder of ``places``."""
+    place = str(render(asked.to, _texts(run, places)))
+    return open_store(place if is_url(place) else str(places.folder / place))
+
+
+def _texts(run: RunDir, places: Places) -> dict[str, str]:
+    """Return the values of ``${…}``."""
     texts = {"run.dir": str(run.path.absolute()), "run.name": run.name}
-    if folder is not None:
-        texts["spec.dir"] = str(folder)
-    place = str(render(asked.to, texts))
-    return open_store(place if is_url(place) else str((folder or base) / place))
+    return texts if places.spec_dir is None else {**texts, "spec.dir": str(places.spec_dir)}
 
 
 def _refuse_another_run(run: RunDir, store: Store) -> None:
@@ -96,16 +97,15 @@ def _refuse_another_run(run: RunDir, store: Store) -> None:
 def _call(
     asked: Upload,
     run: RunDir,
-    folder: Path | None,
+    places: Places,
     wanted: list[Record],
     where: Where | None,
     stopped: Callable[[], bool],
 ) -> bool:
     """Call the user's function with each checkpoint that it was not called with."""
     assert asked.call is not None
-    function = bind(asked.call, folder, where)
-    texts = {"run.dir": str(run.path.absolute()), "run.name": run.name, "spec.dir": str(folder)}
-    literals = render(dict(asked.literals), texts)
+    function = bind(asked.call, places.code, where)
+    literals = render(dict(asked.literals), _texts(run, places))
     done = _done(run)
     for record in wanted:
         if record.id in done:

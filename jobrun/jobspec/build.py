@@ -36,13 +36,15 @@ def validate_spec(
     import_: bool = False,
     *,
     epochs: int | None = None,
+    folder: str | os.PathLike[str] | None = None,
 ) -> Job:
     """Return the job of a spec, checked as far as that goes without running it.
 
-    Raises SpecError with all problems at once.  With ``import_`` the functions are imported and
-    their signatures checked too, which raises BindError.
+    ``folder`` is where its code is, if not beside it.  Raises SpecError with all problems at once.
+    With ``import_`` the functions are imported and their signatures checked too, which raises
+    BindError.
     """
-    return validate_loaded(load(path, sets, epochs=epochs), import_)
+    return validate_loaded(load(path, sets, epochs=epochs, folder=folder), import_)
 
 
 def validate_loaded(spec: Spec, import_: bool = False) -> Job:
@@ -51,7 +53,7 @@ def validate_loaded(spec: Spec, import_: bool = False) -> Job:
     if import_:
         from jobrun.usercode.bind import bind_job
 
-        bind_job(job, spec.folder)
+        bind_job(job, spec.folder, spec.spec_dir)
     return job
 
 

@@ -33,10 +33,10 @@ __all__ = ["Dumper", "Spec", "dump_resolved", "load", "with_values"]
 class Spec:
     """A spec that fits the language.
 
-    ``path`` is the file as the user named it, ``folder`` the absolute folder of its code and data,
-    ``tree`` the resolved spec as plain values, ``source`` the same with its places.  With a
-    ``matrix`` it stands for several runs: ``with_values`` gives the spec of each.  ``problems`` are
-    those of its conditions, which are raised together with what is found in the job.
+    ``path`` is the file as the user named it, ``folder`` the absolute folder of its code, ``tree``
+    the resolved spec as plain values, ``source`` the same with its places.  With a ``matrix`` it
+    stands for several runs: ``with_values`` gives the spec of each.  ``problems`` are those of its
+    conditions, which are raised together with what is found in the job.
     """
 
     path: str
@@ -47,6 +47,11 @@ class Spec:
     source: SpecSource
     matrix: Matrix | None = None
     problems: tuple[Problem, ...] = ()
+
+    @property
+    def spec_dir(self) -> str:
+        """The absolute folder of the file, where its relative paths begin."""
+        return os.path.abspath(os.path.dirname(self.path) or ".")
 
 
 @few_hints()
@@ -89,9 +94,9 @@ def load(
     tree = {"name": _default_name(path), **tree}
     if matrix is not None:
         tree["matrix"] = {name: [*values] for name, values in matrix.lists.items()}
-    absolute = os.path.abspath(folder if folder is not None else os.path.dirname(path) or ".")
+    code = os.path.abspath(folder if folder is not None else os.path.dirname(path) or ".")
     shown, found = os.fspath(path), tuple(conditions)
-    return Spec(shown, absolute, source.text, tree, model, source, matrix, found)
+    return Spec(shown, code, source.text, tree, model, source, matrix, found)
 
 
 def with_values(spec: Spec, values: Values) -> Spec:

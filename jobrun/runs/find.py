@@ -28,6 +28,7 @@ from jobrun.runs.series import directories, numbered, series
 from jobrun.runs.sweepdir import SweepDir, SweepState, runs_at, sweep_of
 
 __all__ = [
+    "code_folder",
     "find_checkpoint",
     "find_run",
     "find_sweep",
@@ -116,7 +117,7 @@ def find_sweep(runs_dir: str | os.PathLike[str], argument: str | None = None) ->
             return next(iter(list_sweeps(runs_dir)), None)
         return sweep_of(find_run(runs_dir, unfinished=True))
     if argument.endswith((".yaml", ".yml")):
-        return _sweep_of_file(runs_dir, resolved(argument))
+        return _sweep_of_file(runs_dir, Path(argument))
     paths = [Path(argument)]
     if os.sep not in argument.rstrip(os.sep) and argument not in (".", ".."):
         paths.insert(0, Path(runs_dir) / argument)
@@ -312,13 +313,19 @@ def _state_of(run: RunDir) -> RunState | None:
 def is_of(run: RunDir, spec: str | os.PathLike[str]) -> bool:
     """Return whether a run was made from this spec file, even if both have moved together."""
     state = _state_of(run)
-    return state is not None and _is_from(run.path, state, resolved(spec))
+    return state is not None and _is_from(run.path, state, Path(spec))
 
 
 def _is_from(path: Path, state: RunState | SweepState, spec: Path) -> bool:
-    if state.spec != spec.name:
-        return False
+    return code_folder(path, state, spec) is not None
+
+
+def code_folder(path: Path, state: RunState | SweepState, spec: Path) -> Path | None:
+    """Return the folder of the code of a run at ``path``; None if it is of another spec."""
+    if state.spec is None or os.path.basename(state.spec) not in (spec.name, resolved(spec).name):
+        return None
     folders = [Path(state.folder)] if state.folder else []
     if state.folder_relative:
         folders.append(resolved(path) / state.folder_relative)
-    return any(resolved(folder / spec.name) == spec for folder in folders)
+    here = resolved(spec)
+    return next((f for f in folders if resolved(f / state.spec) == here), None)

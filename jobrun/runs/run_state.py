@@ -51,8 +51,8 @@ class RunState:
     """The content of run.json.
 
     ``facts`` is the job as plain values and ``digest`` their digest (see ``spec.diff``), ``code``
-    maps files of the user's code to their sha256.  ``folder`` is the directory of the spec and the
-    code, ``folder_relative`` the same seen from the run directory, ``spec`` the spec's file name.
+    maps files of the user's code to their sha256.  ``folder`` is the directory of the code,
+    ``folder_relative`` the same seen from the run directory, ``spec`` the spec's path in it.
     ``state`` is one of ``STATES``; ``epoch`` epochs are completed in ``elapsed`` seconds, in
     ``attempts`` starts.  No checkpoint was ever made with an id of ``next_id`` or above.
     ``exits`` are the attempts among them that ran only ``download`` and ``exit`` again: attempt,
@@ -138,7 +138,7 @@ _OPTIONAL: Mapping[str, Form] = {
     "code": mapping_of(text, _PATH),
     "folder": optional(_PATH),
     "folder_relative": optional(_PATH),
-    "spec": optional(named(r"[^/\0]+")),
+    "spec": optional(named(r"[^/\0][^\0]*")),
     "built_in_python": flag,
     "reason": text,
     "epoch": whole,

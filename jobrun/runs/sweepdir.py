@@ -75,8 +75,8 @@ class SweepState:
     """The content of sweep.json.
 
     ``digest`` is that of the job without the vars of the ``matrix``, ``folder`` the directory of
-    the spec and the code, ``folder_relative`` the same seen from the sweep's, ``spec`` the spec's
-    file name.  ``members`` holds every run there ever was; those of today's matrix are a part.
+    the code, ``folder_relative`` the same seen from the sweep's, ``spec`` the spec's path in it.
+    ``members`` holds every run there ever was; those of today's matrix are a part.
     """
 
     job: str
@@ -135,7 +135,7 @@ _OPTIONAL: Mapping[str, Form] = {
     "digest": text,
     "folder": optional(_PATH),
     "folder_relative": optional(_PATH),
-    "spec": optional(named(r"[^/\0]+")),
+    "spec": optional(named(r"[^/\0][^\0]*")),
     "created": text,
     "updated": text,
 }

@@ -58,8 +58,8 @@ class Control:
 class Places:
     """The directories of a run: the spec's folder and the run directory (None: none).
 
-    ``start`` is the base of relative paths if there is no spec; a task may change the current
-    directory.
+    ``code_dir`` is where the modules of the job are (None: in the spec's folder).  ``start`` is the
+    base of relative paths if there is no spec; a task may change the current directory.
     """
 
     spec_dir: Path | None = None
@@ -67,6 +67,12 @@ class Places:
     check: bool = False
     """Whether inputs are checked for silent changes around every task."""
     start: Path = field(default_factory=start_directory)
+    code_dir: Path | None = None
+
+    @property
+    def code(self) -> Path | None:
+        """The directory of the modules of the job."""
+        return self.code_dir if self.code_dir is not None else self.spec_dir
 
     @property
     def folder(self) -> Path:

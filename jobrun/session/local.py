@@ -88,7 +88,7 @@ class LocalSession(Session):
 
     def open(self, job: Job, places: Places, analysis: JobAnalysis | None = None) -> None:
         """Bind the functions of ``job`` and create empty stores; raises BindError."""
-        named = bind_job(job, places.spec_dir)
+        named = bind_job(job, places.code, places.spec_dir)
         steps = [s for g in job.groups.values() for t in g.tasks for s in inner_steps(t)]
         functions = {
             id(step): named[step.fn] if isinstance(step.fn, str) else step.fn
@@ -116,7 +116,7 @@ class LocalSession(Session):
         if job.generators:
             own = self._nodes_of(job)
             self._stores.generators = Generators(job.generators, job.seed, own)
-        self._stores.live = self._live_objects(places.spec_dir)
+        self._stores.live = self._live_objects(places.code)
         self._binding = Binding(
             analysis, self._stores, functions, places, self._persistent, self._scheduler
         )

@@ -34,9 +34,9 @@ _ALL = 1_000_000
 class SmokeOrder:
     """The order for one process of a smoke run; its JSON is its only argument.
 
-    ``kill`` is when it kills itself: ``epoch``, after the first save at the end of an epoch;
-    ``inside``, after the first save inside one; or never.  ``outcome`` is the file for
-    the JSON of the end.
+    ``code`` is the folder of the code (None: the spec's).  ``kill`` is when it kills itself:
+    ``epoch``, after the first save at the end of an epoch; ``inside``, after the first save inside
+    one; or never.  ``outcome`` is the file for the JSON of the end.
     """
 
     spec: str
@@ -48,6 +48,7 @@ class SmokeOrder:
     threads: int = 1
     check: bool = False
     kill: str = ""
+    code: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +111,17 @@ def smoke(
     *,
     epochs: int,
     batches: int,
+    code: str | None = None,
     began: Callable[[str], None] = lambda name: None,
 ) -> Smoke:
     """Run all steps in ``folder``, which is empty; ``began`` is called with the name of each.
 
+    ``code`` is the folder of the code, if it is not the spec's.
+
     The first failure ends it.  Errors of the job are results and are not raised.
     """
-    run = _Run(SmokeOrder(spec, tuple(sets), epochs, batches, "", ""), folder, began)
+    order = SmokeOrder(spec, tuple(sets), epochs, batches, "", "", code=code)
+    run = _Run(order, folder, began)
     for step in (run.check_spec, run.train, run.kill_and_resume, run.compare):
         if not step():
             break
@@ -139,7 +144,10 @@ class _Run:
         from jobrun.jobspec.build import validate_spec
 
         def check() -> str:
-            job = validate_spec(self._asked.spec, self._asked.sets, True, epochs=self._asked.epochs)
+            asked = self._asked
+            job = validate_spec(
+                asked.spec, asked.sets, True, epochs=asked.epochs, folder=asked.code
+            )
             tasks = sum(len(group) for group in job.groups.values())
             return f"job {job.name}, {tasks} tasks"
 

@@ -11,6 +11,7 @@ from jobrun.core.paths import resolved
 from jobrun.errors import JobrunError, NotFoundError, UsageError
 from jobrun.jobspec.resolve import Spec, load
 from jobrun.jobspec.source import MAX_BYTES
+from jobrun.runs.find import code_folder
 from jobrun.runs.run_state import RunState
 from jobrun.runs.rundir import RunDir
 from jobrun.runs.sweepdir import SweepState
@@ -58,6 +59,7 @@ def stored_spec(
     if state is None:
         raise NotFoundError("there is no run", where=run.shown())
     if argument is not None and argument.endswith((".yaml", ".yml")):
+        code = code if code is not None else code_folder(run.path, state, Path(argument))
         spec = load(argument, sets, epochs=epochs, folder=code, scheduler=scheduler)
         return StoredSpec(spec, Path(spec.folder), Path(argument).absolute(), spec.text)
     if isinstance(state, RunState) and state.built_in_python:
@@ -87,8 +89,6 @@ def _text(data: bytes, errors: str = "strict") -> str:
 def _folder(run: RunDir, state: RunState | SweepState, code: str | os.PathLike[str] | None) -> Path:
     """Return the folder of the code: as given, else relative to the run, else where it was."""
     if code is not None:
-        if not os.path.isdir(code):
-            raise NotFoundError(f"no folder {os.fspath(code)}", hint="--code names where it is")
         return Path(code).absolute()
     relative = resolved(run.path) / (state.folder_relative or "")
     if state.folder_relative and os.path.isfile(relative / (state.spec or "")):

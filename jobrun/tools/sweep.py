@@ -16,7 +16,7 @@ from jobrun.analysis.identity import digest
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.conditions.parse import build as build_conditions
 from jobrun.core.events import ignore
-from jobrun.core.paths import resolved
+from jobrun.core.paths import file_from, resolved
 from jobrun.engine.history import History
 from jobrun.engine.resume_policy import Choice, Request
 from jobrun.errors import RunRefusedError
@@ -123,7 +123,7 @@ class Sweep:
                 digest=self.digest,
                 folder=str(resolved(folder)),
                 folder_relative=os.path.relpath(resolved(folder), resolved(home.path)),
-                spec=spec_path.name,
+                spec=file_from(folder, spec_path),
                 created=home.state().created if home.is_sweep() else "",
             )
         )

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
+from jobrun.core.paths import shown
 from jobrun.errors import BindError, Problem, Where, did_you_mean
 from jobrun.model.job import GROUPS, Job, Pipe, Task
 from jobrun.model.options import Load
@@ -104,19 +105,25 @@ def bind_adapter(
     return found
 
 
-def bind_job(job: Job, folder: str | os.PathLike[str] | None = None) -> dict[str, Function]:
+def bind_job(
+    job: Job,
+    folder: str | os.PathLike[str] | None = None,
+    spec_dir: str | os.PathLike[str] | None = None,
+) -> dict[str, Function]:
     """Return every function that a job names, by ``module:function``, with all calls checked.
 
-    Other requirements are checked too (``usercode.requirements``).  Raises one BindError with all
+    ``folder`` is that of the code, ``spec_dir`` that of the spec, if it is another one.  Other
+    requirements are checked too (``usercode.requirements``).  Raises one BindError with all
     problems.
     """
+    spec_dir = spec_dir if spec_dir is not None else folder
     bound: dict[str, Function | BindError] = {}
     errors: dict[str, BindError] = {}
     problems: list[Problem] = []
     sources = {id(s) for _, pipe in job.pipes() for s in pipe.reader.data.calls()}
     for step in _calls(job):
         fn = step.fn
-        problems += task_needs(step, folder)
+        problems += task_needs(step, spec_dir)
         if isinstance(fn, Shell | Load):
             continue
         if isinstance(fn, str) and fn not in bound:
@@ -129,7 +136,7 @@ def bind_job(job: Job, folder: str | os.PathLike[str] | None = None) -> dict[str
             problems += check_call(step, function)
             problems += check_return(step, function, is_source=id(step) in sources)
     for _, pipe in job.pipes():
-        problems += [*task_needs(pipe, folder), *nameless(pipe)]
+        problems += [*task_needs(pipe, spec_dir), *nameless(pipe)]
     for find, name, where in _named_beside_tasks(job):
         try:
             find(name, folder, where)
@@ -298,7 +305,12 @@ def _behind_link(name: str, where: Where | None) -> str:
     target = Path(os.path.realpath(where.file))
     if not _holds(target.parent, name.partition(".")[0]):
         return ""
-    return f"the spec is a link; the code is beside its target: {target}"
+    return f"the spec is a link, and the code is beside its target: add {_code(target.parent)}"
+
+
+def _code(folder: str | os.PathLike[str]) -> str:
+    """Return the option that names a folder of code."""
+    return f"--code {shlex.quote(shown(folder))}"
 
 
 def _nearest_module(name: str, folder: str | None) -> str:
@@ -310,13 +322,12 @@ def _nearest_module(name: str, folder: str | None) -> str:
     )
     above = next((p for p in Path(folder).parents if _holds(p, name.partition(".")[0])), None)
     if above is not None:
-        command = f"PYTHONPATH={shlex.quote(str(above))} jobrun ..."
-        return f"it is in {above}: put the spec there, or: {command}"
+        return f"it is in {above}: add {_code(above)}"
     near = did_you_mean(name, here)
     if near:
         return near
-    listed = f"beside the spec: {', '.join(h + '.py' for h in here[:8])}" if here else ""
-    return listed or f"no .py file is beside the spec, in {folder}"
+    listed = f"in {shown(folder)}: {', '.join(h + '.py' for h in here[:8])}" if here else ""
+    return listed or f"there is no .py file in {folder}"
 
 
 def _holds(folder: Path, module: str) -> bool:
@@ -340,8 +351,8 @@ def _import_hint(error: BaseException, folder: str | None) -> str:
     if isinstance(error, ImportError) and "no known parent package" in str(error) and folder:
         package = os.path.basename(folder)
         return (
-            f"it is a module of the package {package!r}: put the spec into "
-            f"{os.path.dirname(folder)}, and call {package}.module:function"
+            f"it is a module of the package {package!r}: call {package}.module:function, and add "
+            f"{_code(os.path.dirname(folder))}"
         )
     if isinstance(error, ModuleNotFoundError) and error.name:
         return f"{error.name!r} is not installed in {sys.prefix}"

@@ -40,8 +40,8 @@ def test_code_above_the_spec(jobrun: Call, write: Write, folder: Path) -> None:
     result = jobrun("validate", "--import", "project/configs/sum.yaml")
     assert result.code == 4
     above = (folder / "project").resolve()
-    hint = f"  hint: it is in {above}: put the spec there, or: PYTHONPATH={above} jobrun ...\n"
-    assert hint in result.err
+    assert f"  hint: it is in {above}: add --code project\n" in result.err
+    assert jobrun("train", "project/configs/sum.yaml", "--code", "project").code == 0
 
 
 def test_a_spec_inside_a_package(jobrun: Call, write: Write, folder: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_spec_inside_a_package(jobrun: Call, write: Write, folder: Path) -> No
     (folder / "pack/inner.py").write_text("from .steps import add, loss_of, start\n")
     result = jobrun("validate", "--import", "pack/sum.yaml")
     assert result.code == 4
-    hint = f"put the spec into {folder.resolve()}, and call pack.module:function\n"
+    hint = "call pack.module:function, and add --code .\n"
     assert f"  hint: it is a module of the package 'pack': {hint}" in result.err
 
 
@@ -60,9 +60,9 @@ def test_a_link_to_a_spec(jobrun: Call, write: Write, folder: Path) -> None:
     (folder / "here/sum.yaml").symlink_to("../there/sum.yaml")
     result = jobrun("validate", "--import", "here/sum.yaml")
     assert result.code == 4
-    target = folder.resolve() / "there/sum.yaml"
-    hint = f"  hint: the spec is a link; the code is beside its target: {target}\n"
+    hint = "  hint: the spec is a link, and the code is beside its target: add --code there\n"
     assert hint in result.err
+    assert jobrun("train", "here/sum.yaml", "--code", "there").code == 0
 
 
 def test_a_directory_that_is_called_like_a_checkpoint(

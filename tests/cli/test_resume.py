@@ -152,7 +152,7 @@ def test_going_back_with_another_job(call: Call, write: Call, folder: Path) -> N
         (("smu",), 5, "did you mean 'sum'?"),
         (("runs/sum/checkpoint_1",), 2, "runs/sum --id 1"),
         (("runs",), 5, "holds runs"),
-        (("sum", "--code", "gone"), 5, "no folder gone"),
+        (("sum", "--code", "gone"), 2, "Directory 'gone' does not exist"),
         (("sum", "--set", "stpe=1"), 2, "did you mean 'stop' or 'step'"),
         (("sum", "--set", "stop.epochs=0"), 3, "--set stop.epochs=0"),
     ],

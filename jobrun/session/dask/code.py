@@ -1,8 +1,8 @@
 """The transfer of the user's code to the workers.
 
-A worker that sees the spec's folder, with the same files in it, uses that.  To another one the
-client sends the modules of the folder, and the files that the spec names there; they are unpacked
-below the worker's own directory.
+A worker that sees the folder of the code, with the same files in it, uses that.  To another one the
+client sends the modules of the folder, and the files that the spec names in its own; they are
+unpacked below the worker's own directory.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _OTHERS = {"node_modules", "site-packages", "__pycache__"}
 
 
 class CodeMissingError(Exception):
-    """The worker does not see the spec's folder as it is: the files must be sent."""
+    """The worker does not see the folder of the code as it is: the files must be sent."""
 
 
 # On the client.
@@ -60,13 +60,26 @@ def packed_job(job: Job) -> bytes:
     return data
 
 
-def archive(job: Job, folder: Path) -> bytes:
-    """Return the modules below a spec's folder, and the files that the spec names, as a zip."""
-    packed = io.BytesIO()
+def archive(job: Job, places: Places) -> bytes:
+    """Return the modules below the folder of the code, and the files that the spec names, as a zip.
+
+    Its names are relative to the folder that holds both.
+    """
+    code, root, packed = _code(places), _root(places), io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as out:
-        for path in sorted({*_modules(folder), *_named(job, folder)}):
-            out.write(path, path.relative_to(folder).as_posix())
+        for path in sorted({*_modules(code), *_named(job, places.folder)}):
+            out.write(path, path.relative_to(root).as_posix())
     return packed.getvalue()
+
+
+def _code(places: Places) -> Path:
+    assert places.code is not None  # a job that no spec has made is sent as a whole
+    return places.code
+
+
+def _root(places: Places) -> Path:
+    """Return the folder that holds both the code and the spec."""
+    return Path(os.path.commonpath((_code(places), places.folder)))
 
 
 def _modules(folder: Path) -> Iterator[Path]:
@@ -146,14 +159,13 @@ def place_code(setup: Setup, local_directory: str) -> tuple[Job, Places]:
     whose modules are not here.
     """
     places = setup.places
-    if places.spec_dir is not None:
+    if places.code is not None:
         with _lock:
-            folder = _folder(setup, places.spec_dir, local_directory)
-            code = dict(setup.code)
+            places = _located(setup, places, local_directory)
+            code, folder = dict(setup.code), _code(places)
             if _seen.get(str(folder), code) != code:
                 forget(folder)
             _seen[str(folder)] = code
-        places = replace(places, spec_dir=folder)
     try:
         job: Job = import_module("distributed.protocol").deserialize_bytes(setup.job)
     except (ImportError, AttributeError) as error:
@@ -164,9 +176,11 @@ def place_code(setup: Setup, local_directory: str) -> tuple[Job, Places]:
     return job, places
 
 
-def _folder(setup: Setup, folder: Path, local_directory: str) -> Path:
-    if folder.is_dir() and not changed_code(setup.code, folder):
-        return folder
+def _located(setup: Setup, places: Places, local_directory: str) -> Places:
+    """Return the directories as they are, or in the unpacked archive."""
+    code = _code(places)
+    if code.is_dir() and not changed_code(setup.code, code):
+        return places
     if setup.archive is None:
         raise CodeMissingError
     digest = sha256(setup.archive).hexdigest()
@@ -175,4 +189,6 @@ def _folder(setup: Setup, folder: Path, local_directory: str) -> Path:
         with zipfile.ZipFile(io.BytesIO(setup.archive)) as packed:
             packed.extractall(target)
         _unpacked[digest] = target
-    return _unpacked[digest]
+    root, there = _root(places), _unpacked[digest]
+    spec_dir = there / places.folder.relative_to(root)
+    return replace(places, spec_dir=spec_dir, code_dir=there / code.relative_to(root))

@@ -96,7 +96,7 @@ class DaskSession(Session):
         Raises BindError, ClusterLostError if there is no worker, UsageError for a worker without
         jobrun.
         """
-        bind_job(job, places.spec_dir)
+        bind_job(job, places.code, places.spec_dir)
         self._leave_workers()
         self._job = job
         self._places = places
@@ -126,7 +126,7 @@ class DaskSession(Session):
         workers = self._workers = DaskWorkers(self.client, placed, self._timeout)
         threads = self.client.nthreads()
         packed = packed_job(job)
-        code = loaded_code(places.spec_dir) if places.spec_dir is not None else {}
+        code = loaded_code(places.code) if places.code is not None else {}
         peers = workers.peers
         setups = {}
         for key, one in peers.items():
@@ -149,9 +149,7 @@ class DaskSession(Session):
             try:
                 versions = self._opened(workers, key, future)
             except CodeMissingError:
-                folder = self._places.spec_dir
-                assert folder is not None
-                packed = packed or archive(self._job, folder)
+                packed = packed or archive(self._job, self._places)
                 again = replace(setups[key], archive=packed)
                 versions = self._opened(workers, key, workers.call(key, "open", again))
             found[setups[key].nodes[0]] = versions

@@ -226,7 +226,7 @@ def _description(
     steps = [_step(t, c, places) for t, c in zip(pipe.map, calls, strict=True)]
     return {
         "argv": sys.argv,
-        "folder": None if places.spec_dir is None else str(places.spec_dir),
+        "folder": None if places.code is None else str(places.code),
         "main": _main(pipe, [step["function"] for step in steps]),
         "job": job.name,
         "seed": job.seed,
