@@ -99,14 +99,15 @@ def complete_metric(ctx: click.Context, parameter: click.Parameter, incomplete: 
 
 def complete_page(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
     """Return the pages of the documentation, with their titles."""
-    from jobrun.docs import pages
+    from jobrun.cli.pages import pages
 
     return [CompletionItem(n, help=t) for n, t in pages().items() if n.startswith(incomplete)]
 
 
 def complete_section(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
     """Return the headings of the page named before."""
-    from jobrun.docs import page, sections
+    from jobrun.cli.pages import page
+    from jobrun.docs import sections
 
     headings = [section.heading for section in sections(page(ctx.params["name"]))[1:]]
     return [CompletionItem(h) for h in headings if h.lower().startswith(incomplete.lower())]

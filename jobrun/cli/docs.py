@@ -26,7 +26,7 @@ def command(name: str | None, section: tuple[str, ...], search: str | None) -> N
     SECTION is a heading of the page, or a part of one.  On a terminal the text is set for reading;
     elsewhere it is the Markdown of the page.
     """
-    from jobrun.docs import page, pages
+    from jobrun.cli.pages import page, pages
 
     titles = pages()
     if name is not None and name not in titles:
@@ -56,14 +56,15 @@ def _list(titles: dict[str, str]) -> None:
 
 def _section(name: str, words: str) -> str:
     """Return the Markdown of the only section of a page that ``words`` name."""
-    from jobrun.docs import matching, page, sections
+    from jobrun.cli.pages import page
+    from jobrun.docs import matching, sections
 
-    found = sections(page(name))
-    hits = matching(found, words)
+    title, *found = sections(page(name))
+    hits = matching(found, words) or matching([title], words)
     if len(hits) == 1:
         return hits[0].text
     what = f"no section {words!r}" if not hits else f"{len(hits)} sections match {words!r}"
-    headings = ", ".join(repr(section.heading) for section in hits or found[1:])
+    headings = ", ".join(repr(section.heading) for section in hits or found)
     raise click.BadParameter(
         f"{what} in page {name!r}; {'it has' if not hits else 'they are'} {headings}",
         param_hint="SECTION",
@@ -71,9 +72,10 @@ def _section(name: str, words: str) -> str:
 
 
 def _search(words: str, names: list[str]) -> None:
+    from jobrun.cli.pages import page
     from jobrun.docs import search
 
-    found = list(search(words, names))
+    found = list(search(words, {name: page(name) for name in names}))
     if not found:
         from jobrun.errors import NotFoundError
 

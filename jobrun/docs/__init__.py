@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -73,14 +73,14 @@ def _folded(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.casefold()))
 
 
-def search(words: str, names: list[str]) -> Iterator[tuple[str, Section, str]]:
-    """Yield the page, the section and the line of each line of ``names`` that holds ``words``.
+def search(words: str, texts: Mapping[str, str]) -> Iterator[tuple[str, Section, str]]:
+    """Yield the page, the section and the line of each line that holds ``words``.
 
-    Upper and lower case are the same.
+    ``texts`` are the pages by name.  Upper and lower case are the same.
     """
     wanted = words.casefold()
-    for name in names:
-        for section in sections(page(name)):
+    for name, text in texts.items():
+        for section in sections(text):
             for line in section.own.splitlines():
                 if wanted in line.casefold():
                     yield name, section, line.strip()

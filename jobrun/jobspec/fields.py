@@ -412,7 +412,12 @@ Call = Annotated[str, annotated(_call, like(r"^[^:\s]+:[^:\s]+$", "module:functi
 Command = Annotated[str, BeforeValidator(_command)]
 Script = Annotated[str, annotated(_script, like(r"\S", "a script that is not empty"))]
 Dtype = Annotated[str, BeforeValidator(_checked(dtype_fault, "a dtype"))]
-Count = Annotated[Any, annotated(count_of, _Positive | like("[^0-9]", _COUNT))]
+Count = Annotated[
+    Any,
+    annotated(
+        count_of, _Positive | like("[^0-9]", "the name of a var or blob that holds a number")
+    ),
+]
 Seconds = Annotated[Any, annotated(_seconds, Annotated[float, Field(gt=0)] | _Time)]
 Inputs = Annotated[
     Any, annotated(names_of(reference_fault, _IN, _parameter, distinct=False), NameForms)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from jobrun.docs import page, pages, sections
+from jobrun.cli.pages import page, pages
+from jobrun.docs import sections
 
 
 def test_lists_its_pages(jobrun: Callable[..., Any]) -> None:
