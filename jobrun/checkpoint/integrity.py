@@ -3,15 +3,16 @@
 The chain of proof: the last line of ``_SUCCESS`` proves the lines before it, these hold the crc32c
 of each manifest, and a manifest holds length and crc32c of each file's payload.  Everything here
 raises DamagedError, naming the file, if it is not what was written, and NotFoundError if the
-system does not let us read it (permissions, too many open files), which proves nothing.
+system does not let us read it (permissions, too many open files), which proves nothing.  What is
+damaged at a URL is read once more first: a network may have damaged it.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NoReturn
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NoReturn, TypeVar
 
 import crc32c
 
@@ -42,6 +43,8 @@ __all__ = [
     "read_record",
 ]
 
+T = TypeVar("T")
+
 _NO_ACCESS = frozenset({errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _BLOCK = 1 << 20
 _FIRST = 1 << 16
@@ -52,6 +55,16 @@ with ever larger pages; after one of 1 MiB it reads as much in small pages, whic
 allocate and to copy from.  Measured on Linux 6.18, 64 x 8 MiB that were not in memory: 340 ms
 against 520, and 120 ms of CPU against 190.
 """
+
+
+def _reread(fs: Fs, call: Callable[[], T]) -> T:
+    """Return ``call()``; if it finds damage at a URL, make the call again."""
+    try:
+        return call()
+    except DamagedError:
+        if not fs.far:
+            raise
+    return call()
 
 
 def kind_of(fs: Fs, path: str) -> str:
@@ -65,15 +78,19 @@ def kind_of(fs: Fs, path: str) -> str:
 def read_record(fs: Fs, checkpoint: str) -> Record:
     """Return the record in ``_SUCCESS`` of the checkpoint at a path."""
     path = f"{checkpoint}/{SUCCESS}"
-    return decode_record(_read(fs, path), path)
+    return _reread(fs, lambda: decode_record(_read(fs, path), path))
 
 
 def check_root(fs: Fs, checkpoint: str, record: Record) -> None:
     """Raise DamagedError unless the checkpoint's own ``zarr.json`` is what was written."""
     path = f"{checkpoint}/{META}"
-    crc = f"{crc32c.crc32c(_read(fs, path)):08x}"
-    if crc != record.root:
-        raise DamagedError(f"its checksum is {crc}, but {record.root} was written", where=path)
+
+    def call() -> None:
+        crc = f"{crc32c.crc32c(_read(fs, path)):08x}"
+        if crc != record.root:
+            raise DamagedError(f"its checksum is {crc}, but {record.root} was written", where=path)
+
+    _reread(fs, call)
 
 
 def read_manifest(
@@ -89,12 +106,18 @@ def read_manifest(
             where=checkpoint,
         )
     path = f"{checkpoint}/{manifest_name(node)}"
-    data = _read(fs, path)
-    digest = f"{crc32c.crc32c(data):08x}"
-    if digest != record.manifests[node]:
-        raise DamagedError(
-            f"its checksum is {digest}, but {SUCCESS} names {record.manifests[node]}", where=path
-        )
+
+    def call() -> bytes:
+        data = _read(fs, path)
+        digest = f"{crc32c.crc32c(data):08x}"
+        if digest != record.manifests[node]:
+            raise DamagedError(
+                f"its checksum is {digest}, but {SUCCESS} names {record.manifests[node]}",
+                where=path,
+            )
+        return data
+
+    data = _reread(fs, call)
     manifest = decode_manifest(data, path, names)
     if (manifest.id, manifest.node) != (record.id, node):
         raise DamagedError(
@@ -133,12 +156,16 @@ def check_written(fs: Fs, directory: str, node: str, digest: str) -> None:
 
 def check_sizes(fs: Fs, files: Sequence[tuple[str, File]]) -> None:
     """Raise DamagedError unless all files, given with their paths, exist at their full lengths."""
-    try:
-        for (path, file), size in zip(files, fs.sizes(path for path, _ in files), strict=True):
-            if size != file.size:
-                _same_size(path, file, size)
-    except FsError as error:
-        _raise_for(error)
+
+    def call() -> None:
+        try:
+            for (path, file), size in zip(files, fs.sizes(path for path, _ in files), strict=True):
+                if size != file.size:
+                    _same_size(path, file, size)
+        except FsError as error:
+            _raise_for(error)
+
+    _reread(fs, call)
 
 
 def read_meta(fs: Fs, path: str, file: File) -> bytes:
@@ -147,10 +174,14 @@ def read_meta(fs: Fs, path: str, file: File) -> bytes:
         raise DamagedError(
             f"it is {file.size} bytes long; metadata are at most {size_text(MAX_BYTES)}", where=path
         )
-    data = _read(fs, path, file.size if fs.far else MAX_BYTES)
-    _same_size(path, file, len(data))
-    _same_crc(path, file, crc32c.crc32c(data))
-    return data
+
+    def call() -> bytes:
+        data = _read(fs, path, file.size if fs.far else MAX_BYTES)
+        _same_size(path, file, len(data))
+        _same_crc(path, file, crc32c.crc32c(data))
+        return data
+
+    return _reread(fs, call)
 
 
 def read_payload(fs: Fs, path: str, file: File, data: memoryview, start: int = 0) -> None:
@@ -160,7 +191,7 @@ def read_payload(fs: Fs, path: str, file: File, data: memoryview, start: int = 0
     """
     rest = file.length - start - len(data)
     blocks = [*_spare(start), *(data[i:j] for i, j in _cuts(len(data))), *_spare(rest)]
-    _prove(fs, path, file, blocks)
+    _reread(fs, lambda: _prove(fs, path, file, blocks))
 
 
 def check_payload(fs: Fs, path: str, file: File) -> None:
@@ -168,7 +199,7 @@ def check_payload(fs: Fs, path: str, file: File) -> None:
     if file.name == META:
         read_meta(fs, path, file)
     else:
-        _prove(fs, path, file, _spare(file.length))
+        _reread(fs, lambda: _prove(fs, path, file, _spare(file.length)))
 
 
 def _read(fs: Fs, path: str, most: int = MAX_BYTES) -> bytes:

@@ -25,7 +25,7 @@ from jobrun.checkpoint.integrity import (
 )
 from jobrun.checkpoint.manifest import META, Entry, File
 from jobrun.checkpoint.record import SUCCESS, Record
-from jobrun.errors import DamagedError, NotFoundError
+from jobrun.errors import DamagedError, JobrunError, NotFoundError, StoreError
 from jobrun.storage.fs import DEFAULT, Fs
 from jobrun.storage.threads import THREADS_FAR
 
@@ -34,8 +34,11 @@ __all__ = ["DamagedFile", "Survey", "Verdict", "sharing"]
 _NAME = re.compile(r"checkpoint_[0-9]+")
 _THREADS = 4
 Inode = tuple[int, int]
-_OF_A_FILE = (DamagedError, NotFoundError)
-"""Errors of one file; an error of a whole store ends the survey."""
+_OF_A_FILE = (DamagedError, NotFoundError, StoreError)
+"""Errors that are reported, each for its file, while the survey continues."""
+
+_MISSES = 20
+"""Files in a row that a store fails to deliver, after which it is not asked any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +105,16 @@ class Survey:
     """Verifies checkpoints one by one, as ``fs`` reads them.
 
     ``files`` and ``bytes`` count the files that it has read, each inode once.  A checkpoint that a
-    writer removes meanwhile is left out.
+    writer removes meanwhile is left out.  A file that a store fails to deliver counts as damaged;
+    raises StoreError if it is the first file, and after 20 of them in a row.
     """
 
     def __init__(self, fs: Fs = DEFAULT) -> None:
         self._fs = fs
         self._reasons: dict[tuple[Inode | str, File], str] = {}
         self._values: dict[tuple[Inode | str, Any], DamagedFile | None] = {}
+        self._delivered = False
+        self._misses = 0
         self.files = 0
         self.bytes = 0
 
@@ -125,20 +131,21 @@ class Survey:
         try:
             record = read_record(self._fs, str(path))
         except _OF_A_FILE as error:
-            return Verdict(path, None, (_fault(path, error),))
+            return Verdict(path, None, (self._fault(path, error),))
+        self._delivered = True
         name = os.path.basename(path)
         if _NAME.fullmatch(name) and name != f"checkpoint_{record.id}":
             faults.append(DamagedFile(SUCCESS, f"it is a copy of checkpoint {record.id}"))
         try:
             check_root(self._fs, str(path), record)
         except _OF_A_FILE as error:
-            faults.append(_fault(path, error))
+            faults.append(self._fault(path, error))
         parts: list[_Part] = []
         for node in record.nodes:
             try:
                 parts += self._parts(path, record, node, faults)
             except _OF_A_FILE as error:
-                faults.append(_fault(path, error))
+                faults.append(self._fault(path, error))
         self._prove(parts, pool)
         faults += self._unloadable(path, parts, pool)
         faults += [
@@ -163,7 +170,7 @@ class Survey:
             try:
                 check_sizes(self._fs, [(place, file)])
             except _OF_A_FILE as error:
-                faults.append(_fault(path, error, blob, inode))
+                faults.append(self._fault(path, error, blob, inode))
             else:
                 found.append(_Part(place, file, node, entry, blob, inode, file.size))
         return found
@@ -198,7 +205,7 @@ class Survey:
         try:
             prove_leaf(self._fs, f"{path}/{part.node}", part.entry)
         except _OF_A_FILE as error:
-            return _fault(path, error, part.blob, part.inode)
+            return self._fault(path, error, part.blob, part.inode)
         return None
 
     def _why_not(self, part: _Part) -> str:
@@ -206,8 +213,23 @@ class Survey:
         try:
             check_payload(self._fs, part.path, part.file)
         except _OF_A_FILE as error:
-            return error.message
+            return self._counted(error).message
+        self._misses = 0
         return ""
+
+    def _counted(self, error: JobrunError) -> JobrunError:
+        """Return an error of a file; raise a StoreError that is not of one file alone."""
+        self._misses = self._misses + 1 if isinstance(error, StoreError) else 0
+        if self._misses >= _MISSES or (self._misses and not self._delivered):
+            raise error
+        return error
+
+    def _fault(
+        self, path: str | Path, error: JobrunError, blob: str = "", inode: Inode | None = None
+    ) -> DamagedFile:
+        """Return the damaged file that an error names."""
+        where = os.path.relpath(str(error.where), path) if error.where else "."
+        return DamagedFile(where, self._counted(error).message, blob, inode)
 
 
 def sharing(verdicts: Sequence[Verdict]) -> dict[Inode, list[str]]:
@@ -225,13 +247,3 @@ def _inode(path: str) -> Inode | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
-
-
-def _fault(
-    path: str | Path,
-    error: DamagedError | NotFoundError,
-    blob: str = "",
-    inode: Inode | None = None,
-) -> DamagedFile:
-    where = os.path.relpath(str(error.where), path) if error.where else "."
-    return DamagedFile(where, error.message, blob, inode)

@@ -12,6 +12,7 @@ import click
 from jobrun.cli.group import Commands, LazyGroup
 from jobrun.cli.options import Settings, common
 from jobrun.cli.streams import flush_stdout
+from jobrun.core.notices import received_by
 from jobrun.core.paths import seen_from_here
 
 __all__ = ["app", "run"]
@@ -70,8 +71,16 @@ def app() -> None:
 
 def run(args: Sequence[str]) -> int:
     """Run a command; return its exit code.  All errors are shown here."""
-    with seen_from_here():
+    with seen_from_here(), received_by(_show):
         return _run(args)
+
+
+def _show(notice: str) -> None:
+    """Print a notice of a command that runs no job."""
+    from jobrun.core.masking import mask
+    from jobrun.report.formatting import plain
+
+    click.echo(f"warning: {plain(mask(notice))}", err=True)
 
 
 def _run(args: Sequence[str]) -> int:

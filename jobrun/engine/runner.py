@@ -30,6 +30,7 @@ from jobrun.conditions.parse import build
 from jobrun.core.async_exceptions import asynchronous_error
 from jobrun.core.events import Report, RunEnded, SaveAsked, Warned, warn
 from jobrun.core.masking import masked
+from jobrun.core.notices import received_by
 from jobrun.core.position import Position
 from jobrun.engine.attempt import Attempt
 from jobrun.engine.history import history_of
@@ -124,6 +125,10 @@ class JobRunner:
         self._finished = None
         session = LocalSession() if session is None else session
         attempt = self._attempt = Attempt(self._run, session)
+        with received_by(lambda text: self._run.report(Warned(text))):
+            return self._train(session, attempt)
+
+    def _train(self, session: Session, attempt: Attempt) -> int:
         choice = _checked(self.choose())
         if choice.action == "done":
             return self._nothing_to_do(self._run.history.finish_deletion(choice), attempt)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from typing import Any
 
 from jobrun.checkpoint.record import Record
 from jobrun.core.events import Report, Uploaded
@@ -80,18 +81,28 @@ def _texts(run: RunDir, places: Places) -> dict[str, str]:
 
 def _refuse_another_run(run: RunDir, store: Store) -> None:
     """Raise StoreError if another run is at the target: two would be taken for one."""
-    try:
-        there = parse_json(store.read("run.json"))
-    except (NotFoundError, ValueError):
-        return
     here = run.state()
-    facts = there if isinstance(there, dict) else {}
-    if here is not None and facts.get("created") != here.created:
-        raise StoreError(
-            f"another run, {facts.get('name')!r}, is already there and is not overwritten",
-            where=store.place,
-            hint="upload to another place; '${run.name}' in it makes one for each run",
-        )
+    if here is None:
+        return
+    for _ in range(2):  # a network may damage what it carries
+        there = _run_json(store)
+        if there is None or there.get("created") == here.created:
+            return
+        name = there.get("name")
+    raise StoreError(
+        f"another run, {name!r}, is already there and is not overwritten",
+        where=store.place,
+        hint="upload to another place; '${run.name}' in it makes one for each run",
+    )
+
+
+def _run_json(store: Store) -> dict[str, Any] | None:
+    """Return the content of run.json at the target; None if there is none, or a torn one."""
+    try:
+        found = parse_json(store.read("run.json"))
+    except (NotFoundError, ValueError):
+        return None
+    return found if isinstance(found, dict) else {}
 
 
 def _call(

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from jobrun.errors import NotFoundError
+from jobrun.remote.failures import CorruptError
 from jobrun.remote.store import TooLongError, open_store, split
 from jobrun.storage.bounded_json import MAX_BYTES
 from jobrun.storage.fs import Fs, FsError
@@ -52,7 +53,7 @@ class RemoteFs(Fs):
         try:
             self._do("stat", path, lambda: self._fetch(path, MAX_BYTES))
         except FsError as error:
-            return "file" if error.errno == errno.EFBIG else ""
+            return "" if error.errno == errno.ENOENT else "file"
         return "file"
 
     def names(self, path: str) -> list[str]:
@@ -81,6 +82,8 @@ class RemoteFs(Fs):
             return open_store(above).read(name, most)
         except TooLongError as error:
             raise OSError(errno.EFBIG, error.message) from error
+        except CorruptError as error:
+            raise OSError(errno.EIO, error.message) from error
         except NotFoundError as error:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from error
 

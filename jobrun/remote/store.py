@@ -8,6 +8,7 @@ import re
 import secrets
 from abc import ABC, abstractmethod
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -15,7 +16,9 @@ from typing import Any
 from jobrun.core.late_imports import importing
 from jobrun.core.paths import directories_in
 from jobrun.errors import NotFoundError, StoreError, UsageError
-from jobrun.remote.limit import within
+from jobrun.remote.answers import Answers
+from jobrun.remote.failures import CorruptError, failed, refuse_bucket, refuses_range
+from jobrun.remote.limit import Limit, within
 from jobrun.storage.bounded_json import MAX_BYTES
 from jobrun.storage.fs import DEFAULT, Fs, FsError
 from jobrun.storage.regular_file import size_text
@@ -59,37 +62,15 @@ def _file_system(scheme: str, place: str) -> Any:
             import fsspec
     except ImportError:
         raise UsageError(f"{scheme}:// needs fsspec, which is not installed", hint=hint) from None
-    patience = _s3_patience() if extra == "s3" else {}
     try:
         with importing():  # it imports what opens the scheme
-            fs = fsspec.url_to_fs(place, use_listings_cache=False, **patience)[0]
+            return fsspec.url_to_fs(place, use_listings_cache=False)[0]
     except ImportError as error:
         raise UsageError(f"{scheme}:// cannot be opened: {error}", hint=hint) from None
     except ValueError as error:
         raise UsageError(f"{place} cannot be opened: {error}") from None
     except Exception as error:  # some connect at once, such as those of ftp://
-        raise _failed("open", place, _why(error)) from error
-    if patience:
-        fs.retries = _S3_ROUNDS
-    return fs
-
-
-_S3_ROUNDS = 2
-_S3_RETRIES = 2
-"""How often a request is retried in each round.
-
-An endpoint that accepts connections and never answers (15 seconds each time) fails after 90
-seconds.  With their defaults botocore and s3fs wait for more than six minutes.
-"""
-
-
-def _s3_patience() -> dict[str, Any]:
-    """Return settings under which a request ends; the user's own for fsspec take precedence."""
-    with importing():
-        from fsspec.config import conf
-
-    own = {**conf.get("s3a", {}), **conf.get("s3", {})}.get("config_kwargs", {})
-    return {"config_kwargs": {"retries": {"max_attempts": _S3_RETRIES}, **own}}
+        raise failed("open", place, error) from error
 
 
 _LIMIT = 600.0
@@ -150,7 +131,7 @@ class _Directory(Store):
         except FsError as error:
             with suppress(FsError):  # so that attempts do not fill a full disk further
                 self._fs.unlink(str(part))
-            raise _failed(error.op, str(path), error.strerror or "") from error
+            raise failed(error.op, str(path), error.strerror or "") from error
 
     def read(self, name: str, most: int = MAX_BYTES) -> bytes:
         path = str(self._root / name)
@@ -161,7 +142,7 @@ class _Directory(Store):
                 raise _too_long(path, most) from error
             if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
                 raise NotFoundError("there is no such file", where=path) from error
-            raise _failed(error.op, path, error.strerror or "") from error
+            raise failed(error.op, path, error.strerror or "") from error
 
     def sizes(self, folder: str) -> dict[str, int]:
         base = self._root / folder
@@ -186,20 +167,25 @@ class _Remote(Store):
 
     def __init__(self, place: str, fs: Any) -> None:
         self.place = place.rstrip("/")
+        self._shown = "/".join(self.place.split("/")[:3])
         self._fs = fs
         self._root = str(fs._strip_protocol(self.place))
         # An object store has no directories, and making one may make a bucket.
         scheme = place.partition("://")[0].lower()
         self._flat = scheme in {*_EXTRAS, "memory"}
         self._streams = scheme in ("http", "https")
+        self._limit = Limit(_LIMIT)
+        if _EXTRAS.get(scheme) == "s3":
+            answers = Answers.of(fs, self.place)
+            self._limit = Limit(_LIMIT, answers.silence, answers.last)
 
     def _ask(self, method: str, *args: Any, size: int = 0, **options: Any) -> Any:
-        """Call a method of the file system; raises TimeoutError if it does not end.
+        """Call a method of the file system, which sends ``size`` bytes.
 
-        S3 times out by itself, and earlier; others may wait for an answer forever.
+        Raises TimeoutError if it does not end: many file systems wait for an answer forever.
         """
-        limit = _LIMIT + size / _SLOWEST
-        return within(limit, lambda: getattr(self._fs, method)(*args, **options))
+        limit = replace(self._limit, sending=size / _SLOWEST)
+        return within(limit, lambda: getattr(self._fs, method)(*args, **options), self._shown)
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}" if name else self._root
@@ -211,17 +197,23 @@ class _Remote(Store):
                 self._ask("makedirs", path.rpartition("/")[0], exist_ok=True)
             self._ask("pipe_file", path, bytes(data), size=len(data))
         except Exception as error:  # a store may raise anything
-            raise _failed("write", join(self.place, name), _why(error)) from error
+            raise failed("write", join(self.place, name), error) from error
 
     def read(self, name: str, most: int = MAX_BYTES) -> bytes:
+        try:
+            return self._read_once(name, most)
+        except CorruptError:  # on the way: the store itself would not deliver it
+            return self._read_once(name, most)
+
+    def _read_once(self, name: str, most: int) -> bytes:
         where = join(self.place, name)
         try:
             data = self._read(self._path(name), most)
         except FileNotFoundError as error:
-            _refuse_bucket("read", where, error)
+            refuse_bucket("read", where, error)
             raise NotFoundError("there is no such file", where=where) from error
         except Exception as error:
-            raise _failed("read", where, _why(error)) from error
+            raise failed("read", where, error) from error
         if len(data) > most:
             raise _too_long(where, most)
         return data
@@ -229,11 +221,13 @@ class _Remote(Store):
     def _read(self, path: str, most: int) -> bytes:
         """Return the bytes of a file, at most one more than ``most``."""
         if self._streams:
-            return within(_LIMIT, lambda: self._stream(path, most + 1))
-        size = self._ask("info", path)["size"]
-        if size == 0:
-            return b""
-        data: bytes = self._ask("cat_file", path, start=0, end=min(size or most, most) + 1)
+            return within(self._limit, lambda: self._stream(path, most + 1), self._shown)
+        try:
+            data: bytes = self._ask("cat_file", path, start=0, end=most + 1)
+        except Exception as error:
+            if not refuses_range(error):
+                raise
+            data = b""  # a range from 0 on is refused of an empty file only
         return data
 
     def _stream(self, path: str, size: int) -> bytes:
@@ -258,31 +252,27 @@ class _Remote(Store):
             if untold:
                 found |= zip(untold, self._ask("sizes", untold), strict=True)
         except FileNotFoundError as error:
-            _refuse_bucket("list", join(self.place, folder), error)
+            refuse_bucket("list", join(self.place, folder), error)
             return {}
         except Exception as error:
-            raise _failed("list", join(self.place, folder), _why(error)) from error
+            raise failed("list", join(self.place, folder), error) from error
         cut = len(base.rstrip("/")) + 1
         if unknown := next((path for path, size in found.items() if size is None), None):
-            raise _failed("list", join(self.place, folder), f"the length of {unknown} is unknown")
+            raise failed("list", join(self.place, folder), f"the length of {unknown} is unknown")
         return {path[cut:]: int(size) for path, size in found.items() if len(path) > cut}
 
     def folders(self) -> list[str]:
         try:
             found = self._ask("ls", self._root, detail=True)
         except FileNotFoundError as error:
-            _refuse_bucket("list", self.place, error)
+            refuse_bucket("list", self.place, error)
             return []
         except Exception as error:
-            raise _failed("list", self.place, _why(error)) from error
+            raise failed("list", self.place, error) from error
         names = (
             i["name"].rstrip("/").rpartition("/")[2] for i in found if i["type"] == "directory"
         )
         return sorted(names)
-
-
-def _failed(op: str, path: str, why: str) -> StoreError:
-    return StoreError(f"{op} failed: {why}", where=path)
 
 
 def _too_long(where: str, most: int) -> TooLongError:
@@ -292,18 +282,4 @@ def _too_long(where: str, most: int) -> TooLongError:
 def _refuse_listing(error: OSError) -> None:
     """Raise StoreError unless the directory is just missing."""
     if not isinstance(error, FileNotFoundError | NotADirectoryError):
-        raise _failed("list", str(error.filename), error.strerror or "") from error
-
-
-def _refuse_bucket(op: str, path: str, error: BaseException) -> None:
-    """Raise StoreError if the whole bucket is missing, and not just the file."""
-    cause = error.__cause__
-    answer = getattr(cause, "response", None)
-    if isinstance(answer, dict) and answer.get("Error", {}).get("Code") == "NoSuchBucket":
-        raise _failed(op, path, "there is no such bucket") from error
-
-
-def _why(error: BaseException) -> str:
-    """Return the type and message of what a store raised, in one line."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return f"{type(error).__name__}: {text}"
+        raise failed("list", str(error.filename), error.strerror or "") from error

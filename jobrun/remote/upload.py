@@ -1,9 +1,9 @@
 """Uploading checkpoints to a store: whole, verified, ``_SUCCESS`` last.
 
-Every file is sent, then read back and compared; ``_SUCCESS`` follows once all are right, so that a
-folder without it is never taken for a checkpoint.  An interrupted upload resumes: files that exist
-at their full lengths are not sent again, but verified like the others.  A checkpoint with its
-``_SUCCESS`` is complete; that of another run is never overwritten.
+Every file is sent, then read back and compared, and sent again if it differs; ``_SUCCESS`` follows
+once all are right, so that a folder without it is never taken for a checkpoint.  An interrupted
+upload resumes: files that exist at their full lengths are not sent again, but verified like the
+others.  A checkpoint with its ``_SUCCESS`` is complete; that of another run is never overwritten.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import crc32c
 
 from jobrun.checkpoint.record import SUCCESS
 from jobrun.errors import NotFoundError, StoreError
+from jobrun.remote.failures import CorruptError
 from jobrun.remote.store import Store, TooLongError, join
 from jobrun.storage.regular_file import read_run_file
 from jobrun.storage.threads import THREADS_FAR
 
 __all__ = ["UploadResult", "UploadStopped", "is_uploaded", "upload_checkpoint", "upload_files"]
 
-T = TypeVar("T")
+_ROUNDS = 5
+"""How often a file is sent before it is an error that it reads back differently."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +45,13 @@ def is_uploaded(checkpoint: Path, store: Store) -> bool:
     Raises StoreError if another one has its name: of another run, or of another history.
     """
     name = checkpoint.name
+    here = _bytes_of(checkpoint / SUCCESS)
     try:
         there = store.read(f"{name}/{SUCCESS}")
+        if there != here:  # a network may have damaged it
+            there = store.read(f"{name}/{SUCCESS}")
     except NotFoundError:
         return False
-    here = _bytes_of(checkpoint / SUCCESS)
     if there != here and here.startswith(there):
         return False  # torn by a kill: not every store writes files atomically
     if there != here:
@@ -72,17 +75,6 @@ def upload_checkpoint(
     Raises StoreError if an operation fails or the copy differs from what was sent; UploadStopped,
     before the next file is sent or verified, once ``stopped()`` is true.
     """
-
-    def send(name: str) -> None:
-        if stopped():
-            raise UploadStopped
-        store.write(f"{checkpoint.name}/{name}", _bytes_of(checkpoint / name))
-
-    def differs(name: str) -> str:
-        if stopped():
-            raise UploadStopped
-        return _differs(checkpoint, name, store)
-
     sizes = _files(checkpoint)
     place = join(store.place, checkpoint.name)
     total = sum(sizes.values())
@@ -91,22 +83,61 @@ def upload_checkpoint(
     there = store.sizes(checkpoint.name)
     payload = [name for name in sizes if name != SUCCESS]
     missing = [name for name in payload if there.get(name) != sizes[name]]
-    with ThreadPoolExecutor(THREADS_FAR) as pool:
-        _all(pool, missing, send)
-        wrong = [n for n in _all(pool, payload, differs) if n]
-        if wrong:  # left by something else, or damaged on the way: retry once
-            _all(pool, wrong, send)
-            _all(pool, wrong, lambda name: _prove(checkpoint, name, store))
-    send(SUCCESS)
-    _prove(checkpoint, SUCCESS, store)
-    return UploadResult(place, len(sizes), total, len({*missing, *wrong}) + 1)
+    copy = _Copy(checkpoint, store, f"{checkpoint.name}/", stopped)
+    sent = copy.make(payload, missing) + copy.make([SUCCESS], [SUCCESS])
+    return UploadResult(place, len(sizes), total, sent)
 
 
 def upload_files(folder: Path, names: Iterable[str], store: Store) -> None:
     """Copy those small files of a run that exist beside its checkpoints."""
-    for name in names:
-        if os.path.isfile(folder / name):
-            store.write(name, _bytes_of(folder / name))
+    there = [name for name in names if os.path.isfile(folder / name)]
+    _Copy(folder, store).make(there, there)
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """Copies files of a folder to a store, where ``prefix`` precedes their names."""
+
+    folder: Path
+    store: Store
+    prefix: str = ""
+    stopped: Callable[[], bool] = lambda: False
+
+    def make(self, names: Sequence[str], missing: Sequence[str]) -> int:
+        """Send the missing files and verify all; return how many were sent.
+
+        What differs, left by something else or damaged on the way, is sent again.
+        """
+        sent: set[str] = set()
+        with ThreadPoolExecutor(THREADS_FAR) as pool:
+            for _ in range(_ROUNDS):
+                list(pool.map(self._send, missing))
+                sent.update(missing)
+                differ = list(pool.map(self._differs, names))
+                missing = names = [n for n, d in zip(names, differ, strict=True) if d]
+                if not missing:
+                    return len(sent)
+        where = join(self.store.place, self.prefix + missing[0])
+        raise StoreError("it reads back differently from what was written", where=where)
+
+    def _send(self, name: str) -> None:
+        if self.stopped():
+            raise UploadStopped
+        self.store.write(self.prefix + name, _bytes_of(self.folder / name))
+
+    def _differs(self, name: str) -> bool:
+        """Return whether a file in the store differs from the local one, read twice."""
+        return self._reads_differently(name) and self._reads_differently(name)
+
+    def _reads_differently(self, name: str) -> bool:
+        if self.stopped():
+            raise UploadStopped
+        here = _bytes_of(self.folder / name)
+        try:
+            there = self.store.read(self.prefix + name, len(here))
+        except (CorruptError, NotFoundError, TooLongError):
+            return True
+        return len(there) != len(here) or crc32c.crc32c(there) != crc32c.crc32c(here)
 
 
 def _bytes_of(path: Path) -> bytes:
@@ -121,24 +152,3 @@ def _files(checkpoint: Path) -> dict[str, int]:
             path = Path(above) / name
             found[path.relative_to(checkpoint).as_posix()] = path.stat().st_size
     return dict(sorted(found.items()))
-
-
-def _all(pool: ThreadPoolExecutor, names: Sequence[str], call: Callable[[str], T]) -> list[T]:
-    return list(pool.map(call, names))
-
-
-def _differs(checkpoint: Path, name: str, store: Store) -> str:
-    """Return the name if the file in the store differs from the local one, else an empty string."""
-    try:
-        there = store.read(f"{checkpoint.name}/{name}", (checkpoint / name).stat().st_size)
-    except (NotFoundError, TooLongError):
-        return name
-    here = _bytes_of(checkpoint / name)
-    same = len(there) == len(here) and crc32c.crc32c(there) == crc32c.crc32c(here)
-    return "" if same else name
-
-
-def _prove(checkpoint: Path, name: str, store: Store) -> None:
-    if _differs(checkpoint, name, store):
-        where = join(store.place, checkpoint.name, name)
-        raise StoreError("it reads back differently from what was written", where=where)

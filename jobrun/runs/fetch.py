@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial as partial_call
+from typing import TypeVar
 
 from jobrun.checkpoint.catalog import Catalog
 from jobrun.checkpoint.integrity import check_payload, check_root, read_manifest, read_record
@@ -13,7 +16,7 @@ from jobrun.checkpoint.publish import clean_leftovers, publish, staged
 from jobrun.errors import DamagedError, NotFoundError
 from jobrun.remote.files import RemoteFs
 from jobrun.remote.find import RemoteCheckpoint
-from jobrun.remote.store import Store, split
+from jobrun.remote.store import Store, join, split
 from jobrun.runs.rundir import RunDir
 from jobrun.runs.series import claim
 from jobrun.storage.bounded_json import parse_json
@@ -21,6 +24,8 @@ from jobrun.storage.fs import DEFAULT, Fs
 from jobrun.storage.threads import THREADS_FAR
 
 __all__ = ["RUN_FILES", "fetch"]
+
+T = TypeVar("T")
 
 RUN_FILES = ("run.json", "spec.yaml", "spec.resolved.yaml")
 """What makes checkpoints a run: kept beside them wherever they go."""
@@ -52,11 +57,24 @@ def fetch(found: RemoteCheckpoint, runs_dir: str | os.PathLike[str], *, fs: Fs =
     return run
 
 
+_READS = 5
+
+
 def _read(store: Store, name: str) -> bytes | None:
+    """Return a file that has no checksum, or None if it is missing.
+
+    It is read until two reads are equal, since a network may damage what it carries.
+    """
     try:
-        return store.read(name)
+        before = store.read(name)
+        for _ in range(_READS):
+            data = store.read(name)
+            if data == before:
+                return data
+            before = data
     except NotFoundError:
         return None
+    raise DamagedError("it reads differently each time", where=join(store.place, name))
 
 
 def _name(run_json: bytes, fallback: str) -> str:
@@ -91,9 +109,15 @@ def _copy(found: RemoteCheckpoint, partial: str, fs: Fs) -> None:
     def bring(name: str) -> None:
         fs.write(f"{partial}/{name}", [store.read(f"{found.name}/{name}", sizes[name])], sync=True)
 
+    def bring_again(path: str) -> None:
+        name = os.path.relpath(path, partial)
+        if name in sizes:
+            fs.unlink(path)
+            bring(name)
+
     with ThreadPoolExecutor(THREADS_FAR) as pool:
         list(pool.map(bring, names))
-    _prove(partial, found.url, fs)
+    _prove(partial, found.url, fs, bring_again)
     for folder in reversed(folders):
         fs.sync_dir(f"{partial}/{folder}")
 
@@ -111,16 +135,27 @@ def _above(name: str) -> list[str]:
     return ["/".join(parts[: n + 1]) for n in range(len(parts))]
 
 
-def _prove(partial: str, place: str, fs: Fs) -> None:
-    """Raise DamagedError unless every byte is as in the manifests."""
+def _prove(partial: str, place: str, fs: Fs, bring_again: Callable[[str], None]) -> None:
+    """Raise DamagedError unless every byte is as in the manifests.
+
+    A damaged file is brought again once: a network may have damaged it.
+    """
+
+    def proven(call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except DamagedError as error:
+            bring_again(str(error.where))
+        return call()
+
     try:
-        record = read_record(fs, partial)
-        check_root(fs, partial, record)
+        record = proven(lambda: read_record(fs, partial))
+        proven(lambda: check_root(fs, partial, record))
         for node in record.nodes:
-            for entry in read_manifest(fs, partial, record, node).entries:
+            for entry in proven(partial_call(read_manifest, fs, partial, record, node)).entries:
                 base = f"{partial}/{node}/{entry.path}".rstrip("/")
                 for file in entry.files:
-                    check_payload(fs, f"{base}/{file.name}", file)
+                    proven(partial_call(check_payload, fs, f"{base}/{file.name}", file))
     except DamagedError as error:
         where = str(error.where or "").replace(partial, place)
         raise DamagedError(error.message, where=where, hint=error.hint) from error

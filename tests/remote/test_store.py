@@ -83,6 +83,7 @@ def test_a_bucket_that_is_not_there(s3: str) -> None:
 @pytest.mark.usefixtures("s3")
 def test_an_endpoint_where_nobody_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     fsspec = pytest.importorskip("fsspec")
     fsspec.get_filesystem_class("s3").clear_instance_cache()
     with pytest.raises(StoreError, match="read failed: EndpointConnectionError"):
@@ -92,17 +93,20 @@ def test_an_endpoint_where_nobody_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("s3")
 def test_an_endpoint_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is given up; with the usual 15 seconds for an answer this takes a minute and a half."""
+    """It is given up after the time of six attempts: with the usual 15 seconds a minute and a half.
+
+    The limits of its libraries are 25 attempts.
+    """
     fsspec = pytest.importorskip("fsspec")
     settings = {"config_kwargs": {"read_timeout": 0.1}}
     monkeypatch.setitem(fsspec.config.conf, "s3", settings)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
         fsspec.get_filesystem_class("s3").clear_instance_cache()
-        with pytest.raises(StoreError, match="read failed: ReadTimeoutError"):
+        with pytest.raises(StoreError, match=r"read failed: TimeoutError: no answer within 0\.6 s"):
             open_store("s3://bucket/run").read("f")
         silent.setblocking(False)
-        assert connections(silent) == 6
+        assert 1 <= connections(silent) <= 6
     fsspec.get_filesystem_class("s3").clear_instance_cache()
 
 
