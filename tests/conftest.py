@@ -45,6 +45,14 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(autouse=True)
+def _sessions_are_closed() -> Iterator[None]:
+    """What a test has opened does not disturb the next ones."""
+    yield
+    if "engine" in sys.modules:
+        sys.modules["engine"].close_sessions()
+
+
 @pytest.fixture(scope="session")
 def s3() -> Iterator[str]:
     """The URL of a bucket on a server of this machine, until the tests are over."""

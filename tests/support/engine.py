@@ -19,6 +19,14 @@ from jobrun.session.local import LocalSession
 
 T = TypeVar("T")
 
+_open: list[LocalSession] = []
+
+
+def close_sessions() -> None:
+    """Close the local sessions of all drivers: their threads and processes would outlive a test."""
+    while _open:
+        within(20, _open.pop().close)
+
 
 def within(seconds: float, call: Callable[[], T]) -> T:
     """``call()`` on a thread of its own; a hang is a failed test, not a hanging suite."""
@@ -56,6 +64,8 @@ class Driver:
         assert not problems, "\n".join(map(str, problems))
         self.job = job
         self.session = session or LocalSession(threads)
+        if isinstance(self.session, LocalSession):
+            _open.append(self.session)
         self.session.open(job, Places(spec_dir=spec_dir, check=check_inputs))
         self.plans = {name: make_plan(job, job.groups[name]) for name in job.groups}
         self.position = Position()
