@@ -19,8 +19,9 @@ BENCH := $(VENV)/.installed-peers
 endif
 
 LIBRARIES := $(VENV)/.installed-libraries
+DOCS := $(VENV)/.installed-docs
 
-.PHONY: help demo test lint type crash libraries fuzz bench clean
+.PHONY: help demo test lint type crash libraries fuzz docs bench clean
 
 help: ## this list
 	@echo 'Targets:'
@@ -53,6 +54,11 @@ libraries: $(LIBRARIES) ## install PyTorch, JAX, scikit-learn, … (several GB) 
 fuzz: $(DEV) ## 20,000 mutated specs: each is a job, or errors with their places
 	$(PY) -m tests.jobspec.fuzz $(ARGS)
 
+docs: $(DOCS) ## build the documentation as a site, build/site
+	$(PY) -m pytest -n 0 tests/test_site.py
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build -f .docs/mkdocs.yml
+	@echo 'open build/site/index.html, or: $(PY) -m http.server --directory build/site'
+
 bench: $(BENCH) ## measure against plain loops, raw files and other libraries; PEERS=1: all of them
 	$(PY) -m tests.bench $(ARGS)
 
@@ -83,4 +89,8 @@ $(BENCH): $(DEV)
 
 $(LIBRARIES): $(DEV)
 	@$(PIP) install --editable '.[dev,libraries]'
+	@touch $@
+
+$(DOCS): $(DEV)
+	@$(PIP) install --editable '.[dev,docs]'
 	@touch $@

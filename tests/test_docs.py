@@ -68,7 +68,7 @@ def test_the_architecture_page_names_what_there_is() -> None:
 def fragments() -> list[str]:
     """The parts of specs that stand in the text: an ``epoch``, or one pipe a line."""
     found = []
-    for text in re.findall(r"^  ```yaml\n(.*?)^  ```$", OVERVIEW.text, re.M | re.S):
+    for text in re.findall(r"^    ```yaml\n(.*?)^    ```$", OVERVIEW.text, re.M | re.S):
         body = textwrap.dedent(text)
         if body.startswith("epoch:"):
             found.append(body)
