@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -127,21 +126,3 @@ def test_interrupted_inside_epochs_and_resumed_equals_left_alone(
     for name in first:
         assert np.asarray(first[name]).tobytes() == np.asarray(second[name]).tobytes(), name
     assert records(tmp_path / spec)[-1].metrics == records(alone / spec)[-1].metrics
-
-
-@pytest.mark.parametrize("seed", range(25) if LONG else [0])
-@pytest.mark.parametrize("spec", here)
-def test_killed_at_any_instant_and_resumed_equals_left_alone(
-    spec: str, seed: int, alone: Path, tmp_path: Path
-) -> None:
-    """Also while libraries are imported, in ``setup``, and in the middle of a save."""
-    command = [sys.executable, "-m", "jobrun", *train(spec, tmp_path)]
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        child.wait(timeout=random.Random(seed).uniform(0.5, 6))
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()
-    resumed = python("jobrun", *train(spec, tmp_path))
-    assert resumed.returncode == 0, resumed.stderr
-    assert bytes_of_checkpoints(tmp_path / spec) == bytes_of_checkpoints(alone / spec)
