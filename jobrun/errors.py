@@ -25,7 +25,7 @@ and a ``hint`` (what to do next).  ``str(error)`` is all of it in plain text.
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -58,6 +58,7 @@ __all__ = [
     "exit_code_of_signal",
     "few_hints",
     "nearest",
+    "new_problems",
     "with_article",
 ]
 
@@ -183,6 +184,12 @@ class Problem:
         text = head + self.message + (f"; {self.hint}" if self.hint else "")
         snippet = self.where.snippet() if self.where else ""
         return f"{text}\n{snippet}" if snippet else text
+
+
+def new_problems(known: Sequence[Problem], found: Iterable[Problem]) -> list[Problem]:
+    """Return the problems that are not at the place of a known one, which may be their cause."""
+    places = {(p.where.line, p.where.column) for p in known if p.where is not None}
+    return [p for p in found if p.where is None or (p.where.line, p.where.column) not in places]
 
 
 class JobrunError(Exception):

@@ -6,9 +6,10 @@ written, protected blobs of ``setup``, may-writes, cycles, metrics of blobs that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from jobrun.analysis.analysis import JobAnalysis
+from jobrun.analysis.assumed_nodes import with_assumed_nodes
 from jobrun.analysis.dataflow import (
     flow_problems,
     inner_steps,
@@ -24,11 +25,11 @@ from jobrun.analysis.schedule import every_problems
 from jobrun.core.blob_paths import Key, levels
 from jobrun.core.names import CASE_HINT, case_twins, check_name
 from jobrun.core.patterns import may_mean, touches
-from jobrun.errors import Problem, SpecError, Where, did_you_mean
+from jobrun.errors import Problem, SpecError, Where, did_you_mean, new_problems
 from jobrun.model.job import GROUPS, RESERVED, Job, Pipe, Task
 from jobrun.model.shell import Shell
 
-__all__ = ["check", "warnings"]
+__all__ = ["check", "name_problems", "warnings"]
 
 
 def check(job: Job, analysis: JobAnalysis | None = None) -> list[Problem]:
@@ -36,19 +37,17 @@ def check(job: Job, analysis: JobAnalysis | None = None) -> list[Problem]:
 
     ``analysis``, if given, is used for the accesses of the tasks.
     """
-    problems: list[Problem] = []
-    for name in GROUPS:
-        job.groups[name].named()
-    steps: tuple[Callable[[Job], Iterable[Problem]], ...] = (
-        _check_names,
-        _check_nodes,
-        _check_task_names,
-    )
-    for step in steps:
-        problems += step(job)
+    problems = name_problems(job)
     if problems:
-        return list(dict.fromkeys(problems))
-    analysis = analysis or JobAnalysis(job)
+        intended = None if any(_wrong_outputs(job)) else with_assumed_nodes(job)
+        later = _flow_problems(JobAnalysis(intended)) if intended is not None else ()
+        return [*problems, *new_problems(problems, later)]
+    return list(dict.fromkeys(_flow_problems(analysis or JobAnalysis(job))))
+
+
+def _flow_problems(analysis: JobAnalysis) -> Iterator[Problem]:
+    """Yield the problems of a job with names that can be used."""
+    job = analysis.job
     for found in (
         every_problems(job),
         state_problems(analysis),
@@ -61,8 +60,15 @@ def check(job: Job, analysis: JobAnalysis | None = None) -> list[Problem]:
         metric_problems(analysis),
         _check_cycles(analysis),
     ):
-        problems += found
-    return list(dict.fromkeys(problems))
+        yield from found
+
+
+def name_problems(job: Job) -> list[Problem]:
+    """Return the problems with names of vars, nodes and tasks."""
+    for name in GROUPS:
+        job.groups[name].named()
+    found = (*_check_names(job), *_check_nodes(job), *_check_task_names(job))
+    return list(dict.fromkeys(found))
 
 
 def warnings(analysis: JobAnalysis) -> Iterator[Problem]:
@@ -122,6 +128,10 @@ def _check_names(job: Job) -> Iterator[Problem]:
         for name in (*job.vars, *own):
             if name in RESERVED:
                 yield Problem(f"{name!r} is reserved and cannot name a var", _mark(job, name))
+    yield from _wrong_outputs(job)
+
+
+def _wrong_outputs(job: Job) -> Iterator[Problem]:
     for _, step in _steps(job):
         for name in step.outputs.names:
             problem = check_name(name.rpartition(":")[2])

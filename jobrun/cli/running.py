@@ -30,7 +30,7 @@ from jobrun.core.invocation import program
 from jobrun.core.paths import absolute, shown
 from jobrun.engine.resume_policy import Request
 from jobrun.engine.runner import JobRunner
-from jobrun.errors import EXIT_DONE, JobrunError
+from jobrun.errors import EXIT_DONE, JobrunError, Problem
 from jobrun.jobspec.overrides import UNSET
 from jobrun.model.job import Job
 from jobrun.report import Broadcast
@@ -142,7 +142,8 @@ class Engine:
             raise choice.refusal()
         session: Session = LocalSession(1)
         if choice.action != "done":
-            _bind(job, request)
+            for problem in _bind(job, request):
+                warn(f"{problem.where}: {problem.message}; {problem.hint}")
             self._signals.hold(warn)
             self._reporters = self._reporters or self._watching.reporters(job, request, fan)
             session = make_session(job.session, self._threads)
@@ -218,13 +219,16 @@ def _train(runner: JobRunner, session: Session) -> JobrunError | None:
     return None
 
 
-def _bind(job: Job, request: Request) -> None:
-    """Import every function before anything is written; raises BindError with all problems."""
-    from jobrun.usercode.bind import bind_job
+def _bind(job: Job, request: Request) -> list[Problem]:
+    """Import every function before anything is written; raises BindError with all problems.
+
+    Returns what can be called, but is seldom intended.
+    """
+    from jobrun.usercode.bind import bind_job, order_warnings
 
     owner = os.getpid()
     try:
-        bind_job(job, request.folder, request.spec_dir)
+        return [*order_warnings(job, bind_job(job, request.folder, request.spec_dir))]
     finally:
         end_if_forked(owner, "an import of the job's code")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from jobrun.core.template import template
-from jobrun.errors import Problem, SpecError, Where, did_you_mean, few_hints
+from jobrun.errors import Problem, SpecError, Where, did_you_mean, few_hints, new_problems
 from jobrun.jobspec.checkpoints import CheckpointModel
 from jobrun.jobspec.model import TaskModel
 from jobrun.jobspec.pipes import DoStepModel, MapStepModel, SourceModel
@@ -78,15 +78,15 @@ def job_of(spec: Spec) -> Job:
 
 
 def _checked(spec: Spec) -> Job:
+    builder = _built(spec)
     problems = [*spec.problems]
-    try:
-        job = build(spec)
-        problems += check(job)
-    except SpecError as error:
-        problems += error.problems
+    problems += new_problems(problems, builder.problems)
+    whole = spec.whole and builder.whole
+    later = check(builder.made) if whole else check_names(builder.made)
+    problems += new_problems(problems, later)
     if problems:
         raise SpecError(list(dict.fromkeys(problems)))
-    return job
+    return builder.made
 
 
 @few_hints()
@@ -99,27 +99,44 @@ def check(job: Job) -> list[Problem]:
 
 
 @few_hints()
+def check_names(job: Job) -> list[Problem]:
+    """Return what is wrong with the names in a job of which some tasks are missing."""
+    from jobrun.analysis.checks import name_problems
+
+    return name_problems(job)
+
+
+@few_hints()
 def build(spec: Spec) -> Job:
     """Return the job of a spec.
 
-    Raises SpecError for what only shows when its parts are put together.
+    Raises SpecError for what is wrong with it so far, and what only shows when its parts are put
+    together.
     """
+    builder = _built(spec)
+    problems = [*spec.problems, *new_problems(spec.problems, builder.problems)]
+    if problems:
+        raise SpecError(problems)
+    return builder.made
+
+
+def _built(spec: Spec) -> _Builder:
+    """Return the builder of a job, once it is done."""
     with gc_paused(spec.source.root.count > 10_000):
         builder = _Builder(spec)
-        job = builder.job()
-    if builder.problems:
-        raise SpecError(builder.problems)
-    return job
+        builder.build()
+    return builder
 
 
 class _Builder:
-    """Builds a job beside the tree of its source."""
+    """Builds the job ``made`` beside the tree of its source; ``whole``: every task of it."""
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
         self.model = spec.model
         self.root = spec.source.root
         self.problems: list[Problem] = []
+        self.whole = True
         self.made = Job(
             str(spec.tree["name"]),
             seed=self.model.seed,
@@ -134,8 +151,8 @@ class _Builder:
         self.made.session = self.model.session.spec()
         self.shared = self.made.shared_vars()
 
-    def job(self) -> Job:
-        """Return the whole job."""
+    def build(self) -> None:
+        """Fill the job."""
         job = self.made
         for group in GROUPS:
             self._group(job, group)
@@ -143,7 +160,6 @@ class _Builder:
         job.never_stops = self.spec.tree.get("stop") == "never"
         job.reporters = list(self._reporters())
         job.marks = dict(self._job_marks())
-        return job
 
     def _reporters(self) -> Iterator[Reporter]:
         holder = self.root.get("report")
@@ -163,6 +179,7 @@ class _Builder:
                 job.groups[group].tasks.append(make(model, node))
             except SpecError as error:
                 self.problems += error.problems
+                self.whole = False
         job.groups[group].named()
 
     def _task(self, model: TaskModel, node: SpecNode) -> Task:
@@ -254,6 +271,7 @@ class _Builder:
                 steps.append(self._step(model, node))
             except SpecError as error:
                 self.problems += error.problems
+                self.whole = False
                 steps.append(Task(model.call))
         return steps
 
@@ -296,7 +314,7 @@ class _Builder:
             if strict:
                 text = f"expected a number or a var with one value on all nodes, got {value!r}"
                 self._problem(f"{key!r}: {text}", node, key, did_you_mean(value, list(self.shared)))
-            return value
+            return 1 if strict else value
         found = self.shared[value]
         if isinstance(found, bool) or not isinstance(found, int) or found < 1:
             text = f"{key!r}: expected a whole number from 1 up, got {show(found)} (var {value!r})"

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from jobrun.errors import Problem, Where, did_you_mean
 from jobrun.jobspec.faults import FieldFault
 from jobrun.jobspec.keys import fields, model_at
-from jobrun.jobspec.model import SpecModel
 from jobrun.jobspec.scalars import show
 from jobrun.jobspec.source import SpecNode, SpecSource
 
-__all__ = ["problems_of", "validate"]
+__all__ = ["problems_of"]
 
 _EXPECTED = {
     "string_type": "a string",
@@ -28,19 +27,9 @@ _EXPECTED = {
 _YAML_1_1 = ("yes", "no", "on", "off", "y", "n")
 
 
-def validate(source: SpecSource, tree: dict[str, Any]) -> tuple[SpecModel | None, list[Problem]]:
-    """Return the model of a plain tree, or None; and all that is wrong with it."""
-    known = {k: v for k, v in tree.items() if not str(k).startswith("x-")}
-    try:
-        return SpecModel.model_validate(known), []
-    except ValidationError as error:
-        return None, problems_of(error, source)
-
-
-def problems_of(error: ValidationError, source: SpecSource) -> list[Problem]:
-    """Return every error with its place."""
+def problems_of(items: Sequence[ErrorDetails], source: SpecSource) -> list[Problem]:
+    """Return every error of pydantic with its place."""
     found: list[Problem] = []
-    items = error.errors(include_url=False)
     misspelt = {item["loc"][:-1] for item in items if item["type"] == "extra_forbidden"}
     for item in items:
         if item["type"] == "missing" and item["loc"][:-1] in misspelt:

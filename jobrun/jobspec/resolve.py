@@ -17,13 +17,13 @@ from typing import Any
 import yaml
 
 from jobrun.conditions.parse import form_problems
-from jobrun.errors import Problem, SpecError, UsageError, few_hints, nearest
+from jobrun.errors import Problem, SpecError, UsageError, few_hints, nearest, new_problems
 from jobrun.jobspec.matrix import Matrix, Values, read_matrix, same
 from jobrun.jobspec.model import SpecModel
 from jobrun.jobspec.overrides import apply_set, set_epochs, set_scheduler
-from jobrun.jobspec.problems import validate
+from jobrun.jobspec.repair import read
 from jobrun.jobspec.scalars import ScalarError, scalar
-from jobrun.jobspec.source import MAX_BYTES, SpecNode, SpecSource, gc_paused, parse
+from jobrun.jobspec.source import MAX_BYTES, SpecNode, SpecSource, gc_paused, parse_all
 from jobrun.jobspec.stops import condition_specs
 
 __all__ = ["Dumper", "Spec", "dump_resolved", "load", "with_values"]
@@ -31,12 +31,13 @@ __all__ = ["Dumper", "Spec", "dump_resolved", "load", "with_values"]
 
 @dataclass(frozen=True)
 class Spec:
-    """A spec that fits the language.
+    """A spec that fits the language, as far as it could be understood.
 
     ``path`` is the file as the user named it, ``folder`` the absolute folder of its code, ``tree``
     the resolved spec as plain values, ``source`` the same with its places.  With a ``matrix`` it
-    stands for several runs: ``with_values`` gives the spec of each.  ``problems`` are those of its
-    conditions, which are raised together with what is found in the job.
+    stands for several runs: ``with_values`` gives the spec of each.  ``problems`` are those found
+    so far, which ``jobrun.jobspec.build.job_of`` raises together with those of the job; model and
+    source are of a repaired copy then, ``whole`` if all its tasks were understood.
     """
 
     path: str
@@ -47,6 +48,7 @@ class Spec:
     source: SpecSource
     matrix: Matrix | None = None
     problems: tuple[Problem, ...] = ()
+    whole: bool = True
 
     @property
     def spec_dir(self) -> str:
@@ -68,35 +70,36 @@ def load(
 
     ``folder`` is where its code is, if not beside it; ``data`` what the file holds, if it has been
     read already, so that ``path`` is only what it is called.  Raises UsageError where there is no
-    such file or a ``--set`` names nothing, SpecError with all that does not fit the language; of
-    conditions that do not, only if nothing else can be found in the job.
+    such file or a ``--set`` names nothing, SpecError with all that does not fit the language if
+    nothing else can be found in the job.
     """
     sets = tuple(sets)
-    source = parse(_read(path) if data is None else data, os.fspath(path))
+    source, wrong = parse_all(_read(path) if data is None else data, os.fspath(path))
     for setting in sets:
         apply_set(source, setting)
     if epochs is not None:
         set_epochs(source, epochs)
     if scheduler is not None:
         set_scheduler(source, scheduler)
-    tree = {k: v for k, v in source.root.plain().items() if not str(k).startswith("x-")}
+    is_sweep = "matrix" in source.root.value
     with gc_paused(source.root.count > 10_000):
-        model, wrong = validate(source, tree)
+        reading = read(source)
+    source, model = reading.source, reading.model
+    wrong += new_problems(wrong, reading.problems)
+    tree = {k: v for k, v in source.root.plain().items() if not str(k).startswith("x-")}
     own = tree.get("vars")
     shared, split = _vars(own if isinstance(own, dict) else {}, tree.get("nodes"))
     conditions = form_problems(condition_specs(source), shared, split)
-    matrix = None
-    if model is not None:
-        matrix, more = read_matrix(source, sets)
-        wrong += more
-    if model is None or wrong or (matrix is not None and conditions):
-        raise SpecError(list(dict.fromkeys([*wrong, *conditions])))
+    matrix, more = read_matrix(source, sets) if model is not None else (None, [])
+    problems = (*wrong, *new_problems(wrong, [*more, *conditions]))
+    if model is None or more or (is_sweep and (matrix is None or conditions)):
+        raise SpecError(problems)
     tree = {"name": _default_name(path), **tree}
     if matrix is not None:
         tree["matrix"] = {name: [*values] for name, values in matrix.lists.items()}
-    code = os.path.abspath(folder if folder is not None else os.path.dirname(path) or ".")
-    shown, found = os.fspath(path), tuple(conditions)
-    return Spec(shown, code, source.text, tree, model, source, matrix, found)
+    code, shown = os.path.abspath(folder or os.path.dirname(path) or "."), os.fspath(path)
+    text, whole = source.text, reading.whole
+    return Spec(shown, code, text, tree, model, source, matrix, problems, whole)
 
 
 def with_values(spec: Spec, values: Values) -> Spec:

@@ -20,7 +20,7 @@ from jobrun.errors import Problem, SpecError, Where
 from jobrun.jobspec.scalars import Scalar, ScalarError, scalar
 from jobrun.jobspec.syntax import explain
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "SpecNode", "SpecSource", "gc_paused", "parse"]
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "SpecNode", "SpecSource", "gc_paused", "parse", "parse_all"]
 
 MAX_BYTES = 16 * 2**20
 MAX_DEPTH = 50
@@ -135,10 +135,22 @@ def gc_paused(large: bool = True) -> Iterator[None]:
 
 def parse(data: bytes, file: str) -> SpecSource:
     """Return the tree of a spec; raises SpecError with all that is wrong with its YAML."""
-    source = SpecSource(file, _text(data, file))
-    with gc_paused(len(data) > _LARGE):
-        _Composer(source).compose()
+    source, problems = parse_all(data, file)
+    if problems:
+        raise SpecError(problems)
     return source
+
+
+def parse_all(data: bytes, file: str) -> tuple[SpecSource, list[Problem]]:
+    """Return the tree of a spec, and what is wrong with its YAML but leaves a tree.
+
+    Raises SpecError where nothing is left.
+    """
+    source = SpecSource(file, _text(data, file))
+    composer = _Composer(source)
+    with gc_paused(len(data) > _LARGE):
+        composer.compose()
+    return source, composer.problems
 
 
 def _text(data: bytes, file: str) -> str:
@@ -191,7 +203,7 @@ class _Composer:
         self.documents = 0
 
     def compose(self) -> None:
-        """Fill ``source.root``; raises SpecError."""
+        """Fill ``source.root``, a mapping; raises SpecError if it cannot be one."""
         loader = _Loader(self.source.text)
         try:
             self._events(loader)
@@ -200,8 +212,6 @@ class _Composer:
         finally:
             loader.dispose()
         self._check_root()
-        if self.problems:
-            raise SpecError(self.problems)
 
     def _events(self, loader: Any) -> None:
         handlers = {
@@ -345,11 +355,11 @@ class _Composer:
         if not self.documents:
             message = "an empty spec"
             hint = "the least that runs has 'epoch:' with a task, and 'stop:'"
-            self.problems.append(Problem(message, Where(self.source.file), hint))
+            self._fatal(Problem(message, Where(self.source.file), hint))
         elif not isinstance(self.source.root.value, dict):
             place = self.source.where(self.source.root)
             message = "a spec is a mapping of keys such as 'epoch:' and 'stop:'"
-            self.problems.append(Problem(message, place))
+            self._fatal(Problem(message, place))
 
     def _problem(self, message: str, node: SpecNode, hint: str = "") -> None:
         self.problems.append(Problem(message, self.source.where(node), hint))

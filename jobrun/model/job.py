@@ -280,8 +280,11 @@ class Job(_Scope):
         """Return the hint for a node that there is not: those there are, or how one is declared."""
         if self.multi_node or "*" in node or "?" in node:
             return f"there are {', '.join(self.nodes)}"
-        both = ", ".join(dict.fromkeys((*self.nodes, node)))
-        return f"there is only {', '.join(self.nodes)}; declare it: nodes: [{both}]"
+        tasks = [task for group in self.groups.values() for task in group.tasks]
+        named = [t.node for t in tasks if t.node is not None and not set(t.node) & set("*?[")]
+        every = ", ".join(dict.fromkeys((*self.nodes, *named)))
+        text = f"there is only {', '.join(self.nodes)}; declare them: nodes: [{every}]"
+        return text + (", and add 'node:' to the other tasks" if len(named) < len(tasks) else "")
 
     def pipes(self) -> Iterator[tuple[TaskGroup, Pipe]]:
         """Yield every pipe with its group."""

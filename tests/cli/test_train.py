@@ -513,3 +513,13 @@ def test_one_that_comes_when_the_first_is_done_has_nothing_to_do(
     assert late.returncode == 0, out + err
     assert "runs/sum is finished, nothing is left to do" in out
     assert [path.name for path in (folder / "runs").iterdir()] == ["sum"]
+
+
+def test_arguments_in_another_order_are_warned_of(call: Call, write: Call) -> None:
+    write(("in: {total, step}", "in: [step, total]"))
+    result = call("train", "sum.yaml")
+    assert result.code == 0
+    assert result.err.startswith(
+        "warning: sum.yaml:6:30: steps:add(total, step) gets 'step' as its 'total'; by keyword: "
+        "in: {step, total}\n"
+    )

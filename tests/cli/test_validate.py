@@ -35,6 +35,8 @@ def test_all_errors_of_all_specs(
         "sum.yaml: ok: job sum, 3 tasks\n3 specs: 1 ok, 1 invalid, 1 cannot be read\n"
     )
     assert result.err == (
+        "bad.yaml: error: no stop condition: the job would never end; stop: {epochs: 10}; or "
+        "'stop: never' if that is intended\n"
         "bad.yaml:1:1: error: unknown key 'nam'; did you mean 'name'?\n"
         "    1 | nam: sum\n"
         "      | ^^^\n"
@@ -69,7 +71,7 @@ def test_a_spec_from_stdin(
     result = shell("printf 'nam: x' | jobrun validate - sum.yaml")
     assert result.code == 3
     assert result.out.endswith("2 specs: 1 ok, 1 invalid\n")
-    assert result.err.startswith("<stdin>:1:1: error: unknown key 'nam'; did you mean 'name'?\n")
+    assert "\n<stdin>:1:1: error: unknown key 'nam'; did you mean 'name'?\n" in result.err
     result = shell("sed /name:/d sum.yaml | jobrun validate -")
     assert result.out == "<stdin>: ok: job stdin, 3 tasks\n"
     assert shell("jobrun validate - < /dev/null").code == 3

@@ -29,7 +29,7 @@ def test_a_case_is_made_again_from_its_number() -> None:
 def test_what_is_wrong_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     good = b"epoch: [{call: m:f}]\nstop: {epochs: 1}\n"
     assert check(good) == "job"
-    assert check(good, ["seed=x=y"]) == "refused"
+    assert check(good, ["seed=x=y"]) == "spec"
     assert check(b"epoch: [{call: m:f, in: x}]\nstop: {epochs: 1}\n") == "spec"
     with pytest.raises(Slow), limited(0.1):
         _forever()

@@ -135,7 +135,7 @@ def test_set_that_cannot_be_is_a_usage_error(spec: Path, setting: str, message: 
 
 def test_a_value_from_set_is_named_as_the_place(spec: Path) -> None:
     with pytest.raises(SpecError, match=r"^--set seed=-1: error: 'seed': expected a number"):
-        load(spec, ["seed=-1"])
+        job_of(load(spec, ["seed=-1"]))
     with pytest.raises(SpecError, match=r"^--set stop.epochs=0: error: stop.epochs"):
         job_of(load(spec, ["stop.epochs=0"]))
 

@@ -17,7 +17,7 @@ from jobrun.errors import SpecError
 from jobrun.jobspec.keys import fields
 from jobrun.jobspec.model import SpecModel
 from jobrun.jobspec.pipes import SourceModel
-from jobrun.jobspec.problems import validate as validate_model
+from jobrun.jobspec.repair import read
 from jobrun.jobspec.schema import DIALECT, schema_text, spec_schema
 from jobrun.jobspec.source import parse
 
@@ -193,7 +193,7 @@ def texts_in_tests() -> Iterator[str]:
                 source = parse(node.value.encode(), "text")
             except SpecError:
                 continue
-            if validate_model(source, source.root.plain())[0] is not None:
+            if not read(source).problems:
                 yield node.value
 
 
@@ -295,7 +295,7 @@ def test_sections_that_cannot_be(section: str) -> None:
     text = f"{section}\nstop: never\n"
     assert faults(text)
     source = parse(text.encode(), "a.yaml")
-    assert validate_model(source, source.root.plain())[0] is None, "the model refuses it too"
+    assert read(source).problems, "the model refuses it too"
 
 
 @pytest.mark.parametrize(
@@ -334,4 +334,4 @@ def test_tasks_that_cannot_be(task: str) -> None:
     text = f"epoch: [{task}]\nstop: never\n"
     assert faults(text)
     source = parse(text.encode(), "a.yaml")
-    assert validate_model(source, source.root.plain())[0] is None, "the model refuses it too"
+    assert read(source).problems, "the model refuses it too"
