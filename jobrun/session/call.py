@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,12 +27,7 @@ from jobrun.model.job import Argument, Job, Task
 from jobrun.model.options import Load, Retries
 from jobrun.model.shell import Shell
 from jobrun.session.batch_columns import copied
-from jobrun.session.call_failure import (
-    beside_spec,
-    described,
-    refuse_writable_views,
-    remedy,
-)
+from jobrun.session.call_failure import beside_spec, described, remedy
 from jobrun.session.call_inputs import Given, Held, Input
 from jobrun.session.call_outputs import CallOutputs, Write
 from jobrun.session.current import Running, TaskStoppedError, current
@@ -40,6 +36,7 @@ from jobrun.session.generators import Generators, Slot
 from jobrun.session.input_check import HINT, changed_later, find_changed
 from jobrun.session.live_objects import LiveObjects
 from jobrun.session.missing_return import Forgotten
+from jobrun.session.torch_views import calls
 from jobrun.session.written_blobs import Written
 from jobrun.usercode.bind import user_trace
 from jobrun.values.adoption import adopt
@@ -402,7 +399,11 @@ class Call:
             keywords.update(copy.deepcopy(self._containers))
         if self._check:
             self._look(given, called=False)
-        result = [self._call(positional, keywords)]
+        calls.look = partial(self._look_closely, given)
+        try:
+            result = [self._call(positional, keywords)]
+        finally:
+            calls.look = None
         change = given.change(lambda: self._results.returned(result))
         if change is not None:
             raise change.error(self.task)
@@ -444,7 +445,6 @@ class Call:
         except TaskStoppedError:
             raise
         except BaseException as error:
-            refuse_writable_views()  # torch may have been imported since, and have warned
             if isinstance(error, TaskError) and isinstance(self.task.fn, Shell | Load):
                 # jobrun's own error: its message is complete.
                 raise _CallError(error.message, hint=error.hint, trace=error.trace) from None
@@ -469,6 +469,15 @@ class Call:
         if moment.batch is not None:
             at += f" in batch {moment.batch + 1}"
         return f"task {self.name!r} of group {self.group!r}{at}"
+
+    def _look_closely(self, given: Given) -> None:
+        """Take the checksums of the inputs; they are compared after this call and each later one.
+
+        Called while the function runs, when it makes what can write into them.
+        """
+        if not self._check:
+            self._check = True
+            self._look(given, called=False)
 
     def _look(self, given: Given, *, called: bool) -> None:
         """Compare the contents of the inputs with their last checksums; raises TaskError."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
 from jobrun.analysis.pinned import other_thread
 
-__all__ = ["beside_spec", "described", "refuse_writable_views", "remedy"]
+__all__ = ["beside_spec", "described", "remedy"]
 
 
 def described(error: BaseException) -> str:
@@ -28,7 +26,7 @@ _READ_ONLY = ("read-only", "readonly", "not writeable", "not writable")
 def remedy(error: BaseException) -> str:
     """Return the remedy for errors that jobrun's own rules and threads cause."""
     text = described(error)
-    if isinstance(error, ValueError | TypeError | UserWarning | BufferError) and any(
+    if isinstance(error, ValueError | TypeError | BufferError) and any(
         t in text for t in _READ_ONLY
     ):
         return (
@@ -55,14 +53,3 @@ def beside_spec(error: BaseException, literals: Mapping[str, Any], spec_dir: str
                 f'{value} is in the folder of the spec: with: {{{name}: "${{spec.dir}}/{value}"}}'
             )
     return ""
-
-
-def refuse_writable_views() -> None:
-    """Make torch's warnings about writable views of read-only memory an error, each time.
-
-    By default torch warns once in a process; a repeated call would pass.
-    """
-    warnings.filterwarnings("error", message=r"The given (NumPy array|buffer) is not writ")
-    warn_always = getattr(sys.modules.get("torch"), "set_warn_always", None)
-    if warn_always is not None:
-        warn_always(True)

@@ -25,12 +25,12 @@ from jobrun.model.shell import Shell
 from jobrun.session.base import NO_SCRATCH, Control, Places, Session
 from jobrun.session.binding import Binding
 from jobrun.session.call import Stores
-from jobrun.session.call_failure import refuse_writable_views
 from jobrun.session.generators import Generators
 from jobrun.session.live_objects import LiveObjects
 from jobrun.session.scheduler import Scheduler
 from jobrun.session.shell.task_folder import remove_leftovers
 from jobrun.session.task_group import Group
+from jobrun.session.torch_views import watch_views
 from jobrun.session.unnamed_objects import check_named
 from jobrun.session.written_blobs import Written
 from jobrun.usercode.bind import bind_adapter, bind_job
@@ -95,7 +95,7 @@ class LocalSession(Session):
             for step in steps
             if not isinstance(step.fn, Shell | Load)
         }
-        refuse_writable_views()
+        watch_views()
         if any(isinstance(step.fn, Shell) for step in steps):
             remove_leftovers()
         self.close()

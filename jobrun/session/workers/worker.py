@@ -32,9 +32,10 @@ from jobrun.model.job import Job, Task
 from jobrun.model.options import Retries
 from jobrun.session.base import Control
 from jobrun.session.call import Call, CallContext, Stores
-from jobrun.session.call_failure import described, refuse_writable_views
+from jobrun.session.call_failure import described
 from jobrun.session.current import Running, enter
 from jobrun.session.generators import Generators
+from jobrun.session.torch_views import watch_views
 from jobrun.session.workers.channel import Channel
 from jobrun.session.workers.shared_memory import mapped
 from jobrun.session.workers.status import Status
@@ -59,7 +60,7 @@ def main(connection: int, status: int) -> None:
     faulthandler.enable()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
-    refuse_writable_views()
+    watch_views()
     channel = Channel(socket.socket(fileno=connection))
     try:
         _serve(channel, Status(mapped(status)))
