@@ -229,6 +229,7 @@ def run_options(command: F) -> F:
     for decorate in (
         _progress_options,
         _sweep_options,
+        _lock_option,
         option("--check", is_flag=True, help=check),
         option("--shapes", is_flag=True, help=shapes),
         option("-n", "--dry-run", is_flag=True, help="Show what would be done, and do nothing."),
@@ -239,6 +240,22 @@ def run_options(command: F) -> F:
     ):
         collected = decorate(collected)
     return cast(F, collected)
+
+
+def _lock_option(command: F) -> F:
+    """Add ``--lock``, which also applies to the processes that this one starts."""
+
+    def choose(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+        if value is not None and not ctx.resilient_parsing:
+            os.environ["JOBRUN_LOCK"] = value
+
+    return option(
+        "--lock",
+        type=click.Choice(["auto", "flock", "file", "none"]),
+        expose_value=False,
+        callback=choose,
+        help="How a run is locked; auto: by flock, else by files. See jobrun docs filesystems.",
+    )(command)
 
 
 def _sweep_options(command: F) -> F:

@@ -5,7 +5,7 @@
     runs/<name>/
       run.json                        the run's state; rebuilt from the checkpoints if lost
       spec.yaml  spec.resolved.yaml   what was asked for, and what was run
-      lock                            held for the life of the run
+      lock                            held for the life of the run; lock.<n> where it is by files
       checkpoint_<id>/                never changed again
       attempts/<n>/                   what a rewind left behind
 
@@ -34,6 +34,7 @@ from jobrun.runs.run_state import FORMAT, Rewind, RunState, utc_now
 from jobrun.storage.bounded_json import MAX_BYTES, JsonLimitError, parse_json
 from jobrun.storage.fs import DEFAULT, Fs, FsError
 from jobrun.storage.lock import Lock
+from jobrun.storage.lock_file import LOCK_FILE
 from jobrun.storage.regular_file import read_run_file, refuse_not_regular
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ COVERED = ("events.jsonl", "metrics.csv")
 """The files of which a checkpoint covers rows: they are durable before it is."""
 _PART = re.compile(
     r"\.(run\.json|sweep\.json|upload\.json|spec\.yaml|spec\.resolved\.yaml|metrics\.csv"
-    r"|mlflow\.json|labels\.json)\.[0-9a-f]{8}"
+    r"|mlflow\.json|labels\.json|lock)\.[0-9a-f]{8}"
 )
 
 
@@ -125,7 +126,9 @@ class RunDir:
             before |= {entry.name for entry in find_leftovers(self.path, self._fs)}
         except OSError:  # we may not look
             return False
-        return all(name in before or _PART.fullmatch(name) for name in names)
+        return all(
+            name in before or LOCK_FILE.fullmatch(name) or _PART.fullmatch(name) for name in names
+        )
 
     def shown(self) -> str:
         """Return the path as a user would type it."""

@@ -21,6 +21,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, TypeVar
 
+from jobrun.core.notices import notice
 from jobrun.storage.direct_io import SMALLEST, write_direct
 from jobrun.storage.regular_file import open_regular, read_all, regular_size
 
@@ -32,6 +33,8 @@ Buffer = bytes | memoryview
 # Local file systems on which syncfs(2) makes all data durable and tells of errors.  It does not
 # on FUSE (the daemon is not called), and is not guaranteed by network file systems.
 _SYNCFS_TYPES = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs"})
+# What fsync(2) of a directory fails with on CIFS and some FUSE, which sync files all the same.
+_NO_DIRECTORY_SYNC = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 _MOUNTS = "/proc/self/mountinfo"
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
@@ -187,7 +190,7 @@ class Fs:
         self._do("fsync", path, call)
 
     def sync_dir(self, path: str) -> None:
-        """Make the directory entries of a directory durable."""
+        """Make the directory entries of a directory durable, where the file system can do that."""
 
         def call() -> None:
             fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -196,7 +199,14 @@ class Fs:
             finally:
                 os.close(fd)
 
-        self._do("fsync", path, call)
+        try:
+            self._do("fsync", path, call)
+        except FsError as error:
+            if error.errno not in _NO_DIRECTORY_SYNC:
+                raise
+            text = "is a file system that does not sync directories"
+            loss = "a power cut may lose the names of the newest files, whose bytes are synced"
+            notice(f"{_mount_point(path)} {text} ({error.code}): {loss}")
 
     def rename(self, source: str, target: str) -> None:
         """Rename to a name that does not exist yet."""
@@ -378,6 +388,14 @@ def _can_syncfs(path: str) -> bool:
     if tuple(int("".join(filter(str.isdigit, part)) or 0) for part in release[:2]) < (5, 8):
         return False
     return _fs_type(os.stat(path).st_dev) in _SYNCFS_TYPES
+
+
+def _mount_point(path: str) -> str:
+    """Return the directory at which the file system of a path is mounted."""
+    place = os.path.realpath(path)
+    while not os.path.ismount(place):
+        place = os.path.dirname(place)
+    return place
 
 
 def _fs_type(device: int) -> str:

@@ -4,6 +4,8 @@ The file ``lock`` is locked with flock(2) for the life of the run, and never del
 would otherwise lock two files of one name.  The kernel releases it when the process ends, however
 it ends.  The file names the holder, for the message to others.
 
+Where the file system has no flock, or ``JOBRUN_LOCK=file`` says so, ``lock_file.py`` holds it.
+
 To test whether it is held, a process takes a shared lock for an instant.  That never turns a writer
 away: one that meets only shared locks retries until they are gone.  So does one that meets the lock
 of a dead process: a child forked just before the kill releases it as soon as it runs.
@@ -16,19 +18,19 @@ import fcntl
 import json
 import os
 import random
-import socket
 import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
-from jobrun.errors import LockedError, SaveError
+from jobrun.core.notices import notice
+from jobrun.core.process_identity import ProcessIdentity
+from jobrun.errors import LockedError, SaveError, UsageError
+from jobrun.storage.lock_file import LockFile, live_owner
 from jobrun.storage.regular_file import open_regular, refuse_not_regular
 
-__all__ = ["Lock"]
+__all__ = ["KINDS", "VARIABLE", "Lock", "kind_of_lock"]
 
 _NAME = "lock"
 _PAUSES = random.Random()
@@ -40,12 +42,18 @@ process of jobrun keeps one.
 _HELD: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 
-class _Holder(NamedTuple):
-    """The process that holds a lock, and since when."""
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+"""What flock(2) fails with on file systems without it: Lustre without ``-o flock``, some NFS."""
+VARIABLE = "JOBRUN_LOCK"
+KINDS = ("auto", "flock", "file", "none")
 
-    pid: int
-    host: str
-    time: str
+
+def kind_of_lock() -> str:
+    """Return the kind of lock that the environment asks for; raises UsageError."""
+    kind = os.environ.get(VARIABLE, "") or KINDS[0]
+    if kind not in KINDS:
+        raise UsageError(f"{VARIABLE} must be one of {', '.join(KINDS)}, got {kind!r}")
+    return kind
 
 
 class Lock:
@@ -54,6 +62,8 @@ class Lock:
     def __init__(self, run_dir: str | os.PathLike[str]) -> None:
         self.path = Path(run_dir).absolute() / _NAME  # a task may change the directory
         self._fd = -1
+        self._files = LockFile(self.path.parent)
+        self._kind = ""
 
     def acquire(self) -> None:
         """Hold the lock until ``release`` or the end of the process; nothing if held already.
@@ -64,6 +74,8 @@ class Lock:
         """
         if self._fd >= 0 and self._in_place():
             return
+        if self._kind == "file":  # another process has taken it over
+            self.release()
         refuse_not_regular(self.path)
         try:
             fd, _ = open_regular(self.path, os.O_RDWR | os.O_CREAT)
@@ -72,47 +84,86 @@ class Lock:
                 f"the run cannot be locked: {error.strerror}", where=str(self.path)
             ) from error
         try:
-            self._lock(fd)
+            kind = self._lock(fd)
         except BaseException:
             with suppress(OSError):  # a task may have closed it: hence perhaps the error
                 os.close(fd)
             raise
         if fd != self._fd:  # else a task has closed the old one, whose number this one got
             self.release()
-        self._fd, self._file = fd, os.fstat(fd)
+        self._fd, self._file, self._kind = fd, os.fstat(fd), kind
         _HELD.add(self)
 
     def _in_place(self) -> bool:
-        """Return whether the locked file is the one that others would lock.
+        """Return whether the lock is the one that others would meet.
 
         True if the path may not be examined.
         """
         try:
-            return _is(self._fd, os.stat(self.path))
+            return _is(self._fd, os.stat(self.path)) and (
+                self._kind != "file" or self._files.is_held
+            )
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError:
             return True
 
-    def _lock(self, fd: int) -> None:
+    def _lock(self, fd: int) -> str:
+        """Lock a descriptor; return by what."""
+        kind = kind_of_lock()
         try:
-            _exclusive(fd)
+            if kind != "none":
+                kind = self._lock_by(kind, fd)
             os.ftruncate(fd, 0)
-            os.pwrite(fd, _holder(), 0)
+            os.pwrite(fd, json.dumps(ProcessIdentity.own().to_json()).encode() + b"\n", 0)
         except BlockingIOError as error:
-            raise LockedError(
-                f"the run is held by {_describe(fd)}",
-                where=str(self.path.parent),
-                hint="wait for it to end, or end it; a stale lock is ignored",
-            ) from error
+            raise self._held_by(_describe(fd)) from error
         except OSError as error:
             raise SaveError(
-                f"the run cannot be locked: {error.strerror}", where=str(self.path)
+                f"the run cannot be locked: {error.strerror}",
+                where=str(self.path),
+                hint=f"{VARIABLE}=none runs without a lock: start no second process then",
             ) from error
+        return kind
+
+    def _lock_by(self, kind: str, fd: int) -> str:
+        """Lock by flock(2) if it exists here, and by files if they are chosen or it does not.
+
+        Returns the kind of lock that is held.
+        """
+        try:
+            _exclusive(fd)
+            found = "flock"
+        except OSError as error:
+            if error.errno not in _NO_LOCKS or kind == "flock":
+                raise
+            found = "file"
+            if kind == "auto":
+                notice(
+                    f"{self.path.parent} is on a file system without flock ({error.strerror}): the "
+                    f"run is locked by files with a heartbeat; {VARIABLE}=file chooses this"
+                )
+        if "file" in (kind, found):
+            if owner := self._files.acquire():
+                raise self._held_by(owner)
+            return "file"
+        if owner := live_owner(self.path.parent):
+            raise self._held_by(owner)
+        return found
+
+    def _held_by(self, owner: str) -> LockedError:
+        return LockedError(
+            f"the run is held by {owner}",
+            where=str(self.path.parent),
+            hint="wait for it to end, or end it; a stale lock is ignored",
+        )
 
     def release(self) -> None:
         """Release the lock; nothing if it is not held."""
         fd, self._fd = self._fd, -1
+        if self._kind == "file":
+            self._files.release()
+        self._kind = ""
         if fd >= 0:
             _HELD.discard(self)
             if _is(fd, self._file):  # else a task has closed it, and it may be another file's
@@ -128,14 +179,19 @@ class Lock:
             return False
         try:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return False
         except OSError as error:
-            return error.errno in (errno.EWOULDBLOCK, errno.EACCES)
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                return True
         finally:
             os.close(fd)
+        try:
+            return live_owner(self.path.parent) != ""
+        except OSError:
+            return False
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
         if self._fd >= 0:  # at the end of the interpreter, names of modules are gone
+            self._files.release()
             try:  # noqa: SIM105
                 close(self._fd)
             except OSError:  # a task has closed it
@@ -176,42 +232,20 @@ def _has_writer(fd: int) -> bool:
 def _is_orphaned(fd: int) -> bool:
     """Return whether the process named in a locked file is dead: a child of it has the lock."""
     holder = _holder_of(fd)
-    if holder is None or holder.host != socket.gethostname():
-        return False
-    try:
-        os.kill(holder.pid, 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError):  # it is another user's, or no number of a process
-        pass
-    return False
+    return holder is not None and holder.is_gone() is True
 
 
-def _holder() -> bytes:
-    text = {
-        "pid": os.getpid(),
-        "host": socket.gethostname(),
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    return json.dumps(text).encode() + b"\n"
-
-
-def _holder_of(fd: int) -> _Holder | None:
+def _holder_of(fd: int) -> ProcessIdentity | None:
     """Return the holder that a locked file names, or None."""
     try:
-        told = json.loads(os.pread(fd, 4096, 0))
-        return _Holder(int(told["pid"]), str(told["host"]), str(told.get("time", "?")))
+        return ProcessIdentity.from_json(json.loads(os.pread(fd, 4096, 0)))
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return None
 
 
 def _describe(fd: int) -> str:
     holder = _holder_of(fd)
-    if holder is None:
-        return "another process"
-    if (holder.pid, holder.host) == (os.getpid(), socket.gethostname()):
-        return f"this process already (pid {holder.pid})"
-    return f"process {holder.pid} on {holder.host} since {holder.time}"
+    return "another process" if holder is None else str(holder)
 
 
 def _close_in_child() -> None:

@@ -299,6 +299,7 @@ def leftovers(run_dir: Path) -> list[str]:
     files = {"run.json", "lock", "events.jsonl", "log.txt", "metrics.csv"}
     files |= {"spec.yaml", "spec.resolved.yaml"}
     whole = {f"checkpoint_{record.id}" for record in listed(run_dir)}
+    files |= {p.name for p in run_dir.glob("lock.[0-9]*")}
     return sorted({p.name for p in run_dir.iterdir()} - files - whole)
 
 

@@ -8,6 +8,7 @@ goes on in the same process once the fault is lifted.
 from __future__ import annotations
 
 import errno
+import fcntl
 import io
 import json
 import os
@@ -26,9 +27,11 @@ from crash_job import bits, leftovers, prove_all
 from faulty import EPOCHS, Attempt
 
 from jobrun import load_blobs
+from jobrun.core.notices import received_by
 from jobrun.errors import SaveError
 from jobrun.runs.rundir import RunDir
 from jobrun.storage.fs import DEFAULT, Fs
+from jobrun.storage.lock import Lock
 
 CODES = [
     errno.ENOSPC, errno.EIO, errno.EROFS, errno.EACCES, errno.EMFILE, errno.EINTR, errno.EDQUOT,
@@ -254,6 +257,50 @@ def test_where_no_link_can_be_made_all_is_written(
     assert prove_all(run)[-1].epoch == EPOCHS
     assert bits(load_blobs(run)) == undisturbed
     assert all(file.stat().st_nlink == 1 for file in run.rglob("zarr.json"))
+
+
+def test_directories_cannot_be_synced(
+    begun: Path, undisturbed: Any, place: Path, patch: Patch
+) -> None:
+    """CIFS, and some FUSE: one warning, and all else is as elsewhere."""
+    run = shutil.copytree(begun, place / "run")
+
+    def at(op: str, path: str) -> None:
+        if op == "fsync" and os.path.isdir(path):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    patch("at", at)
+    attempt = Attempt(run)
+    patch("at", no_operation)
+    assert attempt.code == 0, attempt.said
+    assert attempt.said.count("does not sync directories (EINVAL)") == 1
+    assert bits(load_blobs(run)) == undisturbed
+    assert leftovers(run) == []
+
+
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_there_is_no_flock(
+    begun: Path, undisturbed: Any, place: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """Lustre, and some NFS: files with a heartbeat lock the run, which is reported once."""
+    run = shutil.copytree(begun, place / "run")
+
+    def flock(fd: int, operation: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    holder = Lock(run)
+    with received_by(lambda text: None):
+        holder.acquire()
+    refused = Attempt(run)
+    assert refused.code == 8, refused.said
+    assert f"the run is held by this process already (pid {os.getpid()})" in refused.said
+    holder.release()
+    attempt = Attempt(run)
+    assert attempt.code == 0, attempt.said
+    assert attempt.said.count("without flock") == 1
+    assert bits(load_blobs(run)) == undisturbed
+    assert leftovers(run) == []
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't start new thread")], ids=repr)

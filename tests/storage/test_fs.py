@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Sequence
 from itertools import cycle
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobrun.core.notices import received_by
 from jobrun.storage import fs as fs_module
 from jobrun.storage.fs import Fs, FsError
 
@@ -169,3 +171,44 @@ def test_sizes_name_the_file_that_is_not_there(tmp_path: Path) -> None:
     assert next(sizes) == 3
     with pytest.raises(FsError, match=r"stat of .*b: No such file"):
         next(sizes)
+
+
+class NoDirectorySync(Fs):
+    """A file system as CIFS is: fsync of a directory fails, that of a file does not."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+    def at(self, op: str, path: str) -> None:
+        if op == "fsync" and os.path.isdir(path):
+            raise OSError(self.code, os.strerror(self.code))
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_file_system_that_does_not_sync_directories(tmp_path: Path, code: int) -> None:
+    fs, notices = NoDirectorySync(code), list[str]()
+    with received_by(notices.append):
+        for name in ("a", "b"):
+            fs.make_dirs(str(tmp_path / name / "c"))
+            fs.put(str(tmp_path / name / "file"), b"1")
+    assert (tmp_path / "a/file").read_bytes() == b"1"
+    mount = next(p for p in [tmp_path, *tmp_path.parents] if os.path.ismount(p))
+    assert notices == [
+        f"{mount} is a file system that does not sync directories ({errno.errorcode[code]}): "
+        "a power cut may lose the names of the newest files, whose bytes are synced"
+    ]
+
+
+def test_a_directory_whose_sync_fails_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FsError, match="EIO"):
+        NoDirectorySync(errno.EIO).sync_dir(str(tmp_path))
+
+
+def test_a_file_that_cannot_be_synced_is_an_error(tmp_path: Path) -> None:
+    class NoSync(Fs):
+        def at(self, op: str, path: str) -> None:
+            if op == "fsync":
+                raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    with pytest.raises(FsError, match="EINVAL"):
+        NoSync().put(str(tmp_path / "x"), b"1")

@@ -19,21 +19,23 @@ from jobrun.storage.fs import DEFAULT
 __all__ = ["remove_leftovers", "task_folder"]
 
 _PREFIX = "jobrun-task-"
+_TRIES = 20
 
 
 @contextmanager
 def task_folder() -> Iterator[Path]:
     """Provide an empty folder, which is removed at the end."""
-    while True:
+    for last in (False,) * _TRIES + (True,):
         with tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as name:
             fd = _locked(name)
-            if fd is None:  # taken for a leftover before it was locked
+            if fd is None and not last:  # taken for a leftover before it was locked
                 continue
-            try:
+            try:  # without a lock on a file system that has none, where no leftover is removed
                 yield Path(name)
                 return
             finally:
-                os.close(fd)
+                if fd is not None:
+                    os.close(fd)
 
 
 def _locked(path: str) -> int | None:
