@@ -85,7 +85,8 @@ def test_help_imports_click_and_nothing_heavy() -> None:
         "['jobrun', 'jobrun._version', 'jobrun.cli', 'jobrun.cli.app', 'jobrun.cli.group', "
         "'jobrun.cli.leaving', 'jobrun.cli.options', 'jobrun.cli.signals', "
         "'jobrun.cli.streams', 'jobrun.core', 'jobrun.core.children', "
-        "'jobrun.core.gc_tuning', 'jobrun.core.paths', 'jobrun.core.plain_text', "
+        "'jobrun.core.gc_tuning', 'jobrun.core.notices', 'jobrun.core.paths', "
+        "'jobrun.core.plain_text', "
         "'jobrun.core.signal_handlers']",
     ]
 
