@@ -50,7 +50,7 @@ COVERED = ("events.jsonl", "metrics.csv")
 """The files of which a checkpoint covers rows: they are durable before it is."""
 _PART = re.compile(
     r"\.(run\.json|sweep\.json|upload\.json|spec\.yaml|spec\.resolved\.yaml|metrics\.csv"
-    r"|mlflow\.json|labels\.json|lock)\.[0-9a-f]{8}"
+    r"|mlflow\.json|labels\.json|lock|lock\.[0-9]+)\.[0-9a-f]{8}"
 )
 
 

@@ -16,6 +16,7 @@ its place: it notices before its next save, and writes no more.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -27,6 +28,7 @@ from threading import Event, Thread
 
 from jobrun.core.notices import notice
 from jobrun.core.process_identity import ProcessIdentity
+from jobrun.storage.fs import DEFAULT, FsError
 
 __all__ = ["LOCK_FILE", "LockFile", "live_owner"]
 
@@ -75,23 +77,18 @@ class LockFile:
 
     def _make(self, number: int) -> bool:
         """Create the file of a number; return whether that makes this process the owner."""
-        path = self._path(number)
+        path, text = self._path(number), _text()
         try:
-            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        except FileExistsError:
-            return False
-        try:
-            text = _text()
-            os.write(fd, text)
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+            DEFAULT.write(str(path), [text], sync=True)
+        except FsError as error:
+            if error.errno == errno.EEXIST:
+                return False
+            raise
         if _highest(self._folder) != number:
-            path.unlink(missing_ok=True)
+            _remove(path)
             return False
         for lower in [n for n in _numbers(self._folder) if n < number]:
-            with suppress(OSError):
-                self._path(lower).unlink()
+            _remove(self._path(lower))
         self._number, self._text, self._pid, self._stopped = number, text, os.getpid(), Event()
         Thread(target=_beat, args=(path, self._stopped), name="jobrun-lock", daemon=True).start()
         return True
@@ -102,7 +99,7 @@ class LockFile:
         self._stopped.set()
         if held:
             with suppress(OSError):
-                _rewrite(held, _RELEASED)
+                DEFAULT.put(str(held), _RELEASED)
 
     def _is_highest(self) -> bool:
         return _highest(self._folder) == self._number
@@ -216,21 +213,17 @@ def _age(path: Path, now: float) -> float:
 def _now(folder: Path) -> float:
     """Return the time by the clock that the file system stamps files with."""
     probe = folder / f".lock.{secrets.token_hex(4)}"
-    fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    DEFAULT.write(str(probe), [], sync=False)
     try:
-        return os.fstat(fd).st_mtime
+        return probe.stat().st_mtime
     finally:
-        os.close(fd)
-        probe.unlink()
+        _remove(probe)
 
 
-def _rewrite(path: Path, data: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
-    try:
-        os.write(fd, data)
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+def _remove(path: Path) -> None:
+    """Remove a file; nothing if another process has."""
+    with suppress(FsError):
+        DEFAULT.unlink(str(path))
 
 
 def _beat(path: Path, stopped: Event) -> None:
