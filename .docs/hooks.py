@@ -18,6 +18,7 @@ ELSEWHERE = {
     "format": "jobrun/checkpoint/FORMAT.md",
     "contributing": ".github/CONTRIBUTING.md",
 }
+PICTURE = ".docs/live.svg"
 FENCE = re.compile(r"^( *```\w+)(?: file=(\S+))?(?: needs=\w+)?$", re.M)
 LINK = re.compile(r"\]\(([\w./-]+\.md)")
 COMMAND = re.compile(r"`jobrun docs ([a-z-]+)`")
@@ -29,7 +30,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, f"{name}.md", content=page(name)))
     for name, path in ELSEWHERE.items():
         text = (ROOT / path).read_text(encoding="utf-8")
-        files.append(File.generated(config, f"{name}.md", content=LINK.sub(_moved, text)))
+        text = LINK.sub(_moved, text).replace(f"({PICTURE})", f"({Path(PICTURE).name})")
+        files.append(File.generated(config, f"{name}.md", content=text))
+    picture = str(ROOT / PICTURE)
+    files.append(File.generated(config, Path(PICTURE).name, abs_src_path=picture))
     return files
 
 
