@@ -22,6 +22,7 @@ _COMMANDS: Commands = {
     "train": ("train", "Train the job of a spec, or resume its run."),
     "resume": ("resume", "Resume a run, from its end or from an earlier checkpoint."),
     "runs": ("runs", "List runs with their states and metrics."),
+    "sweep": ("sweep", "Show the members of a sweep, with their numbers and states."),
     "show": ("show", "Show what a run did, how long it took, and why it ended."),
     "metrics": ("metrics", "Show, draw or export the metrics of runs, epoch by epoch."),
     "compare": ("compare", "Show how runs differ: spec, metrics, code, libraries."),

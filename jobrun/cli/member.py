@@ -60,6 +60,7 @@ class Order:
     program: str
     threads: int
     check: bool
+    wait: bool
     verbosity: int
     events: bool
     traceback: bool
@@ -110,6 +111,7 @@ def _receive_signals(stdin: BinaryIO) -> None:
 
 def _run(order: Order, settings: Settings, signals: Signals, wire: Wire) -> int:
     from jobrun.cli.running import Engine
+    from jobrun.cli.waiting import once_free
     from jobrun.cli.watching import Watching
     from jobrun.core.json_floats import from_json
     from jobrun.engine.resume_policy import Request
@@ -132,10 +134,14 @@ def _run(order: Order, settings: Settings, signals: Signals, wire: Wire) -> int:
         afresh=order.afresh,
     )
     on_error = wire.write if order.events else None
-    watching = Watching(settings, instead=wire, on_error=on_error)
-    engine = Engine(watching, signals, threads=order.threads, check=order.check)
     run = Path(order.run)
-    return engine.run(job_of(spec), request, str(run.parent), run)
+
+    def start() -> int:
+        watching = Watching(settings, instead=wire, on_error=on_error)
+        engine = Engine(watching, signals, threads=order.threads, check=order.check)
+        return engine.run(job_of(spec), request, str(run.parent), run)
+
+    return once_free(start, signals, wait=order.wait)
 
 
 class Wire:

@@ -188,7 +188,8 @@ class RunOptions:
     """The common options of ``train`` and ``resume``.
 
     ``jobs`` and ``fail_fast`` are for sweeps: runs at a time, and whether none is started after one
-    has failed.  ``progress`` is the form of the output on stderr (None: chosen automatically).
+    has failed.  ``wait``: until no other process holds the run.  ``progress`` is the form of the
+    output on stderr (None: chosen automatically).
     Raises UsageError for ``shapes`` without ``dry_run``.
     """
 
@@ -201,6 +202,7 @@ class RunOptions:
     check: bool
     jobs: int
     fail_fast: bool
+    wait: bool
     progress: str | None
     reporters: tuple[str, ...]
 
@@ -231,6 +233,7 @@ def run_options(command: F) -> F:
         _sweep_options,
         _lock_option,
         option("--check", is_flag=True, help=check),
+        option("--wait", is_flag=True, help="Wait while another process holds the run."),
         option("--shapes", is_flag=True, help=shapes),
         option("-n", "--dry-run", is_flag=True, help="Show what would be done, and do nothing."),
         runs_dir,

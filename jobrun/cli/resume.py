@@ -110,6 +110,7 @@ def command(options: RunOptions, **values: Any) -> int:
     arguments = _Arguments(**values)
     with Signals() as signals:
         from jobrun.cli.running import run_job
+        from jobrun.cli.waiting import once_free
         from jobrun.jobspec.build import job_of
 
         arguments = _fetched(arguments, options)
@@ -117,14 +118,17 @@ def command(options: RunOptions, **values: Any) -> int:
         stored = _stored(arguments, options, run, sweep)
         request = _request(arguments, options, run, stored)
         if sweep is not None:
-            from jobrun.cli.sweep import run_sweep
+            from jobrun.cli.sweep_run import run_sweep
             from jobrun.tools.sweep import Sweep
 
             whole = Sweep(stored.spec, stored.text, request)
-            return run_sweep(whole, sweep, options, arguments.sets, signals)
+            start = lambda: run_sweep(whole, sweep, options, arguments.sets, signals)  # noqa: E731
+            return once_free(start, signals, wait=options.wait)
         if stored.edited and not arguments.is_spec and not settings().quiet:
             _report_edited(run, stored, options)
-        return run_job(job_of(stored.spec), request, run.path, options, signals)
+        job = job_of(stored.spec)
+        start = lambda: run_job(job, request, run.path, options, signals)  # noqa: E731
+        return once_free(start, signals, wait=options.wait)
 
 
 def _find(arguments: _Arguments, options: RunOptions) -> tuple[RunDir, SweepDir | None]:

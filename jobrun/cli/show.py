@@ -30,11 +30,16 @@ def command(run: str | None, runs_dir: str) -> None:
     """Show RUN: its state, vars, metrics, checkpoints, attempts, slowest tasks and warnings.
 
     RUN is a name or its beginning, a path, a spec (its newest run), @latest, or @best.  The last
-    line is the command to type next.
+    line is the command to type next.  Of a sweep, the table of its runs is shown.
     """
-    from jobrun.runs.find import find_run
+    from jobrun.cli.sweep import show_sweep, stored_sweep
+    from jobrun.runs.find import find_run, find_sweep
     from jobrun.tools.run_summary import run_summary
 
+    is_name = run is not None and not run.endswith((".yaml", ".yml"))
+    if is_name and (sweep := find_sweep(runs_dir, run)) is not None:
+        show_sweep(stored_sweep(sweep), sweep)
+        return
     found = find_run(runs_dir, run)
     shown = run_summary(found)
     click.echo(json.dumps(_object(shown)) if settings().json else _text(shown))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,6 +20,10 @@ from jobrun.cli.options import (
 from jobrun.cli.signals import Signals
 from jobrun.core.invocation import program
 
+if TYPE_CHECKING:
+    from jobrun.engine.resume_policy import Request
+    from jobrun.jobspec.resolve import Spec
+
 __all__ = ["command"]
 
 
@@ -27,6 +33,11 @@ __all__ = ["command"]
 @option("--fresh", is_flag=True, help="Start a new run beside the existing ones.")
 @option("--accept-changes", is_flag=True, help="Resume although the job has changed.")
 @code_option("The folder of the code, if not the spec's.")
+@option(
+    "--member",
+    metavar="N|VALUES",
+    help="Train one run of a sweep: its number from 0, or lr=0.1,hidden=32.",
+)
 @run_options
 @common
 def command(
@@ -35,34 +46,27 @@ def command(
     fresh: bool,
     accept_changes: bool,
     code: str | None,
+    member: str | None,
     options: RunOptions,
 ) -> int:
     """Train the job of SPEC.
 
     An interrupted run of it resumes from its last checkpoint; if the run is finished, nothing is
-    done.  --fresh starts a new run.  A spec with a 'matrix' is a sweep: all its runs.
+    done.  --fresh starts a new run.
+
+    A spec with a 'matrix' is a sweep: all its runs.  With --member it is one of them; any number of
+    processes, on all machines that share the directory, run members at once.  'jobrun sweep SPEC'
+    lists them.
     """
     with Signals() as signals:
-        from jobrun.analysis.facts import job_facts
-        from jobrun.analysis.identity import digest
-        from jobrun.cli.running import command_line, run_job
+        from jobrun.cli.sweep import not_a_sweep
+        from jobrun.cli.waiting import once_free
         from jobrun.engine.resume_policy import Request
-        from jobrun.jobspec.build import job_of
         from jobrun.jobspec.resolve import dump_resolved, load
-        from jobrun.runs.find import run_of_spec, sweep_of_spec
-        from jobrun.runs.series import newest_begun
 
-        runs_dir = options.runs_dir
+        if fresh and member is not None:
+            raise click.UsageError("--member trains one run of a sweep, --fresh starts another one")
         loaded = load(spec, sets, epochs=options.epochs, folder=code, scheduler=options.scheduler)
-        again = command_line(
-            "train",
-            spec,
-            sets=sets,
-            code=code,
-            epochs=options.epochs,
-            scheduler=options.scheduler,
-            runs_dir=options.other_runs_dir,
-        )
         request = Request(
             "train",
             accept_changes=accept_changes,
@@ -72,18 +76,85 @@ def command(
             spec_text=loaded.text,
             resolved_text=dump_resolved(loaded),
             program=program(),
-            again=again,
-            afresh=f"{again} --fresh",
+            again=_line(spec, sets, options, code, member),
+            afresh=f"{_line(spec, sets, options, code)} --fresh",
         )
         if loaded.matrix is not None:
-            from jobrun.cli.sweep import run_sweep
-            from jobrun.tools.sweep import Sweep
+            start = _sweep(loaded, request, options, sets, member, signals)
+        elif member is not None:
+            raise not_a_sweep(spec)
+        else:
+            start = _single(loaded, request, options, signals)
+        return once_free(start, signals, wait=options.wait)
 
-            sweep = Sweep(loaded, loaded.text, request)
-            seen = newest_begun(runs_dir, sweep.job.name)
-            home = None if fresh else sweep_of_spec(runs_dir, sweep.job.name, sweep.digest)
-            return run_sweep(sweep, home, options, sets, signals, seen)
-        job = job_of(loaded)
+
+def _line(
+    spec: str,
+    sets: tuple[str, ...],
+    options: RunOptions,
+    code: str | None,
+    member: str | None = None,
+) -> str:
+    """Return the command that asks for the same again."""
+    from jobrun.cli.running import command_line
+
+    return command_line(
+        "train",
+        spec,
+        sets=sets,
+        code=code,
+        member=member,
+        epochs=options.epochs,
+        scheduler=options.scheduler,
+        runs_dir=options.other_runs_dir,
+    )
+
+
+def _single(
+    loaded: Spec, request: Request, options: RunOptions, signals: Signals
+) -> Callable[[], int]:
+    """Return the start of a single run, which finds that run on disk anew each time."""
+    from jobrun.analysis.facts import job_facts
+    from jobrun.analysis.identity import digest
+    from jobrun.cli.running import run_job
+    from jobrun.jobspec.build import job_of
+    from jobrun.runs.find import run_of_spec
+    from jobrun.runs.series import newest_begun
+
+    job = job_of(loaded)
+
+    def start() -> int:
+        runs_dir = options.runs_dir
         seen = newest_begun(runs_dir, job.name)
-        run = None if fresh else run_of_spec(runs_dir, job.name, digest(job_facts(job)))
+        run = None if request.fresh else run_of_spec(runs_dir, job.name, digest(job_facts(job)))
         return run_job(job, request, run.path if run else None, options, signals, seen)
+
+    return start
+
+
+def _sweep(
+    loaded: Spec,
+    request: Request,
+    options: RunOptions,
+    sets: tuple[str, ...],
+    member: str | None,
+    signals: Signals,
+) -> Callable[[], int]:
+    """Return the start of a sweep or one of its members, which finds it on disk anew each time."""
+    from jobrun.cli.sweep_member import run_member
+    from jobrun.cli.sweep_run import run_sweep
+    from jobrun.runs.find import sweep_of_spec
+    from jobrun.runs.series import newest_begun
+    from jobrun.tools.sweep import Sweep
+
+    sweep = Sweep(loaded, loaded.text, request)
+    if member is not None:
+        return lambda: run_member(sweep, member, options, signals)
+
+    def start() -> int:
+        runs_dir, name = options.runs_dir, sweep.job.name
+        seen = newest_begun(runs_dir, name)
+        home = None if request.fresh else sweep_of_spec(runs_dir, name, sweep.digest)
+        return run_sweep(sweep, home, options, sets, signals, seen)
+
+    return start

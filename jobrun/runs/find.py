@@ -254,7 +254,9 @@ def _refuse_path(runs_dir: str | os.PathLike[str], argument: str) -> None:
     path = Path(argument)
     if argument and (sweep := find_sweep(runs_dir, argument)) is not None:
         runs = sweep.runs()
-        hint = f"name one of them: {shlex.quote(runs[0].shown())}" if runs else ""
+        hint = f"'jobrun sweep {argument}' lists them"
+        if runs:
+            hint = f"name one of them: {shlex.quote(runs[0].shown())}; {hint}"
         raise UsageError(f"{argument} is a sweep of {len(runs)} runs", hint=hint)
     if argument and is_checkpoint(argument):
         way = f"name the run, and the checkpoint by --id: {path.parent} --id {path.name[11:]}"

@@ -72,6 +72,20 @@ class Sweep:
         """Return the job of one run."""
         return job_of(with_values(self.spec, member.values))
 
+    def members(self, home: SweepDir | None) -> list[Member]:
+        """Return the runs to run, in the order of the matrix, with their places in ``home``.
+
+        ``home`` need not exist.  Raises DamagedError.
+        """
+        known = home.state().members if home is not None and home.is_sweep() else ()
+        return members_of(members_of(known, self.matrix.combinations()), self.matrix.wanted())
+
+    def left(self, home: SweepDir) -> list[Member]:
+        """Return the runs of ``home`` that are no longer in the matrix."""
+        known = home.state().members if home.is_sweep() else ()
+        directories = {m.directory for m in members_of(known, self.matrix.combinations())}
+        return [m for m in known if m.directory not in directories]
+
     def plan(self, home: SweepDir | None) -> SweepPlan:
         """Return the plan; nothing is written.
 
@@ -89,10 +103,7 @@ class Sweep:
             return self._new((*beside.lines[:-1], "a new sweep starts beside it"))
         directories = {m.directory for m in known}
         new = [m for m in of_matrix if m.directory not in directories]
-        left = directories - {m.directory for m in of_matrix}
-        return SweepPlan(
-            home, members, choices, [*known, *new], [m for m in known if m.directory in left]
-        )
+        return SweepPlan(home, members, choices, [*known, *new], self.left(home))
 
     def _new(self, lines: Sequence[str] = ()) -> SweepPlan:
         """Return the plan of a sweep in a new directory."""

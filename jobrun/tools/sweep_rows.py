@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jobrun.core.json_floats import SPECIAL
 from jobrun.core.process import Ended
-from jobrun.errors import EXIT_FAILED_BY_CONDITION
+from jobrun.errors import EXIT_FAILED_BY_CONDITION, LockedError
 from jobrun.model.job import Job
 from jobrun.runs.overview import overview
 from jobrun.runs.rundir import RunDir
+from jobrun.runs.sweepdir import Member, SweepDir
 
-__all__ = ["STATES", "SweepRow", "row_from_end", "row_of_crash", "row_on_disk"]
+__all__ = ["STATES", "SweepRow", "row_from_end", "row_of_crash", "rows_on_disk"]
 
-STATES = ("finished", "failed", "error", "interrupted", "waiting")
+STATES = ("finished", "failed", "error", "interrupted", "running", "waiting")
 
 
 @dataclass(frozen=True, slots=True)
 class SweepRow:
     """A run of a sweep.
 
-    ``state`` is one of ``STATES``; ``waiting`` has not started.  ``exit_code`` is that of the run,
+    ``member`` is its number among the runs of the matrix, from 0.  ``state`` is one of ``STATES``;
+    ``waiting`` has not started.  ``exit_code`` is that of the run,
     None until it has ended.  ``metrics`` are those of its last epoch, ``best`` maps a metric to
     its best ``(value, epoch)``, ``elapsed`` is in seconds, over all attempts.
     """
@@ -30,6 +32,7 @@ class SweepRow:
     directory: str
     run_dir: str
     values: Mapping[str, Any]
+    member: int = 0
     state: str = "waiting"
     reason: str = ""
     exit_code: int | None = None
@@ -40,7 +43,17 @@ class SweepRow:
     checkpoint: str | None = None
 
 
-def row_on_disk(row: SweepRow, job: Job, run: RunDir) -> SweepRow:
+def rows_on_disk(home: SweepDir, members: Sequence[Member], job: Job) -> list[SweepRow]:
+    """Return the rows of all members; ``job`` is one of them."""
+    rows = []
+    for number, member in enumerate(members):
+        run = home.run(member)
+        row = SweepRow(member.directory, str(run.path.absolute()), member.values, number)
+        rows.append(_on_disk(row, job, run) if run.is_run() else row)
+    return rows
+
+
+def _on_disk(row: SweepRow, job: Job, run: RunDir) -> SweepRow:
     """Return the row of a run from run.json, its newest checkpoint and ``metrics.csv``."""
     state = run.state()
     if state is None:
@@ -73,6 +86,8 @@ def row_from_end(row: SweepRow, report: Mapping[str, Any]) -> SweepRow:
     The state on disk counts, except for a run without checkpoints and one that has not started.
     """
     if "error" in report:
+        if report["exit_code"] == LockedError.exit_code and row.state == "running":
+            return replace(row, exit_code=LockedError.exit_code)  # another process is at it
         reason = str(report["error"]["message"])
         return replace(row, state="error", reason=reason, exit_code=report["exit_code"])
     row = replace(row, exit_code=report["exit_code"])

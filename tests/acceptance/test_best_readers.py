@@ -24,7 +24,7 @@ from whole_runs import MEMORY, Died, Ended, records, start
 from jobrun import Best, CheckpointPolicy, Every, Job, Keep, Pipe, Task, load_blobs
 from jobrun.checkpoint.record import Record
 from jobrun.cli.metrics import _Run
-from jobrun.cli.sweep_table import SweepEnded
+from jobrun.cli.sweep_table import SweepTable
 from jobrun.core.events import CheckpointLoaded, CheckpointSaved, EpochFinished, Event
 from jobrun.engine.best_metric import best_of
 from jobrun.errors import NotFoundError, TaskError
@@ -190,7 +190,7 @@ def check_values(
     row = row_on_disk(SweepRow("run", str(run.path), {}), job_of(history, direction, print), run)
     if row.checkpoint is not None:
         assert row.best == wanted, "the sweep table"
-        table = SweepEnded("s", "", {"loss": direction}, [SweepRow("a", "", {}), row], [], 0)
+        table = SweepTable("s", "", {"loss": direction}, [SweepRow("a", "", {}), row], [], 0)
         assert table.best("loss") == (row if wanted else None)
 
 

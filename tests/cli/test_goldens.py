@@ -44,6 +44,11 @@ LINES: dict[str, list[str]] = {
         "sum.yaml --fresh -q",
         "sum.yaml --fresh --threads 0",
         "sum.yaml --shapes",
+        "sum.yaml --member 0",
+        "swept.yaml --member 1 -n",
+        "swept.yaml --member 2",
+        "swept.yaml --member stp=1",
+        "swept.yaml --member 0 --fresh",
         "none.yaml",
     ],
     "resume": [
@@ -58,6 +63,14 @@ LINES: dict[str, list[str]] = {
         "smu",
     ],
     "runs": ["", "--sort loss", "--sort lss", "--json", "--runs-dir none"],
+    "sweep": [
+        "swept.yaml",
+        "swept.yaml --list",
+        "swept.yaml --set step=5",
+        "swept.yaml --json",
+        "sum.yaml",
+        "none",
+    ],
     "show": ["sum", "sum-2", "m", "sum-2 --json", "none"],
     "metrics": [
         "sum sum-2",
@@ -124,6 +137,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a finished run, one that failed, and some checkpoints alone, one torn."""
     folder = tmp_path_factory.mktemp("world")
     (folder / "sum.yaml").write_text(WORLD)
+    swept = WORLD.replace("name: sum", "name: swept")
+    (folder / "swept.yaml").write_text(swept + "matrix: {step: [2, 3]}\n")
     (folder / "wrong.yaml").write_text(WORLD.replace("epoch:", "epcoh:"))
     (folder / "missing.yaml").write_text(WORLD.replace("steps:add", "steps:ad"))
     with chdir(folder):

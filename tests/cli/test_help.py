@@ -38,6 +38,7 @@ def test_help_lists_every_command_in_the_order_of_use(call: Callable[..., Any]) 
         "train",
         "resume",
         "runs",
+        "sweep",
         "show",
         "metrics",
         "compare",

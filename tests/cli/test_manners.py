@@ -29,6 +29,7 @@ LINES = {
     "train": "sum.yaml",
     "resume": "sum",
     "runs": "",
+    "sweep": "swept.yaml",
     "show": "sum",
     "metrics": "sum",
     "compare": "sum sum-2",
@@ -77,6 +78,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a spec and two finished runs of it."""
     folder = tmp_path_factory.mktemp("world")
     (folder / "sum.yaml").write_text(SPEC)
+    swept = SPEC.replace("name: sum", "name: swept")
+    (folder / "swept.yaml").write_text(f"{swept}matrix: {{step: [2, 3]}}\n")
     (folder / "steps.py").write_text(CODE)
     with chdir(folder):
         for _ in range(2):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -496,6 +498,33 @@ def test_of_many_first_starts_at_once_one_makes_the_run(
     assert [path.name for path in (folder / "runs").iterdir()] == ["sum"]
     for err, code in ends:
         assert code == 0 or "error: runs/sum: the run is held by process" in err
+
+
+def test_of_many_first_starts_at_once_all_end_well_if_they_wait(
+    start: Callable[..., Any], write: Callable[..., None], folder: Path
+) -> None:
+    """One makes the run; the others wait for its end, and find nothing left to do."""
+    write(("return total + step", "import time; time.sleep(0.3); return total + step"))
+    processes = [start("train", "sum.yaml", "--wait", apart=True) for _ in range(3)]
+    ends = [(*p.communicate(timeout=100), p.returncode) for p in processes]
+    assert [code for _, _, code in ends] == [0, 0, 0], ends
+    assert sorted("nothing is left to do" in out for out, _, _ in ends) == [False, True, True]
+    assert [path.name for path in (folder / "runs").iterdir()] == ["sum"]
+
+
+def test_a_signal_ends_the_waiting(
+    start: Callable[..., Any], write: Callable[..., None], folder: Path
+) -> None:
+    write(("return total + step", "import time; time.sleep(60); return total + step"))
+    holder = start("train", "sum.yaml", apart=True)
+    while not (folder / "runs/sum/checkpoint_0").exists():
+        assert holder.poll() is None
+        time.sleep(0.01)
+    waits = start("train", "sum.yaml", "--wait", apart=True)
+    assert waits.stderr.readline().startswith("waiting for runs/sum: the run is held by process")
+    waits.send_signal(signal.SIGTERM)
+    _, err = waits.communicate(timeout=60)
+    assert (waits.returncode, err) == (143, "SIGTERM: exited before the run began\n")
 
 
 def test_one_that_comes_when_the_first_is_done_has_nothing_to_do(

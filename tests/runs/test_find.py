@@ -223,7 +223,7 @@ def test_the_runs_of_a_sweep_are_listed_where_it_stands(runs: Path) -> None:
         assert find_run("runs", argument).name == "b/x=2"
     with pytest.raises(UsageError, match="b is a sweep of 2 runs") as caught:
         find_run("runs", "b")
-    assert caught.value.hint == "name one of them: runs/b/x=2"
+    assert caught.value.hint == "name one of them: runs/b/x=2; 'jobrun sweep b' lists them"
 
 
 def test_a_sweep_is_in_the_series_of_its_name_and_no_run(runs: Path) -> None:

@@ -1,0 +1,38 @@
+"""``train --member``: one run of a sweep, in this process, beside others on any machines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from jobrun.cli.options import RunOptions
+from jobrun.cli.running import run_job
+from jobrun.cli.signals import Signals
+from jobrun.jobspec.resolve import dump_resolved, with_values
+from jobrun.runs.find import sweep_of_spec
+from jobrun.runs.series import fresh_name
+from jobrun.runs.sweepdir import SweepDir
+from jobrun.tools.sweep import Sweep
+from jobrun.tools.sweep_members import member_number, registered
+
+__all__ = ["run_member"]
+
+
+def run_member(sweep: Sweep, member: str, options: RunOptions, signals: Signals) -> int:
+    """Run the member that ``member`` names, or show what would be done; return the exit code.
+
+    Raises UsageError if there is no such member, LockedError if another process runs it.
+    """
+    runs_dir, name = options.runs_dir, sweep.job.name
+    home = sweep_of_spec(runs_dir, name, sweep.digest)
+    number = member_number(sweep.members(home), member)
+    if not options.dry_run:
+        home = registered(sweep, runs_dir)
+    home = home or SweepDir(fresh_name(runs_dir, name))
+    chosen = sweep.members(home)[number]
+    spec = with_values(sweep.spec, chosen.values)
+    request = replace(
+        sweep.request,
+        command="resume",  # never another run beside it: the sweep decides that
+        resolved_text=dump_resolved(spec),
+    )
+    return run_job(sweep.job_of(chosen), request, home.run(chosen).path, options, signals)
