@@ -36,12 +36,13 @@ from jobrun.engine.no_history import NoHistory
 from jobrun.engine.registry_hook import RunCatalogue
 from jobrun.engine.resume_policy import Choice, Request
 from jobrun.engine.resume_survey import Chooser
+from jobrun.engine.weight_files import weight_files
 from jobrun.errors import DamagedError, JobrunError, LockedError, SaveError
 from jobrun.model.job import Job
 from jobrun.runs.node_map import NodeMap, NodeMaps
 from jobrun.runs.run_state import RunState, utc_now
 from jobrun.runs.rundir import RunDir
-from jobrun.usercode.code_hash import loaded_code
+from jobrun.usercode.code_hash import digests, loaded_code
 
 __all__ = ["AnyHistory", "History", "history_of"]
 
@@ -114,6 +115,14 @@ class History:
         choice, self._named = self._chooser.choose(conditions)
         return choice
 
+    def _used_files(self) -> dict[str, str]:
+        """Return the files of code and of weights that the job uses, with their digests."""
+        folder = self._request.folder
+        if folder is None:
+            return {}
+        weights = weight_files(self._job, self._request, self.run.path)
+        return loaded_code(folder) | digests(weights, folder)
+
     # The lock of the run, and the writes into it.
 
     def lock(self) -> None:
@@ -147,7 +156,7 @@ class History:
             job=self._job.name,
             digest=self.digest,
             facts=self._facts,
-            code=loaded_code(folder) if folder is not None else {},
+            code=self._used_files(),
             folder=str(resolved(folder)) if folder is not None else None,
             folder_relative=_relative(folder, self.run.path),
             spec=_spec(self._request),

@@ -11,8 +11,8 @@ stop, limits, threads, checkpoint     resume, changes shown      verdict: resume
 policy, metrics, reports, session
 tasks, vars, seed, nodes, readers     refuse                     ``train``: a new run beside it,
                                                                  ``resume``, Python: refuse
-only code files                       resume, changes shown      done, changes shown
-code that ``init`` calls, at epoch 0  ``train``: from the start  (as above)
+only files of code and weights        resume, changes shown      done, changes shown
+those ``init`` uses, at epoch 0       ``train``: from the start  (as above)
 ====================================  =========================  =================================
 
 ``--accept-changes`` turns changes of the job into ones that are shown and obeyed, but for another
@@ -86,8 +86,8 @@ class Changes:
     """The differences between the job that was run and the current job, one line each.
 
     ``job`` makes it another job, ``free`` may change at any time, ``code`` names files of the
-    user's code whose content differs, ``init`` those of them that hold functions which the group
-    ``init`` calls.  ``never`` are those of ``job`` that cannot be accepted.
+    user's code whose content differs, ``weights`` those that ``load`` reads, ``init`` those of both
+    that the group ``init`` uses.  ``never`` are those of ``job`` that cannot be accepted.
     """
 
     job: tuple[str, ...] = ()
@@ -95,6 +95,7 @@ class Changes:
     code: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
     init: tuple[str, ...] = ()
+    weights: tuple[str, ...] = ()
 
 
 class Start(Protocol):
@@ -283,9 +284,11 @@ def _change_lines(changes: Changes, afresh: str = "") -> tuple[str, ...]:
         lines += ["changed since the run was started:", *_indented((*changes.job, *changes.free))]
     if changes.code:
         lines.append(f"code that changed since the last start: {', '.join(changes.code)}")
+    if changes.weights:
+        lines.append(f"weights that changed since the last start: {', '.join(changes.weights)}")
     if changes.init and afresh:
         files = ", ".join(changes.init)
-        lines.append(f"'init', which calls {files}, is not run again; to start over: {afresh}")
+        lines.append(f"'init', which uses {files}, is not run again; to start over: {afresh}")
     return tuple(lines)
 
 

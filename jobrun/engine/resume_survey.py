@@ -23,13 +23,14 @@ from jobrun.core.ranking import before_failure
 from jobrun.engine.progress import last_seen
 from jobrun.engine.registry_hook import RunCatalogue
 from jobrun.engine.resume_policy import Changes, Choice, Request, decide
+from jobrun.engine.weight_files import weight_files
 from jobrun.errors import DamagedError, NotFoundError, RunRefusedError
 from jobrun.model.job import Job, TaskGroup
 from jobrun.runs.node_map import NodeMap
 from jobrun.runs.run_state import RunState
 from jobrun.runs.rundir import RunDir
 from jobrun.storage.fs import DEFAULT
-from jobrun.usercode.code_hash import changed_code
+from jobrun.usercode.code_hash import changed_code, names_of
 
 __all__ = ["Chooser", "evaluates_stops", "refuse_missing_blobs"]
 
@@ -144,20 +145,30 @@ class Chooser:
         """Return the differences between the job on disk and the current job."""
         if state is None:
             return Changes()
-        code: tuple[str, ...] = ()
-        if self._request.folder is not None:
-            code = changed_code(state.code, self._request.folder)
-        init = tuple(file for file in code if file in _files_of(self._job.init))
+        files = self._changed_files(state)
         if not state.facts:
             if state.digest in ("", digest(self._facts)):
-                return Changes(code=code, init=init)
-            return Changes(
-                ("the job (run.json was lost, so details are not known)",), (), code, (), init
-            )
+                return files
+            return replace(files, job=("the job (run.json was lost, so details are not known)",))
         diff = compare(state.facts, self._facts)
         if self._request.only:  # they are run again because they have changed
             diff = diff.freed(("download", "exit"))
-        return Changes(diff.job, diff.free, code, diff.never, init)
+        return replace(files, job=diff.job, free=diff.free, never=diff.never)
+
+    def _changed_files(self, state: RunState) -> Changes:
+        """Return the files of code and weights whose content has changed since the last start."""
+        folder = self._request.folder
+        if folder is None:
+            return Changes()
+        changed = changed_code(state.code, folder)
+        places = (self._job, self._request, self._run.path)
+        read = names_of(weight_files(*places), folder)
+        used = {*_files_of(self._job.init), *names_of(weight_files(*places, "init"), folder)}
+        return Changes(
+            code=tuple(file for file in changed if file not in read),
+            weights=tuple(file for file in changed if file in read),
+            init=tuple(file for file in changed if file in used),
+        )
 
 
 def _files_of(group: TaskGroup) -> frozenset[str]:

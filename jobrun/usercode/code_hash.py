@@ -1,10 +1,11 @@
-"""Hashes of the user's code: the files that a run uses, and which have changed since."""
+"""Hashes of the user's files: the code and the weights that a run uses, and what has changed."""
 
 from __future__ import annotations
 
 import os
+import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -13,10 +14,14 @@ from jobrun.core.paths import resolved
 from jobrun.errors import JobrunError
 from jobrun.storage.regular_file import read_run_file
 
-__all__ = ["changed_code", "loaded_code"]
+__all__ = ["changed_code", "digests", "loaded_code", "names_of"]
 
 _LARGEST = 64 << 20
-"""The largest code file read, in bytes: its path comes from an untrusted file of the run."""
+"""The largest file that is read, in bytes; of a larger one size and time stand for the content.
+
+Reading many gigabytes of weights would delay each start, and the paths come from an untrusted file
+of the run.
+"""
 
 
 def loaded_code(folder: str | os.PathLike[str]) -> dict[str, str]:
@@ -35,6 +40,18 @@ def loaded_code(folder: str | os.PathLike[str]) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
+def names_of(paths: Iterable[Path], folder: str | os.PathLike[str]) -> list[str]:
+    """Return the names under which files are recorded: relative to ``folder`` if below it."""
+    root = Path(os.path.realpath(folder))
+    found = [Path(os.path.realpath(path)) for path in paths]
+    return [(p.relative_to(root) if p.is_relative_to(root) else p).as_posix() for p in found]
+
+
+def digests(paths: Iterable[Path], folder: str | os.PathLike[str]) -> dict[str, str]:
+    """Return the sha256 of files by their names."""
+    return {name: _sha256(Path(folder) / name) for name in names_of(paths, folder)}
+
+
 def changed_code(recorded: Mapping[str, str], folder: str | os.PathLike[str]) -> tuple[str, ...]:
     """Return the files of ``recorded`` (relative path to sha256) whose content has changed."""
     return tuple(f for f, digest in recorded.items() if _sha256(Path(folder) / f) != digest)
@@ -43,6 +60,10 @@ def changed_code(recorded: Mapping[str, str], folder: str | os.PathLike[str]) ->
 def _sha256(path: Path) -> str:
     """Return the digest of a file, empty if it cannot be read."""
     try:
-        return sha256(read_run_file(resolved(path), _LARGEST)).hexdigest()
+        place = resolved(path)
+        status = os.stat(place)
+        if stat.S_ISREG(status.st_mode) and status.st_size > _LARGEST:
+            return sha256(f"{status.st_size} {status.st_mtime_ns}".encode()).hexdigest()
+        return sha256(read_run_file(place, _LARGEST)).hexdigest()
     except (JobrunError, OSError, ValueError):
         return ""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Task
@@ -324,7 +325,7 @@ def test_a_first_epoch_that_failed_for_what_init_made_starts_over_once_it_is_men
     result = call("resume", "sum")
     assert result.code == 1
     assert (
-        "  'init', which calls steps.py, is not run again; to start over: jobrun train sum.yaml "
+        "  'init', which uses steps.py, is not run again; to start over: jobrun train sum.yaml "
         "--fresh\n"
     ) in result.err
     write(("return 100", "return  100"))  # changed since that start
@@ -355,3 +356,24 @@ def test_after_a_failure_the_command_names_a_checkpoint_that_is_there(
     again = call("train", "sum.yaml")
     assert again.code == 7
     assert "to resume from an earlier epoch:      jobrun resume runs/sum --epoch 4\n" in again.out
+
+
+def test_weights_that_changed_are_named_and_loaded_anew_where_only_init_has_run(
+    call: Call, write: Callable[..., None], folder: Path
+) -> None:
+    spec = """
+init: [{load: {file: base.npz, blobs: {w: w}}}]
+epoch: [{call: "steps:check", in: {w}, out: done}]
+stop: {epochs: 2}
+"""
+    write(spec=spec, code="def check(w):\n    assert w[0] == 1\n    return 1\n")
+    np.savez(folder / "base.npz", w=np.zeros(2, np.int64))
+    assert call("train", "sum.yaml").code == 1
+    np.savez(folder / "base.npz", w=np.ones(2, np.int64))
+    again = call("train", "sum.yaml")
+    assert again.code == 0
+    assert "has run 'init' only, and base.npz has changed since: it starts over" in again.err
+    np.savez(folder / "base.npz", w=np.ones(3, np.int64))
+    longer = call("train", "sum.yaml", "--epochs", "3")
+    assert longer.code == 0
+    assert "weights that changed since the last start: base.npz" in longer.err

@@ -103,7 +103,7 @@ def test_else_init_is_not_run_again_which_is_said(request_: Request, head: At) -
     assert (choice.action, choice.start) == ("resume", head)
     assert choice.lines == (
         "code that changed since the last start: digits.py, net.py",
-        "'init', which calls digits.py, is not run again; to start over: "
+        "'init', which uses digits.py, is not run again; to start over: "
         "jobrun train sum.yaml --fresh",
     )
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from jobrun.usercode.code_hash import changed_code, loaded_code
+from jobrun.usercode.code_hash import changed_code, digests, loaded_code
 
 
 def test_loaded_modules_below_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,3 +57,31 @@ def test_a_module_is_where_its_links_lead(tmp_path: Path, monkeypatch: pytest.Mo
 def test_installed_packages_are_not_the_users_code() -> None:
     root = Path(pytest.__file__).parents[2]
     assert not any("site-packages" in f or f.startswith("pytest/") for f in loaded_code(root))
+
+
+def test_other_files_are_named_below_the_folder_or_by_their_path(tmp_path: Path) -> None:
+    folder, other = tmp_path / "job", tmp_path / "base.npz"
+    folder.mkdir()
+    (folder / "w.npz").write_bytes(b"1")
+    other.write_bytes(b"2")
+    found = digests([folder / "w.npz", folder / "../base.npz", folder / "gone.npz"], folder)
+    assert list(found) == ["w.npz", str(other.resolve()), "gone.npz"]
+    assert changed_code(found, folder) == ()
+    other.write_bytes(b"3")
+    assert changed_code(found, folder) == (str(other.resolve()),)
+
+
+def test_size_and_time_stand_for_the_content_of_a_large_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobrun.usercode.code_hash._LARGEST", 10)
+    file = tmp_path / "w.npz"
+    file.write_bytes(b"x" * 20)
+    os.utime(file, ns=(1, 1))
+    found = digests([file], tmp_path)
+    assert found["w.npz"]
+    file.write_bytes(b"x" * 20)
+    os.utime(file, ns=(1, 1))
+    assert changed_code(found, tmp_path) == ()
+    os.utime(file, ns=(1, 2))
+    assert changed_code(found, tmp_path) == ("w.npz",)
