@@ -11,7 +11,9 @@ from examples import ROOT, Page
 
 from jobrun.docs import pages
 from jobrun.jobspec.build import build
+from jobrun.jobspec.model import SpecModel
 from jobrun.jobspec.resolve import load
+from jobrun.jobspec.source import parse
 
 PAGES = [Page(ROOT / "jobrun" / "docs" / f"{name}.md") for name in pages()]
 OVERVIEW = Page(ROOT / "jobrun" / "docs" / "overview.md")
@@ -45,7 +47,7 @@ def test_files_it_speaks_of_are_there(page: Page) -> None:
 
 @each_page
 def test_every_block_is_of_a_kind_that_is_checked(page: Page) -> None:
-    kinds = {"console", "yaml", "python", "text", "json", "bash"}
+    kinds = {"console", "yaml", "python", "text"}
     languages = [
         line[3:].split()[0]
         for line in page.text.splitlines()
@@ -63,6 +65,29 @@ def test_the_architecture_page_names_what_there_is() -> None:
     lines = set(re.findall(r"^\| `(\w+)` \|", text, re.M))
     packages = {p.parent.name for p in (ROOT / "jobrun").glob("*/__init__.py")}
     assert lines == packages
+
+
+def parts_of_specs() -> list[tuple[str, str]]:
+    """The blocks of YAML that are no files: a part of a spec, or one key's alternatives a line."""
+    found = []
+    for page in PAGES:
+        for text in re.findall(r"^```yaml\n(.*?)^```$", page.text, re.M | re.S):
+            keys = re.findall(r"^([\w-]+):", text, re.M)
+            alternatives = text.splitlines() if len(set(keys)) < len(keys) else [text]
+            found += [(page.path.stem, part) for part in alternatives]
+    return found
+
+
+@pytest.mark.parametrize(("page", "text"), parts_of_specs())
+def test_parts_of_specs_have_the_keys_of_the_language(page: str, text: str) -> None:
+    part = parse(text.encode(), page).root.plain()
+    if "jobs" in part:  # the workflow of a CI system
+        page_of_ci = Page(ROOT / "jobrun" / "docs" / f"{page}.md")
+        run = re.findall(r"- run: (jobrun .*)", text)
+        assert run
+        assert set(run) <= {command for command, _ in page_of_ci.commands()}
+    else:
+        SpecModel.model_validate(part)
 
 
 def fragments() -> list[str]:
