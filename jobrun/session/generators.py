@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import Any, Final, Protocol
 
@@ -172,6 +172,39 @@ def give_up() -> None:
     _process = _Process()
 
 
+class _Using:
+    """The context of ``Generators.using``; ``_around`` is the slot of the code around it.
+
+    A class, which is entered and left in a third of the time of a generator.
+    """
+
+    __slots__ = ("_around", "_process", "_slot")
+
+    def __init__(self, slot: Slot) -> None:
+        self._slot = slot
+
+    def __enter__(self) -> None:
+        process = self._process = _process
+        process.lock.acquire()
+        self._around, process.inside = process.inside, self._slot
+        try:
+            process.switch(self._slot)
+        except BaseException:
+            self._leave()
+            raise
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            if self._around is not None:
+                self._process.switch(self._around)
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        self._process.inside = self._around
+        self._process.lock.release()
+
+
 class Generators:
     """The generators ``names`` of a session, seeded by ``seed``: a slot for each of ``nodes``."""
 
@@ -188,19 +221,9 @@ class Generators:
         }
         return Slot(self._generators, states, kept)
 
-    @contextmanager
-    def using(self, slot: Slot) -> Iterator[None]:
-        """Let the code inside draw from a slot, alone in this process."""
-        process = _process
-        with process.lock:
-            around, process.inside = process.inside, slot
-            process.switch(slot)
-            try:
-                yield
-            finally:
-                process.inside = around
-                if around is not None:
-                    process.switch(around)
+    def using(self, slot: Slot) -> AbstractContextManager[None]:
+        """Return a context whose code draws from a slot, alone in this process."""
+        return _Using(slot)
 
     def of_node(self, node: str) -> Slot:
         """Return the slot of a node."""

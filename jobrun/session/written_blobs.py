@@ -27,9 +27,10 @@ class Written:
         self._last: dict[Key, int] = {}
         self.epoch = 0
 
-    def note(self, key: Key) -> None:
-        """Record that a blob, or a tree of them, is written now."""
-        self._last[key] = self.epoch
+    def note(self, *keys: Key) -> None:
+        """Record that blobs, or trees of them, are written now."""
+        for key in keys:
+            self._last[key] = self.epoch
 
     def by_epoch(self, key: Key) -> bool:
         """Return whether a task of ``epoch`` writes the blob, or a tree that contains it."""

@@ -63,7 +63,8 @@ def put_together(made: Note, plain: Plain) -> Any:
         )
     if load is None:
         return plain
-    check_version(made, adapter)
+    if made.version > adapter.version:
+        check_version(made, adapter)
     try:
         return load(plain, made.meta)
     except ValueRefusedError:

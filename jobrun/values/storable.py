@@ -15,6 +15,8 @@ __all__ = ["check_storable", "is_storable"]
 
 def check_storable(value: Value, name: str) -> None:
     """Raise ValueRefusedError, naming the leaf and the remedy, if ``value`` cannot be saved."""
+    if isinstance(value, Box) and _why_not(value) is None:
+        return
     if found := _twin_keys(value, name):
         path, (one, other) = found
         raise ValueRefusedError(

@@ -25,6 +25,10 @@ def step(x: Any) -> float:
     return float(x.sum())
 
 
+def same(x: Any) -> Any:
+    return x
+
+
 def loop() -> int:
     for number in range(5):
         jobrun.log(a=number, every=2)
@@ -54,6 +58,11 @@ def test_steps_of_a_pipe_are_its_batches(threads: int) -> None:
         for batch, mean in ((2, 5.5), (4, 13.5))
     ]
     assert [event.step for event in logged(driver)] == [2, 4, 7, 9]
+
+
+def test_a_step_behind_a_map_step_logs_its_batch() -> None:
+    driver = Driver(job_of(map=[Task(same, "x", out="x")])).start().epochs(1)
+    assert [event.batch for event in logged(driver)] == [2, 4]
 
 
 def test_a_cut_epoch_logs_each_step_once() -> None:

@@ -150,6 +150,7 @@ class WorkerGroup(Group):
         return Stores(
             {**mirrors, **self._own.nodes},
             self._own.best,
+            self._own.written,
             live=self._own.live,
             generators=self._own.generators,
         )

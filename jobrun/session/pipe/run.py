@@ -24,7 +24,7 @@ from jobrun.data.reader import Batch, RowReader
 from jobrun.errors import DataError, TaskError, Where
 from jobrun.model.job import Job, Pipe, Task
 from jobrun.session.base import Control, Places
-from jobrun.session.batch_columns import as_library, make_private
+from jobrun.session.batch_columns import as_library, make_private, take_columns
 from jobrun.session.call import Call, CallContext, Stores
 from jobrun.session.current import TaskStoppedError, enter, here
 from jobrun.session.pipe.feed import Feed, InTurn, Prepared, ReadAhead
@@ -32,7 +32,7 @@ from jobrun.session.pipe.reductions import Reductions
 from jobrun.session.pipe.row_columns import row_columns
 from jobrun.session.pipe.source import PipeReading
 from jobrun.session.workers.pool import WorkerPool
-from jobrun.values.boxes import Box, Value
+from jobrun.values.boxes import Value
 
 __all__ = ["PipeEpoch", "PipeRun"]
 
@@ -243,8 +243,7 @@ class PipeRun:
         self, epoch: int, number: int, batch: Batch, run_map: Callable[[CallContext], None]
     ) -> Prepared:
         """Run the ``map`` steps on a batch; may be called from several threads at once."""
-        read = batch.columns  # emptied, so that nobody else holds the arrays
-        moment = CallContext(epoch, number, {c: Box(read.pop(c), "array") for c in [*read]})
+        moment = CallContext(epoch, number, take_columns(batch.columns))
         if self._workers is None:
             make_private(moment.columns.values())
         rows = batch.rows
@@ -257,7 +256,7 @@ class PipeRun:
                 raise self._placed(error, number) from error
             make_private(moment.columns.values())
         if self._pipe.reader.library is not None:
-            as_library(moment.columns, self._pipe.reader.library)
+            as_library(moment.columns.values(), self._pipe.reader.library)
         return moment, rows
 
     def _run_map(self, moment: CallContext) -> None:
@@ -281,8 +280,8 @@ class PipeRun:
         self.in_batch = False
         try:
             moment, rows = prepared
-            for number in range(len(self._do)) if rows else ():
-                if self.is_due(number, now):
+            for number, step in enumerate(self._do) if rows else ():
+                if step.due(now.epoch, now.number + 1):
                     self.apply_step(number, now, moment, rows)
                     self.in_batch = True
         except TaskStoppedError:
@@ -299,6 +298,7 @@ class PipeRun:
     def apply_step(self, number: int, now: PipeEpoch, moment: CallContext, rows: int) -> None:
         """Run a ``do`` step on a batch."""
         call = self._do[number].call
+        enter_batch(now.number + 1)
         for key, value in call.run(moment):
             reduced = self._reduce(call, moment, key, value, rows, now.reductions)
             if not reduced or key in self._used:

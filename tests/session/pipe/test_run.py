@@ -269,6 +269,16 @@ def test_columns_belong_to_their_batch(shuffle: bool, threads: int) -> None:
     assert driver.blob("data").tolist() == [*range(6)]
 
 
+def test_rows_that_were_gathered_are_not_copied_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(array: Any) -> Any:
+        raise AssertionError("copied")
+
+    monkeypatch.setattr("jobrun.session.batch_columns.copy_array", refuse)
+    Driver(summing(10, batch=4, shuffle=True)).start().epochs(1)
+    with pytest.raises(AssertionError, match="copied"):
+        Driver(summing(10, batch=4)).start().epochs(1)
+
+
 def test_a_step_that_is_repeated_gets_its_columns_as_they_were() -> None:
     tries: list[float] = []
 

@@ -7,6 +7,7 @@ is given a tensor over the memory of the stored array, without a copy.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -47,6 +48,7 @@ _BITS: Final = {
 _DEVICES: Final = frozenset({"cuda", "mps", "xpu", "hpu", "npu"})
 
 
+@cache
 def torch() -> Any:
     """Return the library, which is imported when a value of it is there, and not before."""
     return imported("torch")
@@ -82,6 +84,8 @@ class TensorAdapter:
 
     def load(self, plain: Plain, meta: Meta) -> Any:
         """Return a tensor over the memory of the array; on its device, if it is there."""
+        if not meta:  # as of a column of a batch
+            return _tensor(plain)
         dtype = meta.get("dtype")
         tensor = _tensor(plain) if dtype is None else _of_bits(plain, dtype)
         tensor = _on_device(tensor, meta.get("device"))
