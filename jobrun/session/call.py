@@ -412,7 +412,8 @@ class Call:
             keywords.update(copy.deepcopy(self._containers))
         if self._check:
             self._look(given, called=False)
-        calls.look = partial(self._look_closely, given)
+        if given.values:
+            calls.look = partial(self._look_closely, given)
         try:
             result = [self._call(positional, keywords)]
         finally:
