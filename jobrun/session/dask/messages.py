@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from jobrun.core.events import Event
 from jobrun.core.position import PipeState, Position, ReaderState
 from jobrun.errors import WorkerLostError
 from jobrun.session.base import Places
+from jobrun.session.dask.shared_content import MemoryFile
 from jobrun.values.boxes import Box, Tree, Value, leaves
 from jobrun.values.buffers import copy_array
 from jobrun.values.reduction import Range
@@ -25,6 +26,7 @@ __all__ = [
     "News",
     "Outcome",
     "Peer",
+    "Post",
     "PrintedText",
     "RunRequest",
     "Setup",
@@ -65,6 +67,7 @@ class StepMessage:
     """A message of a pipe in lock step, to its copies on another worker: see ``pipe/lock_step``.
 
     ``number`` counts those of the task in a ``turn``, ``sender`` is the key of the sending actor.
+    ``memory`` is where it puts large arrays; ``sees``: the sender sees that of the receiver.
     """
 
     turn: int
@@ -72,6 +75,12 @@ class StepMessage:
     number: int
     sender: str
     content: Any
+    memory: MemoryFile | None = None
+    sees: bool = False
+
+
+Post = Callable[[str, Message | StepMessage], None]
+"""Sends a message to a worker, soon."""
 
 
 @dataclass(frozen=True, slots=True)

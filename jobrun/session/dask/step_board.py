@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection
-from typing import Any
 
 from jobrun.session.current import TaskStoppedError
-from jobrun.session.dask.messages import StepMessage, arrived_content
+from jobrun.session.dask.messages import StepMessage
 
 __all__ = ["StepBoard"]
 
@@ -27,19 +26,19 @@ class StepBoard:
     def __init__(self, gone: Callable[[], bool]) -> None:
         self._gone = gone
         self._some = threading.Condition()
-        self._found: dict[_Place, dict[str, Any]] = {}
+        self._found: dict[_Place, dict[str, StepMessage]] = {}
 
     def put(self, message: StepMessage) -> None:
         """Add a message; may be called from any thread."""
         place = (message.turn, message.task, message.number)
         with self._some:
-            self._found.setdefault(place, {})[message.sender] = message.content
+            self._found.setdefault(place, {})[message.sender] = message
             self._some.notify_all()
 
     def take(
         self, place: _Place, senders: Collection[str], stopped: Callable[[], bool]
-    ) -> dict[str, Any]:
-        """Return the contents of the messages of all ``senders``, once they are there.
+    ) -> dict[str, StepMessage]:
+        """Return the messages of all ``senders``, once they are there.
 
         Raises TaskStoppedError if the run is ``stopped`` meanwhile.
         """
@@ -48,8 +47,7 @@ class StepBoard:
                 if stopped() or self._gone():
                     raise TaskStoppedError
                 self._some.wait(_LOOK)
-            found = self._found.pop(place, {})
-        return {sender: arrived_content(content) for sender, content in found.items()}
+            return self._found.pop(place, {})
 
     def forget(self, before: int) -> None:
         """Drop the messages of turns before this one."""

@@ -12,8 +12,8 @@ from jobrun.errors import TaskError
 from jobrun.model.job import Job
 from jobrun.model.policy import Compress
 from jobrun.session.dask.event_queue import NewsQueue
-from jobrun.session.dask.group import Mailbox, Post, WorkerGroup
-from jobrun.session.dask.messages import has_opaque
+from jobrun.session.dask.group import Mailbox, WorkerGroup
+from jobrun.session.dask.messages import Post, has_opaque
 from jobrun.session.dask.step_board import StepBoard
 from jobrun.session.dask.worker_plan import portion
 from jobrun.session.local import LocalSession, LocalSnapshot

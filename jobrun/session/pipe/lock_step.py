@@ -26,12 +26,15 @@ from jobrun.session.call import Stores
 from jobrun.session.pipe.feed import Prepared
 from jobrun.session.pipe.run import PipeEpoch, PipeRun
 from jobrun.values.boxes import Value
-from jobrun.values.reduction import Range, partial_ranges, reduced
+from jobrun.values.reduction import Range, kept, partial_ranges, reduced
 
 __all__ = ["Exchange", "LockStep", "alone"]
 
 Exchange = Callable[[Any], Sequence[Any]]
-"""Sends a message to the other workers; returns theirs. Raises TaskStoppedError at the end."""
+"""Sends a message to the other workers; returns theirs.  Raises TaskStoppedError at the end.
+
+Arrays in what it returns may change once it is called again.
+"""
 
 State = tuple[PipeState | None, ReaderState]
 
@@ -175,6 +178,9 @@ def _joined(
     parts = dict(own)
     for other in others:
         parts |= other
+    every = (0, len(reduction.keys))
+    if every in parts and every not in own:  # nothing is computed here from what has come
+        parts[every] = kept(parts[every])
     return reduced(reduction.how, _names(reduction), lambda i, j: parts.get((i, j)))
 
 
