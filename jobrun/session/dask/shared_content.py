@@ -6,7 +6,7 @@ it.  Where there is no such file, on another machine or in another container, ``
 contents travel over the network.  Both ends are workers of one session, which pickle what they send
 each other anyway.
 
-Measured, 2 x 8 MB averaged over two workers: 24 ms over the network, 9 ms so.
+Measured, 2 x 8 MB averaged over two workers: 24 ms over the network, 8.2 ms so, as torch's gloo.
 """
 
 from __future__ import annotations
