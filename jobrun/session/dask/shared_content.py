@@ -1,10 +1,9 @@
 """Contents of messages whose large arrays another worker of the same machine reads where they lie.
 
-The sender's memory is an anonymous file.  A message has its pickled content and the places of the
-arrays in the file; the receiver opens the file among the sender's descriptors in ``/proc`` and maps
-it.  Where there is no such file, on another machine or in another container, ``sees`` says so, and
-contents travel over the network.  Both ends are workers of one session, which pickle what they send
-each other anyway.
+The sender's memory is an anonymous file.  A message has the content as dask serializes it, but of
+large frames only their places in the file; the receiver opens the file among the sender's
+descriptors in ``/proc`` and maps it.  Where there is no such file, on another machine or in another
+container, contents travel over the network (see ``step_exchange``).
 
 Measured, 2 x 8 MB averaged over two workers: 24 ms over the network, 8.2 ms so, as torch's gloo.
 """
@@ -13,21 +12,24 @@ from __future__ import annotations
 
 import mmap
 import os
-import pickle
 import secrets
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from distributed.protocol.serialize import deserialize, serialize
 
 from jobrun.session.workers.shared_memory import anonymous_file, mapped
 
 __all__ = ["ContentReader", "MemoryFile", "SharedContent", "SharedMemory"]
 
+_serialize: Any = serialize
+_deserialize: Any = deserialize
+
 _ALIGNMENT = 64
 _SMALLEST = 1 << 14
-"""The size in bytes from which an array lies in the memory; smaller ones are in the message."""
+"""The size in bytes from which a frame lies in the memory; smaller ones are in the message."""
 
 _TOKEN = 16
 
@@ -44,11 +46,11 @@ class MemoryFile:
 
 @dataclass(frozen=True, slots=True)
 class SharedContent:
-    """A pickled content, and the place (offset, bytes) of each of its arrays in ``file``."""
+    """A content as dask serializes it: a large frame is its place (offset, bytes) in ``file``."""
 
     file: MemoryFile
-    pickled: bytes
-    places: tuple[tuple[int, int], ...]
+    header: dict[str, Any]
+    frames: tuple[bytes | tuple[int, int], ...]
 
 
 class SharedMemory:
@@ -66,27 +68,28 @@ class SharedMemory:
 
     def hold(self, content: Any) -> SharedContent | None:
         """Replace what the memory holds by the arrays of ``content``; None if they are small."""
-        buffers: list[memoryview] = []
-
-        def in_message(buffer: pickle.PickleBuffer) -> bool:
-            raw = buffer.raw()
-            if raw.nbytes >= _SMALLEST:
-                buffers.append(raw)
-            return raw.nbytes < _SMALLEST
-
-        pickled = pickle.dumps(content, protocol=5, buffer_callback=in_message)
-        if not buffers:
+        header, found = _serialize(
+            content, serializers=("pickle",), on_error="raise", iterate_collection=False
+        )
+        raw = [memoryview(frame).cast("B") for frame in found]
+        frames: list[bytes | tuple[int, int]] = []
+        end = _ALIGNMENT
+        for frame in raw:
+            if frame.nbytes < _SMALLEST:
+                frames.append(bytes(frame))
+            else:
+                frames.append((end, frame.nbytes))
+                end += -(-frame.nbytes // _ALIGNMENT) * _ALIGNMENT
+        if end == _ALIGNMENT:
             return None
-        places, end = [], _ALIGNMENT
-        for raw in buffers:
-            places.append((end, raw.nbytes))
-            end += -(-raw.nbytes // _ALIGNMENT) * _ALIGNMENT
         if self.file is None or self.file.size < end:
             self._make(end)
-        for (offset, size), raw in zip(places, buffers, strict=True):
-            self._bytes[offset : offset + size] = np.frombuffer(raw, np.uint8)
+        for frame, place in zip(raw, frames, strict=True):
+            if isinstance(place, tuple):
+                offset, size = place
+                self._bytes[offset : offset + size] = np.frombuffer(frame, np.uint8)
         assert self.file is not None
-        return SharedContent(self.file, pickled, tuple(places))
+        return SharedContent(self.file, header, tuple(frames))
 
     def _make(self, size: int) -> None:
         self.close()
@@ -125,8 +128,11 @@ class ContentReader:
         Raises OSError if the memory cannot be read: its process has ended.
         """
         self._map(shared.file)
-        buffers = [self._bytes[offset : offset + size] for offset, size in shared.places]
-        return pickle.loads(shared.pickled, buffers=buffers)
+        frames = [
+            self._bytes[frame[0] : sum(frame)] if isinstance(frame, tuple) else frame
+            for frame in shared.frames
+        ]
+        return _deserialize(shared.header, frames)
 
     def _map(self, file: MemoryFile) -> None:
         if file == self._file:
