@@ -90,6 +90,11 @@ def _dtype_of(description: Any, levels: int) -> DType:
         return np.dtype(fields)
     if not isinstance(description, str):
         raise TypeError(description)
+    return _named(description)
+
+
+@lru_cache(maxsize=256)
+def _named(description: str) -> DType:
     if _OWN.fullmatch(description):
         return np.dtype(description)
     if not _FOREIGN.fullmatch(description):

@@ -61,7 +61,7 @@ def from_fill(fill: Any, dtype: np.dtype[Any]) -> Array:
     if dtype.isbuiltin == 2:
         bits = int(fill).to_bytes(dtype.itemsize, "little")
     elif dtype.kind == "f":
-        bits = np.array(float(fill), dtype).tobytes()
+        return np.array(float(fill), dtype)
     elif dtype.kind == "c":
         parts = [float(part) for part in fill]
         bits = np.array(parts, f"<f{dtype.itemsize // 2}").tobytes()

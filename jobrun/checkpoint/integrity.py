@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import lru_cache
 from typing import NoReturn, TypeVar
 
 import crc32c
@@ -46,6 +47,12 @@ __all__ = [
 T = TypeVar("T")
 
 _NO_ACCESS = frozenset({errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_FEW = 16
+"""Names of blobs up to which only their lines of a manifest are decoded."""
+
+_KEPT = 4 << 20
+"""Bytes of a manifest up to which it is kept as decoded: some 30,000 blobs."""
+
 _BLOCK = 1 << 20
 _FIRST = 1 << 16
 """Length of a file's first block in bytes.
@@ -94,7 +101,7 @@ def check_root(fs: Fs, checkpoint: str, record: Record) -> None:
 
 
 def read_manifest(
-    fs: Fs, checkpoint: str, record: Record, node: str, names: Iterable[str] | None = None
+    fs: Fs, checkpoint: str, record: Record, node: str, names: Collection[str] | None = None
 ) -> Manifest:
     """Return a node's manifest, which must be the one that the record names.
 
@@ -118,12 +125,21 @@ def read_manifest(
         return data
 
     data = _reread(fs, call)
-    manifest = decode_manifest(data, path, names)
+    if names is not None and len(names) <= _FEW:  # each is searched for in all of the file
+        manifest = decode_manifest(data, path, names)
+    else:
+        manifest = _decoded(data, path) if len(data) <= _KEPT else decode_manifest(data, path)
     if (manifest.id, manifest.node) != (record.id, node):
         raise DamagedError(
             f"it belongs to checkpoint {manifest.id}, node {manifest.node!r}", where=path
         )
     return manifest
+
+
+@lru_cache(maxsize=4)
+def _decoded(data: bytes, path: str) -> Manifest:
+    """Return a manifest, decoded once for those who look at all lengths and then read the blobs."""
+    return decode_manifest(data, path)
 
 
 def read_manifests(fs: Fs, checkpoint: str, record: Record) -> list[Manifest]:

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
+from jobrun.core.gc_tuning import paused
 from jobrun.core.json_forms import misfit, text, whole
 from jobrun.core.tree_keys import decode_key
 from jobrun.errors import DamagedError, SaveError
@@ -56,6 +57,9 @@ _LONGEST_NAME = 200
 _MOST_LEVELS = 200
 """Levels of a path: loading is recursive."""
 
+_LARGE = 1 << 16
+"""Bytes of a manifest from which on garbage collection is paused while it is decoded."""
+
 _HEAD = {"id": whole, "node": text}
 _DTYPES = frozenset({str, list, type(None)})
 _STRANGE = re.compile(r"[^\x21-\x7e\n]")
@@ -92,7 +96,8 @@ class Entry(NamedTuple):
     None if the kind implies it.  ``same_as`` is the path of an earlier entry that is the same array
     (tied: they change together); the entry has files of its own all the same.  ``key`` is the JSON
     of its key in the tree that holds it, if that is not the last level of ``path``.  ``note`` names
-    the adapter of the value, of which this is the plain form.
+    the adapter of the value, of which this is the plain form.  ``value`` is the ``fill_value`` of
+    the ``zarr.json`` of a leaf without chunks; None if it stands in that file alone.
     """
 
     path: str
@@ -104,6 +109,7 @@ class Entry(NamedTuple):
     same_as: str | None = None
     key: str | None = None
     note: Note | None = None
+    value: Any = None
 
     @property
     def is_tree(self) -> bool:
@@ -170,9 +176,17 @@ def _line(entry: Entry) -> str:
             line += f'"same_as": {_text(entry.same_as)}, '
     if entry.key is not None:
         line += f'"key": {entry.key}, '
+    if entry.value is not None:
+        line += f'"value": {_json(entry.value)}, '
     if entry.note is not None:
         line += f'"adapter": {json.dumps(asdict(entry.note))}, '
     return f'{line}"files": [{files}]}}'
+
+
+def _json(value: Any) -> str:
+    if type(value) is float or type(value) is int:
+        return repr(value)
+    return _text(value) if type(value) is str else json.dumps(value)
 
 
 def decode_manifest(data: bytes, where: str, names: Iterable[str] | None = None) -> Manifest:
@@ -184,23 +198,28 @@ def decode_manifest(data: bytes, where: str, names: Iterable[str] | None = None)
     """
     try:
         some = None if names is None else _lines_of(data, names)
-        fields = parse_json(data if some is None else some, max_depth=None)
-        if fields["format"] != FORMAT:
-            raise DamagedError(
-                f"it is of format {fields['format']}; this jobrun reads format {FORMAT}",
-                where=where,
-            )
-        if wrong := misfit(fields, _HEAD):
-            raise ValueError(f"{wrong!r} cannot be {fields[wrong]!r}")
-        entries = [_entry(e) for e in fields["entries"]]
-        if entries:
-            _check_values(entries)
-            _check_names(entries)
-        if some is None:
-            _check_tree(entries)
-        return Manifest(fields["id"], fields["node"], entries)
+        with paused(len(data) > _LARGE):
+            return _decode(data if some is None else some, where, whole=some is None)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise DamagedError(f"it is not a manifest: {error!r}", where=where) from error
+
+
+def _decode(data: bytes, where: str, *, whole: bool) -> Manifest:
+    fields = parse_json(data, max_depth=None)
+    if fields["format"] != FORMAT:
+        raise DamagedError(
+            f"it is of format {fields['format']}; this jobrun reads format {FORMAT}",
+            where=where,
+        )
+    if wrong := misfit(fields, _HEAD):
+        raise ValueError(f"{wrong!r} cannot be {fields[wrong]!r}")
+    entries = [_entry(e) for e in fields["entries"]]
+    if entries:
+        _check_values(entries)
+        _check_names(entries)
+    if whole:
+        _check_tree(entries)
+    return Manifest(fields["id"], fields["node"], entries)
 
 
 def _lines_of(data: bytes, names: Iterable[str]) -> bytes | None:
@@ -241,10 +260,13 @@ def _entry(fields: dict[str, Any]) -> Entry:
     if type(fields["shape"]) is not list:
         raise ValueError(f"the shape of {path!r} is not a list")
     shape = tuple(fields["shape"])
-    same_as = fields.get("same_as")
-    if not isinstance(same_as, str | None):
+    same_as, value = fields.get("same_as"), fields.get("value")
+    if same_as is not None and type(same_as) is not str:
         raise ValueError(f"'same_as' of {path!r} is not a path")
-    return Entry(path, kind, files, fields["dtype"], shape, fields["version"], same_as, key, note)
+    if value is not None and (shape or len(files) > 1):
+        raise ValueError(f"{path!r} has a value and elements or chunks")
+    dtype, version = fields["dtype"], fields["version"]
+    return Entry(path, kind, files, dtype, shape, version, same_as, key, note, value)
 
 
 def _note(path: str, fields: Any) -> Note:
@@ -279,7 +301,7 @@ def _check_values(entries: Sequence[Entry]) -> None:
 
     So callers can compute with the fields of entries.
     """
-    _, kinds, files, dtypes, shapes, versions, _, _, notes = zip(*entries, strict=True)
+    _, kinds, files, dtypes, shapes, versions, _, _, notes, values = zip(*entries, strict=True)
     own = [shape for shape in shapes if shape is not None]
     numbers = [
         *(version for version in versions if version is not None),
@@ -295,6 +317,7 @@ def _check_values(entries: Sequence[Entry]) -> None:
     if not {*map(type, dtypes)} <= _DTYPES:
         raise ValueError("a dtype is neither a name nor a list of fields")
     check_depth([dtype for dtype in dtypes if type(dtype) is list], MAX_DEPTH)
+    check_depth([value for value in values if type(value) in (dict, list)], MAX_DEPTH)
     check_depth([note.meta for note in notes if note is not None], MAX_DEPTH)
     if own and max(map(len, own)) > _MOST_DIMENSIONS:
         raise ValueError(f"a shape has more than {_MOST_DIMENSIONS} dimensions")

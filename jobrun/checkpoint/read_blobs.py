@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 from jobrun.checkpoint.integrity import read_manifest
 from jobrun.checkpoint.leaf_keys import LeafKeys, leaf_keys
 from jobrun.checkpoint.loading import read_at
+from jobrun.checkpoint.manifest import Entry
 from jobrun.checkpoint.reading import read_part
 from jobrun.checkpoint.record import Record
 from jobrun.core.patterns import Blob, full_name, is_pattern, select
@@ -86,23 +87,32 @@ def load_from(
 
 def blobs_of(checkpoint: str | os.PathLike[str], record: Record, fs: Fs = DEFAULT) -> list[Blob]:
     """Return the leaves and trees of a checkpoint, in its order; no value is read."""
-    return [*blobs_and_keys(checkpoint, record, fs)]
+    return [blob for blob, _ in _entries(checkpoint, record, fs)]
 
 
 def blobs_and_keys(
     checkpoint: str | os.PathLike[str], record: Record, fs: Fs = DEFAULT
 ) -> dict[Blob, LeafKeys]:
     """Return the leaves and trees of a checkpoint, in its order, and the keys that lead to each."""
-    several = len(record.nodes) > 1
-    found = {}
+    found: dict[Blob, LeafKeys] = {}
+    entries = [*_entries(checkpoint, record, fs)]
     for node in record.nodes:
-        entries = read_manifest(fs, os.fspath(checkpoint), record, node).entries
-        keys = leaf_keys(entries)
-        for entry in entries:
+        own = {blob: entry for blob, entry in entries if blob.node == node}
+        keys = leaf_keys(own.values())
+        found |= {blob: keys[blob.path] for blob in own}
+    return found
+
+
+def _entries(
+    checkpoint: str | os.PathLike[str], record: Record, fs: Fs
+) -> Iterator[tuple[Blob, Entry]]:
+    """Yield the leaves and trees of a checkpoint, in its order."""
+    several = len(record.nodes) > 1
+    for node in record.nodes:
+        for entry in read_manifest(fs, os.fspath(checkpoint), record, node).entries:
             if entry.path:
                 name = full_name(node, entry.path, several)
-                found[Blob(name, node, entry.path, not entry.is_tree)] = keys[entry.path]
-    return found
+                yield Blob(name, node, entry.path, not entry.is_tree), entry
 
 
 def _load_named(path: str, record: Record, names: Sequence[str], fs: Fs) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Reading a node's part of a checkpoint: all of it, blobs by name, or a slice of one array.
 
 Every byte that is read is verified against the manifest, and only ``_SUCCESS``, the manifest and
-the files of the requested blobs are read.
+the files of the requested blobs are read.  Values without chunks stand in the manifest itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from jobrun.checkpoint.integrity import (
 )
 from jobrun.checkpoint.manifest import META, Entry, File
 from jobrun.checkpoint.record import Record
-from jobrun.checkpoint.zarr_metadata import Layout
+from jobrun.checkpoint.zarr_metadata import Layout, filled_box
 from jobrun.core.blob_paths import trees_of
 from jobrun.core.tree_keys import Key, decode_key
 from jobrun.errors import DamagedError, NotFoundError, did_you_mean
@@ -43,6 +43,7 @@ __all__ = ["prove_leaf", "read_leaves", "read_part", "read_slice", "read_trees"]
 Array = npt.NDArray[Any]
 T = TypeVar("T")
 
+_SHOWN = 80
 _SIZES_FIRST = 64 << 20
 """Bytes of a leaf from which on its files are checked before memory is allocated for them."""
 
@@ -172,6 +173,12 @@ def _assemble(entries: Sequence[Entry], boxes: Mapping[str, Box], root: str) -> 
     return blobs
 
 
+def _versioned(box: Box, entry: Entry) -> Box:
+    """Return ``box`` with the version of its entry."""
+    box.version = -1 if entry.version is None else entry.version
+    return box
+
+
 @dataclass(frozen=True, slots=True)
 class _Reading:
     """A leaf being read; its chunks fill ``array``, which ``with_room`` allocates."""
@@ -191,9 +198,9 @@ class _Reading:
 
     def box(self) -> Box:
         """Return the leaf, once all chunks are read."""
-        box = self.layout.filled() if self.array is None else self.layout.restored(self.array)
-        box.version = -1 if self.entry.version is None else self.entry.version
-        return box
+        layout, array = self.layout, self.array
+        box = layout.filled(layout.fill) if array is None else layout.restored(array)
+        return _versioned(box, self.entry)
 
 
 def _room(
@@ -212,7 +219,26 @@ def _room(
 
 
 def read_leaves(fs: Fs, base: str, entries: Sequence[Entry]) -> dict[str, Box]:
-    """Return the leaves among entries by path, verified; ``base`` is the folder of the node."""
+    """Return the leaves among entries by path, verified; ``base`` is the folder of the node.
+
+    Those whose values stand in the manifest, which was verified, need no file.
+    """
+    boxes = {e.path: _box_of_value(base, e) for e in entries if e.value is not None}
+    if len(boxes) < len(entries):
+        boxes |= _read_files(fs, base, [e for e in entries if e.value is None])
+    return boxes
+
+
+def _box_of_value(base: str, entry: Entry) -> Box:
+    try:
+        return _versioned(filled_box(entry.kind, entry.dtype, entry.value), entry)
+    except DamagedError as error:
+        text = f"{entry.path!r} in the manifest: {error.message}"
+        raise DamagedError(text, where=base, hint=error.hint) from error
+
+
+def _read_files(fs: Fs, base: str, entries: Sequence[Entry]) -> dict[str, Box]:
+    """Return the leaves among entries by path, read from their own files."""
     with ThreadPoolExecutor(THREADS_FAR if fs.far else THREADS) as pool:
         opening = [(fs.far, partial(_open_leaf, fs, base, entry)) for entry in entries]
         opened = run_calls(pool, opening)
@@ -262,12 +288,23 @@ def prove_leaf(fs: Fs, base: str, entry: Entry) -> None:
         return
     if not reading.chunks:
         _located(f"{reading.folder}/{META}", reading.box)
+        _check_value(reading)
     elif entry.kind != "array":
         read_leaves(fs, base, [entry])
     elif reading.layout.codec is not None:
         scratch = _room((reading.chunks[0].payload,), np.dtype(np.uint8), reading.folder)
         for file, chunk in zip(entry.files[1:], reading.chunks, strict=True):
             _fill(fs, reading, file, chunk, scratch.data)
+
+
+def _check_value(reading: _Reading) -> None:
+    """Raise DamagedError unless the values in the manifest and in ``zarr.json`` are the same."""
+    value, fill = reading.entry.value, reading.layout.fill
+    if value is not None and json.dumps(value) != json.dumps(fill):
+        raise DamagedError(
+            f"it holds the value {str(fill)[:_SHOWN]}, but the manifest {str(value)[:_SHOWN]}",
+            where=f"{reading.folder}/{META}",
+        )
 
 
 def _read_chunk(fs: Fs, reading: _Reading, file: File, chunk: Chunk) -> None:

@@ -92,7 +92,8 @@ class _Part:
     @property
     def leaf(self) -> tuple[Inode | str, Any]:
         """The key of what is loaded once: equal metadata and chunks are the same value."""
-        same = (self.entry.kind, repr(self.entry.dtype), self.entry.shape, self.entry.files)
+        entry = self.entry
+        same = (entry.kind, repr(entry.dtype), entry.shape, entry.files, repr(entry.value))
         return self.inode or self.path, same
 
     @property

@@ -71,6 +71,7 @@ class _Started(NamedTuple):
             version,
             key=key,
             note=note,
+            value=form.value,
         )
 
     @property

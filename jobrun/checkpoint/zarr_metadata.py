@@ -27,7 +27,7 @@ from jobrun.model.policy import Compress
 from jobrun.storage.bounded_json import parse_json
 from jobrun.values.boxes import Box
 
-__all__ = ["Form", "Layout", "Stored", "array_meta", "store", "tree_form"]
+__all__ = ["Form", "Layout", "Stored", "array_meta", "filled_box", "store", "tree_form"]
 
 Array = npt.NDArray[Any]
 
@@ -35,6 +35,8 @@ _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _SHOWN = 80
 _LONG_TEXT = 1 << 20
 """Characters above which a string has chunks: metadata are read as a whole, up to a limit."""
+_SHORT_TEXT = 200
+"""Characters of a string up to which it stands in the manifest too, which is read as a whole."""
 _POINT = Grid.of((), 0)
 """The grid of values without chunks."""
 
@@ -52,7 +54,7 @@ class Form(NamedTuple):
 
     ``kind``, ``dtype`` (described) and ``shape`` go into the manifest, ``meta`` into the file
     ``file``, a ``zarr.json``; ``codec`` compresses the chunks, which hold elements of dtype
-    ``memory``.
+    ``memory``.  ``value`` is the fill value, if the manifest is to hold it too.
     """
 
     kind: str
@@ -63,6 +65,7 @@ class Form(NamedTuple):
     chunks: Sequence[Chunk] = ()
     memory: DType | None = None
     codec: Compressor | None = None
+    value: Any = None
 
     @property
     def chunk_size(self) -> int:
@@ -70,9 +73,11 @@ class Form(NamedTuple):
         return self.chunks[0].payload if self.chunks else 0
 
     @classmethod
-    def of(cls, kind: str, dtype: Any, shape: tuple[int, ...] | None, meta: bytes) -> Form:
-        """Return the form of a value without chunks."""
-        return cls(kind, dtype, shape, meta, _file(meta))
+    def of(
+        cls, kind: str, dtype: Any, shape: tuple[int, ...] | None, meta: bytes, value: Any = None
+    ) -> Form:
+        """Return the form of a value without chunks, or of a tree."""
+        return cls(kind, dtype, shape, meta, _file(meta), value=value)
 
 
 class Stored(NamedTuple):
@@ -138,7 +143,8 @@ def _store_filled(kind: str, dtype: Any, data_type: Any, fill: Any) -> Stored:
         meta = b"%s%s%s" % (before, text.encode("ascii"), after)
     else:
         meta = array_meta(kind, dtype, _POINT, data_type, fill)
-    return Stored(Form.of(kind, dtype, (), meta))
+    short = type(fill) is not str or len(fill) <= _SHORT_TEXT
+    return Stored(Form.of(kind, dtype, (), meta, fill if short else None))
 
 
 @lru_cache(maxsize=1024)
@@ -291,39 +297,37 @@ class Layout:
         except ValueRefusedError as error:
             raise DamagedError(f"its metadata are not those of a blob: {error.message}") from error
 
-    def filled(self) -> Box:
-        """Return a leaf whose value is in the metadata, or that has no elements.
+    def filled(self, fill: Any) -> Box:
+        """Return the leaf with this fill value, or one that has no elements.
 
         Raises DamagedError if the value does not fit the leaf's kind.
         """
         try:
-            return self._filled()
+            return self._filled(fill)
         except (ValueError, TypeError, OverflowError) as error:
-            raise self._no_value() from error
+            raise self._no_value(fill) from error
 
-    def _filled(self) -> Box:
-        kind, fill = self.kind, self.fill
+    def _filled(self, fill: Any) -> Box:
+        kind = self.kind
         if kind in _PYTHON and (self.data_type == "string" or kind != "str"):
             if not _PYTHON_FILLS[kind](fill):
-                raise self._no_value()
+                raise self._no_value(fill)
             return Box(_PYTHON[kind](fill), kind)
         if self.data_type == "string":
             if type(fill) is not str or np.dtype(self.dtype) != np.dtype(f"<U{len(fill)}"):
-                raise self._no_value()
+                raise self._no_value(fill)
             return Box(np.str_(fill), kind)
         if self.grid.shape:
             return self.restored(np.ndarray(self.shape, self.memory))
         array = from_fill(fill, self.memory)
         again = to_fill(array)
         if again != fill or type(again) is not type(fill):
-            raise self._no_value()
+            raise self._no_value(fill)
         return self.restored(array)
 
-    def _no_value(self) -> DamagedError:
+    def _no_value(self, fill: Any) -> DamagedError:
         what = self.kind if self.dtype is None else f"{self.kind} of dtype {self.dtype}"
-        return DamagedError(
-            f"its fill value, {str(self.fill)[:_SHOWN]!r}, does not fit kind {what}"
-        )
+        return DamagedError(f"its fill value, {str(fill)[:_SHOWN]!r}, does not fit kind {what}")
 
     def restored(self, array: Array) -> Box:
         """Return the leaf in ``array``, of ``shape`` and dtype ``memory``, which it then owns."""
@@ -346,6 +350,33 @@ class Layout:
             return _text_scalar(data, self.dtype) if text is None else text
         except ValueError as error:
             raise DamagedError(f"its bytes are not a string: {error}") from error
+
+
+def filled_box(kind: str, dtype: Any, fill: Any) -> Box:
+    """Return the leaf without dimensions whose fill value stands in the manifest.
+
+    Raises DamagedError if it is not one of this kind and dtype.
+    """
+    layout = _point_layout if isinstance(dtype, str | None) else _point_layout.__wrapped__
+    try:
+        return layout(kind, dtype).filled(fill)
+    except ValueRefusedError as error:
+        raise DamagedError(f"its entry is not that of a blob: {error.message}") from error
+
+
+@lru_cache(maxsize=256)
+def _point_layout(kind: str, dtype: Any) -> Layout:
+    """Return the layout of a leaf without dimensions and chunks, as ``store`` writes it."""
+    if kind == "str" or (kind == "scalar" and isinstance(dtype, str) and dtype[1:2] == "U"):
+        data_type: Any = "string"
+    elif dtype is None:
+        data_type = _DATA_TYPES.get(kind, ("",))[0]
+    else:
+        data_type = storage_of(dtype_of(dtype)).data_type
+    memory, extra = _memory(kind, dtype, data_type)
+    if extra:
+        raise DamagedError(f"a value of dtype {dtype!r} has a chunk")
+    return Layout(kind, dtype, (), data_type, 0, Grid.of((), memory.itemsize), memory)
 
 
 @lru_cache(maxsize=256)

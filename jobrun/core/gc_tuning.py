@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-__all__ = ["rare", "usual"]
+__all__ = ["paused", "rare", "usual"]
 
 _USUAL = gc.get_threshold()
 
@@ -19,3 +21,16 @@ def usual() -> None:
     if gc.get_threshold() != _USUAL:
         gc.freeze()
         gc.set_threshold(*_USUAL)
+
+
+@contextmanager
+def paused(large: bool = True) -> Iterator[None]:
+    """Pause garbage collection while many objects are made, if they are many (``large``)."""
+    pauses = large and gc.isenabled()
+    if pauses:
+        gc.disable()
+    try:
+        yield
+    finally:
+        if pauses:
+            gc.enable()

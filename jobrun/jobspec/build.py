@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from jobrun.core.gc_tuning import paused
 from jobrun.core.template import template
 from jobrun.errors import Problem, SpecError, Where, did_you_mean, few_hints, new_problems
 from jobrun.jobspec.checkpoints import CheckpointModel
@@ -14,7 +15,7 @@ from jobrun.jobspec.pipes import DoStepModel, MapStepModel, SourceModel
 from jobrun.jobspec.reports import reporter_parts
 from jobrun.jobspec.resolve import Spec, load, with_values
 from jobrun.jobspec.scalars import show
-from jobrun.jobspec.source import SpecNode, gc_paused
+from jobrun.jobspec.source import SpecNode
 from jobrun.jobspec.stops import condition_specs
 from jobrun.jobspec.tasks import RetriesModel, ShellModel
 from jobrun.jobspec.uploads import UploadModel
@@ -122,7 +123,7 @@ def build(spec: Spec) -> Job:
 
 def _built(spec: Spec) -> _Builder:
     """Return the builder of a job, once it is done."""
-    with gc_paused(spec.source.root.count > 10_000):
+    with paused(spec.source.root.count > 10_000):
         builder = _Builder(spec)
         builder.build()
     return builder

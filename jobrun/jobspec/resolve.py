@@ -17,13 +17,14 @@ from typing import Any
 import yaml
 
 from jobrun.conditions.parse import form_problems
+from jobrun.core.gc_tuning import paused
 from jobrun.errors import Problem, SpecError, UsageError, few_hints, nearest, new_problems
 from jobrun.jobspec.matrix import Matrix, Values, read_matrix, same
 from jobrun.jobspec.model import SpecModel
 from jobrun.jobspec.overrides import apply_set, set_epochs, set_scheduler
 from jobrun.jobspec.repair import read
 from jobrun.jobspec.scalars import ScalarError, scalar
-from jobrun.jobspec.source import MAX_BYTES, SpecNode, SpecSource, gc_paused, parse_all
+from jobrun.jobspec.source import MAX_BYTES, SpecNode, SpecSource, parse_all
 from jobrun.jobspec.stops import condition_specs
 
 __all__ = ["Dumper", "Spec", "dump_resolved", "load", "with_values"]
@@ -82,7 +83,7 @@ def load(
     if scheduler is not None:
         set_scheduler(source, scheduler)
     is_sweep = "matrix" in source.root.value
-    with gc_paused(source.root.count > 10_000):
+    with paused(source.root.count > 10_000):
         reading = read(source)
     source, model = reading.source, reading.model
     wrong += new_problems(wrong, reading.problems)

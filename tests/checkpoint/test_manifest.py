@@ -26,6 +26,10 @@ MANIFEST = Manifest(
         Entry("t", "dict", (META,)),
         Entry("t/x", "array", (META, File("0.0", 24, 1)), [["a", "<f4", [2]]], (3, 1), 2),
         Entry("n", "int", (META,), None, (), 3),
+        Entry("f", "float", (META,), None, (), 3, value=-0.1),
+        Entry("c", "scalar", (META,), "<c16", (), 3, value=["NaN", 1.5]),
+        Entry("s", "str", (META,), None, (), 3, value='a "b"\n\udc80ä'),
+        Entry("e", "none", (META,), None, (), 3, value=False),
     ],
 )
 
@@ -41,7 +45,7 @@ def test_files_have_their_paths_and_lengths_on_disk() -> None:
         ("main/t/zarr.json", 80),
         ("main/t/x/zarr.json", 80),
         ("main/t/x/0.0", 28),
-        ("main/n/zarr.json", 80),
+        *((f"main/{name}/zarr.json", 80) for name in "nfcse"),
     ]
 
 
@@ -58,6 +62,8 @@ def test_files_have_their_paths_and_lengths_on_disk() -> None:
         ("files", [["zarr.json", -3, "00"]]),
         ("kind", None),
         ("shape", None),
+        ("value", 1),
+        ("value", []),
     ],
 )
 def test_what_is_no_manifest_is_damage(key: str, value: Any) -> None:

@@ -108,6 +108,13 @@ def test_what_holds_no_checkpoint_is_said(tmp_path: Path, path: str) -> None:
         load_blobs(tmp_path / path)
 
 
+def test_a_number_needs_no_file_of_its_own(run: Path) -> None:
+    (run / "checkpoint_1/main/total/zarr.json").unlink()
+    assert load_blobs(run / "checkpoint_1")["total"] == 100
+    with pytest.raises(DamagedError, match=r"main/total/zarr\.json: it is missing"):
+        load_blobs(run)  # of a run, it must be whole
+
+
 def test_damage_is_found_only_where_it_is_read(run: Path) -> None:
     (run / "checkpoint_1/main/model/w/0.0").write_bytes(b"x")
     assert load_blobs(run / "checkpoint_1", "total") == {"total": 100}
@@ -147,30 +154,32 @@ def test_a_named_checkpoint_costs_the_named_blobs_alone(run: Path, choice: dict[
     looked = [p for op, p in fs.done if op == "stat"]
     assert all(Path(p).parent == run for p in looked)
     others = {f"{run}/checkpoint_1/_SUCCESS"} if "epoch" in choice else set()
-    assert read - others == {"_SUCCESS", "manifest.main.json", "main/total/zarr.json"}
+    assert read - others == {"_SUCCESS", "manifest.main.json"}
 
 
 def test_a_blob_of_the_newest_checkpoint_costs_that_blob_alone(run: Path) -> None:
     fs = CountingFs()
     assert load_blobs(run, "total", fs=fs) == {"total": 100}
     read = {p.removeprefix(f"{run}/checkpoint_1/") for op, p in fs.done if op == "open"}
-    assert read == {"_SUCCESS", "manifest.main.json", "main/total/zarr.json"}
+    assert read == {"_SUCCESS", "manifest.main.json"}
 
 
 BOTH = ["trainer_1:total", "trainer_0:total"]
 
 
 def test_a_newest_checkpoint_that_is_damaged_is_an_error(nodes: Path) -> None:
-    (nodes / "checkpoint_2/trainer_0/total/zarr.json").unlink()
+    (nodes / "checkpoint_2/manifest.trainer_0.json").unlink()
     assert load_blobs(nodes, "trainer_1:total") == {"trainer_1:total": 116}
     for names in ("trainer_0:total", BOTH, None, "*"):
-        with pytest.raises(DamagedError, match="checkpoint_2/trainer_0/total/zarr") as caught:
+        with pytest.raises(DamagedError, match=r"checkpoint_2/manifest\.trainer_0") as caught:
             load_blobs(nodes, names)
         assert "fallback=True" in caught.value.hint
 
 
 def test_a_fallback_is_for_all_names_together(nodes: Path) -> None:
-    (nodes / "checkpoint_2/trainer_0/total/zarr.json").unlink()
+    with pytest.raises(NotFoundError, match="there is no blob 'trainer_1:x'"):
+        load_blobs(nodes, "trainer_1:x", fallback=True)
+    (nodes / "checkpoint_2/manifest.trainer_0.json").unlink()
     assert load_blobs(nodes, "trainer_1:total", fallback=True) == {"trainer_1:total": 116}
     older = {"trainer_1:total": 104, "trainer_0:total": 103}
     assert load_blobs(nodes, BOTH, fallback=True) == older
@@ -182,8 +191,6 @@ def test_a_fallback_is_for_all_names_together(nodes: Path) -> None:
     (nodes / "checkpoint_0/_SUCCESS").unlink()
     with pytest.raises(DamagedError, match="no checkpoint is whole:\n  checkpoint_2: "):
         load_blobs(nodes, BOTH, fallback=True)
-    with pytest.raises(NotFoundError, match="there is no blob 'trainer_1:x'"):
-        load_blobs(nodes, "trainer_1:x", fallback=True)
 
 
 @pytest.mark.parametrize("damage", ["text", "", None])
@@ -217,7 +224,7 @@ def test_of_several_nodes_only_those_that_are_named_are_looked_at(nodes: Path) -
     fs = CountingFs()
     assert load_blobs(nodes, "trainer_1:total", id=1, fs=fs) == {"trainer_1:total": 104}
     read = {p.removeprefix(f"{nodes}/checkpoint_1/") for op, p in fs.done if op == "open"}
-    assert read == {"_SUCCESS", "manifest.trainer_1.json", "trainer_1/total/zarr.json"}
+    assert read == {"_SUCCESS", "manifest.trainer_1.json"}
     for name in ("trainer_9:total", "trainer_1:totl"):
         with pytest.raises(NotFoundError, match=f"no blob '{name}'"):
             load_blobs(nodes, ["trainer_1:total", name], id=1)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import crc32c
 import numpy as np
 import pytest
 from checkpoint_helpers import save
 
+from jobrun.checkpoint.integrity import read_record
+from jobrun.checkpoint.record import encode_record
 from jobrun.checkpoint.scrub import Survey, Verdict, sharing
+from jobrun.storage.fs import DEFAULT
 from jobrun.values.adoption import adopt
 
 
@@ -128,3 +133,18 @@ def test_one_that_is_removed_meanwhile_is_left_out(run: Path) -> None:
     assert next(found).whole
     shutil.rmtree(run / "checkpoint_1")
     assert [v.path.name for v in found] == ["checkpoint_2"]
+
+
+def test_a_value_that_differs_between_manifest_and_file(run: Path) -> None:
+    """A writer's mistake: all checksums are right."""
+    path = run / "checkpoint_2"
+    manifest = path / "manifest.main.json"
+    data = manifest.read_bytes()
+    assert data.count(b'"value": 1,') == 1
+    manifest.write_bytes(data.replace(b'"value": 1,', b'"value": 2,'))
+    record = read_record(DEFAULT, str(path))
+    digest = f"{crc32c.crc32c(manifest.read_bytes()):08x}"
+    (path / "_SUCCESS").write_bytes(encode_record(replace(record, manifests={"main": digest})))
+    (fault,) = verify(run)[0][2].faults
+    assert (fault.file, fault.blob) == ("main/total/zarr.json", "total")
+    assert fault.reason == "it holds the value 1, but the manifest 2"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,7 +86,19 @@ def test_this_version_still_writes_the_same_bytes(tmp_path: Path) -> None:
     files = sorted(p.relative_to(PATH) for p in PATH.rglob("*") if p.is_file())
     assert files == sorted(p.relative_to(path) for p in path.rglob("*") if p.is_file())
     for name in files:
-        assert (path / name).read_bytes() == (PATH / name).read_bytes(), name
+        if "/" in str(name) or name.name == "zarr.json":
+            assert (path / name).read_bytes() == (PATH / name).read_bytes(), name
+        elif name.suffix == ".json":  # manifests may say more, in fields that old readers ignore
+            assert older_fields(path / name) == older_fields(PATH / name)
+
+
+def older_fields(manifest: Path) -> Any:
+    """A manifest without the fields of entries that were added to the format."""
+    fields = json.loads(manifest.read_bytes())
+    for entry in fields["entries"]:
+        for added in ("value",):
+            entry.pop(added, None)
+    return fields
 
 
 # The compressed one.

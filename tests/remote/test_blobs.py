@@ -45,8 +45,8 @@ def test_what_is_not_there(uploaded: str) -> None:
 
 def test_what_is_damaged(uploaded: str) -> None:
     store = open_store(uploaded)
-    data = store.read("checkpoint_1/a/t/zarr.json")
-    store.write("checkpoint_1/a/t/zarr.json", data.replace(b"zarr", b"ZARR"))
+    data = store.read("checkpoint_1/manifest.a.json")
+    store.write("checkpoint_1/manifest.a.json", data.replace(b"zarr", b"ZARR"))
     with pytest.raises(DamagedError, match="its checksum is") as caught:
         load_blobs(uploaded, "a:t")
     assert "fallback=True" in caught.value.hint
