@@ -37,7 +37,9 @@ _PYTHON_KINDS: Final[dict[type, str]] = {
 _CONTAINERS: Final = frozenset({dict, OrderedDict, list, tuple})
 """Types that become trees; an OrderedDict becomes a dict, which has an order too."""
 
-_PLAIN_SUBCLASSES: Final = (np.memmap, np.matrix, np.recarray, np.char.chararray)
+_PLAIN_SUBCLASSES: Final = frozenset({"memmap", "matrix", "recarray", "chararray"})
+"""Classes of numpy that become plain arrays; by name, since numpy 2.5 warns of the last."""
+
 _DEEPEST: Final = 64
 _MOST_BITS: Final = 1 << 20
 
@@ -45,6 +47,14 @@ _MOST_BITS: Final = 1 << 20
 def _wasteful(array: Array) -> bool:
     """Return whether ``array`` is a small part of the memory that it would keep alive."""
     return isinstance(array.base, np.ndarray) and array.base.nbytes > 2 * array.nbytes
+
+
+def _becomes_plain(array: Array) -> bool:
+    """Return whether an array of a subclass becomes a plain array."""
+    classes = type(array).__mro__
+    return any(
+        c.__name__ in _PLAIN_SUBCLASSES and c.__module__.startswith("numpy") for c in classes
+    )
 
 
 class _Adoption:
@@ -243,7 +253,7 @@ class _Adoption:
                 "a masked array cannot be a blob",
                 hint="return array.filled(value), or data and mask as two blobs",
             )
-        if not isinstance(array, _PLAIN_SUBCLASSES) or array.dtype.hasobject:
+        if not _becomes_plain(array) or array.dtype.hasobject:
             return self._once(array, lambda: Box(array, "opaque"))
         if self.keep_maps and isinstance(array, np.memmap) and _constant_map(array):
             return self._held_array(array, lambda: np.asarray(array))

@@ -6,6 +6,8 @@ import collections
 import copy
 import dataclasses
 import random
+import subprocess
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -351,6 +353,24 @@ def test_metadata_of_dtypes_is_dropped() -> None:
     for code in ("f4", "M8[ns]", "U3"):
         array = np.zeros(2, np.dtype(code, metadata={"unit": "m"}))
         assert adopt([array]).value.dtype.metadata is None
+
+
+@pytest.mark.filterwarnings("ignore:The chararray class:DeprecationWarning")
+def test_arrays_of_strings_of_numpys_own_class_become_plain() -> None:
+    class Mine(np.char.chararray):  # type: ignore[misc]
+        pass
+
+    for kind in (np.char.chararray, Mine):
+        taken = adopt([np.array(["a", "bc"]).view(kind)])
+        assert type(taken.value) is np.ndarray
+        assert taken.value.tolist() == ["a", "bc"]
+
+
+def test_importing_values_warns_of_nothing() -> None:
+    """With numpy 2.5, naming ``np.char.chararray`` is deprecated."""
+    code = "import numpy, jobrun.values.adoption"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_recarrays_become_structured_arrays() -> None:
