@@ -25,7 +25,7 @@ from jobrun.core.notices import notice
 from jobrun.storage.direct_io import SMALLEST, write_direct
 from jobrun.storage.regular_file import open_regular, read_all, regular_size
 
-__all__ = ["DEFAULT", "Buffer", "Fs", "FsError", "SyncAll"]
+__all__ = ["DEFAULT", "Buffer", "Fs", "FsError", "SyncAll", "file_system_type"]
 
 T = TypeVar("T")
 Buffer = bytes | memoryview
@@ -387,7 +387,7 @@ def _can_syncfs(path: str) -> bool:
     release = os.uname().release.split(".")
     if tuple(int("".join(filter(str.isdigit, part)) or 0) for part in release[:2]) < (5, 8):
         return False
-    return _fs_type(os.stat(path).st_dev) in _SYNCFS_TYPES
+    return file_system_type(path) in _SYNCFS_TYPES
 
 
 def _mount_point(path: str) -> str:
@@ -398,8 +398,12 @@ def _mount_point(path: str) -> str:
     return place
 
 
-def _fs_type(device: int) -> str:
-    """Return the type of the file system on a device, from the kernel's list of mounts."""
+def file_system_type(path: str) -> str:
+    """Return the type of the file system of a path, by the kernel's list of mounts; "" elsewhere.
+
+    Raises OSError if there is nothing.
+    """
+    device = os.stat(path).st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     try:
         with open(_MOUNTS, encoding="utf-8", errors="replace") as mounts:

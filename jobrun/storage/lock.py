@@ -4,7 +4,8 @@ The file ``lock`` is locked with flock(2) for the life of the run, and never del
 would otherwise lock two files of one name.  The kernel releases it when the process ends, however
 it ends.  The file names the holder, for the message to others.
 
-Where the file system has no flock, or ``JOBRUN_LOCK=file`` says so, ``lock_file.py`` holds it.
+Where the file system has no flock, or one that other machines do not meet, or ``JOBRUN_LOCK=file``
+says so, it is held by ``lock_file.py`` too.
 
 To test whether it is held, a process takes a shared lock for an instant.  That never turns a writer
 away: one that meets only shared locks retries until they are gone.  So does one that meets the lock
@@ -27,6 +28,7 @@ from pathlib import Path
 from jobrun.core.notices import notice
 from jobrun.core.process_identity import ProcessIdentity
 from jobrun.errors import LockedError, SaveError, UsageError
+from jobrun.storage.fs import file_system_type
 from jobrun.storage.lock_file import LockFile, live_owner
 from jobrun.storage.regular_file import open_regular, refuse_not_regular
 
@@ -44,6 +46,8 @@ _HELD: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 """What flock(2) fails with on file systems without it: Lustre without ``-o flock``, some NFS."""
+_LOCAL_FLOCK = frozenset({"fuse", "fuse.sshfs"})
+"""File systems whose flock(2) nobody meets who has mounted the same directory elsewhere."""
 VARIABLE = "JOBRUN_LOCK"
 KINDS = ("auto", "flock", "file", "none")
 
@@ -119,10 +123,11 @@ class Lock:
         except BlockingIOError as error:
             raise self._held_by(_describe(fd)) from error
         except OSError as error:
+            none = f"{VARIABLE}=none runs without a lock: start no second process then"
             raise SaveError(
                 f"the run cannot be locked: {error.strerror}",
                 where=str(self.path),
-                hint=f"{VARIABLE}=none runs without a lock: start no second process then",
+                hint=none if error.errno in _NO_LOCKS else "",
             ) from error
         return kind
 
@@ -131,9 +136,12 @@ class Lock:
 
         Returns the kind of lock that is held.
         """
+        found = kind
         try:
             _exclusive(fd)
-            found = "flock"
+            if kind == "auto":
+                local = file_system_type(str(self.path.parent)) in _LOCAL_FLOCK
+                found = "file" if local else "flock"
         except OSError as error:
             if error.errno not in _NO_LOCKS or kind == "flock":
                 raise
@@ -143,7 +151,7 @@ class Lock:
                     f"{self.path.parent} is on a file system without flock ({error.strerror}): the "
                     f"run is locked by files with a heartbeat; {VARIABLE}=file chooses this"
                 )
-        if "file" in (kind, found):
+        if found == "file":
             if owner := self._files.acquire():
                 raise self._held_by(owner)
             return "file"
