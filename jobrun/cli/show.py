@@ -82,7 +82,7 @@ def _attempts(attempts: Sequence[PastAttempt], *, going: bool) -> str:
         )
         for a in attempts
     ]
-    return table(header, rows, "llr", width=screen_width())
+    return table(header, rows, "llr", width=screen_width(), flows=True)
 
 
 def _tasks(past: Attempts) -> str:

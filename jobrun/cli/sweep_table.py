@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from jobrun.cli.table import table, text_width
+from jobrun.cli.table import table
 from jobrun.core.invocation import program
 from jobrun.core.paths import shown
 from jobrun.core.ranking import Best, first_best
@@ -71,19 +71,11 @@ def sweep_summary(
 ) -> list[str]:
     """Return the lines of the end of a sweep; the last is what to type next, if anything.
 
-    If a table is wider than ``width`` columns, each run has its own few lines.  ``numbers``: the
+    If the table is wider than ``width`` columns, each run has its own few lines.  ``numbers``: the
     first column has those of the members.
     """
-    header, rows = _cells(ended)
-    right = "l" * len(_vars(ended)) + "lr" + "r" * len(header)
-    if numbers:
-        cells = [[str(row.member), *own] for row, own in zip(ended.rows, rows, strict=True)]
-        lines = table(["member", *header], cells, f"r{right}").splitlines()
-    else:
-        lines = table(header, rows, right).splitlines()
-    if width is not None and max(map(text_width, lines)) > width:
-        lines = _blocks(ended, header, rows, numbers=numbers)
-    told = [_headline(ended), *lines, *_best_lines(ended), *_reasons(ended)]
+    runs = _table(ended, width, numbers=numbers)
+    told = [_headline(ended), *runs, *_best_lines(ended), *_reasons(ended)]
     command = _next(ended)
     return [*told, "", command] if command else told
 
@@ -102,43 +94,31 @@ def _vars(ended: SweepTable) -> list[str]:
     return list(ended.rows[0].values)
 
 
-def _cells(ended: SweepTable) -> tuple[list[str], list[list[str]]]:
-    """Return the table: vars, state, epochs, the last metrics, the best starred, and time."""
-    starred = {m: _starred(ended, m) for m in ended.metrics}
-    header = [*_vars(ended), "state", "epochs", *ended.metrics, "time"]
+def _table(ended: SweepTable, width: int | None, *, numbers: bool) -> list[str]:
+    """Return the runs: vars, state, epochs, the last metrics, the best values of all, and time.
+
+    The last values are left out first where there is no room.
+    """
+    ranked = [m for m, direction in ended.metrics.items() if direction is not None]
+    winners = {m: ended.best(m) for m in ranked}
+    names = [*(["member"] if numbers else []), *_vars(ended)]
+    header = [*names, "state", "epochs", *ended.metrics, *(f"best {m}" for m in ranked), "time"]
     rows = []
     for row in ended.rows:
-        texts = [plain(value_text(value)) for value in row.values.values()]
-        metrics = [
-            (number(row.metrics[m]) if m in row.metrics else "-")
-            + ("*" if row is starred[m] else "")
-            for m in ended.metrics
-        ]
+        values = [plain(value_text(value)) for value in row.values.values()]
+        texts = [*([str(row.member)] if numbers else []), *values]
+        last = [number(row.metrics[m]) if m in row.metrics else "-" for m in ended.metrics]
+        best = [_best(row, m) + "*" * (row is winners[m]) for m in ranked]
         time = "-" if row.elapsed is None else duration(row.elapsed)
-        rows.append([*texts, _word(row), str(row.epoch), *metrics, time])
-    return [plain(text) for text in header], rows
+        rows.append([*texts, _word(row), str(row.epoch), *last, *best, time])
+    first = len(names) + 2
+    spare = [first + n for n, m in enumerate(ended.metrics) if m in winners]
+    right = "r" * numbers + "l" * len(_vars(ended)) + "lr" + "r" * len(header)
+    return table([*map(plain, header)], rows, right, width=width, spare=spare).splitlines()
 
 
-def _starred(ended: SweepTable, metric: str) -> SweepRow | None:
-    """Return the run whose last value of a metric is the best."""
-    direction = ended.metrics[metric]
-    if direction is None:
-        return None
-    return first_best(ended.rows, lambda row: row.metrics.get(metric), direction)
-
-
-def _blocks(
-    ended: SweepTable, header: list[str], rows: list[list[str]], *, numbers: bool
-) -> list[str]:
-    """Return the cells of each run below each other, for a narrow terminal."""
-    first = len(_vars(ended))
-    lines = []
-    for row, cells in zip(ended.rows, rows, strict=True):
-        number = f"{row.member}  " if numbers else ""
-        lines.append(f"{number}{plain(row.directory)}: {cells[first]}")
-        pairs = zip(header[first + 1 :], cells[first + 1 :], strict=True)
-        lines += [f"  {name} {cell}" for name, cell in pairs if cell != "-"]
-    return lines
+def _best(row: SweepRow, metric: str) -> str:
+    return number(row.best[metric][0]) if metric in row.best else "-"
 
 
 def _best_lines(ended: SweepTable) -> list[str]:

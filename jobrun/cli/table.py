@@ -13,6 +13,9 @@ from collections.abc import Iterable, Sequence
 
 __all__ = ["labelled", "table", "text_width"]
 
+_LEAST_ROOM = 15
+"""The columns into which a text is broken at least."""
+
 
 def table(
     header: Sequence[str],
@@ -21,14 +24,17 @@ def table(
     *,
     width: int | None = None,
     spare: Sequence[int] = (),
+    flows: bool = False,
 ) -> str:
     """Return ``header`` and ``rows`` as lines; ``right`` has an ``r`` per right-aligned column.
 
     ``right="lr"``: the first column to the left, the second to the right, the others to the left.
     If a line would be longer than ``width``, columns of the numbers ``spare`` are left out, one
-    after another; if that is not enough, each row becomes its own block, one line per column,
-    without those that are empty.
+    after another; if the last column ``flows``, its texts are broken into lines; if that is not
+    enough, each row becomes its own block, one line per column, without those that are empty.
     """
+    if flows and width is not None:
+        rows = _flowed(header, rows, width)
     lines = _lines(header, rows, right)
     out: set[int] = set()
     for column in spare:
@@ -43,8 +49,24 @@ def table(
             "".join(right[n] for n in kept),
         )
     if width is not None and rows and max(map(text_width, lines)) > width:
-        return _blocks(header, rows)
+        return _blocks(header, rows, width)
     return "\n".join(lines)
+
+
+def _flowed(
+    header: Sequence[str], rows: Sequence[Sequence[str]], width: int
+) -> Sequence[Sequence[str]]:
+    """Return the rows with the texts of the last column broken, each part in a row of its own."""
+    columns = [*zip(header, *rows, strict=True)][:-1]
+    room = width - sum(max(map(text_width, column)) + 2 for column in columns)
+    if room < _LEAST_ROOM:
+        return rows
+    found: list[Sequence[str]] = []
+    for row in rows:
+        first, *others = textwrap.wrap(row[-1], room, break_on_hyphens=False) or [""]
+        found.append([*row[:-1], first])
+        found += ([*[""] * len(columns), part] for part in others)
+    return found
 
 
 def labelled(
@@ -80,18 +102,25 @@ def _lines(header: Sequence[str], rows: Sequence[Sequence[str]], right: str) -> 
     return lines
 
 
-def _blocks(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _blocks(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
     """Return ``name  value`` lines, an empty line between two rows."""
     name_width = max(map(text_width, header))
     blocks = (
         "\n".join(
-            f"{_filled(name, name_width)}  {cell}".rstrip()
+            _cell(name, cell, name_width, width)
             for name, cell in zip(header, row, strict=True)
             if cell
         )
         for row in rows
     )
     return "\n\n".join(blocks)
+
+
+def _cell(name: str, cell: str, name_width: int, width: int) -> str:
+    """Return a cell behind its name; what is too long for a line is aligned below its beginning."""
+    first, *others = _broken(cell, max(20, width - name_width - 2)) or [""]
+    indent = " " * (name_width + 2)
+    return "\n".join([f"{_filled(name, name_width)}  {first}", *(indent + o for o in others)])
 
 
 def _filled(text: str, width: int, *, left: bool = False) -> str:

@@ -169,3 +169,17 @@ def test_it_does_not_write_or_lock(call: Call, run: Path) -> None:
 def test_a_narrow_terminal_and_a_reader_that_goes_away(terminal: Call, shell: Call) -> None:
     assert "attempt        1\n" in terminal("show", "sum", size=(40, 10)).text
     assert shell("jobrun show sum | true").err == ""
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_it_fits_the_terminal(width: int, terminal: Call, call: Call, run: Path) -> None:
+    call("tag", "sum", "good", "paper-2")
+    call("note", "sum", "the one of the second figure, " * 5)
+    screen = terminal("show", "sum", size=(width, 40))
+    assert screen.code == 0
+    lines = screen.text.splitlines()
+    assert [line for line in lines if len(line) > width] == []
+    assert " ".join(screen.text.split()).count("the one of the second figure,") == 5
+    assert (len(lines) > len(terminal("show", "sum", size=(400, 40)).text.splitlines())) == (
+        width < 200
+    )

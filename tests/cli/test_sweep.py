@@ -15,9 +15,11 @@ import pytest
 from whole_runs import bytes_of_checkpoints
 
 from jobrun.checkpoint.read_blobs import load_blobs
+from jobrun.cli.sweep_table import SweepTable, sweep_summary
 from jobrun.cli.sweep_view import LiveBoard
 from jobrun.runs.rundir import RunDir
 from jobrun.runs.sweepdir import SweepDir
+from jobrun.tools.sweep_rows import SweepRow
 
 Call = Callable[..., Any]
 long = pytest.mark.skipif(not os.environ.get("JOBRUN_LONG"), reason="JOBRUN_LONG is not set")
@@ -79,11 +81,11 @@ def totals(home: Path) -> dict[str, Any]:
 
 FINISHED = """\
 sum: 4 runs: 4 finished
-step  first  state     epochs       loss  total  time
-1     90     finished       3   0.010753     93  TIME
-1     10     finished       3   0.076923     13  TIME
-2     90     finished       3  0.010417*     96  TIME
-2     10     finished       3     0.0625     16  TIME
+step  first  state     epochs      loss  total  best loss  time
+1     90     finished       3  0.010753     93   0.010753  TIME
+1     10     finished       3  0.076923     13   0.076923  TIME
+2     90     finished       3  0.010417     96  0.010417*  TIME
+2     10     finished       3    0.0625     16     0.0625  TIME
 best loss 0.010417 (epoch 3): step=2,first=90
 
 jobrun load-blobs runs/sum/step=2,first=90
@@ -292,6 +294,36 @@ def test_a_signal_is_passed_on_once_and_the_sweep_goes_on(
     assert totals(home) == dict(zip(ALL, (190, 110, 290, 210), strict=True))
 
 
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGHUP, marks=long),
+        signal.SIGXCPU,
+        pytest.param(signal.SIGUSR2, marks=long),
+    ],
+)
+def test_notices_of_terminals_and_schedulers_end_a_sweep(
+    number: signal.Signals, start: Call, sweep: Call
+) -> None:
+    """They may come several times, which does not end it at once.  SIGUSR1 only saves."""
+    home = sweep(TWO, SLOW, MANY, ("stop:", "checkpoint: {every: 150}\nstop:"))
+    process = start("train", "sum.yaml")
+    wait_until(lambda: (home / "step=1/checkpoint_0").exists())
+    process.send_signal(signal.SIGUSR1)
+    wait_until(lambda: (home / "step=1/checkpoint_1").exists())
+    process.send_signal(number)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 128 + number
+    assert "step=1 | SIGUSR1: the state is saved at the next possible point" in err
+    assert f"{number.name}: no further run starts" in err
+    assert "again: exited at once" not in err
+    assert out.startswith("sum: 2 runs: 1 interrupted, 1 waiting\n")
+    head = RunDir(home / "step=1").head()
+    assert head is not None
+    assert head.id == 2
+
+
 STUCK = """\
 if total > 100 + step:
         open(f"stuck-{step}", "w").close()
@@ -382,11 +414,45 @@ def test_a_narrow_terminal_and_quiet(terminal: Call, call: Call, sweep: Call) ->
     assert screen.code == 0
     assert [re.sub(r"time .*", "time", line) for line in screen.plain.splitlines()] == [
         "sum: 2 runs: 2 finished",
-        *("step=1: finished", "  epochs 3", "  loss 0.0097087", "  total 103", "  time"),
-        *("step=2: finished", "  epochs 3", "  loss 0.009434*", "  total 106", "  time"),
+        *("step       1", "state      finished", "epochs     3", "loss       0.0097087"),
+        *("total      103", "best loss  0.0097087", "time", ""),
+        *("step       2", "state      finished", "epochs     3", "loss       0.009434"),
+        *("total      106", "best loss  0.009434*", "time"),
         "best loss 0.009434 (epoch 3): step=2",
         "",
         "jobrun load-blobs runs/sum/step=2",
+    ]
+
+
+@pytest.mark.parametrize("width", [80, 120, 200, None])
+def test_the_table_at_the_widths_of_terminals(width: int | None) -> None:
+    """The best value of any epoch is starred; the last ones are left out if there is no room."""
+    metrics = {"validation_loss": "min", "accuracy": "max", "rate": None}
+    rows = [
+        SweepRow(
+            f"lr={n}",
+            f"runs/s/lr={n}",
+            {"lr": n, "depth": 3},
+            "finished",
+            epoch=20,
+            metrics={"validation_loss": 0.5 + n, "accuracy": 0.25, "rate": 0.125},
+            best={"validation_loss": (0.5 - n / 8, 3), "accuracy": (0.75 - n / 8, 7)},
+            elapsed=61.0,
+        )
+        for n in (1, 2, 3)
+    ]
+    lines = sweep_summary(SweepTable("s", "runs/s", metrics, rows, [], 0), width)
+    header = re.split("  +", lines[1])
+    assert max(map(len, lines)) <= (width or 200)
+    best = ["best validation_loss", "best accuracy"]
+    last = ["rate"] if width == 80 else [*metrics]
+    assert header == ["lr", "depth", "state", "epochs", *last, *best, "time"]
+    cells = [dict(zip(header, re.split("  +", line), strict=True)) for line in lines[2:5]]
+    assert [row["best validation_loss"] for row in cells] == ["0.375", "0.25", "0.125*"]
+    assert [row["best accuracy"] for row in cells] == ["0.625*", "0.5", "0.375"]
+    assert lines[5:7] == [
+        "best validation_loss 0.125 (epoch 3): lr=3",
+        "best accuracy 0.625 (epoch 7): lr=1",
     ]
 
 

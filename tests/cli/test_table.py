@@ -38,6 +38,15 @@ def test_spare_columns_are_left_out_before_rows_become_blocks() -> None:
     )
 
 
+def test_the_last_column_may_flow() -> None:
+    rows = [("a", "one two three four five six"), ("b", "seven")]
+    assert table(("x", "text"), rows, width=23, flows=True).splitlines() == [
+        *("x  text", "a  one two three four", "   five six", "b  seven"),
+    ]
+    assert table(("x", "text"), rows, width=17, flows=True).count("\n\n") == 1  # no room: blocks
+    assert table(("x", "text"), rows, flows=True).splitlines()[1].endswith(" six")
+
+
 def test_labelled_texts_are_broken_at_spaces() -> None:
     facts = [("job", "pi"), ("vars", ""), ("uses", "numpy 2.4.6, scipy-openblas 0.3.31")]
     whole = ["  job  pi", "  uses numpy 2.4.6, scipy-openblas 0.3.31"]
