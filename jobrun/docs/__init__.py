@@ -59,13 +59,20 @@ def _headings(lines: list[str]) -> Iterator[tuple[int, int, str]]:
 
 
 def matching(found: list[Section], words: str) -> list[Section]:
-    """Return the sections that ``words`` name: by the whole heading, its beginning or a part."""
+    """Return the sections that ``words`` name: by the whole heading, its end, beginning or a part.
+
+    The end is whole words: ``batch`` is ``task.pipe.batch``.
+    """
     wanted = _folded(words)
     headings = [(_folded(section.heading), section) for section in found]
-    for fits in (str.__eq__, str.startswith, str.__contains__):
+    for fits in (str.__eq__, _ends_with, str.startswith, str.__contains__):
         if hits := [section for heading, section in headings if fits(heading, wanted)]:
             return hits
     return []
+
+
+def _ends_with(heading: str, words: str) -> bool:
+    return heading.endswith(f" {words}")
 
 
 def _folded(text: str) -> str:

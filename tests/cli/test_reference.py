@@ -35,7 +35,8 @@ def test_headings_are_unique_and_the_title_is_that_of_the_list(name: str) -> Non
 
 def test_a_section_is_shown_alone(call: Callable[..., Any]) -> None:
     assert "every: 5\n" in call("docs", "keys", "task.every").out
-    assert "--accept-changes" in call("docs", "commands", "jobrun train").out
+    assert call("docs", "keys", "batch").out.startswith("## task.pipe.batch\n")
+    assert "--accept-changes" in call("docs", "commands", "train").out
     assert "times: int" in call("docs", "api", "Retries").out
     assert call("docs", "--search", "min_delta").out.count("keys ") >= 1
 
