@@ -318,7 +318,7 @@ class ItemStream(Stream):
                 "set_state()) for 'resume: state'",
                 hint="leave 'resume' out: then it is read again up to the place",
             )
-        cursor = _ItemCursor(self, state, items, row if mark is not None else 0, slow)
+        cursor = _ItemCursor(self, state, items, row if mark is not None else 0, slow, mark)
         if row and mark is None:
             cursor.skip(row)
         return cursor
@@ -349,8 +349,11 @@ class _ItemCursor(Cursor):
         items: Iterator[Any],
         row: int,
         slow: Slow,
+        mark: Any,
     ) -> None:
         self.row = row
+        self._begin = row
+        self._mark = mark
         self._source = source
         self._state = state
         self._items = items
@@ -375,9 +378,15 @@ class _ItemCursor(Cursor):
             yield item
 
     def mark(self) -> Any:
-        """Return the user's own state."""
+        """Return the user's own state.
+
+        At the place that was restored it is the state that was given: a stream of Hugging Face
+        returns that of its beginning until it has given a row.
+        """
         if self._state is None:
             return None
+        if self.row == self._begin and self._mark is not None:
+            return self._mark
         try:
             state = self._state()
         except BaseException as error:

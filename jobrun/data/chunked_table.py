@@ -6,12 +6,12 @@ than a chunk does not decode it again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
 
-from jobrun.data.source import Columns, Permutation, Table
+from jobrun.data.source import TEXT, Columns, Permutation, Table, finished
 from jobrun.data.tables import check_lengths
 from jobrun.errors import DataError
 
@@ -21,22 +21,27 @@ __all__ = ["ChunkedTable"]
 class ChunkedTable(Table):
     """Columns that are arrays of zarr or h5py: with ``shape``, ``dtype``, ``chunks`` and slices.
 
-    ``take(array, rows)`` returns rows of one by their numbers.
+    ``take(array, rows)`` returns rows of one by their numbers.  Those of ``texts`` hold Python's
+    strings.
     """
 
     def __init__(
-        self, arrays: Mapping[str, Any], name: str, take: Callable[[Any, Permutation], Any]
+        self,
+        arrays: Mapping[str, Any],
+        name: str,
+        take: Callable[[Any, Permutation], Any],
+        texts: Collection[str] = (),
     ) -> None:
         self.name = name
         self._take = take
         self._arrays = dict(arrays)
         self.rows = check_lengths({c: a.shape for c, a in arrays.items()}, name)
-        self.dtypes = {c: np.dtype(a.dtype).str for c, a in arrays.items()}
+        self.dtypes = {c: TEXT if c in texts else np.dtype(a.dtype).str for c, a in arrays.items()}
         for column, array in arrays.items():
-            if np.dtype(array.dtype).kind not in "biufcmMSU":
+            if column not in texts and np.dtype(array.dtype).kind not in "biufcmMSU":
                 raise DataError(
                     f"{name}: column {column!r} is of dtype {array.dtype}",
-                    hint="columns are arrays of numbers or fixed strings",
+                    hint="columns are arrays of numbers or strings",
                 )
         self._kept: dict[str, tuple[int, int, Any]] = {}
 
@@ -50,9 +55,8 @@ class ChunkedTable(Table):
         found: Columns = {}
         for column in self._arrays:
             start, rows = self._rows(column, low, high)
-            found[column] = np.ascontiguousarray(rows[low - start : high - start : step])
-            found[column].setflags(write=False)
-        return found
+            found[column] = rows[low - start : high - start : step]
+        return finished(found)
 
     def _rows(self, column: str, low: int, high: int) -> tuple[int, Any]:
         """Return decoded rows that hold ``low`` to ``high``, with the number of the first."""
@@ -70,10 +74,8 @@ class ChunkedTable(Table):
         """Return rows by their numbers."""
         found: Columns = {}
         for column, array in self._arrays.items():
-            taken = self._read(column, lambda array=array: self._take(array, rows))
-            found[column] = np.ascontiguousarray(taken)
-            found[column].setflags(write=False)
-        return found
+            found[column] = self._read(column, lambda array=array: self._take(array, rows))
+        return finished(found)
 
     def _read(self, column: str, read: Any) -> Any:
         try:

@@ -2,6 +2,7 @@
 
 A dataset that is stored in one piece, uncompressed, is mapped as a ``.npy`` is; of others the last
 chunks that were read are kept.  Checksums (Fletcher-32) are verified where the file has them.
+Strings of any length are texts, decoded as UTF-8; those of a fixed length are numpy's bytes.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ def hdf5_table(path: Path, wanted: ColumnNames, options: FileOptions = NO_OPTION
         raise DataError(f"{path} holds no dataset with rows")
     plan = expand(wanted, sorted(found), f"{path} holds no dataset")
     arrays = {n: found[n] for n in names_in(plan)}
-    table = _mapped(path, arrays) or ChunkedTable(arrays, str(path), _take)
+    texts = {n for n, a in arrays.items() if h5py.check_string_dtype(a.dtype) and a.dtype.hasobject}
+    table = _mapped(path, arrays) or ChunkedTable(
+        {n: _Texts(a) if n in texts else a for n, a in arrays.items()}, str(path), _take, texts
+    )
     return table if all(c == g for c, g in plan.items()) else Matrices(table, plan)
 
 
@@ -72,6 +76,17 @@ def _mapped(path: Path, arrays: Mapping[str, Any]) -> Table | None:
         return None
     columns = {n: FileRows(path, a.dtype, a.shape, pieces[n]) for n, a in arrays.items()}
     return ArrayTable(columns, str(path))
+
+
+class _Texts:
+    """A dataset of strings, decoded as it is read."""
+
+    def __init__(self, array: Any) -> None:
+        self.shape, self.chunks, self.dtype = array.shape, array.chunks, array.dtype
+        self._decoded = array.asstr()
+
+    def __getitem__(self, rows: Any) -> Any:
+        return self._decoded[rows]
 
 
 def _take(array: Any, rows: Permutation) -> Any:

@@ -9,7 +9,7 @@ import pytest
 
 from jobrun.data.chunked_table import ChunkedTable
 from jobrun.data.opening import open_files
-from jobrun.data.source import Table
+from jobrun.data.source import TEXT, Table
 from jobrun.data.tables import ArrayTable
 from jobrun.errors import DataError
 
@@ -28,6 +28,10 @@ def path(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
         file["inner/flag"] = np.arange(20) % 2 == 0
         file["one"] = 3
         file["words"] = ["a", "b"]
+        file["inner/names"] = [f"nä{n}" for n in range(20)]
+        file.create_dataset("inner/packed", data=[f"b{n}" for n in range(20)], chunks=6)
+        file.create_dataset("inner/lists", 20, h5py.vlen_dtype(np.int32))
+        file.create_dataset("inner/latin", data=[b"\xe4"] * 20, dtype=h5py.string_dtype("ascii"))
     return path
 
 
@@ -59,14 +63,26 @@ def test_rows_are_those_of_the_dataset(
     assert not any(a.flags.writeable for a in rows.values())
 
 
+def test_strings_are_texts(path: Path) -> None:
+    found = table(path, name="inner/names", packed="inner/packed", x="whole")
+    assert found.dtypes["name"] == found.dtypes["packed"] == TEXT
+    rows = found.slice(5, 9, 2)
+    assert (rows["name"].tolist(), rows["packed"].tolist()) == (["nä5", "nä7"], ["b5", "b7"])
+    taken = found.take(np.array([7, 0, 7]))
+    assert taken["name"].tolist() == ["nä7", "nä0", "nä7"]
+    assert [rows["name"].dtype, taken["name"].dtype] == ["<U3", "<U3"]
+
+
 def test_a_dataset_in_one_piece_is_mapped(path: Path) -> None:
     assert isinstance(table(path, whole="whole"), ArrayTable)
     assert isinstance(table(path, packed="packed"), ChunkedTable)
 
 
 def test_what_cannot_be_read_is_an_error(path: Path) -> None:
-    with pytest.raises(DataError, match="column 'words' is of dtype object"):
-        table(path, words="words")
+    with pytest.raises(DataError, match="column 'inner/lists' is of dtype object"):
+        table(path, x="inner/lists")
+    with pytest.raises(DataError, match="column 'inner/latin' cannot be read: 'ascii' codec"):
+        table(path, x="inner/latin").slice(0, 2)
     with pytest.raises(DataError, match="the columns differ in rows"):
         table(path)
     path.write_bytes(path.read_bytes()[:300])

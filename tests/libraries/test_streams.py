@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
+import tarfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from engine import Driver, cut_after
+from examples import Page
 
+import jobrun
 from jobrun.core.position import Position
 from jobrun.model.job import Job, Pipe, Task
 
@@ -43,7 +49,21 @@ def data_set_of_grain() -> Any:
     return grain.MapDataset.source(list(range(ROWS))).shuffle(seed=4).to_iter_dataset()
 
 
-def read(make: Callable[[], Any], resume: str | None, cuts: list[int]) -> list[int]:
+def of_page(name: str, **arguments: Any) -> Callable[[], Any]:
+    """A function of the page ``data``."""
+    page = Page(Path(jobrun.__file__).parent / "docs/data.md")
+    scope: dict[str, Any] = {}
+    exec(dict(page.blocks("python"))["streams.py"], scope)
+    return lambda: scope[name](**arguments)
+
+
+def read(
+    make: Callable[[], Any],
+    resume: str | None,
+    cuts: list[int],
+    columns: tuple[str, ...] = ("x",),
+    **how: Any,
+) -> list[int]:
     """Return the rows of a pass of a run that is cut after some batches, and resumed anew."""
     seen: list[int] = []
     position = Position()
@@ -51,7 +71,7 @@ def read(make: Callable[[], Any], resume: str | None, cuts: list[int]) -> list[i
         job = Job("j", seed=1)
         with job.epoch:
             take = Task(lambda x: seen.extend(x.tolist()), "x", name="take")
-            Pipe(["x"], 4, call=make, resume=resume, do=[take])
+            Pipe(list(columns), 4, call=make, resume=resume, do=[take], **how)
         driver = Driver(job, 1).start()
         driver.position = Position.from_json(json.loads(json.dumps(position.to_json())))
         driver.epoch(cut_after(cut))
@@ -83,3 +103,42 @@ def test_one_whose_state_leaves_out_a_buffer_is_replayed_by_default() -> None:
     assert sorted(rows) == list(range(ROWS))
     assert read(shuffled_stream_of_hugging_face, None, [1, 5, 3]) == rows
     assert len(read(shuffled_stream_of_hugging_face, "state", [5])) < ROWS
+
+
+@pytest.mark.parametrize("how", [{}, {"shuffle": {"buffer": 16}}])
+@pytest.mark.parametrize(
+    ("library", "name", "resume"),
+    [
+        ("datasets", "of_hugging_face", None),
+        ("datasets", "of_hugging_face", "state"),
+        ("grain", "of_grain", None),
+        ("grain", "of_grain", "state"),
+        ("torchdata", "of_torchdata", None),
+        ("torchdata", "of_torchdata", "state"),
+    ],
+)
+def test_the_streams_of_the_page_are_read_once(
+    library: str, name: str, resume: str | None, how: dict[str, Any]
+) -> None:
+    pytest.importorskip(library)
+    rows = read(of_page(name), resume, [], **how)
+    assert sorted(rows) == list(range(ROWS))
+    assert read(of_page(name), resume, [1, 5, 3], **how) == rows
+
+
+@pytest.mark.parametrize("how", [{}, {"shuffle": {"buffer": 16}}])
+def test_the_shards_of_a_web_dataset_are_read_once(tmp_path: Path, how: dict[str, Any]) -> None:
+    pytest.importorskip("webdataset")
+    for shard in range(2):
+        with tarfile.open(tmp_path / f"part-{shard}.tar", "w") as tar:
+            for number in range(30 * shard, 30 * shard + 30):
+                array = io.BytesIO()
+                np.save(array, np.int64(number))
+                for ending, content in (("x.npy", array.getvalue()), ("y.cls", b"1")):
+                    entry = tarfile.TarInfo(f"{number:03}.{ending}")
+                    entry.size = len(content)
+                    tar.addfile(entry, io.BytesIO(content))
+    make = of_page("of_webdataset", shards=f"{tmp_path}/part-{{0..1}}.tar")
+    rows = read(make, None, [], ("x", "y"), **how)
+    assert sorted(rows) == list(range(ROWS))
+    assert read(make, None, [1, 5, 3], ("x", "y"), **how) == rows
