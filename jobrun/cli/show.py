@@ -68,18 +68,21 @@ def _attempts(attempts: Sequence[PastAttempt], *, going: bool) -> str:
     """Return a table of attempts; ``going``: the last one has not ended."""
     from jobrun.cli.table import table
     from jobrun.core.text import duration
-    from jobrun.tools.run_summary import ending
+    from jobrun.tools.run_summary import ending, slurm_job_text
 
-    header = ("attempt", "started (UTC)", "time", "from", "epochs", "ended")
+    in_slurm = any(a.slurm_job for a in attempts)
+    header = ["attempt", "started (UTC)", "time", *["Slurm job"] * in_slurm]
+    header += ["from", "epochs", "ended"]
     rows = [
-        (
+        [
             f"{a.number}{f' (only {a.only})' if a.only else ''}",
             a.started[:19].replace("T", " "),
             duration(a.seconds),
+            *[slurm_job_text(a) or "-"] * in_slurm,
             "init" if a.checkpoint is None else f"checkpoint_{a.checkpoint}",
             f"{a.epoch + 1}..{a.last}" if a.last > a.epoch else "-",
             "running" if going and a is attempts[-1] else ending(a),
-        )
+        ]
         for a in attempts
     ]
     return table(header, rows, "llr", width=screen_width(), flows=True)
@@ -161,7 +164,8 @@ def _object(shown: RunSummary) -> dict[str, Any]:
 
 
 def _attempt(attempt: PastAttempt) -> dict[str, Any]:
-    return {**asdict(attempt), "outcome": attempt.outcome or None, "only": attempt.only or None}
+    texts = {name: getattr(attempt, name) or None for name in ("outcome", "only", "slurm_job")}
+    return {**asdict(attempt), **texts}
 
 
 def _task(time: TaskTime) -> dict[str, Any]:

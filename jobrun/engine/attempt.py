@@ -140,6 +140,8 @@ class Attempt:
                 if isinstance(start, Record)
                 else {},
                 vars={k: v for k, v in run.job.vars.items() if isinstance(v, _PLAIN)},
+                slurm_job=run.slurm.id,
+                requeued=run.slurm.requeued,
             )
         )
         if isinstance(start, Record):  # so that an end before the load reports it

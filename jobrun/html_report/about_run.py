@@ -22,7 +22,14 @@ from jobrun.report.formatting import metric_texts, plural
 from jobrun.report.log_reader import Wanted, read
 from jobrun.runs.rundir import RunDir
 from jobrun.tools.run_picture import run_picture
-from jobrun.tools.run_summary import RunSummary, about, ending, headline, run_summary
+from jobrun.tools.run_summary import (
+    RunSummary,
+    about,
+    ending,
+    headline,
+    run_summary,
+    slurm_job_text,
+)
 
 __all__ = ["AboutRun", "Table", "about_run"]
 
@@ -110,7 +117,7 @@ def _attempts(attempts: Sequence[PastAttempt], *, going: bool) -> Table:
             duration(a.seconds),
             "init" if a.checkpoint is None else f"checkpoint_{a.checkpoint}",
             f"{a.epoch + 1}..{a.last}" if a.last > a.epoch else "-",
-            a.session,
+            f"{a.session}, Slurm job {text}" if (text := slurm_job_text(a)) else a.session,
             "running" if going and a is attempts[-1] else ending(a),
         )
         for a in attempts

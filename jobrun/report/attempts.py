@@ -39,7 +39,8 @@ class PastAttempt:
     ``checkpoint`` is the id of the one it resumed from (None: from the beginning), ``epoch`` that
     of this checkpoint, ``last`` the last epoch that it finished.  ``outcome`` and ``slowest`` are
     as in ``RunEnded``; ``outcome`` is empty if no end was recorded, and ``ended`` is then the time
-    of the last event.  ``only`` is ``exit`` for one that ran no epochs.  Times are in seconds.
+    of the last event.  ``only`` is ``exit`` for one that ran no epochs.  ``slurm_job`` and
+    ``requeued`` are as in ``RunStarted``.  Times are in seconds.
     """
 
     number: int
@@ -58,6 +59,8 @@ class PastAttempt:
     saved: int = 0
     checkpoint_seconds: float = 0.0
     slowest: SlowestNode | None = None
+    slurm_job: str = ""
+    requeued: int = 0
 
 
 @dataclass(slots=True)
@@ -130,6 +133,8 @@ def _started(event: Mapping[str, Any]) -> PastAttempt:
         session=event["session"],
         last=event["epoch"],
         ended=event["time"],
+        slurm_job=event.get("slurm_job", ""),
+        requeued=event.get("requeued", 0),
     )
 
 

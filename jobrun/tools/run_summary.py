@@ -26,7 +26,7 @@ from jobrun.runs.overview import Overview, overview
 from jobrun.runs.rundir import RunDir
 from jobrun.runs.series import numbered
 
-__all__ = ["RunSummary", "about", "ending", "headline", "run_summary"]
+__all__ = ["RunSummary", "about", "ending", "headline", "run_summary", "slurm_job_text"]
 
 
 @dataclass(frozen=True)
@@ -174,3 +174,11 @@ def ending(attempt: PastAttempt) -> str:
         return "killed or crashed"
     reason = f": {plain(attempt.reason)}" if attempt.reason else ""
     return f"{OUTCOMES.get(attempt.outcome, attempt.outcome)}{reason}"
+
+
+def slurm_job_text(attempt: PastAttempt) -> str:
+    """Return the Slurm job of an attempt, ``17_3, requeued twice``; empty outside of Slurm."""
+    if not attempt.requeued:
+        return attempt.slurm_job
+    times = {1: "once", 2: "twice"}.get(attempt.requeued, f"{attempt.requeued} times")
+    return f"{attempt.slurm_job}, requeued {times}"

@@ -37,6 +37,7 @@ _CHANGING = (
     "TERM",
     "COVERAGE",
     "GITHUB_",
+    "SLURM_",
     "LC_",
     "LANG",
 )

@@ -70,6 +70,25 @@ def test_a_finished_run(call: Call, run: Path, normalised: Call) -> None:
     ]
 
 
+def test_the_slurm_job_of_each_attempt(
+    call: Call, write: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write()
+    assert call("train", "sum.yaml", "--epochs", "1").code == 0
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    for count, epochs in (("0", "2"), ("1", "3")):
+        monkeypatch.setenv("SLURM_RESTART_COUNT", count)
+        assert call("train", "sum.yaml", "--epochs", epochs).code == 0
+    lines = call("show", "sum").out.splitlines()
+    at = next(n for n, line in enumerate(lines) if line.startswith("attempt "))
+    assert re.split(" {2,}", lines[at])[3] == "Slurm job"
+    assert [re.split(" {2,}", line)[3] for line in lines[at + 1 : at + 4]] == [
+        *("-", "17", "17, requeued once")
+    ]
+    attempts = json.loads(call("show", "sum", "--json").out)["attempts"]
+    assert [(a["slurm_job"], a["requeued"]) for a in attempts] == [(None, 0), ("17", 0), ("17", 1)]
+
+
 def test_as_json(call: Call, run: Path) -> None:
     found = json.loads(call("show", "sum", "--json").out)
     assert (found["name"], found["path"], found["state"]) == ("sum", "runs/sum", "finished")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from jobrun.core.events import (
 )
 from jobrun.report.attempts import Attempts, read_attempts
 from jobrun.report.events_file import EventsFile
+from jobrun.tools.run_summary import slurm_job_text
 
 
 @pytest.fixture
@@ -55,6 +57,16 @@ def test_one_that_ended(told: Any, make: Any) -> None:
     assert (attempt.epochs, attempt.saved, attempt.seconds) == (2, 3, 5.0)
     assert (found.seconds, found.checkpoint_seconds, found.saved) == (5.0, 0.5, 3)
     assert attempt.started <= attempt.ended
+
+
+def test_the_slurm_job_and_how_often_it_was_requeued(told: Any, make: Any) -> None:
+    first, second = told(
+        make.started(slurm_job="17_3"), make.started(slurm_job="17_3", requeued=1)
+    ).attempts
+    assert (first.slurm_job, first.requeued, slurm_job_text(first)) == ("17_3", 0, "17_3")
+    assert slurm_job_text(second) == "17_3, requeued once"
+    assert slurm_job_text(replace(second, requeued=3)) == "17_3, requeued 3 times"
+    assert slurm_job_text(replace(first, slurm_job="")) == ""
 
 
 def test_the_slowest_node(told: Any, make: Any) -> None:

@@ -29,7 +29,9 @@ class RunStarted(Event):
     ``walltime`` condition; ``may_end_earlier``: there are other stop conditions too.  ``elapsed``
     are the seconds of earlier attempts, ``best`` maps a metric to its best ``(value, epoch)`` so
     far, and ``vars`` are those of the job that are numbers, strings or bools.  ``only`` is ``exit``
-    if no epoch is run, only ``download`` and ``exit`` on a loaded checkpoint.
+    if no epoch is run, only ``download`` and ``exit`` on a loaded checkpoint.  ``slurm_job`` is the
+    id of the Slurm job (``17``, of an array ``17_3``; empty: none), which was ``requeued`` so often
+    before.
     """
 
     job: str
@@ -49,6 +51,8 @@ class RunStarted(Event):
     elapsed: float = 0.0
     best: Mapping[str, tuple[Any, int]] = field(default_factory=dict)
     vars: Mapping[str, Any] = field(default_factory=dict)
+    slurm_job: str = ""
+    requeued: int = 0
 
 
 @dataclass(frozen=True, slots=True)
