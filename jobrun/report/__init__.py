@@ -132,9 +132,10 @@ class RunFiles:
         self._fan.add("metrics.csv", lambda: MetricsFile(folder / "metrics.csv", events), missed)
 
         def log() -> LogFile:
-            log = LogFile(folder / "log.txt", attempt)
-            if self._prints is not None:
-                self._prints.log = log
-            return log
+            prints = self._prints
+            if prints is None:
+                return LogFile(folder / "log.txt", attempt)
+            prints.log = LogFile(folder / "log.txt", attempt, prints.keep_ended)
+            return prints.log
 
         self._fan.add("log.txt", log, missed)

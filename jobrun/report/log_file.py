@@ -9,25 +9,30 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TextIO
+from typing import Protocol, TextIO
 from weakref import WeakSet
 
-from jobrun.core.current_task import task_here
+from jobrun.core.current_task import CurrentTask, task_here
 from jobrun.core.events import Event, RunEnded
 from jobrun.core.masking import mask
 from jobrun.report.append_file import Appender
 from jobrun.report.formatting import plain, plural, uncoloured
 from jobrun.report.lines import Describer
 from jobrun.report.log_format import attempt_stamp, escaped, stamp
+from jobrun.report.printed_rows import PrintedRows
 
 __all__ = ["LogFile", "Prints", "Tee"]
 
 _LONG = 1 << 16
 """Characters up to which a line is held back until it is whole."""
+
+_BAR_EVERY = 60.0
+"""The seconds between two states of a progress bar that are kept while it changes."""
 
 _forked: WeakSet[LogFile | Tee] = WeakSet()
 
@@ -44,12 +49,19 @@ os.register_at_fork(after_in_child=_after_fork)
 class LogFile:
     """A reporter that appends the lines of all events to a file, as with ``-v``.
 
-    The first line is marked with the number of the ``attempt``, if there is one.
+    The first line is marked with the number of the ``attempt``, if there is one.  ``first`` is
+    called before the lines of an event are appended.
     """
 
     name = "log.txt"
 
-    def __init__(self, path: Path, attempt: int | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        attempt: int | None = None,
+        first: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._before = first
         self._first = attempt_stamp(attempt) if attempt is not None else ""
         self._file = Appender(path)
         self._describe = Describer(verbosity=1)
@@ -63,17 +75,18 @@ class LogFile:
 
     def __call__(self, event: Event) -> None:
         """Append the lines of ``event``; raises OSError if that fails."""
+        self._before()
         lines = self._describe(event)
         if isinstance(event, RunEnded):
             lines = [f"{event.outcome}: {plain(event.reason)} (exit code {event.exit_code})"]
         self._write([escaped(line) for line in lines])
 
-    def write_lines(self, lines: list[str]) -> None:
-        """Append lines that the task on this thread, if there is one, has printed.
+    def write_lines(self, lines: list[str], doing: CurrentTask | None = None) -> None:
+        """Append lines that ``doing``, or the task on this thread, if there is one, has printed.
 
         Raises OSError if that fails; the next line then says how many are missing.
         """
-        doing = task_here()
+        doing = doing or task_here()
         who = stamp(doing) if doing is not None else ""
         self._write([who + mask(line) if who else escaped(mask(line)) for line in lines])
 
@@ -114,8 +127,34 @@ class LogFile:
                 self._file.close()
 
 
+class _Keep(Protocol):
+    """Receives lines; ``doing`` is the task that has printed them, if it is known."""
+
+    def __call__(self, lines: list[str], doing: CurrentTask | None = None) -> None: ...
+
+
+class _Bars(PrintedRows):
+    """The rows of a thread that prints progress bars."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.doing: CurrentTask | None = None
+        self._kept = time.monotonic()
+
+    def feed(self, text: str) -> list[str]:
+        """Print ``text``; return the lines to keep: of changing bars their state, once a minute."""
+        self.doing = task_here()
+        lines = super().feed(text)
+        if time.monotonic() - self._kept >= _BAR_EVERY:
+            self._kept = time.monotonic()
+            lines += self.bars()
+        return lines
+
+
 class Tee:
     """Stands in for ``sys.stdout`` or ``sys.stderr``: passes all on, and whole lines to ``keep``.
+
+    Of a progress bar, whose row changes, the last state is kept, and one a minute before.
 
     Prints come in pieces, from many threads: an unfinished line of a thread is passed on with its
     end, or when the thread flushes, so that lines do not mix.  A stream whose reader has gone, or
@@ -126,7 +165,7 @@ class Tee:
     def __init__(
         self,
         stream: TextIO,
-        keep: Callable[[list[str]], None],
+        keep: _Keep,
         refused: Callable[[OSError], None] = lambda error: None,
     ) -> None:
         self.stream = stream
@@ -134,6 +173,7 @@ class Tee:
         self._refused = refused
         self._said = False
         self._begun: dict[int, str] = {}  # per thread, what is not yet a line for the log
+        self._bars: dict[int, _Bars] = {}  # per thread that has printed progress bars
         self._held: dict[int, str] = {}  # per thread, what was not yet passed on
         self._gone = False
         self._lock = threading.RLock()
@@ -142,19 +182,41 @@ class Tee:
     def after_fork(self) -> None:
         """Replace the lock and drop begun lines, which are those of threads of the parent."""
         self._lock = threading.RLock()
-        self._begun, self._held = {}, {}
+        self._begun, self._bars, self._held = {}, {}, {}
 
     def write(self, text: str) -> int:
         """Pass ``text`` on, and keep the lines that it ends."""
         thread = threading.get_ident()
         with self._lock:
             self._write(thread, self._held.pop(thread, "") + text)
-            *lines, begun = (self._begun.pop(thread, "") + text).split("\n")
-            if begun:
-                self._begun[thread] = begun.rstrip("\r").rpartition("\r")[2]
+            lines = self._ended(thread, text)
             if lines:
                 self._keep([uncoloured(line) for line in lines])
         return len(text)
+
+    def _ended(self, thread: int, text: str) -> list[str]:
+        """Return the lines that ``text`` ends."""
+        bars = self._bars.get(thread)
+        text = self._begun.pop(thread, "") + text
+        if bars is None and "\r" not in text and "\x1b[" not in text:
+            *lines, begun = text.split("\n")
+            if begun:
+                self._begun[thread] = begun
+            return lines
+        bars = self._bars.setdefault(thread, _Bars())
+        lines = bars.feed(text)
+        if bars.is_empty:
+            del self._bars[thread]
+        return lines
+
+    def keep_ended(self) -> None:
+        """Keep the progress bars that have ended, so that what is logged next follows them."""
+        with self._lock:
+            for thread, bars in list(self._bars.items()):
+                if lines := bars.ended():
+                    self._keep([uncoloured(line) for line in lines], bars.doing)
+                if bars.is_empty:
+                    del self._bars[thread]
 
     def writelines(self, lines: Iterable[str]) -> None:
         """Pass texts on."""
@@ -180,6 +242,9 @@ class Tee:
         with self._lock:
             begun, self._begun = list(self._begun.values()), {}
             self._keep([uncoloured(line) for line in begun])
+            rows, self._bars = list(self._bars.values()), {}
+            for bars in rows:
+                self._keep([uncoloured(line) for line in bars.rest()], bars.doing)
 
     def _write(self, thread: int, text: str) -> None:
         """Pass on ``text``, but hold an unfinished line back if it is short and has no ``\\r``."""
@@ -240,6 +305,11 @@ class Prints:
         self.err.end()
         self.log = None
 
+    def keep_ended(self) -> None:
+        """Log the progress bars that have ended."""
+        self.out.keep_ended()
+        self.err.keep_ended()
+
     def _say_refused(self, error: OSError) -> None:
         kept = ": it is in log.txt" if self.log is not None else ""
         why = os.strerror(error.errno or 0)
@@ -248,10 +318,10 @@ class Prints:
             self.err.stream.write(text)
             self.err.stream.flush()
 
-    def _keep(self, lines: list[str]) -> None:
+    def _keep(self, lines: list[str], doing: CurrentTask | None = None) -> None:
         try:
             if self.log is not None:
-                self.log.write_lines(lines)
+                self.log.write_lines(lines, doing)
         except OSError:
             pass  # a full disk is no failure of the task; the log reports the missing lines later
 

@@ -60,6 +60,11 @@ class PrintedRows:
                 self._print(part)
         return done
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is held back."""
+        return not any(row.text for row in self._rows)
+
     def bars(self) -> list[str]:
         """Return the state of each progress bar."""
         return [row.text for row in self._rows if row.bar and not row.blank]

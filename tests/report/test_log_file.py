@@ -115,7 +115,7 @@ def test_what_is_shown_at_once_is_what_a_terminal_would_show(
     texts: list[str | None], at_once: list[str]
 ) -> None:
     """None is a flush."""
-    tee = Tee(shown := io.StringIO(), lambda _: None)
+    tee = Tee(shown := io.StringIO(), lambda *_: None)
     for text, expected in zip(texts, at_once, strict=True):
         if text is None:
             tee.flush()
@@ -188,3 +188,29 @@ def test_a_log_that_cannot_be_written_does_not_hurt_who_prints_and_goes_on(
     assert lines_of(tmp_path / "log.txt") == [
         "one", "(2 lines could not be written here)", "four",
     ]  # fmt: skip
+
+
+def test_of_progress_bars_the_last_state_is_logged_and_one_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Any
+) -> None:
+    """Two nested bars, as tqdm writes them: 100 states in 150 seconds."""
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    with Prints() as prints:
+        log = prints.log = LogFile(tmp_path / "log.txt", None, prints.keep_ended)
+        print("before", file=sys.stderr)
+        for n in range(100):
+            now += 1.5
+            for text in (f"\rout: {n}%", "\n", f"\rin: {n % 10}", "\x1b[A"):
+                sys.stderr.write(text)
+        for text in ("\n", "\rin: 10", "\n", "\x1b[A\x1b[A", "\rout: 100%", "\n\n"):
+            sys.stderr.write(text)
+        log(make.epoch(1))
+        print("after", file=sys.stderr)
+        prints.end()
+    log.close()
+    lines = lines_of(tmp_path / "log.txt")
+    assert lines[:5] == ["before", "out: 40%", "in: 9", "out: 80%", "in: 9"]
+    assert lines[5:7] == ["out: 100%", "in: 10"]
+    assert lines[7].startswith("epoch 1")
+    assert lines[8:] == ["after"]
