@@ -8,7 +8,7 @@
     reading.py                                     read them
     zarr_metadata.py  dtypes.py  fill_value.py     values as zarr arrays
     chunk_grid.py  codecs.py  hardlinks.py         chunks: their shapes, compression, sharing
-    manifest.py  record.py                         the content of a part; _SUCCESS
+    manifest.py  record.py  block_checksums.py     the content of a part; _SUCCESS; proof of slices
     publish.py                                     whole and durable, or not at all
     integrity.py  scrub.py                         verify a file; verify whole checkpoints
     catalog.py  loading.py  read_blobs.py          list checkpoints; find and read one; its blobs

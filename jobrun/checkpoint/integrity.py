@@ -17,6 +17,7 @@ from typing import NoReturn, TypeVar
 
 import crc32c
 
+from jobrun.checkpoint.block_checksums import BLOCK, DIGITS, BlockChecksums
 from jobrun.checkpoint.manifest import (
     CHUNK_TAIL,
     META,
@@ -37,6 +38,7 @@ __all__ = [
     "check_sizes",
     "check_written",
     "kind_of",
+    "read_blocks",
     "read_manifest",
     "read_manifests",
     "read_meta",
@@ -210,12 +212,52 @@ def read_payload(fs: Fs, path: str, file: File, data: memoryview, start: int = 0
     _reread(fs, lambda: _prove(fs, path, file, blocks))
 
 
+def read_blocks(fs: Fs, path: str, file: File, data: memoryview, start: int) -> None:
+    """Fill ``data`` with the bytes from ``start`` of a chunk file that has checksums of blocks.
+
+    Only the blocks that hold them are read and verified.
+    """
+    first = start // BLOCK
+    end = min(-(-(start + len(data)) // BLOCK) * BLOCK, file.length)
+    before, after = bytearray(start - first * BLOCK), bytearray(end - start - len(data))
+    buffers = [memoryview(before), data, memoryview(after)]
+    _reread(fs, lambda: _prove_blocks(fs, path, file, buffers, first))
+
+
+def _prove_blocks(fs: Fs, path: str, file: File, buffers: Sequence[memoryview], first: int) -> None:
+    """Fill buffers from the block ``first`` on, and verify them; they end where a block does."""
+    sums = BlockChecksums()
+    try:
+        fd, length = fs.open(path, file.size)
+        try:
+            _same_size(path, file, length)
+            os.lseek(fd, first * BLOCK, os.SEEK_SET)
+            size = fs.read_into(fd, path, buffers)
+        finally:
+            os.close(fd)
+    except FsError as error:
+        _raise_for(error)
+    if size != sum(map(len, buffers)):
+        raise DamagedError(f"it ends before its {file.size} bytes", where=path)
+    for data in buffers:
+        sums.add(data)
+    _same_blocks(path, file, sums, first)
+
+
 def check_payload(fs: Fs, path: str, file: File) -> None:
     """Read and verify all of a file, keeping nothing."""
     if file.name == META:
         read_meta(fs, path, file)
-    else:
+    elif not file.blocks:
         _reread(fs, lambda: _prove(fs, path, file, _spare(file.length)))
+    else:
+
+        def call() -> None:
+            sums = BlockChecksums()
+            _prove(fs, path, file, _spare(file.length), sums)
+            _same_blocks(path, file, sums)
+
+        _reread(fs, call)
 
 
 def _read(fs: Fs, path: str, most: int = MAX_BYTES) -> bytes:
@@ -240,8 +282,17 @@ def _spare(length: int) -> list[memoryview]:
     return [block[: j - i] for i, j in _cuts(length)]
 
 
-def _prove(fs: Fs, path: str, file: File, blocks: Sequence[memoryview]) -> None:
-    """Read and verify a chunk file; each block is summed while it is in the processor's cache."""
+def _prove(
+    fs: Fs,
+    path: str,
+    file: File,
+    blocks: Sequence[memoryview],
+    sums: BlockChecksums | None = None,
+) -> None:
+    """Read and verify a chunk file; each block is summed while it is in the processor's cache.
+
+    ``sums`` gets the payload, too.
+    """
     tail = memoryview(bytearray(CHUNK_TAIL))
     size = crc = 0
     try:
@@ -251,6 +302,8 @@ def _prove(fs: Fs, path: str, file: File, blocks: Sequence[memoryview]) -> None:
             for block in blocks:
                 size += fs.read_into(fd, path, [block, tail] if block is blocks[-1] else [block])
                 crc = crc32c.crc32c(block, crc)
+                if sums is not None:
+                    sums.add(block)
         finally:
             os.close(fd)
     except FsError as error:
@@ -268,6 +321,19 @@ def _same_size(path: str, file: File, size: int) -> None:
 def _same_crc(path: str, file: File, crc: int) -> None:
     if crc != file.crc:
         raise DamagedError(f"its checksum is {crc:08x}, but {file.crc:08x} was written", where=path)
+
+
+def _same_blocks(path: str, file: File, sums: BlockChecksums, first: int = 0) -> None:
+    """Raise DamagedError unless checksums of blocks, from ``first`` on, are what was written."""
+    found = sums.digits()
+    for place in range(0, len(found), DIGITS):
+        crc, own = found[place : place + DIGITS], file.blocks[first * DIGITS + place :][:DIGITS]
+        if crc != own:
+            raise DamagedError(
+                f"the checksum of its block {first + place // DIGITS} is {crc}, but {own} was "
+                "written",
+                where=path,
+            )
 
 
 def _raise_for(error: FsError) -> NoReturn:

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
+from jobrun.checkpoint.block_checksums import BLOCK, DIGITS
 from jobrun.core.gc_tuning import paused
 from jobrun.core.json_forms import misfit, text, whole
 from jobrun.core.tree_keys import decode_key
@@ -77,11 +78,13 @@ class File(NamedTuple):
     """A file of an entry: its name, and the length and crc32c of its payload.
 
     The payload is the whole file, except for a chunk file, which has CHUNK_TAIL bytes more.
+    ``blocks`` are the checksums of the blocks of a large payload, see ``BlockChecksums.digits``.
     """
 
     name: str
     length: int
     crc: int
+    blocks: str = ""
 
     @property
     def size(self) -> int:
@@ -176,6 +179,9 @@ def _line(entry: Entry) -> str:
             line += f'"same_as": {_text(entry.same_as)}, '
     if entry.key is not None:
         line += f'"key": {entry.key}, '
+    if len(entry.files) > 1 and any(f.blocks for f in entry.files):
+        crcs = ", ".join([f'"{f.blocks}"' for f in entry.files[1:]])
+        line += f'"blocks": {{"length": {BLOCK}, "crc32c": [{crcs}]}}, '
     if entry.value is not None:
         line += f'"value": {_json(entry.value)}, '
     if entry.note is not None:
@@ -260,6 +266,8 @@ def _entry(fields: dict[str, Any]) -> Entry:
     if type(fields["shape"]) is not list:
         raise ValueError(f"the shape of {path!r} is not a list")
     shape = tuple(fields["shape"])
+    if "blocks" in fields:
+        files = _with_blocks(files, fields["blocks"])
     same_as, value = fields.get("same_as"), fields.get("value")
     if same_as is not None and type(same_as) is not str:
         raise ValueError(f"'same_as' of {path!r} is not a path")
@@ -267,6 +275,23 @@ def _entry(fields: dict[str, Any]) -> Entry:
         raise ValueError(f"{path!r} has a value and elements or chunks")
     dtype, version = fields["dtype"], fields["version"]
     return Entry(path, kind, files, dtype, shape, version, same_as, key, note, value)
+
+
+def _with_blocks(files: tuple[File, ...], fields: Any) -> tuple[File, ...]:
+    """Return the files with the checksums of their blocks, if these are of a known length."""
+    if fields["length"] != BLOCK:
+        return files
+    meta, *chunks = files
+    found = [meta]
+    for file, crcs in zip(chunks, fields["crc32c"], strict=True):
+        if type(file.length) is not int or len(crcs) not in (0, _digits(file.length)):
+            raise ValueError(f"the checksums of the blocks of {file.name!r} are not those of all")
+        found.append(file._replace(blocks=crcs + ""))
+    return tuple(found)
+
+
+def _digits(length: int) -> int:
+    return -(-length // BLOCK) * DIGITS
 
 
 def _note(path: str, fields: Any) -> Note:

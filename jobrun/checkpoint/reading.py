@@ -22,6 +22,7 @@ from jobrun.checkpoint.chunk_grid import Chunk
 from jobrun.checkpoint.integrity import (
     check_root,
     check_sizes,
+    read_blocks,
     read_manifest,
     read_meta,
     read_payload,
@@ -319,7 +320,8 @@ def _fill(
     """Read and verify a chunk; its bytes from ``start`` fill ``data``."""
     path, codec = f"{reading.folder}/{file.name}", reading.layout.codec
     if codec is None:
-        read_payload(fs, path, file, data, start)
+        read = read_blocks if file.blocks and len(data) < file.length else read_payload
+        read(fs, path, file, data, start)
         return
     packed = np.empty(file.length, np.uint8).data
     read_payload(fs, path, file, packed)

@@ -16,6 +16,7 @@ import crc32c
 import numpy as np
 import numpy.typing as npt
 
+from jobrun.checkpoint.block_checksums import BLOCK, BlockChecksums
 from jobrun.checkpoint.chunk_grid import Chunk
 from jobrun.checkpoint.chunk_links import ChunkLinks, EarlierLeaf, plan_chunks
 from jobrun.checkpoint.codecs import choose
@@ -280,11 +281,9 @@ class Writer:
             payload = [form.codec.compress(whole)]
         # The checksum comes before the copy to the disk, not block by block with it: measured for
         # 64 MiB, 19.7 ms against 20.4.
-        crc = 0
-        for data in payload:
-            crc = crc32c.crc32c(data, crc)
         length = sum(map(len, payload))
-        file, target = File(chunk.key, length, crc), f"{folder}/{chunk.key}"
+        crc, blocks = _checksums(payload, in_blocks=form.codec is None and length > BLOCK)
+        file, target = File(chunk.key, length, crc, blocks), f"{folder}/{chunk.key}"
         same = None if links is None else links.find(chunk.key, payload, crc)
         if links is not None and same is not None and self._share(same, target, file):
             links.linked(chunk.key, same)
@@ -292,6 +291,19 @@ class Writer:
         payload.append(crc.to_bytes(CHUNK_TAIL, "little"))
         self._fs.write(target, payload, sync=self._sync)
         return file
+
+
+def _checksums(payload: Sequence[Buffer], *, in_blocks: bool) -> tuple[int, str]:
+    """Return the crc32c of a payload and, if wanted, the checksums of its blocks."""
+    if in_blocks:
+        sums = BlockChecksums()
+        for data in payload:
+            sums.add(data)
+        return sums.whole(), sums.digits()
+    crc = 0
+    for data in payload:
+        crc = crc32c.crc32c(data, crc)
+    return crc, ""
 
 
 def _bytes_of(array: Array, memory: DType | None, chunk: Chunk) -> memoryview:
