@@ -394,9 +394,15 @@ def like(pattern: str, what: str) -> Any:
     return Annotated[str, Field(pattern=pattern, json_schema_extra=extra)]
 
 
+def _says(what: str) -> dict[str, Any]:
+    """Return what makes editors say ``what`` is expected, where the type is another."""
+    return {"errorMessage": f"expected {what}"}
+
+
 _NUMBER = r"[0-9][0-9. ]*"
 _Time = like(rf"^ *({_NUMBER}h *)?({_NUMBER}m *)?({_NUMBER}s *)?$", TIMES)
-_Positive = Annotated[int, Field(ge=1)]
+_Positive = Annotated[int, Field(ge=1, json_schema_extra=_says(_COUNT))]
+_PositiveSeconds = Annotated[float, Field(gt=0, json_schema_extra=_says(TIMES))]
 Text = Annotated[str, BeforeValidator(text_of)]
 Name = Annotated[
     str,
@@ -415,10 +421,11 @@ Dtype = Annotated[str, BeforeValidator(_checked(dtype_fault, "a dtype"))]
 Count = Annotated[
     Any,
     annotated(
-        count_of, _Positive | like("[^0-9]", "the name of a var or blob that holds a number")
+        count_of,
+        _Positive | like("[^0-9]", "the name of a var or blob that holds a number"),
     ),
 ]
-Seconds = Annotated[Any, annotated(_seconds, Annotated[float, Field(gt=0)] | _Time)]
+Seconds = Annotated[Any, annotated(_seconds, _PositiveSeconds | _Time)]
 Inputs = Annotated[
     Any, annotated(names_of(reference_fault, _IN, _parameter, distinct=False), NameForms)
 ]

@@ -96,6 +96,16 @@ def test_patterns_have_a_message_in_words() -> None:
     assert [p for p, s in patterns if not s.get("patternErrorMessage", "").startswith("exp")] == []
 
 
+def test_numbers_that_may_be_something_else_have_a_message_in_words() -> None:
+    """Editors report the first form of a value; its type alone would hide the others."""
+    task = SCHEMA["$defs"]["TaskModel"]["properties"]
+    for key, words in (("every", "the name of a var"), ("timeout", "90s, 15m, 2h")):
+        first, other = task[key]["anyOf"]
+        assert first["type"] in ("integer", "number")
+        assert other["type"] == "string"
+        assert words in first["errorMessage"]
+
+
 def models(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
     """The models of the language that the keys of one lead to, by their titles."""
     found = {model.__name__.removesuffix("Model"): model}
