@@ -206,7 +206,7 @@ class Given:
     """The arguments of ``in`` for one call, made anew from the gathered inputs.
 
     ``positional`` and ``keywords`` are for the caller to complete; ``values`` are the values whose
-    views were handed out.
+    views were handed out, except single numbers, strings and objects.
     """
 
     __slots__ = ("_lent_of", "_noted", "_roots", "keywords", "positional", "values")
@@ -239,6 +239,8 @@ class Given:
             self._roots.append((source, obj, noted))
 
     def _hand_out(self, source: Input, held: Held, lent: list[Any]) -> Any:
+        if type(held) is Box and held.kind != "array" and held.note is None:
+            return held.value  # it has no memory to be looked at
         if isinstance(held, _VALUES):
             if source.form != "column":
                 self.values.append(held)

@@ -37,6 +37,8 @@ class CallOutputs:
         self._keys = keys
         self._updated = updated
         self._live = live
+        self._others = [i for i in range(len(keys)) if i not in live]
+        self._updated_others = [updated[i] for i in self._others]
         self._keep_maps = keep_maps
 
     def returned(self, result: list[Any]) -> dict[tuple[Key, ...], Any]:
@@ -71,13 +73,7 @@ class CallOutputs:
             if len(self._keys[0]) == 1:
                 return [(self._keys[0][0], values[0])]
         else:
-            keys = self._keys_of(result[0], form)
-            live: dict[int, Value] = {i: Box(result[0][keys[i]], "live") for i in self._live}
-            others = [i for i in range(len(keys)) if i not in live]
-            names = [self._updated[i] for i in others]
-            adopted = adopt_items(result, [keys[i] for i in others], given, self._keep_maps, names)
-            by_place = live | dict(zip(others, adopted, strict=True))
-            values = [by_place[i] for i in range(len(keys))]
+            values = self._values_of(result, self._keys_of(result[0], form), given)
         writes: list[Write] = []
         for keys_of_one, value in zip(self._keys, values, strict=True):
             if len(keys_of_one) == 1:
@@ -85,6 +81,16 @@ class CallOutputs:
             else:
                 writes += _scattered(keys_of_one, value)
         return writes
+
+    def _values_of(self, result: list[Any], keys: list[Any], given: list[Value]) -> list[Value]:
+        """Return the items ``keys`` of a result as values."""
+        live = {i: Box(result[0][keys[i]], "live") for i in self._live}
+        others = [keys[i] for i in self._others]
+        adopted = adopt_items(result, others, given, self._keep_maps, self._updated_others)
+        if not live:
+            return adopted
+        found = live | dict(zip(self._others, adopted, strict=True))
+        return [found[i] for i in range(len(keys))]
 
     def _keys_of(self, result: Any, form: str) -> list[Any]:
         """Return the keys of a returned tuple or dict; raises TaskError if they differ."""

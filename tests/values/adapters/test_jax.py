@@ -18,6 +18,7 @@ from jobrun.errors import ValueRefusedError
 from jobrun.model.job import Job, Pipe, Task
 from jobrun.values.adapted import take_apart
 from jobrun.values.adapters.base import LiveAdapter
+from jobrun.values.adapters.jax import JaxArrayAdapter
 from jobrun.values.adapters.pytree import PYTREE, is_pytree
 from jobrun.values.boxes import Box, one_element
 from jobrun.values.buffers import copy_array
@@ -75,6 +76,46 @@ def test_an_array_with_one_element_is_a_number() -> None:
     assert one_element(stored(jnp.float32(2.5))) == 2.5
     assert one_element(stored(jnp.ones((1, 1)))) == 1.0
     assert one_element(stored(jax.random.key(0))) is None
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, "int32"])
+def test_common_arrays_are_copied_to_the_same_bits(
+    dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, meta = JaxArrayAdapter().dump(jnp.arange(6).reshape(2, 3).astype(dtype))
+    put = JaxArrayAdapter().load(plain, meta)
+    monkeypatch.setattr("jobrun.values.adapters.jax._USUAL", 0)
+    monkeypatch.setattr(jax, "device_put", None)
+    copied = JaxArrayAdapter().load(plain, meta)
+    assert type(copied) is type(put)
+    for name in ("dtype", "shape", "weak_type", "committed", "sharding"):
+        assert getattr(copied, name) == getattr(put, name)
+    assert np.asarray(copied).tobytes() == plain.tobytes()
+
+
+def test_common_arrays_are_not_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = np.array([np.nan, 1.0], np.float32)
+    monkeypatch.setattr("jobrun.values.adapters.jax._USUAL", 0)
+    for context in (jax.debug_nans(True), jax.disable_jit(), jax.transfer_guard("disallow")):
+        with context:
+            assert isinstance(JaxArrayAdapter().load(plain, {}), jax.Array)
+    with pytest.raises(ValueRefusedError, match="JAX makes float32 of an array of float64"):
+        JaxArrayAdapter().load(np.ones(2), {})
+
+
+def test_an_array_that_a_call_is_given_is_not_taken_apart_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[float] = []
+    job = Job("j")
+    with job.init:
+        Task(lambda: {"w": jnp.ones(3), "key": jax.random.key(1)}, out="params", name="make")
+    with job.epoch:
+        Task(lambda params: seen.append(float(params["w"].sum())), "params", name="sum")
+    driver = Driver(job).start()
+    monkeypatch.delattr(JaxArrayAdapter, "dump")
+    driver.epochs(1)
+    assert seen == [3.0]
 
 
 def aligned(size: int) -> Any:
