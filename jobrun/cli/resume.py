@@ -22,6 +22,7 @@ from jobrun.core.invocation import program
 
 if TYPE_CHECKING:
     from jobrun.engine.resume_policy import Request
+    from jobrun.runs.node_map import NodeMap
     from jobrun.runs.rundir import RunDir
     from jobrun.runs.sweepdir import SweepDir
     from jobrun.tools.stored_spec import StoredSpec
@@ -43,8 +44,12 @@ class _Arguments:
     accept_changes: bool
     maps: tuple[str, ...]
     code: str | None
+    nodes: int | None = None
 
     def __post_init__(self) -> None:
+        if self.nodes is not None and self.maps:
+            text = "--nodes says itself which parts the nodes get: use it, or --map-node, not both"
+            raise click.UsageError(text)
         if self.epoch is not None and self.id is not None:
             raise click.UsageError("a checkpoint is named by --epoch or by --id, not by both")
 
@@ -91,6 +96,12 @@ class _Arguments:
     multiple=True,
     help="Give the part of a checkpoint's node to a node of the job.",
 )
+@option(
+    "--nodes",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Resume with N nodes; new ones get a copy of the part of the first.",
+)
 @code_option("The folder of the code, if it has moved.")
 @run_options
 @common
@@ -112,10 +123,15 @@ def command(options: RunOptions, **values: Any) -> int:
         from jobrun.cli.running import run_job
         from jobrun.cli.waiting import once_free
         from jobrun.jobspec.build import job_of
+        from jobrun.jobspec.vars import node_count_setting
 
         arguments = _fetched(arguments, options)
         run, sweep = _find(arguments, options)
         stored = _stored(arguments, options, run, sweep)
+        if arguments.nodes is not None:
+            count = node_count_setting(stored.spec.model.nodes, arguments.nodes)
+            arguments = replace(arguments, sets=(*arguments.sets, count))
+            stored = _stored(arguments, options, run, sweep)
         request = _request(arguments, options, run, stored)
         if sweep is not None:
             from jobrun.cli.sweep_run import run_sweep
@@ -183,7 +199,8 @@ def _request(
         epoch=arguments.epoch,
         id=arguments.id,
         accept_changes=arguments.accept_changes,
-        nodes=parse_maps(arguments.maps),
+        nodes=parse_maps(arguments.maps) if arguments.nodes is None else _resized(run, stored),
+        resized=arguments.nodes is not None,
         folder=stored.folder,
         spec_path=stored.spec_path,
         spec_text=stored.text,
@@ -195,6 +212,19 @@ def _request(
     )
 
 
+def _resized(run: RunDir, stored: StoredSpec) -> NodeMap:
+    """Return the map to the nodes of a spec with another number of them."""
+    from jobrun.errors import NotFoundError
+    from jobrun.jobspec.build import job_of
+    from jobrun.runs.node_map import resized
+
+    state = run.state()
+    if state is None or "nodes" not in state.facts:
+        hint = "--map-node OLD=NEW gives each node its part"
+        raise NotFoundError("the nodes of the run are not known", where=run.shown(), hint=hint)
+    return resized(list(state.facts["nodes"]), list(job_of(stored.spec).nodes))
+
+
 def _resume_line(arguments: _Arguments, options: RunOptions, run: RunDir) -> str:
     """Return the command that asks for the same again."""
     from jobrun.cli.running import command_line
@@ -203,7 +233,8 @@ def _resume_line(arguments: _Arguments, options: RunOptions, run: RunDir) -> str
         "resume",
         arguments.run if arguments.run is not None and arguments.is_spec else run.shown(),
         *(word for text in arguments.maps for word in ("--map-node", text)),
-        sets=arguments.sets,
+        *(() if arguments.nodes is None else ("--nodes", str(arguments.nodes))),
+        sets=arguments.sets if arguments.nodes is None else arguments.sets[:-1],
         epoch=arguments.epoch,
         id=arguments.id,
         only=arguments.only,

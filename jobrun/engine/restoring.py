@@ -13,6 +13,7 @@ from jobrun.engine.resume_survey import evaluates_stops
 from jobrun.engine.run import Run
 from jobrun.engine.saver import Saver
 from jobrun.errors import DamagedError
+from jobrun.runs.node_map import copied_nodes
 from jobrun.session.base import Session
 from jobrun.usercode.environment import differences
 
@@ -56,7 +57,8 @@ class Restorer:
         """Verify that a checkpoint is whole, and only then load it."""
         start = time.perf_counter()
         path = self._run.history.checkpoint_path(record)
-        loaded = self._session.load_parts(path, self._run.history.parts(record))
+        parts = self._run.history.parts(record)
+        loaded = self._session.load_parts(path, parts, copied_nodes(parts))
         self._session.take_over()
         self.restore_progress(record)
         if not record.at_boundary:

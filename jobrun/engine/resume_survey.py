@@ -84,6 +84,9 @@ class Chooser:
         )
         if changes.job and start is not None and choice.action in ("resume", "exit"):
             self._refuse_missing_blobs(start)
+        if self._request.resized and start is not None and choice.action == "resume":
+            self._refuse_within_pass(start)
+            said = (*said, *self._nodes.lines)
         return replace(choice, lines=(*said, *choice.lines)), request.names_checkpoint
 
     def _ask_catalogue(
@@ -141,6 +144,19 @@ class Chooser:
         parts = self._nodes.parts(start, tuple(self._job.nodes))
         refuse_missing_blobs(self._job, path, start, parts, self._request.afresh)
 
+    def _refuse_within_pass(self, start: Record) -> None:
+        """Raise RunRefusedError unless all readers of the checkpoint stand where a pass begins."""
+        if _begins_pass(start):
+            return
+        there = [str(r.epoch) for r in self._run.records() if _begins_pass(r)]
+        raise RunRefusedError(
+            "the number of nodes can change only where a pass over the data ends, and "
+            f"{start.place} is within one",
+            hint=f"--epoch {' or '.join(there[-3:])} names such a checkpoint"
+            if there
+            else "train until a pass ends, and change their number then",
+        )
+
     def changes(self, state: RunState | None) -> Changes:
         """Return the differences between the job on disk and the current job."""
         if state is None:
@@ -153,6 +169,8 @@ class Chooser:
         diff = compare(state.facts, self._facts)
         if self._request.only:  # they are run again because they have changed
             diff = diff.freed(("download", "exit"))
+        if self._request.resized:
+            diff = diff.freed(("nodes",))
         return replace(files, job=diff.job, free=diff.free, never=diff.never)
 
     def _changed_files(self, state: RunState) -> Changes:
@@ -169,6 +187,15 @@ class Chooser:
             weights=tuple(file for file in changed if file in read),
             init=tuple(file for file in changed if file in used),
         )
+
+
+def _begins_pass(record: Record) -> bool:
+    """Return whether all copies of each pipe are about to begin the same pass."""
+    passes: dict[str, set[int]] = {}
+    for key, reader in record.position.readers.items():
+        passes.setdefault(key.partition(":")[2], set()).add(reader.passes)
+    begin = not any(reader.row for reader in record.position.readers.values())
+    return record.at_boundary and begin and all(len(found) == 1 for found in passes.values())
 
 
 def _files_of(group: TaskGroup) -> frozenset[str]:

@@ -8,13 +8,14 @@ from typing import Annotated, Any
 from pydantic import Field
 from pydantic_core import PydanticCustomError
 
+from jobrun.errors import UsageError
 from jobrun.jobspec.faults import FieldFault, expected, refuse
 from jobrun.jobspec.fields import annotated, twice
 from jobrun.jobspec.names import blob_fault, output_fault, plain_fault
 from jobrun.jobspec.scalars import show
 from jobrun.model.job import numbered
 
-__all__ = ["Nodes", "Vars"]
+__all__ = ["Nodes", "Vars", "node_count_setting"]
 
 
 def _vars(value: Any) -> dict[str, Any]:
@@ -114,3 +115,23 @@ _SomeNames = Annotated[list[str], Field(min_length=1)]
 _Count = Annotated[int, Field(ge=1, le=_MOST_NODES)]
 _VarsByNode = Annotated[dict[str, dict[str, Any] | _Count | None], Field(min_length=1)]
 Nodes = Annotated[Any, annotated(_nodes, _Count | _SomeNames | _VarsByNode)]
+
+
+def node_count_setting(nodes: Any, count: int) -> str:
+    """Return the ``NAME=VALUE`` of ``--set`` that sets the number of nodes to ``count``.
+
+    Raises UsageError if ``nodes`` of the spec is not one number.
+    """
+    if type(nodes) is int:
+        return f"nodes={count}"
+    if isinstance(nodes, Mapping) and len(nodes) == 1:
+        ((name, own),) = nodes.items()
+        if type(own) is int:
+            return f"nodes.{name}={count}"
+    raise UsageError(
+        "--nodes sets the number of nodes, and the spec names them one by one"
+        if nodes is not None
+        else "--nodes sets the number of nodes, and the spec has none",
+        hint="with 'nodes: 8' or 'nodes: {trainer: 8}' their number can change; --map-node "
+        "OLD=NEW gives the parts of a checkpoint to nodes of any names",
+    )

@@ -15,7 +15,7 @@ from jobrun.checkpoint.record import Record
 from jobrun.core.position import PipeState, Position
 from jobrun.errors import DamagedError, UsageError, did_you_mean
 
-__all__ = ["NodeMap", "NodeMaps", "parse_maps"]
+__all__ = ["NodeMap", "NodeMaps", "copied_nodes", "parse_maps", "resized"]
 
 
 def parse_maps(texts: Iterable[str]) -> NodeMap:
@@ -30,6 +30,29 @@ def parse_maps(texts: Iterable[str]) -> NodeMap:
     return NodeMap(tuple(pairs))
 
 
+def resized(old: Sequence[str], new: Sequence[str]) -> NodeMap:
+    """Return the map from the nodes ``old`` to another number of them, ``new``.
+
+    Nodes that stay keep their parts; those that are added get a copy of the first node's.
+    """
+    added = [node for node in new if node not in old]
+    pairs = [(node, "") for node in old if node not in new]
+    if added:
+        pairs += [(old[0], node) for node in (old[0], *added)]
+    return NodeMap(tuple(pairs))
+
+
+def copied_nodes(parts: Mapping[str, str]) -> frozenset[str]:
+    """Return the nodes whose part is also another node's: the one of its name, else the first.
+
+    ``parts`` has the part of each node, in their order.
+    """
+    owner: dict[str, str] = {}
+    for node, part in parts.items():
+        owner[part] = node if node == part else owner.get(part, node)
+    return frozenset(node for node, part in parts.items() if owner[part] != node)
+
+
 @dataclass(frozen=True, slots=True)
 class NodeMap:
     """Pairs of a checkpoint's node and the job's node that gets its part (empty: none does).
@@ -41,6 +64,19 @@ class NodeMap:
 
     def __bool__(self) -> bool:
         return bool(self.pairs)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What happens to the parts, in words."""
+        lines = []
+        copies = [new for old, new in self.pairs if new not in ("", old)]
+        if copies:
+            (old,) = dict.fromkeys(old for old, new in self.pairs if new in copies)
+            lines.append(f"new: {', '.join(copies)}, with a copy of the part of {old}")
+        dropped = [old for old, new in self.pairs if not new]
+        if dropped:
+            lines.append(f"dropped: {', '.join(dropped)}")
+        return tuple(lines)
 
     def parts(
         self, record: Record, nodes: Sequence[str], earlier: Sequence[NodeMap] = ()

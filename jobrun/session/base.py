@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -156,18 +156,24 @@ class Session(ABC):
         """
 
     @abstractmethod
-    def load_part(self, node: str, directory: Path, part: str | None = None) -> int:
+    def load_part(
+        self, node: str, directory: Path, part: str | None = None, copied: bool = False
+    ) -> int:
         """Read and verify a node's part of a checkpoint, beside the blobs; return its bytes.
 
-        ``part`` is the name of the part in the checkpoint, if it differs from ``node``.
+        ``part`` is the name of the part in the checkpoint, if it differs from ``node``.  With
+        ``copied`` it is another node's too: then the global generators of ``node`` stay as they
+        were seeded for it.
         """
 
-    def load_parts(self, directory: Path, parts: Mapping[str, str]) -> dict[str, tuple[int, float]]:
+    def load_parts(
+        self, directory: Path, parts: Mapping[str, str], copied: Collection[str] = ()
+    ) -> dict[str, tuple[int, float]]:
         """Call ``load_part`` for ``{node: part}``; return the bytes and seconds of each node."""
         loaded = {}
         for node, part in parts.items():
             start = time.perf_counter()
-            size = self.load_part(node, directory, part)
+            size = self.load_part(node, directory, part, node in copied)
             loaded[node] = (size, time.perf_counter() - start)
         return loaded
 

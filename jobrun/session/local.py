@@ -255,9 +255,14 @@ class LocalSession(Session):
         states = live.states(node) if live is not None else {}
         return states | {path: value for path, value in blobs.items() if path not in states}
 
-    def load_part(self, node: str, directory: Path, part: str | None = None) -> int:
-        """Read and verify a node's part of a checkpoint, beside the blobs; return its bytes."""
+    def load_part(
+        self, node: str, directory: Path, part: str | None = None, copied: bool = False
+    ) -> int:
+        """See Session."""
         blobs = self._staged[node] = read_part(directory, part or node)
+        if copied:
+            for name in GENERATORS:
+                blobs.pop(name, None)
         if part is not None and part != node:  # versions are those of the other node's blobs
             for value in blobs.values():
                 for _, box in leaves(value):

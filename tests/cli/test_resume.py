@@ -377,3 +377,44 @@ stop: {epochs: 2}
     longer = call("train", "sum.yaml", "--epochs", "3")
     assert longer.code == 0
     assert "weights that changed since the last start: base.npz" in longer.err
+
+
+# Another number of nodes.
+
+NODES = """
+name: sum
+nodes: {count}
+init: [{{call: "steps:start", node: "*", out: total}}]
+epoch: [{{call: "steps:add", node: "*", in: total, out: total, with: {{step: 1}}}}]
+stop: {{epochs: 2}}
+"""
+
+
+@pytest.mark.parametrize("count", ["2", "{t: 2}"])
+def test_a_run_continues_with_another_number_of_nodes(
+    call: Call, write: Call, folder: Path, count: str
+) -> None:
+    write(spec=NODES.format(count=count))
+    assert call("train", "sum.yaml").code == 0
+    result = call("resume", "sum", "--nodes", "3", "--epochs", "4")
+    assert result.code == 0
+    name = "n" if count == "2" else "t_"
+    assert f"new: {name}2, with a copy of the part of {name}0" in result.err
+    found = load_blobs(folder / "runs/sum")
+    assert [*found] == [f"{name}{number}:total" for number in range(3)]
+    assert len({int(value) for value in found.values()}) == 1
+    assert "nothing is left to do" in call("resume", "sum").out  # the number is stored
+    result = call("resume", "sum", "--nodes", "1", "--epochs", "5")
+    assert f"dropped: {name}1, {name}2" in result.err
+    assert [*load_blobs(folder / "runs/sum")] == ["total"]  # one node needs no name
+
+
+def test_nodes_that_are_named_have_no_number(call: Call, write: Call) -> None:
+    write(spec=NODES.format(count="[a, b]"))
+    call("train", "sum.yaml")
+    result = call("resume", "sum", "--nodes", "3")
+    assert result.code == 2
+    assert "the spec names them one by one" in result.err
+    result = call("resume", "sum", "--nodes", "3", "--map-node", "a=c")
+    assert result.code == 2
+    assert "use it, or --map-node, not both" in result.err

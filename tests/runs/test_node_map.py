@@ -18,7 +18,7 @@ from jobrun.engine.best_metric import best_of
 from jobrun.engine.resume_policy import Request
 from jobrun.errors import DamagedError, UsageError
 from jobrun.model.policy import Best
-from jobrun.runs.node_map import NodeMap, NodeMaps, parse_maps
+from jobrun.runs.node_map import NodeMap, NodeMaps, copied_nodes, parse_maps, resized
 from jobrun.runs.rundir import RunDir
 from jobrun.tools.prune import prune
 
@@ -199,3 +199,17 @@ def test_nodes_that_change_places_save_what_they_hold(tmp_path: Path) -> None:
     for epoch, first in ((2, 1), (3, 2), (4, 2)):
         found = load_blobs(tmp_path, ["a:w", "b:w"], epoch=epoch)
         assert [int(found[n][0]) for n in ("a:w", "b:w")] == [first, 3 - first]
+
+
+def test_another_number_of_nodes() -> None:
+    assert resized("ab", "abcd") == NodeMap((("a", "a"), ("a", "c"), ("a", "d")))
+    assert resized("abc", "ab") == NodeMap((("c", ""),))
+    assert resized("ab", "ab") == NodeMap()
+    assert resized("ab", "abcd").lines == ("new: c, d, with a copy of the part of a",)
+    assert resized("abc", "a").lines == ("dropped: b, c",)
+
+
+def test_which_nodes_get_a_copy() -> None:
+    assert copied_nodes({"a": "a", "b": "b"}) == frozenset()
+    assert copied_nodes({"x": "a", "y": "a", "a": "a"}) == {"x", "y"}
+    assert copied_nodes({"x": "a", "y": "a", "b": "b"}) == {"y"}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from heapq import nlargest
@@ -341,15 +341,19 @@ class DaskSession(Session):
         taken.release()
         return None
 
-    def load_part(self, node: str, directory: Path, part: str | None = None) -> int:
-        """Let a node read and verify a part of a checkpoint, beside the blobs; return its bytes."""
+    def load_part(
+        self, node: str, directory: Path, part: str | None = None, copied: bool = False
+    ) -> int:
+        """Let a node read and verify a part of a checkpoint: see ``Session.load_part``."""
         worker = self.workers.of_node[node]
-        return int(self._do({worker: ("load_part", node, directory, part)})[worker])
+        return int(self._do({worker: ("load_part", node, directory, part, copied)})[worker])
 
-    def load_parts(self, directory: Path, parts: Mapping[str, str]) -> dict[str, tuple[int, float]]:
+    def load_parts(
+        self, directory: Path, parts: Mapping[str, str], copied: Collection[str] = ()
+    ) -> dict[str, tuple[int, float]]:
         """See Session; all workers at once."""
         calls = {
-            key: ("load_parts", directory, own)
+            key: ("load_parts", directory, own, frozenset(copied))
             for key, peer in self.workers.peers.items()
             if (own := {node: parts[node] for node in peer.nodes if node in parts})
         }
