@@ -25,6 +25,7 @@ from jobrun.checkpoint.manifest import CHUNK_TAIL, Entry, File
 from jobrun.checkpoint.zarr_metadata import Form, store
 from jobrun.model.policy import Compress
 from jobrun.storage.fs import Buffer, Fs, FsError
+from jobrun.storage.regular_file import close_after_reading
 from jobrun.values.boxes import Box
 
 __all__ = ["FINE", "ChunkLinks", "EarlierLeaf", "plan_chunks"]
@@ -103,7 +104,7 @@ class ChunkLinks:
                 crc = file.crc.to_bytes(CHUNK_TAIL, "little")
                 return all(self._equal(descriptor, path, part) for part in (*payload, crc))
             finally:
-                os.close(descriptor)
+                close_after_reading(descriptor)
         return False
 
     def _equal(self, descriptor: int, path: str, part: Buffer) -> bool:
@@ -131,7 +132,7 @@ class ChunkLinks:
             except OSError:
                 return
             finally:
-                os.close(descriptor)
+                close_after_reading(descriptor)
 
 
 def plan_chunks(

@@ -10,7 +10,6 @@ damaged at a URL is read once more first: a network may have damaged it.
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from typing import NoReturn, TypeVar
@@ -30,7 +29,7 @@ from jobrun.checkpoint.record import SUCCESS, Record, decode_record
 from jobrun.errors import DamagedError, NotFoundError
 from jobrun.storage.bounded_json import MAX_BYTES
 from jobrun.storage.fs import Fs, FsError
-from jobrun.storage.regular_file import size_text
+from jobrun.storage.regular_file import close_after_reading, size_text
 
 __all__ = [
     "check_payload",
@@ -305,7 +304,7 @@ def _prove(
                 if sums is not None:
                     sums.add(block)
         finally:
-            os.close(fd)
+            close_after_reading(fd)
     except FsError as error:
         _raise_for(error)
     _same_size(path, file, size)

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from jobrun.core.notices import notice
 from jobrun.storage.direct_io import SMALLEST, write_direct
-from jobrun.storage.regular_file import open_regular, read_all, regular_size
+from jobrun.storage.regular_file import close_after_reading, open_regular, read_all, regular_size
 
 __all__ = ["DEFAULT", "Buffer", "Fs", "FsError", "SyncAll", "file_system_type"]
 
@@ -185,7 +185,7 @@ class Fs:
             try:
                 os.fsync(fd)
             finally:
-                os.close(fd)
+                close_after_reading(fd)
 
         self._do("fsync", path, call)
 
@@ -197,7 +197,7 @@ class Fs:
             try:
                 os.fsync(fd)
             finally:
-                os.close(fd)
+                close_after_reading(fd)
 
         try:
             self._do("fsync", path, call)
@@ -324,7 +324,7 @@ class Fs:
         try:
             return self._do("read", path, lambda: read_all(fd, size, most))
         finally:
-            os.close(fd)
+            close_after_reading(fd)
 
     def sync_all(self, path: str) -> SyncAll | None:
         """Return what makes the whole file system of ``path`` durable at once, or None."""
@@ -353,7 +353,7 @@ class SyncAll:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        os.close(self._fd)
+        close_after_reading(self._fd)
 
     def __call__(self) -> None:
         """Make durable everything written to the file system so far."""

@@ -30,7 +30,7 @@ from jobrun.core.process_identity import ProcessIdentity
 from jobrun.errors import LockedError, SaveError, UsageError
 from jobrun.storage.fs import file_system_type
 from jobrun.storage.lock_file import LockFile, live_owner
-from jobrun.storage.regular_file import open_regular, refuse_not_regular
+from jobrun.storage.regular_file import close_after_reading, open_regular, refuse_not_regular
 
 __all__ = ["KINDS", "VARIABLE", "Lock", "kind_of_lock"]
 
@@ -191,7 +191,7 @@ class Lock:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 return True
         finally:
-            os.close(fd)
+            close_after_reading(fd)
         try:
             return live_owner(self.path.parent) != ""
         except OSError:

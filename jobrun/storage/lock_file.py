@@ -29,6 +29,7 @@ from threading import Event, Thread
 from jobrun.core.notices import notice
 from jobrun.core.process_identity import ProcessIdentity
 from jobrun.storage.fs import DEFAULT, Fs, FsError
+from jobrun.storage.regular_file import close_after_reading
 
 __all__ = ["LOCK_FILE", "LockFile", "live_owner"]
 
@@ -144,7 +145,7 @@ def _read(path: Path) -> tuple[bytes, float] | None:
     try:
         return os.read(fd, 4096), os.fstat(fd).st_mtime
     finally:
-        os.close(fd)
+        close_after_reading(fd)
 
 
 def _owner(path: Path) -> ProcessIdentity | None:

@@ -12,11 +12,13 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import BinaryIO
 
 from jobrun.errors import DamagedError, NotFoundError
 
 __all__ = [
+    "close_after_reading",
     "kind_of",
     "open_regular",
     "open_run_file",
@@ -74,6 +76,15 @@ def open_regular(path: str | os.PathLike[str], flags: int = os.O_RDONLY) -> tupl
     except OSError as error:
         os.close(fd)
         raise OSError(error.errno, error.strerror, name) from error
+
+
+def close_after_reading(fd: int) -> None:
+    """Close a descriptor from which was only read, whatever that reports.
+
+    Some FUSE file systems fail with EIO here, which says nothing about the bytes that were read.
+    """
+    with suppress(OSError):
+        os.close(fd)
 
 
 def read_all(fd: int, size: int, most: int) -> bytes:

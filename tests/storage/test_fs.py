@@ -212,3 +212,19 @@ def test_a_file_that_cannot_be_synced_is_an_error(tmp_path: Path) -> None:
 
     with pytest.raises(FsError, match="EINVAL"):
         NoSync().put(str(tmp_path / "x"), b"1")
+
+
+def test_a_close_after_reading_that_fails_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """fuse-overlayfs does so with files whose first name is gone; the bytes have been read."""
+    (tmp_path / "x").write_bytes(b"bytes")
+    close = os.close
+
+    def failing(fd: int) -> None:
+        close(fd)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "close", failing)
+    assert Fs().read(str(tmp_path / "x"), 100) == b"bytes"
+    Fs().sync_file(str(tmp_path / "x"))
