@@ -357,7 +357,7 @@ class History:
         return self.head() is not None or bool(find_leftovers(self.run.path))
 
     def end(self, state: str, reason: str, epoch: int, elapsed: float) -> None:
-        """Record the end of the attempt; an error of the disk is only reported."""
+        """Record the end of the attempt; if that cannot be done, it is only reported."""
         if self._state is None:
             return
         reason = mask(reason)
@@ -374,8 +374,9 @@ class History:
                 next_id=self._manager.first_id,
             )
         try:
+            self.lock()  # held already, unless another process has taken it over
             self.run.write(self._state)
-        except SaveError as error:
+        except (DamagedError, LockedError, SaveError) as error:
             self._report(Warned(f"the end of the run is not recorded in run.json: {error}"))
 
 

@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from faulty import EPOCHS, Attempt
 
 from jobrun import load_blobs
 from jobrun.core.notices import received_by
+from jobrun.core.process_identity import ProcessIdentity
 from jobrun.errors import SaveError
 from jobrun.runs.rundir import RunDir
 from jobrun.storage.fs import DEFAULT, Fs
@@ -301,6 +303,27 @@ def test_there_is_no_flock(
     assert attempt.said.count("without flock") == 1
     assert bits(load_blobs(run)) == undisturbed
     assert leftovers(run) == []
+
+
+def test_another_process_has_taken_the_lock_over(
+    begun: Path, place: Path, patch: Patch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after the machine was suspended for long: what is the other's now stays as it is."""
+    monkeypatch.setenv("JOBRUN_LOCK", "file")
+    run = shutil.copytree(begun, place / "run")
+
+    def at(op: str, path: str) -> None:
+        if op == "rename" and not (run / "lock.99").exists():
+            owner = replace(ProcessIdentity.own(), host="elsewhere", machine="other")
+            (run / "lock.99").write_text(json.dumps(owner.to_json()))
+            (run / "run.json").write_text('"of the other"')
+
+    patch("at", at)
+    attempt = Attempt(run)
+    patch("at", no_operation)
+    assert attempt.code == 8, attempt.said
+    assert f"the run is held by process {os.getpid()} on elsewhere" in attempt.said
+    assert (run / "run.json").read_text() == '"of the other"'
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't start new thread")], ids=repr)
