@@ -10,6 +10,7 @@ damaged at a URL is read once more first: a network may have damaged it.
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from typing import NoReturn, TypeVar
@@ -233,7 +234,7 @@ def _prove_blocks(fs: Fs, path: str, file: File, buffers: Sequence[memoryview], 
             os.lseek(fd, first * BLOCK, os.SEEK_SET)
             size = fs.read_into(fd, path, buffers)
         finally:
-            os.close(fd)
+            close_after_reading(fd)
     except FsError as error:
         _raise_for(error)
     if size != sum(map(len, buffers)):
