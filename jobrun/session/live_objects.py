@@ -68,11 +68,21 @@ class LiveObjects:
         """Return whether a blob is a live object."""
         return key in self.live
 
-    def check_made(self) -> None:
-        """Look at what ``setup`` made; raises TaskError for an object without an adapter."""
+    def check_made(self) -> Iterator[str]:
+        """Look at what ``setup`` made, and yield warnings.
+
+        Raises TaskError for an object without an adapter.
+        """
         for key in self.live.keys:
             if key[0] in self._nodes:
                 adapter, obj = self._found(key)
+                draws = getattr(adapter, "draws_from", lambda obj: None)(obj)
+                if draws and draws[0] not in self._job.generators:
+                    yield (
+                        f"{key[1]!r} may draw from a global random generator that is not saved, "
+                        f"since {draws[1]}: each run, and a resumed one, gets other numbers; name "
+                        f"the generator under 'state' too ({draws[0]}), or give the object a seed"
+                    )
                 if adapter is PYTREE:
                     with self._placed(key, adapter, "read"):
                         self._structures[key] = PYTREE.structure(obj)

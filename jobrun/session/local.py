@@ -17,6 +17,7 @@ from jobrun.analysis.names import key_of
 from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.reading import read_part
 from jobrun.core.blob_paths import outermost
+from jobrun.core.events import Warned
 from jobrun.core.position import Position
 from jobrun.errors import TaskError, did_you_mean, with_article
 from jobrun.model.job import GENERATORS, Job
@@ -144,18 +145,19 @@ class LocalSession(Session):
             group = self._groups[plan.group] = Group(self._binding, plan)
         reached = group.run(position, control)
         if plan.group == "setup" and plan.finished(reached.tasks):
-            self.check_made()
+            self.check_made(control)
         return reached
 
-    def check_made(self) -> None:
-        """Check the objects that ``setup`` made.
+    def check_made(self, control: Control) -> None:
+        """Check the objects that ``setup`` made, and report warnings.
 
         Raises TaskError for a live object that is named neither under ``state`` nor ``constant``,
         or one under ``state`` that has no adapter.
         """
         check_named(self._analysis, self._stores.nodes)
         if self._stores.live is not None:
-            self._stores.live.check_made()
+            for warning in self._stores.live.check_made():
+                control.report(Warned(warning))
 
     def end_epoch(self) -> None:
         """Drop the scratch of the epoch: what is neither persistent nor of ``setup``."""

@@ -11,6 +11,7 @@ import pytest
 from engine import Driver
 from live import Counter, CounterAdapter, Net, build
 
+from jobrun.core.events import Warned
 from jobrun.errors import BindError, TaskError
 from jobrun.model.job import Job, Task
 from jobrun.values.borrowing import BUFFERS
@@ -181,3 +182,41 @@ def test_one_of_several_outputs_is_a_live_object() -> None:
     net.w += 1  # what was put out of it is a blob of its own
     assert driver.session.blob("w").max() == 1
     assert driver.session.blob("n") == 3
+
+
+class Dice:
+    """An object that draws from numpy's global generator."""
+
+    def __init__(self) -> None:
+        self.thrown = 0
+
+
+class DiceState:
+    name, version = "test.Dice", 1
+
+    def state(self, obj: Dice) -> Any:
+        return {"thrown": obj.thrown}
+
+    def restore(self, obj: Dice, state: Any) -> Dice:
+        obj.thrown = state["thrown"]
+        return obj
+
+    def copy(self, obj: Dice) -> Dice:
+        return self.restore(Dice(), self.state(obj))
+
+    def draws_from(self, obj: Dice) -> tuple[str, str]:
+        return "rng.numpy", "it has no seed"
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_global_generator_that_is_not_saved_is_a_warning(saved: bool) -> None:
+    job = Job("j", state={"dice": DiceState(), **({"rng.numpy": None} if saved else {})})
+    with job.setup:
+        Task(Dice, out="dice")
+    with job.epoch:
+        Task(lambda dice: None, update="dice")
+    driver = Driver(job, 1).start()
+    said = [e.message for e in driver.events if isinstance(e, Warned)]
+    assert [("rng.numpy" in m and "'dice'" in m and "it has no seed" in m) for m in said] == (
+        [] if saved else [True]
+    )

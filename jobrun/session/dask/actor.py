@@ -142,7 +142,7 @@ class WorkerActor:
         try:
             reached, now = group.run_portion(request.run, self._turn, position, control, only)
             if request.group == "setup" and not group.left:
-                session.check_made()
+                session.check_made(control)
         except BaseException as error:
             sequence, news = self.news_queue.rest()
             return Outcome((), {}, {}, news=news, sequence=sequence, error=_portable(error))

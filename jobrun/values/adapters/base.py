@@ -70,7 +70,11 @@ class ValueAdapter(Protocol):
 
 @runtime_checkable
 class LiveAdapter(Protocol):
-    """Reads the state of live objects, and puts it back."""
+    """Reads the state of live objects, and puts it back.
+
+    ``draws_from(obj)`` may be left out.  It returns the global generator that an object may draw
+    from (``rng.numpy``) and why, or None: a job that does not save that generator is warned.
+    """
 
     name: str
     version: int

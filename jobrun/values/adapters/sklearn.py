@@ -29,13 +29,23 @@ _CLASS: Final = ".class"
 
 _OF_SETUP: Final = {_CLASS: "setup"}
 _OBJECTS: Final = "numpy:object"
+_TRANSPOSED: Final = "numpy:transposed"
+"""An array whose memory is not in the order of its axes: that order decides the bits of sums."""
+
 _TREE: Final = "sklearn.tree._tree:Tree"
+_MASKED: Final = "numpy:masked"
+_SLICE: Final = "builtins:slice"
+_BUNCH: Final = "sklearn.utils._bunch:Bunch"
+"""A dict whose keys are attributes too."""
+
 _LOSSES: Final = ("sklearn._loss.", "sklearn.linear_model._sgd_fast")
 """Modules of loss functions, which are made again from the arguments that they reduce to."""
 
 _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), np.generic)
 _GENERATOR: Final = "generator"
 _GENERATORS: Final = (np.random.RandomState, np.random.Generator)
+_GLOBAL: Final = {_CLASS: "numpy:random"}
+"""numpy's global generator, as what an estimator without ``random_state`` has been given."""
 
 _NOT_A_STATE: Final = (
     TypeError,
@@ -83,6 +93,13 @@ class EstimatorAdapter:
         """Return ``copy.deepcopy(obj)``: ``sklearn.clone`` would forget what was fitted."""
         return copy.deepcopy(obj)
 
+    def draws_from(self, obj: Any) -> tuple[str, str] | None:
+        """Return ``rng.numpy`` and why, if ``obj`` may draw from numpy's global generator."""
+        for name, value in obj.get_params(deep=True).items():
+            if value is None and name.rpartition("__")[2] == "random_state":
+                return "rng.numpy", f"its {name} is None"
+        return None
+
 
 def _reference(kind: type) -> str:
     return f"{kind.__module__}:{kind.__qualname__}"
@@ -107,6 +124,10 @@ def _form(value: Any, where: str, seen: Seen) -> Plain:
         if _CLASS in value:
             raise _refused(where, f"a dict with the key {_CLASS!r}")
         return {key: _form(item, f"{where}[{key!r}]", seen) for key, item in value.items()}
+    if isinstance(value, slice):
+        return {_CLASS: _SLICE, "items": [value.start, value.stop, value.step]}
+    if _reference(type(value)) == _BUNCH:
+        return {_CLASS: _BUNCH, "items": _form(dict(value), where, seen)}
     if type(value) in (list, tuple):
         return type(value)(_form(item, f"{where}[{n}]", seen) for n, item in enumerate(value))
     if isinstance(value, FunctionType | BuiltinFunctionType | type | np.ufunc):
@@ -119,8 +140,14 @@ def _form(value: Any, where: str, seen: Seen) -> Plain:
 
 
 def _form_of_array(array: Any, where: str, seen: Seen) -> Plain:
+    if isinstance(array, np.ma.MaskedArray):
+        parts = {"data": array.data, "mask": np.ma.getmaskarray(array), "fill": array.fill_value}
+        return {_CLASS: _MASKED, **{k: _form(v, where, seen) for k, v in parts.items()}}
     if not array.dtype.hasobject or array.dtype.kind == "T":
-        return array
+        axes = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
+        if array.flags.c_contiguous or axes == [*range(array.ndim)]:
+            return array
+        return {_CLASS: _TRANSPOSED, "axes": axes, "array": array.transpose(axes)}
     items = [
         _form(item, f"{where}[{n}]", seen) for n, item in enumerate(array.reshape(-1).tolist())
     ]
@@ -129,6 +156,8 @@ def _form_of_array(array: Any, where: str, seen: Seen) -> Plain:
 
 def _form_of_generator(generator: Any, seen: Seen) -> Plain:
     """Return the state of a generator where it is met first: several objects may draw from one."""
+    if generator is np.random.mtrand._rand:
+        return dict(_GLOBAL)
     known = seen.get(id(generator))
     if known is not None:
         return {_CLASS: _GENERATOR, "number": known[1]}
@@ -216,8 +245,18 @@ def _object(form: Mapping[str, Any], before: Any, where: str, made: Made) -> Any
                 hint="build the estimator in 'setup' as it was built before",
             )
         return before
+    if reference == _GLOBAL[_CLASS]:
+        return np.random.mtrand._rand
     if reference == _OBJECTS:
         return _object_array(form, where, made)
+    if reference == _TRANSPOSED:
+        return _transposed_array(form, where)
+    if reference in _MAKERS:
+        parts = {k: _value(v, None, f"{where}.{k}", made) for k, v in form.items() if k != _CLASS}
+        try:
+            return _MAKERS[reference](**parts)
+        except _NOT_A_STATE as error:
+            raise ValueRefusedError(f"{where} is not the state of a {reference}: {error}") from None
     if _reference(type(before)) == reference != _TREE and _has_own_attributes(before):
         _put_back(before, form, where, made)
         return before
@@ -244,6 +283,31 @@ def _object_array(form: Mapping[str, Any], where: str, made: Made) -> Any:
     for number, item in enumerate(items or ()):
         array[number] = _value(item, None, f"{where}[{number}]", made)
     return array.reshape(sizes)
+
+
+def _masked_array(data: Any, mask: Any, fill: Any) -> Any:
+    return np.ma.MaskedArray(data, mask, fill_value=fill)
+
+
+def _bunch(items: dict[str, Any]) -> Any:
+    kind: Any = _class(_BUNCH, "a Bunch")
+    return kind(**items)
+
+
+_MAKERS: Final[Mapping[str, Any]] = {
+    _MASKED: _masked_array,
+    _SLICE: lambda items: slice(*items),
+    _BUNCH: _bunch,
+}
+
+
+def _transposed_array(form: Mapping[str, Any], where: str) -> Any:
+    array, axes = form.get("array"), form.get("axes")
+    if not isinstance(array, np.ndarray) or not isinstance(axes, list):
+        raise ValueRefusedError(f"{where} is not the state of an array")
+    if any(type(axis) is not int for axis in axes) or sorted(axes) != [*range(array.ndim)]:
+        raise ValueRefusedError(f"{where} has other axes than its array")
+    return array.transpose(np.argsort(axes))
 
 
 def _class(reference: Any, where: str) -> type:

@@ -15,13 +15,21 @@ from jobrun.values.plain import put_back, read_state
 pytest.importorskip("sklearn", reason="the extra sklearn is not installed")
 
 from sklearn.cluster import MiniBatchKMeans
-from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA, IncrementalPCA
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    RandomForestClassifier,
+    VotingClassifier,
+)
 from sklearn.linear_model import SGDClassifier, SGDRegressor
+from sklearn.model_selection import GridSearchCV
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
-from sklearn.tree import DecisionTreeRegressor
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(120, 4))
@@ -90,6 +98,58 @@ def test_categories_of_strings() -> None:
     assert adapter is not None
     again = put_back(adapter, OneHotEncoder(), {"x": read_state(adapter, fitted)}, "x")
     assert again.transform([["b"]]).toarray().tolist() == [[0, 1, 0]]
+
+
+def restored(fitted: Any, new: Any) -> Any:
+    adapter = live_adapter_of(fitted)
+    assert adapter is not None
+    return put_back(adapter, new, {"x": read_state(adapter, fitted)}, "x")
+
+
+@pytest.mark.parametrize("axes", [(1, 0, 2), (2, 1, 0), (2, 0, 1), (0, 1, 2)])
+def test_arrays_keep_the_order_of_their_memory(axes: tuple[int, ...]) -> None:
+    """It decides the order of sums in BLAS, and so their bits."""
+    model = GaussianNB()
+    model.extra_ = np.arange(24.0).reshape(2, 3, 4).transpose(axes)
+    again = restored(model, GaussianNB())
+    assert again.extra_.strides == model.extra_.strides
+    assert again.extra_.tolist() == model.extra_.tolist()
+
+
+def test_decompositions_continue_bit_for_bit() -> None:
+    """Their components come out of LAPACK in the order of Fortran."""
+    model = IncrementalPCA(3).partial_fit(X[:60])
+    again = restored(model, IncrementalPCA(3))
+    for half in (X[60:], X[:60]):
+        again.partial_fit(half)
+        model.partial_fit(half)
+        assert again.components_.tobytes() == model.components_.tobytes()
+        assert again.components_.strides == model.components_.strides
+        assert again.transform(X).tobytes() == model.transform(X).tobytes()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: make_pipeline(StandardScaler(), PCA(2), SGDClassifier(random_state=0)),
+        lambda: ColumnTransformer([("s", StandardScaler(), [0, 1]), ("p", PCA(1), [2, 3])]),
+        lambda: OneVsRestClassifier(make_pipeline(StandardScaler(), SGDClassifier(random_state=1))),
+        lambda: VotingClassifier([("n", GaussianNB()), ("t", DecisionTreeClassifier(max_depth=2))]),
+        lambda: GridSearchCV(SGDClassifier(random_state=0), {"alpha": [0.1, 0.01]}, cv=2),
+    ],
+)
+def test_estimators_within_estimators(make: Any) -> None:
+    fitted = make().fit(X, Y)
+    again = restored(fitted, make())
+    call = "predict" if hasattr(fitted, "predict") else "transform"
+    assert getattr(again, call)(X).tobytes() == getattr(fitted, call)(X).tobytes()
+
+
+def test_the_global_generator_stays_the_global_one() -> None:
+    model = MLPClassifier((3,)).partial_fit(X, Y, classes=[0, 1])
+    assert restored(model, MLPClassifier((3,)))._random_state is np.random.mtrand._rand
+    own = MLPClassifier((3,), random_state=1).partial_fit(X, Y, classes=[0, 1])
+    assert restored(own, MLPClassifier((3,)))._random_state is not np.random.mtrand._rand
 
 
 def test_another_class_is_refused() -> None:
