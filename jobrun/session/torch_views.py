@@ -42,12 +42,13 @@ class _Views:
 
     def __init__(self) -> None:
         self._registry: dict[Any, Any] = {}
+        self._texts = _TEXTS  # the module's names are None while Python ends, and it warns then too
 
     def match(self, text: str) -> bool:
         """Return whether the warning has been dealt with."""
-        look = calls.look
-        if not text.startswith(_TEXTS):
+        if not text.startswith(self._texts):
             return False
+        look = calls.look
         _warn_always()
         if look is None:
             return False

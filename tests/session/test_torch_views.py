@@ -1,0 +1,22 @@
+"""The filter that sees torch's warnings lets all others pass."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from jobrun.session import torch_views
+
+
+def test_a_warning_while_python_ends_finds_no_names_in_the_module(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Python sets them to None then, and warns of processes and files that were left."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        torch_views.watch_views()
+        monkeypatch.setattr(torch_views, "calls", None)
+        monkeypatch.setattr(torch_views, "_TEXTS", None)
+        warnings.warn("subprocess 7 is still running", UserWarning, stacklevel=1)
+    assert [str(warning.message) for warning in seen] == ["subprocess 7 is still running"]
