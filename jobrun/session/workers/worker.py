@@ -57,7 +57,10 @@ def main(connection: int, status: int) -> None:
     # Handlers, since ignored signals would be inherited by programs.
     stops = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU, signal.SIGUSR2)
     Handlers(dict.fromkeys(stops, lambda *_: None)).install()
-    faulthandler.enable()
+    if sys.version_info >= (3, 14):  # the stack of C would push the user's lines out of the tail
+        faulthandler.enable(c_stack=False)
+    else:
+        faulthandler.enable()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
     watch_views()
