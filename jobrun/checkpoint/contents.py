@@ -9,16 +9,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from jobrun.checkpoint.catalog import CHECKPOINT_NAME
 from jobrun.checkpoint.integrity import read_manifest, read_record
 from jobrun.checkpoint.leaf_keys import LeafKeys, leaf_keys
-from jobrun.checkpoint.manifest import Entry
+from jobrun.checkpoint.manifest import Entry, File
 from jobrun.checkpoint.record import Record
 from jobrun.storage.fs import DEFAULT, Fs
 
-__all__ = ["LeafSummary", "contents", "disk_use", "freed_by"]
+__all__ = ["LeafSummary", "contents", "disk_use", "freed_by", "linked_bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,8 @@ class LeafSummary:
 
     ``bytes`` is the size of its files, ``version`` the id of the checkpoint that first wrote its
     value, and ``links`` the number of names of each of its files, without those of tied arrays in
-    the same checkpoint (1: no other checkpoint holds them).
+    the same checkpoint (1: no other checkpoint holds them).  ``linked`` is the number of its bytes
+    that an earlier checkpoint shares: all, or those of some chunks.
     """
 
     name: str
@@ -35,6 +37,7 @@ class LeafSummary:
     entry: Entry
     links: int
     keys: LeafKeys
+    linked: int = 0
 
     @property
     def bytes(self) -> int:
@@ -46,9 +49,12 @@ class LeafSummary:
         """The id of the checkpoint that first wrote the value."""
         return self.entry.version
 
-    def stored(self, id: int) -> str:
-        """Return ``linked`` if an earlier checkpoint shares it, else ``written`` (by ``id``)."""
-        return "linked" if self.links > 1 and self.version not in (None, id) else "written"
+    @property
+    def stored(self) -> str:
+        """``linked`` if an earlier checkpoint shares it, ``in part``, or ``written``."""
+        if not self.linked:
+            return "written"
+        return "linked" if self.linked == self.bytes else "in part"
 
 
 def contents(checkpoint: str | Path, fs: Fs = DEFAULT) -> tuple[Record, list[LeafSummary]]:
@@ -71,8 +77,44 @@ def contents(checkpoint: str | Path, fs: Fs = DEFAULT) -> tuple[Record, list[Lea
                 name = f"{node}:{entry.path}" if len(record.nodes) > 1 else entry.path
                 places = tied.get(entry.same_as or entry.path, [entry.path])
                 links = 1 if fs.far else _links(f"{checkpoint}/{node}", entry, places)
-                items.append(LeafSummary(name, node, entry, links, keys[entry.path]))
+                summary = LeafSummary(name, node, entry, links, keys[entry.path])
+                if entry.version not in (None, record.id):  # the value is older than the checkpoint
+                    linked = summary.bytes if links > 1 else 0
+                else:
+                    linked = 0 if fs.far else linked_bytes(checkpoint, record.id, node, entry)
+                items.append(replace(summary, linked=linked))
     return record, items
+
+
+def linked_bytes(checkpoint: str | Path, id: int, node: str, entry: Entry) -> int:
+    """Return the bytes of a leaf's chunks that an earlier checkpoint of the run shares."""
+    folder = f"{node}/{entry.path}"
+    shared = _several_names(f"{checkpoint}/{folder}", entry.files[1:])
+    linked = 0
+    for earlier in _earlier(checkpoint, id) if shared else ():
+        with suppress(OSError), os.scandir(f"{earlier}/{folder}") as files:
+            linked += sum(shared.pop(file.inode(), 0) for file in files)
+        if not shared:
+            break
+    return linked
+
+
+def _several_names(folder: str, files: Iterable[File]) -> dict[int, int]:
+    """Return the sizes of files that have several names, by inode."""
+    found = {}
+    for file in files:
+        with suppress(OSError):
+            status = os.lstat(f"{folder}/{file.name}")
+            if status.st_nlink > 1:
+                found[status.st_ino] = file.size
+    return found
+
+
+def _earlier(checkpoint: str | Path, id: int) -> list[Path]:
+    """Return the directories of the earlier checkpoints of the run, the newest first."""
+    run = Path(checkpoint).parent
+    numbers = [int(m[1]) for p in os.listdir(run) if (m := CHECKPOINT_NAME.fullmatch(p))]
+    return [run / f"checkpoint_{number}" for number in sorted(numbers, reverse=True) if number < id]
 
 
 def _links(folder: str, entry: Entry, places: Sequence[str]) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from jobrun.checkpoint.contents import linked_bytes
 from jobrun.checkpoint.dtypes import dtype_text
 from jobrun.checkpoint.integrity import read_manifest, read_record
 from jobrun.checkpoint.manifest import Entry
@@ -38,7 +39,8 @@ class BlobChange:
     differs.  ``before`` and ``after`` are the values if it is not an array.  ``count`` of ``size``
     elements differ, by at most ``absolute`` and ``relative`` (to the larger of the two); these are
     None where differences are undefined: strings, booleans, and pairs with a value that is not
-    finite, of which there are ``not_finite``.
+    finite, of which there are ``not_finite``.  Of the ``bytes`` of a changed array on disk,
+    ``linked`` are shared with an earlier checkpoint; both are 0 where nothing is shared.
     """
 
     name: str
@@ -51,6 +53,8 @@ class BlobChange:
     absolute: float | int | None = None
     relative: float | None = None
     not_finite: int = 0
+    bytes: int = 0
+    linked: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +145,22 @@ def _change(name: str, a: Side, b: Side, fs: Fs) -> BlobChange | None:
             return BlobChange(name, _what(before), _what(after))
         if before.is_tree or _same_files(a, b):
             return None
-        return _difference(name, _array(_read(a, fs)), _array(_read(b, fs)))
+        change = _difference(name, _array(_read(a, fs)), _array(_read(b, fs)))
+        return None if change is None else _on_disk(change, b, fs)
     x, y = _read(a, fs), _read(b, fs)
     if _what(before) != _what(after):
         return BlobChange(name, _what(before), _what(after), _value(x), _value(y))
     return _one_value(name, x, y)
+
+
+def _on_disk(change: BlobChange, side: Side, fs: Fs) -> BlobChange:
+    """Return the change with the bytes on disk."""
+    path, node, entry = side
+    id = read_record(fs, str(path)).id
+    linked = 0 if fs.far else linked_bytes(path, id, node, entry)
+    if not linked:
+        return change
+    return replace(change, bytes=sum(file.size for file in entry.files), linked=linked)
 
 
 def _what(entry: Entry) -> str:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from jobrun.checkpoint import hardlinks
 from jobrun.checkpoint.chunk_links import FINE
-from jobrun.checkpoint.contents import disk_use
+from jobrun.checkpoint.contents import contents, disk_use
+from jobrun.checkpoint.diff import compare
 from jobrun.checkpoint.integrity import read_manifest, read_record
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.manifest import Entry
@@ -188,3 +189,18 @@ def test_every_checkpoint_is_what_was_saved(tmp_path_factory: Any, steps: Any, l
         paths.append(save(run, array, link))
     for path, wanted in zip(paths, arrays, strict=True):
         assert same(Box(load(path), "array"), Box(wanted, "array"))
+
+
+def test_the_bytes_that_are_linked_and_written_are_shown(tmp_path: Path) -> None:
+    array = ramp(16)
+    paths = []
+    for k in range(4):
+        array = array.copy()
+        array[k] = k + 2
+        paths.append(save(tmp_path, array))
+    (item,) = contents(paths[3])[1]
+    assert item.bytes - item.linked == FINE + 4 + item.entry.files[0].length
+    assert item.stored == "in part"
+    assert [contents(path)[1][0].linked for path in paths[:2]] == [0, 0], "these were written"
+    (change,) = compare(paths[2], paths[3]).changed
+    assert (change.count, change.bytes, change.linked) == (1, item.bytes, item.linked)

@@ -22,24 +22,24 @@ def test_leaves_in_order_with_bytes_and_versions(tmp_path: Path) -> None:
         files = list((path / "main" / item.name).iterdir())
         assert item.bytes == sum(f.stat().st_size for f in files)
         assert (item.version, item.links) == (0, 1)
-        assert item.stored(0) == "written"
+        assert item.stored == "written"
 
 
 def test_linked_values(tmp_path: Path) -> None:
     blobs = {"a": array(1, 2, 3), "b": array(4)}
     first = save(tmp_path, blobs)
     second = save(tmp_path, {**blobs, "b": array(5)}, epoch=1)
-    record, items = contents(second)
+    items = contents(second)[1]
     a, b = items
     assert a.version == 0
     assert b.version == 1
     for name in os.listdir(first / "main/a"):
         (second / "main/a" / name).unlink()
         os.link(first / "main/a" / name, second / "main/a" / name)
-    record, (a, b) = contents(second)
-    assert (a.links, a.stored(record.id)) == (2, "linked")
-    assert (b.stored(record.id)) == "written"
-    assert contents(first)[1][0].stored(0) == "written"
+    a, b = contents(second)[1]
+    assert (a.links, a.stored) == (2, "linked")
+    assert (b.stored) == "written"
+    assert contents(first)[1][0].stored == "written"
 
 
 def test_an_inode_counts_once(tmp_path: Path) -> None:

@@ -126,6 +126,7 @@ def _text(a: Path, b: Path, found: CheckpointDiff) -> str:
 
 
 def _change(change: BlobChange) -> str:
+    from jobrun.core.text import size
     from jobrun.report.formatting import number, plain, plural, value_text
 
     one = change.before is not None or change.after is not None
@@ -143,6 +144,8 @@ def _change(change: BlobChange) -> str:
         parts.append(f"relative {number(change.relative)}")
     if change.not_finite:
         parts.append(f"{change.not_finite} not finite")
+    if change.linked:
+        parts.append(f"wrote {size(change.bytes - change.linked)} of {size(change.bytes)}")
     return ", ".join(parts)
 
 

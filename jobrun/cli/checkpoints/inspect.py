@@ -83,7 +83,7 @@ def _text(
     head = f"{plain(shown(path))}: id {record.id}, {plain(record.place)}"
     about = labelled(_about(record, items), 9, width=screen_width())
     header = ["name", "kind", "shape", "on disk", "since", "stored"]
-    rows = [_row(record, item) for item in items]
+    rows = [_row(item) for item in items]
     align = "lllrr"
     if any(item.keys.renamed for item in items):
         header.insert(1, "key")
@@ -103,7 +103,7 @@ def _about(record: Record, items: Sequence[LeafSummary]) -> list[tuple[str, str]
     from jobrun.core.text import size
     from jobrun.report.formatting import metric_texts, plain, plural
 
-    linked = sum(item.bytes for item in items if item.stored(record.id) == "linked")
+    linked = sum(item.linked for item in items)
     shared = f", {size(linked)} of them linked" if linked else ""
     readers = (
         f"{key}: {plural(r.row, 'row')} of pass {r.passes + 1}"
@@ -140,7 +140,7 @@ def _stop(saved: Any) -> str:
     return f"{name} ({state})" if state else name
 
 
-def _row(record: Record, item: LeafSummary) -> list[str]:
+def _row(item: LeafSummary) -> list[str]:
     from jobrun.checkpoint.dtypes import dtype_text
     from jobrun.core.text import size
     from jobrun.report.formatting import plain
@@ -150,7 +150,9 @@ def _row(record: Record, item: LeafSummary) -> list[str]:
     kind = f"{kind} scalar" if entry.kind == "scalar" else kind
     shape = str(tuple(entry.shape)) if entry.kind == "array" and entry.shape is not None else ""
     since = "" if item.version is None else str(item.version)
-    stored = item.stored(record.id)
+    stored = item.stored
+    if stored == "in part":
+        stored = f"{size(item.bytes - item.linked)} written"
     if entry.same_as is not None:
         stored = plain(f"same as {entry.same_as}")
     return [plain(item.name), kind, shape, size(item.bytes), since, stored]
@@ -174,7 +176,8 @@ def _object(
             "files": len(entry.files),
             "version": item.version,
             "links": item.links,
-            "stored": item.stored(record.id),
+            "linked": item.linked,
+            "stored": item.stored,
             "same_as": entry.same_as,
             "keys": [encode_key(key) for key in item.keys.keys],
             "adapter": item.keys.adapter,
