@@ -64,7 +64,12 @@ def _file_system(scheme: str, place: str) -> Any:
         raise UsageError(f"{scheme}:// needs fsspec, which is not installed", hint=hint) from None
     try:
         with importing():  # it imports what opens the scheme
+            fsspec.get_filesystem_class(scheme)
+
+        def connect() -> Any:
             return fsspec.url_to_fs(place, use_listings_cache=False)[0]
+
+        return within(Limit(_LIMIT), connect, _server(place))
     except ImportError as error:
         raise UsageError(f"{scheme}:// cannot be opened: {error}", hint=hint) from None
     except ValueError as error:
@@ -167,7 +172,7 @@ class _Remote(Store):
 
     def __init__(self, place: str, fs: Any) -> None:
         self.place = place.rstrip("/")
-        self._shown = "/".join(self.place.split("/")[:3])
+        self._shown = _server(self.place)
         self._fs = fs
         self._root = str(fs._strip_protocol(self.place))
         # An object store has no directories, and making one may make a bucket.
@@ -273,6 +278,11 @@ class _Remote(Store):
             i["name"].rstrip("/").rpartition("/")[2] for i in found if i["type"] == "directory"
         )
         return sorted(names)
+
+
+def _server(url: str) -> str:
+    """Return a URL without its path."""
+    return "/".join(url.split("/")[:3])
 
 
 def _too_long(where: str, most: int) -> TooLongError:

@@ -62,11 +62,14 @@ def claim(runs_dir: str | os.PathLike[str], name: str, *, fs: Fs = DEFAULT) -> R
     One in which a process died before it had begun is taken again.  Raises SaveError where no
     directory can be made.
     """
+    refused: Path | None = None
     while True:
-        run = RunDir(_unborn(runs_dir, name) or fresh_name(runs_dir, name), fs=fs)
+        unborn = _unborn(runs_dir, name)
+        run = RunDir(unborn if unborn not in (None, refused) else fresh_name(runs_dir, name), fs=fs)
         try:
             run.lock()
         except LockedError:  # another process is about to begin there
+            refused = run.path
             continue
         if run.is_empty():
             return run

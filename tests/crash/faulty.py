@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from jobrun import (
 from jobrun.core.events import Event
 from jobrun.errors import JobrunError
 from jobrun.report import Broadcast, RunFiles
+from jobrun.storage.lock import Lock
 
 EPOCHS = 3
 
@@ -103,4 +106,14 @@ def limited(run: str, name: str, soft: int) -> int:
     resource.setrlimit(kind, before)
     second = Attempt(Path(run))
     print(json.dumps([first.code, first.said, on_disk, second.code, second.said]))
+    return 0
+
+
+def hold(run: str, lock: str) -> int:
+    """In a child: lock a run, until it is killed."""
+    os.environ["JOBRUN_LOCK"] = lock
+    held = Lock(run)
+    held.acquire()
+    print("held", flush=True)
+    time.sleep(60)
     return 0

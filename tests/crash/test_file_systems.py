@@ -9,8 +9,6 @@ import errno
 import os
 import random
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -84,24 +82,19 @@ def test_unchanged_blobs_share_files_where_there_are_links(disk: Path, kind: str
 
 
 @pytest.mark.parametrize("lock", ["auto", "flock", "file"])
-def test_one_process_writes(disk: Path, kind: str, lock: str, monkeypatch: Any) -> None:
+def test_one_process_writes(
+    disk: Path, kind: str, lock: str, nursery: Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("JOBRUN_LOCK", lock)
     run = disk / f"lock-{lock}"
     run.mkdir()
-    code = (
-        "import sys\nfrom jobrun.storage.lock import Lock\nlock = Lock(sys.argv[1])\n"
-        "lock.acquire()\nprint('held', flush=True)\nsys.stdin.read()"
-    )
-    command = [sys.executable, "-c", code, str(run)]
-    holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == "held\n"
+    holder = nursery.start("faulty:hold", run, lock)
+    holder.wait_for_text("held")
+    ours = Lock(run)
     with received_by(lambda text: None):
         with pytest.raises(LockedError, match=f"process {holder.pid}"):
-            Lock(run).acquire()
+            ours.acquire()
         holder.kill()
-        holder.communicate()
-        ours = Lock(run)
         ours.acquire()
     ours.release()
 

@@ -143,6 +143,16 @@ def test_a_store_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(asked) == len(calls)
 
 
+def test_a_store_whose_server_does_not_greet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some connect as soon as they are opened."""
+    pytest.importorskip("fsspec")
+    monkeypatch.setattr("jobrun.remote.store._LIMIT", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place = f"ftp://127.0.0.1:{silent.getsockname()[1]}/run"
+        with pytest.raises(StoreError, match="open failed: TimeoutError: no answer within"):
+            open_store(place)
+
+
 def connections(server: socket.socket) -> int:
     """How many wait at a server."""
     count = 0

@@ -77,6 +77,16 @@ def test_claiming_makes_the_directory(runs: Path) -> None:
     assert all(run.held() for run in claimed)
 
 
+def test_a_claim_that_seems_to_be_given_up_and_is_held_is_passed_over(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where clocks differ, a lock by files may look stale and be none."""
+    held = claim(runs, "sum")
+    monkeypatch.setattr(RunDir, "held", lambda self: False)
+    assert claim(runs, "sum").path == runs / "sum-2"
+    held.unlock()
+
+
 def test_a_claim_that_was_given_up_is_taken_again(runs: Path) -> None:
     claim(runs, "sum").unlock()
     (runs / "sum/spec.yaml").write_text("half")
