@@ -28,6 +28,8 @@ pytest.register_assert_rewrite(
 # its length, would be taken for the old.
 sys.dont_write_bytecode = False
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+# Messages name the command as a user types it, however the tests are started.
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 # Threads of OpenBLAS wait for work by spinning: half of what the import of numpy costs a process.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
