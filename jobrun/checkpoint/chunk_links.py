@@ -2,7 +2,8 @@
 
 Of a blob that changed in part, or grew, only what is new is written.  The checksum that each chunk
 is given anyway selects the candidate, the chunk of the same name in an earlier checkpoint; that it
-holds the same bytes is proven by comparing them, never by the checksum alone.  An equal chunk is a
+holds the same bytes is proven by a 128-bit digest of both or by comparing them, never by the
+checksum alone.  An equal chunk is a
 hard link, and costs no room.
 
 A change is found only as finely as the array is cut.  An array that was seen to grow, or to change
@@ -28,7 +29,7 @@ from jobrun.storage.fs import Buffer, Fs, FsError
 from jobrun.storage.regular_file import close_after_reading
 from jobrun.values.boxes import Box
 
-__all__ = ["FINE", "ChunkLinks", "EarlierLeaf", "plan_chunks"]
+__all__ = ["FINE", "ChunkLinks", "EarlierLeaf", "is_fine", "plan_chunks"]
 
 FINE: Final = 2 << 20
 """Bytes of a chunk of an array that changes in part."""
@@ -65,15 +66,15 @@ class ChunkLinks:
         self._form = form
         self.found: list[tuple[File, Entry]] = []
 
-    def find(self, key: str, payload: Sequence[Buffer], crc: int) -> str | None:
-        """Return the path of a chunk file with these bytes and checksum, or None."""
-        length = sum(map(len, payload))
+    def find(self, chunk: File, payload: Sequence[Buffer]) -> str | None:
+        """Return the path of a file that holds ``chunk``, whose bytes are ``payload``, or None."""
+        key, length = chunk.name, chunk.length
         for folder, entry, files in self._earlier:
             file = files.get(key)
             if file is None or file.length != length:
                 continue
             path = f"{folder}/{key}"
-            if file.crc == crc and self._same(path, file, payload):
+            if file.crc == chunk.crc and self._same(path, file, chunk, payload):
                 return path
             if entry.shape == self._form.shape and length > 2 * FINE:
                 self._look_for_parts(entry.path, path, file, payload[0])
@@ -94,8 +95,13 @@ class ChunkLinks:
                 return entry
         return None
 
-    def _same(self, path: str, file: File, payload: Sequence[Buffer]) -> bool:
-        """Compare a chunk file with the bytes that would be written; False if it cannot be read."""
+    def _same(self, path: str, file: File, chunk: File, payload: Sequence[Buffer]) -> bool:
+        """Return whether a file holds the bytes that would be written, by digest if there are two.
+
+        Else the file is read; False if that is not possible.
+        """
+        if file.digest and chunk.digest:
+            return file.digest == chunk.digest
         with suppress(FsError):
             descriptor, size = self._fs.open(path, file.size)
             try:
@@ -167,6 +173,11 @@ def _rows(form: Form, earlier: Sequence[EarlierLeaf], fine: MutableMapping[str, 
     elif entry.shape != form.shape:
         fine[entry.path] = _fine_rows(form)
     return fine.get(entry.path)
+
+
+def is_fine(form: Form) -> bool:
+    """Return whether an array is cut finely, so that chunks of it will be looked for."""
+    return len(form.chunks) > 1 and form.chunk_size <= 2 * FINE
 
 
 def _row_bytes(form: Form) -> int:

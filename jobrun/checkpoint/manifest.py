@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from jobrun.checkpoint.block_checksums import BLOCK, DIGITS
+from jobrun.checkpoint.chunk_digest import ALGORITHM
 from jobrun.core.gc_tuning import paused
 from jobrun.core.json_forms import misfit, text, whole
 from jobrun.core.tree_keys import decode_key
@@ -78,13 +79,15 @@ class File(NamedTuple):
     """A file of an entry: its name, and the length and crc32c of its payload.
 
     The payload is the whole file, except for a chunk file, which has CHUNK_TAIL bytes more.
-    ``blocks`` are the checksums of the blocks of a large payload, see ``BlockChecksums.digits``.
+    ``blocks`` are the checksums of the blocks of a large payload, see ``BlockChecksums.digits``,
+    and ``digest`` is its ``chunk_digest``; both are empty if there are none.
     """
 
     name: str
     length: int
     crc: int
     blocks: str = ""
+    digest: str = ""
 
     @property
     def size(self) -> int:
@@ -182,6 +185,9 @@ def _line(entry: Entry) -> str:
     if len(entry.files) > 1 and any(f.blocks for f in entry.files):
         crcs = ", ".join([f'"{f.blocks}"' for f in entry.files[1:]])
         line += f'"blocks": {{"length": {BLOCK}, "crc32c": [{crcs}]}}, '
+    if len(entry.files) > 1 and any(f.digest for f in entry.files):
+        digests = ", ".join([f'"{f.digest}"' for f in entry.files[1:]])
+        line += f'"digests": {{"algorithm": "{ALGORITHM}", "chunks": [{digests}]}}, '
     if entry.value is not None:
         line += f'"value": {_json(entry.value)}, '
     if entry.note is not None:
@@ -268,6 +274,8 @@ def _entry(fields: dict[str, Any]) -> Entry:
     shape = tuple(fields["shape"])
     if "blocks" in fields:
         files = _with_blocks(files, fields["blocks"])
+    if "digests" in fields:
+        files = _with_digests(files, fields["digests"])
     same_as, value = fields.get("same_as"), fields.get("value")
     if same_as is not None and type(same_as) is not str:
         raise ValueError(f"'same_as' of {path!r} is not a path")
@@ -288,6 +296,15 @@ def _with_blocks(files: tuple[File, ...], fields: Any) -> tuple[File, ...]:
             raise ValueError(f"the checksums of the blocks of {file.name!r} are not those of all")
         found.append(file._replace(blocks=crcs + ""))
     return tuple(found)
+
+
+def _with_digests(files: tuple[File, ...], fields: Any) -> tuple[File, ...]:
+    """Return the files with the digests of their payloads, if the algorithm is known."""
+    if fields["algorithm"] != ALGORITHM:
+        return files
+    meta, *chunks = files
+    pairs = zip(chunks, fields["chunks"], strict=True)
+    return (meta, *(file._replace(digest=digest + "") for file, digest in pairs))
 
 
 def _digits(length: int) -> int:

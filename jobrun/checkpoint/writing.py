@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from jobrun.checkpoint.block_checksums import BLOCK, BlockChecksums
+from jobrun.checkpoint.chunk_digest import chunk_digest
 from jobrun.checkpoint.chunk_grid import Chunk
-from jobrun.checkpoint.chunk_links import ChunkLinks, EarlierLeaf, plan_chunks
+from jobrun.checkpoint.chunk_links import ChunkLinks, EarlierLeaf, is_fine, plan_chunks
 from jobrun.checkpoint.codecs import choose
 from jobrun.checkpoint.dtypes import DType, swapped
 from jobrun.checkpoint.hardlinks import Sources
@@ -283,8 +284,9 @@ class Writer:
         # 64 MiB, 19.7 ms against 20.4.
         length = sum(map(len, payload))
         crc, blocks = _checksums(payload, in_blocks=form.codec is None and length > BLOCK)
-        file, target = File(chunk.key, length, crc, blocks), f"{folder}/{chunk.key}"
-        same = None if links is None else links.find(chunk.key, payload, crc)
+        digest = chunk_digest(payload) if links is not None and is_fine(form) else ""
+        file, target = File(chunk.key, length, crc, blocks, digest), f"{folder}/{chunk.key}"
+        same = None if links is None else links.find(file, payload)
         if links is not None and same is not None and self._share(same, target, file):
             links.linked(chunk.key, same)
             return file

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checkpoint_helpers import same
+from checkpoint_helpers import CountingFs, same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrun.checkpoint import hardlinks
+from jobrun.checkpoint import chunk_digest, hardlinks, writing
 from jobrun.checkpoint.chunk_links import FINE
 from jobrun.checkpoint.contents import contents, disk_use
 from jobrun.checkpoint.diff import compare
@@ -20,7 +20,7 @@ from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.manifest import Entry
 from jobrun.checkpoint.reading import read_part
 from jobrun.checkpoint.scrub import Survey
-from jobrun.storage.fs import DEFAULT
+from jobrun.storage.fs import DEFAULT, Fs
 from jobrun.values.boxes import Box
 
 MIB = 1 << 20
@@ -204,3 +204,49 @@ def test_the_bytes_that_are_linked_and_written_are_shown(tmp_path: Path) -> None
     assert [contents(path)[1][0].linked for path in paths[:2]] == [0, 0], "these were written"
     (change,) = compare(paths[2], paths[3]).changed
     assert (change.count, change.bytes, change.linked) == (1, item.bytes, item.linked)
+
+
+def grown(run: Path, fs: Fs = DEFAULT) -> list[Path]:
+    """Four checkpoints of an array that grows: it is cut finely from the second on."""
+    array, paths = ramp(12), []
+    for k in range(4):
+        with CheckpointManager(run, link="parent", fs=fs) as manager:
+            manager.save(k, {"main": {"x": array[: len(array) - (3 - k) * 1000]}})
+            paths.append(manager.path(k))
+    return paths
+
+
+def test_digests_prove_equality_without_reading_the_earlier_file(tmp_path: Path) -> None:
+    pytest.importorskip("xxhash")
+    fs = CountingFs()
+    paths = grown(tmp_path, fs)
+    digests = [file.digest for file in entry(paths[3]).files[1:]]
+    assert {*map(len, digests)} == {32}
+    assert digests[:-1] == [file.digest for file in entry(paths[2]).files[1:-1]]
+    opened = {Path(path) for op, path in fs.done if op == "open"}
+    assert not {p.parent for p in opened} & {path / "main/x" for path in paths[1:]}
+    assert written(paths[3]) <= 2 * (FINE + 4)
+
+
+def test_without_xxhash_bytes_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunk_digest, "_xxhash", lambda: None)
+    fs = CountingFs()
+    paths = grown(tmp_path, fs)
+    assert {file.digest for file in entry(paths[3]).files} == {""}
+    opened = {Path(path) for op, path in fs.done if op == "open"}
+    assert paths[2] / "main/x/0" in opened
+    assert written(paths[3]) <= 2 * (FINE + 4)
+
+
+def test_a_checksum_alone_links_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "_checksums", lambda *_, **__: (7, ""))
+    with CheckpointManager(tmp_path, link="parent") as manager:
+        for k, array in enumerate((ramp(9), ramp(10), ramp(11, 1), ramp(11, 2))):
+            manager.save(k, {"main": {"x": array}})
+        for k in range(1, 4):
+            names = [file.name for file in entry(manager.path(k)).files[1:]]
+            files = [manager.path(k) / "main/x" / name for name in names]
+            before = [manager.path(k - 1) / "main/x" / name for name in names]
+            if k != 1:
+                pairs = zip(files, before, strict=True)
+                assert not any(a.exists() and b.exists() and a.samefile(b) for a, b in pairs)

@@ -25,6 +25,7 @@ MANIFEST = Manifest(
         Entry("", "group", (META,)),
         Entry("t", "dict", (META,)),
         Entry("t/x", "array", (META, File("0.0", 24, 1)), [["a", "<f4", [2]]], (3, 1), 2),
+        Entry("y", "array", (META, File("0", 5 << 19, 7, "0" * 24, "ab" * 16)), "<f4", (8,), 3),
         Entry("n", "int", (META,), None, (), 3),
         Entry("f", "float", (META,), None, (), 3, value=-0.1),
         Entry("c", "scalar", (META,), "<c16", (), 3, value=["NaN", 1.5]),
@@ -45,6 +46,8 @@ def test_files_have_their_paths_and_lengths_on_disk() -> None:
         ("main/t/zarr.json", 80),
         ("main/t/x/zarr.json", 80),
         ("main/t/x/0.0", 28),
+        ("main/y/zarr.json", 80),
+        ("main/y/0", (5 << 19) + 4),
         *((f"main/{name}/zarr.json", 80) for name in "nfcse"),
     ]
 
@@ -73,6 +76,22 @@ def test_what_is_no_manifest_is_damage(key: str, value: Any) -> None:
         del fields["entries"][2]["kind"]
     with pytest.raises(DamagedError, match="it is not a manifest"):
         decode_manifest(json.dumps(fields).encode(), "manifest.main.json")
+
+
+@pytest.mark.parametrize("digests", [
+    None, [], {}, {"algorithm": "xxh3_128"}, {"algorithm": "xxh3_128", "chunks": [3]},
+    {"algorithm": "xxh3_128", "chunks": []}, {"algorithm": "xxh3_128", "chunks": ["", ""]},
+], ids=str)  # fmt: skip
+def test_impossible_digests_are_damage(digests: Any) -> None:
+    fields = json.loads(encode_manifest(MANIFEST))
+    fields["entries"][2]["digests"] = digests
+    with pytest.raises(DamagedError, match="it is not a manifest"):
+        decode_manifest(json.dumps(fields).encode(), "")
+
+
+def test_digests_of_another_algorithm_are_ignored() -> None:
+    data = encode_manifest(MANIFEST).replace(b"xxh3_128", b"xxh4_128")
+    assert decode_manifest(data, "").entries[3].files[1].digest == ""
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"\xff", b'{"format": 1}'])
