@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-__all__ = ["TIMES", "duration", "either", "seconds_of", "size", "span"]
+__all__ = ["TIMES", "amount_of", "duration", "either", "seconds_of", "size", "span"]
 
 TIMES = "a time (90s, 15m, 2h, or a number of seconds)"
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?) ?(?:([kKMGT])(i?))?B")
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 
 
@@ -54,6 +55,18 @@ def size(count: int) -> str:
             return f"{amount:.3g} {unit}"
         amount /= 1000
     return f"{amount:.3g} TB" if amount < 999.5 else f"{amount:.0f} TB"
+
+
+def amount_of(value: object) -> float | None:
+    """Return a number of 0 or more, or the bytes of ``8GB`` or ``8 GiB``; None for others."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value) if 0 <= value < float("inf") else None
+    match = _AMOUNT.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        return None
+    number, unit, binary = match.groups()
+    base = 1024 if binary else 1000
+    return float(number) * float(base ** (" KMGT".index(unit.upper()) if unit else 0))
 
 
 def either(names: Sequence[str]) -> str:

@@ -7,13 +7,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
+from jobrun.core.text import amount_of
 from jobrun.jobspec.closed import ClosedModel, given, short_for
 from jobrun.jobspec.faults import FieldFault, Optional, choice, expected, refuse
 from jobrun.jobspec.fields import Seconds
+from jobrun.jobspec.names import node_fault
+from jobrun.jobspec.scalars import show
 from jobrun.model.policy import SessionSpec
 
 __all__ = ["Session", "SessionModel"]
 
+_RESOURCES = "resources: {'trainer_*': {GPU: 1, memory: 8GB}}"
 _ADDRESS = re.compile(r"(tcp|tls|ws|wss|ucx)://\S+:\d+")
 
 
@@ -22,6 +26,33 @@ def _address(value: Any) -> str:
         hint = "dask scheduler prints it when it starts: tcp://host:8786"
         raise expected("the address of a scheduler", value, hint)
     return value
+
+
+def _resources(value: Any) -> dict[str, dict[str, float]]:
+    if not isinstance(value, dict) or not value:
+        raise expected("a mapping of nodes to what they need", value, _RESOURCES)
+    faults, found = [], {}
+    for node, own in value.items():
+        wrong = node_fault(node) if isinstance(node, str) else f"{show(node)} is no node"
+        if wrong:
+            faults.append(FieldFault(f"has a wrong key: {wrong}", "", (node,), key=True))
+        elif not isinstance(own, dict) or not own:
+            text = f": expected amounts by resource, got {show(own)}"
+            faults.append(FieldFault(text, _RESOURCES, (node,)))
+        else:
+            amounts = {name: amount_of(amount) for name, amount in own.items()}
+            faults += [
+                FieldFault(
+                    f": expected a number or a size such as 8GB, got {show(own[name])}",
+                    path=(node, name),
+                )
+                for name, amount in amounts.items()
+                if amount is None
+            ]
+            found[node] = {str(k): v for k, v in amounts.items() if v is not None}
+    if faults:
+        raise refuse(*faults)
+    return found
 
 
 class SessionModel(ClosedModel):
@@ -69,11 +100,33 @@ class SessionModel(ClosedModel):
         examples=["60s"],
     )
 
+    versions: Annotated[
+        str,
+        BeforeValidator(choice("any", "same"), json_schema_input_type=Literal["any", "same"]),
+    ] = Field(
+        "any",
+        description="For dask: with same, a worker with another Python or numpy is an error, else "
+        "a warning.",
+        examples=["same"],
+    )
+    resources: Annotated[
+        dict[str, dict[str, float]],
+        BeforeValidator(_resources, json_schema_input_type=dict[str, dict[str, float | str]]),
+    ] = Field(
+        default_factory=dict,
+        description="For dask: what nodes need of their workers, as 'dask worker --resources' "
+        "declares it, by node or pattern of nodes.",
+        examples=[{"trainer_*": {"GPU": 1, "memory": "8GB"}}],
+    )
+
     @model_validator(mode="after")
     def _one_cluster(self) -> SessionModel:
         if self.workers is not None and self.address is not None:
             text = "|a session has either 'workers', which are started, or an 'address'"
             raise refuse(FieldFault(text, path=("workers",), key=True))
+        if self.workers is not None and self.resources:
+            text = "|'resources' are declared by the workers of a cluster that runs: 'address'"
+            raise refuse(FieldFault(text, path=("resources",), key=True))
         return self
 
     def spec(self) -> SessionSpec:

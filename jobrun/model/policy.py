@@ -180,8 +180,8 @@ class SessionSpec:
 
     ``kind`` is ``local`` (this process) or ``dask``; ``threads`` are those of the process, or of
     each node.  The rest is for ``dask``: ``workers`` processes are started on this machine, unless
-    ``address`` is that of a scheduler.  ``max_restarts``, and the seconds of ``timeout`` and
-    ``wait``, are as for DaskSession.
+    ``address`` is that of a scheduler.  ``max_restarts``, the seconds of ``timeout`` and ``wait``,
+    and ``resources`` are as for DaskSession; ``versions`` is ``any`` or ``same``.
     """
 
     kind: str = "local"
@@ -191,3 +191,5 @@ class SessionSpec:
     max_restarts: int = 3
     timeout: float = 300.0
     wait: float = 60.0
+    versions: str = "any"
+    resources: Mapping[str, Mapping[str, float]] = field(default_factory=dict)

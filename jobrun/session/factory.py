@@ -39,5 +39,7 @@ def make_session(spec: SessionSpec, threads: int | None = None) -> Session:
         max_restarts=spec.max_restarts,
         timeout=spec.timeout,
         wait=spec.wait,
+        resources=spec.resources,
+        same_versions=spec.versions == "same",
         owned=True,
     )

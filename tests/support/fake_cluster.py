@@ -54,6 +54,11 @@ class FakeCluster:
         self.workers: dict[str, _Worker] = {}
         self.lost: set[str] = set()
         self.nanny = True
+        self.apart: set[frozenset[str]] = set()
+        """Pairs of workers that do not reach each other."""
+        self.resources: dict[str, dict[str, float]] = {}
+        self.submitted: dict[str, Any] = {}
+        """The resources that each worker's actor was submitted with."""
         self._count = workers
         asyncio_loop = asyncio.new_event_loop()
         self.loop = SimpleNamespace(asyncio_loop=asyncio_loop)
@@ -84,12 +89,23 @@ class FakeCluster:
         return dict.fromkeys(self.workers, 2)
 
     def submit(
-        self, make: Callable[[str], Any], name: str, *, key: str, workers: list[str], **_: Any
+        self,
+        make: Callable[[str], Any],
+        name: str,
+        *,
+        key: str,
+        workers: list[str],
+        resources: Any = None,
+        **_: Any,
     ) -> Any:
         (address,) = workers
+        self.submitted[address] = resources
         self._making = self.workers[address]
         self._making.state.actors[key] = make(name)
         return _Future(self, key, address)
+
+    def scheduler_info(self, **_: Any) -> dict[str, Any]:
+        return {"workers": {w: {"resources": self.resources.get(w, {})} for w in [*self.workers]}}
 
     def who_has(self, futures: list[Any]) -> dict[str, tuple[str, ...]]:
         return {f.key: (f.address,) for f in futures if f.address in self.workers}
@@ -97,8 +113,13 @@ class FakeCluster:
     def run(self, *_: Any, workers: list[str], **__: Any) -> dict[str, Any]:
         return dict.fromkeys(workers, True)
 
-    def rpc(self, address: str) -> Any:
-        return SimpleNamespace(actor_execute=lambda **message: self._execute(address, **message))
+    def rpc(self, address: str, source: str = "") -> Any:
+        async def execute(**message: Any) -> dict[str, Any]:
+            if frozenset([source, address]) in self.apart:
+                raise OSError("no route to host")
+            return await self._execute(address, **message)
+
+        return SimpleNamespace(actor_execute=execute)
 
     async def _identity(self, **_: Any) -> dict[str, Any]:
         return {}
@@ -172,7 +193,7 @@ class _Worker:
         self._cluster = cluster
 
     def rpc(self, address: str) -> Any:
-        return self._cluster.rpc(address)
+        return self._cluster.rpc(address, self.address)
 
 
 class _Future:

@@ -7,7 +7,8 @@ On the client::
     closure.py         the units that belong to a cut (pure)
     workers.py         calls to the workers, their news, and their loss
     snapshot.py        a snapshot whose values stay on the workers
-    cluster.py         clusters, and the placement of nodes on workers
+    cluster.py         clusters, and actors on their workers
+    placement.py       which nodes go to which worker (pure)
 
 On the workers::
 

@@ -213,7 +213,9 @@ class WorkerActor:
                 if answer.error is not None:
                     return Answer(error=answer.error)
         except OSError as error:
-            return Answer(error=_unreachable(outbox.peer, error))
+            lost = _unreachable(outbox.peer, error)
+            self.news_queue.unreached(lost, outbox.peer.address)
+            return Answer(error=lost)
         return Answer()
 
     async def take_partial(self, values: Mapping[Key, Value]) -> Answer:
@@ -238,7 +240,7 @@ class _Outbox:
         self,
         worker: Any,
         peer: Peer,
-        fail: Callable[[WorkerLostError], None],
+        fail: Callable[[WorkerLostError, str], None],
     ) -> None:
         self._worker = worker
         self.peer = peer
@@ -258,7 +260,7 @@ class _Outbox:
                 messages, self._waiting = self._waiting, []
                 await self.call("deliver", messages)
         except Exception as error:
-            self._fail(_unreachable(self.peer, error))
+            self._fail(_unreachable(self.peer, error), self.peer.address)
         finally:
             self._sending = None
 

@@ -7,20 +7,20 @@ import secrets
 import signal
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from importlib import import_module
-from itertools import pairwise
 from typing import Any
 
 from jobrun.core.events import Warned
 from jobrun.errors import ClusterLostError, UsageError, WorkerLostError
 from jobrun.session.base import Control
 from jobrun.session.dask.messages import Peer, named
+from jobrun.session.dask.placement import Avoided, Resources, assign, resources_text, shares
 from jobrun.session.dask.waiting import wait_until
 from jobrun.session.dask.workers import PlacedActor
 
-__all__ = ["connect", "place_nodes", "shares", "start_cluster"]
+__all__ = ["connect", "place_nodes", "start_cluster"]
 
 _ASK = 10.0
 """Seconds that workers are given to answer whether they can import jobrun."""
@@ -75,24 +75,26 @@ def connect(address: str, timeout: float) -> Any:
 def place_nodes(
     client: Any,
     nodes: Sequence[str],
-    lost: set[str],
+    avoided: Avoided,
+    needs: Mapping[str, Resources],
     wait: float,
     timeout: float,
     control: Control,
 ) -> dict[str, PlacedActor]:
-    """Create an actor on each worker but those that are ``lost``, for an even share of the nodes.
+    """Create an actor on each worker but the ``avoided`` ones, for its nodes: see ``assign``.
 
-    Neighbours share a worker.  Returns the actors by key.  Workers that cannot import jobrun are
-    reported and added to ``lost``.  If there is no worker, wait for one for at most ``wait``
-    seconds, and then raise ClusterLostError.  Raises UsageError if no worker can import jobrun,
-    WorkerLostError if a worker is lost meanwhile, or does not create its actor within ``timeout``
-    seconds (it is added to ``lost``), and WaitEndedError if the run is interrupted.
+    Returns the actors by key.  Workers that cannot import jobrun are reported and added to the lost
+    ones.  If there is no worker, or none with what a node ``needs``, wait for one for at most
+    ``wait`` seconds, and then raise ClusterLostError.  Raises UsageError if no worker can import
+    jobrun, WorkerLostError if a worker is lost meanwhile, or does not create its actor within
+    ``timeout`` seconds (it counts as lost then), and WaitEndedError if the run is interrupted.
     """
     from jobrun.session.dask.actor import WorkerActor
 
-    workers = _able(client, _workers(client, lost, wait, control), lost, control)
+    workers = _able(client, _workers(client, avoided, wait, control), avoided.lost, control)
     made = []
-    for address, own in zip(workers, shares(nodes, len(workers)), strict=False):
+    placing = _assigned(client, nodes, workers, avoided, needs, wait, control)
+    for address, own in placing.items():
         key = f"jobrun-{own[0]}-{secrets.token_hex(8)}"
         future = client.submit(
             WorkerActor,
@@ -102,6 +104,7 @@ def place_nodes(
             pure=False,
             workers=[address],
             allow_other_workers=True,
+            resources=_sum(needs, own),
         )
         made.append((own, key, future, address))
     end = time.monotonic() + timeout
@@ -109,7 +112,7 @@ def place_nodes(
     for own, key, future, address in made:
         what = f"the worker {address} to create {named(own)}"
         if not _is_made(future, end - time.monotonic(), what, control):
-            lost.add(address)
+            avoided.lost.add(address)
             text = f"the worker {address} did not create {named(own)} within {timeout:g} s"
             raise WorkerLostError(text)
         placed[key] = PlacedActor(future, Peer(_address(client, future), key, own))
@@ -145,11 +148,51 @@ def _able(client: Any, workers: list[str], lost: set[str], control: Control) -> 
     return [address for address in workers if address not in unable]
 
 
-def shares(nodes: Sequence[str], workers: int) -> list[tuple[str, ...]]:
-    """Return the nodes of each worker, at most one share for each node."""
-    count = min(workers, len(nodes))
-    ends = [number * len(nodes) // count for number in range(count + 1)]
-    return [tuple(nodes[first:end]) for first, end in pairwise(ends)]
+def _assigned(
+    client: Any,
+    nodes: Sequence[str],
+    workers: list[str],
+    avoided: Avoided,
+    needs: Mapping[str, Resources],
+    wait: float,
+    control: Control,
+) -> dict[str, tuple[str, ...]]:
+    """Return the nodes of each worker, once there are workers with all that the nodes need."""
+    if not needs:
+        return dict(zip(workers, shares(nodes, len(workers)), strict=False))
+    found: dict[str, tuple[str, ...]] | str = ""
+    has: dict[str, Resources] = {}
+
+    def placed() -> bool:
+        nonlocal found, has
+        known = client.scheduler_info(n_workers=-1)["workers"]
+        has = {w: known[w].get("resources", {}) for w in avoided.usable(known)}
+        found = assign(nodes, list(has), needs, has) if has else nodes[0]
+        return not isinstance(found, str)
+
+    def what() -> str:
+        amounts = resources_text(needs.get(str(found), {}))
+        return f"a worker with the resources of node {found!r} ({amounts})"
+
+    if not wait_until(placed, wait, what, control) or isinstance(found, str):
+        node = str(found)
+        amounts = resources_text(needs.get(node, {}))
+        there = "; ".join(f"{w} has {resources_text(own)}" for w, own in has.items())
+        raise ClusterLostError(
+            f"no worker has the resources of node {node!r} ({amounts}) left: {there}",
+            hint="start one: dask worker ADDRESS --resources "
+            f"'{amounts.replace(', ', ' ')}'; one worker may have several nodes, and needs the sum",
+        )
+    return found
+
+
+def _sum(needs: Mapping[str, Resources], nodes: Sequence[str]) -> dict[str, float] | None:
+    """Return what nodes need together, None for nothing."""
+    total: dict[str, float] = {}
+    for node in nodes:
+        for name, amount in needs.get(node, {}).items():
+            total[name] = total.get(name, 0.0) + amount
+    return total or None
 
 
 def _address(client: Any, future: Any) -> str:
@@ -159,19 +202,20 @@ def _address(client: Any, future: Any) -> str:
     raise WorkerLostError("a worker was lost just after it was given a node")
 
 
-def _workers(client: Any, lost: Collection[str], wait: float, control: Control) -> list[str]:
+def _workers(client: Any, avoided: Avoided, wait: float, control: Control) -> list[str]:
     """Return the addresses of the workers, once there are some."""
     found: list[str] = []
 
     def some() -> bool:
         try:
-            found[:] = sorted(set(client.nthreads()) - set(lost))
+            found[:] = avoided.usable(client.nthreads())
         except (OSError, RuntimeError) as error:
             raise ClusterLostError(f"the scheduler cannot be reached: {error}") from error
         return bool(found)
 
     if not wait_until(some, wait, lambda: "a worker to join the cluster", control):
-        given_up = f" but {', '.join(sorted(lost))}, which cannot be used" if lost else ""
+        lost = ", ".join(sorted(avoided.lost))
+        given_up = f" but {lost}, which cannot be used" if lost else ""
         raise ClusterLostError(
             f"the cluster has no worker{given_up}", hint="start one: dask worker ADDRESS"
         )

@@ -44,9 +44,9 @@ class NewsQueue:
         """Count one more applied batch."""
         self._add(Applied(1))
 
-    def unreached(self, error: WorkerLostError) -> None:
+    def unreached(self, error: WorkerLostError, address: str = "") -> None:
         """Add that another worker cannot be reached."""
-        self._add(Unreached(error))
+        self._add(Unreached(error, address))
 
     def printed(self, text: str, is_error: bool) -> None:
         """Add printed text of a task; incomplete lines are kept until they are complete."""

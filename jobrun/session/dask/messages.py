@@ -162,9 +162,13 @@ class PrintedText:
 
 @dataclass(frozen=True, slots=True)
 class Unreached:
-    """A message has not reached another worker, which may wait for it: the run cannot continue."""
+    """A message has not reached another worker, which may wait for it: the run cannot continue.
+
+    ``address`` is that worker's, if this may be the fault of the way between the two.
+    """
 
     error: WorkerLostError
+    address: str = ""
 
 
 News = Event | Applied | PrintedText | Unreached

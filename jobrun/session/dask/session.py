@@ -28,14 +28,15 @@ from jobrun.session.base import NO_SCRATCH, Control, Places, Session
 from jobrun.session.dask.cluster import place_nodes
 from jobrun.session.dask.code import CodeMissingError, archive, packed_job
 from jobrun.session.dask.group_run import GroupRun, keys_by_worker, reached
-from jobrun.session.dask.messages import Outcome, Setup, arrived
+from jobrun.session.dask.messages import Outcome, Peer, Setup, arrived
+from jobrun.session.dask.placement import NO_RESOURCES, Avoided, Resources, needs_of
 from jobrun.session.dask.snapshot import WorkersSnapshot
 from jobrun.session.dask.waiting import WaitEndedError, wait_until
 from jobrun.session.dask.workers import DaskWorkers
 from jobrun.session.task_group import SLOWEST, epoch_of
 from jobrun.usercode.bind import bind_job
 from jobrun.usercode.code_hash import loaded_code
-from jobrun.usercode.environment import differences
+from jobrun.usercode.environment import differences, versions
 from jobrun.values.views import view
 
 __all__ = ["DaskSession"]
@@ -50,8 +51,10 @@ class DaskSession(Session):
     ``threads`` are those of each worker for the tasks of its nodes; by default its own number.  If
     a worker is lost, the run returns to its last checkpoint by itself, at most ``max_restarts``
     times, and waits up to ``wait`` seconds for a worker if none is left.  A worker that gives no
-    sign of life for ``timeout`` seconds counts as lost.  With ``owned`` the cluster ends with the
-    session.  Raises UsageError for a client that cannot be used.
+    sign of life for ``timeout`` seconds counts as lost.  ``resources`` are what nodes need of their
+    workers, by patterns of nodes.  With ``same_versions`` a worker whose Python or numpy is not the
+    client's is an error, else a warning.  With ``owned`` the cluster ends with the session.  Raises
+    UsageError for a client that cannot be used.
     """
 
     def __init__(
@@ -62,6 +65,8 @@ class DaskSession(Session):
         max_restarts: int = 3,
         timeout: float = 300.0,
         wait: float = 60.0,
+        resources: Mapping[str, Resources] = NO_RESOURCES,
+        same_versions: bool = False,
         owned: bool = False,
     ) -> None:
         if getattr(client, "asynchronous", False):
@@ -71,9 +76,11 @@ class DaskSession(Session):
         self._threads = threads
         self._timeout = timeout
         self._wait = wait
+        self._resources = resources
+        self._same_versions = same_versions
         self._owned = owned
         self._workers: DaskWorkers | None = None
-        self._lost: set[str] = set()
+        self._avoided = Avoided()
         self._turns, self._snapshots = count(1), count(1)
         self._watched: tuple[str, ...] = ()
         self._scalars: dict[str, Any] | None = None
@@ -121,7 +128,13 @@ class DaskSession(Session):
         job, places = self._job, self._places
         nodes = tuple(job.nodes)
         placed = place_nodes(
-            self.client, nodes, self._lost, self._wait, self._timeout, self.control
+            self.client,
+            nodes,
+            self._avoided,
+            needs_of(nodes, self._resources),
+            self._wait,
+            self._timeout,
+            self.control,
         )
         workers = self._workers = DaskWorkers(self.client, placed, self._timeout)
         threads = self.client.nthreads()
@@ -134,6 +147,8 @@ class DaskSession(Session):
             setups[key] = Setup(packed, places, one.nodes, own, peers, code, __version__)
         workers.listen()
         self._versions = self._open_workers(workers, setups)
+        if self._same_versions:
+            self._refuse_other_versions(peers.values())
 
     def _open_workers(
         self, workers: DaskWorkers, setups: Mapping[str, Setup]
@@ -169,6 +184,17 @@ class DaskSession(Session):
     def versions(self) -> Mapping[str, str]:
         """Return the versions of the libraries of the first node."""
         return next(iter(self._versions.values()), {})
+
+    def _refuse_other_versions(self, peers: Iterable[Peer]) -> None:
+        """Raise UsageError for a worker whose Python or numpy is not that of this process."""
+        own = versions()
+        for peer in peers:
+            found = self._versions[peer.nodes[0]]
+            for name in ("python", "numpy"):
+                if found.get(name) != own[name]:
+                    text = f"{peer.described} has {name} {found.get(name)}, the client {own[name]}"
+                    hint = "install the same version on all machines, or remove 'versions: same'"
+                    raise UsageError(text, hint=f"{hint} from 'session'")
 
     def _warn_of_differences(self, control: Control) -> None:
         """Warn once of nodes whose libraries differ, since their numbers may."""
@@ -381,7 +407,8 @@ class DaskSession(Session):
     def _note_lost(self, error: BaseException) -> None:
         """Record the lost workers, so that no node is placed on them again."""
         if isinstance(error, WorkerLostError) and self._workers is not None:
-            self._lost |= self._workers.lost_addresses
+            self._avoided.lost.update(self._workers.lost_addresses)
+            self._avoided.apart.update(self._workers.apart)
 
     def _leave_workers(self) -> None:
         if self._workers is not None:

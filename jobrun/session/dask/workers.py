@@ -64,6 +64,8 @@ class DaskWorkers:
         self._listeners: list[Future[None]] = []
         self.happened: SimpleQueue[Happening] = SimpleQueue()
         self.lost_addresses: set[str] = set()
+        self.apart: set[tuple[str, str]] = set()
+        """Addresses of two workers, of which one has not reached the other."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._placed)
@@ -166,6 +168,8 @@ class DaskWorkers:
             self._passed_on[worker] += 1
             for item in items:
                 if isinstance(item, Unreached):  # whether or not a run waits for it
+                    if item.address:
+                        self.apart.add((self._placed[worker].peer.address, item.address))
                     self._end(item.error)
                 self.happened.put(Happening(worker, news=item))
 
