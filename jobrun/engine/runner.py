@@ -31,6 +31,7 @@ from jobrun.core.async_exceptions import asynchronous_error
 from jobrun.core.events import Report, RunEnded, SaveAsked, Warned, warn
 from jobrun.core.masking import masked
 from jobrun.core.notices import received_by
+from jobrun.core.paths import shown
 from jobrun.core.position import Position
 from jobrun.engine.attempt import Attempt
 from jobrun.engine.history import history_of
@@ -50,7 +51,8 @@ class JobRunner:
     """The runner of ``job``, saving it with ``manager`` (None: nothing is written anywhere).
 
     ``resume_from_epoch`` starts from the checkpoint of that epoch, even if there are later ones.
-    Without a ``report``, important events, such as a failed save, are Python warnings.
+    Without a ``report`` a notebook shows the progress (``progress_report``); elsewhere important
+    events, such as a failed save, are Python warnings.
     ``check_inputs`` looks for tasks that change their inputs undeclared.  ``look`` is called
     after each epoch and a few times a second, on the thread that calls ``train``.  The end of the
     last ``train`` is in ``outcome``.  Raises SpecError, with all problems, if the job cannot be.
@@ -62,7 +64,7 @@ class JobRunner:
         manager: CheckpointManager | None = None,
         resume_from_epoch: int | None = None,
         *,
-        report: Report = warn,
+        report: Report | None = None,
         request: Request | None = None,
         check_inputs: bool = False,
         every_task: bool = False,
@@ -72,8 +74,9 @@ class JobRunner:
         problems = check(job, analysis)
         if problems:
             raise SpecError(problems)
-        request = request or Request(epoch=resume_from_epoch)
-        history = history_of(job, manager, request, lambda event: report(masked(event)))
+        request = request or _request(job, resume_from_epoch)
+        told = _usual_report() if report is None else report
+        history = history_of(job, manager, request, lambda event: told(masked(event)))
         self.job = job
         self.outcome: RunEnded | None = None
         self._run = Run(
@@ -90,6 +93,12 @@ class JobRunner:
         self._check_inputs = check_inputs
         self._attempt: Attempt | None = None
         self._finished: Path | None = None
+
+    def __repr__(self) -> str:
+        manager, ended = self._run.manager, self.outcome
+        where = "nothing is saved" if manager is None else shown(manager.run_dir)
+        how = f", {ended.outcome} after {ended.epoch} epochs" if ended is not None else ""
+        return f"JobRunner({self.job!r}, {where}{how})"
 
     def choose(self) -> Choice:
         """Return what ``train`` would do now; nothing is loaded or written."""
@@ -214,3 +223,28 @@ def _checked(choice: Choice) -> Choice:
     if choice.action in ("refuse", "new_run"):
         raise choice.refusal()
     return choice
+
+
+def _request(job: Job, epoch: int | None) -> Request:
+    """Return the request to train a job, with the spec that it was loaded from."""
+    origin = job.origin
+    if origin is None:
+        return Request(epoch=epoch)
+    return Request(
+        epoch=epoch,
+        folder=origin.folder,
+        spec_path=origin.path,
+        spec_text=origin.text,
+        resolved_text=origin.resolved,
+    )
+
+
+def _usual_report() -> Report:
+    """Return what shows the events of a run if nothing else was asked for."""
+    from jobrun.report.notebook import in_notebook
+
+    if not in_notebook():
+        return warn
+    from jobrun.report.python import progress_report
+
+    return progress_report()

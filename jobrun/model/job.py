@@ -21,11 +21,14 @@ The model of the classes is Caffe2's Job, TaskGroup, Task and Node contexts.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from importlib import import_module
 from operator import index
+from pathlib import Path
 from typing import Any, Self
 
 from jobrun.errors import Problem, SpecError, Where, did_you_mean
@@ -52,6 +55,7 @@ __all__ = [
     "Outputs",
     "Pipe",
     "Reader",
+    "SpecOrigin",
     "Task",
     "TaskGroup",
     "data",
@@ -63,6 +67,9 @@ MAIN = "main"
 RESERVED = ("epoch", "rng", "node", "best")
 GENERATORS = ("rng.python", "rng.numpy", "rng.torch")
 """The global random generators that ``state`` may name."""
+
+_LOADING, _DRAWING = "jobrun.jobspec.load_job", "jobrun.drawing.job_svg"
+"""Modules of higher layers, loaded when a user asks a job for it; nothing here rests on them."""
 
 _job: ContextVar[Job | None] = ContextVar("jobrun_job", default=None)
 
@@ -78,6 +85,16 @@ class ConditionSpec:
     kind: str
     value: Any
     marks: Mapping[str, Where] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SpecOrigin:
+    """The spec of a job: the folder of its code, its file, its text, and the text as resolved."""
+
+    folder: Path
+    path: Path
+    text: str
+    resolved: str
 
 
 class _Scope:
@@ -160,7 +177,8 @@ class Job(_Scope):
     ``state`` names objects of ``setup`` whose content persists, as a sequence, or as a mapping to
     the adapter that reads and restores them: an object, ``"module:Class"``, or None for the adapter
     of their type.  It may name the global generators in ``GENERATORS`` too.  ``constant`` names
-    objects of ``setup`` that no task changes.
+    objects of ``setup`` that no task changes.  ``origin`` is the spec that it was loaded from, if
+    any.
     """
 
     def __init__(
@@ -195,6 +213,29 @@ class Job(_Scope):
         self.never_stops = False
         self.reporters: list[Reporter] = []
         self.marks: dict[str, Where] = {}
+        self.origin: SpecOrigin | None = None
+
+    @staticmethod
+    def load(
+        spec: str | os.PathLike[str],
+        set: Mapping[str, Any] | None = None,
+        *,
+        code: str | os.PathLike[str] | None = None,
+    ) -> Job:
+        """Return the job of a spec file, checked, for ``JobRunner``.
+
+        ``set`` changes vars and keys as ``--set`` does: ``{"lr": 0.05, "stop.epochs": 3}``; None
+        drops a key.  ``code`` is the folder of its code, if not beside the spec.  The run continues
+        by ``jobrun resume`` too.  Raises UsageError if there is no such file or key, or for a sweep
+        of several runs, SpecError with everything that is wrong with the spec.
+        """
+        job: Job = import_module(_LOADING).load_job(spec, set or {}, code)
+        return job
+
+    def _repr_svg_(self) -> str | None:
+        """Return the graph of the job, as a notebook shows it."""
+        found: str | None = import_module(_DRAWING).job_svg(self)
+        return found
 
     # The groups by name, as in ``with job.epoch:``.
 

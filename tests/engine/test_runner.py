@@ -368,3 +368,22 @@ def test_each_task_is_looked_at_once_for_a_whole_run(
         job.stop(epochs=2)
     JobRunner(job, CheckpointManager(tmp_path / "run")).train(LocalSession(1))
     assert looks == {"begin": 1, "add": 1}
+
+
+def test_in_a_notebook_progress_is_shown_by_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    def report(event: Event) -> None:
+        seen.append(type(event).__name__)
+
+    monkeypatch.setattr("jobrun.report.notebook.in_notebook", lambda: True)
+    monkeypatch.setattr("jobrun.report.python.progress_report", lambda: report)
+    with Job("j") as job:
+        with job.init:
+            Task(float, out="x")
+        job.stop(epochs=1)
+    JobRunner(job, CheckpointManager(tmp_path)).train()
+    assert seen[0] == "RunStarted"
+    assert seen[-1] == "RunEnded"
