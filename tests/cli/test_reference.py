@@ -96,6 +96,7 @@ def test_every_public_name_is_there_with_its_signature_and_docstring() -> None:
     for section in found.values():
         text = re.sub(r"^```.*?^```$", "", section.own, flags=re.M | re.S)
         assert len(text.split()) > 4, f"{section.heading} has no docstring"
+        assert not re.search(r"^See \w+\.$", text, re.M), section.heading
         for signature in blocks(section, "python"):
             call = signature if "(" in signature else f"{signature}()"
             ast.parse(f"{call.replace('class ', 'def ', 1)}: ...")

@@ -41,7 +41,7 @@ def _public(name: str, value: Any) -> Iterator[str]:
             yield f"### {name}.{method}"
             if not isinstance(function, property):
                 yield f"```python\ndef {_call(method, function)}\n```"
-            yield _text(function)
+            yield _text_of_method(value, method)
 
 
 def _methods(owner: type) -> Iterator[tuple[str, Any]]:
@@ -104,6 +104,12 @@ def _default(value: Any) -> str:
 def _text(value: Any) -> str:
     """Return a docstring as Markdown."""
     return (inspect.getdoc(value) or "").replace("``", "`")
+
+
+def _text_of_method(owner: type, name: str) -> str:
+    """Return the docstring of a method; where it only refers to a base, that of the base."""
+    texts = [_text(vars(base)[name]) for base in owner.__mro__ if name in vars(base)]
+    return next((text for text in texts if not text.startswith("See ")), texts[0])
 
 
 def _errors() -> Iterator[str]:
