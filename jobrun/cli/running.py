@@ -169,7 +169,7 @@ class Engine:
         if self._settings.json:
             text = json.dumps(json_values(ended.to_json()))
         else:
-            text = "\n".join(summary(ended))
+            text = "\n".join(summary(ended, verbose=self._settings.verbosity > 0))
         try:
             print(text, file=out, flush=True)
         except BrokenPipeError:  # nobody reads it; the exit code still counts

@@ -6,6 +6,7 @@ import time
 
 from jobrun.core.events import Event, RunEnded, Uploaded
 from jobrun.core.masking import masked
+from jobrun.core.resident_memory import memory_now, memory_peak
 from jobrun.engine.node_times import NodeTimes
 from jobrun.engine.progress import RunProgress
 from jobrun.engine.run import Run
@@ -29,6 +30,7 @@ class Ending:
         self.times = NodeTimes()
         self._uploaded = ""
         self._start_time = time.monotonic()
+        self._memory_before = memory_now()
 
     def upload(self) -> bool:
         """Upload checkpoints if the job asks for it; return whether the upload is complete."""
@@ -93,6 +95,8 @@ class Ending:
             before_failure=history.before_failure(progress.position, progress.fail_names)
             if outcome == "failed"
             else None,
+            memory=memory_peak(),
+            memory_before=self._memory_before,
         )
         ended = masked(ended)
         self._run.report(ended)

@@ -7,7 +7,7 @@ import shlex
 from jobrun.core.events import RunEnded, SlowestNode
 from jobrun.core.invocation import program
 from jobrun.core.paths import shown
-from jobrun.core.text import duration
+from jobrun.core.text import duration, size
 from jobrun.errors import EXIT_NOT_SAVED
 from jobrun.report.formatting import metric_texts, number, percent, plain, plural
 
@@ -33,15 +33,15 @@ OUTCOMES = {
 }
 
 
-def summary(ended: RunEnded) -> list[str]:
+def summary(ended: RunEnded, *, verbose: bool = False) -> list[str]:
     """Return the lines of the final summary; the last is the next command."""
-    command = next_command(ended)
-    return [*ending(ended), "", command] if command else ending(ended)
+    command, lines = next_command(ended), ending(ended, verbose=verbose)
+    return [*lines, "", command] if command else lines
 
 
-def ending(ended: RunEnded) -> list[str]:
+def ending(ended: RunEnded, *, verbose: bool = False) -> list[str]:
     """Return the summary without a command, for a run that a script has started."""
-    lines = [*_headline(ended), *_table(ended)]
+    lines = [*_headline(ended), *_table(ended, verbose)]
     if ended.exit_code == EXIT_NOT_SAVED:
         lines.append(f"  the last state is not on disk; on disk is {_on_disk(ended)}")
     share = _share(ended)
@@ -67,11 +67,12 @@ def _headline(ended: RunEnded) -> list[str]:
     return [f"{plain(ended.run)}: {outcome} {after}{reason}"]
 
 
-def _table(ended: RunEnded) -> list[str]:
+def _table(ended: RunEnded, verbose: bool) -> list[str]:
     best = [f"{plain(m)} {number(v)} (epoch {e})" for m, (v, e) in ended.best.items()]
     rows = [
         ("time", _time(ended) if ended.outcome != "nothing" else ""),
         ("saved", _saved(ended) if ended.outcome != "nothing" else ""),
+        ("memory", _memory(ended) if verbose and ended.outcome != "nothing" else ""),
         ("slowest", slowest_text(ended.slowest, ended.seconds)),
         ("metrics", "  ".join(metric_texts(ended.metrics))),
         ("best", "  ".join(best)),
@@ -109,6 +110,14 @@ def _saved(ended: RunEnded) -> str:
     if share is None or ended.only:
         return ""
     return f"{plural(ended.saved, 'checkpoint')}, {percent(share)} of the time"
+
+
+def _memory(ended: RunEnded) -> str:
+    """Describe the memory of the process, which is that of the blobs and of copies being saved."""
+    if ended.memory is None:
+        return ""
+    before = f", {size(ended.memory_before)} at the start" if ended.memory_before else ""
+    return f"{size(ended.memory)} at most{before}"
 
 
 def _share(ended: RunEnded) -> float | None:

@@ -29,6 +29,7 @@ BENCHES = {
     "kept": "durable saves of a run that keeps two checkpoints",
     "size": "how checkpoints grow with nodes, blobs, bytes, and how many are kept",
     "stall": "what a save in the background costs the loop that asks for it",
+    "memory": "the resident memory of a run, at most",
     "torch_jobs": "what jobs with PyTorch cost, with and without a save",
 }
 """Name (its module here has ``cases(scale)``) and what it measures."""

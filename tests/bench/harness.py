@@ -87,7 +87,8 @@ class Case:
 
     Ratios are to ``reference``, and to ``floor``, the least that anybody could need.  ``warm`` runs
     everybody once before it counts.  ``disk`` is how many bytes a repetition leaves there; if any,
-    each starts with a fresh directory on a disk that has nothing left to write.
+    each starts with a fresh directory on a disk that has nothing left to write.  ``unit`` is that
+    of what a contestant gives: seconds, or ``MB``.
     """
 
     name: str
@@ -101,6 +102,7 @@ class Case:
     warm: bool = True
     disk: int = 0
     wanted: Sequence[Wanted] = ()
+    unit: str = "s"
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,11 @@ class Measured:
         """How many times the seconds of ``other`` a contestant takes: the median over rounds."""
         pairs = zip(self.seconds[name], self.seconds[other], strict=False)
         return statistics.median(own / theirs for own, theirs in pairs)
+
+    def difference(self, name: str, other: str) -> float:
+        """How much more than ``other`` a contestant takes: the median over rounds."""
+        pairs = zip(self.seconds[name], self.seconds[other], strict=False)
+        return statistics.median(own - theirs for own, theirs in pairs)
 
     def micros(self, name: str) -> float:
         """The median in microseconds per item."""

@@ -80,11 +80,12 @@ def _head(found: Measured) -> tuple[str, ...]:
 def _row(found: Measured, name: str) -> tuple[str, ...]:
     case, own = found.case, found.seconds[name]
     median = found.median(name)
-    rate = f"{case.bytes / median / 1e6:.0f} MB/s" if case.bytes else seconds(median / case.items)
+    show = seconds if case.unit == "s" else megabytes
+    rate = f"{case.bytes / median / 1e6:.0f} MB/s" if case.bytes else show(median / case.items)
     return (
         name,
-        seconds(median),
-        f"{seconds(min(own))} .. {seconds(max(own))}",
+        show(median),
+        f"{show(min(own))} .. {show(max(own))}",
         rate,
         *(f"{found.ratio(name, base):.2f}" for base in _bases(found)),
         str(len(own)),
@@ -108,6 +109,11 @@ def seconds(value: float) -> str:
     if value >= 1:
         return f"{value:.2f} s"
     return f"{value * 1e3:.2f} ms" if value >= 1e-3 else f"{value * 1e6:.2f} µs"
+
+
+def megabytes(value: float) -> str:
+    """Megabytes for people: ``1,075 MB``."""
+    return f"{value:,.0f} MB"
 
 
 def verdict(found: Iterable[Measured]) -> str:

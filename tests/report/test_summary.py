@@ -30,6 +30,13 @@ def test_finished(make: Any) -> None:
     ]
 
 
+def test_the_memory_of_the_process_is_shown_to_who_asks_for_more(make: Any) -> None:
+    ended = make.ended(memory=1_126_000_000, memory_before=60_000_000)
+    assert "  memory      1.13 GB at most, 60 MB at the start" in summary(ended, verbose=True)
+    assert not any("memory" in line for line in summary(ended))
+    assert not any("memory" in line for line in summary(make.ended(), verbose=True))
+
+
 def test_a_resumed_run_says_what_was_done_this_time(make: Any) -> None:
     lines = summary(make.ended(ran=1, seconds=2.5, saved=1, checkpoint_seconds=0.1))
     assert lines[1:3] == [

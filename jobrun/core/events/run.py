@@ -132,7 +132,9 @@ class RunEnded(Event):
     loaded.  ``uploaded`` is the place of the newest checkpoint that this attempt uploaded.
     ``slowest`` is the slowest node in the epochs of this attempt (None: a single node).
     ``before_failure`` is, if a condition under ``fail`` ended the run, the epoch of the newest
-    checkpoint from before it came true (None: there is none).
+    checkpoint from before it came true (None: there is none).  ``memory`` is the most memory in
+    bytes that this process held, and ``memory_before`` what it held when the attempt started (None:
+    not known).
     """
 
     outcome: str
@@ -155,3 +157,5 @@ class RunEnded(Event):
     uploaded: str = ""
     slowest: SlowestNode | None = None
     before_failure: int | None = None
+    memory: int | None = None
+    memory_before: int | None = None
