@@ -7,14 +7,13 @@ checksum alone.  An equal chunk is a
 hard link, and costs no room.
 
 A change is found only as finely as the array is cut.  An array that was seen to grow, or to change
-in part, is cut into chunks of about FINE bytes from then on; all others stay in few large chunks,
-since every file costs.
+in part (a block of a chunk that differs has the checksum that it had), is cut into chunks of about
+FINE bytes from then on; all others stay in few large chunks, since every file costs.
 """
 
 from __future__ import annotations
 
 import math
-import os
 import threading
 from collections.abc import Iterable, MutableMapping, Sequence
 from contextlib import suppress
@@ -22,6 +21,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from jobrun.checkpoint.block_checksums import DIGITS
 from jobrun.checkpoint.manifest import CHUNK_TAIL, Entry, File
 from jobrun.checkpoint.zarr_metadata import Form, store
 from jobrun.model.policy import Compress
@@ -32,14 +32,14 @@ from jobrun.values.boxes import Box
 __all__ = ["FINE", "ChunkLinks", "EarlierLeaf", "is_fine", "plan_chunks"]
 
 FINE: Final = 2 << 20
-"""Bytes of a chunk of an array that changes in part."""
+"""Bytes of a chunk of an array that changes in part.
+
+Measured with 1, 2 and 4 MiB: 1 % appended to 512 MiB 47, 44 and 42 ms, of which 6, 8 and 12 MiB are
+written; 5 % of 300 MB changed in one place 33, 30 and 30 ms, and 15, 16 and 20 MiB.
+"""
 
 _BLOCK: Final = 256 << 10
 """Bytes that are compared at once: they stay in the processor's cache."""
-
-_SAMPLES: Final = 16
-_SAMPLE: Final = 4096
-"""A large chunk that differs is sampled in this many places of this many bytes."""
 
 
 class EarlierLeaf(NamedTuple):
@@ -76,8 +76,12 @@ class ChunkLinks:
             path = f"{folder}/{key}"
             if file.crc == chunk.crc and self._same(path, file, chunk, payload):
                 return path
-            if entry.shape == self._form.shape and length > 2 * FINE:
-                self._look_for_parts(entry.path, path, file, payload[0])
+            if (
+                entry.shape == self._form.shape
+                and length > 2 * FINE
+                and _has_equal_block(file.blocks, chunk.blocks)
+            ):
+                self._fine.setdefault(entry.path, _fine_rows(self._form))
         return None
 
     def linked(self, key: str, path: str) -> None:
@@ -125,20 +129,6 @@ class ChunkLinks:
             if not _same_bytes(block, read):
                 return False
         return True
-
-    def _look_for_parts(self, name: str, path: str, file: File, data: Buffer) -> None:
-        """Have an array cut finely from now on if a part of a chunk that differs is as it was."""
-        if name in self._fine:
-            return
-        with suppress(FsError):
-            descriptor, size = self._fs.open(path, file.size)
-            try:
-                if size == file.size and _equal_parts(descriptor, data):
-                    self._fine[name] = _fine_rows(self._form)
-            except OSError:
-                return
-            finally:
-                close_after_reading(descriptor)
 
 
 def plan_chunks(
@@ -199,14 +189,10 @@ def _fine_rows(form: Form) -> int:
     return max(1, FINE // max(1, _row_bytes(form)))
 
 
-def _equal_parts(descriptor: int, data: Buffer) -> bool:
-    """Return whether at least two of a few places of a file hold the bytes of ``data``."""
-    step = max(_SAMPLE, (len(data) - _SAMPLE) // (_SAMPLES - 1))
-    equal = sum(
-        os.pread(descriptor, _SAMPLE, first) == bytes(data[first : first + _SAMPLE])
-        for first in range(0, len(data) - _SAMPLE, step)
-    )
-    return equal > 1
+def _has_equal_block(one: str, other: str) -> bool:
+    """Return whether two chunks have a block with the same checksum at the same place."""
+    places = range(0, min(len(one), len(other)), DIGITS)
+    return any(one[place : place + DIGITS] == other[place : place + DIGITS] for place in places)
 
 
 _local = threading.local()

@@ -26,6 +26,7 @@ BENCHES = {
     "save": "durable saves",
     "load": "verified loads: all, one, a slice",
     "changed": "durable saves after a little has changed",
+    "grown": "durable saves of one array that grows, or of which a part changed",
     "kept": "durable saves of a run that keeps two checkpoints",
     "size": "how checkpoints grow with nodes, blobs, bytes, and how many are kept",
     "stall": "what a save in the background costs the loop that asks for it",
