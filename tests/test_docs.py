@@ -47,7 +47,7 @@ def test_files_it_speaks_of_are_there(page: Page) -> None:
 
 @each_page
 def test_every_block_is_of_a_kind_that_is_checked(page: Page) -> None:
-    kinds = {"console", "yaml", "python", "text"}
+    kinds = {"console", "yaml", "python", "text", "bash", "ini"}
     languages = [
         line[3:].split()[0]
         for line in page.text.splitlines()

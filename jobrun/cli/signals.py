@@ -4,12 +4,16 @@ SIGHUP, SIGXCPU and SIGUSR2 are notices of terminals and schedulers.  They may c
 shell and the kernel both send SIGHUP; SIGXCPU comes every second), so that a repeated one does not
 exit at once.  A SIGHUP that was ignored at the start, as under nohup, stays ignored.
 
+A scheduler may send SIGTERM twice within an instant: at the end of the time Slurm signals a step
+and ``srun``, which passes it on.  So a SIGTERM that follows another at once is the same request.
+
 SIGUSR1 requests a save; the run continues.  Before there is a run, the first one exits at once: an
 exception in the middle of an import would end in whatever code it interrupts.
 """
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import signal
@@ -38,6 +42,8 @@ _AS_BEFORE = "\r\x1b[J\x1b[?25h"
 """The escape codes that clear the live view, below the cursor, and show the cursor."""
 _HOLD = 1.0
 """The seconds after which handlers that other code may have replaced are set again."""
+_SAME = 1.0
+"""The seconds within which a second SIGTERM is the same request; Slurm's came 37 ms apart."""
 _TOLD = 0.3
 """The seconds within which a signal to all processes of a terminal has reached the run."""
 
@@ -63,6 +69,7 @@ class Signals:
         self.runner: Stoppable | None = None
         self._received = _Count()
         self._held = time.monotonic()
+        self._terminated = -math.inf
         wanted = {**dict.fromkeys(_ENDING, self._handle), signal.SIGUSR1: self._save}
         self._handlers = Handlers(wanted, {signal.SIGINT: self._in_child})
 
@@ -96,6 +103,8 @@ class Signals:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         received = signal.Signals(number)
+        if received == signal.SIGTERM and self._is_repeated() and self.runner is not None:
+            return
         self._received.add()
         if self.runner is None:
             _leave_early(number, frame)
@@ -105,6 +114,14 @@ class Signals:
             return
         # On a thread of its own: the one interrupted here may be in the middle of reporting.
         start_new_thread(self.runner.interrupt, (received.name,))
+
+    def _is_repeated(self) -> bool:
+        """Return whether a SIGTERM follows another at once."""
+        now = time.monotonic()
+        if now - self._terminated < _SAME:
+            return True
+        self._terminated = now
+        return False
 
     def _save(self, number: int, frame: FrameType | None) -> None:
         if self.runner is not None:  # else there is nothing to save yet

@@ -47,8 +47,8 @@ def test_what_left_the_session_ends_with_the_program(how: str, start: Call, fold
     if how.startswith("SIG"):
         process.send_signal(signal.Signals[how])
     elif how == "twice":
-        for _ in range(2):
-            process.send_signal(signal.SIGTERM)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            process.send_signal(number)
             time.sleep(0.05)
     process.communicate(timeout=60)
     assert [name for name, pid in found.items() if not has_ended(pid)] == []

@@ -100,6 +100,21 @@ def test_the_second_signal_leaves_at_once(start: Call, write: Call, folder: Path
     assert load_blobs(folder / "runs/sum")["total"] == 104
 
 
+def test_a_sigterm_that_follows_another_at_once_is_the_same(start: Call, write: Call) -> None:
+    """As Slurm sends them at the end of the time to what srun has started."""
+    write(SLOW, MANY)
+    process = start("-v", "train", "sum.yaml")
+    wait_for(process, "saved checkpoint_1 ")
+    for _ in range(3):
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.01)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 143
+    assert err.count("SIGTERM: no new work starts") == 1
+    assert "exited at once" not in err
+    assert out.startswith("sum: interrupted after ")
+
+
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGXCPU, signal.SIGUSR2])
 def test_a_repeated_notice_does_not_exit_at_once(
     number: signal.Signals, start: Call, write: Call
