@@ -27,8 +27,9 @@ class EpochSummary:
 
     ``epoch`` is the number of epochs done, ``elapsed`` the run's seconds over all attempts,
     ``scalars`` the one-element blobs by name (absent: no value this epoch), ``passes`` the passes
-    over its data that each pipe has finished (the largest over its nodes), ``none`` the blobs that
-    were written in this epoch and are None.
+    over its data that each pipe has finished (the largest over its nodes), ``ahead`` the nodes that
+    have finished it, of pipes of which others have not, ``none`` the blobs that were written in
+    this epoch and are None.
     """
 
     epoch: int
@@ -36,6 +37,7 @@ class EpochSummary:
     scalars: Mapping[str, Any] = field(default_factory=dict)
     passes: Mapping[str, int] = field(default_factory=dict)
     none: frozenset[str] = frozenset()
+    ahead: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

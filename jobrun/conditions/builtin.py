@@ -293,13 +293,16 @@ class DataFinished(Condition):
         return self.task
 
     def observe(self, state: State, seen: EpochSummary) -> State:
-        """Keep the number of finished passes."""
-        return {"passes": seen.passes.get(self.task, 0)}
+        """Keep the number of finished passes, and the node, if others have finished fewer."""
+        found: State = {"passes": seen.passes.get(self.task, 0)}
+        node = seen.ahead.get(self.task)
+        return found if node is None else {**found, "node": node}
 
     def verdict(self, state: State) -> str | None:
         """Return a reason once all passes are finished."""
         if state.get("passes", 0) >= self.limit:
-            return f"data finished: {self.task} has read all its data"
+            node = f" of node {state['node']}" if "node" in state else ""
+            return f"data finished: {self.task}{node} has read all its data"
         return None
 
     def progress_text(self, state: State) -> str:

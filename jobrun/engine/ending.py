@@ -85,6 +85,7 @@ class Ending:
             on_disk=saver.on_disk.epochs if saver.on_disk is not None else None,
             checkpoint=str(saver.path) if saver.path else None,
             saved=saver.saved,
+            failed_saves=saver.failed,
             checkpoint_seconds=saver.seconds,
             run=history.name,
             run_dir=str(history.path) if history.path else None,

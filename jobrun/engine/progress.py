@@ -132,9 +132,9 @@ class RunProgress:
         self.position = position.next_epoch(position.readers)
         epoch = self.position.epochs
         self.scalars = {n: v for n, v in scalars.items() if v is not None}
-        passes = _passes(self._job, self.position)
+        passes, ahead = _passes(self._job, self.position)
         none = frozenset(n for n, v in scalars.items() if v is None)
-        seen = EpochSummary(epoch, self.elapsed, self.scalars, passes, none)
+        seen = EpochSummary(epoch, self.elapsed, self.scalars, passes, none, ahead)
         self._watched = observe_all(self._watched, seen)
         self.decision = decide_stop(self._watched)
         self._extremes = with_epoch(self._extremes, epoch, self.scalars)
@@ -189,16 +189,26 @@ def last_seen(job: Job, record: Record) -> EpochSummary | None:
     """Return the stop conditions' states at the end of the epoch before a checkpoint."""
     if record.epoch < 1 or not record.at_boundary:
         return None
-    passes = _passes(job, record.position)
-    return EpochSummary(record.epoch, record.run_seconds, record.metrics, passes)
+    passes, ahead = _passes(job, record.position)
+    return EpochSummary(record.epoch, record.run_seconds, record.metrics, passes, ahead=ahead)
 
 
-def _passes(job: Job, position: Position) -> dict[str, int]:
-    """Return the passes finished per pipe: of several nodes the most, as any end counts."""
+def _passes(job: Job, position: Position) -> tuple[dict[str, int], dict[str, str]]:
+    """Return the passes finished per pipe: of several nodes the most, as any end counts.
+
+    Also the nodes that have finished them, of pipes of which others have not.
+    """
     passes: dict[str, int] = {}
+    ahead: dict[str, str] = {}
     for group, pipe in job.pipes():
+        found: dict[str, int] = {}
         for node in job.nodes_of(pipe) if group.name == "epoch" else ():
             reader = position.readers.get(unit_key(job, pipe, node))
             if reader is not None:
-                passes[pipe.name] = max(passes.get(pipe.name, 0), reader.passes)
-    return passes
+                found[node] = reader.passes
+        if found:
+            most = passes[pipe.name] = max(found.values())
+            first = [node for node, count in found.items() if count == most]
+            if len(first) < len(found):
+                ahead[pipe.name] = ", ".join(first)
+    return passes, ahead

@@ -96,6 +96,7 @@ class Saver:
         self.last: Position | None = None
         self.path: Path | None = None
         self.saved = 0
+        self.failed = 0
         self.seconds = 0.0
         self.longest = 0.0
         self._begun = time.perf_counter()
@@ -180,6 +181,7 @@ class Saver:
             self._flying = None  # not before: Ctrl-C may end the waiting
             saved = flying.result.result()
         except SaveError as error:
+            self.failed += 1
             if self._policy.on_error == "fail" or self.on_disk is None:
                 raise
             failed = self._manager.first_id - 1 if self._manager is not None else 0

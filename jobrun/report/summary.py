@@ -106,10 +106,12 @@ def _time(ended: RunEnded) -> str:
 
 
 def _saved(ended: RunEnded) -> str:
+    failed = f"{plural(ended.failed_saves, 'save')} failed" if ended.failed_saves else ""
     share = _share(ended)
     if share is None or ended.only:
-        return ""
-    return f"{plural(ended.saved, 'checkpoint')}, {percent(share)} of the time"
+        return failed
+    saved = f"{plural(ended.saved, 'checkpoint')}, {percent(share)} of the time"
+    return f"{saved}; {failed}" if failed else saved
 
 
 def _memory(ended: RunEnded) -> str:

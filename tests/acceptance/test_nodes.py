@@ -105,6 +105,7 @@ def test_data_finished_means_any_node(sessions: Sessions, kind: str) -> None:
     ended = train(job, session=sessions(kind))
     assert ended.epochs == 2
     assert {ended.blobs[f"{node}:total"].item() for node in "abc"} == {115}
+    assert ended.outcome.reason == "data finished: sum of node b has read all its data"
 
 
 @on_each_session

@@ -183,7 +183,11 @@ def test_data_finished() -> None:
     state = condition.observe({}, EpochSummary(1, 0.0, passes={"sum": 1}))
     assert condition.verdict(state) is None
     assert DataFinished("sum", 1).verdict(state) is not None
-    assert condition.verdict(condition.observe(state, EpochSummary(2, 0.0, passes={"sum": 2})))
+    state = condition.observe(state, EpochSummary(2, 0.0, passes={"sum": 2}))
+    assert condition.verdict(state) == "data finished: sum has read all its data"
+    seen = EpochSummary(2, 0.0, passes={"sum": 2}, ahead={"sum": "a"})
+    text = "data finished: sum of node a has read all its data"
+    assert condition.verdict(condition.observe(state, seen)) == text
 
 
 def test_walltime_is_that_of_all_attempts() -> None:

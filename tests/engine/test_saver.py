@@ -185,6 +185,7 @@ class TestFailures:
         assert [r.epoch for r in manager.catalog.listed()] == [0, 1, 3, 4]
         assert runner.outcome is not None
         assert runner.outcome.exit_code == 0
+        assert (runner.outcome.saved, runner.outcome.failed_saves) == (4, 1)
         assert not [p for p in (tmp_path / "run").iterdir() if p.name.startswith(".checkpoint")]
 
     def test_the_last_state_that_is_not_on_disk_is_exit_code_6(

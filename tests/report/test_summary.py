@@ -45,6 +45,13 @@ def test_a_resumed_run_says_what_was_done_this_time(make: Any) -> None:
     ]
 
 
+def test_failed_saves_are_counted(make: Any) -> None:
+    (line,) = [line for line in summary(make.ended(failed_saves=2)) if "saved" in line]
+    assert line == "  saved       4 checkpoints, 5.0% of the time; 2 saves failed"
+    (line,) = [line for line in summary(make.ended(failed_saves=1, saved=0)) if "saved" in line]
+    assert line == "  saved       1 save failed"
+
+
 def test_the_slowest_node_is_said_where_it_stands_apart(make: Any) -> None:
     def said(seconds: float, others: float, attempt: float = 10.0) -> list[str]:
         slowest = SlowestNode("t_2", seconds, others)

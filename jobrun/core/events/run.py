@@ -134,7 +134,7 @@ class RunEnded(Event):
     ``before_failure`` is, if a condition under ``fail`` ended the run, the epoch of the newest
     checkpoint from before it came true (None: there is none).  ``memory`` is the most memory in
     bytes that this process held, and ``memory_before`` what it held when the attempt started (None:
-    not known).
+    not known).  ``failed_saves`` counts the saves of this attempt that failed.
     """
 
     outcome: str
@@ -159,3 +159,4 @@ class RunEnded(Event):
     before_failure: int | None = None
     memory: int | None = None
     memory_before: int | None = None
+    failed_saves: int = 0
