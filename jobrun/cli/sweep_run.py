@@ -26,9 +26,11 @@ from jobrun.cli.sweep_board import Board, JsonBoard
 from jobrun.cli.sweep_table import SweepTable, sweep_summary
 from jobrun.cli.sweep_view import LiveBoard
 from jobrun.cli.table import table
+from jobrun.conditions.parse import build
 from jobrun.core.invocation import program
 from jobrun.core.json_floats import to_json
 from jobrun.engine.resume_policy import Choice
+from jobrun.engine.slurm import slurm_job, time_to_stop
 from jobrun.errors import EXIT_DONE, BindError, TaskError, exit_code_of_signal
 from jobrun.report.formatting import plain, plural
 from jobrun.report.terminal import Painter
@@ -81,6 +83,9 @@ class SweepEngine:
         self._sweep = sweep
         self._options = options
         self._sets = tuple(sets)
+        asked = any(condition.interrupts for condition, _ in build(sweep.job))
+        self._end = slurm_job().end if asked else None
+        self._out_of_time = False
 
     def run(self, home: SweepDir | None, seen: Path | None = None) -> int:
         """Run the sweep in the directory ``home`` (None: a fresh one), and show its end.
@@ -144,7 +149,8 @@ class SweepEngine:
             told = board.ends.get(number)
             row = rows[number]
             rows[number] = row_from_end(row, told) if told else row_of_crash(row, code)
-        return self._show(plan, home, rows, board.codes, fleet.signal)
+        reason = fleet.signal or ("SIGTERM" if self._out_of_time else "")
+        return self._show(plan, home, rows, board.codes, reason)
 
     @property
     def _verbosity(self) -> int:
@@ -169,6 +175,9 @@ class SweepEngine:
         """Return whether to start a further run, by the results of the others."""
         found = set(codes)
         if BindError.exit_code in found:  # all runs have the same code
+            return False
+        if self._end is not None and time_to_stop(self._end, 0.0):
+            self._out_of_time = True
             return False
         return not (self._options.fail_fast and found - {EXIT_DONE})
 

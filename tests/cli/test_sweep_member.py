@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,17 @@ def test_a_whole_sweep_beside_one_of_its_members(
     code, text = ended(patient)
     assert code == 0, text
     assert "sum: 2 runs: 2 finished\n" in text
+
+
+def test_no_further_run_starts_when_the_slurm_job_ends(
+    call: Call, sweep: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep(("epochs: 3", "epochs: 3, walltime: slurm"))
+    monkeypatch.setenv("SLURM_JOB_END_TIME", str(time.time() + 59))
+    result = call("train", "sum.yaml")
+    assert result.code == 143
+    assert result.out.startswith("sum: 4 runs: 4 waiting\n")
+    assert result.out.endswith(" resume runs/sum\n")
 
 
 def test_a_member_by_its_values(call: Call, sweep: Call) -> None:
