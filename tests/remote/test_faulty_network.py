@@ -134,19 +134,28 @@ def test_throttling_is_reported_once(network: FaultyNetwork, uploaded: str) -> N
     ]
 
 
-@pytest.mark.parametrize("attempts", [1, 3])
+@pytest.mark.parametrize(
+    ("variable", "value", "attempts"),
+    [("AWS_MAX_ATTEMPTS", "1", 1), ("AWS_MAX_ATTEMPTS", "7", 7), ("AWS_RETRY_MODE", "standard", 3)],
+)
 def test_attempts_are_those_of_the_environment(
-    network: FaultyNetwork, uploaded: str, monkeypatch: pytest.MonkeyPatch, attempts: int
-) -> None:
+    network: FaultyNetwork, uploaded: str, monkeypatch: pytest.MonkeyPatch,
+    variable: str, value: str, attempts: int,
+) -> None:  # fmt: skip
     """botocore makes that number in each of the five rounds of s3fs; its default is five."""
-    monkeypatch.setenv("AWS_MAX_ATTEMPTS", str(attempts))
+    monkeypatch.setenv(variable, value)
     clear = pytest.importorskip("fsspec").get_filesystem_class("s3").clear_instance_cache
     clear()
     network.rule = always("throttle")
-    with pytest.raises(StoreError, match="reduce your request rate") as caught:
+    notices: list[str] = []
+    with (
+        received_by(notices.append),
+        pytest.raises(StoreError, match="reduce your request rate") as caught,
+    ):
         open_store(uploaded).read("_SUCCESS")
     clear()
     assert network.met["throttle"] == attempts * 5
+    assert "is slow: it asks for fewer requests (503)" in notices[0]
     assert "AWS_MAX_ATTEMPTS" in caught.value.hint
 
 
