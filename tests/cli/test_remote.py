@@ -253,13 +253,14 @@ def test_nothing_there(call: Call, place: str) -> None:
 
 
 def test_an_endpoint_where_nobody_is(jobrun: Call) -> None:
-    """With its retries this takes some seconds, and is an error of the store."""
+    """With the five rounds of s3fs this takes two seconds, and is an error of the store."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and never listens
         settings = {
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{taken.getsockname()[1]}",
             "AWS_ACCESS_KEY_ID": "testing",
             "AWS_SECRET_ACCESS_KEY": "testing",
+            "AWS_MAX_ATTEMPTS": "1",
         }
         result = jobrun("load-blobs", "s3://bucket/run", **settings)
     assert (result.code, result.out) == (1, "")
