@@ -253,7 +253,7 @@ def test_nothing_there(call: Call, place: str) -> None:
 
 
 def test_an_endpoint_where_nobody_is(jobrun: Call) -> None:
-    """With the five rounds of s3fs this takes two seconds, and is an error of the store."""
+    """With the rounds of s3fs alone it is soon given up, as an error of the store."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and never listens
         settings = {
