@@ -117,7 +117,7 @@ def prepared(folder: Path, epochs: int = 400) -> Path:
     folder.mkdir(exist_ok=True)
     PAGE.write_files(folder)
     (folder / "job.py").write_text(SLOW)
-    for name in ("job.yaml", "sweep.yaml"):
+    for name in ("job.yaml", "sweep.yaml", "nodes.yaml"):
         text = (folder / name).read_text()
         (folder / name).write_text(text.replace("epochs: 3}", f"epochs: {epochs}}}"))
     bare = SCRIPTS["exec.sh"].replace("exec jobrun", "jobrun")
@@ -259,6 +259,39 @@ class TestOnSlurm:
         slurm.start_now(id)
         slurm.wait_for(id, "COMPLETED")
         assert load_blobs(folder / "runs/job")["total"] == 400
+
+    def test_several_machines_with_dask_jobqueue(self, slurm: SlurmMachine, tmp_path: Path) -> None:
+        """One of the two jobs of workers is cancelled while the run goes on."""
+        pytest.importorskip("dask_jobqueue")
+        folder = prepared(tmp_path)
+        script = (folder / "cluster.py").read_text()
+        smaller = {"cores=8": 'cores=1, interface="lo"', "32GB": "1GB", "jobs=4": "jobs=2"}
+        smaller |= {"wait_for_workers(4)": "wait_for_workers(2)"}
+        for old, new in smaller.items():
+            assert old in script
+            script = script.replace(old, new)
+        (folder / "cluster.py").write_text(script)
+        with (folder / "out.txt").open("w") as out:
+            process = subprocess.Popen(
+                [sys.executable, "cluster.py"],
+                cwd=folder,
+                env={**slurm.environ, "PYTHONPATH": os.environ.get("PYTHONPATH", "")},
+                stdout=out,
+                stderr=out,
+            )
+        try:
+            wait_until(lambda: process.poll() is not None or has_begun(folder / "runs/nodes"))
+            (first, *_) = slurm.run("squeue", "-h", "-t", "R", "-o", "%i", cwd=folder).split()
+            slurm.run("scancel", first, cwd=folder)
+            events = folder / "runs/nodes/events.jsonl"
+            wait_until(lambda: '"RunWentBack"' in events.read_text())
+            (folder / "go").touch()
+            assert process.wait(100) == 0, (folder / "out.txt").read_text()
+        finally:
+            process.kill()
+        assert ended(folder / "runs/nodes")[0] == "finished"
+        totals = load_blobs(folder / "runs/nodes")
+        assert {name: totals[name] for name in totals} == {f"n{n}:total": 400 for n in range(4)}
 
     def test_a_sweep_as_an_array(self, slurm: SlurmMachine, tmp_path: Path) -> None:
         """One member is requeued by hand while it runs."""
