@@ -31,7 +31,8 @@ BENCHES = {
     "size": "how checkpoints grow with nodes, blobs, bytes, and how many are kept",
     "stall": "what a save in the background costs the loop that asks for it",
     "memory": "the resident memory of a run, at most",
-    "torch_jobs": "what jobs with PyTorch cost, with and without a save",
+    "spec_jobs": "what an epoch costs of jobs with PyTorch, JAX and XGBoost",
+    "torch_jobs": "what a batch of a job with PyTorch costs, and the epoch after a save",
 }
 """Name (its module here has ``cases(scale)``) and what it measures."""
 

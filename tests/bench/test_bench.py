@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.bench import spec_jobs
 from tests.bench.__main__ import BENCHES, main
 from tests.bench.durable import Store
 from tests.bench.graphs import Shape, drive, shapes, sorter_of
@@ -76,6 +77,8 @@ def test_all_kinds_of_work_are_there(quick: Quick) -> None:
         assert any(kind in name for name in names), kind
     for kind in ("load, one of", "load, 1 MiB of", "same 5 % changed", "another 5 % changed"):
         assert any(kind in name for name in names), kind
+    for kind in ("epoch, JAX MLP", "epoch, torch CNN", "epoch, GPT", "epoch, XGBoost"):
+        assert any(kind in name for name in names), kind
     for kind in ("the call that saves", "after a save, functional", "after a save, in place"):
         assert any(kind in name for name in names), kind
 
@@ -98,6 +101,25 @@ def test_the_machine_is_described(quick: Quick) -> None:
 
 def test_nothing_is_left_on_the_disk(quick: Quick) -> None:
     assert list(quick[2].iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        ("epoch, XGBoost", "xgboost"),
+        ("epoch, JAX MLP", "optax"),
+        pytest.param("epoch, torch CNN", "torch", marks=long),
+        pytest.param("epoch, GPT", "torch", marks=long),
+    ],
+)
+def test_an_epoch_of_a_spec_is_measured_beside_its_loop(
+    name: str, module: str, tmp_path: Path
+) -> None:
+    pytest.importorskip(module)
+    case = next(case for case in spec_jobs.cases(Scale(quick=True)) if case.name == name)
+    seconds = measure(case, tmp_path, 1).seconds
+    assert set(seconds) == {spec_jobs.LOOP, spec_jobs.OURS}
+    assert all(found[0] > 0 for found in seconds.values())
 
 
 def test_unknown_benches_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
