@@ -75,7 +75,7 @@ def test_no_such_module(tmp_path: Path) -> None:
     assert error.message == "there is no module 'bound_digits'"
     assert error.where == WHERE
     assert error.hint == "did you mean 'bound_digitz'?"
-    assert "beside the spec: bound_digitz.py, other.py" in error_of("zzz:f", tmp_path).hint
+    assert f"in {tmp_path}: bound_digitz.py, other.py" in error_of("zzz:f", tmp_path).hint
     assert "no .py file" in error_of("zzz:f", write(tmp_path / "empty")).hint
     assert error_of("other.deep:f", tmp_path).message == "there is no module 'other.deep'"
 
