@@ -516,7 +516,7 @@ def test_a_sweep_without_checkpoints(call: Call, sweep: Call) -> None:
     sweep(TWO, ("stop: {epochs: 3}", "checkpoint: false\nstop: {epochs: 3}"))
     result = call("train", "sum.yaml")
     assert result.code == 0
-    assert "2     finished       3  0.009434*    106" in result.out
+    assert "2     finished       3   0.009434    106  0.009434*" in result.out
     assert result.out.splitlines()[-1] == "best loss 0.009434 (epoch 3): step=2"
 
 
