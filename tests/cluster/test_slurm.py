@@ -154,8 +154,15 @@ def slurm_jobs(folder: Path, run: str) -> list[str]:
     return [re.split(" {2,}", row[place:])[0] for row in rows]
 
 
+@pytest.fixture
+def slurm(machine: SlurmMachine) -> Iterator[SlurmMachine]:
+    """A cluster without jobs."""
+    yield machine
+    machine.clear()
+
+
 @pytest.fixture(scope="module")
-def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmMachine]:
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmMachine]:
     machine = SlurmMachine(tmp_path_factory.mktemp("slurm") / "machine")
     machine.folder.mkdir()
     machine.environ["PATH"] = f"{BIN}:{machine.environ['PATH']}"
@@ -259,6 +266,22 @@ class TestOnSlurm:
         slurm.start_now(id)
         slurm.wait_for(id, "COMPLETED")
         assert load_blobs(folder / "runs/job")["total"] == 400
+
+    def test_a_whole_sweep_in_one_job(self, slurm: SlurmMachine, tmp_path: Path) -> None:
+        """Slurm signals all processes of the step, and the sweep passes it on to its runs."""
+        folder = prepared(tmp_path)
+        script = (folder / "job.sh").read_text()
+        (folder / "job.sh").write_text(script.replace("job.yaml", "sweep.yaml --jobs 3"))
+        id = slurm.submit("job.sh", "--cpus-per-task=3", cwd=folder)
+        runs = [folder / "runs/sweep" / f"lr={lr}" for lr in ("0.5", "1.0", "2.0")]
+        wait_until(lambda: all(map(has_begun, runs)))
+        slurm.run("scancel", "--signal=TERM", id, cwd=folder)
+        wait_until(lambda: slurm.job(id).get("Restarts") == "1")
+        assert [ended(run) for run in runs] == [("interrupted", "SIGTERM")] * 3
+        (folder / "go").touch()
+        slurm.start_now(id)
+        slurm.wait_for(id, "COMPLETED")
+        assert [ended(run)[0] for run in runs] == ["finished"] * 3
 
     def test_several_machines_with_dask_jobqueue(self, slurm: SlurmMachine, tmp_path: Path) -> None:
         """One of the two jobs of workers is cancelled while the run goes on."""

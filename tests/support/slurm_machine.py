@@ -105,11 +105,15 @@ class SlurmMachine:
             lambda: set(self._call("sinfo", "-h", "-o", "%t").stdout.split()) == {"idle"}, 30
         )
 
+    def clear(self) -> None:
+        """End all jobs."""
+        self._call("scancel", "--user=root")
+        wait_until(lambda: not self._call("squeue", "-h").stdout.strip(), 40)
+
     def stop(self) -> None:
         """End all jobs, and then the daemons."""
         if len(self._daemons) == 3:
-            self._call("scancel", "--user=root")
-            wait_until(lambda: not self._call("squeue", "-h").stdout.strip(), 40)
+            self.clear()
         for daemon in reversed(self._daemons):
             daemon.terminate()
             try:
@@ -136,6 +140,7 @@ class SlurmMachine:
     def start_now(self, id: str) -> None:
         """Let a requeued job start without the two minutes that Slurm waits."""
         wait_until(lambda: self.job(id)["JobState"] == "PENDING")
+        time.sleep(2)  # slurmd refuses what starts in the second in which it was killed
         self.run("scontrol", "update", f"JobId={id}", "StartTime=now", cwd=self.folder)
 
     def wait_for(self, id: str, state: str, seconds: float = 100) -> None:
