@@ -100,8 +100,11 @@ class _Signature:
         if missing:
             listed = ", ".join(repr(n) for n in missing)
             hint = "give it under 'in', 'update' or 'with'"
-            if self.takes_object and "self" in missing:
-                hint = "it is a method: name a function that makes an object and calls its method"
+            if self.takes_object:
+                hint = (
+                    "it is a method, which needs an object first: name a function that makes an "
+                    "object and calls its method"
+                )
             yield self._problem(f"also needs {listed}", "call", hint=hint)
 
     def _keywords(self) -> Iterator[tuple[str, tuple[str, ...]]]:

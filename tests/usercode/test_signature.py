@@ -110,7 +110,9 @@ def test_a_method_of_a_class_is_said_to_be_one() -> None:
     task = Task("m:Model.__call__", with_={"x": 3})
     (problem,) = check_call(task, Model.__call__)
     assert "also needs 'self'" in problem.message
-    assert problem.hint.startswith("it is a method: name a function that makes an object")
+    assert problem.hint.startswith("it is a method, which needs an object first: name a function")
+    (problem,) = check_call(Task("m:Model.__call__", "x"), Model.__call__)  # it is taken for self
+    assert problem.hint.startswith("it is a method")
     (problem,) = check_call(Task("m:two"), two)
     assert problem.hint == "give it under 'in', 'update' or 'with'"
     assert not check_call(Task(Model.__call__, ["model", "x"]), Model.__call__)
