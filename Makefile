@@ -49,7 +49,7 @@ crash: $(DEV) ## the long hunt: kill runs at many places, resume, compare every 
 
 libraries: $(LIBRARIES) ## install PyTorch, JAX, scikit-learn, … (several GB) and run their tests, long
 	JOBRUN_LONG=1 $(PY) -m pytest tests/values/adapters tests/libraries tests/data \
-	  tests/session/pipe/test_source.py $(ARGS)
+	  tests/session/pipe/test_source.py tests/cli/test_init.py tests/test_docs.py $(ARGS)
 
 fuzz: $(DEV) ## 20,000 mutated specs: each is a job, or errors with their places
 	$(PY) -m tests.jobspec.fuzz $(ARGS)

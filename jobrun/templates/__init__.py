@@ -12,6 +12,10 @@ TEMPLATES = {
     "kmeans": "k-means finds the centres of clouds of points: setup, init, epoch, exit.",
     "mcmc": "Metropolis chains walk until they agree: randomness, saving by time.",
     "heat": "Heat spreads over a plate until it is at rest: a simulation, and when it fails.",
+    "torch": "The spiral with PyTorch: objects under 'state', tensors, weights for others.",
+    "jax": "The spiral with JAX and optax: values that are replaced.",
+    "sklearn": "The spiral with scikit-learn: an estimator, partial_fit.",
+    "xgboost": "The spiral with XGBoost: a booster, a round of trees in each epoch.",
     "shell": "Rabbits and foxes, by an awk script: a program instead of functions.",
 }
 """The templates, each with a one-line description."""
