@@ -130,7 +130,7 @@ class Attempt:
                 epochs=run.epochs,
                 session=self.session.description,
                 metrics=metric_names(run.analysis),
-                notes=choice.lines,
+                notes=(*choice.lines, *self._count_notes()),
                 place=start.place if start else "",
                 only=run.request.only,
                 walltime=run.walltime,
@@ -146,6 +146,17 @@ class Attempt:
         )
         if isinstance(start, Record):  # so that an end before the load reports it
             self.restorer.restore_progress(start)
+
+    def _count_notes(self) -> tuple[str, ...]:
+        """Return a sentence if ``every: {batches: n}`` counts batches of each worker."""
+        batches = self.saver.batches if self.saver.wanted else None
+        parts = self.session.separate_counts(len(self._run.job.nodes)) if batches else 1
+        if parts < 2:
+            return ()
+        return (
+            f"every: {{batches: {batches}}} saves once one of {parts} workers has applied as many "
+            "batches: none counts those of the others",
+        )
 
     def _reset_progress(self, start: object) -> None:
         """Reset the progress to the one on disk, since the attempt achieved nothing."""

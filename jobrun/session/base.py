@@ -114,6 +114,10 @@ class Session(ABC):
         ``analysis`` is the one of ``job``, if the caller has it already.
         """
 
+    def separate_counts(self, nodes: int) -> int:
+        """Return how many parts of a job of several nodes count their batches separately."""
+        return 1
+
     def versions(self) -> Mapping[str, str]:
         """Return the versions of the libraries there: see ``jobrun.usercode.environment``."""
         return versions()

@@ -26,6 +26,7 @@ from jobrun.core.events import (
     EpochFinished,
     Event,
     GroupStarted,
+    RunWentBack,
     TaskFinished,
 )
 from jobrun.errors import TaskError
@@ -39,6 +40,7 @@ from jobrun.engine.resume_policy import Request
 from jobrun.session.dask import actor_calls
 from jobrun.session.dask.cluster import connect, start_cluster
 from jobrun.session.dask.session import DaskSession
+from jobrun.session.dask.workers import DaskWorkers
 
 MANY = 100 if os.environ.get("JOBRUN_LONG") else 2
 ROOT = Path(__file__).parents[3]
@@ -204,6 +206,35 @@ def test_a_worker_is_killed(mortal: Any, tmp_path: Path, seed: int) -> None:
     there = train(DaskSession(mortal), job, tmp_path / "run", report=watch)
     assert bits(there.blobs) == bits(alone.blobs)
     assert len(returns(events)) == 1
+    assert not list((tmp_path / "run").glob(".checkpoint*"))
+
+
+@pytest.mark.parametrize("seed", range(MANY // 10 or 1))
+@pytest.mark.parametrize("method", ["save_snapshot", "load_parts"])
+def test_a_worker_is_killed_while_it_saves_or_loads(
+    mortal: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, seed: int
+) -> None:
+    rng = random.Random(seed)
+    alone = train(LocalSession(2), averaging(3, 5, 0.01))
+    train(LocalSession(2), averaging(3, 2, 0.01), tmp_path / "run")
+    pid = rng.choice(sorted(mortal.run(os.getpid).values()))
+    timer = threading.Timer(rng.uniform(0, 0.03), os.kill, (pid, signal.SIGKILL))
+    reach, first = DaskWorkers._reach, rng.randint(1, 4) if method == "save_snapshot" else 1
+    calls = []
+
+    async def reached(self: DaskWorkers, worker: str, name: str, args: Any) -> Any:
+        if name == "do" and args[0] == method:
+            calls.append(worker)
+            if len(calls) == first:
+                timer.start()
+        return await reach(self, worker, name, args)
+
+    monkeypatch.setattr(DaskWorkers, "_reach", reached)
+    events: list[Event] = []
+    job = averaging(3, 5, 0.01, every=Every(epochs=1, batches=7))
+    there = train(DaskSession(mortal), job, tmp_path / "run", report=events.append)
+    assert bits(there.blobs) == bits(alone.blobs)
+    assert sum(isinstance(e, RunWentBack) for e in events) == 1
     assert not list((tmp_path / "run").glob(".checkpoint*"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -10,10 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from averaging import averaging
 from engine import Driver, within
 
-from jobrun import Catalogue, CheckpointManager, CheckpointPolicy, Job, JobRunner, Node, Task
-from jobrun.core.events import JobrunWarning
+from jobrun import (
+    Catalogue,
+    CheckpointManager,
+    CheckpointPolicy,
+    Every,
+    Job,
+    JobRunner,
+    Node,
+    Task,
+)
+from jobrun.core.events import Event, JobrunWarning, RunStarted
 from jobrun.errors import SaveError, WorkerLostError
 from jobrun.model.policy import Upload
 
@@ -150,3 +161,21 @@ def test_a_node_that_was_left_does_not_wait_for_messages_for_ever(client: Any) -
     for thread in actor._threads._threads:
         thread.join(10)
         assert not thread.is_alive()
+
+
+def test_the_start_says_that_each_worker_counts_its_batches() -> None:
+    def notes(every: Every, workers: int) -> tuple[str, ...]:
+        events: list[Event] = []
+        with FakeCluster(workers) as client, tempfile.TemporaryDirectory() as folder:
+            manager = CheckpointManager(Path(folder) / "run")
+            runner = JobRunner(averaging(every=every), manager, report=events.append)
+            within(60, lambda: runner.train(DaskSession(client)))
+        (started,) = (e for e in events if isinstance(e, RunStarted))
+        return started.notes
+
+    (note,) = notes(Every(epochs=1, batches=4), 2)
+    assert note == (
+        "every: {batches: 4} saves once one of 2 workers has applied as many batches: "
+        "none counts those of the others"
+    )
+    assert notes(Every(epochs=1, batches=4), 1) == notes(Every(epochs=1), 2) == ()
