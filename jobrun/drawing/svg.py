@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
 from jobrun.drawing.layout import LayoutItem, Link, place
-from jobrun.drawing.picture import Arrow, Picture, TaskBox
+from jobrun.drawing.picture import Arrow, GroupPicture, Picture, TaskBox
 
 __all__ = ["svg"]
 
@@ -27,7 +27,6 @@ _WIDEST = 72
 _STYLE = """\
 text { font-family: ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace; font-size: 11px; \
 fill: #243142 }
-.over { paint-order: stroke; stroke: #f4f6f9; stroke-width: 5; stroke-linejoin: round }
 .page { fill: #ffffff } .panel { fill: #f4f6f9; stroke: #d5dbe3 }
 .lane { stroke: #c3ccd7; stroke-dasharray: 2 5 }
 .head { font-size: 17px; font-weight: 700 } .title { font-size: 13px; font-weight: 700 }
@@ -40,7 +39,7 @@ fill: #243142 }
 opacity: .75 }
 .tip { fill: #7688a0 } .kept { fill: #b45309; font-weight: 600 }
 @media (prefers-color-scheme: dark) {
-text { fill: #e2e8f0 } .over { stroke: #18212d } .page { fill: #10161f }
+text { fill: #e2e8f0 } .page { fill: #10161f }
 .panel { fill: #18212d; stroke: #2c3a4b }
 .lane { stroke: #3a4a5e } .soft { fill: #93a3b8 } .box { fill: #202c3b; stroke: #5d6f86 }
 .pipe { stroke: #6ea3ea } .shell { stroke: #b79ae6 } .load { stroke: #5cc4b8 }
@@ -134,12 +133,14 @@ class _Sheet:
     def image(self) -> str:
         lanes = self.placed.lanes
         left, right = lanes[0][0], max(lanes[-1][1], 380.0)
-        width = right - left + 4 * _PAD
+        gutter = self._gutter()
+        width = right - left + 4 * _PAD + gutter
         head = _HEAD + (18 if self.lane_of else 0)
         height = self.placed.bottoms[-1] + head + _PAD + 26
-        shift = f"translate({2 * _PAD - left:.1f} {head:.1f})"
-        body = [*self._panels(left - _PAD, right + _PAD), *self._lanes(), *self._arrows()]
-        body += self._titles(left - _PAD)
+        shift = f"translate({2 * _PAD - left + gutter:.1f} {head:.1f})"
+        edge = left - _PAD - gutter
+        body = [*self._panels(edge, right + _PAD), *self._lanes(), *self._arrows()]
+        body += self._titles(edge)
         body += [line for number in range(len(self.items)) for line in self._box(number)]
         return "\n".join(
             [
@@ -172,12 +173,16 @@ class _Sheet:
                 f'height="{height:.1f}" rx="10"/>'
             )
 
+    def _gutter(self) -> float:
+        """Return the room for the captions of groups, beside the boxes: no arrow crosses one."""
+        return max((_width(_caption(group)) for group in self.picture.groups), default=0.0) + 12
+
     def _titles(self, left: float) -> Iterator[str]:
         for group, (first, _) in zip(self.picture.groups, self.bands, strict=True):
             y = self.placed.tops[first] - _TITLE + 19
-            yield _words(left + 12, y, "title over", group.name)
-            text = group.when + (f"; {group.note}" if group.note else "")
-            yield _words(left + 24 + 8 * len(group.name), y, "soft over", text)
+            for number, line in enumerate(_caption(group)):
+                style = "soft" if number else "title"
+                yield _words(left + 12, y + _LINE * number, style, line.text)
 
     def _lanes(self) -> Iterator[str]:
         if not self.lane_of:
@@ -350,6 +355,12 @@ def _text(text: str) -> str:
 
 def _width(lines: Sequence[_Line]) -> float:
     return max((line.width for line in lines), default=0.0)
+
+
+def _caption(group: GroupPicture) -> list[_Line]:
+    """Return the lines that name a group."""
+    texts = (group.when, group.note)
+    return [_Line("name", group.name), *(_Line("line", _cut(text)) for text in texts if text)]
 
 
 def _cut(text: str) -> str:

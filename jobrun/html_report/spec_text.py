@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from jobrun.errors import JobrunError
+from jobrun.errors import JobrunError, SpecError
 from jobrun.jobspec.render import DEFAULT, render, resolved
 from jobrun.jobspec.resolve import Spec, load
 from jobrun.jobspec.source import MAX_BYTES, SpecNode
@@ -67,7 +67,10 @@ def _written(run: RunDir) -> dict[Path, SpecNode]:
 def _load(run: RunDir, path: os.PathLike[str]) -> Spec | None:
     if not os.path.lexists(path):
         return None
-    return load(path, folder=run.path, data=read_run_file(path, MAX_BYTES))
+    spec = load(path, folder=run.path, data=read_run_file(path, MAX_BYTES))
+    if spec.problems:
+        raise SpecError(spec.problems)
+    return spec
 
 
 def _scalars(node: SpecNode, path: Path = ()) -> Iterator[tuple[Path, SpecNode]]:

@@ -99,7 +99,7 @@ def texts(image: str) -> list[str]:
 def test_svg_holds_every_task_group_and_blob_and_nothing_from_elsewhere() -> None:
     image = svg(drawn(states=True))
     found = texts(image)
-    for text in ("j", "init", "once; 0.5 s", "start", "w", "→ loss", "12.3 ms, 90%"):
+    for text in ("j", "init", "once", "0.5 s", "start", "w", "→ loss", "12.3 ms, 90%"):
         assert text in found, text
     assert not re.search(r"href|url\(|<script|@import|@font-face", image)
     root = ElementTree.fromstring(image)
@@ -206,3 +206,33 @@ def test_the_outputs_of_a_pipe_are_shown_once_with_its_steps() -> None:
     shown = texts(svg(picture(job)))
     assert [text for text in shown if "loss" in text] == ["do score: c → loss"]
     assert "→ norm" in shown
+
+
+def test_svg_no_arrow_crosses_the_caption_of_a_group() -> None:
+    """The captions stand beside the boxes, left of everything that arrows pass."""
+    with Job("many") as job:
+        with job.setup:
+            Task(abs, "seed", name="read", out=["a", "b", "c", "d"])
+        with job.init:
+            Task(abs, "a", name="begin", out=["w", "v"])
+        with job.epoch:
+            Task(abs, ["b", "w"], name="left", out="w")
+            Task(abs, ["c", "v"], name="right", out="v")
+        with job.exit:
+            Task(abs, ["d", "w", "v"], name="end", out="r")
+        job.stop(epochs=1)
+    job.vars["seed"] = 1
+    group = next(ElementTree.fromstring(svg(picture(job))).iter(f"{SVG}g"))
+    captions = [
+        (float(e.get("x", "")), "".join(e.itertext()))
+        for e in group.iter(f"{SVG}text")
+        if e.get("class") in ("title", "soft") and float(e.get("x", "")) < 0
+    ]
+    assert {"setup", "init", "epoch", "exit", "again and again"} <= {text for _, text in captions}
+    points = [
+        float(x)
+        for path in group.iter(f"{SVG}path")
+        if "flow" in (path.get("class") or "")
+        for x in re.findall(r"(-?[\d.]+) -?[\d.]+", path.get("d", ""))
+    ]
+    assert max(x + 6.65 * len(text) for x, text in captions) <= min(points)
