@@ -262,7 +262,12 @@ def test_public_names_are_declared_for_type_checkers() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(modules()) - {"jobrun.__main__"}))
 def test_all_of_each_module_exists(name: str) -> None:
-    module = import_module(name)
+    try:
+        module = import_module(name)
+    except ModuleNotFoundError as error:
+        if not name.startswith("jobrun.templates."):
+            raise
+        pytest.skip(f"the library of this template is not installed: {error.name}")
     listed = getattr(module, "__all__", [])
     assert len(set(listed)) == len(listed)
     assert all(hasattr(module, n) for n in listed)
