@@ -123,6 +123,15 @@ class Scheduler:
         self.threads = threads
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
+        self._work_of_first = threading.Condition(self._lock)
+        self._first_is_free = True
+        """Whether the first worker will look for a unit, or waits and has not been woken.
+
+        A unit is given to it before it is given to another idle worker, so that tasks of which one
+        runs at a time stay on one thread: torch's OpenMP has a pool of threads for each thread that
+        calls it, and with a second one an epoch of a small CNN took 110 ms instead of 58, on two
+        cores.
+        """
         self._run: _Run | None = None
         self._closed = False
         self._workers: list[threading.Thread] = []
@@ -152,7 +161,7 @@ class Scheduler:
             self._start_workers()
             with self._lock:
                 self._run = run
-                self._wake(run, len(run.ready))
+                self._wake(run, len(run.ready) + len(run.ready_first))
             try:
                 begun()
                 if cut():  # requested since the check above
@@ -252,13 +261,15 @@ class Scheduler:
         with self._lock:
             self._closed = True
             self._work.notify_all()
+            self._work_of_first.notify()
 
     def _wake(self, run: _Run, units: int) -> None:
         """Wake workers for ``units`` units that became ready; the lock is held."""
-        if run.ready_first:
-            self._work.notify_all()  # the first worker among them
-        else:
-            self._work.notify(units)
+        if self._first_is_free and run.has_ready:
+            self._first_is_free = False
+            self._work_of_first.notify()
+            units -= 1
+        self._work.notify(units)
 
     def _work_loop(self, is_first: bool) -> None:
         """Work until ``close``; what a task raises in this thread too late ends the run alone."""
@@ -275,7 +286,13 @@ class Scheduler:
             while (unit := self._take(is_first)) < 0:
                 if self._closed:
                     return False
-                self._work.wait()
+                if is_first:
+                    self._first_is_free = True
+                    self._work_of_first.wait()
+                else:
+                    self._work.wait()
+            if is_first:
+                self._first_is_free = False
             run = self._run
             assert run is not None
             run.running += 1
@@ -335,6 +352,7 @@ class Scheduler:
             if following < 0:
                 following = run.take(is_first)
             if following < 0:
+                self._first_is_free |= is_first
                 self._leave(run)
             return following
 

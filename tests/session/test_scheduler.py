@@ -162,6 +162,17 @@ def test_a_pinned_unit_does_not_wait_for_others_that_another_thread_can_run() ->
     scheduler.close()
 
 
+def test_units_of_which_one_runs_at_a_time_stay_on_one_thread() -> None:
+    scheduler, ran = Scheduler(3), set()
+    for _ in range(50):
+        scheduler.run(
+            dag_of(3, [(0, 1), (1, 2)]), lambda unit: ran.add(threading.get_ident()), (), never
+        )
+        time.sleep(0.001)  # what is done between two epochs: the worker comes to rest
+    scheduler.close()
+    assert len(ran) == 1
+
+
 def test_an_empty_dag() -> None:
     assert run(2, dag_of(0, set()), Recorder()) == []
 
