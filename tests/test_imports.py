@@ -211,9 +211,12 @@ def test_nothing_unpickles_or_evaluates() -> None:
 
 def loaded_by(code: str, *arguments: str) -> set[str]:
     """The top-level modules that a new interpreter has loaded after ``code``."""
-    probe = (
-        f"{code}\nimport sys; print('loaded:', *sorted({{m.split('.')[0] for m in sys.modules}}))"
-    )
+    return {name.partition(".")[0] for name in modules_after(code, *arguments)}
+
+
+def modules_after(code: str, *arguments: str) -> set[str]:
+    """The modules that a new interpreter has loaded after ``code``."""
+    probe = f"{code}\nimport sys; print('loaded:', *sorted(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", probe, *arguments],
         capture_output=True,
@@ -233,6 +236,35 @@ def test_import_jobrun_is_light() -> None:
 def test_building_a_job_is_light() -> None:
     code = "from jobrun import Job, Task\nwith Job('j') as job: Task(print, out='x')"
     assert not loaded_by(code) & HEAVY
+
+
+TRAIN = """
+import sys
+sys.argv = ["jobrun", "train", "small.yaml"]
+from jobrun.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert end.code == 0
+"""
+
+
+def test_training_a_small_job_imports_what_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its start is felt: no pipe, program, URL, worker or reader of data is there for nothing."""
+    monkeypatch.chdir(tmp_path)
+    Path("small.yaml").write_text(
+        "name: small\ninit: [{call: small:begin, out: x}]\n"
+        "epoch: [{call: small:step, in: x, out: x}]\nstop: {epochs: 1}\n"
+    )
+    Path("small.py").write_text("def begin(): return 0\ndef step(x): return x + 1\n")
+    found = modules_after(TRAIN)
+    assert {"jobrun.session.local", "small"} <= found
+    idle = ("pipe", "shell.program", "workers", "dask", "load_task", "weights_task")
+    parts = (*(f"jobrun.session.{name}" for name in idle), "jobrun.remote.store")
+    assert [name for name in found if name.startswith((*parts, "jobrun.data.reader"))] == []
+    assert not found & {"asyncio", "dask", "multiprocessing", "statistics", "subprocess", "zarr"}
 
 
 # The public names.

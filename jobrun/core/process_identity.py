@@ -7,7 +7,6 @@ process, in another container and on another machine.
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
@@ -38,7 +37,7 @@ class ProcessIdentity:
         """Return the identity of this process."""
         machine, boot, space = _system()
         pid, now = os.getpid(), datetime.now(UTC).isoformat(timespec="seconds")
-        return cls(pid, socket.gethostname(), machine, boot, space, _started(pid), now)
+        return cls(pid, os.uname().nodename, machine, boot, space, _started(pid), now)
 
     @classmethod
     def from_json(cls, data: Mapping[str, object]) -> ProcessIdentity:
@@ -70,10 +69,10 @@ class ProcessIdentity:
         return self._is_here() and self.machine != "" and self.boot != _system()[1]
 
     def _is_here(self) -> bool:
-        return (self.host, self.machine) == (socket.gethostname(), _system()[0])
+        return (self.host, self.machine) == (os.uname().nodename, _system()[0])
 
     def __str__(self) -> str:
-        if (self.pid, self.host) == (os.getpid(), socket.gethostname()):
+        if (self.pid, self.host) == (os.getpid(), os.uname().nodename):
             return f"this process already (pid {self.pid})"
         return f"process {self.pid} on {self.host} since {self.time}"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from statistics import median
 
 from jobrun.core.events import SlowestNode
 
@@ -25,6 +24,8 @@ class NodeTimes:
         """Return the node whose tasks took longest, beside the others; None if there are none."""
         if len(self._seconds) < 2:
             return None
+        from statistics import median  # with fractions and decimals, which few jobs need
+
         node = max(self._seconds, key=self._seconds.__getitem__)
         others = median(s for other, s in self._seconds.items() if other != node)
         return SlowestNode(node, self._seconds[node], others)

@@ -1,11 +1,14 @@
-"""Tasks bound to a session: to its blobs, functions, directories and threads."""
+"""Tasks bound to a session: to its blobs, functions, directories and threads.
+
+Kinds of tasks that a job does not have are not imported: they would be a tenth of its start.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.dataflow import updated_blobs
@@ -17,12 +20,12 @@ from jobrun.session.base import Places
 from jobrun.session.call import Call, Stores
 from jobrun.session.deadline import Deadline
 from jobrun.session.generators import give_up
-from jobrun.session.load_task import LoadTask
-from jobrun.session.pipe.run import PipeRun
 from jobrun.session.scheduler import Scheduler
-from jobrun.session.shell.program import Program
-from jobrun.session.weights_task import PutWeights, WeightsTask
 from jobrun.values.boxes import Value
+
+if TYPE_CHECKING:
+    from jobrun.session.pipe.run import PipeRun
+    from jobrun.session.weights_task import PutWeights
 
 __all__ = ["Binding"]
 
@@ -81,6 +84,8 @@ class Binding:
         store: Callable[[Key, Value], None],
     ) -> PipeRun:
         """Bind a pipe to a node; ``store`` writes a blob."""
+        from jobrun.session.pipe.run import PipeRun
+
         return PipeRun(
             self.analysis.job,
             group,
@@ -97,12 +102,18 @@ class Binding:
     def _function(self, group: str, task: Task, node: str) -> Callable[..., Any]:
         """Return the function that a task calls on a node."""
         if isinstance(task.fn, Shell):
+            from jobrun.session.shell.program import Program
+
             return Program(task.fn, task.outputs.keys, self.places, node, task.timeout)
         function: Callable[..., Any]
         if isinstance(task.fn, Load) and task.fn.file is not None:
+            from jobrun.session.weights_task import WeightsTask
+
             live = self._weights_of(task, node)
             function = WeightsTask(task.fn, task.outputs.keys, self.places, node, live)
         elif isinstance(task.fn, Load):
+            from jobrun.session.load_task import LoadTask
+
             function = LoadTask(task.fn, task.outputs.keys, self.places, node)
         else:
             function = self.functions[id(task)]

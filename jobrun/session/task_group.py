@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nlargest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jobrun.analysis.dataflow import write_mark
 from jobrun.analysis.graph import Plan, Unit
@@ -36,12 +36,14 @@ from jobrun.session.current import Running, TaskStoppedError, enter
 from jobrun.session.input_check import check_kept
 from jobrun.session.object_order import ObjectOrder
 from jobrun.session.object_rules import ObjectRules
-from jobrun.session.pipe.lock_step import Exchange, LockStep, alone
-from jobrun.session.pipe.run import PipeRun
 from jobrun.session.scheduler import Dag
 from jobrun.values.boxes import Value
 from jobrun.values.storable import check_storable
 from jobrun.values.workspace import Workspace
+
+if TYPE_CHECKING:
+    from jobrun.session.pipe.lock_step import Exchange
+    from jobrun.session.pipe.run import PipeRun
 
 __all__ = ["SLOWEST", "Group", "Now", "epoch_of"]
 
@@ -305,6 +307,8 @@ class Group:
 
     def _run_together(self, gather: int, now: Now) -> None:
         """Run the copies of a pipe in lock step; ``gather`` is the unit in front of them."""
+        from jobrun.session.pipe.lock_step import LockStep
+
         copies = [n for n in self._plan.units[gather].gathers if self._due(n, now.moment.epoch)]
         if not copies:
             return
@@ -326,6 +330,8 @@ class Group:
 
     def _exchange(self, gather: int) -> Exchange:
         """Return what exchanges messages with the copies of a pipe elsewhere."""
+        from jobrun.session.pipe.lock_step import alone
+
         return alone
 
     def _run_pipe(self, pipe: PipeRun, number: int, now: Now) -> None:

@@ -7,7 +7,6 @@ then.
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,7 +26,7 @@ def whole_file(target: Path, *, fs: Fs = DEFAULT) -> Iterator[Path]:
     Raises UsageError, naming the target, if the system refuses.
     """
     real = resolved(target)
-    part = real.with_name(f".{real.name}.{secrets.token_hex(4)}")
+    part = real.with_name(f".{real.name}.{os.urandom(4).hex()}")
     try:
         if os.path.exists(real) and not os.path.isfile(real):
             yield real

@@ -12,7 +12,6 @@ import ctypes
 import errno
 import io
 import os
-import secrets
 import shutil
 import stat
 import sys
@@ -144,7 +143,7 @@ class Fs:
         A crash may leave a file called ``.<name>.<8 hexadecimal digits>`` beside it.
         """
         folder, name = os.path.split(os.path.abspath(path))
-        part = os.path.join(folder, f".{name}.{secrets.token_hex(4)}")
+        part = os.path.join(folder, f".{name}.{os.urandom(4).hex()}")
         try:
             self.write(part, [data], sync=True)
             self.replace(part, path)

@@ -20,7 +20,6 @@ import errno
 import json
 import os
 import re
-import secrets
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -159,7 +158,7 @@ def _owner(path: Path) -> ProcessIdentity | None:
 
 def _text() -> bytes:
     """Return the content of a lock's file, which no other has."""
-    owner = ProcessIdentity.own().to_json() | {"token": secrets.token_hex(8)}
+    owner = ProcessIdentity.own().to_json() | {"token": os.urandom(8).hex()}
     return json.dumps(owner).encode() + b"\n"
 
 
@@ -214,7 +213,7 @@ def _age(path: Path, now: float) -> float:
 
 def _now(fs: Fs, folder: Path) -> float:
     """Return the time by the clock that the file system stamps files with."""
-    probe = folder / f".lock.{secrets.token_hex(4)}"
+    probe = folder / f".lock.{os.urandom(4).hex()}"
     fs.write(str(probe), [], sync=False)
     try:
         return probe.stat().st_mtime

@@ -27,6 +27,7 @@ of the run.
 def loaded_code(folder: str | os.PathLike[str]) -> dict[str, str]:
     """Return the modules below ``folder`` imported now: relative path to sha256."""
     root = os.path.realpath(folder)
+    below = os.path.join(root, "")
     real = cache(os.path.realpath)  # hundreds of modules are in a few folders
     found: dict[str, str] = {}
     for module in list(sys.modules.values()):
@@ -34,8 +35,9 @@ def loaded_code(folder: str | os.PathLike[str]) -> dict[str, str]:
         if not isinstance(file, str) or not os.path.isabs(file):
             continue
         place = os.path.join(real(os.path.dirname(file)), os.path.basename(file))
-        path = Path(os.path.realpath(place) if os.path.islink(place) else place)
-        if path.is_relative_to(root) and "site-packages" not in path.parts:
+        place = os.path.realpath(place) if os.path.islink(place) else place
+        if place.startswith(below) and "/site-packages/" not in place:
+            path = Path(place)
             found[path.relative_to(root).as_posix()] = _sha256(path)
     return dict(sorted(found.items()))
 

@@ -19,7 +19,6 @@ from jobrun.errors import Problem, UsageError, Where
 from jobrun.model.job import Job, Pipe, Task
 from jobrun.model.options import Load
 from jobrun.model.shell import Shell
-from jobrun.remote.store import open_store
 
 __all__ = ["state_needs", "task_needs", "upload_needs"]
 
@@ -76,6 +75,8 @@ def _unset_in(value: Any, where: Where | None) -> Iterator[Problem]:
 def _store_problems(place: object, where: Where | None) -> Iterator[Problem]:
     """Yield a problem if the package that opens a URL is not installed."""
     if is_url(str(place)):
+        from jobrun.remote.store import open_store
+
         try:
             open_store(str(place))
         except UsageError as error:
