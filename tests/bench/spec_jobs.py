@@ -2,11 +2,12 @@
 
 Both call the same functions of the spec, which they hold in memory already, on batches of as many
 rows in a random order.  ``jobrun`` runs the group ``epoch`` of the job without a save.  The first
-epoch is not measured: it compiles the group, and the step of JAX.
+epoch is not measured: it compiles the group, and the step of JAX.  torch works on one thread.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -170,6 +171,10 @@ XGBOOST = _Work("XGBoost", "xgboost/digits.yaml", "xgboost", _xgboost, 1)
 
 def _run(prepare: Callable[[], Epoch], epochs: int, directory: Path) -> float:
     epoch = prepare()  # anew each time: a schedule of the learning rate ends, a booster grows
+    if "torch" in sys.modules:
+        # Each thread that calls torch has a pool of OpenMP, and each pool slows down the others: a
+        # plain loop of the CNN takes 55 ms an epoch alone in a process, and 100 beside another.
+        sys.modules["torch"].set_num_threads(1)
     epoch()
 
     def measured() -> None:
