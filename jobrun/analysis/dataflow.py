@@ -297,6 +297,17 @@ def _first_level(key: Key) -> Key:
     return key[0], key[1].partition("/")[0]
 
 
+def _twice_hint(task: Task, key: Key) -> str:
+    """Return what to do about a blob that is under ``update`` and under ``out``."""
+    updated = next((a.name for a in task.updates if a.name in task.outputs.names), None)
+    if updated is None or updated.rpartition(":")[2] != key[1]:
+        return ""
+    return (
+        f"under 'update' {updated!r} is changed in place: remove it from 'out', and from what the "
+        "function returns"
+    )
+
+
 def _twice(job: Job, task: Task, writers: Writers, found: Access) -> Iterator[Problem]:
     """Yield a problem for each blob that two copies of a task, or two outputs of it, write."""
     near = {key: writers[_first_level(key)] for key in found.writes}
@@ -317,5 +328,6 @@ def _twice(job: Job, task: Task, writers: Writers, found: Access) -> Iterator[Pr
             yield Problem(
                 f"task {task.name!r} writes {_shown(job, key)!r} twice",
                 write_mark(task, key),
+                _twice_hint(task, key),
             )
         earlier.append(key)

@@ -81,7 +81,8 @@ def _search(words: str, names: list[str]) -> None:
 
         where = f"page {names[0]!r}" if len(names) == 1 else "any page"
         raise NotFoundError(
-            f"{words!r} is not in {where}", hint="jobrun docs lists the pages; try a shorter word"
+            f"no line of {where} contains {' and '.join(map(repr, words.split()))}",
+            hint="jobrun docs lists the pages; try fewer or shorter words",
         )
     if settings().json:
         rows = [{"page": n, "section": s.heading, "line": line} for n, s, line in found]

@@ -156,7 +156,7 @@ class ConditionEntry:
         try:
             expression = Expression.parse(text)
         except ExpressionError as error:
-            self.report(str(error), self._within(error.column - 1), "")
+            self.report(str(error), self._within(error.column - 1), error.hint)
             return None
         before = len(self.problems)
         for name in expression.names:

@@ -53,9 +53,10 @@ _LONGEST = 2000
 class ExpressionError(ValueError):
     """A string that is not an expression of the allowed syntax; ``column`` is 1-based."""
 
-    def __init__(self, message: str, column: int = 1) -> None:
+    def __init__(self, message: str, column: int = 1, hint: str = "") -> None:
         super().__init__(message)
         self.column = column
+        self.hint = hint
 
 
 class MissingName(LookupError):  # noqa: N818 - a state of the data, not a fault
@@ -181,6 +182,8 @@ def _check_call(node: ast.Call, function: str, names: dict[str, None]) -> None:
         raise ExpressionError(
             f"unknown function {function!r}; there are " + ", ".join([*_FUNCTIONS, 'blob("name")']),
             node.col_offset + 1,
+            "compute other values in a task; 'patience: {METRIC: EPOCHS}' stops a run that no "
+            "longer improves",
         )
 
 

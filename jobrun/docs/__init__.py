@@ -81,13 +81,14 @@ def _folded(text: str) -> str:
 
 
 def search(words: str, texts: Mapping[str, str]) -> Iterator[tuple[str, Section, str]]:
-    """Yield the page, the section and the line of each line that holds ``words``.
+    """Yield the page, the section and the line of each line that holds each of ``words``.
 
     ``texts`` are the pages by name.  Upper and lower case are the same.
     """
-    wanted = words.casefold()
+    wanted = words.casefold().split()
     for name, text in texts.items():
         for section in sections(text):
             for line in section.own.splitlines():
-                if wanted in line.casefold():
+                folded = line.casefold()
+                if all(word in folded for word in wanted):
                     yield name, section, line.strip()

@@ -41,7 +41,7 @@ def order_warning(task: Task, fn: Callable[..., Any]) -> Problem | None:
     for name, place in zip(found.positional, found.places, strict=False):
         if name != place and name in found.places:
             text = f"{found.text} gets {name!r} as its {place!r}"
-            hint = f"by keyword: in: {{{', '.join(found.positional)}}}"
+            hint = f"by keyword: {found.by_keyword()}"
             return Problem(text, task.mark(f"in:{name}", f"update:{name}", "call"), hint)
     return None
 
@@ -76,6 +76,15 @@ class _Signature:
         ]
         self.text = f"{task.function_name}{signature.replace(return_annotation=kinds.empty)}"
 
+    def by_keyword(self) -> str:
+        """Return the arguments by position as a spec passes them by keyword."""
+        listed = (("in", self.task.inputs), ("update", self.task.updates))
+        return ", ".join(
+            f"{key}: {{{', '.join(a.name for a in arguments if a.parameter is None)}}}"
+            for key, arguments in listed
+            if any(a.parameter is None for a in arguments)
+        )
+
     def problems(self) -> Iterator[Problem]:
         """Return the arguments that do not fit."""
         taken = self.places[: len(self.positional)]
@@ -85,7 +94,7 @@ class _Signature:
             text = (
                 f"takes {most} argument{'s' * (most != 1)} by position, not {len(self.positional)}"
             )
-            yield self._problem(text, f"in:{extra[0]}", f"update:{extra[0]}")
+            yield self._problem(text, f"in:{extra[0]}", f"update:{extra[0]}", hint=self._both())
         for name, marks in self._keywords():
             if name in taken:
                 text = f"gets {name!r} twice, by position and by keyword"
@@ -106,6 +115,14 @@ class _Signature:
                     "object and calls its method"
                 )
             yield self._problem(f"also needs {listed}", "call", hint=hint)
+
+    def _both(self) -> str:
+        """Return what to do about an argument that is under ``in`` and under ``update``."""
+        updated = {a.name for a in self.task.updates}
+        both = next((a.name for a in self.task.inputs if a.name in updated), None)
+        if both is None:
+            return ""
+        return f"{both!r} is under 'in' and under 'update': remove it from 'in'"
 
     def _keywords(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         for argument in self.given:

@@ -128,6 +128,13 @@ def _written_twice() -> Job:
     return job
 
 
+def _updated_and_returned() -> Job:
+    job = with_init("w")
+    with job.epoch:
+        Task(fn, update="w", out=["w", "x"], name="t")
+    return job
+
+
 def _blob_and_var() -> Job:
     job = Job("j", vars={"lr": 1})
     with job.epoch:
@@ -355,6 +362,11 @@ def test_a_source_that_is_bound_to_a_thread_is_not_read_on_others(key: str) -> N
         ),
         (_may_write_read_always, "'x' is written every 2 epochs only, but task 't' reads it"),
         (_written_twice, "task 't' writes 'x/y' twice"),
+        (
+            _updated_and_returned,
+            "task 't' writes 'w' twice; under 'update' 'w' is changed in place: remove it from "
+            "'out', and from what the function returns",
+        ),
         (_blob_and_var, "'lr' is both a blob and a var"),
         (_column_and_blob, "'x' is a column of pipe 'p' and also a blob"),
         (_map_column_and_blob, "'y' is a column of pipe 'p' and also a blob"),

@@ -80,10 +80,20 @@ def test_search(call: Callable[..., Any]) -> None:
     assert all("patience" in row["line"].lower() for row in found)
 
 
+def test_search_for_words_in_any_order(call: Callable[..., Any]) -> None:
+    done = call("docs", "--search", "improved Patience", "--json")
+    lines = [row["line"].lower() for row in json.loads(done.out)["found"]]
+    assert lines
+    assert all("patience" in line and "improved" in line for line in lines)
+
+
 def test_search_without_a_hit(call: Callable[..., Any]) -> None:
     done = call("docs", "--search", "zzzq")
     assert (done.code, done.out) == (5, "")
-    assert "'zzzq' is not in any page" in done.err
+    assert "no line of any page contains 'zzzq'" in done.err
+    assert "no line of any page contains 'patience' and 'zzzq'" in (
+        call("docs", "--search", "patience zzzq").err
+    )
     assert call("docs", "spec", "names", "--search", "x").code == 2
 
 

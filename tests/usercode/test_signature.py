@@ -11,7 +11,7 @@ import pytest
 
 from jobrun.errors import Where
 from jobrun.model.job import Task
-from jobrun.usercode.signature import check_call
+from jobrun.usercode.signature import check_call, order_warning
 
 
 def two(x: Any, y: Any = 1) -> None: ...
@@ -104,6 +104,20 @@ def test_a_problem_with_a_call_has_its_place_and_the_nearest_name() -> None:
     assert problem.message == "m:two(x: 'Any', y: 'Any' = 1) has no parameter 'yy'"
     assert problem.where == mark
     assert problem.hint == "did you mean 'y'?"
+
+
+def test_an_argument_under_in_and_update_is_named() -> None:
+    (problem,) = check_call(Task("m:two", ["a", "b"], update="b"), two)
+    assert "takes 2 arguments by position, not 3" in problem.message
+    assert problem.hint == "'b' is under 'in' and under 'update': remove it from 'in'"
+    (problem,) = check_call(Task("m:two", ["a", "b"], update="c"), two)
+    assert problem.hint == ""
+
+
+def test_arguments_in_another_order_are_shown_by_keyword() -> None:
+    found = order_warning(Task("m:two", ["y"], update=["x"]), two)
+    assert found is not None
+    assert found.hint == "by keyword: in: {y}, update: {x}"
 
 
 def test_a_method_of_a_class_is_said_to_be_one() -> None:
