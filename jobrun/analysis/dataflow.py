@@ -248,6 +248,8 @@ def _missing(writes: _EveryWrite, group: str, task: Task, key: Key, have: PathSe
         text = f"task {task.name!r} {verb} {name!r}, which no task writes"
         meant = did_you_mean(key[1], [*known, *(() if updates else RESERVED)])
         hint = meant or did_you_mean_or_all(key[1], known)
+        if not meant and not updates and "." in key[1]:
+            hint = f"if {key[1]!r} is a value and no blob, give it under 'with'"
         return Problem(text, read_mark(task, key), hint)
     if later == group:
         text = f"task {task.name!r} {verb} {name!r} before it is written"

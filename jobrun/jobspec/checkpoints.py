@@ -181,5 +181,7 @@ def checkpoint_form(value: Any) -> Any:
         return None
     if not isinstance(value, dict):
         hint = "remove the key for the defaults" if value is True or value is None else ""
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            hint = f"checkpoint: {{every: {show(value)}}}"
         raise refuse(FieldFault(f": expected a mapping or false, got {show(value)}", hint))
     return value

@@ -207,7 +207,15 @@ def _name_faults(check: Check, value: object, path: tuple[str | int, ...]) -> li
         hint = "" if isinstance(value, dict | list) else "quote it if it is a name"
         return [FieldFault(f": expected a name, got {show(value)}", hint, path)]
     fault = check(value)
-    return [FieldFault(f"is wrong: {fault}", path=path)] if fault else []
+    return [FieldFault(f"is wrong: {fault}", _list_hint(value), path)] if fault else []
+
+
+def _list_hint(text: str) -> str:
+    """Return how the names of ``a, b`` or ``(a, b)`` are written as a list, or nothing."""
+    names = [name.strip() for name in text.strip("()").split(",")]
+    if len(names) < 2 or not all(name.isidentifier() for name in names):
+        return ""
+    return f"a list: [{', '.join(names)}]"
 
 
 def twice(names: Sequence[tuple[Any, object]]) -> list[FieldFault]:
@@ -235,6 +243,9 @@ def _pair_faults(
         fault = parameter(key)
         if fault:
             return [FieldFault(fault, _colon_hint(key), path, key=True)]
+    if parameter is not None and isinstance(item, int | float):
+        hint = f"a value is given by with: {{{key}: {show(item)}}}"
+        return [FieldFault(f": expected a name, got {show(item)}", hint, path)]
     if item is not None:
         return _name_faults(check, item, path)
     fault = check(key)

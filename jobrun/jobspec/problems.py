@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from pydantic_core import ErrorDetails
@@ -159,4 +159,26 @@ def _nearest_key(name: str, parent: tuple[int | str, ...]) -> str:
     below = [key for key, sub in keys.items() if sub is not None and name in fields(sub)]
     if below:
         return f"it belongs under {' or '.join(repr(b) for b in below[:3])}"
+    if word := other_word(name, keys):
+        return f"did you mean {word!r}?"
     return did_you_mean(name, list(keys)) or f"there are {', '.join(keys)}"
+
+
+_OTHER_WORDS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("sweep", "grid", "search"), ("matrix",)),
+    **dict.fromkeys(("params", "parameters", "config", "constants"), ("vars", "with")),
+    **dict.fromkeys(("loop", "train", "step", "steps", "iterate"), ("epoch",)),
+    **dict.fromkeys(("function", "fn", "func", "run"), ("call",)),
+    **dict.fromkeys(("args", "arguments", "input", "inputs", "reads"), ("in",)),
+    "kwargs": ("with",),
+    **dict.fromkeys(("return", "returns", "output", "outputs", "result", "writes"), ("out",)),
+    **dict.fromkeys(("inout", "updates", "state", "mutates"), ("update",)),
+    **dict.fromkeys(("until", "if", "condition"), ("when",)),
+    "early_stopping": ("patience",),
+}
+"""The words that other tools use, each with the keys that mean the same here."""
+
+
+def other_word(name: str, keys: Container[str]) -> str:
+    """Return the one of ``keys`` that is meant by a word of other tools, or an empty string."""
+    return next((key for key in _OTHER_WORDS.get(name.lower(), ()) if key in keys), "")

@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 from jobrun.errors import Problem, nearest, new_problems
 from jobrun.jobspec.keys import fields, model_at
 from jobrun.jobspec.model import SpecModel
-from jobrun.jobspec.problems import problems_of
+from jobrun.jobspec.problems import other_word, problems_of
 from jobrun.jobspec.source import SpecNode, SpecSource
 from jobrun.model.job import GROUPS
 
@@ -143,7 +143,8 @@ class _Repair:
         if right and left in fields(model):  # "call:job:start", without a space
             new, value = left, SpecNode(right, *_place(node.value[loc[-1]]))
         else:
-            new = next(iter(nearest(str(loc[-1]), list(fields(model)))), "")
+            name, keys = str(loc[-1]), list(fields(model))
+            new = other_word(name, keys) or next(iter(nearest(name, keys)), "")
             value = node.value[loc[-1]]
         if not new or new in node.value:
             return False

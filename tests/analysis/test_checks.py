@@ -121,6 +121,13 @@ def _may_write_read_always() -> Job:
     return job
 
 
+def _value_as_a_blob() -> Job:
+    job = Job("j", vars={"lr": 1})
+    with job.init:
+        Task(fn, {"path": "data.csv"}, name="t")
+    return job
+
+
 def _written_twice() -> Job:
     job = Job("j")
     with job.epoch:
@@ -361,6 +368,11 @@ def test_a_source_that_is_bound_to_a_thread_is_not_read_on_others(key: str) -> N
             "resume; 'setup' creates it anew at every start; name it under 'state' if its content",
         ),
         (_may_write_read_always, "'x' is written every 2 epochs only, but task 't' reads it"),
+        (
+            _value_as_a_blob,
+            "task 't' reads 'data.csv', which no task writes; if 'data.csv' is a value and no "
+            "blob, give it under 'with'",
+        ),
         (_written_twice, "task 't' writes 'x/y' twice"),
         (
             _updated_and_returned,
