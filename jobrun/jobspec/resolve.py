@@ -115,6 +115,7 @@ def with_values(spec: Spec, values: Values) -> Spec:
     shared, split = _vars(own, tree.get("nodes"))
     problems = form_problems(condition_specs(source), shared, split)
     if problems:
+        problems = [*spec.problems, *new_problems(spec.problems, problems)]
         raise SpecError(list(dict.fromkeys(problems)))
     return replace(spec, tree=tree, model=model, source=source, matrix=None)
 

@@ -187,7 +187,7 @@ EXAMPLES = [
     (p.name, text)
     for p in PAGES
     for text in BLOCK.findall(p.read_text(encoding="utf-8"))
-    if not text.startswith("apiVersion:")  # a manifest of Kubernetes
+    if not re.search(r"^(apiVersion|on):", text, re.M)  # of Kubernetes, of GitHub
 ]
 
 
