@@ -30,8 +30,8 @@ def remedy(error: BaseException) -> str:
         t in text for t in _READ_ONLY
     ):
         return (
-            "inputs are read-only: name the blob under 'update' to change it in place, "
-            "or work on a copy"
+            "inputs are read-only: to change a blob in place, name it under 'update' instead of "
+            "'in' and 'out'; or work on a copy"
         )
     if isinstance(error, SystemExit):
         return "a task ends by returning; raise an error to end the run"

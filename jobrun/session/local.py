@@ -191,7 +191,8 @@ class LocalSession(Session):
                 raise TaskError(
                     f"blob {name!r} must be a single number, but is {_described(value)}",
                     where=self._job.marks.get(f"metrics:{name}"),
-                    hint="metrics and conditions expect a number, or an array of one element",
+                    hint="metrics and conditions expect a number, or an array of one element"
+                    + _part_of(name, value),
                 )
             found[name] = number
         return found
@@ -309,6 +310,13 @@ class LocalSession(Session):
 def _minimal(blobs: dict[str, Value]) -> dict[str, Value]:
     """Return the blobs without those that lie in another of them."""
     return {path: blobs[path] for path in outermost(blobs)}
+
+
+def _part_of(name: str, value: Value) -> str:
+    """Return how a part of a dict, list or tuple is named, after a hint; or nothing."""
+    if not isinstance(value, Tree) or not value.items:
+        return ""
+    return f"; a part of it has a name too: {name}/{next(iter(value.items))}"
 
 
 def _described(value: Value) -> str:

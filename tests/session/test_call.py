@@ -382,7 +382,7 @@ def test_an_error_that_cannot_say_what_it_is() -> None:
 )
 def test_writing_into_an_input_is_an_error_with_the_remedy(write: Callable[[Any], Any]) -> None:
     error = Bench(a=np.arange(3.0)).fails(Task(write, "a", out="r"))
-    assert "'update'" in error.hint or "WRITEABLE" in error.message
+    assert "'update' instead of 'in' and 'out'" in error.hint or "WRITEABLE" in error.message
 
 
 # The check of inputs.

@@ -302,6 +302,8 @@ def test_a_metric_that_is_no_number_is_told_as_what_it_is(value: Any, what: str)
     with pytest.raises(TaskError) as caught:
         driver.session.scalars(["loss"])
     assert caught.value.message == f"blob 'loss' must be a single number, but is {what}"
+    part = {"a dict of 1": "loss/a", "a tuple of 2": "loss/0"}.get(what)
+    assert caught.value.hint.endswith(f"name too: {part}" if part else "of one element")
     assert str(caught.value.where) == "job.yaml:9:12"
 
 
