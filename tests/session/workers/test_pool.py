@@ -59,16 +59,22 @@ def children() -> set[int]:
     return found
 
 
-def memory_is_left() -> bool:
-    """Whether shared memory is left after a while; threads that end may hold a batch."""
+def memories() -> set[tuple[str, int]]:
+    """The shared memory that this process has open; other tests may have left some."""
+    found = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            if "memfd:jobrun" in (name := os.readlink(entry)):
+                found.add((name, entry.stat().st_ino))
+    return found
+
+
+def memory_is_left(before: set[tuple[str, int]]) -> bool:
+    """Whether more shared memory is left after a while; threads that end may hold a batch."""
     for _ in range(100):
-        gc.collect()
-        links = []
-        for entry in Path("/proc/self/fd").iterdir():
-            with suppress(FileNotFoundError):
-                links.append(os.readlink(entry))
-        if not any("memfd:jobrun" in link for link in links):
+        if memories() <= before:
             return False
+        gc.collect()
         time.sleep(0.02)
     return True
 
@@ -83,14 +89,14 @@ def wait_for(file: Path) -> str:
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left() -> Iterator[None]:
-    before = children()
+    before, memory = children(), memories()
     yield
     maps = Path("/proc/self/maps").read_text()
     assert "/dev/shm/jobrun" not in maps  # what has a name may be left
     close_all()
     assert not [t for t in threading.enumerate() if t.name.startswith("jobrun-ahead")]
     assert children() <= before
-    assert not memory_is_left()
+    assert not memory_is_left(memory)
 
 
 def apply(w: Any, y: Any) -> float:
