@@ -122,7 +122,11 @@ class _Signature:
         both = next((a.name for a in self.task.inputs if a.name in updated), None)
         if both is None:
             return ""
-        return f"{both!r} is under 'in' and under 'update': remove it from 'in'"
+        text = f"{both!r} is under 'in' and under 'update': remove it from 'in'"
+        if not set(self.positional) <= set(self.names):
+            return text
+        inputs = ", ".join(a.name for a in self.task.inputs if a.name not in updated)
+        return f"{text}; by keyword: in: {{{inputs}}}, update: {{{', '.join(sorted(updated))}}}"
 
     def _keywords(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         for argument in self.given:

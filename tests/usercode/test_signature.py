@@ -110,6 +110,8 @@ def test_an_argument_under_in_and_update_is_named() -> None:
     (problem,) = check_call(Task("m:two", ["a", "b"], update="b"), two)
     assert "takes 2 arguments by position, not 3" in problem.message
     assert problem.hint == "'b' is under 'in' and under 'update': remove it from 'in'"
+    (problem,) = check_call(Task("m:two", ["x", "y"], update="x"), two)
+    assert problem.hint.endswith("remove it from 'in'; by keyword: in: {y}, update: {x}")
     (problem,) = check_call(Task("m:two", ["a", "b"], update="c"), two)
     assert problem.hint == ""
 
