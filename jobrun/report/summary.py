@@ -109,7 +109,7 @@ def _saved(ended: RunEnded) -> str:
     failed = f"{plural(ended.failed_saves, 'save')} failed" if ended.failed_saves else ""
     share = _share(ended)
     if share is None or ended.only:
-        return failed
+        return f"nothing; {failed}" if failed and not ended.saved else failed
     saved = f"{plural(ended.saved, 'checkpoint')}, {percent(share)} of the time"
     return f"{saved}; {failed}" if failed else saved
 

@@ -14,7 +14,7 @@ from jobrun.runs.overview import overview
 from jobrun.runs.rundir import RunDir
 from jobrun.runs.sweepdir import Member, SweepDir
 
-__all__ = ["STATES", "SweepRow", "row_from_end", "row_of_crash", "rows_on_disk"]
+__all__ = ["STATES", "SweepRow", "row_from_end", "row_of_crash", "row_on_disk", "rows_on_disk"]
 
 STATES = ("finished", "failed", "error", "interrupted", "running", "waiting")
 
@@ -49,11 +49,11 @@ def rows_on_disk(home: SweepDir, members: Sequence[Member], job: Job) -> list[Sw
     for number, member in enumerate(members):
         run = home.run(member)
         row = SweepRow(member.directory, str(run.path.absolute()), member.values, number)
-        rows.append(_on_disk(row, job, run) if run.is_run() else row)
+        rows.append(row_on_disk(row, job, run) if run.is_run() else row)
     return rows
 
 
-def _on_disk(row: SweepRow, job: Job, run: RunDir) -> SweepRow:
+def row_on_disk(row: SweepRow, job: Job, run: RunDir) -> SweepRow:
     """Return the row of a run from run.json, its newest checkpoint and ``metrics.csv``."""
     state = run.state()
     if state is None:

@@ -137,7 +137,10 @@ class _Leaf:
         wide = _WIDE.get(dtype.kind) if self.how in ("mean", "sum") else None
         if wide is None or wide == dtype:
             return value
-        return Box(value.value.astype(wide), value.kind)
+        widened = value.value.astype(wide)
+        if value.kind == "array":
+            widened.setflags(write=False)
+        return Box(widened, value.kind)
 
     def _fits(self, dtype: np.dtype[Any]) -> bool:
         if self.how in ("min", "max"):
