@@ -34,7 +34,14 @@ Part = Callable[[int, int], Value | None]
 Array = npt.NDArray[Any]
 
 _NUMBERS = "biufcm"
-_WIDE = {"b": np.dtype(np.int64), "i": np.dtype(np.int64), "u": np.dtype(np.uint64)}
+_WIDE: dict[str, dict[str, np.dtype[Any]]] = {
+    "mean": dict.fromkeys("biu", np.dtype(np.float64)),
+    "sum": {"b": np.dtype(np.int64), "i": np.dtype(np.int64), "u": np.dtype(np.uint64)},
+    "min": {},
+    "max": {},
+}
+"""The dtype in which integers are added, by kind of dtype."""
+
 _JOIN: dict[str, Callable[..., Any]] = {
     "mean": np.add,
     "sum": np.add,
@@ -47,7 +54,8 @@ def reduced(how: str, names: Sequence[str], part: Part) -> Value:
     """Return the ``mean``, ``sum``, ``min`` or ``max`` of the values ``names``, read-only.
 
     The values are numbers, arrays of one shape and dtype, or trees of those with the same keys.  A
-    sum of booleans and integers has 64 bits; a mean of them is float64.  Others keep their dtype.
+    sum of booleans and integers has 64 bits; a mean of them is computed in float64, as numpy's is,
+    since a sum of 64 bits may wrap around.  Others keep their dtype.
     Raises TaskError, naming the blobs, for values that do not fit together or are no numbers.
     """
     total = _range(how, names, 0, len(names), part)
@@ -134,7 +142,7 @@ class _Leaf:
         dtype = np.dtype(value.value.dtype)
         if not self._fits(dtype):
             raise self._refused(path, f"of dtype {dtype}")
-        wide = _WIDE.get(dtype.kind) if self.how in ("mean", "sum") else None
+        wide = _WIDE[self.how].get(dtype.kind)
         if wide is None or wide == dtype:
             return value
         widened = value.value.astype(wide)
@@ -164,6 +172,8 @@ class _Join:
 
     def values(self, left: Value, right: Value, path: str) -> Value:
         if isinstance(left, Tree) and isinstance(right, Tree):
+            if left.kind != right.kind:
+                raise self._differ(path, f"{_described(left)} and {_described(right)}")
             if left.items.keys() != right.items.keys():
                 odd = sorted(left.items.keys() ^ right.items.keys())[0]
                 raise self._differ(path, f"only one of them has {odd!r}")
@@ -243,8 +253,6 @@ def _divided(value: Box, count: int) -> Box:
             if quotient.dtype == value.value.dtype
             else Box(quotient, "scalar")
         )
-    if value.value.dtype.kind in "iu":
-        return Box(_blockwise(value.value, np.dtype(np.float64), count), "array")
     return value.unsaved(_blockwise(value.value, value.value.dtype, count))
 
 

@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 
+from jobrun.errors import TaskError
 from jobrun.values import reduction
 from jobrun.values.adoption import adopt
 from jobrun.values.boxes import Value, leaves
@@ -63,9 +64,10 @@ def test_blocks_give_the_bits_of_whole_arrays(
     assert found().value.tobytes() == whole.value.tobytes()
     assert found().value.dtype == whole.value.dtype
     join = {"min": np.minimum, "max": np.maximum}.get(how, np.add)
-    wide = [
-        a.astype("i8") if how in ("mean", "sum") and a.dtype.kind in "bi" else a for a in arrays
-    ]
+    into = {"mean": "f8", "sum": "i8"}.get(how)
+    wide = [a.astype(into) if into and a.dtype.kind in "bi" else a for a in arrays]
+    if how == "mean" and dtype == "u8":
+        wide = [a.astype("f8") for a in arrays]
     a, b, c, d, e, f = wide
     total = join(join(join(a, b), join(c, d)), join(e, f))
     expected = np.true_divide(total, 6).astype(found().value.dtype) if how == "mean" else total
@@ -90,3 +92,19 @@ def test_values_stay_as_they_are() -> None:
     total = reduced("sum", ["a:x", "b:x", "c:x"], lambda i, j: boxes[i] if j == i + 1 else None)
     assert total.value.tolist() == [0, 6, 12]
     assert [box.value.tolist() for box in boxes] == [a.tolist() for a in arrays]
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u8"])
+def test_the_mean_of_large_integers_does_not_wrap_around(dtype: str) -> None:
+    stamp = 1_700_000_000_000_000_000  # nanoseconds: 12 of them have more than 64 bits
+    for value in (np.full(3, stamp, dtype), np.dtype(dtype).type(stamp)):
+        box = adopt([value])
+        mean = reduced("mean", list("abcdefghijkl"), lambda i, j, b=box: b if j == i + 1 else None)
+        assert mean.value.dtype == np.float64
+        assert np.all(mean.value == float(stamp))
+
+
+def test_a_dict_and_a_list_are_not_reduced_to_one_value() -> None:
+    boxes = [adopt([{"0": 1}]), adopt([[1]])]
+    with pytest.raises(TaskError, match="a dict and a list"):
+        reduced("sum", ["a:x", "b:x"], lambda i, j: boxes[i] if j == i + 1 else None)
