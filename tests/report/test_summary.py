@@ -49,7 +49,7 @@ def test_failed_saves_are_counted(make: Any) -> None:
     (line,) = [line for line in summary(make.ended(failed_saves=2)) if "saved" in line]
     assert line == "  saved       4 checkpoints, 5.0% of the time; 2 saves failed"
     (line,) = [line for line in summary(make.ended(failed_saves=1, saved=0)) if "saved" in line]
-    assert line == "  saved       1 save failed"
+    assert line == "  saved       nothing; 1 save failed"
 
 
 def test_the_slowest_node_is_said_where_it_stands_apart(make: Any) -> None:
