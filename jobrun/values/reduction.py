@@ -34,6 +34,9 @@ Part = Callable[[int, int], Value | None]
 Array = npt.NDArray[Any]
 
 _NUMBERS = "biufcm"
+_NO_NUMBERS = ("numpy.random.", "pandas.", "polars.", "pyarrow.", "python.random.", "scipy.")
+"""How names of adapters begin whose plain form is not only numbers: an index, places, a state."""
+
 _WIDE: dict[str, dict[str, np.dtype[Any]]] = {
     "mean": dict.fromkeys("biu", np.dtype(np.float64)),
     "sum": {"b": np.dtype(np.int64), "i": np.dtype(np.int64), "u": np.dtype(np.uint64)},
@@ -130,6 +133,8 @@ class _Leaf:
     name: str
 
     def prepared(self, value: Value, path: str) -> Value:
+        if value.note is not None and value.note.name.startswith(_NO_NUMBERS):
+            raise self._refused(path, with_article(value.note.name))
         if isinstance(value, Tree):
             items = value.items.items()
             return value.replaced({k: self.prepared(v, f"{path}/{k}") for k, v in items})

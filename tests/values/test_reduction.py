@@ -108,3 +108,9 @@ def test_a_dict_and_a_list_are_not_reduced_to_one_value() -> None:
     boxes = [adopt([{"0": 1}]), adopt([[1]])]
     with pytest.raises(TaskError, match="a dict and a list"):
         reduced("sum", ["a:x", "b:x"], lambda i, j: boxes[i] if j == i + 1 else None)
+
+
+def test_the_state_of_a_generator_is_not_added_up() -> None:
+    box = adopt([np.random.default_rng(0)])
+    with pytest.raises(TaskError, match=r"a:x is a numpy\.random\.Generator, which has no sum"):
+        reduced("sum", ["a:x", "b:x"], lambda i, j: box if j == i + 1 else None)
