@@ -497,7 +497,8 @@ def test_of_many_first_starts_at_once_one_makes_the_run(
     assert sorted(code for _, code in ends) == [0, 8, 8, 8], ends
     assert [path.name for path in (folder / "runs").iterdir()] == ["sum"]
     for err, code in ends:
-        assert code == 0 or "error: runs/sum: the run is held by process" in err
+        # By process N, or by another one if the holder has yet to write its number.
+        assert code == 0 or "error: runs/sum: the run is held by " in err
 
 
 def test_of_many_first_starts_at_once_all_end_well_if_they_wait(
