@@ -3,8 +3,7 @@
 Of a blob that changed in part, or grew, only what is new is written.  The checksum that each chunk
 is given anyway selects the candidate, the chunk of the same name in an earlier checkpoint; that it
 holds the same bytes is proven by a 128-bit digest of both or by comparing them, never by the
-checksum alone.  An equal chunk is a
-hard link, and costs no room.
+checksum alone.  An equal chunk is a hard link, and costs no room.
 
 A change is found only as finely as the array is cut.  An array that was seen to grow, or to change
 in part (a block of a chunk that differs has the checksum that it had), is cut into chunks of about

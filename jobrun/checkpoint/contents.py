@@ -12,14 +12,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from jobrun.checkpoint.catalog import CHECKPOINT_NAME
+from jobrun.checkpoint.catalog import Catalog
 from jobrun.checkpoint.integrity import read_manifest, read_record
 from jobrun.checkpoint.leaf_keys import LeafKeys, leaf_keys
 from jobrun.checkpoint.manifest import Entry, File
 from jobrun.checkpoint.record import Record
 from jobrun.storage.fs import DEFAULT, Fs
 
-__all__ = ["LeafSummary", "contents", "disk_use", "freed_by", "linked_bytes"]
+__all__ = ["EarlierCheckpoints", "LeafSummary", "contents", "disk_use", "freed_by"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,7 @@ def contents(checkpoint: str | Path, fs: Fs = DEFAULT) -> tuple[Record, list[Lea
     manifest is not what was written.
     """
     record = read_record(fs, str(checkpoint))
+    earlier = EarlierCheckpoints(checkpoint, record.id, fs)
     items = []
     for node in record.nodes:
         entries = read_manifest(fs, str(checkpoint), record, node).entries
@@ -81,22 +82,37 @@ def contents(checkpoint: str | Path, fs: Fs = DEFAULT) -> tuple[Record, list[Lea
                 if entry.version not in (None, record.id):  # the value is older than the checkpoint
                     linked = summary.bytes if links > 1 else 0
                 else:
-                    linked = 0 if fs.far else linked_bytes(checkpoint, record.id, node, entry)
+                    linked = earlier.linked_bytes(node, entry)
                 items.append(replace(summary, linked=linked))
     return record, items
 
 
-def linked_bytes(checkpoint: str | Path, id: int, node: str, entry: Entry) -> int:
-    """Return the bytes of a leaf's chunks that an earlier checkpoint of the run shares."""
-    folder = f"{node}/{entry.path}"
-    shared = _several_names(f"{checkpoint}/{folder}", entry.files[1:])
-    linked = 0
-    for earlier in _earlier(checkpoint, id) if shared else ():
-        with suppress(OSError), os.scandir(f"{earlier}/{folder}") as files:
-            linked += sum(shared.pop(file.inode(), 0) for file in files)
-        if not shared:
-            break
-    return linked
+class EarlierCheckpoints:
+    """The checkpoints of a run before one of them, whose chunks it may share."""
+
+    def __init__(self, checkpoint: str | Path, id: int, fs: Fs = DEFAULT) -> None:
+        self._checkpoint = checkpoint
+        catalog = Catalog(Path(checkpoint).parent)
+        ids = [] if fs.far else catalog.ids()  # files at a URL have one name each
+        self._earlier = [catalog.path(earlier) for earlier in reversed(ids) if earlier < id]
+
+    def linked_bytes(self, node: str, entry: Entry) -> int:
+        """Return the bytes of an array's chunks that an earlier checkpoint shares.
+
+        An array of one chunk is shared as a whole or not at all, which its version tells.
+        """
+        chunks = entry.files[1:]
+        if len(chunks) < 2 or not self._earlier:
+            return 0
+        folder = f"{node}/{entry.path}"
+        shared = _several_names(f"{self._checkpoint}/{folder}", chunks)
+        linked = 0
+        for earlier in self._earlier if shared else ():
+            with suppress(OSError), os.scandir(f"{earlier}/{folder}") as files:
+                linked += sum(shared.pop(file.inode(), 0) for file in files)
+            if not shared:
+                break
+        return linked
 
 
 def _several_names(folder: str, files: Iterable[File]) -> dict[int, int]:
@@ -108,13 +124,6 @@ def _several_names(folder: str, files: Iterable[File]) -> dict[int, int]:
             if status.st_nlink > 1:
                 found[status.st_ino] = file.size
     return found
-
-
-def _earlier(checkpoint: str | Path, id: int) -> list[Path]:
-    """Return the directories of the earlier checkpoints of the run, the newest first."""
-    run = Path(checkpoint).parent
-    numbers = [int(m[1]) for p in os.listdir(run) if (m := CHECKPOINT_NAME.fullmatch(p))]
-    return [run / f"checkpoint_{number}" for number in sorted(numbers, reverse=True) if number < id]
 
 
 def _links(folder: str, entry: Entry, places: Sequence[str]) -> int:

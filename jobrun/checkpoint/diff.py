@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from jobrun.checkpoint.contents import linked_bytes
+from jobrun.checkpoint.contents import EarlierCheckpoints
 from jobrun.checkpoint.dtypes import dtype_text
 from jobrun.checkpoint.integrity import read_manifest, read_record
 from jobrun.checkpoint.manifest import Entry
@@ -80,10 +80,11 @@ def compare(a: Path, b: Path, fs: Fs = DEFAULT) -> CheckpointDiff:
     )
     changed = []
     same = 0
+    earlier = EarlierCheckpoints(b, records[1].id, fs)
     for name in (n for n in before if n in after):
         change = _change(name, (a, *before[name]), (b, *after[name]), fs)
         if change is not None:
-            changed.append(change)
+            changed.append(_on_disk(change, earlier, *after[name]))
         elif not before[name][1].is_tree:
             same += 1
     changed += _reordered(before, after)
@@ -145,19 +146,18 @@ def _change(name: str, a: Side, b: Side, fs: Fs) -> BlobChange | None:
             return BlobChange(name, _what(before), _what(after))
         if before.is_tree or _same_files(a, b):
             return None
-        change = _difference(name, _array(_read(a, fs)), _array(_read(b, fs)))
-        return None if change is None else _on_disk(change, b, fs)
+        return _difference(name, _array(_read(a, fs)), _array(_read(b, fs)))
     x, y = _read(a, fs), _read(b, fs)
     if _what(before) != _what(after):
         return BlobChange(name, _what(before), _what(after), _value(x), _value(y))
     return _one_value(name, x, y)
 
 
-def _on_disk(change: BlobChange, side: Side, fs: Fs) -> BlobChange:
+def _on_disk(
+    change: BlobChange, earlier: EarlierCheckpoints, node: str, entry: Entry
+) -> BlobChange:
     """Return the change with the bytes on disk."""
-    path, node, entry = side
-    id = read_record(fs, str(path)).id
-    linked = 0 if fs.far else linked_bytes(path, id, node, entry)
+    linked = earlier.linked_bytes(node, entry)
     if not linked:
         return change
     return replace(change, bytes=sum(file.size for file in entry.files), linked=linked)

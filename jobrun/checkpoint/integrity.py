@@ -291,7 +291,7 @@ def _prove(
 ) -> None:
     """Read and verify a chunk file; each block is summed while it is in the processor's cache.
 
-    ``sums`` gets the payload, too.
+    With ``sums`` the checksum is that of the blocks that it is given.
     """
     tail = memoryview(bytearray(CHUNK_TAIL))
     size = crc = 0
@@ -301,15 +301,16 @@ def _prove(
             _same_size(path, file, length)
             for block in blocks:
                 size += fs.read_into(fd, path, [block, tail] if block is blocks[-1] else [block])
-                crc = crc32c.crc32c(block, crc)
-                if sums is not None:
+                if sums is None:
+                    crc = crc32c.crc32c(block, crc)
+                else:
                     sums.add(block)
         finally:
             close_after_reading(fd)
     except FsError as error:
         _raise_for(error)
     _same_size(path, file, size)
-    _same_crc(path, file, crc)
+    _same_crc(path, file, crc if sums is None else sums.whole())
     _same_crc(path, file, int.from_bytes(tail, "little"))
 
 
