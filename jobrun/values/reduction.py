@@ -177,15 +177,17 @@ class _Join:
 
     def values(self, left: Value, right: Value, path: str) -> Value:
         if isinstance(left, Tree) and isinstance(right, Tree):
-            if left.kind != right.kind:
+            if _described(left) != _described(right):
                 raise self._differ(path, f"{_described(left)} and {_described(right)}")
-            if left.items.keys() != right.items.keys():
-                odd = sorted(left.items.keys() ^ right.items.keys())[0]
+            theirs = dict(zip(right.names, right.items.values(), strict=True))
+            if theirs.keys() != {*left.names}:
+                odd = sorted(theirs.keys() ^ {*left.names}, key=repr)[0]
                 raise self._differ(path, f"only one of them has {odd!r}")
-            items = left.items.items()
-            return left.replaced(
-                {k: self.values(v, right.items[k], f"{path}/{k}") for k, v in items}
-            )
+            joined = {
+                name: self.values(own, theirs[key], f"{path}/{name}")
+                for key, (name, own) in zip(left.names, left.items.items(), strict=True)
+            }
+            return left.replaced(joined)
         if isinstance(left, Tree) or isinstance(right, Tree):
             raise self._differ(path, f"{_described(left)} and {_described(right)}")
         if _described(left) != _described(right):
@@ -206,7 +208,7 @@ class _Join:
 
 def _described(value: Value) -> str:
     if isinstance(value, Tree):
-        return with_article(value.kind)
+        return with_article(value.kind if value.note is None else value.note.name)
     if value.kind == "array":
         return f"{value.value.dtype} of shape {value.value.shape}"
     if value.kind == "scalar":

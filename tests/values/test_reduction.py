@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from jobrun.values import reduction
 from jobrun.values.adoption import adopt
 from jobrun.values.boxes import Value, leaves
 from jobrun.values.reduction import kept, partial_ranges, reduced, subtrees
+from jobrun.values.views import view
 
 
 def test_the_ranges_of_a_worker() -> None:
@@ -104,10 +106,24 @@ def test_the_mean_of_large_integers_does_not_wrap_around(dtype: str) -> None:
         assert np.all(mean.value == float(stamp))
 
 
-def test_a_dict_and_a_list_are_not_reduced_to_one_value() -> None:
-    boxes = [adopt([{"0": 1}]), adopt([[1]])]
-    with pytest.raises(TaskError, match="a dict and a list"):
+@pytest.mark.parametrize(
+    ("one", "other", "text"),
+    [
+        ({"0": 1}, [1], "a dict and a list"),
+        ([1], (1,), r"a list and a python\.tuple"),
+        ({0: 1}, {"0": 1}, "only one of them has '0'"),
+    ],
+)
+def test_values_of_other_forms_are_not_reduced_to_one(one: Any, other: Any, text: str) -> None:
+    boxes = [adopt([one]), adopt([other])]
+    with pytest.raises(TaskError, match=text):
         reduced("sum", ["a:x", "b:x"], lambda i, j: boxes[i] if j == i + 1 else None)
+
+
+def test_dicts_are_joined_by_their_keys_whatever_their_order() -> None:
+    boxes = [adopt([{0: 1, "0": 10}]), adopt([{"0": 20, 0: 2}])]
+    total = reduced("sum", ["a:x", "b:x"], lambda i, j: boxes[i] if j == i + 1 else None)
+    assert view(total) == {0: 3, "0": 30}
 
 
 def test_the_state_of_a_generator_is_not_added_up() -> None:
