@@ -17,10 +17,11 @@ from jobrun.model.job import Pipe, Task
 from jobrun.model.options import Load
 from jobrun.model.shell import Shell
 from jobrun.session.base import Places
-from jobrun.session.call import Call, Stores
+from jobrun.session.call import Call
 from jobrun.session.deadline import Deadline
 from jobrun.session.generators import give_up
 from jobrun.session.scheduler import Scheduler
+from jobrun.session.stores import Stores
 from jobrun.values.boxes import Value
 
 if TYPE_CHECKING:

@@ -25,11 +25,11 @@ from jobrun.model.options import Load
 from jobrun.model.shell import Shell
 from jobrun.session.base import NO_SCRATCH, Control, Places, Session
 from jobrun.session.binding import Binding
-from jobrun.session.call import Stores
 from jobrun.session.generators import Generators
 from jobrun.session.live_objects import LiveObjects
 from jobrun.session.scheduler import Scheduler
 from jobrun.session.shell.task_folder import remove_leftovers
+from jobrun.session.stores import Stores
 from jobrun.session.task_group import Group
 from jobrun.session.torch_views import watch_views
 from jobrun.session.unnamed_objects import check_named

@@ -31,12 +31,13 @@ from jobrun.errors import JobrunError, TaskError, ValueRefusedError
 from jobrun.model.job import Pipe
 from jobrun.session.base import Control
 from jobrun.session.binding import Binding
-from jobrun.session.call import Call, CallContext, Stores
+from jobrun.session.call import Call
 from jobrun.session.current import Running, TaskStoppedError, enter
 from jobrun.session.input_check import check_kept
 from jobrun.session.object_order import ObjectOrder
 from jobrun.session.object_rules import ObjectRules
 from jobrun.session.scheduler import Dag
+from jobrun.session.stores import CallContext, Stores
 from jobrun.values.boxes import Value
 from jobrun.values.storable import check_storable
 from jobrun.values.workspace import Workspace

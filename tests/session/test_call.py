@@ -12,7 +12,8 @@ import pytest
 from jobrun.core.template import template
 from jobrun.errors import TaskError, ValueRefusedError, Where
 from jobrun.model.job import Job, Task
-from jobrun.session.call import Call, CallContext, Stores
+from jobrun.session.call import Call
+from jobrun.session.stores import CallContext, Stores
 from jobrun.values.adoption import adopt
 from jobrun.values.views import view
 from jobrun.values.workspace import Workspace

@@ -13,7 +13,8 @@ import pytest
 from jobrun.errors import TaskError, Where
 from jobrun.model.job import Job, Task
 from jobrun.model.options import Retries
-from jobrun.session.call import Call, CallContext, Stores
+from jobrun.session.call import Call
+from jobrun.session.stores import CallContext, Stores
 from jobrun.values.adoption import adopt
 from jobrun.values.views import view
 from jobrun.values.workspace import Workspace

@@ -15,7 +15,6 @@ from jobrun.errors import TaskError
 from jobrun.model.job import Pipe
 from jobrun.session.base import Control
 from jobrun.session.binding import Binding
-from jobrun.session.call import Stores
 from jobrun.session.dask.event_queue import NewsQueue
 from jobrun.session.dask.messages import Message, Missing, Post, arrived, has_opaque
 from jobrun.session.dask.shared_content import SharedMemory
@@ -23,6 +22,7 @@ from jobrun.session.dask.step_board import StepBoard
 from jobrun.session.dask.step_exchange import StepExchange
 from jobrun.session.dask.worker_plan import Send, WorkerPlan
 from jobrun.session.pipe.lock_step import Exchange
+from jobrun.session.stores import Stores
 from jobrun.session.task_group import SLOWEST, Group, Now
 from jobrun.values.boxes import Value
 from jobrun.values.reduction import Range, partial_ranges

@@ -12,9 +12,9 @@ from typing import Protocol
 
 from jobrun.core.position import ReaderState
 from jobrun.data.reader import Batch, RowReader
-from jobrun.session.call import CallContext
 from jobrun.session.current import TaskStoppedError
 from jobrun.session.pipe.prefetch import Ahead
+from jobrun.session.stores import CallContext
 
 __all__ = ["Feed", "InTurn", "Prepare", "Prepared", "ReadAhead"]
 

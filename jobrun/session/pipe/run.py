@@ -25,12 +25,13 @@ from jobrun.errors import DataError, TaskError, Where
 from jobrun.model.job import Job, Pipe, Task
 from jobrun.session.base import Control, Places
 from jobrun.session.batch_columns import as_library, make_private, take_columns
-from jobrun.session.call import Call, CallContext, Stores
+from jobrun.session.call import Call
 from jobrun.session.current import TaskStoppedError, enter, here
 from jobrun.session.pipe.feed import Feed, InTurn, Prepared, ReadAhead
 from jobrun.session.pipe.reductions import Reductions
 from jobrun.session.pipe.row_columns import row_columns
 from jobrun.session.pipe.source import PipeReading
+from jobrun.session.stores import CallContext, Stores
 from jobrun.session.workers.pool import WorkerPool
 from jobrun.values.boxes import Value
 

@@ -23,10 +23,11 @@ from jobrun.data.tables import ArrayTable, blob_columns
 from jobrun.errors import DataError, TaskError
 from jobrun.model.job import SHARD, CallSource, Data, FileSource, Job, Pipe, Task
 from jobrun.session.base import Places
-from jobrun.session.call import Call, CallContext, Stores
+from jobrun.session.call import Call
 from jobrun.session.call_failure import described
 from jobrun.session.generators import Generators, Slot
 from jobrun.session.pipe.drawing import DrawingStream
+from jobrun.session.stores import CallContext, Stores
 from jobrun.usercode.bind import user_trace
 from jobrun.values.boxes import Value, one_element
 

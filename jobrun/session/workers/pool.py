@@ -19,8 +19,9 @@ from jobrun.core.template import render
 from jobrun.errors import BindError, TaskError, ValueRefusedError, Where
 from jobrun.model.job import Job, Pipe, Task
 from jobrun.session.base import Places
-from jobrun.session.call import Call, CallContext
+from jobrun.session.call import Call
 from jobrun.session.current import TaskStoppedError, current
+from jobrun.session.stores import CallContext
 from jobrun.session.workers.process import LostError, WorkerProcess
 from jobrun.session.workers.wire import Packed, UnsendableError
 from jobrun.session.workers.worker import Message, boxed

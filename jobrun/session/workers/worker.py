@@ -31,10 +31,11 @@ from jobrun.errors import BindError, TaskError, ValueRefusedError, Where
 from jobrun.model.job import Job, Task
 from jobrun.model.options import Retries
 from jobrun.session.base import Control
-from jobrun.session.call import Call, CallContext, Stores
+from jobrun.session.call import Call
 from jobrun.session.call_failure import described
 from jobrun.session.current import Running, enter
 from jobrun.session.generators import Generators
+from jobrun.session.stores import CallContext, Stores
 from jobrun.session.torch_views import watch_views
 from jobrun.session.workers.channel import Channel
 from jobrun.session.workers.shared_memory import mapped

@@ -13,8 +13,8 @@ from engine import within
 from jobrun.core.position import ReaderState
 from jobrun.data.reader import Batch, BatchReader, Limits
 from jobrun.data.tables import ArrayTable
-from jobrun.session.call import CallContext
 from jobrun.session.pipe.feed import Feed, InTurn, ReadAhead
+from jobrun.session.stores import CallContext
 
 Make = Callable[..., Feed]
 
