@@ -66,20 +66,20 @@ class Attempt:
         self.restorer = Restorer(run, session, self.progress, saver)
         self.ending = Ending(run, self.progress, saver)
         self.control = Control(
-            cut=lambda: run.signal is not None,
+            cut=lambda: run.interruption is not None,
             report=run.report,
             every_task=run.every_task,
-            interrupted=lambda: run.signal is not None,
+            interrupted=lambda: run.interruption is not None,
             look=self._look,
         )
         self._epoch_control = Control(
-            cut=lambda: run.signal is not None or (saver.wanted and due.inside()),
+            cut=lambda: run.interruption is not None or (saver.wanted and due.inside()),
             applied=due.applied,
             batches_left=lambda: due.batches_left() if saver.wanted else None,
             spent=self.ending.times.add,
             report=run.report,
             every_task=run.every_task,
-            interrupted=lambda: run.signal is not None,
+            interrupted=lambda: run.interruption is not None,
             look=self._look,
         )
         self._restarts = 0
@@ -94,7 +94,7 @@ class Attempt:
         """Interrupt the run while there is time to save it before the Slurm job ends."""
         run = self._run
         end = run.slurm.end
-        if end is None or not run.ends_with_slurm or run.signal is not None:
+        if end is None or not run.ends_with_slurm or run.interruption is not None:
             return
         if time_to_stop(end, self.saver.longest):
             run.interrupt(run.slurm.end_text)
@@ -102,7 +102,7 @@ class Attempt:
     @property
     def over(self) -> bool:
         """Whether no further epoch will be run."""
-        return self.progress.decision is not None or self._run.signal is not None
+        return self.progress.decision is not None or self._run.interruption is not None
 
     def start(self, choice: Choice) -> None:
         """Record the start in run.json and emit RunStarted."""
@@ -167,8 +167,8 @@ class Attempt:
     def run_group(self, name: str) -> bool:
         """Run a group other than ``epoch``; return whether all its tasks were run."""
         plan = self._run.plans[name]
-        if not plan.units or self._run.signal is not None:
-            return self._run.signal is None
+        if not plan.units or self._run.interruption is not None:
+            return self._run.interruption is None
         place = Position(self.progress.position.epochs)
         return plan.finished(self.session.run(plan, place, self.control).tasks)
 
@@ -179,7 +179,7 @@ class Attempt:
         """
         run, most = self._run, self.session.max_restarts
         self.wait_for_save()
-        if self._restarts >= most or run.signal is not None:
+        if self._restarts >= most or run.interruption is not None:
             times = f"; {most} restart{'' if most == 1 else 's'} did not help" if most else ""
             raise WorkerLostError(error.message + times, hint=error.hint) from error
         self._restarts += 1
@@ -270,7 +270,7 @@ class Attempt:
         """Run the last groups unless the outcome is a failure, and end the run."""
         self.saver.collect(wait=True)
         decision = self.progress.decision
-        if self._run.signal is None and decision is not None:
+        if self._run.interruption is None and decision is not None:
             self.saver.retain()
             self.saver.settle()
             self._run.history.clean()
@@ -299,7 +299,7 @@ class Attempt:
         return self.run_group("download") and self.run_group("exit")
 
     def _end_interrupted(self) -> RunEnded:
-        name = self._run.signal or ""
+        name = self._run.interruption or ""
         return self.ending.end("interrupted", name, exit_code_of_signal(name))
 
     def wait_for_save(self) -> None:

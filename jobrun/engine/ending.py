@@ -39,7 +39,7 @@ class Ending:
             return True
         from jobrun.engine.uploading import upload  # few jobs need its imports
 
-        stopped = lambda: run.signal is not None  # noqa: E731
+        stopped = lambda: run.interruption is not None  # noqa: E731
         return upload(run.job, run.history.run, run.places(), self._report_uploaded, stopped)
 
     def _report_uploaded(self, event: Event) -> None:

@@ -28,7 +28,7 @@ class Run:
 
     ``look`` is called periodically on the main thread.  Relative paths of a job without a spec
     begin at ``start``.
-    ``signal`` is the name of the signal that asked the run to end, or another reason, if any.
+    ``interruption`` is why the run is to end early, if it is: the name of a signal, or words.
     """
 
     analysis: JobAnalysis
@@ -41,13 +41,13 @@ class Run:
     every_task: bool = False
     look: Callable[[], None] = lambda: None
     start: Path = field(default_factory=start_directory)
-    signal: str | None = None
+    interruption: str | None = None
     slurm: SlurmJob = field(default_factory=slurm_job)
 
     def interrupt(self, reason: str) -> None:
         """Start no new work, save, and end the run; ``reason`` is the name of a signal, or why."""
-        if self.signal is None:
-            self.signal = reason
+        if self.interruption is None:
+            self.interruption = reason
             self.report(Stopping(reason))
 
     @property

@@ -75,8 +75,8 @@ class JobRunner:
         if problems:
             raise SpecError(problems)
         request = request or _request(job, resume_from_epoch)
-        told = _usual_report() if report is None else report
-        history = history_of(job, manager, request, lambda event: told(masked(event)))
+        shows = _usual_report() if report is None else report
+        history = history_of(job, manager, request, lambda event: shows(masked(event)))
         self.job = job
         self.outcome: RunEnded | None = None
         self._run = Run(
@@ -201,7 +201,7 @@ class JobRunner:
             attempt.session.close()
             attempt.saver.close()
             self._run.history.unlock()
-            self._run.signal = None  # it applies to this attempt, not the next
+            self._run.interruption = None  # it applies to this attempt, not the next
 
     def _nothing_to_do(self, choice: Choice, attempt: Attempt) -> int:
         """Report a finished run from its newest checkpoint; nothing is written."""
