@@ -31,7 +31,7 @@ from jobrun.tools.run_summary import (
     slurm_job_text,
 )
 
-__all__ = ["AboutRun", "Table", "about_run"]
+__all__ = ["AboutRun", "TextTable", "about_run"]
 
 MOST_CHECKPOINTS = 200
 """The most checkpoints of a run that are listed, the newest."""
@@ -40,7 +40,7 @@ _TASKS = 20
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """A header, its rows, and a remark below."""
 
     header: Sequence[str]
@@ -56,10 +56,10 @@ class AboutRun:
     summary: RunSummary
     headline: str
     facts: Sequence[tuple[str, str]]
-    attempts: Table
-    tasks: Table
-    checkpoints: Table
-    blobs: Table
+    attempts: TextTable
+    tasks: TextTable
+    checkpoints: TextTable
+    blobs: TextTable
     graph: str
     no_graph: str
     spec: str
@@ -108,7 +108,7 @@ def _graph(run: RunDir) -> tuple[str, str]:
     return "data:image/svg+xml;base64," + base64.b64encode(image).decode("ascii"), ""
 
 
-def _attempts(attempts: Sequence[PastAttempt], *, going: bool) -> Table:
+def _attempts(attempts: Sequence[PastAttempt], *, going: bool) -> TextTable:
     header = ("attempt", "started (UTC)", "time", "from", "epochs", "session", "ended")
     rows = [
         (
@@ -122,10 +122,10 @@ def _attempts(attempts: Sequence[PastAttempt], *, going: bool) -> Table:
         )
         for a in attempts
     ]
-    return Table(header, rows)
+    return TextTable(header, rows)
 
 
-def _tasks(summary: RunSummary) -> Table:
+def _tasks(summary: RunSummary) -> TextTable:
     past = summary.past
     header = ("task", "group", "total", "share", "times", "mean", "longest")
     rows = [
@@ -141,10 +141,10 @@ def _tasks(summary: RunSummary) -> Table:
         for t in past.tasks[:_TASKS]
     ]
     note = "Of each group only the slowest tasks are recorded." if rows else ""
-    return Table(header, rows, note)
+    return TextTable(header, rows, note)
 
 
-def _checkpoints(run: RunDir, summary: RunSummary) -> Table:
+def _checkpoints(run: RunDir, summary: RunSummary) -> TextTable:
     """Return the kept checkpoints; ``shared`` is what another name on the disk holds as well."""
     header = ("checkpoint", "place", "saved (UTC)", "size", "own", "shared", "metrics")
     records, best = summary.records[-MOST_CHECKPOINTS:], summary.best
@@ -164,22 +164,22 @@ def _checkpoints(run: RunDir, summary: RunSummary) -> Table:
             )
         )
     if not rows:
-        return Table(header, rows)
+        return TextTable(header, rows)
     use = size(disk_use(run.catalog.path(r.id) for r in summary.records))
     left = len(summary.records) - len(records)
     note = f"All together they take {use} on disk; own is what removing that one alone frees."
-    return Table(header, rows, note + (f" {left} earlier ones are not listed." if left else ""))
+    return TextTable(header, rows, note + (f" {left} earlier ones are not listed." if left else ""))
 
 
-def _blobs(run: RunDir, records: Sequence[Record]) -> Table:
+def _blobs(run: RunDir, records: Sequence[Record]) -> TextTable:
     """Return the blobs of the newest checkpoint, and the checkpoint that first wrote each."""
     header = ("blob", "type", "shape", "size", "written in")
     if not records:
-        return Table(header, ())
+        return TextTable(header, ())
     try:
         record, leaves = contents(run.catalog.path(records[-1].id))
     except JobrunError as error:
-        return Table(header, (), f"checkpoint_{records[-1].id} cannot be read: {error.message}")
+        return TextTable(header, (), f"checkpoint_{records[-1].id} cannot be read: {error.message}")
     rows = [
         (
             leaf.name,
@@ -192,7 +192,9 @@ def _blobs(run: RunDir, records: Sequence[Record]) -> Table:
     ]
     left = len(leaves) - len(rows)
     note = f"checkpoint_{record.id}, the largest first."
-    return Table(header, rows, note + (f" {plural(left, 'smaller blob')} not listed." * bool(left)))
+    return TextTable(
+        header, rows, note + (f" {plural(left, 'smaller blob')} not listed." * bool(left))
+    )
 
 
 def _type(entry: Entry) -> str:

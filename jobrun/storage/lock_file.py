@@ -199,14 +199,14 @@ def _is_free(fs: Fs, path: Path) -> bool:
 def _patience(path: Path) -> float:
     """Return the seconds without a heartbeat after which an owner that cannot be seen is watched.
 
-    None for one on this machine before it was started anew.
+    0 for one on this machine before it was started anew.
     """
     owner = _owner(path)
     return 0.0 if owner is not None and owner.was_before_restart() else _OLD
 
 
 def _age(path: Path, now: float) -> float:
-    """Return the seconds since the last heartbeat; none if there is no lock."""
+    """Return the seconds since the last heartbeat; 0 if there is no lock."""
     found = _read(path)
     return 0.0 if found is None else now - found[1]
 

@@ -6,7 +6,7 @@ saved in the round before, after the disk has nothing left to write.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -85,75 +85,66 @@ def cases(scale: Scale) -> Iterator[Case]:
 def _grown(subject: _Subject, scale: Scale) -> Case:
     name = f"durable save, 1 % appended to {subject.size >> 20} MiB"
     peers = [p for p in PEERS if p.name in ("DCP", "Orbax")]
-    return Case(
-        name=name,
-        contestants=[
-            Contestant(RAW, _raw(subject)),
-            Contestant(OURS, _jobrun(subject, "alternate")),
-            Contestant(PARENT, _jobrun(subject, "parent")),
-            Contestant("h5py, append", _h5py(subject), ("h5py",)),
-            Contestant("zarr, append", _zarr(subject), ("zarr",)),
-            *(Contestant(p.name, _peer(p, subject), p.needs, at_most=1) for p in peers),
-        ],
-        reference=RAW,
-        floor=RAW,
-        items=1,
-        item="append",
-        rounds=scale.of(7, 2),
-        bytes=subject.new.nbytes,
-        warm=False,
-        wanted=[
-            Wanted(f"{name}: {who} over 1.5 x {RAW} and a pass", _above_pass(who, subject), 1.0)
-            for who in (OURS, PARENT)
-        ]
-        + [faster(name, OURS, p.name) for p in peers],
-    )
+    contestants = [
+        Contestant(OURS, _jobrun(subject, "alternate")),
+        Contestant(PARENT, _jobrun(subject, "parent")),
+        Contestant("h5py, append", _h5py(subject), ("h5py",)),
+        Contestant("zarr, append", _zarr(subject), ("zarr",)),
+        *(Contestant(p.name, _peer(p, subject), p.needs, at_most=1) for p in peers),
+    ]
+    wanted = [*_passes(name, subject), *(faster(name, OURS, p.name) for p in peers)]
+    return _case(name, "append", subject, contestants, wanted, scale)
 
 
 def _changed(subject: _Subject, scale: Scale) -> Case:
     name = f"durable save, 5 % of one blob of {subject.size / 1e6:g} MB changed"
-    return Case(
-        name=name,
-        contestants=[
-            Contestant(RAW, _raw(subject)),
-            Contestant(OURS, _jobrun(subject, "alternate")),
-            Contestant(PARENT, _jobrun(subject, "parent")),
-            Contestant(NEVER, _jobrun(subject, "never"), at_most=2),
-        ],
-        reference=RAW,
-        floor=RAW,
-        items=1,
-        item="save",
-        rounds=scale.of(7, 2),
-        bytes=subject.new.nbytes,
-        warm=False,
-        wanted=[
-            Wanted(f"{name}: {who} over 1.5 x {RAW} and a pass", _above_pass(who, subject), 1.0)
-            for who in (OURS, PARENT)
-        ],
-    )
+    contestants = [
+        Contestant(OURS, _jobrun(subject, "alternate")),
+        Contestant(PARENT, _jobrun(subject, "parent")),
+        Contestant(NEVER, _jobrun(subject, "never"), at_most=2),
+    ]
+    return _case(name, "save", subject, contestants, _passes(name, subject), scale)
 
 
 def _replaced(subject: _Subject, scale: Scale) -> Case:
     name = f"durable save, all of one blob of {subject.size / 1e6:g} MB changed"
+    contestants = [
+        Contestant(NEVER, _jobrun(subject, "never")),
+        Contestant(PARENT, _jobrun(subject, "parent")),
+    ]
+    most = Wanted(f"{name}: {PARENT} over {NEVER}", lambda m: m.ratio(PARENT, NEVER), 1.03)
+    return _case(name, "save", subject, contestants, [most], scale)
+
+
+def _case(
+    name: str,
+    item: str,
+    subject: _Subject,
+    contestants: Sequence[Contestant],
+    wanted: Sequence[Wanted],
+    scale: Scale,
+) -> Case:
+    """A save in each round, beside the new rows alone, written and synced."""
     return Case(
         name=name,
-        contestants=[
-            Contestant(RAW, _raw(subject)),
-            Contestant(NEVER, _jobrun(subject, "never")),
-            Contestant(PARENT, _jobrun(subject, "parent")),
-        ],
+        contestants=[Contestant(RAW, _raw(subject)), *contestants],
         reference=RAW,
         floor=RAW,
         items=1,
-        item="save",
+        item=item,
         rounds=scale.of(7, 2),
         bytes=subject.new.nbytes,
         warm=False,
-        wanted=[
-            Wanted(f"{name}: {PARENT} over {NEVER}", lambda m: m.ratio(PARENT, NEVER), 1.03),
-        ],
+        wanted=wanted,
     )
+
+
+def _passes(name: str, subject: _Subject) -> list[Wanted]:
+    """A save takes no more than its new bytes and one pass over the others."""
+    return [
+        Wanted(f"{name}: {who} over 1.5 x {RAW} and a pass", _above_pass(who, subject), 1.0)
+        for who in (OURS, PARENT)
+    ]
 
 
 def _above_pass(who: str, subject: _Subject) -> Callable[[Measured], float]:

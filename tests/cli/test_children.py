@@ -203,7 +203,8 @@ def test_a_signal_to_a_child_is_the_childs(start: Call, waiting: Path) -> None:
             time.sleep(0.01)  # Python drops a KeyboardInterrupt that comes in the fork itself
         os.kill(child.pid, number)  # at once: it may have come no further than that
         child.join(2)
-        while child.is_alive() and number == signal.SIGINT:  # dropped: it came in a destructor
+        # One that comes in a destructor is dropped, and Python begins to sleep with one just noted.
+        while child.is_alive() and number == signal.SIGINT:
             os.kill(child.pid, number)
             child.join(2)
         child.join()

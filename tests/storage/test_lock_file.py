@@ -203,7 +203,7 @@ def test_the_heart_beats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     end = time.monotonic() + 10
     while (tmp_path / "lock.1").stat().st_mtime == 0 and time.monotonic() < end:
         time.sleep(0.01)
-    assert time.time() - (tmp_path / "lock.1").stat().st_mtime < 60
+    assert (tmp_path / "lock.1").stat().st_mtime > 0
     lock.release()
 
 

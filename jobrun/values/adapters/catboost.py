@@ -95,12 +95,12 @@ class CatBoostAdapter:
 
 
 def _is_kept(key: str) -> bool:
-    """Whether metadata are kept: not the identifiers and times, nor those of all models before."""
+    """Return whether metadata are kept: identifiers, times, and earlier models' are not."""
     return not key.startswith(_BEFORE * 2) and key.rpartition(":")[2] not in _UNREPEATABLE
 
 
 def _continued_in_memory(metadata: Mapping[str, str], trees: int) -> bool:
-    """Whether a model has more trees than its last ``fit`` made, and none of a model before."""
+    """Return whether a model has trees that neither its ``fit`` nor a copied model made."""
     if f"{_BEFORE}params" in metadata or "params" not in metadata:
         return False
     metrics = json.loads(metadata.get("training", "{}")).get("metrics", {})
