@@ -102,7 +102,7 @@ class Engine:
                 assert runner.outcome is not None
                 for reporter in self._reporters:
                     reporter.close()
-                self._show(runner.outcome, error, out)
+                self._show(runner.outcome, error, out, request)
             finally:
                 if session is not None:
                     session.close()
@@ -162,14 +162,17 @@ class Engine:
             return runner(claimed.path, request, claimed.run_lock), session
         return found, session
 
-    def _show(self, ended: RunEnded, error: JobrunError | None, out: TextIO) -> None:
+    def _show(
+        self, ended: RunEnded, error: JobrunError | None, out: TextIO, request: Request
+    ) -> None:
         """Show the error, if any, on stderr, and the summary on stdout."""
         if error is not None:
             self._watching.show_error(error)
         if self._settings.json:
             text = json.dumps(json_values(ended.to_json()))
         else:
-            text = "\n".join(summary(ended, verbose=self._settings.verbosity > 0))
+            again = request.again if request.command == "train" else ""
+            text = "\n".join(summary(ended, verbose=self._settings.verbosity > 0, again=again))
         try:
             print(text, file=out, flush=True)
         except BrokenPipeError:  # nobody reads it; the exit code still counts

@@ -13,6 +13,7 @@ tasks, vars, seed, nodes, readers     refuse                     ``train``: a ne
                                                                  ``resume``, Python: refuse
 only files of code and weights        resume, changes shown      done, changes shown
 those ``init`` uses, at epoch 0       ``train``: from the start  (as above)
+the job, after an error in epoch 1    ``train``: from the start  (as above)
 ====================================  =========================  =================================
 
 ``--accept-changes`` turns changes of the job into ones that are shown and obeyed, but for another
@@ -180,6 +181,9 @@ def decide(
     over = state.state in ("finished", "failed")
     if start is None and not over:
         return Choice("fresh", (f"{run} holds no checkpoint: the job starts from the beginning",))
+    if _first_epoch_failed(request, state, head) and changes.job and not request.accept_changes:
+        why = f"{run} failed in its first epoch, and the job has changed since: it starts over"
+        return Choice("fresh", (why, *_indented(changes.job)))
     if changes.job and (changes.never or not request.accept_changes):
         reached = head.epoch if head is not None else state.epoch  # a kill writes no run.json
         return _another_job(request, reached, changes, run, over)
@@ -203,11 +207,24 @@ def decide(
 
 
 def _only_init_is_done(request: Request, head: Start | None, changes: Changes) -> bool:
+    """Return whether the run has only what ``init`` made, by code that has changed since."""
+    return bool(changes.init) and _may_start_over(request, head)
+
+
+def _first_epoch_failed(request: Request, state: FoundState, head: Start | None) -> bool:
+    """Return whether an error ended the run before an epoch was complete.
+
+    After a kill the job is refused instead: what has changed may be a mistake.
+    """
+    return state.state == "error" and state.epoch == 0 and _may_start_over(request, head)
+
+
+def _may_start_over(request: Request, head: Start | None) -> bool:
     """Return whether nothing is lost if a run starts over, because ``init`` is all that it has run.
 
     ``resume`` continues from what there is.
     """
-    if request.command != "train" or request.names_checkpoint or not changes.init:
+    if request.command != "train" or request.names_checkpoint:
         return False
     return head is not None and head.epoch == 0 and head.at_boundary
 

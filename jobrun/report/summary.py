@@ -33,9 +33,12 @@ OUTCOMES = {
 }
 
 
-def summary(ended: RunEnded, *, verbose: bool = False) -> list[str]:
-    """Return the lines of the final summary; the last is the next command."""
-    command, lines = next_command(ended), ending(ended, verbose=verbose)
+def summary(ended: RunEnded, *, verbose: bool = False, again: str = "") -> list[str]:
+    """Return the lines of the final summary; the last is the next command.
+
+    ``again`` is the command that trains the spec as it is now.
+    """
+    command, lines = next_command(ended, again), ending(ended, verbose=verbose)
     return [*lines, "", command] if command else lines
 
 
@@ -143,13 +146,19 @@ def _place(ended: RunEnded) -> str:
     return plain(ended.place) or f"epoch {ended.on_disk}"
 
 
-def next_command(ended: RunEnded) -> str:
-    """Return the next command to type; empty if the run left nothing."""
+def next_command(ended: RunEnded, again: str = "") -> str:
+    """Return the next command to type; empty if the run left nothing.
+
+    After an error in ``init`` or the first epoch it is ``again``: the spec or its code needs a
+    change, and ``train`` then starts over.
+    """
     if ended.run_dir is None:
         return ""
     run = shown(ended.run_dir)
     if ended.only and ended.outcome != "finished":
         return f"{program()} resume {shlex.quote(run)} --only {ended.only}"
+    if again and ended.outcome == "error" and ended.epoch == 0:
+        return again
     outcome = "error" if ended.exit_code == EXIT_NOT_SAVED else ended.outcome
     return command_after(outcome, run, ended.before_failure, loadable=ended.checkpoint is not None)
 

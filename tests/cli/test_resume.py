@@ -343,6 +343,22 @@ def test_a_first_epoch_that_failed_for_what_init_made_starts_over_once_it_is_men
     assert (folder / "runs/sum/attempts/2/checkpoint_0").is_dir()
 
 
+def test_a_first_epoch_that_failed_for_what_the_spec_says_starts_over_once_it_is_mended(
+    call: Callable[..., Any], write: Callable[..., None], folder: Path
+) -> None:
+    write(("vars: {step: 2}", "vars: {step: two}"))
+    failed = call("train", "sum.yaml")
+    assert (failed.code, failed.out.splitlines()[-1]) == (1, "jobrun train sum.yaml")
+    write()
+    mended = call("train", "sum.yaml")
+    assert (mended.code, mended.out.splitlines()[0]) == (
+        0,
+        "sum: finished after 3 epochs: 3 epochs done",
+    )
+    assert "it starts over\n    vars.step: two -> 2\n" in mended.err
+    assert (folder / "runs/sum/attempts/1/checkpoint_0").is_dir()
+
+
 def test_after_a_failure_the_command_names_a_checkpoint_that_is_there(
     call: Callable[..., Any], write: Callable[..., None]
 ) -> None:

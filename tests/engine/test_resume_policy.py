@@ -90,6 +90,37 @@ def test_where_only_init_has_run_its_changed_code_starts_over(state: str) -> Non
     )
 
 
+def after_an_error(request: Request, head: At, epoch: int = 0, state: str = "error") -> Choice:
+    return decide(request, State(state, epoch=epoch), head, JOB, run="runs/sum")
+
+
+def test_after_a_first_epoch_that_failed_the_changed_job_starts_over() -> None:
+    choice = after_an_error(TRAIN, At(0, 0))
+    assert (choice.action, choice.start) == ("fresh", None)
+    assert choice.lines == (
+        "runs/sum failed in its first epoch, and the job has changed since: it starts over",
+        "  vars.lr: 0.1 -> 0.05",
+    )
+
+
+@pytest.mark.parametrize(
+    ("request_", "head", "epoch", "state", "action"),
+    [
+        (RESUME, At(0, 0), 0, "error", "refuse"),
+        (TRAIN, At(1, 0, False), 0, "error", "refuse"),  # saved within the first epoch
+        (TRAIN, At(0, 0), 2, "error", "refuse"),  # two epochs were run, but not saved
+        (TRAIN, At(0, 0), 0, "interrupted", "refuse"),
+        (TRAIN, At(0, 0), 0, "running", "refuse"),
+        (replace(TRAIN, epoch=0), At(0, 0), 0, "error", "refuse"),
+        (replace(TRAIN, accept_changes=True), At(0, 0), 0, "error", "resume"),
+    ],
+)
+def test_else_a_changed_job_never_starts_over(
+    request_: Request, head: At, epoch: int, state: str, action: str
+) -> None:
+    assert after_an_error(request_, head, epoch, state).action == action
+
+
 @pytest.mark.parametrize(
     ("request_", "head"),
     [

@@ -81,6 +81,16 @@ def test_what_can_go_on_ends_with_the_command(make: Any, outcome: str) -> None:
     assert lines[-1] == "jobrun resume runs/digits"
 
 
+def test_after_an_error_in_the_first_epoch_the_command_takes_the_spec_as_it_is_now(
+    make: Any,
+) -> None:
+    again = "jobrun train digits.yaml"
+    first = make.ended(outcome="error", exit_code=1, epoch=0)
+    assert summary(first, again=again)[-1] == again
+    later = make.ended(outcome="error", exit_code=1, epoch=1)
+    assert summary(later, again=again)[-1] == "jobrun resume runs/digits"
+
+
 def test_a_failure_points_to_an_earlier_epoch(make: Any) -> None:
     ended = make.ended(outcome="failed", reason="loss is not finite", exit_code=7, before_failure=2)
     lines = summary(ended)
