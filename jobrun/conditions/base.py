@@ -23,7 +23,7 @@ State = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class EpochSummary:
-    """What conditions observe of a finished epoch.
+    """A finished epoch as conditions observe it.
 
     ``epoch`` is the number of epochs done, ``elapsed`` the run's seconds over all attempts,
     ``scalars`` the one-element blobs by name (absent: no value this epoch), ``passes`` the passes

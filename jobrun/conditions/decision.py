@@ -1,4 +1,4 @@
-"""Whether a run stops: the state of each of its conditions, and the decision over all of them."""
+"""The decision to stop a run: the state of each of its conditions, and of all of them together."""
 
 from __future__ import annotations
 

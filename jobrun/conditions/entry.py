@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
 @dataclass(frozen=True)
 class KnownNames:
-    """What a condition may refer to; ``blobs``, ``metrics`` and ``pipes`` are unchecked if None.
+    """The names a condition may refer to; ``blobs``, ``metrics``, ``pipes`` are unchecked if None.
 
     ``pipes`` maps the pipes of the epoch to their passes.
     """

@@ -1,1 +1,1 @@
-"""What pipes read: sources of columns, and readers with exact positions."""
+"""The data that pipes read: sources of columns, and readers with exact positions."""

@@ -271,7 +271,7 @@ class ItemTable(Table):
 
 
 class ItemStream(Stream):
-    """What is iterated; ``make`` makes it anew for each pass."""
+    """The object that is iterated; ``make`` makes it anew for each pass."""
 
     def __init__(
         self,

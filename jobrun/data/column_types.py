@@ -28,7 +28,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a column holds: its dtype, and ``to_array``, which makes an array of values.
+    """The type of a column: its dtype, and ``to_array``, which makes an array of values.
 
     ``to_array`` raises ValueError, TypeError or OverflowError; ``first_wrong`` then finds the
     value.  ``what`` names one value.

@@ -32,7 +32,7 @@ MANY = 32 << 20
 """So many bytes of pages are given back; a smaller file may stay mapped as a whole."""
 
 _AROUND = 2 << 20
-"""What the kernel maps around a row that is touched, at most."""
+"""The most bytes that the kernel maps around a row that is touched."""
 
 
 class Pages:

@@ -34,7 +34,7 @@ _OTHER_PASS = (
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How a pipe reads, with all numbers known; see ``jobrun.model.rows.Reader``.
+    """The way a pipe reads, with all numbers known; see ``jobrun.model.rows.Reader``.
 
     ``shard`` is (which one, from 0; of how many).  ``buffer`` is for shuffling in blocks of N
     rows.

@@ -1,4 +1,4 @@
-"""Which columns of a file are read: by name, or by a pattern that makes a matrix of several."""
+"""The columns of a file that are read: by name, or by a pattern that makes a matrix of several."""
 
 from __future__ import annotations
 

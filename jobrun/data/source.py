@@ -1,4 +1,4 @@
-"""What a source is: rows by column, either as a table or as a stream.
+"""The protocol of sources: rows by column, either as a table or as a stream.
 
 A ``Table`` knows its length and gives any row at any time; a place in it is a number.  A ``Stream``
 is read from front to back and learns its length at its end; a ``Cursor`` is a place in it.  A
@@ -51,7 +51,7 @@ class Source(ABC):
 
     name: str
     rows: int | None
-    """How many rows there are; None: not known."""
+    """The number of rows; None: not known."""
     dtypes: Mapping[str, str]
     """The dtype of each column, as far as it is known."""
     inferred_types: Mapping[str, str] = {}

@@ -21,7 +21,7 @@ _SOON = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a checkpoint takes or a disk has free: bytes, and files (None: it has no limit)."""
+    """The room that a checkpoint takes or a disk has: bytes, and files (None: it has no limit)."""
 
     bytes: int
     files: int | None = None

@@ -22,13 +22,13 @@ _END = "SLURM_JOB_END_TIME"
 _NOTICE = 60.0
 """The least seconds between the interruption and the end, for the tasks that run and the save."""
 _SAVES = 2.0
-"""How often the longest save so far must fit into the time that is left beside ``_NOTICE``."""
+"""Saves, as long as the longest so far, that must fit into the time left beside ``_NOTICE``."""
 _OLDER = f'export {_END}=$(date -d "$(squeue -h -j "$SLURM_JOB_ID" -o %e)" +%s)'
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmJob:
-    """What the environment says of the Slurm job; ``end`` is its end in seconds since 1970.
+    """The Slurm job according to the environment; ``end`` is its end in seconds since 1970.
 
     ``id`` is ``17``, or ``17_3`` for a task of an array, and empty outside of Slurm.  ``requeued``
     counts the earlier starts of the job.

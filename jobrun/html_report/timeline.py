@@ -1,4 +1,4 @@
-"""What happened when in a run: attempts, epochs, slow tasks and saves, from its events."""
+"""The timeline of a run: attempts, epochs, slow tasks and saves, from its events."""
 
 from __future__ import annotations
 

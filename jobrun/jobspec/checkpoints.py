@@ -55,7 +55,7 @@ class EveryModel(ClosedModel):
 
 
 class BestModel(ClosedModel):
-    """Which checkpoints are the best."""
+    """The order by which checkpoints are the best."""
 
     metric: BlobName = Field(description="The metric that says which is better.", examples=["loss"])
     count: Annotated[int, Field(ge=1)] = Field(
@@ -74,7 +74,7 @@ def _keep(value: Any) -> Any:
 
 
 class KeepModel(ClosedModel):
-    """Which checkpoints stay: those that any of the keys keeps."""
+    """The checkpoints that stay: those that any of the keys keeps."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 

@@ -1,4 +1,4 @@
-"""What all models of the language have in common: the world is closed, and some keys are short."""
+"""The base of all models of the language: unknown keys are errors, and some keys are short."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _LEVELS = ", ".join(
 
 
 class CompressionModel(ClosedModel):
-    """How the blobs of a pattern are compressed."""
+    """The compression of the blobs of a pattern."""
 
     codec: _Codec = Field(
         description=f"{_SUMMARIES}; {NO_CODEC}: no compression.", examples=["zstd"]

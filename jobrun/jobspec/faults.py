@@ -1,4 +1,4 @@
-"""What is wrong with a field, and the validators that every field shares."""
+"""Faults of a field, and the validators that every field shares."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class FieldFault:
-    """What is wrong at a place below a field: ``path`` leads there, to its key if ``key``."""
+    """A fault at a place below a field: ``path`` leads there, to its key if ``key``."""
 
     message: str
     hint: str = ""

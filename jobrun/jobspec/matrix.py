@@ -26,7 +26,7 @@ Values = Mapping[str, Scalar]
 """One combination: a value for each var of the matrix."""
 
 MOST = 10_000
-"""How many runs a matrix may make."""
+"""The most runs that a matrix may make."""
 _EXAMPLE = "matrix: {lr: [0.1, 0.01]}"
 _FEW = 100
 """Up to so many combinations are all checked: about a second's work."""
@@ -45,7 +45,7 @@ class Matrix:
 
     @property
     def count(self) -> int:
-        """How many combinations there are to run."""
+        """The number of combinations to run."""
         return math.prod(map(len, self._wanted_lists().values()))
 
     def wanted(self) -> list[Values]:

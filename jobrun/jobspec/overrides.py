@@ -14,7 +14,7 @@ from jobrun.model.job import GROUPS
 __all__ = ["UNSET", "apply_set", "entry_name", "set_epochs", "set_scheduler"]
 
 UNSET = "unset "
-"""What stands before the name, among the settings of a spec, where ``--unset`` is meant."""
+"""The prefix of a name, among the settings of a spec, where ``--unset`` is meant."""
 
 _TEXTS = (
     *(

@@ -30,7 +30,7 @@ __all__ = ["DoStepModel", "MapStepModel", "PipeModel", "SourceModel", "StepEvery
 
 
 class StepEveryModel(ClosedModel):
-    """How often a step of a pipe is called."""
+    """The frequency with which a step of a pipe is called."""
 
     model_config = ConfigDict(json_schema_extra=one_of("batches", "epochs"))
 
@@ -145,7 +145,7 @@ _SOURCE_RULES: dict[str, Any] = {
 
 
 class SourceModel(ClosedModel):
-    """Where rows come from."""
+    """The origin of rows."""
 
     model_config = ConfigDict(json_schema_extra=_SOURCE_RULES)
 
@@ -267,7 +267,7 @@ class SourceModel(ClosedModel):
 
 
 class PipeModel(SourceModel):
-    """What a pipe reads, and how."""
+    """The data that a pipe reads, and how."""
 
     batch: Count = Field(1, description="Rows of a batch.", examples=[64])
     shuffle: Shuffle = Field(

@@ -72,7 +72,7 @@ def _fault_problem(source: SpecSource, loc: tuple[int | str, ...], fault: FieldF
 
 
 class _Place:
-    """Where a location of pydantic is in the source: as deep as the tree goes."""
+    """The place of a pydantic location in the source, as deep as the tree goes."""
 
     def __init__(self, source: SpecSource, loc: tuple[int | str, ...]) -> None:
         self.source = source

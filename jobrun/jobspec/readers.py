@@ -1,4 +1,4 @@
-"""What a pipe reads and how: the types of these fields alone."""
+"""The types of the fields that state what a pipe reads, and how."""
 
 from __future__ import annotations
 

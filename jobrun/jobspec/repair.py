@@ -29,7 +29,7 @@ Path = tuple[int | str, ...]
 _LARGEST = 20_000
 """The number of values above which a spec is not repaired, which would take seconds."""
 _ROUNDS = 4
-"""How often a repaired spec is checked again: some checks wait until others pass."""
+"""The most times a repaired spec is checked again: some checks wait until others pass."""
 _DETAILS = ("every", "name", "retries", "thread", "timeout", "with")
 """Keys of a task without which it reads and writes the same blobs."""
 _DETAILED = ("checkpoint", "name", "report", "seed", "session", "upload", "version")
@@ -38,7 +38,7 @@ _DETAILED = ("checkpoint", "name", "report", "seed", "session", "upload", "versi
 
 @dataclass(frozen=True)
 class Reading:
-    """What a spec was read as: ``problems`` are what does not fit the language.
+    """A spec as it was read: ``problems`` are the places that do not fit the language.
 
     ``model`` is that of ``source``, where possible; with problems, of a repaired copy.  ``whole``:
     every task was understood, so that the data flow can be checked.

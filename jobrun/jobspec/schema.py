@@ -19,7 +19,7 @@ from jobrun.jobspec.model import SpecModel
 __all__ = ["DIALECT", "FILE", "schema_text", "spec_schema"]
 
 FILE = "jobrun.schema.json"
-"""What the schema is called beside the specs."""
+"""The name of the schema's file beside the specs."""
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

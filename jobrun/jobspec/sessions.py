@@ -56,7 +56,7 @@ def _resources(value: Any) -> dict[str, dict[str, float]]:
 
 
 class SessionModel(ClosedModel):
-    """Where a job runs; its results do not depend on that."""
+    """The place where a job runs; its results do not depend on it."""
 
     model_config = ConfigDict(json_schema_extra={"not": given("workers", "address")})
 

@@ -23,7 +23,7 @@ __all__ = ["MAX_BYTES", "MAX_DEPTH", "SpecNode", "SpecSource", "parse", "parse_a
 MAX_BYTES = 16 * 2**20
 MAX_DEPTH = 50
 MAX_ALIASED = 100_000
-"""How many values aliases may add to those that are written out."""
+"""The most values that aliases may add to those that are written out."""
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _LARGE = 100_000

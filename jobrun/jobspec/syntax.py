@@ -1,4 +1,4 @@
-"""What a YAML syntax error means to someone who writes a spec."""
+"""YAML syntax errors in the words of someone who writes a spec."""
 
 from __future__ import annotations
 

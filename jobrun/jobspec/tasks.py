@@ -14,7 +14,7 @@ __all__ = ["FileModel", "LoadModel", "RetriesModel", "ShellModel", "TaskRetries"
 
 
 class FileModel(ClosedModel):
-    """What a file's ending leaves open."""
+    """The options that a file's ending leaves open."""
 
     dtype: Optional[Dtype] = Field(
         None,
@@ -129,7 +129,7 @@ class LoadModel(ClosedModel):
 
 
 class RetriesModel(ClosedModel):
-    """How a call that fails is made again."""
+    """The retries of a call that fails."""
 
     times: Annotated[int, Field(ge=1)] = Field(
         description="How often it is tried again at most.", examples=[3]

@@ -14,7 +14,7 @@ __all__ = ["Upload", "UploadModel"]
 
 
 class UploadModel(ClosedModel):
-    """Where checkpoints are copied after the loop, or the function that does it."""
+    """The place to which checkpoints are copied after the loop, or the function that does it."""
 
     model_config = ConfigDict(
         json_schema_extra={**one_of("to", "call"), "dependentRequired": {"with": ["call"]}}

@@ -38,7 +38,7 @@ LIBRARIES = ("torch", "jax")
 
 @dataclass(frozen=True, slots=True)
 class FileOptions:
-    """How a file is read; ``jobrun.data.formats`` has which formats know which of these.
+    """Options for reading a file; ``jobrun.data.formats`` has which formats know which of these.
 
     ``types`` maps columns to their type: int, float or text.  ``cell_limit`` is the most characters
     of a cell; None: the default of the format.
@@ -147,7 +147,7 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """Which rows make a batch and an epoch.  Numbers may be names of vars or blobs.
+    """The rows that make a batch and an epoch.  Numbers may be names of vars or blobs.
 
     ``drop_last`` leaves out a last batch of a pass that is smaller.  Without ``batches_per_epoch``
     an epoch is one pass; without ``passes`` the data never ends.
@@ -168,7 +168,7 @@ class Shuffle:
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """Where reading and ``map`` steps run: on ``threads`` threads, or ``map`` in ``processes``.
+    """The workers of reading and ``map`` steps: ``threads`` threads, or ``map`` in ``processes``.
 
     They run up to ``ahead`` batches before the ``do`` steps (default: twice the threads or
     processes); with one thread and no ``ahead``, in turn with them.

@@ -49,7 +49,7 @@ class Argument:
 
 
 NODE_REDUCTIONS = ("mean", "sum", "min", "max")
-"""How a blob of several nodes is reduced to one value."""
+"""Ways to reduce a blob of several nodes to one value."""
 
 Named = str | Mapping[str, str] | None
 """A name, ``{reduce: mean, of: name}``, or None for a parameter of the same name."""

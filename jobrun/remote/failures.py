@@ -9,7 +9,7 @@ from jobrun.errors import StoreError
 __all__ = ["CorruptError", "code_of", "failed", "refuse_bucket", "refuses_range"]
 
 _CORRUPT = "FlexibleChecksumError"
-"""What botocore raises for bytes that do not have the checksum which the store sent with them."""
+"""The error of botocore for bytes without the checksum that the store sent with them."""
 
 _EXPIRED = "the credentials have expired: renew them and run the command again"
 _WRONG = "check the credentials: for S3 AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN"
@@ -35,7 +35,7 @@ _HINTS = {
 
 
 class CorruptError(StoreError):
-    """What arrived of a file is not what the store has, by the store's own checksum."""
+    """The bytes that arrived differ from the store's, by the store's own checksum."""
 
 
 _NO_RANGE = ("InvalidRange", "416", "not satisfiable")

@@ -29,7 +29,7 @@ def _never() -> float:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How many seconds a call may take, and how many of them without any answer (``silence``).
+    """The seconds that a call may take, and those of them without any answer (``silence``).
 
     ``last`` returns the time (``time.monotonic``) of the last answer.  ``sending`` are the seconds
     that its bytes may take on a slow network, before there can be an answer: they are added.

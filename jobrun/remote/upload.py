@@ -26,7 +26,7 @@ from jobrun.storage.threads import THREADS_FAR
 __all__ = ["UploadResult", "UploadStopped", "is_uploaded", "upload_checkpoint", "upload_files"]
 
 _ROUNDS = 5
-"""How often a file is sent before it is an error that it reads back differently."""
+"""Times a file is sent before it is an error that it reads back differently."""
 
 
 @dataclass(frozen=True, slots=True)

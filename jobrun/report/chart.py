@@ -28,7 +28,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How a chart is drawn: total columns, rows of the plot, and what the terminal can show."""
+    """The look of a chart: total columns, rows of the plot, and what the terminal can show."""
 
     columns: int = 80
     rows: int = 12

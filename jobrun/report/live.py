@@ -30,7 +30,7 @@ _ROOM = 3
 
 
 class Paints(Protocol):
-    """What shows lines that change: a terminal (``Painter``) or a notebook (``Cell``)."""
+    """A place for lines that change: a terminal (``Painter``) or a notebook (``Cell``)."""
 
     glyphs: Glyphs
     scrolls: bool

@@ -23,7 +23,7 @@ _KINDS = ("RunStarted", "RunWentBack", "CheckpointLoaded", "StepLogged")
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """What the task of a node has logged for a step: ``batch`` is counted from 1 in an epoch.
+    """The numbers that a task of a node logged for a step; ``batch`` counts from 1 in an epoch.
 
     ``step`` is that of ``StepLogged``.
     """

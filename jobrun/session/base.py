@@ -32,7 +32,7 @@ NO_SCRATCH: Mapping[str, Iterable[str]] = {}
 
 @dataclass
 class Control:
-    """What the runner tells a session while a group runs.
+    """The runner's orders to a session while a group runs.
 
     ``cut()`` true: start no new task and no new batch; let running ones end; ``run`` then returns
     the position reached.  ``interrupted()`` true: the run ends, and programs are ended too.
@@ -100,7 +100,7 @@ class Session(ABC):
 
     max_restarts: int = 0
     control: Control = Control()
-    """What ``open`` reports to while it waits; once ``interrupted``, it returns without nodes."""
+    """Asked by ``open`` while it waits; once ``interrupted``, it returns without nodes."""
 
     @property
     @abstractmethod

@@ -107,7 +107,7 @@ class Call:
             for a in task.inputs
             if a.reduce is not None
         )
-        """What the call reads reduced over nodes."""
+        """The blobs that the call reads reduced over nodes."""
         self._best_live = self._live_of_best()
         self._constants = self._constants_given()
         self._copies: dict[Key, Any] = {}

@@ -1,4 +1,4 @@
-"""What an error of a user's function says, and what to do about it."""
+"""The message of an error in a user's function, and its hint."""
 
 from __future__ import annotations
 

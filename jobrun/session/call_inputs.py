@@ -92,7 +92,7 @@ class _Noted(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What it is, in words."""
+        """The kind of container, in words."""
         return "list" if self.keys is None else "dict"
 
     def unchanged(self) -> bool:
@@ -134,7 +134,7 @@ class _NotedObject(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What it is, in words."""
+        """The kind of container, in words."""
         return type(self.container).__name__
 
     def unchanged(self) -> bool:
@@ -163,7 +163,7 @@ class _Marked(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What it is, in words."""
+        """The kind of container, in words."""
         return type(self.container).__name__
 
     def unchanged(self) -> bool:

@@ -1,4 +1,4 @@
-"""What calls read and write: the blobs of a session, and the columns and lists of one moment."""
+"""The stores that calls read and write: blobs of a session, columns and lists of one moment."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Stores:
     live: LiveObjects | None = None
     generators: Generators | None = None
     parts: dict[Reduced, dict[Range, Value]] = field(default_factory=dict)
-    """What other workers have reduced."""
+    """The parts that other workers have reduced."""
 
     def reduced(self, reduction: Reduced, shared: dict[Reduced, Value] | None) -> Value:
         """Return a blob of several nodes reduced to one value, from ``shared`` if it is there."""

@@ -52,7 +52,7 @@ def _live_objects(nodes: Mapping[str, Workspace]) -> Iterator[tuple[Key, object]
 
 
 def _users(analysis: JobAnalysis, key: Key) -> Iterator[str]:
-    """What uses a blob that could change it and be resumed: ``init``, ``epoch`` and pipes."""
+    """Yield the users of a blob that may change it and are resumed: ``init``, ``epoch``, pipes."""
     for group in GROUPS:
         for task, copies in analysis.units_of(group):
             if group in ("init", "epoch") or (isinstance(task, Pipe) and group != "setup"):

@@ -45,7 +45,7 @@ _HELD: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
-"""What flock(2) fails with on file systems without it: Lustre without ``-o flock``, some NFS."""
+"""The errors of flock(2) on file systems without it: Lustre without ``-o flock``, some NFS."""
 _LOCAL_FLOCK = frozenset({"fuse", "fuse.sshfs"})
 """File systems whose flock(2) nobody meets who has mounted the same directory elsewhere."""
 VARIABLE = "JOBRUN_LOCK"

@@ -78,7 +78,7 @@ def returns_by_accident(fn: Any) -> FunctionType | None:
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """How a function can end: ``never`` with a value; ``by_accident``, without ``return``."""
+    """The ways a function can end: ``never`` with a value; ``by_accident``, without ``return``."""
 
     never: bool = False
     by_accident: bool = False

@@ -35,7 +35,7 @@ Array = npt.NDArray[Any]
 
 _NUMBERS = "biufcm"
 _NO_NUMBERS = ("numpy.random.", "pandas.", "polars.", "pyarrow.", "python.random.", "scipy.")
-"""How names of adapters begin whose plain form is not only numbers: an index, places, a state."""
+"""Prefixes of adapters whose plain form is not only numbers: an index, places, a state."""
 
 _WIDE: dict[str, dict[str, np.dtype[Any]]] = {
     "mean": dict.fromkeys("biu", np.dtype(np.float64)),

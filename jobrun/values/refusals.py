@@ -31,7 +31,7 @@ _REMEDIES: Final[Mapping[str, str]] = {
     "enum.Enum": "x.name makes a string",
     "collections.deque": "list(x) makes a list",
 }
-"""What takes the place of values of types without an adapter, and of types derived from them."""
+"""Substitutes for values of types without an adapter, and of types derived from them."""
 
 _OTHERS: Final = (
     "blobs that persist are arrays, numbers, strings, and dicts, lists and tuples of those; what "

@@ -1,4 +1,4 @@
-"""Which values of a workspace can be saved, and what to do about the others."""
+"""The check that the values of a workspace can be saved, and advice about those that cannot."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Unused:
-    """What fits nowhere: ``extra`` keys of the file, and ``missing`` ones, of arrays of a state."""
+    """Keys that fit nowhere: ``extra`` ones of the file, ``missing`` ones of arrays of a state."""
 
     extra: Sequence[str]
     missing: Sequence[str]

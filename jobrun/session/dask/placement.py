@@ -1,4 +1,4 @@
-"""Which nodes go to which worker: even shares, on workers that have what the nodes need (pure)."""
+"""Placement of nodes on workers: even shares, on workers that have what the nodes need (pure)."""
 
 from __future__ import annotations
 

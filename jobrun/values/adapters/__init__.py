@@ -1,1 +1,1 @@
-"""How objects of other libraries become blobs: one small module a library, named like it."""
+"""Adapters make blobs of objects of other libraries: one small module a library, named like it."""

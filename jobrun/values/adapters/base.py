@@ -1,4 +1,4 @@
-"""What an adapter is: how objects of a type become plain values, and plain values objects again.
+"""The two protocols of adapters: objects of a type become plain values, and objects again.
 
 *Plain* values are nested dicts (keys: strings, numbers, None, tuples of these) and lists of numpy
 arrays, numpy scalars, bool, int, float, str and None, and whatever another value adapter takes.
@@ -34,7 +34,7 @@ Plain = Any
 """A plain value: see the docstring of the module."""
 
 Meta = Mapping[str, Any]
-"""What JSON can hold of a value beside its plain form."""
+"""The part of a value that JSON holds beside its plain form."""
 
 MAX_META: Final = 1 << 20
 """Bytes of JSON that the meta data of one value may have."""
@@ -95,7 +95,7 @@ class LiveAdapter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Which adapter made a plain value: what a checkpoint keeps beside it."""
+    """The adapter that made a plain value, as a checkpoint keeps it beside the value."""
 
     name: str
     version: int = 1

@@ -92,7 +92,7 @@ class LightGBMAdapter:
 
 
 def _trains(obj: Any) -> bool:
-    """Whether a booster holds data that it is trained with."""
+    """Return whether a booster holds data that it is trained with."""
     return getattr(obj, "train_set", None) is not None
 
 

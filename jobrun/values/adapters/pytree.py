@@ -123,12 +123,12 @@ def _children(obj: Any) -> dict[Any, Any] | None:
 
 
 def _is_fixed(obj: Any) -> bool:
-    """Whether an item of a container is not saved: that of the template is used."""
+    """Return whether an item of a container is not saved: that of the template is used."""
     return isinstance(obj, _FIXED) or is_jax_function(obj)
 
 
 def _is_full(obj: Any) -> bool:
-    """Whether a list or tuple, and no named tuple, is saved with all of its items."""
+    """Return whether it is a list or tuple, no named tuple, that is saved with all its items."""
     return type(obj) in (list, tuple) and not any(_is_fixed(item) for item in obj)
 
 
@@ -193,7 +193,7 @@ def _described(obj: Any, place: str) -> Iterator[tuple[str, str]]:
 
 
 def _described_leaf(obj: Any, *, order: bool = True) -> str:
-    """What a leaf or an empty container is; of arrays dtype, shape and layout."""
+    """Describe a leaf or an empty container; an array by dtype, shape and layout."""
     live = None if isinstance(obj, _PLAIN) else live_adapter_of(obj)
     if live is not None:
         return f"a live object of adapter {live.name!r}"

@@ -1,4 +1,4 @@
-"""Which adapter takes an object: by its type and those that it derives from.
+"""The adapter that takes an object, by its type and those that it derives from.
 
 Looked up in this order: what the user registered; the module of the library that defines the type,
 found by name, so that nothing is imported before an object of it is there; the entry points
