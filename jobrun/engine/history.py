@@ -33,7 +33,7 @@ from jobrun.core.paths import file_from, resolved
 from jobrun.core.position import Position
 from jobrun.core.ranking import before_failure
 from jobrun.engine.no_history import NoHistory
-from jobrun.engine.registry_hook import RunCatalogue
+from jobrun.engine.registry_hook import RegistryHook
 from jobrun.engine.resume_policy import Choice, Request
 from jobrun.engine.resume_survey import Chooser
 from jobrun.engine.weight_files import weight_files
@@ -386,13 +386,13 @@ AnyHistory: TypeAlias = History | NoHistory
 
 def _catalogue(
     job: Job, manager: CheckpointManager, request: Request, report: Report
-) -> RunCatalogue | None:
+) -> RegistryHook | None:
     """Return the catalogue that the job's policy names, or None."""
     policy = job.checkpoint
     if policy is None or policy.catalogue is None:
         return None
     where = job.marks.get("checkpoint.catalogue")
-    return RunCatalogue(policy.catalogue, manager.run_dir, request.folder, where, report)
+    return RegistryHook(policy.catalogue, manager.run_dir, request.folder, where, report)
 
 
 def _spec(request: Request) -> str | None:

@@ -17,7 +17,7 @@ from jobrun.core.events import Event, Report, Warned
 from jobrun.errors import BindError, SaveError, TaskError, Where
 from jobrun.usercode.bind import bind_object, user_trace
 
-__all__ = ["Catalogue", "RunCatalogue"]
+__all__ = ["Catalogue", "RegistryHook"]
 
 T = TypeVar("T")
 
@@ -71,7 +71,7 @@ class Catalogue:
         """Handle an event of a checkpoint or of the run, its class under ``event``."""
 
 
-class RunCatalogue:
+class RegistryHook:
     """The catalogue of one run.  Its errors stop no run, except those of ``latest``.
 
     ``given`` is an object with the methods of ``Catalogue``, a function that returns one, or

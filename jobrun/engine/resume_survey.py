@@ -21,7 +21,7 @@ from jobrun.core.blob_paths import trees_of
 from jobrun.core.paths import shown
 from jobrun.core.ranking import before_failure
 from jobrun.engine.progress import last_seen
-from jobrun.engine.registry_hook import RunCatalogue
+from jobrun.engine.registry_hook import RegistryHook
 from jobrun.engine.resume_policy import Changes, Choice, Request, decide
 from jobrun.engine.weight_files import weight_files
 from jobrun.errors import DamagedError, NotFoundError, RunRefusedError
@@ -44,7 +44,7 @@ class Chooser:
         facts: Mapping[str, Any],
         request: Request,
         run: RunDir,
-        catalogue: RunCatalogue | None,
+        catalogue: RegistryHook | None,
     ) -> None:
         self._job = job
         self._facts = facts
