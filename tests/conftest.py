@@ -6,6 +6,7 @@ import compileall
 import gc
 import os
 import secrets
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +33,9 @@ os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 # Threads of OpenBLAS wait for work by spinning: half of what the import of numpy costs a process.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# A shell ignores SIGINT for what it starts in the background, and what tests start inherits that.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config: pytest.Config) -> None:

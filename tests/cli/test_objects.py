@@ -66,7 +66,7 @@ stop: {epochs: 2}
         "  hint: name it under 'state' if its content is to be saved" in failed.err
     )
     assert "Traceback" not in failed.err
-    assert failed.out.endswith("resume runs/job\n")
+    assert failed.out.endswith("jobrun train job.yaml\n")
     assert not (folder / "called").exists()
 
     # Nothing is lost: epoch 0 is on disk, and the mended spec goes on from it.
