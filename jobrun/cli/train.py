@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,7 @@ __all__ = ["command"]
 @sets_option
 @option("--fresh", is_flag=True, help="Start a new run beside the existing ones.")
 @option("--accept-changes", is_flag=True, help="Resume although the job has changed.")
-@code_option("The folder of the code, if not the spec's.")
+@code_option("The folder of the code, if not the spec's; the run remembers it.")
 @option(
     "--member",
     metavar="N|VALUES",
@@ -67,6 +68,8 @@ def command(
         if fresh and member is not None:
             raise click.UsageError("--member trains one run of a sweep, --fresh starts another one")
         loaded = load(spec, sets, epochs=options.epochs, folder=code, scheduler=options.scheduler)
+        if code is None:
+            loaded = _with_remembered_code(loaded, options)
         request = Request(
             "train",
             accept_changes=accept_changes,
@@ -86,6 +89,17 @@ def command(
         else:
             start = _single(loaded, request, options, signals)
         return once_free(start, signals, wait=options.wait)
+
+
+def _with_remembered_code(loaded: Spec, options: RunOptions) -> Spec:
+    """Return the spec with the folder of the code that its newest run was given."""
+    from jobrun.core.paths import resolved
+    from jobrun.runs.find import remembered_code
+
+    folder = remembered_code(options.runs_dir, str(loaded.tree["name"]), Path(loaded.path))
+    if folder is None or resolved(folder) == resolved(loaded.folder):
+        return loaded
+    return replace(loaded, folder=str(folder))
 
 
 def _line(

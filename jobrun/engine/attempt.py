@@ -142,6 +142,8 @@ class Attempt:
                 vars={k: v for k, v in run.job.vars.items() if isinstance(v, _PLAIN)},
                 slurm_job=run.slurm.id,
                 requeued=run.slurm.requeued,
+                spec=str(run.request.spec_path or ""),
+                code=str(run.request.folder or "") if run.request.spec_path else "",
             )
         )
         if isinstance(start, Record):  # so that an end before the load reports it

@@ -122,6 +122,8 @@ _FORMS: Mapping[str, Mapping[str, Form]] = {
 
 _MAYBE: Mapping[str, Form] = {
     "only": text,
+    "spec": text,
+    "code": text,
     "slowest": lambda value: (
         value is None
         or list_of(pair_of(text, seconds))(value)

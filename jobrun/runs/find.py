@@ -36,6 +36,7 @@ __all__ = [
     "list_runs",
     "list_sweeps",
     "names_apart",
+    "remembered_code",
     "run_of_spec",
     "sweep_of_spec",
     "unreadable",
@@ -100,6 +101,19 @@ def _state(sweep: SweepDir) -> SweepState | None:
         return sweep.state()
     except DamagedError:
         return None
+
+
+def remembered_code(runs_dir: str | os.PathLike[str], name: str, spec: Path) -> Path | None:
+    """Return the folder of the code of the newest run or sweep, in the series of ``name``, of a
+    spec file; None where there is none.
+    """
+    for path in numbered(runs_dir, name):
+        sweep = SweepDir(path)
+        state = _state(sweep) if sweep.is_sweep() else _state_of(RunDir(path))
+        folder = code_folder(path, state, spec) if state is not None else None
+        if folder is not None:
+            return folder
+    return None
 
 
 def find_sweep(runs_dir: str | os.PathLike[str], argument: str | None = None) -> SweepDir | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from jobrun.core.paths import resolved
+from jobrun.core.paths import file_from, resolved
 from jobrun.errors import JobrunError, NotFoundError, UsageError
 from jobrun.jobspec.resolve import Spec, load
 from jobrun.jobspec.source import MAX_BYTES
+from jobrun.report.events_file import read_events
 from jobrun.runs.find import code_folder
 from jobrun.runs.run_state import RunState
 from jobrun.runs.rundir import RunDir
@@ -70,6 +71,8 @@ def stored_spec(
     if not os.path.lexists(run.resolved_path):
         hint = "name the spec instead of the run: jobrun resume SPEC"
         raise NotFoundError("the spec of the run is gone", where=str(run.resolved_path), hint=hint)
+    if isinstance(state, RunState) and state.rebuilt:
+        state = _with_places(run, state)
     folder = _folder(run, state, code)
     data = read_run_file(run.resolved_path, MAX_BYTES)
     spec = load(
@@ -84,6 +87,15 @@ def stored_spec(
 def _text(data: bytes, errors: str = "strict") -> str:
     """Return the text of a spec, with line feeds alone."""
     return data.decode("utf-8-sig", errors).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _with_places(run: RunDir, state: RunState) -> RunState:
+    """Return the state of a run whose run.json was lost, with the places that its events name."""
+    for event in read_events(run.path / "events.jsonl", ("RunStarted",)):
+        spec, code = event.get("spec"), event.get("code")
+        if spec and code:
+            state = replace(state, folder=code, spec=file_from(Path(code), Path(spec)))
+    return state
 
 
 def _folder(run: RunDir, state: RunState | SweepState, code: str | os.PathLike[str] | None) -> Path:

@@ -79,13 +79,41 @@ def test_a_directory_that_is_called_like_a_checkpoint(
     )
 
 
+def lose(file: Path, text: str | None) -> None:
+    """Remove a file, or leave only ``text`` of it."""
+    file.unlink(missing_ok=True)
+    if text is not None:
+        file.write_text(text)
+
+
+def test_train_takes_the_folder_of_the_code_that_it_was_given_before(
+    jobrun: Call, write: Write, folder: Path
+) -> None:
+    write()
+    (folder / "configs").mkdir()
+    (folder / "sum.yaml").rename(folder / "configs/sum.yaml")
+    assert jobrun("train", "configs/sum.yaml").code == 4
+    assert jobrun("train", "configs/sum.yaml", "--code", ".").code == 0
+    longer = jobrun("train", "configs/sum.yaml", "--epochs", "4")
+    assert (longer.code, longer.out.splitlines()[0]) == (
+        0,
+        "sum: finished after 4 epochs: 4 epochs done",
+    )
+    assert jobrun("train", "configs/sum.yaml", "--fresh").code == 0
+    (folder / "runs/sum-2/run.json").unlink()
+    assert jobrun("resume", "runs/sum-2", "--epochs", "4").code == 0
+
+
 def test_a_run_without_its_run_json(call: Call, write: Write, folder: Path) -> None:
     write()
     call("train", "sum.yaml")
     for text in (None, '{"na'):
-        (folder / "runs/sum/run.json").unlink(missing_ok=True)
-        if text is not None:
-            (folder / "runs/sum/run.json").write_text(text)
+        lose(folder / "runs/sum/run.json", text)
+        assert call("show", "sum").out.endswith("\njobrun resume runs/sum\n")
+        assert call("resume", "sum").code == 0
+    (folder / "runs/sum/events.jsonl").unlink()
+    for text in (None, '{"na'):
+        lose(folder / "runs/sum/run.json", text)
         result = call("resume", "sum")
         assert result.code == 5
         assert result.err == (

@@ -31,7 +31,8 @@ class RunStarted(Event):
     far, and ``vars`` are those of the job that are numbers, strings or bools.  ``only`` is ``exit``
     if no epoch is run, only ``download`` and ``exit`` on a loaded checkpoint.  ``slurm_job`` is the
     id of the Slurm job (``17``, of an array ``17_3``; empty: none), which was ``requeued`` so often
-    before.
+    before.  ``spec`` and ``code`` are the absolute paths of the spec and of the folder of its code
+    (empty: the job was built in Python).
     """
 
     job: str
@@ -53,6 +54,8 @@ class RunStarted(Event):
     vars: Mapping[str, Any] = field(default_factory=dict)
     slurm_job: str = ""
     requeued: int = 0
+    spec: str = ""
+    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
