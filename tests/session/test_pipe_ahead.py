@@ -176,7 +176,9 @@ def test_what_is_read_in_no_time_is_not_handed_over(
     for name in ("InTurn", "ReadAhead"):
         real = getattr(pipe_module, name)
         monkeypatch.setattr(
-            pipe_module, name, lambda *a, name=name, real=real: made.append(name) or real(*a)
+            pipe_module,
+            name,
+            lambda *a, name=name, real=real, **k: made.append(name) or real(*a, **k),
         )
     job = Job("j", seed=1)
     with job.setup:

@@ -89,7 +89,8 @@ class ReadAhead:
     """A feed that reads and prepares batches on ``threads`` threads, up to ``window`` ahead.
 
     Each batch travels with the reader's place after it, and with whether it is the last one of the
-    epoch.  Nothing more is read once ``cut()`` is true.
+    epoch.  Nothing more is read once ``cut()`` is true.  With ``helps`` the calling thread prepares
+    batches itself while that takes less than to hand them over.
     """
 
     def __init__(
@@ -101,6 +102,8 @@ class ReadAhead:
         cut: Callable[[], bool],
         threads: int,
         window: int,
+        *,
+        helps: bool,
     ) -> None:
         self.state = self._next_state = reader.state
         self.ended = self._is_last = not reader.more(first)
@@ -109,6 +112,7 @@ class ReadAhead:
             lambda item: (prepare(item[0], item[1]), item[2], item[3]),
             threads,
             window,
+            helps=helps,
         )
 
     def next(self) -> Prepared | None:

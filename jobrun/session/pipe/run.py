@@ -211,7 +211,9 @@ class PipeRun:
         if self._check or in_turn or (reader.light and not self._map):
             return InTurn(reader, read, prepare, first)
         window = ahead or _AHEAD_OF_A_THREAD * threads
-        return ReadAhead(reader, read, prepare, first, control.cut, threads, window)
+        # With one thread the rows may come from what only the thread that made it can use.
+        helps = processes is None and threads > 1
+        return ReadAhead(reader, read, prepare, first, control.cut, threads, window, helps=helps)
 
     def _begun_workers(self) -> WorkerPool:
         """Return the worker processes, which stay from one epoch to the next."""

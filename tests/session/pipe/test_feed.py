@@ -36,7 +36,7 @@ def ahead(
     first: int = 0, row: int = 0, cut: Callable[[], bool] = lambda: False, threads: int = 3
 ) -> Feed:
     read = lambda reader: reader.next()  # noqa: E731
-    return ReadAhead(reader_at(row), read, prepare, first, cut, threads, 4)
+    return ReadAhead(reader_at(row), read, prepare, first, cut, threads, 4, helps=True)
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +91,7 @@ def test_it_may_have_ended_before_it_begins(make: Make) -> None:
     read = lambda reader: reader.next()  # noqa: E731
     feed: Feed = InTurn(finished, read, prepare, 0)
     if make is ahead:
-        feed = ReadAhead(finished, read, prepare, 0, lambda: False, 2, 2)
+        feed = ReadAhead(finished, read, prepare, 0, lambda: False, 2, 2, helps=True)
     assert feed.ended
     feed.close()
 

@@ -13,6 +13,7 @@ from engine import within
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobrun.session.pipe import prefetch
 from jobrun.session.pipe.prefetch import Ahead
 
 THREADS = range(1, 9)
@@ -209,3 +210,76 @@ def test_nothing_is_kept_of_a_result_that_was_taken() -> None:
     with Ahead(range(20), lambda i: [i] * 3, 2, 4) as ahead:
         alone = [sys.getrefcount(next(ahead)) for _ in range(20)]
     assert set(alone) == {sys.getrefcount([0])}
+
+
+# Light work, which the consumer does itself.
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 120), st.integers(1, 4), st.integers(1, 8), st.sets(st.integers(0, 119)))
+def test_results_come_in_order_whoever_works(
+    count: int, threads: int, window: int, slow: set[int]
+) -> None:
+    def work(item: int) -> int:
+        time.sleep(0.001 if item in slow else 0)
+        return item * item
+
+    with Ahead(range(count), work, threads, window, helps=True) as ahead:
+        assert within(20, lambda: list(ahead)) == [i * i for i in range(count)]
+
+
+def until_the_consumer_works(ahead: Ahead[int, int]) -> int:
+    """The number of items taken until one was worked on here; ``work`` returns a thread's id."""
+    return next(n for n, ident in enumerate(ahead) if ident == threading.get_ident())
+
+
+def test_light_work_is_done_by_the_consumer_and_heavy_work_by_threads_again() -> None:
+    pause = 0.0
+
+    def work(item: int) -> int:
+        if pause:
+            time.sleep(pause)
+        return threading.get_ident()
+
+    with Ahead(iter(int, 1), work, 2, 4, helps=True) as ahead:
+        until_the_consumer_works(ahead)
+        pause = 0.002
+        own = [next(ahead) == threading.get_ident() for _ in range(40)]
+        assert not any(own[1:])  # one is enough to see it
+        pause = 0.0
+        until_the_consumer_works(ahead)
+
+
+@pytest.mark.parametrize("helps", [False, True])
+def test_the_consumer_works_only_if_it_is_to_help(
+    helps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prefetch, "_LIGHT", 10)  # all work is light
+    with Ahead(range(100), lambda i: threading.get_ident(), 2, 4, helps=helps) as ahead:
+        own = [ident == threading.get_ident() for ident in ahead]
+    assert len(own) == 100
+    assert own[-50:] == [helps] * 50
+
+
+@pytest.mark.parametrize("who", ["source", "work"])
+def test_an_error_in_the_consumers_own_work_is_raised_once_and_ends_all(
+    who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prefetch, "_LIGHT", 10)
+
+    def items() -> Iterator[int]:
+        for i in range(100):
+            if who == "source" and i == 60:
+                raise KeyError(i)
+            yield i
+
+    def work(i: int) -> int:
+        if who == "work" and i == 60:
+            raise KeyError(i)
+        return i
+
+    with Ahead(items(), work, 2, 4, helps=True) as ahead:
+        assert [next(ahead) for _ in range(60)] == list(range(60))
+        with pytest.raises(KeyError):
+            next(ahead)
+        assert list(ahead) == []
