@@ -122,10 +122,16 @@ def json_values(value: Any) -> Any:
     return value
 
 
+_STRICT = json.JSONEncoder(allow_nan=False)
+
+
 def json_line(values: dict[str, Any]) -> str:
     """Return ``values`` with the time in front, as strict JSON in ASCII, and a line feed."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return json.dumps({"time": now, **json_values(values)}, allow_nan=False) + "\n"
+    try:
+        return _STRICT.encode({"time": now, **values}) + "\n"
+    except (TypeError, ValueError):  # a NaN, or a value of numpy
+        return _STRICT.encode({"time": now, **json_values(values)}) + "\n"
 
 
 def uses_unicode(stream: TextIO) -> bool:

@@ -108,7 +108,7 @@ class LogFile:
         return [f"({plural(self._missing, 'line')} could not be written here)"]
 
     def _append(self, lines: list[str]) -> None:
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         if self._first and lines:
             lines = [self._first + lines[0].removeprefix("[] "), *lines[1:]]
         text = "".join(f"{now} {line}\n" for line in lines)

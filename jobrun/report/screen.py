@@ -133,11 +133,15 @@ class Screen:
     saving_since: float = 0.0
     waited: float = 0.0
 
-    @singledispatchmethod
     def take(self, event: Event, now: float) -> None:
         """Update the state from ``event``."""
+        _method_of(type(event))(self, event, now)
 
-    @take.register
+    @singledispatchmethod
+    def _take(self, event: Event, now: float) -> None:
+        """Do nothing: an event that is not shown."""
+
+    @_take.register
     def _(self, event: RunStarted, now: float) -> None:
         self.job, self.epochs, self.epoch = event.job, event.epochs, event.epoch
         self.walltime, self.may_end_earlier = event.walltime, event.may_end_earlier
@@ -145,7 +149,7 @@ class Screen:
         self.checkpoint = event.checkpoint
         self.directions, self.best = event.metrics, dict(event.best)
 
-    @take.register
+    @_take.register
     def _(self, event: RunWentBack, now: float) -> None:
         self.epoch, self.checkpoint = event.epoch, event.checkpoint
         self.ends.clear()
@@ -153,7 +157,7 @@ class Screen:
         self.fractions.clear()
         self.saving = None
 
-    @take.register
+    @_take.register
     def _(self, event: GroupStarted, now: float) -> None:
         self.group, self.group_started = event.group, now
         self.inside_epoch = event.group == "epoch"
@@ -169,27 +173,27 @@ class Screen:
             self.pipes.clear()
         self.fractions.clear()
 
-    @take.register
+    @_take.register
     def _(self, event: GroupFinished, now: float) -> None:
         self.running, self.count = (), 0
         if event.group != "epoch":
             self.group = ""
 
-    @take.register
+    @_take.register
     def _(self, event: TasksRunning, now: float) -> None:
         self.running, self.count, self.running_at = event.tasks, event.count, now
         if self.running_now(now):
             self.running_shown = now
 
-    @take.register
+    @_take.register
     def _(self, event: BatchesDone, now: float) -> None:
         self.pipes.setdefault((event.task, event.node), PipeProgress()).take(event, now)
 
-    @take.register
+    @_take.register
     def _(self, event: TaskProgress, now: float) -> None:
         self.fractions[_key(event.task, event.node)] = event.fraction
 
-    @take.register
+    @_take.register
     def _(self, event: EpochFinished, now: float) -> None:
         self.fractions.clear()
         self.inside_epoch = False
@@ -214,24 +218,24 @@ class Screen:
         change = "better" if improves else "worse" if sign else "equal"
         return Metric(name, value, best, epoch, change, sign)
 
-    @take.register
+    @_take.register
     def _(self, event: SaveStarted, now: float) -> None:
         self.saving, self.saving_since = event, now
 
-    @take.register
+    @_take.register
     def _(self, event: CheckpointSaved, now: float) -> None:
         self.saved, self.saving = event, None
         self.waited += event.stall
 
-    @take.register
+    @_take.register
     def _(self, event: CheckpointFailed, now: float) -> None:
         self.saving = None
 
-    @take.register
+    @_take.register
     def _(self, event: CheckpointLoaded, now: float) -> None:
         self.loaded, self.epoch = True, event.epoch
 
-    @take.register
+    @_take.register
     def _(self, event: Stopping, now: float) -> None:
         self.stopping = event.signal
 
@@ -303,6 +307,10 @@ class Screen:
         shown = {_key(task, node) for task, node in self.pipes} | {t for t, _ in self.pipes}
         since = now - self.running_at
         return [(task, s + since) for task, s in self.running if task not in shown]
+
+
+_method_of = vars(Screen)["_take"].dispatcher.dispatch
+"""The method for a type of event: singledispatchmethod takes 2 µs to find it for each call."""
 
 
 def _key(task: str, node: str) -> str:

@@ -5,12 +5,21 @@ from __future__ import annotations
 import json
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrun.core.text import size
-from jobrun.report.formatting import json_values, metric_texts, number, percent, plain, plural
+from jobrun.report.formatting import (
+    json_line,
+    json_values,
+    metric_texts,
+    number,
+    percent,
+    plain,
+    plural,
+)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +82,13 @@ VALUES = st.recursive(
 @settings(max_examples=50, deadline=None)
 def test_json_values_are_strict_json(value: object) -> None:
     json.loads(json.dumps(json_values(value), allow_nan=False))
+
+
+def test_a_line_of_json_holds_numbers_of_numpy_and_what_is_not_finite() -> None:
+    values = {"a": np.float32(0.5), "b": np.float64("nan"), "c": [np.int64(3), math.inf]}
+    found = json.loads(json_line({"event": "x", "of": values}))
+    assert found.pop("time").endswith("Z")
+    assert found == {"event": "x", "of": {"a": 0.5, "b": "NaN", "c": [3, "Infinity"]}}
 
 
 def test_json_values_of_what_is_not_finite() -> None:

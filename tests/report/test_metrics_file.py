@@ -71,6 +71,13 @@ def test_running_exit_again_leaves_the_rows_alone(folder: Path, make: Any) -> No
     assert attempt(folder, make.started(epoch=3, checkpoint=3)) == text
 
 
+def test_rows_after_a_lost_worker_follow_those_that_are_left(folder: Path, make: Any) -> None:
+    back = RunWentBack("a worker was lost", 1, 3, 1, 1)
+    epochs = [make.epoch(n, loss=float(n)) for n in (1, 2)]
+    text = attempt(folder, make.started(), *epochs, back, make.epoch(2, loss=5.0))
+    assert [line.split(",")[::3] for line in text.splitlines()[1:]] == [["1", "1.0"], ["2", "5.0"]]
+
+
 def test_a_lost_file_is_derived_again(folder: Path, make: Any) -> None:
     attempt(folder, make.started(), make.epoch(1, loss=1.0), make.epoch(2, loss=0.5))
     (folder / "metrics.csv").unlink()

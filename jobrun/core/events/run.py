@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from jobrun.core.events.base import Event
@@ -163,3 +163,8 @@ class RunEnded(Event):
     memory: int | None = None
     memory_before: int | None = None
     failed_saves: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """See Event."""
+        slowest = asdict(self.slowest) if self.slowest is not None else None
+        return {**Event.to_json(self), "slowest": slowest}
