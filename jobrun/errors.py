@@ -235,11 +235,15 @@ class RunRefusedError(JobrunError):
 
 
 class SpecError(JobrunError):
-    """An invalid spec; ``problems`` holds everything found, in order of place."""
+    """An invalid spec; ``problems`` holds everything found, in order of place.
+
+    ``trace`` holds the user's own lines if their code was imported too, and failed.
+    """
 
     exit_code = 3
 
-    def __init__(self, problems: Sequence[Problem] | str) -> None:
+    def __init__(self, problems: Sequence[Problem] | str, *, trace: str = "") -> None:
+        self.trace = trace
         if isinstance(problems, str):
             problems = [Problem(problems)]
         self.problems = tuple(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,7 @@ def command(
         from jobrun.cli.sweep import not_a_sweep
         from jobrun.cli.waiting import once_free
         from jobrun.engine.resume_policy import Request
+        from jobrun.jobspec.build import with_code_problems
         from jobrun.jobspec.resolve import dump_resolved, load
 
         if fresh and member is not None:
@@ -83,11 +85,12 @@ def command(
             afresh=f"{_line(spec, sets, options, code)} --fresh",
         )
         if loaded.matrix is not None:
-            start = _sweep(loaded, request, options, sets, member, signals)
+            make = partial(_sweep, loaded, request, options, sets, member, signals)
         elif member is not None:
             raise not_a_sweep(spec)
         else:
-            start = _single(loaded, request, options, signals)
+            make = partial(_single, loaded, request, options, signals)
+        start = with_code_problems(loaded, make)
         return once_free(start, signals, wait=options.wait)
 
 

@@ -84,13 +84,12 @@ def _check(spec: str, sets: tuple[str, ...], import_: bool, code: str | None) ->
     from jobrun.analysis.checks import warnings
     from jobrun.cli.specs import load_spec, shown_spec
     from jobrun.errors import JobrunError
-    from jobrun.jobspec.build import job_of
     from jobrun.jobspec.unused import unused_vars
 
     shown = shown_spec(spec)
     try:
         loaded = load_spec(spec, sets, code=code)
-        job = job_of(loaded)
+        job = _job_of(loaded, import_)
         found = [*unused_vars(loaded), *warnings(JobAnalysis(job))]
         if import_:
             found += _import(job, loaded)
@@ -98,6 +97,13 @@ def _check(spec: str, sets: tuple[str, ...], import_: bool, code: str | None) ->
         return _Checked(shown, error=error)
     runs = loaded.matrix.count if loaded.matrix is not None else None
     return _Checked(shown, job, runs, warnings=found)
+
+
+def _job_of(spec: Spec, import_: bool) -> Job:
+    """Return the job of a spec; errors in its code are reported with those in the spec."""
+    from jobrun.jobspec.build import job_of, with_code_problems
+
+    return with_code_problems(spec, lambda: job_of(spec)) if import_ else job_of(spec)
 
 
 def _import(job: Job, spec: Spec) -> list[Problem]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from jobrun.core.gc_tuning import paused
 from jobrun.core.template import template
@@ -25,7 +26,9 @@ from jobrun.model.policy import Best, CheckpointPolicy, Every, Keep, Upload
 from jobrun.model.reporter import Reporter
 from jobrun.model.shell import FileForm, Shell
 
-__all__ = ["build", "check", "job_of", "validate_loaded", "validate_spec"]
+__all__ = ["build", "check", "job_of", "validate_loaded", "validate_spec", "with_code_problems"]
+
+T = TypeVar("T")
 
 _NUMBERS = ("batch", "batches_per_epoch", "passes", "threads", "ahead", "processes")
 _OF_SOURCE = ("from", "in", "with")
@@ -76,6 +79,44 @@ def job_of(spec: Spec) -> Job:
     if problems:
         raise SpecError(list(dict.fromkeys(problems)))
     return jobs[0]
+
+
+def with_code_problems(spec: Spec, make: Callable[[], T]) -> T:
+    """Return what ``make`` makes of a spec.
+
+    Raises its SpecError with what is wrong with the code of the spec, too.
+    """
+    try:
+        return make()
+    except SpecError as invalid:
+        error = invalid
+    raise _with_code(spec, error)  # not while ``error`` is handled: it would be in users' traces
+
+
+def _with_code(spec: Spec, error: SpecError) -> SpecError:
+    """Return the error of an invalid spec with what is wrong with the code that it names, too.
+
+    The code is imported.  In a task that has an error of its own the call is not checked: it may
+    follow from that.
+    """
+    from jobrun.usercode.bind import code_problems
+
+    try:
+        one = spec if spec.matrix is None else with_values(spec, spec.matrix.covering()[0])
+        made = _built(one).made
+    except SpecError:
+        return error
+    imports, calls, trace = code_problems(made, spec.folder, spec.spec_dir)
+    tasks = [t.where.line for g in GROUPS for t in made.groups[g].tasks if t.where]
+    starts = sorted([*tasks, *(key.line for key in spec.source.root.keys.values())])
+    wrong = {_task_at(starts, problem) for problem in error.problems}
+    found = [*imports, *(p for p in calls if _task_at(starts, p) not in wrong)]
+    return SpecError([*error.problems, *new_problems(error.problems, found)], trace=trace)
+
+
+def _task_at(starts: Sequence[int], problem: Problem) -> int:
+    """Return the number of the last task, or key of the spec, that starts before a problem."""
+    return bisect_right(starts, problem.where.line) if problem.where is not None else -1
 
 
 def _checked(spec: Spec) -> Job:

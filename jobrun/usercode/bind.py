@@ -14,6 +14,7 @@ import shlex
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -34,6 +35,7 @@ __all__ = [
     "bind_adapter",
     "bind_job",
     "bind_object",
+    "code_problems",
     "forget",
     "order_warnings",
     "user_trace",
@@ -116,6 +118,38 @@ def bind_job(
     requirements are checked too (``usercode.requirements``).  Raises one BindError with all
     problems.
     """
+    found = _bind_all(job, folder, spec_dir)
+    if found.errors or found.problems:
+        raise _joined(found.errors, found.problems)
+    return found.functions
+
+
+def code_problems(
+    job: Job, folder: str | os.PathLike[str], spec_dir: str | os.PathLike[str]
+) -> tuple[list[Problem], list[Problem], str]:
+    """Return what is wrong with the code that a job names, in which there may be other errors.
+
+    Returns the problems of finding and importing functions, those of the calls, and the user's own
+    lines where an import failed.
+    """
+    found = _bind_all(job, folder, spec_dir)
+    imports = [Problem(e.message, _place(e), e.hint) for e in found.errors]
+    return imports, found.problems, "\n".join(e.trace for e in found.errors if e.trace)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The functions of a job, and what is wrong with them."""
+
+    functions: dict[str, Function]
+    errors: list[BindError]
+    problems: list[Problem]
+
+
+def _bind_all(
+    job: Job, folder: str | os.PathLike[str] | None, spec_dir: str | os.PathLike[str] | None
+) -> _Found:
+    """Return every function that a job names, and everything that is wrong."""
     spec_dir = spec_dir if spec_dir is not None else folder
     bound: dict[str, Function | BindError] = {}
     errors: dict[str, BindError] = {}
@@ -143,9 +177,8 @@ def bind_job(
         except BindError as error:
             errors.setdefault(error.message, error)
     problems += [*state_needs(job), *upload_needs(job)]
-    if errors or problems:
-        raise _joined(list(errors.values()), problems)
-    return {name: f for name, f in bound.items() if not isinstance(f, BindError)}
+    functions = {name: f for name, f in bound.items() if not isinstance(f, BindError)}
+    return _Found(functions, list(errors.values()), problems)
 
 
 def order_warnings(job: Job, bound: Mapping[str, Function]) -> Iterator[Problem]:

@@ -146,3 +146,40 @@ def test_a_run_whose_end_was_removed(call: Call, write: Write, folder: Path) -> 
         "  runs/sum was finished after epoch 3; that checkpoint is not there now, and the epochs "
         "after epoch 2 are run again\n"
     ) in result.err
+
+
+def test_errors_of_the_code_come_in_one_round_with_those_of_the_spec(
+    jobrun: Call, write: Write, folder: Path
+) -> None:
+    write(("steps:start", "steps:strat"), ("steps:add", "setps:add"), ("epochs: 3", "epoch: 3"))
+    for words in (["train"], ["validate", "--import"]):
+        result = jobrun(*words, "sum.yaml")
+        assert result.code == 3
+        texts = [line for line in result.err.splitlines() if "error:" in line]
+        assert len(texts) == 3
+        assert "'steps' has no 'strat'; did you mean 'start'?" in texts[0]
+        assert "there is no module 'setps'; did you mean 'steps'?" in texts[1]
+        assert "'epochs'" in texts[2]
+    assert not (folder / "runs").exists()
+    assert "steps" not in jobrun("validate", "sum.yaml").err.replace("steps:", "")
+
+
+def test_code_that_fails_on_import_shows_its_own_lines_beside_errors_of_the_spec(
+    jobrun: Call, write: Write
+) -> None:
+    write(("def start", "import nopackage\n\n\ndef start"), ("epochs: 3", "epoch: 3"))
+    result = jobrun("train", "sum.yaml")
+    assert result.code == 3
+    assert result.err.startswith("Traceback (most recent call last):\n")
+    assert "    import nopackage\n" in result.err
+    assert "SpecError" not in result.err
+    assert "the module 'steps' fails on import" in result.err
+
+
+def test_a_call_is_not_checked_in_a_task_with_an_error_of_its_own(
+    jobrun: Call, write: Write
+) -> None:
+    write(("in: {total}", "in: {totl, more}"), ("epochs: 3", "epoch: 3"))
+    result = jobrun("train", "sum.yaml")
+    assert "'totl'" in result.err
+    assert "needs" not in result.err
