@@ -486,13 +486,19 @@ def test_tasks_find_the_garbage_collector_as_python_has_it(
 def test_of_many_first_starts_at_once_one_makes_the_run(
     sweep: bool, start: Callable[..., Any], write: Callable[..., None], folder: Path
 ) -> None:
-    """The others find it held; none of them is done before they have all decided."""
-    write(("def start", "import time; time.sleep(0.5)\n\ndef start"),
-          ("return total + step", "import time; time.sleep(2); return total + step"))  # fmt: skip
+    """The others find it held: it is not done before they have all ended."""
+    write(("def start", "import os, time\n\ndef start"),
+          ("return total + step", "while not os.path.exists('go'): time.sleep(0.01)\n"
+           "    return total + step"))  # fmt: skip
     if sweep:
         with (folder / "sum.yaml").open("a") as file:
             file.write("matrix: {step: [2, 3]}\n")
     processes = [start("train", "sum.yaml", "--epochs", "2", apart=True) for _ in range(4)]
+    end = time.monotonic() + 60
+    while sum(p.poll() is not None for p in processes) < 3:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    (folder / "go").touch()
     ends = [(p.communicate(timeout=100)[1], p.returncode) for p in processes]
     assert sorted(code for _, code in ends) == [0, 8, 8, 8], ends
     assert [path.name for path in (folder / "runs").iterdir()] == ["sum"]

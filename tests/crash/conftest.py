@@ -42,9 +42,11 @@ def place(places: Places) -> Path:
 
 
 @pytest.fixture
-def flushed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of many blobs, some are synced before all are written."""
-    monkeypatch.setattr(part, "FLUSH_EACH", 16)
+def flushed(monkeypatch: pytest.MonkeyPatch, long: bool) -> None:
+    """Of many blobs, some are synced before all are written; in the suite ten files are many."""
+    monkeypatch.setattr(part, "FLUSH_EACH", 16 if long else 6)
+    if not long:
+        monkeypatch.setattr(part, "SYNC_EACH", 20)
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -126,6 +127,7 @@ def cleaned(run: Run) -> None:
     run.save()
 
 
+MANY = 40 if os.environ.get("JOBRUN_LONG") else 8
 SCENARIOS: dict[str, tuple[Callable[[Run], None], dict[str, object]]] = {
     "first": (first, {}),
     "second": (second, {}),
@@ -135,8 +137,8 @@ SCENARIOS: dict[str, tuple[Callable[[Run], None], dict[str, object]]] = {
     "two in a row": (in_a_row, {}),
     "cleaned": (cleaned, {}),
     "two nodes": (second, {"nodes": 2}),
-    "many": (second, {"more": 40}),
-    "many, keep one": (in_a_row, {"more": 40, "keep": Keep(last=1)}),
+    "many": (second, {"more": MANY}),
+    "many, keep one": (in_a_row, {"more": MANY, "keep": Keep(last=1)}),
 }
 
 
@@ -193,7 +195,7 @@ def survey(run: Run, place: Path, log: Sequence[Operation] | None = None, every:
 def test_whatever_is_left_is_whole_and_what_was_announced_is_left(
     place: Path, name: str, long: bool
 ) -> None:
-    every = (2 if long else 301) if name.startswith("many") else 1
+    every = (2 if long else 31) if name.startswith("many") else (1 if long else 3)
     assert survey(made(place, name), place, every=every) > 30
 
 
@@ -209,16 +211,16 @@ MISTAKES: dict[str, Callable[[Recorder, Node | None], bool]] = {
 
 @pytest.mark.usefixtures("flushed")
 @pytest.mark.parametrize(
-    ("name", "mistake"),
+    ("name", "mistake", "every"),
     [
-        ("second", "the bytes of files"),
-        ("second", "names in a checkpoint"),
-        ("second", "the name of a checkpoint"),
-        ("keep one", "the name of a checkpoint"),
-        ("many", "all at once"),
+        ("second", "the bytes of files", 3),
+        ("second", "names in a checkpoint", 1),
+        ("second", "the name of a checkpoint", 1),
+        ("keep one", "the name of a checkpoint", 1),
+        ("many", "all at once", 7),
     ],
 )
-def test_a_sync_that_is_left_out_is_found(place: Path, name: str, mistake: str) -> None:
+def test_a_sync_that_is_left_out_is_found(place: Path, name: str, mistake: str, every: int) -> None:
     """The disk is as weak as it is said to be: of what syncs are for, nothing would be noticed."""
     run = made(place, name)
     assert run.recorder is not None
@@ -228,7 +230,7 @@ def test_a_sync_that_is_left_out_is_found(place: Path, name: str, mistake: str) 
     # Numbers of operations stay as they are.
     log = [Synced(0, op.node) if op in syncs else op for op in recorder.log]
     with pytest.raises(AssertionError, match="assert"):
-        survey(run, place, log, 7 if name == "many" else 1)
+        survey(run, place, log, every)
 
 
 # The files beside the checkpoints.
