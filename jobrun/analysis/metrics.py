@@ -64,8 +64,12 @@ def best_problems(analysis: JobAnalysis) -> Iterator[Problem]:
                         )
                     elif not any(
                         k[0] == node and overlaps(k[1], path)
-                        for g in ("init", "epoch")
-                        for k in analysis.writes_of(g)
+                        for keys in (
+                            analysis.live.saved,
+                            analysis.writes_of("init"),
+                            analysis.writes_of("epoch"),
+                        )
+                        for k in keys
                     ):
                         known = [p for n, p in analysis.writes_of("init") if n == node]
                         text = f"'best:{path}': no checkpoint holds a blob {path!r}"

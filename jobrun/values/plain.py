@@ -68,11 +68,15 @@ def to_plain(value: Value, *, writable: bool = False) -> Plain:
 
     With ``writable``, arrays are copies that belong to the caller; else read-only views.
     """
-    made, value.note = value.note, None
-    try:
-        return borrow({"": value}, "", sole=False) if writable else lend(value, [])
-    finally:
-        value.note = made
+    plain = _without_note(value)
+    return borrow({"": plain}, "", sole=False) if writable else lend(plain, [])
+
+
+def _without_note(value: Value) -> Value:
+    """Return a value of the same content that stands for no object; ``value`` may be shared."""
+    if isinstance(value, Tree):
+        return Tree(value.kind, value.items, value.keys)
+    return Box(value.value, value.kind)
 
 
 def put_back(adapter: LiveAdapter, obj: Any, items: dict[str, Value], key: str) -> Any:

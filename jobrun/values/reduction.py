@@ -58,8 +58,9 @@ def reduced(how: str, names: Sequence[str], part: Part) -> Value:
 
     The values are numbers, arrays of one shape and dtype, or trees of those with the same keys.  A
     sum of booleans and integers has 64 bits; a mean of them is computed in float64, as numpy's is,
-    since a sum of 64 bits may wrap around.  Others keep their dtype.
-    Raises TaskError, naming the blobs, for values that do not fit together or are no numbers.
+    since a sum of 64 bits may be too small.  Others keep their dtype.
+    Raises TaskError, naming the blobs, for values that do not fit together or are no numbers, and
+    for a sum of integers that does not fit into 64 bits: numpy's would wrap around.
     """
     total = _range(how, names, 0, len(names), part)
     return _finished(total, how, names, "")
@@ -91,7 +92,7 @@ def partial_ranges(
             found[first, end] = value(first)
             continue
         part = _range(how, names, first, end, lambda i, j: value(i) if j == i + 1 else None)
-        found[first, end] = _computed(part)
+        found[first, end] = _computed(part, names[first:end], "")
     return found
 
 
@@ -194,9 +195,13 @@ class _Join:
             raise self._differ(path, f"{_described(left)} and {_described(right)}")
         if left.kind in ("bool", "int", "float"):
             return Box(_joined_numbers(self.how, left.value, right.value), left.kind)
-        join = _JOIN[self.how]
+        whole = self.how == "sum" and left.value.dtype.kind in "iu"
+        join = _add_integers if whole else _JOIN[self.how]
         if left.kind == "scalar":
-            return left.unsaved(join(left.value, right.value))
+            try:
+                return left.unsaved(join(left.value, right.value))
+            except OverflowError:
+                raise _too_large([self.left, self.right], path) from None
         return left.unsaved(_Joined(join, left.value, right.value))
 
     def _differ(self, path: str, how: str) -> TaskError:
@@ -234,20 +239,44 @@ def _finished(value: Value, how: str, names: Sequence[str], path: str) -> Value:
     if how == "mean":
         return _divided(value, len(names))
     if value.kind == "int" and not -(1 << 63) <= value.value < 1 << 64:
-        raise TaskError(
-            f"the sum of {names[0]}{path} to {names[-1]}{path} has more than 64 bits",
-            hint="use floats",
-        )
-    return _computed(value)
+        raise _too_large(names, path)
+    return _computed(value, names, path)
 
 
-def _computed(value: Value) -> Value:
+def _computed(value: Value, names: Sequence[str], path: str) -> Value:
     """Return the value with arrays in place of what is joined, read-only."""
     if isinstance(value, Tree):
-        return value.replaced({key: _computed(item) for key, item in value.items.items()})
+        items = value.items.items()
+        return value.replaced({key: _computed(v, names, f"{path}/{key}") for key, v in items})
     if value.kind == "array" and isinstance(value.value, _Joined):
-        return value.unsaved(_blockwise(value.value, value.value.dtype, None))
+        try:
+            return value.unsaved(_blockwise(value.value, value.value.dtype, None))
+        except OverflowError:
+            raise _too_large(names, path) from None
     return value
+
+
+def _too_large(names: Sequence[str], path: str) -> TaskError:
+    return TaskError(
+        f"the sum of {names[0]}{path} to {names[-1]}{path} has more than 64 bits",
+        hint="use floats",
+    )
+
+
+def _add_integers(left: Any, right: Any, out: Array | None = None) -> Any:
+    """Return the sum of integers of 64 bits; raises OverflowError where it wraps around."""
+    with np.errstate(over="ignore"):  # numpy warns of scalars alone
+        total = np.add(left, right)
+    if total.dtype.kind == "u":
+        wrapped = total < left
+    else:
+        wrapped = ((left ^ total) & (right ^ total)) < 0
+    if wrapped.any():
+        raise OverflowError
+    if out is None:
+        return total
+    out[...] = total
+    return out
 
 
 def _divided(value: Box, count: int) -> Box:

@@ -203,6 +203,18 @@ def _best_by_what() -> Job:
     return job
 
 
+def test_the_best_of_an_object_that_tasks_are_only_given() -> None:
+    """Under ``in`` it may be changed too, and every checkpoint holds it."""
+    job = with_init("a", metrics={"a": "min"}, state={"net": None})
+    with job.setup:
+        Task(fn, out="net")
+    with job.epoch:
+        Task(fn, "net", out="a")
+    with job.exit:
+        Task(fn, "best:net")
+    assert texts(job) == []
+
+
 def _best_of_nothing() -> Job:
     job = with_init("model", "a", metrics={"a": "min"})
     with job.exit:

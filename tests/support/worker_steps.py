@@ -124,9 +124,15 @@ def masked(x: Any) -> Any:
     return np.ma.masked_array(x, x > 1)
 
 
-def writes(x: Any) -> Any:
-    x[0] = 1
+def adds_in_place(x: Any) -> Any:
+    """Puts out the column that it changed."""
+    x += 1
     return x
+
+
+def doubles_in_place(x: Any) -> None:
+    """Changes a column and puts out nothing."""
+    x *= 2
 
 
 def keeps(x: Any, kept: list[Any] = []) -> Any:  # noqa: B006 - it is to be kept

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jobrun.errors import ValueRefusedError
+from jobrun.values import plain
 from jobrun.values.adapters.base import Note, Plain
 from jobrun.values.borrowing import reclaim
 from jobrun.values.boxes import Tree, Value, leaves
@@ -94,10 +95,10 @@ def test_a_second_copy_uses_the_memory_of_the_first() -> None:
 
 
 def test_plain_values_of_any_key_come_back() -> None:
-    plain: Any = {"W": np.ones(2), "w": [1, (2, 1j)], ("a", 1): b"x", None: {"": 1 << 70}}
-    value = from_plain(plain, Note("test"))
+    plain_value: Any = {"W": np.ones(2), "w": [1, (2, 1j)], ("a", 1): b"x", None: {"": 1 << 70}}
+    value = from_plain(plain_value, Note("test"))
     found = to_plain(value)
-    assert [*found] == [*plain]
+    assert [*found] == [*plain_value]
     assert found["w"] == [1, (2, 1j)]
     assert found[None] == {"": 1 << 70}
     assert found["a", 1] == b"x"
@@ -106,6 +107,26 @@ def test_plain_values_of_any_key_come_back() -> None:
     mine["W"][0] = 5
     assert to_plain(value)["W"].tolist() == [1, 1]
     assert value.note == Note("test")
+
+
+@pytest.mark.parametrize("writable", [False, True])
+def test_a_value_that_others_read_is_not_changed_meanwhile(
+    writable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two tasks may copy the objects of the best checkpoint at once."""
+    value, notes = from_plain({"w": np.ones(2)}, Note("test")), []
+
+    def watched(function: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            notes.append(value.note)
+            return function(*args, **kwargs)
+
+        return call
+
+    for name in ("borrow", "lend"):
+        monkeypatch.setattr(plain, name, watched(getattr(plain, name)))
+    assert to_plain(value, writable=writable)["w"].tolist() == [1, 1]
+    assert notes == [Note("test")]
 
 
 def test_a_state_that_is_no_plain_value() -> None:

@@ -55,7 +55,8 @@ def test_blocks_give_the_bits_of_whole_arrays(
     if how in ("min", "max") and dtype == "c16":
         pytest.skip("complex numbers have no order")
     draws = np.random.default_rng(0)
-    arrays = [(draws.normal(size=(7, 11)) * 50).astype(dtype) for _ in range(6)]
+    signed = [draws.normal(size=(7, 11)) * 50 for _ in range(6)]
+    arrays = [(np.abs(a) if dtype == "u8" else a).astype(dtype) for a in signed]
     boxes = [adopt([array.copy()]) for array in arrays]
 
     def found() -> Value:
@@ -104,6 +105,37 @@ def test_the_mean_of_large_integers_does_not_wrap_around(dtype: str) -> None:
         mean = reduced("mean", list("abcdefghijkl"), lambda i, j, b=box: b if j == i + 1 else None)
         assert mean.value.dtype == np.float64
         assert np.all(mean.value == float(stamp))
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u8"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_sum_of_integers_beyond_64_bits_is_an_error(dtype: str, sign: int) -> None:
+    most = int(np.iinfo(dtype).max) if sign > 0 else int(np.iinfo(dtype).min)
+    if most == 0:
+        pytest.skip("unsigned integers are not negative")
+    of_dtype = np.dtype(dtype).type
+
+    def total(*values: Any) -> Any:
+        boxes = [adopt([value]) for value in values]
+        names = [f"n{number}:x" for number in range(len(values))]
+        return reduced("sum", names, lambda i, j: boxes[i] if j == i + 1 else None)
+
+    last = np.array([0, sign], dtype)
+    fits = np.array([most, most - sign], dtype)
+    assert total(fits, last, 0 * last).value.tolist() == [most, most]
+    assert total(of_dtype(most - sign), of_dtype(sign)).value == most
+    for one, other, name in (
+        (np.array([0, most], dtype), last, "n0:x to n2:x"),
+        (of_dtype(most), of_dtype(sign), "n0:x to n1:x"),
+        (
+            {"k": [np.array([most], dtype)]},
+            {"k": [np.array([sign], dtype)]},
+            "n0:x/k/0 to n2:x/k/0",
+        ),
+    ):
+        zero = one if isinstance(one, dict) else one * 0
+        with pytest.raises(TaskError, match=f"the sum of {name} has more than 64 bits"):
+            total(one, other, zero)
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,8 @@ class Reductions:
         number = one_element(value)
         if how == "mean":
             number = float(number) * rows
+        elif how == "sum":
+            number = +number  # also of a single batch, the sum of a bool is an integer
         if kept is not None:
             number = _join(how, kept[1], number)
             rows += kept[2]

@@ -257,6 +257,7 @@ class PipeRun:
                 rows = self._row_columns.left(moment.columns, rows)
             except TaskError as error:
                 raise self._placed(error, number) from error
+        if self._workers is not None:
             make_private(moment.columns.values())
         if self._pipe.reader.library is not None:
             as_library(moment.columns.values(), self._pipe.reader.library)
@@ -266,6 +267,7 @@ class PipeRun:
         """Run the ``map`` steps here."""
         for call in self._map:
             for (_, column), value in call.run(moment):
+                make_private([value])
                 moment.columns[column] = value
 
     def _placed(self, error: TaskError, number: int) -> TaskError:

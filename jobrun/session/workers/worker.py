@@ -31,6 +31,7 @@ from jobrun.errors import BindError, TaskError, ValueRefusedError, Where
 from jobrun.model.job import Job, Task
 from jobrun.model.options import Retries
 from jobrun.session.base import Control
+from jobrun.session.batch_columns import make_private
 from jobrun.session.call import Call
 from jobrun.session.call_failure import described
 from jobrun.session.current import Running, enter
@@ -152,12 +153,14 @@ class _Steps:
     def run(self, request: Message) -> Message:
         """Run all steps on a batch; return the wanted columns, or the error of one step."""
         columns = {name: boxed(value) for name, value in request["columns"].items()}
+        make_private(columns.values())
         enter_batch(IN_MAP)
         self._moment = moment = CallContext(request["epoch"], request["batch"], columns)
         for number, (call, function) in enumerate(self._calls):
             function.tries = request["tried"][number]
             try:
                 for (_, name), value in call.run(moment, tried=function.tries):
+                    make_private([value])
                     columns[name] = value
             except TaskError as error:
                 return _failed(number, error)
