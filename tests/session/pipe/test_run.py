@@ -345,6 +345,7 @@ def test_a_number_that_is_only_put_out_is_its_mean_over_the_epochs_rows(kind: An
         ("last", [1, np.float32(2)], np.float32(2)),
         ("sum", [1, 2, 6], 9),
         ("sum", [1, 2.5], 3.5),
+        ("sum", [True], 1),
         ("min", [2.0, 1.0, 6.0], 1.0),
         ("max", [2, 7, 6], 7),
         ("mean", [True, False, True, True], 0.75),
