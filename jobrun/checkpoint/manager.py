@@ -29,6 +29,7 @@ import numpy as np
 
 from jobrun.checkpoint.catalog import Catalog
 from jobrun.checkpoint.codecs import import_codecs
+from jobrun.checkpoint.known import KnownCheckpoints
 from jobrun.checkpoint.loading import Loaded, Reader, Skipped, find, load, newest
 from jobrun.checkpoint.manifest import META, group_meta
 from jobrun.checkpoint.part import PartSummary
@@ -95,9 +96,11 @@ class CheckpointManager:
         self._fs = fs
         self._started = time.monotonic()
         self._made = False
-        self._removal = Removal(self.catalog, fs)
+        self.known = KnownCheckpoints(self.catalog)
+        self._removal = Removal(self.catalog, self.known, fs)
         self._writer: ThreadPoolExecutor | None = None
         self._flying: Future[Saved] | None = None
+        self._postponed: tuple[Collection[int], SaveRules] | None = None
 
     def __repr__(self) -> str:
         return f"CheckpointManager({str(self.run_dir)!r})"
@@ -148,7 +151,7 @@ class CheckpointManager:
         if wait:
             return self.save_snapshot(source, fields).id
         self.acquire()
-        id = self.catalog.next_id(self.first_id)
+        id = self.known.next_id(self.first_id)
         self._flying = self.submit(source, fields)
         register(self._flying)
         return id
@@ -194,6 +197,8 @@ class CheckpointManager:
         try:
             return self._save(source, fields, protected, rules)
         except SaveError as error:
+            if _disk_is_full(error):
+                self.apply_postponed()
             if not (_disk_is_full(error) and self._removal.busy):
                 raise
             self._removal.wait()  # dropped checkpoints take disk space until they are deleted
@@ -217,6 +222,8 @@ class CheckpointManager:
         rules: SaveRules,
     ) -> Saved:
         gone = self._made and self._fs.is_gone(self.run_dir)
+        if gone:
+            self.known.forget()
         self.acquire()
         id = self._new_id()
         if rules.watch is not None:
@@ -235,8 +242,10 @@ class CheckpointManager:
         source.saved(id)
         if rules.watch is not None:
             rules.watch.published(record, path)
-        self._removal.saved(record)
-        removed, warnings = self.apply_retention({id, *protected}, rules)
+        self.known.saved(record)
+        protected = {id, *protected}
+        removed, warnings = self._removal.after_save(rules.keep, protected, rules.named_now)
+        self._postponed = (protected, rules) if self._removal.postponed else None
         if gone:
             text = f"{self.run_dir} was removed or moved with its checkpoints; it was created again"
             warnings = (text, *warnings)
@@ -253,7 +262,7 @@ class CheckpointManager:
         """Return an id that is not used again, even if this save fails."""
         id = self.first_id
         try:
-            id = self.catalog.next_id(id)
+            id = self.known.next_id(id)
         except NotFoundError as error:
             raise SaveError(f"checkpoint {id} was not saved: {error}") from error
         finally:
@@ -269,12 +278,12 @@ class CheckpointManager:
         if rules.link == "never":
             return []
         try:
-            ids = self.catalog.ids()
+            ids = self.known.newest_ids(2)
         except NotFoundError:  # nothing is linked then
             return []
         two_are_kept = rules.keep.all or (rules.keep.last or 0) >= 2
         if rules.link == "alternate" and two_are_kept:
-            ids = ids[:-1]
+            ids = ids[-2:-1]
         return [str(self.catalog.path(id)) for id in ids[-1:]]
 
     def _finish(
@@ -315,6 +324,19 @@ class CheckpointManager:
         rules = rules or self.rules
         return self._removal.apply(rules.keep, protected, rules.named_now)
 
+    def apply_postponed(self) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """Apply ``keep`` if the last save did not; return what ``apply_retention`` does.
+
+        Where hundreds of checkpoints are kept, ``keep`` is not applied after every save, but each
+        time their number has grown by a hundredth, before a save for which the disk is too full,
+        and by ``close``.
+        """
+        if self._postponed is None:
+            return (), ()
+        protected, rules = self._postponed
+        self._postponed = None
+        return self.apply_retention(protected, rules)
+
     def settle(self) -> tuple[str, ...]:
         """Wait until the files of all removed checkpoints are deleted; return the warnings."""
         self._removal.wait()
@@ -346,7 +368,9 @@ class CheckpointManager:
             if self._writer is not None:
                 self._writer.shutdown()
                 self._writer = None
+            self.apply_postponed()
             self._removal.close()
+            self.known.forget()  # another process may write here now
             self.lock.release()
 
     def __enter__(self) -> CheckpointManager:

@@ -269,15 +269,16 @@ def decode_record(data: bytes, where: str) -> Record:
                 where=where,
                 hint="read it with the jobrun that wrote it, or a newer one",
             )
-        return _record(fields)
+        return _record(fields, tagged=b'"float"' in head or b"\\" in head)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise DamagedError(f"it is not a record of a checkpoint: {error!r}", where=where) from error
 
 
-def _record(fields: Mapping[str, Any]) -> Record:
+def _record(fields: Mapping[str, Any], *, tagged: bool) -> Record:
+    """Return the record of its fields; ``tagged``: floats that JSON does not have may be in it."""
     values = {name: fields[name] for name in _FIELDS}
     values["metrics"] = {name: _metric_from_json(m) for name, m in values["metrics"].items()}
-    for name in ("position", "stops", "decision", "extra"):
+    for name in ("position", "stops", "decision", "extra") if tagged else ():
         values[name] = from_json(values[name])
     if wrong := misfit(values, _FIELDS):
         raise ValueError(f"{wrong!r} cannot be {fields[wrong]!r:.80}")

@@ -6,7 +6,7 @@ which a job returns after a ``fail`` condition came true.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from jobrun.checkpoint.record import Record
 from jobrun.core.ranking import before_failure, ranked_records
@@ -16,27 +16,37 @@ __all__ = ["retain"]
 
 
 def retain(
-    records: Sequence[Record], keep: Keep, protected: Collection[int] = ()
+    records: Sequence[Record],
+    keep: Keep,
+    protected: Collection[int] = (),
+    is_whole: Callable[[int], bool] = lambda id: True,
 ) -> tuple[list[Record], list[Record]]:
     """Split whole checkpoints into those to keep and those to drop, each by rising id.
 
     ``protected`` are ids to keep whatever the rules say, such as the one resumed from until the
-    attempt's first save is durable.
+    attempt's first save is durable.  A damaged checkpoint takes no other's place and is in neither
+    list: ``is_whole`` is asked about all of which that matters, so not about those that are kept by
+    ``every`` alone.
     """
     ordered = sorted(records, key=lambda r: r.id)
     if keep.all or not ordered:
         return ordered, []
-    kept = {ordered[-1].id, *protected}
-    kept |= _last(ordered, keep.last)
-    kept |= _every(ordered, keep.every)
-    kept |= _best(ordered, keep.best)
-    if (safe := before_failure(ordered)) is not None:
+    while True:
+        chosen = _chosen(ordered, keep)
+        kept = {*chosen, *protected, *_every(ordered, keep.every)}
+        needed = [r.id for r in ordered if r.id in chosen or r.id not in kept]
+        damaged = {id for id in needed if not is_whole(id)}
+        if not damaged:
+            return [r for r in ordered if r.id in kept], [r for r in ordered if r.id not in kept]
+        ordered = [r for r in ordered if r.id not in damaged]
+
+
+def _chosen(records: Sequence[Record], keep: Keep) -> set[int]:
+    """Return the ids of those that are kept as the newest or the best, in place of others."""
+    kept = {r.id for r in records[-(keep.last or 1) :]} | _best(records, keep.best)
+    if (safe := before_failure(records)) is not None:
         kept.add(safe.id)
-    return [r for r in ordered if r.id in kept], [r for r in ordered if r.id not in kept]
-
-
-def _last(records: Sequence[Record], count: int | None) -> set[int]:
-    return {r.id for r in records[-count:]} if count else set()
+    return kept
 
 
 def _every(records: Sequence[Record], epochs: int | None) -> set[int]:

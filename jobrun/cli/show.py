@@ -117,7 +117,7 @@ def _damage(shown: RunSummary) -> list[str]:
 
 
 def _object(shown: RunSummary) -> dict[str, Any]:
-    from jobrun.checkpoint.contents import disk_use
+    from jobrun.checkpoint.contents import small_disk_use
     from jobrun.report.formatting import json_values
 
     view, past, best = shown.view, shown.past, shown.best
@@ -148,7 +148,7 @@ def _object(shown: RunSummary) -> dict[str, Any]:
             {"id": r.id, "epoch": r.epoch, "place": r.place, "time": r.time, "bytes": r.bytes}
             for r in shown.records
         ],
-        "bytes_on_disk": disk_use(shown.run.catalog.path(r.id) for r in shown.records),
+        "bytes_on_disk": small_disk_use(shown.run.catalog, shown.records),
         "best_checkpoint": best.id if best is not None else None,
         "damaged": [{"name": i.name, "reason": i.reason} for i in shown.damaged],
         "set_aside": shown.set_aside,

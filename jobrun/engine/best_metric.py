@@ -69,12 +69,13 @@ def best_by(run: RunDir, metric: str | None = None) -> tuple[str, str]:
 def best_of(run: RunDir, metric: str | None = None) -> Path:
     """Return the path of the best checkpoint of a run; ``metric`` as for ``best_by``.
 
-    Raises NotFoundError if no checkpoint has a finite value.
+    Raises NotFoundError if no checkpoint has a finite value, DamagedError if the best is not whole.
     """
     name, direction = best_by(run, metric)
     record = best_record(named_now(run.records(), run.state()), name, direction)
     if record is None:
         raise NotFoundError(f"no checkpoint has a finite value of {name!r}", where=run.shown())
+    run.catalog.check(record.id)
     return run.catalog.path(record.id)
 
 

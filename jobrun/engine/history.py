@@ -222,11 +222,13 @@ class History:
         None if no checkpoint from before it is left, or can be read.
         """
         try:
-            records = self.run.records()
+            catalog = self.run.checkpoints
+            records = catalog.listed()
         except JobrunError:
             return None
         last = place.epochs - place.at_boundary
-        safe = before_failure((self.mapped(r) for r in records if r.epoch <= last), names)
+        earlier = [self.mapped(r) for r in records if r.epoch <= last]
+        safe = catalog.whole(earlier, lambda left: before_failure(left, names))
         return safe.epoch if safe is not None else None
 
     def checkpoint_path(self, record: Record) -> Path:
@@ -272,6 +274,7 @@ class History:
         """Continue after a loaded checkpoint: later ones belong to another history."""
         self._resumed = True
         if choice.rewind:
+            self._manager.known.forget()
             self._report_moved(self.run.rewind(record.id), self._attempt_before)
 
     @property
@@ -299,6 +302,7 @@ class History:
 
     def _set_aside(self, ids: Sequence[int], attempt: int) -> None:
         self.run.set_aside(ids, attempt)
+        self._manager.known.forget()
         self._report_moved(ids, attempt)
 
     def _report_moved(self, ids: Sequence[int], attempt: int) -> None:
@@ -317,6 +321,7 @@ class History:
                 removed.append(record.id)
             except OSError as error:
                 self._report(Warned(f"checkpoint {record.id} was not removed: {error}"))
+        self._manager.known.forget()
         if removed:
             self._report(CheckpointsRemoved(tuple(removed)))
         return removed

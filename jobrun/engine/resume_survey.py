@@ -135,7 +135,9 @@ class Chooser:
         """Return the epoch to go back to, if the run has ended as a failure and it is there."""
         if state is None or state.state != "failed":
             return None
-        safe = before_failure(r for r in self._run.records() if r.epoch < state.epoch)
+        catalog = self._run.checkpoints
+        earlier = [r for r in catalog.listed() if r.epoch < state.epoch]
+        safe = catalog.whole(earlier, before_failure)
         return safe.epoch if safe is not None else None
 
     def _refuse_missing_blobs(self, start: Record) -> None:

@@ -229,13 +229,16 @@ class Saver:
             self._report(Warned(f"a power cut may lose rows of metrics.csv: {error}"))
 
     def retain(self) -> None:
-        """Apply retention at the end of an attempt that had nothing to save.
+        """Apply retention at the end of an attempt, where the last save has not.
 
-        The attempt before may have been killed between its last save and that.
+        If there was nothing to save, the attempt before may have been killed before it did.
         """
-        if self._manager is None or self.on_disk is None or self.saved or self._flying is not None:
+        if self._manager is None or self.on_disk is None or self._flying is not None:
             return
-        self._apply_retention()
+        if self.saved:
+            self._report_removed(*self._manager.apply_postponed())
+        else:
+            self._apply_retention()
 
     def settle(self) -> None:
         """Wait until the files of all removed checkpoints are deleted."""

@@ -47,8 +47,8 @@ def upload(
     asked = job.upload
     if asked is None:
         return True
-    records = run.records()
-    wanted = records if asked.what == "kept" else records[-1:]
+    records = run.records() if asked.what == "kept" else filter(None, [run.head()])
+    wanted = [record for record in records if run.catalog.is_whole(record.id)]
     if asked.call is not None:
         return _call(asked, run, places, wanted, job.marks.get("upload"), stopped)
     store = _store(asked, run, places)

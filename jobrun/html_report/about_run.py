@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobrun.checkpoint.contents import contents, disk_use, freed_by
+from jobrun.checkpoint.contents import contents, disk_use, disk_use_text, freed_by
 from jobrun.checkpoint.dtypes import dtype_text
 from jobrun.checkpoint.manifest import Entry
 from jobrun.checkpoint.record import Record
@@ -165,9 +165,9 @@ def _checkpoints(run: RunDir, summary: RunSummary) -> TextTable:
         )
     if not rows:
         return TextTable(header, rows)
-    use = size(disk_use(run.catalog.path(r.id) for r in summary.records))
+    use = disk_use_text(run.catalog, summary.records)
     left = len(summary.records) - len(records)
-    note = f"All together they take {use} on disk; own is what removing that one alone frees."
+    note = f"All together they take {use}; own is what removing that one alone frees."
     return TextTable(header, rows, note + (f" {left} earlier ones are not listed." if left else ""))
 
 

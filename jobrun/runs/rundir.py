@@ -155,7 +155,7 @@ class RunDir:
         return Catalog(self.path, self._fs, rewind.leaves if rewind is not None else None)
 
     def records(self) -> list[Record]:
-        """Return the checkpoints of this history, oldest first."""
+        """Return the listed checkpoints of this history, oldest first."""
         return self.checkpoints.listed()
 
     def head(self) -> Record | None:
@@ -163,9 +163,11 @@ class RunDir:
         return newest(self.checkpoints)
 
     def damaged(self) -> list[Ignored]:
-        """Return the checkpoints of this history that are damaged by now, oldest first."""
-        found = self.checkpoints.ignored()
-        return [i for i in found if i.id is not None and self.catalog.is_ours(i.id)]
+        """Return the checkpoints of this history that are not whole by now, oldest first.
+
+        Every one is checked.
+        """
+        return self.checkpoints.damaged()
 
     def checkpoint(self, *, epoch: int | None = None, id: int | None = None) -> Record | None:
         """Return the checkpoint of an epoch or id, or the newest, if there is one.

@@ -48,7 +48,7 @@ def parse_json(data: bytes, *, max_depth: int | None = MAX_DEPTH) -> Any:
         value = json.loads(data)
     except RecursionError:
         raise _too_deep(max_depth or MAX_DEPTH) from None
-    if max_depth is not None:
+    if max_depth is not None and data.count(b"[") + data.count(b"{") > max_depth:
         check_depth(value, max_depth)
     return value
 

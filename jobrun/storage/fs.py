@@ -236,14 +236,15 @@ class Fs:
         nothing: the methods of pathlib and os.path raise or return False then.
         """
 
-        def call() -> str:
+        try:  # not by _do: a listing looks at thousands
+            self.at("stat", path)
             try:
                 mode = os.lstat(path).st_mode
             except (FileNotFoundError, NotADirectoryError):
                 return ""
-            return _KINDS.get(stat.S_IFMT(mode), "other")
-
-        return self._do("stat", path, call)
+        except OSError as error:
+            raise FsError("stat", path, error) from error
+        return _KINDS.get(stat.S_IFMT(mode), "other")
 
     def is_gone(self, path: str | os.PathLike[str]) -> bool:
         """Return whether nothing lies at a path; False if it may not be examined.  Never raises."""
@@ -319,11 +320,17 @@ class Fs:
 
     def read(self, path: str, most: int) -> bytes:
         """Return all bytes of a small regular file; raises FsError (EFBIG) above ``most``."""
-        fd, size = self.open(path, most)
-        try:
-            return self._do("read", path, lambda: read_all(fd, size, most))
-        finally:
-            close_after_reading(fd)
+        op = "open"
+        try:  # not by _do: a listing reads thousands
+            self.at(op, path)
+            fd, size = open_regular(path)
+            try:
+                self.at(op := "read", path)
+                return read_all(fd, size, most)
+            finally:
+                close_after_reading(fd)
+        except OSError as error:
+            raise FsError(op, path, error) from error
 
     def sync_all(self, path: str) -> SyncAll | None:
         """Return what makes the whole file system of ``path`` durable at once, or None."""

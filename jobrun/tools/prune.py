@@ -42,7 +42,8 @@ def prune(run: RunDir, keep: Keep, *, dry_run: bool = False) -> Pruned:
 
 
 def _prune(run: RunDir, keep: Keep, *, dry_run: bool) -> Pruned:
-    kept, dropped = retain(named_now(run.records(), run.state()), keep)
+    records = named_now(run.records(), run.state())
+    kept, dropped = retain(records, keep, is_whole=run.catalog.is_whole)
     freed = freed_by(run.catalog.path(record.id) for record in dropped)
     for record in dropped if not dry_run else ():
         try:

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobrun.checkpoint.catalog import Catalog, Ignored, span
-from jobrun.checkpoint.contents import disk_use
+from jobrun.checkpoint.contents import disk_use_text
 from jobrun.checkpoint.record import Record
 from jobrun.core.invocation import program
 from jobrun.core.paths import shown
 from jobrun.core.ranking import before_failure, best_record
-from jobrun.core.text import duration, size
+from jobrun.core.text import duration
 from jobrun.engine.best_metric import named_now
 from jobrun.errors import DamagedError
 from jobrun.report.attempts import Attempts, PastAttempt, read_attempts
@@ -63,7 +63,8 @@ class RunSummary:
         path = self.run.shown()
         if self.view.state == "running":
             return f"{program()} logs {shlex.quote(path)} -f"
-        safe = before_failure(named_now(self.records, self.run.state()))
+        known = named_now(self.records, self.run.state())
+        safe = self.run.catalog.whole(known, before_failure)
         epoch = safe.epoch if safe is not None else None
         return command_after(self.view.state, path, epoch, loadable=bool(self.records))
 
@@ -74,14 +75,16 @@ def run_summary(run: RunDir) -> RunSummary:
     view = overview(run)
     if state is None:
         raise DamagedError(view.reason, where=run.shown())
+    catalog = run.checkpoints
+    records, ignored = catalog.survey()
     return RunSummary(
         run=run,
         view=view,
         facts=state.facts,
         code=state.code,
         folder=state.folder,
-        records=run.records(),
-        damaged=run.damaged(),
+        records=records,
+        damaged=[i for i in ignored if i.id is not None and catalog.is_ours(i.id)],
         set_aside=sum(len(Catalog(run.attempt_path(n)).ids()) for n in run.attempts()),
         past=read_attempts(run.path / "events.jsonl"),
     )
@@ -152,8 +155,8 @@ def _slowest(attempts: Sequence[PastAttempt]) -> str:
 def _checkpoints(summary: RunSummary) -> str:
     if not summary.records:
         return "none"
-    use = size(disk_use(summary.run.catalog.path(r.id) for r in summary.records))
-    text = f"{len(summary.records)} kept: {span(r.id for r in summary.records)} ({use} on disk)"
+    use = disk_use_text(summary.run.catalog, summary.records)
+    text = f"{len(summary.records)} kept: {span(r.id for r in summary.records)} ({use})"
     if (best := summary.best) is not None:
         text += f"; best: checkpoint_{best.id} ({best.place})"
     if summary.set_aside:

@@ -91,18 +91,18 @@ def cases(scale: Scale) -> Iterator[Case]:
     by_nodes = _Axis("nodes", "4 blobs of 1 KiB each", {n: Shape(n, 4, KIB) for n in nodes})
     yield by_nodes.case("save", _saving, scale.of(5, 1), disk=True)
     yield by_nodes.case("publish", _publishing, scale.of(5, 1), disk=True)
-    for work in (_list, _load_all, _load_node, _load_blob):
+    for work in (_check, _load_all, _load_node, _load_blob):
         yield by_nodes.case(_name(work), _on(shelf, work), scale.of(7, 1))
     blobs = [scale.of(n, q) for n, q in ((10, 2), (100, 3), (1_000, 4), (10_000, 5))]
     by_blobs = _Axis("blobs", "1 KiB each, one node", {n: Shape(1, n, KIB) for n in blobs})
     yield by_blobs.case("save", _saving, scale.of(5, 1), disk=True)
-    for work in (_list, _load_all, _load_blob):
+    for work in (_check, _load_all, _load_blob):
         yield by_blobs.case(_name(work), _on(shelf, work), scale.of(7, 1))
     sizes = [scale.of(n, q) for n, q in ((1, 1), (16, 2), (256, 3))]
     shapes = {n: Shape(1, 16, n * KIB * KIB // 16) for n in sizes}
     by_bytes = _Axis("MiB", "in 16 blobs, one node", shapes)
     yield by_bytes.case("save", _saving, scale.of(5, 1), disk=True)
-    for work in (_list, _load_all):
+    for work in (_check, _load_all):
         yield by_bytes.case(_name(work), _on(shelf, work), scale.of(7, 1))
     kept = [scale.of(n, q) for n, q in ((1, 1), (10, 2), (100, 3))]
     shapes = {n: Shape(10, 4, KIB, kept=n) for n in kept}
@@ -194,10 +194,18 @@ def _on(shelf: Shelf, work: Work) -> Callable[[Shape], Callable[[Path], float]]:
 
 
 def _list(made: Made) -> float:
-    """Which checkpoints are whole: every manifest read, every file there at its length."""
+    """Which checkpoints there are, with their records."""
     found: list[Sequence[Record]] = []
     seconds = timed(lambda: found.append(Catalog(made.run).listed()))
     assert len(found[0]) == made.shape.kept
+    return seconds
+
+
+def _check(made: Made) -> float:
+    """Whether one checkpoint is whole: every manifest read, every file there at its length."""
+    found: list[Record] = []
+    seconds = timed(lambda: found.append(Catalog(made.run).check(made.record.id)))
+    assert found == [made.record]
     return seconds
 
 

@@ -4,14 +4,16 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from checkpoint_helpers import frozen, save
+from checkpoint_helpers import CountingFs, frozen, save
 
 from jobrun.checkpoint.catalog import Catalog, listed, prove, span
 from jobrun.checkpoint.loading import find, newest
+from jobrun.checkpoint.record import Record
 from jobrun.core.position import Position
 from jobrun.errors import DamagedError, NotFoundError
 from jobrun.values.boxes import Box
@@ -120,9 +122,12 @@ def test_a_missing_epoch_says_what_was_ignored(run: Path) -> None:
     assert error.value.hint == "checkpoint_2 is ignored: _SUCCESS: it is missing"
 
 
-def test_a_damaged_one_is_not_listed_and_not_exchanged_for_another(run: Path) -> None:
+def test_a_damaged_one_is_listed_but_not_whole_and_not_exchanged_for_another(run: Path) -> None:
     (run / "checkpoint_2/main/model/w/0.0").unlink()
-    assert ids(run) == [0, 1]
+    assert ids(run) == [0, 1, 2]
+    assert [Catalog(run).is_whole(id) for id in (1, 2)] == [True, False]
+    (damaged,) = Catalog(run).damaged()
+    assert (damaged.id, damaged.reason) == (2, "main/model/w/0.0: it is missing")
     latest = newest(Catalog(run))
     assert latest is not None
     assert latest.id == 1
@@ -131,6 +136,33 @@ def test_a_damaged_one_is_not_listed_and_not_exchanged_for_another(run: Path) ->
             call()
     with pytest.raises(NotFoundError, match=r"no checkpoint of id 9; there are 0\.\.2"):
         find(Catalog(run), id=9)
+
+
+def test_what_is_chosen_of_records_is_whole(run: Path) -> None:
+    catalog = Catalog(run)
+    asked: list[list[int]] = []
+
+    def newest_of(records: Sequence[Record]) -> Record | None:
+        asked.append([record.id for record in records])
+        return records[-1] if records else None
+
+    (run / "checkpoint_2/manifest.main.json").unlink()
+    (run / "checkpoint_0/zarr.json").unlink()
+    chosen = catalog.whole(catalog.listed(), newest_of)
+    assert chosen is not None
+    assert chosen.id == 1
+    assert asked == [[0, 1, 2], [0, 1]]
+    (run / "checkpoint_1/main/model/w/0.0").write_bytes(b"")
+    assert catalog.whole(catalog.listed(), newest_of) is None
+
+
+def test_only_success_is_read_to_list(run: Path) -> None:
+    fs = CountingFs()
+    Catalog(run, fs).listed()
+    read = [path for op, path in fs.done if op == "read"]
+    assert [path.removeprefix(f"{run}/") for path in read] == [
+        f"checkpoint_{id}/_SUCCESS" for id in range(3)
+    ]
 
 
 def test_a_flipped_bit_is_listed_but_not_proven(run: Path) -> None:

@@ -116,3 +116,22 @@ def test_the_head_and_the_best_finite_one_always_stay(
         assert set(range(len(values))[-last:]) <= set(stay)
     if keep.all:
         assert len(stay) == len(values)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.floats() | st.none(), st.booleans()), min_size=1, max_size=8),
+    st.none() | st.integers(1, 4),
+    st.none() | st.integers(1, 4),
+    st.none() | st.integers(1, 3),
+)
+def test_a_damaged_one_takes_no_place_of_another_and_is_not_dropped(
+    found: list[tuple[float | None, bool]], last: int | None, every: int | None, best: int | None
+) -> None:
+    keep = Keep(last, every, Best("loss", best) if best else None)
+    records = losses(*(value for value, _ in found))
+    whole = [record for record, (_, is_whole) in zip(records, found, strict=True) if is_whole]
+    stay, drop = retain(records, keep, is_whole=lambda id: found[id][1])
+    expected_stay, expected_drop = retain(whole, keep)
+    assert drop == expected_drop
+    assert [r for r in stay if r in whole] == expected_stay

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,10 +75,11 @@ def _chosen(runs_dir: str, which: tuple[str, ...], epochs: tuple[int, ...]) -> t
     if epochs:
         a, b = (_of_run(found, epoch=epoch) for epoch in epochs)
         return a, b
-    records = found.records()
-    if len(records) < 2:
+    catalog = found.checkpoints
+    newest = [*islice(filter(catalog.is_whole, catalog.newest_first()), 2)]
+    if len(newest) < 2:
         raise click.UsageError(f"{found.shown()} has fewer than two checkpoints")
-    return found.catalog.path(records[-2].id), found.catalog.path(records[-1].id)
+    return catalog.path(newest[1]), catalog.path(newest[0])
 
 
 def _named(runs_dir: str, run: str | None, text: str) -> Path:

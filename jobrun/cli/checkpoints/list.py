@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -35,29 +34,30 @@ def command(run: str | None, attempts: bool, runs_dir: str) -> None:
     from jobrun.runs.find import find_run
 
     found = find_run(runs_dir, run)
-    records = found.records()
+    catalog = found.checkpoints
     left = {n: Catalog(found.attempt_path(n)) for n in found.attempts()}
     if settings().json:
-        shown = _object(found.catalog, records)
+        shown = _object(catalog)
         if attempts:
-            shown["attempts"] = {n: _object(c, c.listed()) for n, c in left.items()}
+            shown["attempts"] = {n: _object(c) for n, c in left.items()}
         click.echo(json.dumps({"run": typed(found.path), **shown}))
         return
-    click.echo(_text(found.shown(), found.catalog, records))
+    click.echo(_text(found.shown(), catalog))
     if attempts:
         for number, catalog in left.items():
             title = f"{found.shown()}/attempts/{number}"
-            click.echo("\n" + _text(title, catalog, catalog.listed()))
+            click.echo("\n" + _text(title, catalog))
     elif count := sum(len(catalog.ids()) for catalog in left.values()):
         click.echo(_left(found, count))
 
 
-def _text(title: str, catalog: Catalog, records: Sequence[Record]) -> str:
-    from jobrun.checkpoint.contents import disk_use
+def _text(title: str, catalog: Catalog) -> str:
+    from jobrun.checkpoint.contents import disk_use_text
     from jobrun.cli.table import table
     from jobrun.core.text import size
     from jobrun.report.formatting import metric_texts, plain, plural
 
+    records, ignored = catalog.survey()
     header = ("id", "epoch", "saved (UTC)", "size", "metrics")
     rows = [
         (
@@ -69,15 +69,12 @@ def _text(title: str, catalog: Catalog, records: Sequence[Record]) -> str:
         )
         for r in records
     ]
-    use = f", {size(disk_use(catalog.path(r.id) for r in records))} on disk" if rows else ""
+    use = f", {disk_use_text(catalog, records)}" if rows else ""
     count = plural(len(rows), "checkpoint") if rows else "no checkpoints"
     lines = [f"{plain(title)}: {count}{use}"]
     if rows:
         lines.append(table(header, rows, "rlll", width=screen_width()))
-    lines += [
-        f"{plain(i.name)} is not a checkpoint: {i.reason}"
-        for i in catalog.ignored({r.id for r in records})
-    ]
+    lines += [f"{plain(i.name)} is not a checkpoint: {i.reason}" for i in ignored]
     return "\n".join(lines)
 
 
@@ -104,15 +101,14 @@ def _left(run: RunDir, count: int) -> str:
     return plain(f"{plural(count, 'checkpoint')} of earlier attempts:  {command}")
 
 
-def _object(catalog: Catalog, records: Sequence[Record]) -> dict[str, Any]:
-    from jobrun.checkpoint.contents import disk_use
+def _object(catalog: Catalog) -> dict[str, Any]:
+    from jobrun.checkpoint.contents import small_disk_use
 
+    records, ignored = catalog.survey()
     return {
         "checkpoints": [_checkpoint(catalog, record) for record in records],
-        "bytes_on_disk": disk_use(catalog.path(r.id) for r in records),
-        "ignored": [
-            {"name": i.name, "reason": i.reason} for i in catalog.ignored({r.id for r in records})
-        ],
+        "bytes_on_disk": small_disk_use(catalog, records),
+        "ignored": [{"name": i.name, "reason": i.reason} for i in ignored],
     }
 
 

@@ -94,7 +94,7 @@ def _at(url: str) -> tuple[list[str], list[Ignored]]:
 def _of(catalog: Catalog) -> tuple[list[str], list[Ignored]]:
     """Return the checkpoints of a run, and directories that are only named like one."""
     ids = [id for id in catalog.ids() if catalog.is_ours(id)]
-    return [catalog.place(id) for id in ids], catalog.ignored(ids)
+    return [catalog.place(id) for id in ids], [i for i in catalog.ignored() if i.id not in ids]
 
 
 def _lines(verdict: Verdict) -> list[str]:
