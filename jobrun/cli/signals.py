@@ -18,6 +18,7 @@ import mmap
 import os
 import signal
 import sys
+import threading
 import time
 from _thread import start_new_thread
 from collections.abc import Callable
@@ -97,8 +98,9 @@ class Signals:
             )
 
     def look(self, warn: Callable[[str], None]) -> None:
-        """Call ``hold``, once a second at most."""
-        if time.monotonic() - self._held >= _HOLD:
+        """Call ``hold``, once a second at most; does nothing on another than the main thread."""
+        on_main = threading.current_thread() is threading.main_thread()
+        if on_main and time.monotonic() - self._held >= _HOLD:
             self.hold(warn)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:

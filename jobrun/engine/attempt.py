@@ -203,7 +203,16 @@ class Attempt:
             self.restorer.restore_progress(start)
         return again
 
-    def run_epoch(self) -> None:
+    def run_epochs(self) -> None:
+        """Run epochs until no further one is to be run."""
+        if not self.over:
+            self.session.run_loop(self._run_epochs, self._run.look)
+
+    def _run_epochs(self) -> None:
+        while not self.over:
+            self._run_epoch()
+
+    def _run_epoch(self) -> None:
         """Run the epoch, or the rest of it, to its end or to a cut, and save if due."""
         plan, progress = self._run.plans["epoch"], self.progress
         if progress.position.at_boundary:

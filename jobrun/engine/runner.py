@@ -171,8 +171,7 @@ class JobRunner:
             attempt.restorer.resume(choice)
         elif attempt.run_group("init"):
             attempt.save()
-        while not attempt.over:
-            attempt.run_epoch()
+        attempt.run_epochs()
         return attempt.finish()
 
     @contextmanager

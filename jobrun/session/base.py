@@ -130,6 +130,14 @@ class Session(ABC):
         cut it.  Raises the first TaskError.
         """
 
+    def run_loop(self, loop: Callable[[], None], look: Callable[[], None]) -> None:
+        """Call ``loop``, which runs a group again and again; raises what it raises.
+
+        A session may call it on another thread, from which a run starts faster; ``look`` is then
+        called a few times a second on this one, where signals are served.
+        """
+        loop()
+
     @abstractmethod
     def end_epoch(self) -> None:
         """Drop the scratch of the epoch: what is neither persistent nor of ``setup``."""

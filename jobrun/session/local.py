@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -147,6 +147,10 @@ class LocalSession(Session):
         if plan.group == "setup" and plan.finished(reached.tasks):
             self.check_made(control)
         return reached
+
+    def run_loop(self, loop: Callable[[], None], look: Callable[[], None]) -> None:
+        """Call ``loop`` on the thread of tasks that run one at a time; see ``Session.run_loop``."""
+        self._scheduler.run_loop(loop, look)
 
     def check_made(self, control: Control) -> None:
         """Check the objects that ``setup`` made, and report warnings.

@@ -190,15 +190,18 @@ class Group:
         begun: Callable[[], None] = lambda: None,
     ) -> list[int]:
         """Run the units that are not ``done``; see ``Scheduler.run``."""
-        cut = now.control.cut
-        try:
-            ran = self._scheduler.run(self._dag, self._execute, done, cut, self._look, skip, begun)
-            if self._binding.places.check:
-                check_kept(self._plan.group, self._stores.nodes)
-            return ran
-        except BaseException:
+
+        def halted() -> None:
             now.halted = True
-            raise
+
+        cut = now.control.cut
+        ran = self._scheduler.run(
+            self._dag, self._execute, done, cut, self._look, skip, begun, halted
+        )
+        enter(None)  # in a loop this is the thread of the last task
+        if self._binding.places.check:
+            check_kept(self._plan.group, self._stores.nodes)
+        return ran
 
     def _done(self, tasks: Collection[str]) -> list[int]:
         """Return the units that need not run again; a gathering is done when its copies are."""

@@ -18,7 +18,8 @@ from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Pipe, Task
 from jobrun.analysis import analysis
 from jobrun.analysis.names import Access, access
 from jobrun.checkpoint.catalog import Catalog
-from jobrun.core.events import CheckpointSaved, Event, RunEnded, Warned
+from jobrun.core.current_task import CurrentTask, task_here
+from jobrun.core.events import CheckpointSaved, EpochFinished, Event, RunEnded, Warned
 from jobrun.engine.resume_policy import Request
 from jobrun.errors import LockedError, SpecError, TaskError
 from jobrun.model.policy import CheckpointPolicy, Every
@@ -318,6 +319,21 @@ def test_a_metric_that_is_none_is_said_once() -> None:
     assert [e.message for e in events if isinstance(e, Warned)] == [
         "metric 'forgotten' has no value in epoch 1: it was None, or not written"
     ]
+
+
+def test_between_two_epochs_no_task_is_the_current_one() -> None:
+    """Else what a reporter prints would be logged as a print of the last task."""
+    current: list[CurrentTask | None] = []
+
+    def report(event: Event) -> None:
+        if isinstance(event, EpochFinished):
+            current.append(task_here())
+
+    with Job("j") as job:
+        Task(lambda: 1.0, out="loss", name="loss")
+        job.stop(epochs=2)
+    JobRunner(job, report=report).train(LocalSession(2))
+    assert current == [None, None]
 
 
 def test_a_job_that_cannot_be_is_refused_with_all_problems() -> None:

@@ -315,6 +315,167 @@ def test_threads_end_after_closing() -> None:
         assert not worker.is_alive()
 
 
+# Loops of runs.
+
+
+@settings(deadline=None, max_examples=60)
+@given(_dags, st.sampled_from([1, 2, 8]))
+def test_runs_of_a_loop_are_like_others_on_the_same_threads(
+    shape: tuple[int, Pairs], threads: int
+) -> None:
+    count, pairs = shape
+    scheduler = Scheduler(threads)
+    dag = dag_of(count, pairs)
+    ran: list[list[int]] = []
+    on: set[threading.Thread] = set()
+
+    def loop() -> None:
+        on.add(threading.current_thread())
+        for _ in range(3):
+            recorder = Recorder(lambda unit: on.add(threading.current_thread()))
+            ran.append(scheduler.run(dag, recorder, (), never))
+            places = {entry: place for place, entry in enumerate(recorder.log)}
+            assert all(places["end", a] < places["start", b] for a, b in pairs)
+
+    within(30, lambda: scheduler.run_loop(loop, lambda: None))
+    assert ran == [list(range(count))] * 3
+    assert on <= set(scheduler._workers)
+    assert scheduler._workers[0] in on
+    assert within(30, lambda: scheduler.run(dag, Recorder(), (), never)) == list(range(count))
+    scheduler.close()
+
+
+def test_pinned_units_of_a_loop_run_on_its_thread_while_others_run_beside() -> None:
+    scheduler = Scheduler(2)
+    dag = Dag([0, 0, 1], [[], [2], []], pinned=frozenset({0, 2}))
+    both = threading.Barrier(2)
+    on: dict[int, threading.Thread] = {}
+
+    def execute(unit: int) -> None:
+        on[unit] = threading.current_thread()
+        if unit < 2:
+            both.wait(20)
+
+    within(30, lambda: scheduler.run_loop(lambda: _run(scheduler, dag, execute), lambda: None))
+    first, second = scheduler._workers
+    assert on == {0: first, 1: second, 2: first}
+    scheduler.close()
+
+
+def _run(scheduler: Scheduler, dag: Dag, execute: Callable[[int], None]) -> None:
+    scheduler.run(dag, execute, (), never)
+
+
+def test_the_caller_of_a_loop_looks_while_a_unit_runs_and_cuts() -> None:
+    scheduler = Scheduler(1)
+    looked, cut = threading.Event(), threading.Event()
+    callers: set[int] = set()
+
+    def look() -> None:
+        callers.add(threading.get_ident())
+        looked.set()
+
+    def loop() -> None:
+        dag = dag_of(2, {(0, 1)})
+        finished = scheduler.run(dag, lambda unit: wait(looked) or cut.set(), (), cut.is_set, look)
+        assert finished == [0]
+
+    def caller() -> int:
+        scheduler.run_loop(loop, lambda: None)
+        return threading.get_ident()
+
+    assert callers == {within(30, caller)}
+    scheduler.close()
+
+
+def wait(event: threading.Event) -> None:
+    assert event.wait(20)
+
+
+@pytest.mark.parametrize("in_unit", [True, False])
+def test_an_error_in_a_loop_is_its_caller_s(in_unit: bool) -> None:
+    scheduler = Scheduler(2)
+
+    def fail(unit: int = 0) -> None:
+        raise ZeroDivisionError
+
+    def loop() -> None:
+        if in_unit:
+            scheduler.run(dag_of(2, {(0, 1)}), fail, (), never)
+        fail()
+
+    with pytest.raises(ZeroDivisionError):
+        within(30, lambda: scheduler.run_loop(loop, lambda: None))
+    assert within(30, lambda: scheduler.run(dag_of(2, set()), Recorder(), (), never)) == [0, 1]
+    scheduler.close()
+
+
+@pytest.mark.parametrize("how", ["interrupt", "abandon"])
+def test_the_caller_of_a_loop_does_not_wait_for_a_unit(how: str) -> None:
+    """As after Ctrl-C, and when a task exceeds its timeout."""
+    scheduler = Scheduler(1)
+    begun, release, ended = threading.Event(), threading.Event(), threading.Event()
+    told: list[str] = []
+
+    def execute(unit: int) -> None:
+        begun.set()
+        wait(release)
+
+    def look() -> None:
+        if how == "interrupt" and begun.is_set():
+            raise KeyboardInterrupt
+
+    def loop() -> None:
+        try:
+            dag = dag_of(2, {(0, 1)})
+            scheduler.run(dag, execute, (), never, halted=lambda: told.append("halted"))
+            told.append("the loop continued")
+        finally:
+            ended.set()
+
+    def abandon() -> None:
+        wait(begun)
+        scheduler.abandon(TimeoutError())
+
+    if how == "abandon":
+        threading.Thread(target=abandon).start()
+    with pytest.raises(KeyboardInterrupt if how == "interrupt" else TimeoutError):
+        within(30, lambda: scheduler.run_loop(loop, look))
+    assert told == ["halted"]
+    assert not ended.is_set()
+    again = Recorder()
+    later = threading.Timer(0.05, release.set)
+    later.start()
+    assert within(30, lambda: scheduler.run(dag_of(2, set()), again, (), never)) == [0, 1]
+    wait(ended)
+    assert told == ["halted"]
+    scheduler.close()
+
+
+def test_an_interrupt_waits_for_what_a_loop_does_between_its_runs() -> None:
+    scheduler = Scheduler(1)
+    between, interrupted = threading.Event(), threading.Event()
+    log: list[str] = []
+
+    def look() -> None:
+        if between.is_set():
+            interrupted.set()
+            raise KeyboardInterrupt
+
+    def loop() -> None:
+        scheduler.run(dag_of(1, set()), lambda unit: None, (), never)
+        between.set()
+        wait(interrupted)
+        time.sleep(0.05)
+        log.append("saved")
+        scheduler.run(dag_of(1, set()), lambda unit: log.append("ran"), (), never)
+
+    with pytest.raises(KeyboardInterrupt):
+        within(30, lambda: scheduler.run_loop(loop, look))
+    assert log == ["saved"]
+    scheduler.close()
+
+
 # Cuts.
 
 
