@@ -81,6 +81,12 @@ def exit_code_of_signal(name: str) -> int:
     return 128 + signal.Signals.__members__.get(name, signal.SIGTERM)
 
 
+EXITS_BY_SIGNAL = tuple(
+    map(exit_code_of_signal, ("SIGINT", "SIGTERM", "SIGHUP", "SIGXCPU", "SIGUSR2"))
+)
+"""The exit codes of a run that was asked to end, and saved."""
+
+
 @contextmanager
 def few_hints() -> Iterator[None]:
     """Limit the names that ``did_you_mean`` compares while the context lasts.

@@ -1,4 +1,4 @@
-"""Runs of a sweep as separate processes, a limited number at a time.
+"""Runs of a sweep as separate processes of this machine, a limited number at a time.
 
 Each has its own process group: a Ctrl-C on the terminal reaches the sweep alone, which passes
 it on by the process's stdin, once.  That end closes when the sweep is killed, and the runs end too.
@@ -20,7 +20,7 @@ from jobrun.cli.member import Order
 from jobrun.core.process import ChildOutput
 from jobrun.errors import UsageError
 
-__all__ = ["Fleet", "Listener"]
+__all__ = ["Fleet", "Listener", "Runs"]
 
 _TICK = 0.1
 """The seconds between checks whether a process with open pipes has ended."""
@@ -43,6 +43,18 @@ class Listener(Protocol):
         """Handle the end of a process: its exit code, negative for a signal."""
 
 
+class Runs(Protocol):
+    """Runs of a sweep, started somewhere; ``signal`` is what has ended them, or empty."""
+
+    signal: str
+
+    def run(self, orders: Iterable[tuple[int, Order]]) -> None:
+        """Start a process for each order, and wait for all."""
+
+    def send(self, signal_name: str, *, last: bool) -> None:
+        """Pass a signal on to all that run; from any thread.  ``last``: start no more."""
+
+
 @dataclass
 class _Child:
     number: int
@@ -60,10 +72,14 @@ class _Child:
 class Fleet:
     """A runner of processes, ``jobs`` at a time; ``listener`` receives their output.
 
-    No further one is started once ``go`` is false, or after ``interrupt``.
+    They begin in the directory ``start`` (None: the current one).  No further one is started once
+    ``go`` is false, or after a signal.
     """
 
-    def __init__(self, jobs: int, listener: Listener, go: Callable[[], bool]) -> None:
+    def __init__(
+        self, jobs: int, listener: Listener, go: Callable[[], bool], start: str | None = None
+    ) -> None:
+        self._start_directory = start
         self._jobs = jobs
         self._listener = listener
         self._go = go
@@ -105,7 +121,7 @@ class Fleet:
         with self._lock:
             if self.signal or not self._go():
                 return False
-            process = _process(order.run)
+            process = _process(order.run, self._start_directory)
             child = _Child(number, process)
             child.write(json.dumps(asdict(order)))
             self._children.append(child)
@@ -152,14 +168,18 @@ class Fleet:
         self._listener.ended(child.number, process.returncode)
 
 
-def _process(run: str) -> subprocess.Popen[bytes]:
-    """Return a process that waits for its order; ``run`` shows in lists of processes."""
+def _process(run: str, start: str | None) -> subprocess.Popen[bytes]:
+    """Return a process that waits for its order in the directory ``start``.
+
+    ``run`` shows in lists of processes.
+    """
     try:
         return subprocess.Popen(
             [sys.executable, "-P", "-c", _CODE.format(path=sys.path), run],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            cwd=start,
             start_new_session=True,
         )
     except OSError as error:

@@ -27,6 +27,7 @@ from jobrun.core import gc_tuning
 from jobrun.core.children import kill_children
 from jobrun.core.events import PASSING, Event
 from jobrun.core.paths import seen_from_here
+from jobrun.storage.lock import VARIABLE
 
 __all__ = ["Order", "main"]
 
@@ -42,7 +43,9 @@ class Order:
     ``core.json_floats``), ``run`` is the directory of the run.  ``spec_path`` and ``spec_text``
     are what is kept in it of the spec; ``events``: an error that ends the run is an event too,
     not text.
-    The rest are options, and commands for messages.
+    With ``local`` the run uses this process, whatever session its spec has, and ``lock`` is the
+    value of JOBRUN_LOCK, if not this process's own.  The rest are options, and commands for
+    messages.
     """
 
     path: str
@@ -64,12 +67,17 @@ class Order:
     verbosity: int
     events: bool
     traceback: bool
+    scheduler: str | None = None
+    local: bool = False
+    lock: str = ""
 
 
 def main() -> NoReturn:
     """Run the order on stdin, and end the process with the run's exit code."""
     stdin, events = _channels()
     order = Order(**json.loads(stdin.readline()))
+    if order.lock:
+        os.environ[VARIABLE] = order.lock
     louder = {"quiet": order.verbosity < 0, "verbose": order.verbosity > 0}
     settings = Settings(**louder, json=True, color="never", traceback=order.traceback)
     gc_tuning.rare()
@@ -119,7 +127,12 @@ def _run(order: Order, settings: Settings, signals: Signals, wire: Wire) -> int:
     from jobrun.jobspec.resolve import dump_resolved, load, with_values
 
     whole = load(
-        order.path, order.sets, epochs=order.epochs, folder=order.folder, data=order.text.encode()
+        order.path,
+        order.sets,
+        epochs=order.epochs,
+        folder=order.folder,
+        data=order.text.encode(),
+        scheduler=order.scheduler,
     )
     spec = with_values(whole, from_json(order.values))
     request = Request(
@@ -138,7 +151,9 @@ def _run(order: Order, settings: Settings, signals: Signals, wire: Wire) -> int:
 
     def start() -> int:
         watching = Watching(settings, instead=wire, on_error=on_error)
-        engine = Engine(watching, signals, threads=order.threads, check=order.check)
+        engine = Engine(
+            watching, signals, threads=order.threads, check=order.check, local=order.local
+        )
         return engine.run(job_of(spec), request, str(run.parent), run)
 
     return once_free(start, signals, wait=order.wait)

@@ -33,6 +33,7 @@ from jobrun.engine.runner import JobRunner
 from jobrun.errors import EXIT_DONE, JobrunError, Problem
 from jobrun.jobspec.overrides import UNSET
 from jobrun.model.job import Job
+from jobrun.model.policy import SessionSpec
 from jobrun.report import Broadcast
 from jobrun.report.background import Aside
 from jobrun.report.formatting import json_values, plain
@@ -63,16 +64,26 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 class Engine:
-    """The execution of a job with the options of the command line."""
+    """The execution of a job with the options of the command line.
+
+    ``local``: in this process, whatever session the job has.
+    """
 
     def __init__(
-        self, watching: Watching, signals: Signals, *, threads: int | None, check: bool = False
+        self,
+        watching: Watching,
+        signals: Signals,
+        *,
+        threads: int | None,
+        check: bool = False,
+        local: bool = False,
     ) -> None:
         self._watching = watching
         self._settings = watching.settings
         self._signals = signals
         self._threads = threads
         self._check = check
+        self._local = local
         self._reporters: list[Aside] = []
 
     def run(
@@ -146,7 +157,7 @@ class Engine:
                 warn(f"{problem.where}: {problem.message}; {problem.hint}")
             self._signals.hold(warn)
             self._reporters = self._reporters or self._watching.reporters(job, request, fan)
-            session = make_session(job.session, self._threads)
+            session = make_session(SessionSpec() if self._local else job.session, self._threads)
         gc_tuning.usual()
         if choice.action == "new_run":
             for line in choice.lines:

@@ -18,7 +18,7 @@ import click
 
 from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.metrics import metric_names
-from jobrun.cli.fleet import Fleet
+from jobrun.cli.fleet import Fleet, Runs
 from jobrun.cli.member import Order
 from jobrun.cli.options import RunOptions, Settings, screen_width, settings, uses_color
 from jobrun.cli.signals import Signals
@@ -29,9 +29,10 @@ from jobrun.cli.table import table
 from jobrun.conditions.parse import build
 from jobrun.core.invocation import program
 from jobrun.core.json_floats import to_json
+from jobrun.core.paths import absolute
 from jobrun.engine.resume_policy import Choice
 from jobrun.engine.slurm import slurm_job, time_to_stop
-from jobrun.errors import EXIT_DONE, BindError, TaskError, exit_code_of_signal
+from jobrun.errors import EXIT_DONE, EXITS_BY_SIGNAL, BindError, TaskError, exit_code_of_signal
 from jobrun.report.formatting import plain, plural
 from jobrun.report.terminal import Painter
 from jobrun.runs.find import sweep_of_spec
@@ -43,8 +44,7 @@ from jobrun.tools.sweep_rows import SweepRow, row_from_end, row_of_crash, rows_o
 
 __all__ = ["run_sweep"]
 
-_BY_SIGNAL = map(exit_code_of_signal, ("SIGINT", "SIGTERM", "SIGHUP", "SIGXCPU", "SIGUSR2"))
-_RANK = (1, 4, 3, 2, 5, 8, *_BY_SIGNAL, 6, 7)
+_RANK = (1, 4, 3, 2, 5, 8, *EXITS_BY_SIGNAL, 6, 7)
 """If runs end with several exit codes, that of the sweep is the first of these."""
 
 
@@ -138,7 +138,7 @@ class SweepEngine:
         jobs = max(1, min(self._options.jobs, len(plan.to_do)))
         if self._verbosity >= 0:
             board.print_lines(_opening(plan, home, jobs))
-        fleet = Fleet(jobs, board, lambda: self._continues(board.codes.values()))
+        fleet = self._fleet(jobs, board, home)
         self._signals.runner = _SignalForwarder(fleet, board)
         try:
             fleet.run((n, self._order(home, plan.members[n], jobs)) for n in plan.to_do)
@@ -151,6 +151,33 @@ class SweepEngine:
             rows[number] = row_from_end(row, told) if told else row_of_crash(row, code)
         reason = fleet.signal or ("SIGTERM" if self._out_of_time else "")
         return self._show(plan, home, rows, board.codes, reason)
+
+    def _fleet(self, jobs: int, board: Board, home: SweepDir) -> Runs:
+        """Return what runs the members: processes here, or on the workers of a cluster."""
+
+        def go() -> bool:
+            return self._continues(board.codes.values())
+
+        if not self._on_workers:
+            return Fleet(jobs, board, go)
+        from jobrun.cli.cluster_fleet import ClusterFleet
+
+        return ClusterFleet(
+            jobs,
+            board,
+            go,
+            job=self._sweep.job,
+            sweep_dir=str(absolute(home.path)),
+            say=lambda text: board.print_lines(text),
+        )
+
+    @property
+    def _on_workers(self) -> bool:
+        """Whether the runs are placed on the workers of a cluster, each as a whole.
+
+        A job of several nodes runs from here, with its nodes on the workers.
+        """
+        return self._sweep.job.session.kind == "dask" and len(self._sweep.job.nodes) == 1
 
     @property
     def _verbosity(self) -> int:
@@ -200,13 +227,22 @@ class SweepEngine:
             again=request.again,
             afresh=request.afresh,
             program=request.program,
-            threads=options.threads or max(1, default_threads() // jobs),
+            threads=self._threads(jobs),
             check=options.check,
             wait=options.wait,
             verbosity=self._verbosity,
             events=self._options.progress == "json",
             traceback=self._settings.traceback,
+            scheduler=options.scheduler,
         )
+
+    def _threads(self, jobs: int) -> int:
+        """Return the number of tasks that a run has at a time: its share of this machine."""
+        if self._options.threads:
+            return self._options.threads
+        if self._on_workers:  # the scheduler has given it one thread of a worker
+            return self._sweep.job.session.threads or 1
+        return max(1, default_threads() // jobs)
 
     def _show(
         self,
@@ -238,7 +274,7 @@ class SweepEngine:
 class _SignalForwarder:
     """A forwarder of signals to the runs."""
 
-    def __init__(self, fleet: Fleet, board: Board) -> None:
+    def __init__(self, fleet: Runs, board: Board) -> None:
         self._fleet = fleet
         self._board = board
 

@@ -76,12 +76,22 @@ class FakeCluster:
 
     def __exit__(self, *raised: object) -> None:
         self.status = "closed"
-        for worker in self.workers.values():
-            worker.state.actors = {}  # as a scheduler does for a client that is gone
         actor_module.get_worker = self._before  # type: ignore[assignment]
-        self.loop.asyncio_loop.call_soon_threadsafe(self.loop.asyncio_loop.stop)
+        asyncio.run_coroutine_threadsafe(self._end(), self.loop.asyncio_loop)
         self._thread.join(10)
+        assert not self._thread.is_alive()
+        self.loop.asyncio_loop.close()
         self._folder.cleanup()
+
+    async def _end(self) -> None:
+        """End the actors, what still runs on the loop, such as requests for news, and the loop."""
+        for worker in self.workers.values():
+            await _closed(worker.take_actors())
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks) if tasks else None
+        asyncio.get_running_loop().stop()
 
     # What a session asks of a client.
 
@@ -170,7 +180,8 @@ class FakeCluster:
         worker = self.workers.pop(address)
         self.lost.add(address)
         self.loop.asyncio_loop.call_soon_threadsafe(worker.dead.set)
-        worker.state.actors = {}  # which ends what runs there
+        actors = worker.take_actors()  # which ends what runs there
+        asyncio.run_coroutine_threadsafe(_closed(actors), self.loop.asyncio_loop)
         if self.nanny:
             self.start_worker()
 
@@ -192,8 +203,19 @@ class _Worker:
         self.dead = asyncio.Event()
         self._cluster = cluster
 
+    def take_actors(self) -> list[Any]:
+        """The actors, which it does not have any more."""
+        actors, self.state.actors = self.state.actors, {}
+        return list(actors.values())
+
     def rpc(self, address: str) -> Any:
         return self._cluster.rpc(address, self.address)
+
+
+async def _closed(actors: list[Any]) -> None:
+    """End actors with all that they hold, as the end of their process does."""
+    for actor in actors:
+        await actor.close()
 
 
 class _Future:

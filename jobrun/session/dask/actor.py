@@ -46,6 +46,9 @@ __all__ = ["WorkerActor"]
 _THREADS = 4
 """The number of requests at a time: a run, a save, a question."""
 
+_LOOK = 5.0
+"""Seconds between two looks whether the client is gone."""
+
 
 class WorkerActor:
     """Some nodes of a job; created on a worker, then configured by ``open``."""
@@ -63,6 +66,7 @@ class WorkerActor:
         self._request: RunRequest | None = None
         self._turn = self._paused = self._interrupted = 0
         self._applied = 0
+        self._closed = False
 
     @property
     def session(self) -> WorkerSession:
@@ -72,6 +76,7 @@ class WorkerActor:
 
     async def open(self, setup: Setup) -> Answer:
         """Bind the functions and create empty stores; return the versions of the libraries."""
+        self._close_if_left()
         return await self._answer(lambda: self._open(setup))
 
     def _open(self, setup: Setup) -> Mapping[str, str]:
@@ -223,8 +228,18 @@ class WorkerActor:
         taken = {key: arrived(value) for key, value in values.items()}
         return await self._answer(lambda: self.session.take_partial(taken))
 
+    def _close_if_left(self) -> None:
+        """Close soon after the client is gone, which then cannot request it."""
+        if self._closed:
+            return
+        if self._is_left():
+            self._loop.create_task(self.close())
+        else:
+            self._loop.call_later(_LOOK, self._close_if_left)
+
     async def close(self) -> None:
-        """End the threads, once their work is over."""
+        """End the threads, once their work is over, and release the shared memory."""
+        self._closed = True
         self._paused = self._interrupted = sys.maxsize
         if self._group is not None:
             self._group.stop(halt=True)

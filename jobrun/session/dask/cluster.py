@@ -20,7 +20,14 @@ from jobrun.session.dask.placement import Avoided, Resources, assign, resources_
 from jobrun.session.dask.waiting import wait_until
 from jobrun.session.dask.workers import PlacedActor
 
-__all__ = ["connect", "place_nodes", "start_cluster"]
+__all__ = [
+    "able_workers",
+    "close_client",
+    "connect",
+    "place_nodes",
+    "refuse_other_versions",
+    "start_cluster",
+]
 
 _ASK = 10.0
 """Seconds that workers are given to answer whether they can import jobrun."""
@@ -72,6 +79,44 @@ def connect(address: str, timeout: float) -> Any:
         ) from error
 
 
+def close_client(client: Any) -> None:
+    """Close a client, and the cluster that was started for it, if any."""
+    cluster = client.cluster
+    log = logging.getLogger("distributed.client")
+    disabled, log.disabled = log.disabled, True  # else it has a traceback of a cancelled reconnect
+    try:
+        client.close()
+    finally:
+        log.disabled = disabled
+    if cluster is not None:
+        cluster.close()
+
+
+def refuse_other_versions(where: str, found: Mapping[str, str], own: Mapping[str, str]) -> None:
+    """Raise UsageError for a worker whose Python or numpy is not that of the client."""
+    for name in ("python", "numpy"):
+        if found.get(name) != own[name]:
+            raise UsageError(
+                f"{where} has {name} {found.get(name)}, the client {own[name]}",
+                hint="install the same version on all machines, or remove 'versions: same' from "
+                "'session'",
+            )
+
+
+def able_workers(client: Any, avoided: Avoided, wait: float, control: Control) -> list[str]:
+    """Return the workers that have jobrun, once there are some, with a warning of the others.
+
+    Those are added to the lost ones.  Raises ClusterLostError if there is no worker within ``wait``
+    seconds, UsageError if none has jobrun, and WaitEndedError if the run is interrupted.
+    """
+    workers = _workers(client, avoided, wait, control)
+    able = _able(client, workers, avoided, control)
+    if not able:
+        hint = "install jobrun[dask] on the workers"
+        raise UsageError(_without_jobrun(workers), hint=hint)
+    return able
+
+
 def place_nodes(
     client: Any,
     nodes: Sequence[str],
@@ -91,7 +136,7 @@ def place_nodes(
     """
     from jobrun.session.dask.actor import WorkerActor
 
-    workers = _able(client, _workers(client, avoided, wait, control), avoided.lost, control)
+    workers = able_workers(client, avoided, wait, control)
     made = []
     placing = _assigned(client, nodes, workers, avoided, needs, wait, control)
     for address, own in placing.items():
@@ -119,11 +164,28 @@ def place_nodes(
     return placed
 
 
-def _able(client: Any, workers: list[str], lost: set[str], control: Control) -> list[str]:
-    """Return the workers that can import jobrun, with a warning of the others.
+def _able(client: Any, workers: list[str], avoided: Avoided, control: Control) -> list[str]:
+    """Return the workers that can import jobrun; the others are lost, with a warning.
 
     A worker that does not answer soon is kept: its actor shows what is wrong.
     """
+    asked = [address for address in workers if address not in avoided.able]
+    unable = _unable(client, asked, control) if asked else []
+    avoided.able.update(set(asked) - set(unable))
+    avoided.lost.update(unable)
+    able = [address for address in workers if address not in unable]
+    if unable and able:
+        text = f"{_without_jobrun(unable)}: the other workers are used"
+        control.report(Warned(text))
+    return able
+
+
+def _without_jobrun(workers: Sequence[str]) -> str:
+    return f"jobrun is not installed on the worker{'s' * (len(workers) > 1)} {', '.join(workers)}"
+
+
+def _unable(client: Any, workers: list[str], control: Control) -> list[str]:
+    """Return the workers that answer that they cannot import jobrun."""
     answers: Future[dict[str, Any]] = Future()
 
     def ask() -> None:
@@ -135,17 +197,9 @@ def _able(client: Any, workers: list[str], lost: set[str], control: Control) -> 
 
     threading.Thread(target=ask, name="jobrun-ask", daemon=True).start()
     if not wait_until(answers.done, _ASK, lambda: "an answer of all workers", control):
-        return workers
+        return []
     found = {} if answers.exception() is not None else answers.result()
-    unable = [address for address in workers if found.get(address) is False]
-    if not unable:
-        return workers
-    text = f"jobrun is not installed on the worker{'s' * (len(unable) > 1)} {', '.join(unable)}"
-    if len(unable) == len(workers):
-        raise UsageError(text, hint="install jobrun[dask] on the workers")
-    lost.update(unable)
-    control.report(Warned(f"{text}: the nodes are placed on the other workers"))
-    return [address for address in workers if address not in unable]
+    return [address for address in workers if found.get(address) is False]
 
 
 def _assigned(
@@ -166,7 +220,8 @@ def _assigned(
     def placed() -> bool:
         nonlocal found, has
         known = client.scheduler_info(n_workers=-1)["workers"]
-        has = {w: known[w].get("resources", {}) for w in avoided.usable(known)}
+        able = _able(client, avoided.usable(known), avoided, control)  # some may have just joined
+        has = {w: known[w].get("resources", {}) for w in able}
         found = assign(nodes, list(has), needs, has) if has else nodes[0]
         return not isinstance(found, str)
 

@@ -10,7 +10,16 @@ from types import MappingProxyType
 from jobrun.errors import UsageError, did_you_mean_or_all
 from jobrun.model.job import match_nodes
 
-__all__ = ["NO_RESOURCES", "Avoided", "Resources", "assign", "needs_of", "resources_text", "shares"]
+__all__ = [
+    "NO_RESOURCES",
+    "Avoided",
+    "Resources",
+    "assign",
+    "has_all",
+    "needs_of",
+    "resources_text",
+    "shares",
+]
 
 Resources = Mapping[str, float]
 """Amounts by the names of resources, as ``dask worker --resources`` declares them."""
@@ -20,9 +29,13 @@ NO_RESOURCES: Mapping[str, Resources] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Avoided:
-    """Workers by address: ``lost`` ones, and pairs ``apart``, which do not reach each other."""
+    """Workers by address: ``lost`` ones, and pairs ``apart``, which do not reach each other.
+
+    ``able`` are those that are known to have jobrun.
+    """
 
     lost: set[str] = field(default_factory=set)
+    able: set[str] = field(default_factory=set)
     apart: set[tuple[str, str]] = field(default_factory=set)
 
     def usable(self, workers: Iterable[str]) -> list[str]:
@@ -82,7 +95,7 @@ def assign(
     for node in nodes:
         if not (need := needs.get(node, {})):
             continue
-        fit = [w for w in workers if all(left[w].get(k, 0.0) >= n for k, n in need.items())]
+        fit = [worker for worker in workers if has_all(left[worker], need)]
         if not fit:
             return node
         worker = next((w for w in fit if len(placed[w]) < share), fit[0])
@@ -94,6 +107,11 @@ def assign(
             placed[min(workers, key=lambda w: len(placed[w]))].append(node)
     order = {node: number for number, node in enumerate(nodes)}
     return {w: tuple(sorted(own, key=order.__getitem__)) for w, own in placed.items() if own}
+
+
+def has_all(has: Resources, need: Resources) -> bool:
+    """Return whether a worker has all that is needed."""
+    return all(has.get(name, 0.0) >= amount for name, amount in need.items())
 
 
 def resources_text(resources: Resources) -> str:

@@ -25,7 +25,7 @@ from jobrun.core.position import Position
 from jobrun.errors import TaskError, UsageError, WorkerLostError
 from jobrun.model.job import Job
 from jobrun.session.base import NO_SCRATCH, Control, Places, Session
-from jobrun.session.dask.cluster import place_nodes
+from jobrun.session.dask.cluster import close_client, place_nodes, refuse_other_versions
 from jobrun.session.dask.code import CodeMissingError, archive, packed_job
 from jobrun.session.dask.group_run import GroupRun, keys_by_worker, reached
 from jobrun.session.dask.messages import Outcome, Peer, Setup, arrived
@@ -193,12 +193,7 @@ class DaskSession(Session):
         """Raise UsageError for a worker whose Python or numpy is not that of this process."""
         own = versions()
         for peer in peers:
-            found = self._versions[peer.nodes[0]]
-            for name in ("python", "numpy"):
-                if found.get(name) != own[name]:
-                    text = f"{peer.described} has {name} {found.get(name)}, the client {own[name]}"
-                    hint = "install the same version on all machines, or remove 'versions: same'"
-                    raise UsageError(text, hint=f"{hint} from 'session'")
+            refuse_other_versions(peer.described, self._versions[peer.nodes[0]], own)
 
     def _warn_of_differences(self, control: Control) -> None:
         """Warn once of nodes whose libraries differ, since their numbers may."""
@@ -429,7 +424,4 @@ class DaskSession(Session):
         if self._workers is not None:
             self._workers.close()
         if self._owned:
-            cluster = self.client.cluster
-            self.client.close()
-            if cluster is not None:
-                cluster.close()
+            close_client(self.client)

@@ -53,9 +53,7 @@ def test_a_worker_without_jobrun_is_named_and_gets_no_node() -> None:
         within(30, lambda: runner.train(session))
         assert set(session.where.values()) == {good}
     said = [e.message for e in events if isinstance(e, Warned)]
-    text = (
-        f"jobrun is not installed on the worker {bare}: the nodes are placed on the other workers"
-    )
+    text = f"jobrun is not installed on the worker {bare}: the other workers are used"
     assert said == [text]
 
 
@@ -152,6 +150,24 @@ def test_a_worker_with_the_resources_is_waited_for() -> None:
         session = DaskSession(client, resources={"*": {"GPU": 1.0}}, wait=20)
         within(30, lambda: JobRunner(job()).train(session))
         assert set(session.where.values()) == set(client.resources)
+
+
+def test_a_worker_that_joins_meanwhile_is_asked_whether_it_has_jobrun() -> None:
+    events: list[Event] = []
+    with FakeCluster(1) as client:
+        (first,) = client.workers
+        bare, good = "tcp://fake:101", "tcp://fake:102"
+        client.resources = {bare: {"GPU": 1.0}, good: {"GPU": 1.0}}
+        client.run = lambda *_, workers, **__: {w: w != bare for w in workers}  # type: ignore[method-assign]
+        for seconds in (0.3, 0.6):
+            threading.Timer(seconds, client.start_worker).start()
+        session = DaskSession(client, resources={"*": {"GPU": 0.5}}, wait=20)
+        runner = JobRunner(job(), report=events.append)
+        within(30, lambda: runner.train(session))
+        assert set(session.where.values()) == {good}
+        assert first not in session.where.values()
+    said = [e.message for e in events if isinstance(e, Warned)]
+    assert said == [f"jobrun is not installed on the worker {bare}: the other workers are used"]
 
 
 # Versions.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -132,3 +134,29 @@ def test_pipes_get_the_bits_of_one_process(
         within(60, lambda: runner.train(DaskSession(client)))
         assert bits(runner.blobs) == bits(local.blobs)
     assert any(isinstance(each, SharedContent) for each in held) == seen
+
+
+def memories() -> int:
+    """The number of open files of memory in this process."""
+    files = Path("/proc/self/fd")
+    names = [os.readlink(files / name) for name in os.listdir(files) if (files / name).is_symlink()]
+    return sum(name.startswith("/memfd:jobrun") for name in names)
+
+
+def test_a_client_that_is_gone_leaves_nothing_on_its_workers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The scheduler drops the actors of a killed client, which has closed none of them."""
+    monkeypatch.setattr("jobrun.session.dask.actor._LOOK", 0.05)
+    before = memories()
+    with FakeCluster(2) as client:
+        runner = JobRunner(large_gradients("*:g", "mean"))
+        within(60, lambda: runner.train(DaskSession(client)))
+        assert memories() > before
+        for worker in client.workers.values():
+            worker.take_actors()
+        end = time.monotonic() + 10
+        while memories() > before:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+            gc.collect()
