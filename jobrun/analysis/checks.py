@@ -74,6 +74,7 @@ def name_problems(job: Job) -> list[Problem]:
 def warnings(analysis: JobAnalysis) -> Iterator[Problem]:
     """Return what is possible, but seldom intended."""
     job = analysis.job
+    yield from job.doubts
     for group, task in _steps(job):
         if group != "exit" and isinstance(task.fn, Shell) and not task.outputs.names:
             yield Problem(

@@ -94,7 +94,9 @@ class ConditionEntry:
         found = _as_number(value, whole)
         if found is None or not found >= least:
             via = f" (the var {name!r})" if name is not None else ""
-            self.refuse(f"expected {what}, got {shown(value)}{via}", "", *path)
+            exact = isinstance(value, float) and value.is_integer() and value >= least
+            hint = f"write {int(value)}" if exact else ""
+            self.refuse(f"expected {what}, got {shown(value)}{via}", hint, *path)
             return None
         return found
 

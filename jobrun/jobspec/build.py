@@ -11,6 +11,7 @@ from jobrun.core.gc_tuning import paused
 from jobrun.core.template import template
 from jobrun.errors import Problem, SpecError, Where, did_you_mean, few_hints, new_problems
 from jobrun.jobspec.checkpoints import CheckpointModel
+from jobrun.jobspec.doubts import doubts
 from jobrun.jobspec.model import TaskModel
 from jobrun.jobspec.pipes import DoStepModel, MapStepModel, SourceModel
 from jobrun.jobspec.reports import reporter_parts
@@ -108,7 +109,7 @@ def _with_code(spec: Spec, error: SpecError) -> SpecError:
         return error
     imports, calls, trace = code_problems(made, spec.folder, spec.spec_dir)
     tasks = [t.where.line for g in GROUPS for t in made.groups[g].tasks if t.where]
-    starts = sorted([*tasks, *(key.line for key in spec.source.root.keys.values())])
+    starts = sorted([*tasks, *(key.line + 1 for key in spec.source.root.keys.values())])
     wrong = {_task_at(starts, problem) for problem in error.problems}
     found = [*imports, *(p for p in calls if _task_at(starts, p) not in wrong)]
     return SpecError([*error.problems, *new_problems(error.problems, found)], trace=trace)
@@ -202,6 +203,7 @@ class _Builder:
         job.never_stops = self.spec.tree.get("stop") == "never"
         job.reporters = list(self._reporters())
         job.marks = dict(self._job_marks())
+        job.doubts = list(doubts(self.spec.source))
 
     def _reporters(self) -> Iterator[Reporter]:
         holder = self.root.get("report")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
+from jobrun.core.text import seconds_of
 from jobrun.errors import did_you_mean
 from jobrun.jobspec.closed import ClosedModel, given, short_for
 from jobrun.jobspec.compression import Compression
-from jobrun.jobspec.faults import FieldFault, Optional, choice, refuse
+from jobrun.jobspec.faults import FieldFault, Optional, choice, expected, refuse
 from jobrun.jobspec.fields import (
     BlobName,
     Call,
@@ -52,6 +54,19 @@ class EveryModel(ClosedModel):
         if self.epochs is None and self.batches is None and self.seconds is None:
             raise refuse(FieldFault("needs one of epochs, batches, seconds"))
         return self
+
+
+def _every(value: Any) -> Any:
+    if isinstance(value, str):
+        number = re.fullmatch(r"(\d+) *(epoch|batch)(es|s)?", value)
+        hint = f"every: {{seconds: {value}}}" if seconds_of(value) is not None else ""
+        if number is not None:
+            hint = f"every: {{{_UNITS[number[2]]}: {number[1]}}}"
+        raise expected("a number of epochs, or {epochs, batches, seconds}", value, hint)
+    return short_for("epochs", "a number of epochs")(value)
+
+
+_UNITS = {"epoch": "epochs", "batch": "batches"}
 
 
 class BestModel(ClosedModel):
@@ -105,7 +120,7 @@ class CheckpointModel(ClosedModel):
     every: Annotated[
         EveryModel,
         BeforeValidator(
-            short_for("epochs", "a number of epochs"),
+            _every,
             json_schema_input_type=Annotated[int, Field(ge=1)] | EveryModel,
         ),
     ] = Field(

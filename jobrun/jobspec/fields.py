@@ -85,7 +85,9 @@ def _checked(check: Check, what: str) -> Callable[[Any], str]:
     def validate(value: Any) -> str:
         fault = check(text_of(value, what))
         if fault:
-            raise refuse(FieldFault(f"is wrong: {fault}"))
+            joined = "_".join(value.split())
+            hint = "" if joined == value or check(joined) else f"write {joined}"
+            raise refuse(FieldFault(f"is wrong: {fault}", hint))
         return str(value)
 
     return validate
@@ -349,6 +351,9 @@ def _adapter_faults(name: object, item: object, path: tuple[Any, ...]) -> list[F
 
 
 def _metrics(value: Any) -> dict[str, str | None]:
+    if isinstance(value, list) and any(isinstance(entry, dict) for entry in value):
+        text = ": expected names, or one mapping, got a list with a mapping"
+        raise refuse(FieldFault(text, _one_mapping(value)))
     if isinstance(value, str | list):
         found = names_of(reference_fault, _METRICS)(value)
         return dict.fromkeys([found] if isinstance(found, str) else found)
@@ -367,6 +372,19 @@ def _metrics(value: Any) -> dict[str, str | None]:
     if faults:
         raise refuse(*faults)
     return value
+
+
+def _one_mapping(entries: list[Any]) -> str:
+    """Return how a list of metrics, some with a direction, is written as one mapping."""
+    pairs = [
+        (name, item)
+        for entry in entries
+        for name, item in (entry if isinstance(entry, dict) else {entry: None}).items()
+    ]
+    if not all(isinstance(name, str) and item in ("min", "max", None) for name, item in pairs):
+        return "metrics: {loss: min, accuracy: max}"
+    named = ", ".join(f"{name}: {item or 'null'}" for name, item in pairs)
+    return f"metrics: {{{named}}}"
 
 
 def _reduce(value: Any) -> dict[str, str]:

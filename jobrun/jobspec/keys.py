@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from jobrun.jobspec.model import SpecModel
 
-__all__ = ["Model", "fields", "has_short_form", "keys_of", "model_at"]
+__all__ = ["Model", "every_key", "fields", "has_short_form", "keys_of", "model_at"]
 
 Model = type[BaseModel]
 
@@ -43,6 +43,13 @@ def model_at(path: tuple[int | str, ...]) -> Model | None:
 def fields(model: Model) -> dict[str, Model | None]:
     """Return the keys of a model, each with the model of its value where it has one."""
     return {f.alias or n: _submodel(f.annotation) for n, f in model.model_fields.items()}
+
+
+@cache
+def every_key(model: Model = SpecModel) -> frozenset[str]:
+    """Return all keys of the language, of a model and those below it."""
+    below = {*fields(model).values(), *_entries(model).values()} - {None, model}
+    return frozenset(fields(model)).union(*(every_key(sub) for sub in below if sub is not None))
 
 
 @cache

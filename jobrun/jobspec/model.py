@@ -242,7 +242,10 @@ def _fail_conditions(value: Any) -> Any:
 
 def _group(value: Any) -> Any:
     if value is not None and not isinstance(value, list):
-        hint = "an entry begins with '- call:'" if isinstance(value, dict) else ""
+        hint = ""
+        if isinstance(value, dict):
+            named = value and all(isinstance(task, dict) for task in value.values())
+            hint = f"an entry begins with '- {f'name: {next(iter(value))}' if named else 'call:'}'"
         raise refuse(FieldFault(f": expected a list of tasks, got {show(value)}", hint))
     return value or []
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+import re
+from collections.abc import Container, Iterable, Iterator, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from pydantic_core import ErrorDetails
 
 from jobrun.errors import Problem, Where, did_you_mean
 from jobrun.jobspec.faults import FieldFault
-from jobrun.jobspec.keys import fields, model_at
+from jobrun.jobspec.keys import every_key, fields, model_at
 from jobrun.jobspec.scalars import show
 from jobrun.jobspec.source import SpecNode, SpecSource
 
@@ -24,6 +26,8 @@ _EXPECTED = {
     "dict_type": "a mapping",
     "model_type": "a mapping",
 }
+_TUPLE_BEGUN = re.compile(r"\(([^()]*, *)$")
+_COMMA = re.compile(r"[ :]\d+,$")
 _YAML_1_1 = ("yes", "no", "on", "off", "y", "n")
 
 
@@ -46,7 +50,7 @@ def _problems(
         for fault in ctx["faults"]:
             yield _fault_problem(source, loc, fault)
     elif kind == "extra_forbidden":
-        yield _unknown_key(place, loc)
+        yield _unknown_key(place, loc, value)
     elif kind == "invalid_key":
         where = place.key_where()
         yield Problem(f"the key {_as_written(where, loc[-1])} is not a name", where, "quote it")
@@ -68,7 +72,17 @@ def _fault_problem(source: SpecSource, loc: tuple[int | str, ...], fault: FieldF
     if fault.message.startswith("|"):
         return Problem(fault.message[1:], where, fault.hint)
     label = _Place(source, loc).label if fault.key or place.entry else place.label
-    return Problem(_labelled(label, fault.message), where, fault.hint)
+    hint = _in_two_hint(where) if fault.key else ""
+    return Problem(_labelled(label, fault.message), where, hint or fault.hint)
+
+
+def _in_two_hint(where: Where | None) -> str:
+    """Return how ``(3, 4)`` and ``1,5`` are written, where a key is what follows their comma."""
+    before = where.text[: where.column - 1] if where is not None else ""
+    if found := _TUPLE_BEGUN.search(before):
+        rest = where.text[where.column - 1 :].partition(")")[0] if where is not None else ""
+        return f"a list: [{found[1]}{rest}]"
+    return "a number: 1.5, not 1,5" if _COMMA.search(before) else ""
 
 
 class _Place:
@@ -142,12 +156,13 @@ def _example(key: str) -> str:
     return {"call": "call: module:function", "metric": "best: loss"}.get(key, "")
 
 
-def _unknown_key(place: _Place, loc: tuple[int | str, ...]) -> Problem:
+def _unknown_key(place: _Place, loc: tuple[int | str, ...], value: Any) -> Problem:
     name = str(loc[-1])
-    return Problem(f"unknown key {name!r}", place.key_where(), _nearest_key(name, loc[:-1]))
+    hint = _nearest_key(name, value, loc[:-1])
+    return Problem(f"unknown key {name!r}", place.key_where(), hint)
 
 
-def _nearest_key(name: str, parent: tuple[int | str, ...]) -> str:
+def _nearest_key(name: str, value: Any, parent: tuple[int | str, ...]) -> str:
     """Return what an unknown key may have meant: a key of this level, one below, or two."""
     model = model_at(parent)
     if model is None:
@@ -161,16 +176,50 @@ def _nearest_key(name: str, parent: tuple[int | str, ...]) -> str:
         return f"it belongs under {' or '.join(repr(b) for b in below[:3])}"
     if word := other_word(name, keys):
         return f"did you mean {word!r}?"
-    return did_you_mean(name, list(keys)) or f"there are {', '.join(keys)}"
+    for key in ("stop", "checkpoint"):
+        if key in keys and (word := other_word(name, fields(keys[key] or model))):
+            return f"did you mean {key}: {{{word}: {_short(value)}}}?"
+    near = did_you_mean(name, list(keys))
+    if {"call", "with"} <= set(keys) and _may_be_parameter(name, keys):
+        argument = f"an argument of the function is given by with: {{{name}: {_short(value)}}}"
+        return f"{near} ({argument})" if near else argument
+    return near or f"there are {', '.join(keys)}"
+
+
+def _short(value: Any) -> str:
+    return "…" if isinstance(value, dict | list) else show(value)
+
+
+def _may_be_parameter(name: str, keys: Iterable[str]) -> bool:
+    """Return whether a name is neither a key of another level nor very near to one of this."""
+    near = get_close_matches(name.lower(), list(keys), cutoff=0.75)
+    return name.isidentifier() and not near and name not in every_key()
 
 
 _OTHER_WORDS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("random_seed", "random_state", "rng_seed"), ("seed",)),
+    **dict.fromkeys(("variables", "globals"), ("vars",)),
+    **dict.fromkeys(("prepare", "load_data", "before"), ("setup",)),
+    **dict.fromkeys(("start", "begin", "initialize", "initialise"), ("init",)),
+    **dict.fromkeys(("finally", "finish", "end", "cleanup", "teardown", "post"), ("exit",)),
+    **dict.fromkeys(("iterations", "max_epochs", "num_epochs", "n_epochs"), ("epochs",)),
+    **dict.fromkeys(("max_iter", "max_iterations", "n_iter"), ("epochs",)),
+    **dict.fromkeys(("timeout", "max_time", "time_limit"), ("walltime",)),
+    **dict.fromkeys(("id", "task_id", "task", "rule"), ("name",)),
+    **dict.fromkeys(("python_callable", "_target_", "uses", "target"), ("call",)),
+    **dict.fromkeys(("cmd", "command", "script"), ("shell",)),
+    **dict.fromkeys(("depends_on", "depends", "needs", "upstream"), ("after",)),
+    **dict.fromkeys(("deps", "op_args"), ("in",)),
+    **dict.fromkeys(("outs", "produces"), ("out",)),
+    **dict.fromkeys(("save_every", "interval", "frequency"), ("every",)),
     **dict.fromkeys(("sweep", "grid", "search"), ("matrix",)),
     **dict.fromkeys(("params", "parameters", "config", "constants"), ("vars", "with")),
-    **dict.fromkeys(("loop", "train", "step", "steps", "iterate"), ("epoch",)),
+    **dict.fromkeys(
+        ("loop", "train", "step", "steps", "stages", "jobs", "tasks", "repeat"), ("epoch",)
+    ),
     **dict.fromkeys(("function", "fn", "func", "run"), ("call",)),
     **dict.fromkeys(("args", "arguments", "input", "inputs", "reads"), ("in",)),
-    "kwargs": ("with",),
+    **dict.fromkeys(("kwargs", "op_kwargs"), ("with",)),
     **dict.fromkeys(("return", "returns", "output", "outputs", "result", "writes"), ("out",)),
     **dict.fromkeys(("inout", "updates", "state", "mutates"), ("update",)),
     **dict.fromkeys(("until", "if", "condition"), ("when",)),

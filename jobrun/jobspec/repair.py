@@ -132,6 +132,8 @@ class _Repair:
             return loc
         if loc[-1:] == ("call",) and self._put_call(loc):
             return None
+        if len(loc) == 1 and loc[0] in GROUPS and self._make_list(loc[0]):
+            return None
         return self._owner(loc)
 
     def _rename(self, loc: Path) -> bool:
@@ -163,6 +165,20 @@ class _Repair:
             return False
         name = re.sub(r"\W", "_", re.split(r"[.:/]", node.value)[-1])
         node.value = f"unknown:{name if name[:1].isalpha() else 'unknown'}"
+        return True
+
+    def _make_list(self, group: str | int) -> bool:
+        """Make a list of a group that is one task, or a mapping of names to tasks."""
+        node = self.source.root.value[group]
+        if not isinstance(node.value, dict) or not node.value:
+            return False
+        if all(isinstance(task.value, dict) for task in node.value.values()):
+            node.value = list(node.value.values())
+        else:
+            task = SpecNode(node.value, *_place(node))
+            task.keys = node.keys
+            node.value = [task]
+        node.keys = {}
         return True
 
     def _owner(self, loc: Path) -> Path | None:

@@ -178,7 +178,7 @@ class Job(_Scope):
     the adapter that reads and restores them: an object, ``"module:Class"``, or None for the adapter
     of their type.  It may name the global generators in ``GENERATORS`` too.  ``constant`` names
     objects of ``setup`` that no task changes.  ``origin`` is the spec that it was loaded from, if
-    any.
+    any, and ``doubts`` are warnings of what seems to be a mistake in it.
     """
 
     def __init__(
@@ -214,6 +214,7 @@ class Job(_Scope):
         self.reporters: list[Reporter] = []
         self.marks: dict[str, Where] = {}
         self.origin: SpecOrigin | None = None
+        self.doubts: list[Problem] = []
 
     @staticmethod
     def load(

@@ -176,10 +176,13 @@ class Task:
         given = [*self.inputs, *self.updates]
         forms = {a.parameter is None for a in given}
         if len(forms) > 1:
+            in_by_position = any(a.parameter is None for a in self.inputs)
+            key, listed = ("in", self.inputs) if in_by_position else ("update", self.updates)
+            names = ", ".join(a.name for a in listed)
             self._refuse(
                 "'in' and 'update' of one task are both positional or both by keyword",
                 "update",
-                "write both as mappings {parameter: blob}",
+                f"write {key}: {{{names}}}, or {{parameter: blob}} where the names differ",
             )
         seen: set[str] = set(self.literals)
         for a in given:

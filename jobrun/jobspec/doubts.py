@@ -1,0 +1,73 @@
+"""Strings of a spec that look as if another value was meant: ``no``, ``(3, 4)``, ``1,5``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from jobrun.errors import Problem
+from jobrun.jobspec.source import SpecNode, SpecSource
+from jobrun.model.job import GROUPS
+
+__all__ = ["doubts"]
+
+_BOOLS = {"yes": "true", "on": "true", "no": "false", "off": "false", "none": "null"}
+_TUPLE = re.compile(r"\((.*,.*)\)")
+_COMMA = re.compile(r"([+-]?\d+),(\d+)")
+_GROUPED = re.compile(r"[+-]?\d+(_\d+)+(\.\d*)?")
+_COMPUTED = re.compile(r"[\d.]+ *(\*\*?|/|\^) *[\d.]+")
+
+
+def doubts(source: SpecSource) -> Iterator[Problem]:
+    """Yield a warning for each unquoted string, of a var or under ``with``, that looks like more.
+
+    The functions get it as a string.
+    """
+    holders = [source.root.get("vars"), source.root.get("matrix")]
+    for group in GROUPS:
+        holders += _arguments(source.root.get(group))
+    for holder in holders:
+        for name, node in _strings(holder):
+            if node.indent == 0 and (hint := _meant(str(node.value).strip())):
+                text = f"{name!r} is the string {node.value!r}"
+                yield Problem(text, source.where(node), f"{hint}, or quote it if a string is meant")
+
+
+def _arguments(node: SpecNode | None) -> Iterator[SpecNode]:
+    """Yield the mappings under ``with`` of the tasks of a group, and of the steps of its pipes."""
+    if node is None:
+        return
+    if isinstance(node.value, list):
+        for entry in node.value:
+            yield from _arguments(entry)
+    elif isinstance(node.value, dict):
+        for key, below in node.value.items():
+            if key == "with":
+                yield below
+            elif key in ("pipe", "map", "do", "zip", "concat"):
+                yield from _arguments(below)
+
+
+def _strings(holder: SpecNode | None) -> Iterator[tuple[str, SpecNode]]:
+    """Yield the strings of a mapping and of lists in it, with their keys."""
+    if holder is None or not isinstance(holder.value, dict):
+        return
+    for name, node in holder.value.items():
+        for entry in node.value if isinstance(node.value, list) else [node]:
+            if isinstance(entry.value, str):
+                yield str(name), entry
+
+
+def _meant(text: str) -> str:
+    """Return how the value that a string looks like is written; empty: it looks like a string."""
+    if text.lower() in _BOOLS:
+        return f"write {_BOOLS[text.lower()]}"
+    if found := _TUPLE.fullmatch(text):
+        return f"a list: [{found[1].rstrip(', ')}]"
+    if found := _COMMA.fullmatch(text):
+        return f"write {found[1]}.{found[2]}, or a list: [{found[1]}, {found[2]}]"
+    if _GROUPED.fullmatch(text):
+        return f"write {text.replace('_', '')}"
+    if _COMPUTED.fullmatch(text):
+        return "write the result: nothing is computed here"
+    return ""
