@@ -100,10 +100,11 @@ class Entry(NamedTuple):
 
     ``dtype`` (see ``dtypes.describe``), ``shape`` and ``version`` are None in trees; ``dtype`` is
     None if the kind implies it.  ``same_as`` is the path of an earlier entry that is the same array
-    (tied: they change together); the entry has files of its own all the same.  ``key`` is the JSON
-    of its key in the tree that holds it, if that is not the last level of ``path``.  ``note`` names
-    the adapter of the value, of which this is the plain form.  ``value`` is the ``fill_value`` of
-    the ``zarr.json`` of a leaf without chunks; None if it stands in that file alone.
+    or tree (tied: they change together); the entry has files of its own all the same.  ``key`` is
+    the JSON of its key in the tree that holds it, if that is not the last level of ``path``.
+    ``note`` names the adapter of the value, of which this is the plain form.  ``value`` is the
+    ``fill_value`` of the ``zarr.json`` of a leaf without chunks; None if it stands in that file
+    alone.
     """
 
     path: str
@@ -178,8 +179,8 @@ def _line(entry: Entry) -> str:
         described = _text(dtype) if isinstance(dtype, str) else json.dumps(dtype)
         version = "null" if entry.version is None else entry.version
         line += f'"dtype": {described}, "shape": {[*entry.shape]}, "version": {version}, '
-        if entry.same_as is not None:
-            line += f'"same_as": {_text(entry.same_as)}, '
+    if entry.same_as is not None:
+        line += f'"same_as": {_text(entry.same_as)}, '
     if entry.key is not None:
         line += f'"key": {entry.key}, '
     if len(entry.files) > 1 and any(f.blocks for f in entry.files):
@@ -267,8 +268,11 @@ def _entry(fields: dict[str, Any]) -> Entry:
         decode_key(fields["key"])
         key = json.dumps(fields["key"])
     note = _note(path, fields["adapter"]) if "adapter" in fields else None
+    same_as = fields.get("same_as")
+    if same_as is not None and type(same_as) is not str:
+        raise ValueError(f"'same_as' of {path!r} is not a path")
     if kind in TREES:
-        return Entry(path, kind, files, key=key, note=note)
+        return Entry(path, kind, files, same_as=same_as, key=key, note=note)
     if type(fields["shape"]) is not list:
         raise ValueError(f"the shape of {path!r} is not a list")
     shape = tuple(fields["shape"])
@@ -276,9 +280,7 @@ def _entry(fields: dict[str, Any]) -> Entry:
         files = _with_blocks(files, fields["blocks"])
     if "digests" in fields:
         files = _with_digests(files, fields["digests"])
-    same_as, value = fields.get("same_as"), fields.get("value")
-    if same_as is not None and type(same_as) is not str:
-        raise ValueError(f"'same_as' of {path!r} is not a path")
+    value = fields.get("value")
     if value is not None and (shape or len(files) > 1):
         raise ValueError(f"{path!r} has a value and elements or chunks")
     dtype, version = fields["dtype"], fields["version"]

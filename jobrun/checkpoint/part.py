@@ -133,9 +133,15 @@ def _place(top: _Level, path: str, value: Value) -> None:
 
 
 def _below(
-    path: str, items: Mapping[str, _Level | Value], keys: Mapping[str, Key] | None = None
+    path: str,
+    items: Mapping[str, _Level | Value],
+    keys: Mapping[str, Key] | None = None,
+    tied: dict[int, str] | None = None,
 ) -> Iterator[Item]:
-    """Yield the entries that the tree or level at a path holds."""
+    """Yield the entries that the tree or level at a path holds.
+
+    ``tied`` is the first place of each tied tree of the same blob, by its id; None for a level.
+    """
     if twins := case_twins(items):
         one, other = (f"{path}/{name}" if path else name for name in twins)
         raise ValueRefusedError(f"blobs {one!r} and {other!r} differ in case only", hint=CASE_HINT)
@@ -148,9 +154,12 @@ def _below(
         if isinstance(item, Box):
             yield Item(inner, item.kind, item, key, item.note)
         elif isinstance(item, Tree):
-            yield Item(inner, item.kind, None, key, item.note)
+            known = {} if tied is None else tied
+            first = known.setdefault(id(item), inner) if item.tied else inner
+            same_as = None if first == inner else first
+            yield Item(inner, item.kind, None, key, item.note, same_as)
             own = None if item.keys is None else dict(zip(item.items, item.keys, strict=True))
-            yield from _below(inner, item.items, own)
+            yield from _below(inner, item.items, own, known)
         else:
             yield Item(inner, "group")
             yield from _below(inner, item.items)

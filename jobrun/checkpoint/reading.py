@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -62,8 +63,8 @@ def read_part(
     A name is that of a blob, of a leaf or tree within one, or of a level of names (then a tree).
     ``record`` is that of the checkpoint, if it was read before.  Every byte that is read is
     verified; files of other blobs are not read.  Arrays of one tree that are tied (``same_as``) are
-    one box, read once; one that is read alone has its own files.  Raises NotFoundError for missing
-    names, DamagedError for data that is not what was written.
+    one box, read once, and trees within it one tree; what is read alone has its own files.  Raises
+    NotFoundError for missing names, DamagedError for data that is not what was written.
     """
     root = os.fspath(checkpoint)
     record = record or read_record(fs, root)
@@ -73,13 +74,18 @@ def read_part(
     entries = read_manifest(fs, root, record, node, names).entries
     wanted = {"": entries} if names is None else _select(entries, names, node)
     needed = {e.path: e for selected in wanted.values() for e in selected}
-    tied = {path: entry.same_as for path, entry in needed.items() if entry.same_as in needed}
+    tied = {
+        path: entry.same_as
+        for path, entry in needed.items()
+        if entry.same_as in needed and not entry.is_tree
+    }
     boxes = read_leaves(fs, f"{root}/{node}", [e for p, e in needed.items() if p not in tied])
     for path, first in tied.items():
         boxes[path] = _tied(f"{root}/{node}/{path}", needed[path], boxes.get(str(first)))
     blobs: dict[str, Value] = {}
     for name, selected in wanted.items():
-        blobs |= _assemble(selected, boxes, name)
+        ties = {entry.path: entry.same_as for entry in selected if entry.is_tree and entry.same_as}
+        blobs |= _assemble(selected, boxes, name, ties)
     return blobs
 
 
@@ -144,8 +150,16 @@ def _select(
     return selected
 
 
-def _assemble(entries: Sequence[Entry], boxes: Mapping[str, Box], root: str) -> dict[str, Value]:
-    """Return blobs made of leaves; a ``group`` is one only if it is the requested ``root``."""
+def _assemble(
+    entries: Sequence[Entry],
+    boxes: Mapping[str, Box],
+    root: str,
+    ties: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Value]:
+    """Return blobs made of leaves; a ``group`` is one only if it is the requested ``root``.
+
+    ``ties`` are the trees that are one with an earlier one, if that is among the entries.
+    """
     blobs: dict[str, Value] = {}
     trees: dict[str, Tree] = {}
     keys: dict[str, dict[str, Key]] = {}
@@ -161,7 +175,8 @@ def _assemble(entries: Sequence[Entry], boxes: Mapping[str, Box], root: str) -> 
             value = boxes[entry.path]
         value.note = entry.note
         if above in trees and not requested:
-            trees[above].items[name] = value
+            # A tree that is tied is complete: all that it holds came before.
+            trees[above].items[name] = trees.get(ties.get(entry.path, ""), value)
             if entry.key is not None:
                 keys.setdefault(above, {})[name] = decode_key(json.loads(entry.key))
         else:
@@ -171,7 +186,19 @@ def _assemble(entries: Sequence[Entry], boxes: Mapping[str, Box], root: str) -> 
         tree.keys = tuple(own.get(name, name) for name in tree.items)
         if tree.kind != "dict" or len({*tree.keys}) < len(tree.items):
             raise DamagedError(f"the keys of {path!r} in the manifest are not those of a dict")
+    for path, first in ties.items():
+        _tie_trees(path, trees[path], first, trees.get(first))
     return blobs
+
+
+def _tie_trees(path: str, tree: Tree, first: str, other: Tree | None) -> None:
+    """Mark a tree as tied to the one at ``path``; raises DamagedError if it is another one."""
+    if other is None:
+        return
+    own, others = ((t.kind, t.note, t.keys, [*t.items]) for t in (tree, other))
+    if own != others or f"{path}/".startswith(f"{first}/"):
+        raise DamagedError(f"{path!r} is not the same tree as {first!r}, as the manifest has it")
+    other.tied = True
 
 
 def _versioned(box: Box, entry: Entry) -> Box:

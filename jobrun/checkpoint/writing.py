@@ -37,13 +37,17 @@ Array = npt.NDArray[Any]
 
 
 class Item(NamedTuple):
-    """An entry to write: ``box`` is None for a tree; ``key`` and ``note`` as in ``Entry``."""
+    """An entry to write: ``box`` is None for a tree; ``key`` and ``note`` as in ``Entry``.
+
+    ``same_as`` too, of trees: ties of arrays are found as they are written.
+    """
 
     path: str
     kind: str
     box: Box | None = None
     key: str | None = None
     note: Note | None = None
+    same_as: str | None = None
 
 
 class _Started(NamedTuple):
@@ -59,7 +63,7 @@ class _Started(NamedTuple):
         """Return the entry of the manifest, once all files are written."""
         files = [file if isinstance(file, File) else file.result() for file in self.files]
         form, version = self.form, self.version
-        path, _, box, key, note = self.item
+        path, _, box, key, note, same_as = self.item
         same = None if self.links is None else self.links.whole(files[1:])
         if same is not None and box is not None and same.version is not None:
             # The value is that of the earlier checkpoint, bit for bit, whoever made it anew.
@@ -71,6 +75,7 @@ class _Started(NamedTuple):
             form.dtype,
             form.shape,
             version,
+            same_as,
             key=key,
             note=note,
             value=form.value,

@@ -74,6 +74,7 @@ class _Adoption:
         "_tied",
         "given",
         "keep_maps",
+        "live",
         "seen",
     )
 
@@ -82,9 +83,11 @@ class _Adoption:
         given: Sequence[Value],
         keep_maps: bool,
         copy: Callable[[Array], Array] = copy_array,
+        live: bool = False,
     ) -> None:
         self.given = given
         self.keep_maps = keep_maps
+        self.live = live
         self._copy = copy
         self._known: dict[tuple[Any, ...], Box] | None = None
         # The object is kept beside its value, so that its id, or its memory, stays its own.
@@ -119,17 +122,22 @@ class _Adoption:
         if isinstance(obj, np.generic):
             return _numpy_scalar(obj)
         if kind in _CONTAINERS:
-            return self._container(obj, sole and refs == SOLE, depth, root)
+            sole = sole and refs == SOLE
+            if self.live and kind is not tuple:
+                return self._once(obj, lambda: self._container(obj, sole, depth, root))
+            return self._container(obj, sole, depth, root)
         if isinstance(obj, np.ndarray):
             return self._subclass(obj)
         return self._once(obj, lambda: self._adapted(obj, depth))
 
     def _once(self, obj: Any, make: Any) -> Value:
-        """Return one value for an object at several places; its arrays are tied."""
+        """Return one value for an object at several places; it, or its arrays, are tied."""
         found = self.seen.get(id(obj))
         if found is None:
             found = self.seen[id(obj)] = (obj, make())
         else:
+            if isinstance(found[1], Tree):
+                found[1].tied = True
             for _, box in leaves(found[1]):
                 box.tied = box.tied or box.kind == "array"
         return found[1]
@@ -304,6 +312,7 @@ def adopt(
     updated: str = "",
     *,
     copy: Callable[[Array], Array] = copy_array,
+    live: bool = False,
 ) -> Value:
     """Take the only element of ``cell`` as a value for the workspace.
 
@@ -312,13 +321,14 @@ def adopt(
     ``keep_maps`` leaves read-only memory maps as they are (for ``setup``, which is never saved).
     ``updated`` is the name of the blob if a task updates it in place: then arrays of a tree that
     overlap, but are not one, are refused.  ``copy`` makes the copies of what others hold.
+    ``live``: it is the state of a live object, in which a dict or list at two places is one.
     Raises ValueRefusedError for masked arrays, integers of millions of bits, and endless nesting;
     what only cannot be *saved* becomes opaque, see ``jobrun.values.storable``.
     """
     if simple := _simple(cell[0]):  # the loss of a batch: a quarter of the time
         cell.clear()
         return simple
-    value = _Adoption(given, keep_maps, copy).begin(cell, 0, True, updated)
+    value = _Adoption(given, keep_maps, copy, live).begin(cell, 0, True, updated)
     cell.clear()
     return value
 

@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 
 
 def borrow(items: dict[str, Value], key: str, sole: bool = True) -> Any:
-    """Return a value for a task to update: writable, private, tied arrays as one object.
+    """Return a value for a task to update: writable, private, what is tied as one object.
 
     ``items[key]`` is the value; ``sole`` says whether ``items`` has no other holder.  If the
     stored array itself is returned, its box is emptied, so that a half-updated value cannot be
@@ -32,9 +32,9 @@ def borrow(items: dict[str, Value], key: str, sole: bool = True) -> Any:
 
 
 class _Borrowing:
-    """The state of one call of ``borrow``: the tied arrays returned so far, and their holders."""
+    """The state of one call of ``borrow``: what was tied and returned so far, and its holders."""
 
-    __slots__ = ("_borrowed", "_counts", "_path", "_root")
+    __slots__ = ("_borrowed", "_counts", "_objects", "_path", "_root")
 
     def __init__(self, items: dict[str, Value], key: str, sole: bool) -> None:
         self._root = (items, key, sole)
@@ -42,11 +42,14 @@ class _Borrowing:
         # The trees that are being handed out now; these frames hold them too.
         self._path: list[int] = []
         self._borrowed: dict[int, Array] = {}
+        self._objects: dict[int, Any] = {}
 
     def borrow(self, items: dict[str, Value], key: str, sole: bool) -> Any:
         """Return ``items[key]``; ``sole``: all trees on the way to it have one holder."""
         refs = references(items, key)
         value = items[key]
+        if value.tied and id(value) in self._objects:
+            return self._objects[id(value)]
         lent: Any
         if type(value) is Box:
             if value.kind != "array":
@@ -63,7 +66,11 @@ class _Borrowing:
             self._path.pop()
             if value.kind == "dict":
                 lent = dict(zip(value.names, lent, strict=True))
-        return lent if value.note is None else put_together(value.note, lent)
+        if value.note is not None:
+            lent = put_together(value.note, lent)
+        if value.tied:
+            self._objects[id(value)] = lent
+        return lent
 
     def _tied(self, box: Box, sole: bool, refs: int) -> Array:
         """Return the one array of all places of a tied box, copied if anything else holds it."""

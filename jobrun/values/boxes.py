@@ -76,9 +76,10 @@ class Tree:
     A tree in a workspace is never changed; a new leaf makes a new tree.  ``keys`` are the keys of
     the dict if they differ from the names of ``items``, which then are names of folders.  ``note``
     names the adapter that makes the object for tasks from it, None for a plain dict or list.
+    ``tied``: the tree may stand at several places of a larger one, which then are one object.
     """
 
-    __slots__ = ("items", "keys", "kind", "note")
+    __slots__ = ("items", "keys", "kind", "note", "tied")
 
     def __init__(
         self,
@@ -91,6 +92,7 @@ class Tree:
         self.items = items
         self.keys = keys
         self.note = note
+        self.tied = False
 
     @property
     def names(self) -> Iterable[Key]:

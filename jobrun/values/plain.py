@@ -36,20 +36,28 @@ def read_state(adapter: LiveAdapter, obj: Any, meta: Meta | None = None) -> Valu
 
     Raises ValueRefusedError for what is not plain; what the adapter raises is not caught.
     """
-    value = adopt([adapter.state(obj)], copy=BUFFERS.copy)
-    return _noted(_without_twins(value), note(adapter, {**(meta or {}), "live": True}))
+    value = adopt([adapter.state(obj)], copy=BUFFERS.copy, live=True)
+    return _noted(_without_twins(value, {}), note(adapter, {**(meta or {}), "live": True}))
 
 
-def _without_twins(value: Value) -> Value:
-    """Return a tree in which keys that differ in case only have folders that differ in more."""
+def _without_twins(value: Value, made: dict[int, Tree]) -> Value:
+    """Return a tree in which keys that differ in case only have folders that differ in more.
+
+    ``made`` are the trees that were made of tied ones so far.
+    """
     if isinstance(value, Box):
         return value
-    items = {name: _without_twins(item) for name, item in value.items.items()}
-    if value.keys is not None or value.kind == "list" or not case_twins(items):
-        return Tree(value.kind, items, value.keys, value.note)
-    keys = tuple(items)
-    folders = dict(zip(folder_names(keys), items.values(), strict=True))
-    return Tree(value.kind, folders, keys, value.note)
+    if id(value) in made:
+        return made[id(value)]
+    items = {name: _without_twins(item, made) for name, item in value.items.items()}
+    tree = value.replaced(items)
+    if value.keys is None and value.kind == "dict" and case_twins(items):
+        tree.keys = tuple(items)
+        tree.items = dict(zip(folder_names(tree.keys), items.values(), strict=True))
+    if value.tied:
+        tree.tied = True
+        made[id(value)] = tree
+    return tree
 
 
 def _noted(value: Value, made: Note | None) -> Value:

@@ -7,9 +7,11 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import crc32c
 import numpy as np
 import pytest
 from checkpoint_helpers import CountingFs, save
@@ -19,18 +21,21 @@ from hypothesis import strategies as st
 from jobrun import CheckpointManager, load_blobs, open_checkpoint
 from jobrun.checkpoint.contents import contents
 from jobrun.checkpoint.diff import compare
+from jobrun.checkpoint.integrity import read_record
 from jobrun.checkpoint.part import mark_saved, write_part
 from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.reading import read_part
-from jobrun.checkpoint.record import RecordFields
+from jobrun.checkpoint.record import RecordFields, encode_record
 from jobrun.checkpoint.scrub import Survey
 from jobrun.core.position import Position
 from jobrun.errors import DamagedError
 from jobrun.model.policy import Compress, Keep
 from jobrun.storage.fs import Fs
 from jobrun.tools.export import export
+from jobrun.values.adapters.pytree import PYTREE
 from jobrun.values.adoption import adopt
 from jobrun.values.boxes import Box, Tree, Value, leaves
+from jobrun.values.plain import read_state, to_plain
 from jobrun.values.views import view
 
 
@@ -258,6 +263,41 @@ def test_a_manifest_that_ties_what_differs_is_damage(tmp_path: Path) -> None:
     file = path / "manifest.main.json"
     file.write_text(file.read_text().replace('"same_as": "s/a"', '"same_as": "s/x"'))
     with pytest.raises(DamagedError):
+        read_part(path, "main")
+
+
+def shared() -> Value:
+    """The state of a tree in which a dict stands at three places, and a list at two."""
+    inner, items = {"w": np.arange(3.0), "n": 1}, [1, np.ones(2)]
+    return read_state(PYTREE, {"a": inner, "b": {"c": inner, "l": items}, "d": inner, "m": items})
+
+
+def test_a_dict_or_list_of_a_live_tree_is_one_again(tmp_path: Path) -> None:
+    path = save(tmp_path, {"s": shared(), "x/s": shared(), "x/t": shared()})
+    trees = {k: v for k, v in same_as(path).items() if manifest(path)[k]["kind"] != "array"}
+    once = {"b/c": "a", "d": "a", "m": "b/l"}
+    roots = ("s", "x/s", "x/t")
+    assert trees == {f"{r}/{place}": f"{r}/{first}" for r in roots for place, first in once.items()}
+    assert next(Survey().verify([path])).whole
+    for value in (read_part(path, "main")["s"], read_part(path, "main", ["s"])["s"]):
+        made = to_plain(value, writable=True)
+        assert made["a"] is made["b"]["c"] is made["d"]
+        assert made["b"]["l"] is made["m"]
+    assert to_plain(read_part(path, "main", ["s/d"])["s/d"])["w"].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("first", ["s", "s/d", "s/e", "s/e/x"])
+def test_a_manifest_that_ties_other_trees_is_damage(first: str, tmp_path: Path) -> None:
+    """A tree that holds it, itself, one with other keys, and a list."""
+    path = save(tmp_path, {"s": read_state(PYTREE, {"e": {"x": []}, "d": {"y": 1}})})
+    entries = json.loads((path / "manifest.main.json").read_text())
+    next(e for e in entries["entries"] if e["path"] == "s/d")["same_as"] = first
+    data = json.dumps(entries).encode()
+    (path / "manifest.main.json").write_bytes(data)
+    record = read_record(Fs(), str(path))
+    digest = f"{crc32c.crc32c(data):08x}"
+    (path / "_SUCCESS").write_bytes(encode_record(replace(record, manifests={"main": digest})))
+    with pytest.raises(DamagedError, match="not the same tree"):
         read_part(path, "main")
 
 

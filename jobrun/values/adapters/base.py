@@ -46,10 +46,12 @@ class ValueAdapter(Protocol):
 
     ``name`` stands in checkpoints and is unique; ``version`` rises when the plain form changes.
 
-    Three more attributes may be left out.  ``immutable`` says that no object of the type can be
+    Four more attributes may be left out.  ``immutable`` says that no object of the type can be
     changed: then no call is checked for having changed one.  ``mark(value)`` returns what differs,
     by ``==``, after a change in place: then it is compared, and not the plain forms.  ``numeric``
-    says that a value with one element counts as a number, for metrics.
+    says that a value with one element counts as a number, for metrics.  ``refill(value, other)``
+    puts the content of another value into one that can be changed, and returns whether it could:
+    so a value in a tree under ``state`` stays the object that ``setup`` made.
     """
 
     name: str

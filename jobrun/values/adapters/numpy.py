@@ -43,6 +43,13 @@ class GeneratorAdapter:
         bits.state = {"bit_generator": meta["bit_generator"], **plain}
         return np.random.Generator(bits)
 
+    def refill(self, value: np.random.Generator, other: np.random.Generator) -> bool:
+        """Put a generator into the state of another one, if both draw in the same way."""
+        if type(value.bit_generator) is not type(other.bit_generator):
+            return False
+        value.bit_generator.state = other.bit_generator.state
+        return True
+
 
 class RandomStateAdapter:
     """``numpy.random.RandomState``, over MT19937."""
@@ -62,6 +69,13 @@ class RandomStateAdapter:
         made = np.random.RandomState()
         made.set_state({"bit_generator": "MT19937", **plain})
         return made
+
+    def refill(self, value: np.random.RandomState, other: np.random.RandomState) -> bool:
+        """Put a generator into the state of another one, unless it is over other bits."""
+        if value.get_state(legacy=False)["bit_generator"] != "MT19937":
+            return False
+        value.set_state(other.get_state(legacy=False))
+        return True
 
 
 class StringsAdapter:

@@ -6,6 +6,10 @@ of containers: it is put into the tree that ``setup`` made, its *template*, and 
 structure: containers, keys, and the dtype and shape of every array.  So a tree must keep the
 structure of its template, but for the order of keys, which JAX sorts.
 
+What can be changed (a dict, a list, an array of numpy, a tensor) is filled in place, since other
+objects of ``setup`` may hold it: an optimizer its parameters.  What stood at several places when it
+was saved is one object at these places again.
+
 Functions, classes, dtypes and modules in a tree (the ``apply_fn`` of a train state) are not saved:
 those of the template are used.
 """
@@ -27,6 +31,7 @@ from jobrun.values.adapters.base import LiveAdapter, Plain
 from jobrun.values.adapters.jax import is_jax_function, node_children, node_like, placed_like
 from jobrun.values.adapters.registry import live_adapter, value_adapter
 from jobrun.values.adapters.state_dict import STATE_DICT, has_state_dict
+from jobrun.values.adapters.ties import Forms, Objects
 
 __all__ = ["PYTREE", "is_pytree", "live_adapter_of"]
 
@@ -61,7 +66,7 @@ class PytreeAdapter:
 
     def state(self, obj: Any) -> Plain:
         """Return the tree as dicts and lists of its leaves; one leaf alone as a list of it."""
-        return [obj] if _is_value(obj) else _state(obj)
+        return [obj] if _is_value(obj) else _state(obj, Forms())
 
     def restore(self, obj: Any, state: Plain) -> Any:
         """Return a tree like the template ``obj`` with the leaves of ``state``.
@@ -71,8 +76,8 @@ class PytreeAdapter:
         if _is_value(obj):
             if not isinstance(state, list) or len(state) != 1:
                 raise _mismatch("", _described_leaf(obj), _described_leaf(state))
-            return _leaf(obj, state[0], "")
-        return _restored(obj, state, "")
+            return _leaf(obj, state[0], "", Objects())
+        return _restored(obj, state, "", Objects())
 
     def copy(self, obj: Any) -> Any:
         """Return ``copy.deepcopy(obj)``."""
@@ -98,12 +103,19 @@ def _is_value(obj: Any) -> bool:
     return value_adapter(obj) is not None and live_adapter_of(obj) is None and not _children(obj)
 
 
-def _state(obj: Any) -> Plain:
+def _state(obj: Any, seen: Forms) -> Plain:
+    """Return the plain form of a part of a tree; ``seen`` are those of the parts before it."""
+    if isinstance(obj, (*_PLAIN, tuple)):
+        return _new_state(obj, seen)
+    return seen.of(obj, lambda: _new_state(obj, seen))
+
+
+def _new_state(obj: Any, seen: Forms) -> Plain:
     found = _children(obj)
     if found is None:
-        live = live_adapter_of(obj)
+        live = None if isinstance(obj, _PLAIN) else live_adapter_of(obj)
         return obj if live is None else live.state(obj)
-    items = {k: _state(v) for k, v in found.items() if not _is_fixed(v)}
+    items = {k: _state(v, seen) for k, v in found.items() if not _is_fixed(v)}
     return list(items.values()) if isinstance(obj, list | tuple) and _is_full(obj) else items
 
 
@@ -132,11 +144,18 @@ def _is_full(obj: Any) -> bool:
     return type(obj) in (list, tuple) and not any(_is_fixed(item) for item in obj)
 
 
-def _restored(template: Any, state: Any, place: str) -> Any:
+def _restored(template: Any, state: Any, place: str, made: Objects) -> Any:
+    """Return a part of the tree; ``made`` are the parts before it."""
+    return made.of(state, lambda: _newly_restored(template, state, place, made))
+
+
+def _newly_restored(template: Any, state: Any, place: str, made: Objects) -> Any:
     found = _children(template)
     if found is None:
-        live = live_adapter_of(template)
-        return _leaf(template, state, place) if live is None else live.restore(template, state)
+        live = None if isinstance(template, _PLAIN) else live_adapter_of(template)
+        if live is None:
+            return _leaf(template, state, place, made)
+        return live.restore(template if made.may_fill(template) else live.copy(template), state)
     given = dict(enumerate(state)) if isinstance(state, list | tuple) else state
     if not isinstance(given, dict):
         raise _mismatch(place, _described_leaf(template), _described_leaf(state))
@@ -149,36 +168,53 @@ def _restored(template: Any, state: Any, place: str) -> Any:
     if isinstance(template, dict):
         found = {key: found[key] for key in (*given, *found)}
     items = {
-        key: _restored(item, given[key], _below(template, place, key)) if key in saved else item
+        key: _restored(item, given[key], _below(template, place, key), made)
+        if key in saved
+        else item
         for key, item in found.items()
     }
-    return _container_like(template, items)
+    return _container_like(template, items, made)
 
 
-def _container_like(template: Any, items: dict[Any, Any]) -> Any:
-    """A container of the type of ``template`` with other items."""
+def _container_like(template: Any, items: dict[Any, Any], made: Objects) -> Any:
+    """Return ``template`` with other items, or a new container of its type if it cannot change."""
     kind = type(template)
-    if kind is dict or kind is OrderedDict:
-        return kind(items)
-    if kind is list or kind is tuple:
-        return kind(items.values())
     if isinstance(template, tuple):
-        return tuple.__new__(kind, items.values())
-    if not dataclasses.is_dataclass(kind):
+        return kind(items.values()) if kind is tuple else tuple.__new__(kind, items.values())
+    if kind is not list and not isinstance(template, dict) and not dataclasses.is_dataclass(kind):
         return node_like(template, items)
-    made: Any = copy.copy(template)
-    for name, value in items.items():
-        object.__setattr__(made, name, value)
-    return made
+    fills = made.may_fill(template) and not _is_frozen(kind)
+    result: Any = template if fills else copy.copy(template)
+    if kind is list:
+        result[:] = items.values()
+    elif isinstance(template, dict):
+        result.clear()
+        result.update(items)
+    else:
+        for name, value in items.items():
+            object.__setattr__(result, name, value)
+    return result
 
 
-def _leaf(template: Any, value: Any, place: str) -> Any:
-    """A leaf of the state in the layout of the template's."""
+def _is_frozen(kind: Any) -> bool:
+    """Whether a type is that of frozen dataclasses, which are replaced."""
+    parameters = getattr(kind, "__dataclass_params__", None)
+    return parameters is not None and parameters.frozen is True
+
+
+def _leaf(template: Any, value: Any, place: str, made: Objects) -> Any:
+    """A leaf of the state: in the memory of the template's, or in its layout."""
     was, now = _described_leaf(template, order=False), _described_leaf(value, order=False)
     if was != now:
         raise _mismatch(place, was, now)
-    if type(template) is np.ndarray and _order(template) == "F":
-        return np.asfortranarray(value)
+    if type(template) is np.ndarray:
+        if template.flags.writeable and made.may_fill(template):
+            np.copyto(template, value)
+            return template
+        return np.asfortranarray(value) if _order(template) == "F" else value
+    refill = getattr(value_adapter(template), "refill", None)
+    if refill is not None and made.may_fill(template) and refill(template, value):
+        return template
     return placed_like(template, value)
 
 

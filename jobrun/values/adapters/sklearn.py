@@ -21,6 +21,7 @@ import numpy as np
 
 from jobrun.errors import ValueRefusedError
 from jobrun.values.adapters.base import Plain
+from jobrun.values.adapters.ties import Forms, Objects
 
 __all__ = ["ADAPTERS"]
 
@@ -58,12 +59,6 @@ _NOT_A_STATE: Final = (
     RecursionError,
 )
 
-Seen = dict[int, tuple[Any, int]]
-"""The generators that were met, by id, with their numbers."""
-
-Made = dict[int, Any]
-"""The generators that were made again, by number."""
-
 
 class EstimatorAdapter:
     """Anything that derives from ``sklearn.base.BaseEstimator``."""
@@ -76,13 +71,13 @@ class EstimatorAdapter:
 
         Raises ValueRefusedError for an attribute that is not on the list.
         """
-        return _form_of_object(obj, type(obj).__name__, {})
+        return _form_of_object(obj, type(obj).__name__, Forms())
 
     def restore(self, obj: Any, state: Plain) -> Any:
         """Give ``obj`` the attributes of the state, those of fitting too; return ``obj``."""
         _check_object(state, _reference(type(obj)), type(obj).__name__)
         try:
-            _put_back(obj, state, type(obj).__name__, {})
+            _put_back(obj, state, type(obj).__name__, _Made())
         except _NOT_A_STATE as error:
             raise ValueRefusedError(
                 f"the state is not that of a {type(obj).__name__}: {error!r}"
@@ -112,14 +107,27 @@ def _is_of_sklearn(obj: object) -> bool:
 # Taking apart.
 
 
-def _form(value: Any, where: str, seen: Seen) -> Plain:
-    """Return the plain form of the value at ``where``; ``seen`` are the generators so far."""
-    if isinstance(value, np.ndarray):
-        return _form_of_array(value, where, seen)
+def _form(value: Any, where: str, seen: Forms) -> Plain:
+    """Return the plain form of the value at ``where``; ``seen`` are the forms so far."""
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        return _form_of_array(value, where, seen)  # it is known again by its memory
     if isinstance(value, _PLAIN):
         return value
+    if type(value) is tuple:
+        return tuple(_form(item, f"{where}[{n}]", seen) for n, item in enumerate(value))
+    if isinstance(value, FunctionType | BuiltinFunctionType | type | np.ufunc):
+        return dict(_OF_SETUP)
+    if value is np.random.mtrand._rand:
+        return dict(_GLOBAL)
+    return seen.of(value, lambda: _new_form(value, where, seen))
+
+
+def _new_form(value: Any, where: str, seen: Forms) -> Plain:
+    """Return the plain form of an object that is met for the first time."""
+    if isinstance(value, np.ndarray):
+        return _form_of_array(value, where, seen)
     if type(value) in _GENERATORS:
-        return _form_of_generator(value, seen)
+        return {_CLASS: _GENERATOR, "number": len(seen), "state": value}
     if type(value) is dict:
         if _CLASS in value:
             raise _refused(where, f"a dict with the key {_CLASS!r}")
@@ -128,10 +136,8 @@ def _form(value: Any, where: str, seen: Seen) -> Plain:
         return {_CLASS: _SLICE, "items": [value.start, value.stop, value.step]}
     if _reference(type(value)) == _BUNCH:
         return {_CLASS: _BUNCH, "items": _form(dict(value), where, seen)}
-    if type(value) in (list, tuple):
-        return type(value)(_form(item, f"{where}[{n}]", seen) for n, item in enumerate(value))
-    if isinstance(value, FunctionType | BuiltinFunctionType | type | np.ufunc):
-        return dict(_OF_SETUP)
+    if type(value) is list:
+        return [_form(item, f"{where}[{n}]", seen) for n, item in enumerate(value)]
     if type(value).__module__.startswith("scipy.sparse"):
         return value  # taken apart by the adapter of its library
     if _is_of_sklearn(value) or _is_estimator(value):
@@ -139,7 +145,7 @@ def _form(value: Any, where: str, seen: Seen) -> Plain:
     raise _refused(where, f"a {_reference(type(value)).replace(':', '.')}")
 
 
-def _form_of_array(array: Any, where: str, seen: Seen) -> Plain:
+def _form_of_array(array: Any, where: str, seen: Forms) -> Plain:
     if isinstance(array, np.ma.MaskedArray):
         parts = {"data": array.data, "mask": np.ma.getmaskarray(array), "fill": array.fill_value}
         return {_CLASS: _MASKED, **{k: _form(v, where, seen) for k, v in parts.items()}}
@@ -154,18 +160,7 @@ def _form_of_array(array: Any, where: str, seen: Seen) -> Plain:
     return {_CLASS: _OBJECTS, "shape": list(array.shape), "items": items}
 
 
-def _form_of_generator(generator: Any, seen: Seen) -> Plain:
-    """Return the state of a generator where it is met first: several objects may draw from one."""
-    if generator is np.random.mtrand._rand:
-        return dict(_GLOBAL)
-    known = seen.get(id(generator))
-    if known is not None:
-        return {_CLASS: _GENERATOR, "number": known[1]}
-    seen[id(generator)] = (generator, len(seen))
-    return {_CLASS: _GENERATOR, "number": len(seen) - 1, "state": generator}
-
-
-def _form_of_object(obj: Any, where: str, seen: Seen) -> Plain:
+def _form_of_object(obj: Any, where: str, seen: Forms) -> Plain:
     """Return the class of an object and its attributes, or what it reduces to."""
     reference = _reference(type(obj))
     if reference == _TREE:
@@ -204,7 +199,15 @@ def _refused(where: str, what: str) -> ValueRefusedError:
 # Putting together.
 
 
-def _put_back(obj: Any, form: Mapping[str, Any], where: str, made: Made) -> None:
+class _Made(Objects):
+    """What was made of the state so far; generators by number too, as states once named them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.generators: dict[int, Any] = {}
+
+
+def _put_back(obj: Any, form: Mapping[str, Any], where: str, made: _Made) -> None:
     """Replace the attributes of ``obj`` by those of a form, objects that it has in place."""
     before = dict(vars(obj))
     after = {
@@ -216,28 +219,37 @@ def _put_back(obj: Any, form: Mapping[str, Any], where: str, made: Made) -> None
     vars(obj).update(after)
 
 
-def _value(form: Any, before: Any, where: str, made: Made) -> Any:
+def _value(form: Any, before: Any, where: str, made: _Made) -> Any:
     """Return the value of a form; ``before`` is what setup's object has in this place."""
-    if isinstance(form, dict) and _CLASS in form:
+    if isinstance(form, dict | list):
+        return made.of(form, lambda: _new_value(form, before, where, made))
+    return _sequence(form, before, where, made) if isinstance(form, tuple) else form
+
+
+def _new_value(form: Any, before: Any, where: str, made: _Made) -> Any:
+    """Return the value of a form that is met for the first time."""
+    if isinstance(form, list):
+        return _sequence(form, before, where, made)
+    if _CLASS in form:
         return _object(form, before, where, made)
-    if isinstance(form, dict):
-        own = before if isinstance(before, dict) else {}
-        return {k: _value(v, own.get(k), f"{where}[{k!r}]", made) for k, v in form.items()}
-    if isinstance(form, list | tuple):
-        fits = isinstance(before, list | tuple) and len(before) == len(form)
-        beside = before if fits else [None] * len(form)
-        pairs = enumerate(zip(form, beside, strict=True))
-        return type(form)(_value(v, b, f"{where}[{n}]", made) for n, (v, b) in pairs)
-    return form
+    own = before if isinstance(before, dict) else {}
+    return {k: _value(v, own.get(k), f"{where}[{k!r}]", made) for k, v in form.items()}
 
 
-def _object(form: Mapping[str, Any], before: Any, where: str, made: Made) -> Any:
+def _sequence(form: Any, before: Any, where: str, made: _Made) -> Any:
+    fits = isinstance(before, list | tuple) and len(before) == len(form)
+    beside = before if fits else [None] * len(form)
+    pairs = enumerate(zip(form, beside, strict=True))
+    return type(form)(_value(v, b, f"{where}[{n}]", made) for n, (v, b) in pairs)
+
+
+def _object(form: Mapping[str, Any], before: Any, where: str, made: _Made) -> Any:
     """Return the object of a form that names a class."""
     reference = form[_CLASS]
     if type(reference) is not str:
         raise ValueRefusedError(f"{where} names a class that is no string")
     if reference == _GENERATOR:
-        return made.setdefault(form["number"], form.get("state"))
+        return made.generators.setdefault(form["number"], form.get("state"))
     if reference == _OF_SETUP[_CLASS]:
         if before is None:
             raise ValueRefusedError(
@@ -257,7 +269,8 @@ def _object(form: Mapping[str, Any], before: Any, where: str, made: Made) -> Any
             return _MAKERS[reference](**parts)
         except _NOT_A_STATE as error:
             raise ValueRefusedError(f"{where} is not the state of a {reference}: {error}") from None
-    if _reference(type(before)) == reference != _TREE and _has_own_attributes(before):
+    own = _reference(type(before)) == reference != _TREE and _has_own_attributes(before)
+    if own and made.may_fill(before):
         _put_back(before, form, where, made)
         return before
     kind = _class(reference, where)
@@ -273,7 +286,7 @@ def _object(form: Mapping[str, Any], before: Any, where: str, made: Made) -> Any
     return obj
 
 
-def _object_array(form: Mapping[str, Any], where: str, made: Made) -> Any:
+def _object_array(form: Mapping[str, Any], where: str, made: _Made) -> Any:
     items, shape = form.get("items"), form.get("shape")
     sizes = shape if isinstance(shape, list) else [-1]
     fits = isinstance(items, list) and all(type(n) is int and n >= 0 for n in sizes)

@@ -360,3 +360,17 @@ def test_as_jax_gives_arrays_of_jax() -> None:
         Pipe({"x": "a", "name": "b"}, batch=2, as_="jax", do=[Task(look, ["x", "name"])])
     Driver(job).start().epochs(1)
     assert seen == [("float32", [0, 1]), ("float32", [2, 3])]
+
+
+def test_an_array_at_two_places_of_a_tree_is_one_again() -> None:
+    w = jnp.arange(3.0)
+    made = put_back(
+        PYTREE, {"a": w, "b": w}, {"t": read_state(PYTREE, {"a": w + 1, "b": w + 1})}, "t"
+    )
+    assert made["a"] is not made["b"]
+    shared = w * 2
+    made = put_back(
+        PYTREE, {"a": w, "b": w}, {"t": read_state(PYTREE, {"a": shared, "b": shared})}, "t"
+    )
+    assert made["a"] is made["b"]
+    assert made["a"].tolist() == [0, 2, 4]

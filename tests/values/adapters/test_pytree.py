@@ -144,3 +144,68 @@ def test_what_is_a_live_object_and_what_is_a_tree() -> None:
     assert live_adapter_of({}) is None
     assert is_pytree({"w": 1})
     assert not is_pytree(object())
+
+
+@dataclass
+class Agent:
+    """A container that can change, with parts that stand elsewhere too."""
+
+    table: Any
+    options: Any
+
+
+def shared_tree(start: float) -> Any:
+    """A tree in which each part stands at two places."""
+    table, options, net = np.full(2, start), {"lr": start}, Net()
+    rng = np.random.default_rng(int(start))
+    agent = Agent(table, options)
+    return {
+        "options": options,
+        "agents": [agent, agent],
+        "net": net,
+        "all": (net, [table], rng),
+        "rng": rng,
+    }
+
+
+def check_shared(made: Any) -> None:
+    assert made["agents"][0] is made["agents"][1]
+    assert made["agents"][0].options is made["options"]
+    assert made["agents"][0].table is made["all"][1][0]
+    assert made["net"] is made["all"][0]
+    assert made["rng"] is made["all"][2]
+
+
+def test_what_stood_at_two_places_is_one_object_again() -> None:
+    old = shared_tree(5.0)
+    made = restored(shared_tree(1.0), old)
+    check_shared(made)
+    assert (made["options"], made["all"][1][0].tolist()) == ({"lr": 5.0}, [5, 5])
+    assert made["rng"].random() == old["rng"].random()
+
+
+def test_what_stood_apart_stays_apart_where_setup_has_one() -> None:
+    """The best parameters and the present ones are one object at the start."""
+    start = {"w": np.zeros(2)}
+    template = {"now": start, "best": start}
+    made = restored(template, {"now": {"w": np.ones(2)}, "best": {"w": np.full(2, 2.0)}})
+    assert made["now"] is not made["best"]
+    assert (made["now"]["w"].tolist(), made["best"]["w"].tolist()) == ([1, 1], [2, 2])
+
+
+def test_what_can_change_is_filled_in_place() -> None:
+    """Other objects of setup may hold it."""
+    template = shared_tree(1.0)
+    table, options, agents = template["all"][1][0], template["options"], template["agents"]
+    made = restored(template, shared_tree(5.0))
+    assert made is template
+    assert made["agents"] is agents
+    assert agents[0].table is table
+    assert (table.tolist(), options, made["rng"]) == ([5, 5], {"lr": 5.0}, template["rng"])
+
+
+def test_a_read_only_array_is_replaced() -> None:
+    fixed = np.zeros(2)
+    fixed.setflags(write=False)
+    assert restored([fixed], [np.ones(2)])[0].tolist() == [1, 1]
+    assert fixed.tolist() == [0, 0]

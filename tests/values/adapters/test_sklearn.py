@@ -189,3 +189,31 @@ def test_a_tree_whose_nodes_lead_nowhere_is_refused() -> None:
         state["tree_"]["state"] = {**state["tree_"]["state"], "nodes": nodes}
         with pytest.raises(ValueRefusedError, match="refers to"):
             adapter.restore(DecisionTreeRegressor(max_depth=2), state)
+
+
+def test_an_estimator_that_another_holds_twice_stays_one() -> None:
+    """VotingClassifier has each in ``estimators_`` and in ``named_estimators_``."""
+
+    def make() -> Any:
+        return VotingClassifier([("sgd", SGDClassifier(random_state=0)), ("bayes", GaussianNB())])
+
+    items = {"x": read_state(live_adapter_of(make()), make().fit(X, Y))}
+    made = put_back(live_adapter_of(make()), make(), items, "x")
+    first = made.estimators_[0]
+    assert made.named_estimators_["sgd"] is first
+    first.partial_fit(X, 1 - Y)
+    assert (made.named_estimators_["sgd"].coef_ == first.coef_).all()
+
+
+def test_one_object_of_setup_where_the_state_has_two() -> None:
+    """As pipelines of which a search has cloned the steps."""
+    scaler = StandardScaler()
+    shared = make_pipeline(scaler, FunctionTransformer(), scaler)
+    apart = make_pipeline(StandardScaler().fit(X), FunctionTransformer(), StandardScaler())
+    made = put_back(
+        live_adapter_of(shared), shared, {"x": read_state(live_adapter_of(apart), apart)}, "x"
+    )
+    first, last = made.steps[0][1], made.steps[2][1]
+    assert first is scaler
+    assert last is not scaler
+    assert (hasattr(first, "mean_"), hasattr(last, "mean_")) == (True, False)

@@ -24,7 +24,7 @@ from jobrun.errors import SpecError, TaskError, ValueRefusedError
 from jobrun.model.job import Job, Pipe, Task
 from jobrun.values.adapted import put_together, same_plain, take_apart
 from jobrun.values.adapters.base import Note
-from jobrun.values.adapters.pytree import live_adapter_of
+from jobrun.values.adapters.pytree import PYTREE, live_adapter_of
 from jobrun.values.adapters.registry import adapter_named
 from jobrun.values.adoption import adopt
 from jobrun.values.boxes import leaves, one_element
@@ -683,3 +683,32 @@ def test_a_library_that_columns_cannot_be_of_is_refused() -> None:
     with pytest.raises(SpecError, match="cannot be arrays of 'touch'") as caught:
         Pipe({"x": "a"}, as_="touch", do=[Task(print, "x")])
     assert "did you mean 'torch'" in str(caught.value)
+
+
+def test_parameters_in_a_tree_stay_those_that_the_optimizer_holds() -> None:
+    """Restored into new tensors, they would not be trained any more."""
+
+    def make() -> tuple[Any, Any]:
+        w = torch.nn.Parameter(torch.zeros(3))
+        tree = {"w": w, "tied": w, "b": torch.zeros(2, requires_grad=True), "n": torch.ones(1)}
+        return tree, torch.optim.SGD([w, tree["b"]], lr=0.5)
+
+    old, _ = make()
+    with torch.no_grad():
+        old["w"] += 3
+        old["b"] -= 1
+    made, opt = make()
+    before = dict(made)
+    made = put_back(PYTREE, made, {"t": read_state(PYTREE, old)}, "t")
+    assert all(made[key] is before[key] for key in before)
+    assert (made["w"].tolist(), made["b"].tolist()) == ([3, 3, 3], [-1, -1])
+    (made["w"].sum() + made["b"].sum()).backward()
+    opt.step()
+    assert (made["tied"].tolist(), made["b"].tolist()) == ([2.5] * 3, [-1.5] * 2)
+
+
+def test_a_tensor_that_was_computed_is_replaced_in_a_tree() -> None:
+    computed = torch.ones(2, requires_grad=True) * 2
+    made = put_back(PYTREE, [computed], {"t": read_state(PYTREE, [torch.full((2,), 7.0)])}, "t")
+    assert made[0].tolist() == [7, 7]
+    assert computed.tolist() == [2, 2]

@@ -100,6 +100,18 @@ class TensorAdapter:
         """Return the memory of a tensor and the number of changes in place so far."""
         return value.data_ptr(), value._version
 
+    def refill(self, value: Any, other: Any) -> bool:
+        """Copy the elements and ``requires_grad`` of another tensor into one, where it is.
+
+        Return False for a tensor that has no memory of its own or was computed with gradients.
+        """
+        alike = (value.shape, value.dtype, type(value)) == (other.shape, other.dtype, type(other))
+        if not alike or not value.is_leaf or value.is_inference() or 0 in value.stride():
+            return False
+        value.detach().copy_(other.detach())
+        value.requires_grad_(other.requires_grad)
+        return True
+
 
 def _meta(value: Any, dtype: str) -> dict[str, Any]:
     """Return the meta data of a tensor; raises ValueRefusedError if it cannot be kept."""
