@@ -14,6 +14,7 @@ from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.identity import compare, digest
 from jobrun.checkpoint.integrity import read_manifest
 from jobrun.checkpoint.loading import none_whole
+from jobrun.checkpoint.node_parts import unequal_blobs
 from jobrun.checkpoint.record import Record
 from jobrun.conditions.base import Condition
 from jobrun.conditions.decision import Decision, decide_stop, match_states
@@ -86,7 +87,7 @@ class Chooser:
             self._refuse_missing_blobs(start)
         if self._request.resized and start is not None and choice.action == "resume":
             self._refuse_within_pass(start)
-            said = (*said, *self._nodes.lines)
+            said = (*said, *self._nodes.lines, *self._unequal(start))
         return replace(choice, lines=(*said, *choice.lines)), request.names_checkpoint
 
     def _ask_catalogue(
@@ -158,6 +159,15 @@ class Chooser:
             if there
             else "train until a pass ends, and change their number then",
         )
+
+    def _unequal(self, start: Record) -> tuple[str, ...]:
+        """Return which blobs differ between nodes: to copy or drop one's part is to choose."""
+        if len(start.nodes) == 1 or not self._nodes:
+            return ()
+        names = unequal_blobs(self._run.catalog.path(start.id), start)
+        if not names:
+            return ("all nodes of the checkpoint hold the same values",)
+        return (f"differ between the nodes of the checkpoint: {', '.join(names)}",)
 
     def changes(self, state: RunState | None) -> Changes:
         """Return the differences between the job on disk and the current job."""

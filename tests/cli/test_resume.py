@@ -416,6 +416,7 @@ def test_a_run_continues_with_another_number_of_nodes(
     assert result.code == 0
     name = "n" if count == "2" else "t_"
     assert f"new: {name}2, with a copy of the part of {name}0" in result.err
+    assert "all nodes of the checkpoint hold the same values" in result.err
     found = load_blobs(folder / "runs/sum")
     assert [*found] == [f"{name}{number}:total" for number in range(3)]
     assert len({int(value) for value in found.values()}) == 1
@@ -423,6 +424,17 @@ def test_a_run_continues_with_another_number_of_nodes(
     result = call("resume", "sum", "--nodes", "1", "--epochs", "5")
     assert f"dropped: {name}1, {name}2" in result.err
     assert [*load_blobs(folder / "runs/sum")] == ["total"]  # one node needs no name
+
+
+def test_blobs_that_differ_between_the_nodes_are_named(call: Call, write: Call) -> None:
+    own = '{call: "steps:number", node: "*", in: node, out: own}'
+    spec = NODES.format(count="2").replace("out: total}]", f"out: total}}, {own}]", 1)
+    code = "def start(): return 0\ndef add(x, step): return x + step\n"
+    write(spec=spec, code=code + "def number(node): return int(node[-1])\n")
+    assert call("train", "sum.yaml").code == 0
+    result = call("resume", "sum", "--nodes", "3", "--epochs", "4")
+    assert result.code == 0, result.err
+    assert "differ between the nodes of the checkpoint: own\n" in result.err
 
 
 def test_nodes_that_are_named_have_no_number(call: Call, write: Call) -> None:
