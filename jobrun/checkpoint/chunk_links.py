@@ -3,11 +3,13 @@
 Of a blob that changed in part, or grew, only what is new is written.  The checksum that each chunk
 is given anyway selects the candidate, the chunk of the same name in an earlier checkpoint; that it
 holds the same bytes is proven by a 128-bit digest of both or by comparing them, never by the
-checksum alone.  An equal chunk is a hard link, and costs no room.
+checksum alone.  An equal chunk is a hard link, and costs no room.  The digest of a compressed chunk
+is that of its bytes before compression, so that an equal one is not even compressed.
 
-A change is found only as finely as the array is cut.  An array that was seen to grow, or to change
-in part (a block of a chunk that differs has the checksum that it had), is cut into chunks of about
-FINE bytes from then on; all others stay in few large chunks, since every file costs.
+A change is found only as finely as the array is cut.  The grid of the earlier checkpoint is kept;
+but an array that was seen to grow by less than a chunk, or to change in part (a block of a chunk
+that differs has the checksum that it had), is cut into chunks of about FINE bytes from then on.
+All others stay in few large chunks, since every file costs.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from jobrun.checkpoint.block_checksums import DIGITS
+from jobrun.checkpoint.chunk_grid import CHUNK_BYTES
 from jobrun.checkpoint.manifest import CHUNK_TAIL, Entry, File
 from jobrun.checkpoint.zarr_metadata import Form, store
 from jobrun.model.policy import Compress
@@ -67,20 +70,31 @@ class ChunkLinks:
 
     def find(self, chunk: File, payload: Sequence[Buffer]) -> str | None:
         """Return the path of a file that holds ``chunk``, whose bytes are ``payload``, or None."""
-        key, length = chunk.name, chunk.length
+        key, content = chunk.name, chunk.content
         for folder, entry, files in self._earlier:
             file = files.get(key)
-            if file is None or file.length != length:
+            if file is None or file.content.length != content.length:
                 continue
             path = f"{folder}/{key}"
-            if file.crc == chunk.crc and self._same(path, file, chunk, payload):
+            alike = (file.length, file.crc) == (chunk.length, chunk.crc)
+            if alike and self._same(path, file, chunk, payload):
                 return path
             if (
                 entry.shape == self._form.shape
-                and length > 2 * FINE
-                and _has_equal_block(file.blocks, chunk.blocks)
+                and content.length > 2 * FINE
+                and _has_equal_block(file.content.blocks, content.blocks)
             ):
-                self._fine.setdefault(entry.path, _fine_rows(self._form))
+                self._fine[entry.path] = _fine_rows(self._form)
+        return None
+
+    def find_raw(self, raw: File) -> tuple[str, File] | None:
+        """Return a compressed file whose bytes were those of ``raw``, and its path; or None."""
+        for folder, _, files in self._earlier:
+            file = files.get(raw.name)
+            if file is not None and file.raw is not None and raw.digest:
+                known = (file.raw.length, file.raw.crc, file.raw.digest)
+                if known == (raw.length, raw.crc, raw.digest):
+                    return f"{folder}/{raw.name}", file
         return None
 
     def linked(self, key: str, path: str) -> None:
@@ -139,7 +153,7 @@ def plan_chunks(
     """Return how an array is cut: as an earlier one of the same dtype and row shape, or finely.
 
     ``fine`` are the rows of a chunk of arrays that are cut finely, by path; one that is seen to
-    have grown, or shrunk, is added to it.
+    have grown by less than a chunk, or shrunk, is added to it.
     """
     form = store(box, rule).form
     rows = _rows(form, earlier, fine)
@@ -148,7 +162,7 @@ def plan_chunks(
 
 def _rows(form: Form, earlier: Sequence[EarlierLeaf], fine: MutableMapping[str, int]) -> int | None:
     """Return the rows of a chunk, None where the grid is the usual one."""
-    if not earlier or form.codec is not None or not form.shape or form.memory is None:
+    if not earlier or not form.shape or form.memory is None:
         return None
     row, size = _row_bytes(form), _bytes(form)
     if row == 0 or row > 2 * FINE or size <= FINE:
@@ -156,12 +170,15 @@ def _rows(form: Form, earlier: Sequence[EarlierLeaf], fine: MutableMapping[str, 
     entry = earlier[0].entry
     if entry.path in fine:
         return fine[entry.path]
-    before = entry.files[1].length if len(entry.files) > 1 else 0
-    if FINE <= 2 * before <= 4 * FINE and before % row == 0 and len(entry.files) > 2:
-        fine[entry.path] = before // row
-    elif entry.shape != form.shape:
+    chunk = entry.files[1].content.length
+    more = (form.shape[0] - (entry.shape or form.shape)[0]) * row
+    in_rows = len(entry.files) > 2 and chunk % row == 0
+    if in_rows and FINE // 2 <= chunk <= CHUNK_BYTES and (chunk <= 2 * FINE or more >= chunk):
+        return chunk // row
+    if more:
         fine[entry.path] = _fine_rows(form)
-    return fine.get(entry.path)
+        return fine[entry.path]
+    return chunk // row if in_rows and FINE // 2 <= chunk <= CHUNK_BYTES else None
 
 
 def is_fine(form: Form) -> bool:

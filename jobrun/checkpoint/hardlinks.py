@@ -81,9 +81,10 @@ class Sources:
         return None
 
     def arrays(self, path: str, form: Form) -> list[EarlierLeaf]:
-        """Return the arrays at ``path`` with the same dtype and shape of a row, but no others."""
+        """Return the arrays at ``path`` with the same dtype, shape of a row and codec."""
         if form.kind != "array" or not form.shape or not form.chunks:
             return []
+        codec = None if form.codec is None else form.codec.to_json()
         found = []
         for folder, entries in self._found:
             entry = entries.get(path)
@@ -92,6 +93,7 @@ class Sources:
                 and (entry.kind, entry.dtype) == (form.kind, form.dtype)
                 and entry.shape is not None
                 and entry.shape[1:] == form.shape[1:]
+                and entry.codec == codec
                 and len(entry.files) > 1
             ):
                 files = {file.name: file for file in entry.files[1:]}

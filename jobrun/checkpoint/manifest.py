@@ -80,7 +80,8 @@ class File(NamedTuple):
 
     The payload is the whole file, except for a chunk file, which has CHUNK_TAIL bytes more.
     ``blocks`` are the checksums of the blocks of a large payload, see ``BlockChecksums.digits``,
-    and ``digest`` is its ``chunk_digest``; both are empty if there are none.
+    and ``digest`` is its ``chunk_digest``; both are empty if there are none.  ``raw`` describes the
+    bytes of a compressed chunk before compression, as if they were a file of its name.
     """
 
     name: str
@@ -88,6 +89,12 @@ class File(NamedTuple):
     crc: int
     blocks: str = ""
     digest: str = ""
+    raw: File | None = None
+
+    @property
+    def content(self) -> File:
+        """What is stored: the bytes before compression, if they are known."""
+        return self.raw or self
 
     @property
     def size(self) -> int:
@@ -104,7 +111,7 @@ class Entry(NamedTuple):
     the JSON of its key in the tree that holds it, if that is not the last level of ``path``.
     ``note`` names the adapter of the value, of which this is the plain form.  ``value`` is the
     ``fill_value`` of the ``zarr.json`` of a leaf without chunks; None if it stands in that file
-    alone.
+    alone.  ``codec`` is the codec that compressed the chunks, as in that file, if they have ``raw``.
     """
 
     path: str
@@ -117,6 +124,7 @@ class Entry(NamedTuple):
     key: str | None = None
     note: Note | None = None
     value: Any = None
+    codec: dict[str, Any] | None = None
 
     @property
     def is_tree(self) -> bool:
@@ -183,17 +191,30 @@ def _line(entry: Entry) -> str:
         line += f'"same_as": {_text(entry.same_as)}, '
     if entry.key is not None:
         line += f'"key": {entry.key}, '
-    if len(entry.files) > 1 and any(f.blocks for f in entry.files):
-        crcs = ", ".join([f'"{f.blocks}"' for f in entry.files[1:]])
-        line += f'"blocks": {{"length": {BLOCK}, "crc32c": [{crcs}]}}, '
-    if len(entry.files) > 1 and any(f.digest for f in entry.files):
-        digests = ", ".join([f'"{f.digest}"' for f in entry.files[1:]])
-        line += f'"digests": {{"algorithm": "{ALGORITHM}", "chunks": [{digests}]}}, '
+    if len(entry.files) > 1:
+        line += _sums(entry.files[1:])
+    raw = [f.raw for f in entry.files if f.raw is not None]
+    if entry.codec is not None and len(raw) == len(entry.files) - 1:
+        crcs = ", ".join([f'"{f.crc:08x}"' for f in raw])
+        line += f'"raw": {{"codec": {json.dumps(entry.codec)}, "length": {raw[0].length}, '
+        line += f'{_sums(raw)}"crc32c": [{crcs}]}}, '
     if entry.value is not None:
         line += f'"value": {_json(entry.value)}, '
     if entry.note is not None:
         line += f'"adapter": {json.dumps(asdict(entry.note))}, '
     return f'{line}"files": [{files}]}}'
+
+
+def _sums(chunks: Sequence[File]) -> str:
+    """Return the fields for the blocks and digests of chunks, where there are any."""
+    fields = ""
+    if any(f.blocks for f in chunks):
+        crcs = ", ".join([f'"{f.blocks}"' for f in chunks])
+        fields += f'"blocks": {{"length": {BLOCK}, "crc32c": [{crcs}]}}, '
+    if any(f.digest for f in chunks):
+        digests = ", ".join([f'"{f.digest}"' for f in chunks])
+        fields += f'"digests": {{"algorithm": "{ALGORITHM}", "chunks": [{digests}]}}, '
+    return fields
 
 
 def _json(value: Any) -> str:
@@ -276,23 +297,45 @@ def _entry(fields: dict[str, Any]) -> Entry:
     if type(fields["shape"]) is not list:
         raise ValueError(f"the shape of {path!r} is not a list")
     shape = tuple(fields["shape"])
-    if "blocks" in fields:
-        files = _with_blocks(files, fields["blocks"])
-    if "digests" in fields:
-        files = _with_digests(files, fields["digests"])
+    chunks = _with_sums(files[1:], fields)
+    codec = None
+    if "raw" in fields:
+        codec, chunks = _with_raw(chunks, fields["raw"])
+    files = (files[0], *chunks)
     value = fields.get("value")
     if value is not None and (shape or len(files) > 1):
         raise ValueError(f"{path!r} has a value and elements or chunks")
     dtype, version = fields["dtype"], fields["version"]
-    return Entry(path, kind, files, dtype, shape, version, same_as, key, note, value)
+    return Entry(path, kind, files, dtype, shape, version, same_as, key, note, value, codec)
 
 
-def _with_blocks(files: tuple[File, ...], fields: Any) -> tuple[File, ...]:
-    """Return the files with the checksums of their blocks, if these are of a known length."""
+def _with_raw(chunks: tuple[File, ...], fields: Any) -> tuple[dict[str, Any], tuple[File, ...]]:
+    """Return the codec, and the chunks with what is known of their bytes before compression."""
+    codec, length = fields["codec"], fields["length"]
+    if type(codec) is not dict or type(length) is not int or not 0 <= length < _LARGEST:
+        raise ValueError("the codec or the length of chunks before compression is impossible")
+    check_depth([codec], MAX_DEPTH)
+    pairs = zip(chunks, fields["crc32c"], strict=True)
+    raws = _with_sums(
+        tuple([File(chunk.name, length, int(crc, 16)) for chunk, crc in pairs]), fields
+    )
+    return codec, tuple([c._replace(raw=raw) for c, raw in zip(chunks, raws, strict=True)])
+
+
+def _with_sums(chunks: tuple[File, ...], fields: Any) -> tuple[File, ...]:
+    """Return the chunks with the checksums of their blocks and their digests, if there are any."""
+    if "blocks" in fields:
+        chunks = _with_blocks(chunks, fields["blocks"])
+    if "digests" in fields:
+        chunks = _with_digests(chunks, fields["digests"])
+    return chunks
+
+
+def _with_blocks(chunks: tuple[File, ...], fields: Any) -> tuple[File, ...]:
+    """Return the chunks with the checksums of their blocks, if these are of a known length."""
     if fields["length"] != BLOCK:
-        return files
-    meta, *chunks = files
-    found = [meta]
+        return chunks
+    found = []
     for file, crcs in zip(chunks, fields["crc32c"], strict=True):
         if type(file.length) is not int or len(crcs) not in (0, _digits(file.length)):
             raise ValueError(f"the checksums of the blocks of {file.name!r} are not those of all")
@@ -300,13 +343,12 @@ def _with_blocks(files: tuple[File, ...], fields: Any) -> tuple[File, ...]:
     return tuple(found)
 
 
-def _with_digests(files: tuple[File, ...], fields: Any) -> tuple[File, ...]:
-    """Return the files with the digests of their payloads, if the algorithm is known."""
+def _with_digests(chunks: tuple[File, ...], fields: Any) -> tuple[File, ...]:
+    """Return the chunks with the digests of their payloads, if the algorithm is known."""
     if fields["algorithm"] != ALGORITHM:
-        return files
-    meta, *chunks = files
+        return chunks
     pairs = zip(chunks, fields["chunks"], strict=True)
-    return (meta, *(file._replace(digest=digest + "") for file, digest in pairs))
+    return tuple([file._replace(digest=digest + "") for file, digest in pairs])
 
 
 def _digits(length: int) -> int:
@@ -345,7 +387,7 @@ def _check_values(entries: Sequence[Entry]) -> None:
 
     So callers can compute with the fields of entries.
     """
-    _, kinds, files, dtypes, shapes, versions, _, _, notes, values = zip(*entries, strict=True)
+    _, kinds, files, dtypes, shapes, versions, _, _, notes, values, _ = zip(*entries, strict=True)
     own = [shape for shape in shapes if shape is not None]
     numbers = [
         *(version for version in versions if version is not None),

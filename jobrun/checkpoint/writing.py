@@ -79,6 +79,7 @@ class _Started(NamedTuple):
             key=key,
             note=note,
             value=form.value,
+            codec=None if form.codec is None else form.codec.to_json(),
         )
 
     @property
@@ -181,7 +182,7 @@ class Writer:
 
     def _earlier(self, path: str, form: Form) -> Sequence[EarlierLeaf]:
         """Return the arrays of earlier checkpoints that may hold chunks of this one."""
-        if form.codec is not None or not self._can_link:
+        if not self._can_link:
             return ()
         return self._sources.arrays(path, form)
 
@@ -282,22 +283,33 @@ class Writer:
         payload: list[Buffer] = [_bytes_of(array, form.memory, chunk)]
         if chunk.padding:
             payload.append(bytes(chunk.padding))
-        if form.codec is not None:
-            whole = b"".join(payload) if chunk.padding else payload[0]
-            payload = [form.codec.compress(whole)]
+        target = f"{folder}/{chunk.key}"
+        has_digest = form.codec is not None or (links is not None and is_fine(form))
         # The checksum comes before the copy to the disk, not block by block with it: measured for
         # 64 MiB, 19.7 ms against 20.4.
-        length = sum(map(len, payload))
-        crc, blocks = _checksums(payload, in_blocks=form.codec is None and length > BLOCK)
-        digest = chunk_digest(payload) if links is not None and is_fine(form) else ""
-        file, target = File(chunk.key, length, crc, blocks, digest), f"{folder}/{chunk.key}"
+        file = _described(chunk.key, payload, has_digest=has_digest)
+        if form.codec is not None:
+            found = None if links is None else links.find_raw(file)
+            if links is not None and found is not None and self._share(found[0], target, found[1]):
+                links.linked(chunk.key, found[0])
+                return found[1]
+            whole = b"".join(payload) if chunk.padding else payload[0]
+            payload = [form.codec.compress(whole)]
+            file = File(chunk.key, len(payload[0]), crc32c.crc32c(payload[0]), raw=file)
         same = None if links is None else links.find(file, payload)
         if links is not None and same is not None and self._share(same, target, file):
             links.linked(chunk.key, same)
             return file
-        payload.append(crc.to_bytes(CHUNK_TAIL, "little"))
+        payload.append(file.crc.to_bytes(CHUNK_TAIL, "little"))
         self._fs.write(target, payload, sync=self._sync)
         return file
+
+
+def _described(name: str, payload: Sequence[Buffer], *, has_digest: bool) -> File:
+    """Return the file of a payload, with the checksums of its blocks if it has several."""
+    length = sum(map(len, payload))
+    crc, blocks = _checksums(payload, in_blocks=length > BLOCK)
+    return File(name, length, crc, blocks, chunk_digest(payload) if has_digest else "")
 
 
 def _checksums(payload: Sequence[Buffer], *, in_blocks: bool) -> tuple[int, str]:

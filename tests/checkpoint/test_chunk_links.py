@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from jobrun.checkpoint import chunk_digest, hardlinks, writing
 from jobrun.checkpoint.chunk_links import FINE
+from jobrun.checkpoint.codecs import Compressor
 from jobrun.checkpoint.contents import contents, disk_use
 from jobrun.checkpoint.diff import compare
 from jobrun.checkpoint.integrity import read_manifest, read_record
@@ -20,10 +21,12 @@ from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.manifest import Entry
 from jobrun.checkpoint.reading import read_part
 from jobrun.checkpoint.scrub import Survey
+from jobrun.model.policy import Compress
 from jobrun.storage.fs import DEFAULT, Fs
 from jobrun.values.boxes import Box
 
 MIB = 1 << 20
+ZSTD = (Compress("zstd", 3),)
 
 
 @pytest.fixture(autouse=True)
@@ -71,6 +74,20 @@ def test_what_grows_is_written_once(tmp_path: Path) -> None:
         assert 0 < written(path) <= FINE + 4
         assert entry(path).version == int(path.name.rpartition("_")[2])
     assert disk_use(paths) < 2 * 9 * MIB + 3 * FINE + MIB
+
+
+def test_what_grows_by_more_than_a_chunk_keeps_its_grid(tmp_path: Path) -> None:
+    array, paths, new = ramp(36), [], []
+    for mib in (16, 26, 36, 36):
+        paths.append(save(tmp_path, array[: mib * MIB // 8].copy()))
+        new.append(written(paths[-1]) >> 20)
+        if mib == 36:  # as in a process that resumes
+            hardlinks._fine.clear()
+            hardlinks._remembered.clear()
+    assert {f.length for path in paths for f in entry(path).files[1:]} == {8 * MIB}
+    assert new == [16, 16, 16, 0]
+    assert entry(paths[3]).version == entry(paths[2]).version
+    assert load(paths[3]).tobytes() == array.tobytes()
 
 
 @pytest.mark.parametrize("link", ["parent", "alternate"])
@@ -165,8 +182,10 @@ edits = st.lists(
 
 
 @settings(deadline=None, max_examples=8)
-@given(edits, st.sampled_from(["parent", "alternate", "never"]))
-def test_every_checkpoint_is_what_was_saved(tmp_path_factory: Any, steps: Any, link: str) -> None:
+@given(edits, st.sampled_from(["parent", "alternate", "never"]), st.booleans())
+def test_every_checkpoint_is_what_was_saved(
+    tmp_path_factory: Any, steps: Any, link: str, packed: bool
+) -> None:
     hardlinks._fine.clear()
     run = tmp_path_factory.mktemp("run")
     array = np.zeros(600_000, "f8")
@@ -186,13 +205,13 @@ def test_every_checkpoint_is_what_was_saved(tmp_path_factory: Any, steps: Any, l
         else:
             array = array.copy()
         arrays.append(array)
-        paths.append(save(run, array, link))
+        paths.append(save(run, array, link, compress=ZSTD if packed else ()))
     for path, wanted in zip(paths, arrays, strict=True):
         assert same(Box(load(path), "array"), Box(wanted, "array"))
 
 
 def test_the_bytes_that_are_linked_and_written_are_shown(tmp_path: Path) -> None:
-    array = ramp(16)
+    array = ramp(8)
     paths = []
     for k in range(4):
         array = array.copy()
@@ -250,3 +269,92 @@ def test_a_checksum_alone_links_nothing(tmp_path: Path, monkeypatch: pytest.Monk
             if k != 1:
                 pairs = zip(files, before, strict=True)
                 assert not any(a.exists() and b.exists() and a.samefile(b) for a, b in pairs)
+
+
+# Compressed arrays.
+
+
+@pytest.fixture
+def compressed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The lengths of the chunks that were compressed, in the order of time."""
+    lengths: list[int] = []
+    real = Compressor.compress
+
+    def compress(self: Compressor, data: Any) -> Any:
+        lengths.append(len(data))
+        return real(self, data)
+
+    monkeypatch.setattr(Compressor, "compress", compress)
+    return lengths
+
+
+def shares(one: Path, other: Path) -> set[str]:
+    """The names of the chunks of ``x`` that two checkpoints share."""
+    chunks = [f for f in (one / "main/x").iterdir() if f.name != "zarr.json"]
+    twins = [(f, other / "main/x" / f.name) for f in chunks]
+    return {f.name for f, twin in twins if twin.exists() and twin.samefile(f)}
+
+
+def test_equal_chunks_of_a_compressed_array_are_linked_and_not_compressed(
+    tmp_path: Path, compressed: list[int]
+) -> None:
+    pytest.importorskip("xxhash")
+    array, paths = ramp(24), []
+    for k in range(3):
+        array = array.copy()
+        array[0] = k
+        compressed.clear()
+        paths.append(save(tmp_path, array, compress=ZSTD))
+    assert len(entry(paths[0]).files) == 1 + 3
+    assert len(compressed) == 12  # cut finely, as an array that changes in part
+    array = array.copy()
+    array[0] = 7
+    compressed.clear()
+    paths.append(save(tmp_path, array, compress=ZSTD))
+    assert compressed == [FINE]
+    assert shares(paths[3], paths[2]) == {str(n) for n in range(1, 12)}
+    assert load(paths[3]).tobytes() == array.tobytes()
+    assert all(verdict.whole for verdict in Survey().verify(paths))
+
+
+def test_a_compressed_array_that_grows_keeps_its_grid_and_chunks(
+    tmp_path: Path, compressed: list[int]
+) -> None:
+    array = ramp(48)
+    paths = [save(tmp_path, array[: (16 + 10 * k) * MIB // 8], compress=ZSTD) for k in range(3)]
+    for path in paths[1:]:
+        assert {f.content.length for f in entry(path).files[1:]} == {8 * MIB}
+    assert shares(paths[1], paths[0]) == {"0", "1"}
+    assert shares(paths[2], paths[1]) == {"0", "1", "2"}
+    assert load(paths[2]).tobytes() == array[: 36 * MIB // 8].tobytes()
+
+
+def test_without_xxhash_compressed_chunks_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compressed: list[int]
+) -> None:
+    monkeypatch.setattr(chunk_digest, "_xxhash", lambda: None)
+    array = ramp(16)
+    one = save(tmp_path, array, compress=ZSTD)
+    two = save(tmp_path, array.copy(), compress=ZSTD)
+    assert shares(two, one) == {"0", "1"}
+    assert len(compressed) == 4
+    assert entry(two).version == 0
+
+
+@pytest.mark.parametrize("other", [(Compress("zstd", 4),), (Compress("lz4", 3),), ()], ids=str)
+def test_another_codec_or_level_shares_no_chunk(tmp_path: Path, other: Any) -> None:
+    array = ramp(10)
+    one = save(tmp_path, array, compress=ZSTD)
+    two = save(tmp_path, array.copy(), compress=other)
+    assert not shares(two, one)
+    assert load(two).tobytes() == array.tobytes()
+
+
+def test_a_compressed_chunk_is_not_linked_by_its_checksum_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("xxhash")
+    monkeypatch.setattr(writing, "_checksums", lambda *_, **__: (7, ""))
+    one = save(tmp_path, ramp(10), compress=ZSTD)
+    two = save(tmp_path, ramp(10, 1), compress=ZSTD)
+    assert not shares(two, one)

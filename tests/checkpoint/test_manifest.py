@@ -18,6 +18,7 @@ from jobrun.checkpoint.manifest import (
 from jobrun.errors import DamagedError
 
 META = File("zarr.json", 80, 0xDEADBEEF)
+ZIPPED = File("0", 9, 4, raw=File("0", 5 << 19, 7, "0" * 24, "ab" * 16))
 MANIFEST = Manifest(
     3,
     "main",
@@ -26,6 +27,7 @@ MANIFEST = Manifest(
         Entry("t", "dict", (META,)),
         Entry("t/x", "array", (META, File("0.0", 24, 1)), [["a", "<f4", [2]]], (3, 1), 2),
         Entry("y", "array", (META, File("0", 5 << 19, 7, "0" * 24, "ab" * 16)), "<f4", (8,), 3),
+        Entry("z", "array", (META, ZIPPED), "<f4", (8,), 3, codec={"name": "zstd"}),
         Entry("n", "int", (META,), None, (), 3),
         Entry("f", "float", (META,), None, (), 3, value=-0.1),
         Entry("c", "scalar", (META,), "<c16", (), 3, value=["NaN", 1.5]),
@@ -48,6 +50,8 @@ def test_files_have_their_paths_and_lengths_on_disk() -> None:
         ("main/t/x/0.0", 28),
         ("main/y/zarr.json", 80),
         ("main/y/0", (5 << 19) + 4),
+        ("main/z/zarr.json", 80),
+        ("main/z/0", 13),
         *((f"main/{name}/zarr.json", 80) for name in "nfcse"),
     ]
 
@@ -89,9 +93,23 @@ def test_impossible_digests_are_damage(digests: Any) -> None:
         decode_manifest(json.dumps(fields).encode(), "")
 
 
+@pytest.mark.parametrize("raw", [
+    None, [], {}, {"codec": "zstd", "length": 4, "crc32c": ["0"]},
+    {"codec": {}, "length": -4, "crc32c": ["0"]}, {"codec": {}, "length": 4.5, "crc32c": ["0"]},
+    {"codec": {}, "length": 4, "crc32c": []}, {"codec": {}, "length": 4, "crc32c": ["xyz"]},
+    {"codec": {}, "length": 4, "crc32c": ["0"], "digests": 3},
+], ids=str)  # fmt: skip
+def test_impossible_bytes_before_compression_are_damage(raw: Any) -> None:
+    fields = json.loads(encode_manifest(MANIFEST))
+    fields["entries"][4]["raw"] = raw
+    with pytest.raises(DamagedError, match="it is not a manifest"):
+        decode_manifest(json.dumps(fields).encode(), "")
+
+
 def test_digests_of_another_algorithm_are_ignored() -> None:
     data = encode_manifest(MANIFEST).replace(b"xxh3_128", b"xxh4_128")
     assert decode_manifest(data, "").entries[3].files[1].digest == ""
+    assert decode_manifest(data, "").entries[4].files[1].content.digest == ""
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"\xff", b'{"format": 1}'])
