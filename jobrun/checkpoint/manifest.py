@@ -111,7 +111,8 @@ class Entry(NamedTuple):
     the JSON of its key in the tree that holds it, if that is not the last level of ``path``.
     ``note`` names the adapter of the value, of which this is the plain form.  ``value`` is the
     ``fill_value`` of the ``zarr.json`` of a leaf without chunks; None if it stands in that file
-    alone.  ``codec`` is the codec that compressed the chunks, as in that file, if they have ``raw``.
+    alone.  ``codec`` is the codec that compressed the chunks, as it stands there, if they have
+    ``raw``.
     """
 
     path: str
