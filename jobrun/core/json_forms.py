@@ -114,12 +114,16 @@ def list_of(form: Form) -> Form:
 
 def pair_of(*forms: Form) -> Form:
     """Return the form of a list of fixed length, each item of its own form."""
-    count = len(forms)
-    return lambda value: (
-        type(value) is list
-        and len(value) == count
-        and all(form(item) for form, item in zip(forms, value, strict=True))
-    )
+
+    def fits(value: Any) -> bool:
+        if type(value) is not list or len(value) != len(forms):
+            return False
+        for form, item in zip(forms, value, strict=True):  # noqa: SIM110 - all() takes twice as long
+            if not form(item):
+                return False
+        return True
+
+    return fits
 
 
 def mapping_of(form: Form, key: Form = text) -> Form:

@@ -9,10 +9,7 @@ from typing import Any
 from jobrun.core.text import duration
 from jobrun.drawing.picture import State
 
-__all__ = ["KINDS", "RunStates"]
-
-KINDS = ("RunStarted", "GroupStarted", "GroupFinished", "TaskFinished", "TaskFailed")
-"""The kinds of events that are used."""
+__all__ = ["RunStates"]
 
 
 @dataclass
@@ -33,17 +30,19 @@ class _Group:
 class RunStates:
     """The states of tasks, from the events of a run, oldest first, as in ``events.jsonl``.
 
-    Only tasks that were among the slowest of a group, or took a tenth of a second, have times.
-    ``alive``: a process holds the run, so an unfinished group is running.
+    ``kinds`` are the events that are used.  Only tasks that were among the slowest of a group, or
+    took a tenth of a second, have times.  ``alive``: a process holds the run, so an unfinished
+    group is running.
     """
 
-    def __init__(self, events: Iterable[Mapping[str, Any]], alive: bool) -> None:
+    kinds = ("RunStarted", "GroupStarted", "GroupFinished", "TaskFinished", "TaskFailed")
+
+    def __init__(self, alive: bool) -> None:
         self._alive = alive
         self._groups: dict[str, _Group] = {}
-        for event in events:
-            self._see(event)
 
-    def _see(self, event: Mapping[str, Any]) -> None:
+    def see(self, event: Mapping[str, Any]) -> None:
+        """Take in the next event."""
         kind = event.get("event")
         if kind == "RunStarted":
             for group in self._groups.values():

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import base64
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from jobrun.checkpoint.contents import contents, disk_use, disk_use_text, freed_by
 from jobrun.checkpoint.dtypes import dtype_text
 from jobrun.checkpoint.manifest import Entry
 from jobrun.checkpoint.record import Record
 from jobrun.core.text import duration, size
+from jobrun.drawing.run_states import RunStates
 from jobrun.drawing.svg import svg
 from jobrun.errors import JobrunError
 from jobrun.html_report.spec_text import spec_of, with_origins
+from jobrun.html_report.timeline import Timeline
 from jobrun.jobspec.build import job_of
 from jobrun.report.attempts import PastAttempt
 from jobrun.report.formatting import metric_texts, plural
 from jobrun.report.log_reader import Wanted, read
 from jobrun.runs.rundir import RunDir
-from jobrun.tools.run_picture import run_picture
+from jobrun.tools.run_picture import states_picture
 from jobrun.tools.run_summary import (
     RunSummary,
     about,
@@ -54,6 +57,7 @@ class AboutRun:
 
     name: str
     summary: RunSummary
+    timeline: Mapping[str, Any]
     headline: str
     facts: Sequence[tuple[str, str]]
     attempts: TextTable
@@ -74,13 +78,15 @@ def about_run(name: str, run: RunDir, log_lines: int) -> AboutRun:
     What cannot be read of a run (a spec of a newer jobrun, a damaged checkpoint) is said in its
     place.  Raises DamagedError for a run of which nothing can be read.
     """
-    summary = run_summary(run)
-    graph, no_graph = _graph(run)
+    states, timeline = RunStates(alive=run.held()), Timeline()
+    summary = run_summary(run, [states, timeline])
+    graph, no_graph = _graph(run, states)
     log, log_note = _log(run.path / "log.txt", log_lines)
     damage = (f"{i.name} is no longer whole: {i.reason}" for i in summary.damaged)
     return AboutRun(
         name=name,
         summary=summary,
+        timeline=timeline.of(summary),
         headline=headline(summary),
         facts=[(label, text) for label, text in about(summary) if text],
         attempts=_attempts(summary.past.attempts, going=run.held()),
@@ -96,13 +102,13 @@ def about_run(name: str, run: RunDir, log_lines: int) -> AboutRun:
     )
 
 
-def _graph(run: RunDir) -> tuple[str, str]:
+def _graph(run: RunDir, states: RunStates) -> tuple[str, str]:
     """Return the graph with times as a data URL, or why there is none."""
     try:
         spec = spec_of(run)
         if spec is None:
             return "", "The job was built in Python: its graph is not stored in the run."
-        image = svg(run_picture(job_of(spec), run)).encode("utf-8", "replace")
+        image = svg(states_picture(job_of(spec), states)).encode("utf-8", "replace")
     except JobrunError as error:
         return "", f"The graph cannot be drawn: {error.message}"
     return "data:image/svg+xml;base64," + base64.b64encode(image).decode("ascii"), ""

@@ -17,7 +17,6 @@ from jobrun.errors import UsageError
 from jobrun.html_report.about_run import AboutRun, about_run
 from jobrun.html_report.curves import curves
 from jobrun.html_report.runs_table import runs_table
-from jobrun.html_report.timeline import timeline
 from jobrun.runs.find import names_apart
 from jobrun.runs.overview import rows_of
 from jobrun.runs.rundir import RunDir
@@ -109,7 +108,7 @@ def _numbers(about: AboutRun) -> dict[str, Any]:
         "name": about.name,
         "state": about.summary.view.state,
         **curves(rows_of(about.summary.run)),
-        "timeline": timeline(about.summary),
+        "timeline": about.timeline,
         "log": about.log,
     }
 

@@ -3,71 +3,91 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from jobrun.report.attempts import PastAttempt
-from jobrun.report.events_file import read_events
 from jobrun.tools.run_summary import RunSummary, ending
 
-__all__ = ["MOST", "timeline"]
+__all__ = ["MOST", "Timeline"]
 
 MOST = 300
 """The most bars of one kind, the longest."""
 _TASKS = 10
 """The number of tasks that have a line of their own."""
-_KINDS = ("GroupFinished", "TaskFinished", "CheckpointSaved", "CheckpointFailed")
 
 
-def timeline(summary: RunSummary) -> dict[str, Any]:
-    """Return ``bars`` by line, ``marks``, ``attempts`` as pairs of times, and a remark.
+class Timeline:
+    """The bars and marks of a run, from its events; of each line the longest bars are kept."""
 
-    Times are seconds since 1970, lengths seconds.  A task has bars where it took long enough to be
-    recorded alone (a tenth of a second).
-    """
-    bars: dict[str, list[Any]] = {}
-    marks = []
-    slow = [t.task for t in summary.past.tasks[:_TASKS]]
-    for event in read_events(summary.run.path / "events.jsonl", _KINDS):
+    kinds = ("GroupFinished", "TaskFinished", "CheckpointSaved", "CheckpointFailed")
+
+    def __init__(self) -> None:
+        self._seen = 0
+        self._counts: dict[str, int] = {}
+        self._longest: dict[str, list[tuple[float, int, Mapping[str, Any]]]] = {}
+        self._marks: deque[list[Any]] = deque(maxlen=MOST)
+
+    def see(self, event: Mapping[str, Any]) -> None:
+        """Take in the next event."""
         if event["event"] == "CheckpointFailed":
-            marks.append(_mark(event))
-        elif (line := _line(event, slow)) is not None:
-            end, length = _at(event["time"]), float(event["seconds"])
-            bars.setdefault(line, []).append([end - length, length, _text(event)])
-    going = summary.run.held()
-    attempts = summary.past.attempts
-    for attempt in attempts:
-        running = going and attempt is attempts[-1]
-        text = f"attempt {attempt.number}: {'running' if running else ending(attempt)}"
-        bars.setdefault("attempts", []).append([_at(attempt.started), attempt.seconds, text])
-        if not attempt.outcome and not running:
-            marks.append(["attempts", _at(attempt.ended), f"{text}, no end was recorded"])
-    left = sum(max(0, len(found) - MOST) for found in bars.values())
-    return {
-        "bars": {line: _longest(bars[line]) for line in _order(bars, slow)},
-        "marks": marks[-MOST:],
-        "attempts": [_span(attempt) for attempt in attempts],
-        "left": left,
-    }
+            self._marks.append(_mark(event))
+            return
+        self._seen += 1
+        for line in _lines(event):
+            self._counts[line] = self._counts.get(line, 0) + 1
+            bars = self._longest.setdefault(line, [])
+            bar = (float(event["seconds"]), -self._seen, event)  # of equal ones the earlier
+            if len(bars) < MOST:
+                heapq.heappush(bars, bar)
+            elif bar > bars[0]:
+                heapq.heapreplace(bars, bar)
+
+    def of(self, summary: RunSummary) -> dict[str, Any]:
+        """Return ``bars`` by line, ``marks``, ``attempts`` as pairs of times, and a remark.
+
+        Times are seconds since 1970, lengths seconds.  A task has bars where it took long enough
+        to be recorded alone (a tenth of a second).
+        """
+        attempts, going = summary.past.attempts, summary.run.held()
+        own, marks = [], [*self._marks]
+        for attempt in attempts:
+            running = going and attempt is attempts[-1]
+            text = f"attempt {attempt.number}: {'running' if running else ending(attempt)}"
+            own.append([_at(attempt.started), attempt.seconds, text])
+            if not attempt.outcome and not running:
+                marks.append(["attempts", _at(attempt.ended), f"{text}, no end was recorded"])
+        order = _order(summary)
+        bars = {line: _bars(self._longest[line]) for line in order if line in self._longest}
+        left = sum(self._counts[line] - len(bars[line]) for line in bars)
+        shown = {"attempts": _rounded(heapq.nlargest(MOST, own, key=lambda bar: bar[1]))} | bars
+        return {
+            "bars": shown if own else bars,
+            "marks": marks[-MOST:],
+            "attempts": [_span(attempt) for attempt in attempts],
+            "left": left + max(0, len(own) - MOST),
+        }
 
 
-def _line(event: Mapping[str, Any], slow: list[str]) -> str | None:
-    """Return the line of an event's bar; None for a task that is not one of the slowest."""
+def _lines(event: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the lines of an event's bar: a task has one in a job of one node or in one of several.
+
+    Only one of them is shown.
+    """
     if event["event"] == "CheckpointSaved":
-        return "saves"
+        return ("saves",)
     if event["event"] == "GroupFinished":
-        return "epochs" if event["group"] == "epoch" else str(event["group"])
-    task = str(event["task"])
-    name = task if task in slow else f"{event['node']}:{task}"
-    return f"task {name}" if name in slow else None
+        return ("epochs" if event["group"] == "epoch" else str(event["group"]),)
+    return f"task {event['task']}", f"task {event['node']}:{event['task']}"
 
 
-def _order(bars: Mapping[str, Any], slow: list[str]) -> list[str]:
-    """Return the lines from top to bottom."""
-    first = ["attempts", "setup", "init", "epochs", "saves", "download", "exit"]
-    lines = [*first, *(f"task {task}" for task in slow)]
-    return [line for line in lines if line in bars]
+def _order(summary: RunSummary) -> list[str]:
+    """Return the lines of bars from top to bottom: of the tasks only the slowest have one."""
+    slow = dict.fromkeys(t.task for t in summary.past.tasks[:_TASKS])
+    first = ["setup", "init", "epochs", "saves", "download", "exit"]
+    return [*first, *(f"task {task}" for task in slow)]
 
 
 def _text(event: Mapping[str, Any]) -> str:
@@ -82,9 +102,12 @@ def _mark(event: Mapping[str, Any]) -> list[Any]:
     return ["saves", _at(event["time"]), text]
 
 
-def _longest(bars: list[Any]) -> list[Any]:
-    kept = heapq.nlargest(MOST, bars, key=lambda bar: bar[1])
-    return [[round(begin, 3), round(length, 4), text] for begin, length, text in sorted(kept)]
+def _bars(longest: Sequence[tuple[float, int, Mapping[str, Any]]]) -> list[Any]:
+    return _rounded([[_at(e["time"]) - length, length, _text(e)] for length, _, e in longest])
+
+
+def _rounded(bars: list[list[Any]]) -> list[Any]:
+    return [[round(begin, 3), round(length, 4), text] for begin, length, text in sorted(bars)]
 
 
 def _span(attempt: PastAttempt) -> tuple[float, float]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from jobrun.core.events import SlowestNode
-from jobrun.report.events_file import read_events
+from jobrun.report.events_file import EventReader, tell_events
 from jobrun.report.formatting import why_not_saved
 
 __all__ = ["Attempts", "PastAttempt", "TaskTime", "read_attempts"]
@@ -18,7 +18,6 @@ _KINDS = (
     "RunStarted",
     "RunWentBack",
     "EpochFinished",
-    "GroupStarted",
     "GroupFinished",
     "CheckpointSaved",
     "CheckpointFailed",
@@ -28,7 +27,7 @@ _KINDS = (
     "Warned",
     "RunEnded",
 )
-_WORK = ("EpochFinished", "GroupStarted", "GroupFinished", "CheckpointSaved")
+_WORK = ("EpochFinished", "GroupFinished", "CheckpointSaved")
 """Events of an attempt's work: none of them comes before the start of the next attempt."""
 
 
@@ -102,25 +101,47 @@ class Attempts:
         return sum(a.saved for a in self.attempts)
 
 
-def read_attempts(events: Path) -> Attempts:
-    """Read the attempts from a file of events; return empty ``Attempts`` if there is no file."""
-    found = Attempts()
-    tasks: dict[tuple[str, str], TaskTime] = {}
-    for event in read_events(events, _KINDS):
-        kind = event["event"]
+def read_attempts(events: Path, also: Sequence[EventReader] = ()) -> Attempts:
+    """Read the attempts from a file of events; return empty ``Attempts`` if there is no file.
+
+    ``also`` are others that need events of the file, so that it is read once.
+    """
+    reader = _AttemptsReader()
+    tell_events(events, [reader, *also])
+    return reader.attempts()
+
+
+class _AttemptsReader:
+    """Makes ``Attempts`` of events."""
+
+    kinds = _KINDS
+
+    def __init__(self) -> None:
+        self._found = Attempts()
+        self._tasks: dict[tuple[str, str], TaskTime] = {}
+
+    def see(self, event: Mapping[str, Any]) -> None:
+        """Take in the next event."""
+        found, kind = self._found, event["event"]
         if kind == "RunStarted":
             found.attempts.append(_started(event))
         elif found.attempts:
             _tell(found.attempts[-1], kind, event)
         if kind == "GroupFinished":
-            _add_times(tasks, event["group"], event["slowest"])
+            _add_times(self._tasks, event["group"], event["slowest"])
         elif kind == "Uploaded":
             place = event["place"]
             found.uploaded[:] = [*(p for p in found.uploaded if p != place), place]
         elif (warning := _warning(kind, event)) and warning not in found.warnings:
             found.warnings.append(warning)
-    found.tasks.extend(sorted(tasks.values(), key=lambda t: -t.seconds))
-    return found
+
+    def attempts(self) -> Attempts:
+        """Return the attempts, once all events were seen."""
+        for attempt in self._found.attempts:
+            if not attempt.outcome:
+                attempt.seconds = _between(attempt.started, attempt.ended)
+        self._found.tasks.extend(sorted(self._tasks.values(), key=lambda t: -t.seconds))
+        return self._found
 
 
 def _started(event: Mapping[str, Any]) -> PastAttempt:
@@ -150,7 +171,6 @@ def _tell(attempt: PastAttempt, kind: str, event: Mapping[str, Any]) -> None:
         return
     else:
         attempt.ended = event["time"]
-        attempt.seconds = _between(attempt.started, attempt.ended)
     if kind == "EpochFinished":
         attempt.last = event["epoch"]
         attempt.epochs += 1

@@ -20,6 +20,7 @@ from jobrun.core.text import duration
 from jobrun.engine.best_metric import named_now
 from jobrun.errors import DamagedError
 from jobrun.report.attempts import Attempts, PastAttempt, read_attempts
+from jobrun.report.events_file import EventReader
 from jobrun.report.formatting import metric_texts, number, percent, plain, plural, value_text
 from jobrun.report.summary import OUTCOMES, command_after, slowest_text
 from jobrun.runs.overview import Overview, overview
@@ -69,8 +70,11 @@ class RunSummary:
         return command_after(self.view.state, path, epoch, loadable=bool(self.records))
 
 
-def run_summary(run: RunDir) -> RunSummary:
-    """Collect all facts; raises the error of a run that cannot be read."""
+def run_summary(run: RunDir, also: Sequence[EventReader] = ()) -> RunSummary:
+    """Collect all facts; raises the error of a run that cannot be read.
+
+    ``also`` are others that need the events of the run, so that they are read once.
+    """
     state = run.state()
     view = overview(run)
     if state is None:
@@ -86,7 +90,7 @@ def run_summary(run: RunDir) -> RunSummary:
         records=records,
         damaged=[i for i in ignored if i.id is not None and catalog.is_ours(i.id)],
         set_aside=sum(len(Catalog(run.attempt_path(n)).ids()) for n in run.attempts()),
-        past=read_attempts(run.path / "events.jsonl"),
+        past=read_attempts(run.path / "events.jsonl", also),
     )
 
 

@@ -35,8 +35,15 @@ RUN = [
 ]
 
 
+def states_of(events: list[dict[str, Any]], alive: bool = False) -> RunStates:
+    states = RunStates(alive)
+    for event in events:
+        states.see(event)
+    return states
+
+
 def state(events: list[dict[str, Any]], group: str, key: str, alive: bool = False) -> State:
-    return RunStates(events, alive).states([(group, key)])[group, key]
+    return states_of(events, alive).states([(group, key)])[group, key]
 
 
 def test_times_are_means_and_shares_of_the_group() -> None:
@@ -44,7 +51,7 @@ def test_times_are_means_and_shares_of_the_group() -> None:
     assert state(RUN, "epoch", "step") == State("done", 0.8, 0.4)
     assert state(RUN, "epoch", "quick") == State("done", None, 0.0)
     assert state(RUN, "exit", "report") == State("waiting", None, 0.0)
-    notes = RunStates(RUN, False).notes(["init", "epoch", "exit"])
+    notes = states_of(RUN).notes(["init", "epoch", "exit"])
     assert notes == {"init": "1.0 s", "epoch": "2 times, 2.0 s each"}
 
 

@@ -17,7 +17,7 @@ from report_runs import HOSTILE
 from jobrun.errors import UsageError
 from jobrun.html_report.curves import curves, short
 from jobrun.html_report.page import page
-from jobrun.html_report.timeline import MOST, timeline
+from jobrun.html_report.timeline import MOST, Timeline
 from jobrun.runs.metrics_csv import EpochRow
 from jobrun.runs.rundir import RunDir
 from jobrun.tools.run_summary import run_summary
@@ -118,18 +118,23 @@ def test_the_columns_of_the_table(three: list[RunDir]) -> None:
     assert table["rows"][0][3] == {"text": "<b>bold</b>"}
 
 
+def timeline(run: RunDir) -> dict[str, Any]:
+    found = Timeline()
+    return found.of(run_summary(run, [found]))
+
+
 def test_the_timeline_has_attempts_saves_and_where_it_was_killed(three: list[RunDir]) -> None:
-    line = timeline(run_summary(three[2]))
+    line = timeline(three[2])
     assert list(line["bars"])[:2] == ["attempts", "init"]
     assert len(line["bars"]["epochs"]) == 8
     assert len(line["bars"]["saves"]) == 5
     assert line["marks"][0][0] == "attempts"
     assert "no end was recorded" in line["marks"][0][2]
-    assert timeline(run_summary(three[1]))["marks"] == []
+    assert timeline(three[1])["marks"] == []
 
 
 def test_a_long_timeline_keeps_the_longest_bars(twenty: list[RunDir]) -> None:
-    line = timeline(run_summary(twenty[0]))
+    line = timeline(twenty[0])
     assert len(line["bars"]["epochs"]) == MOST
     assert line["left"] == 1000 - MOST
 
