@@ -1,11 +1,13 @@
 """Durable saves of one large array that grows, or of which a part changed, and of one all new.
 
-Those that can append do; the others write everything again.  Each contestant goes on with what it
-saved in the round before, after the disk has nothing left to write.
+Those that can append do; the others write everything again.  Each contestant continues with what it
+saved in the round before, after the disk has nothing left to write.  A last case counts the bytes
+on disk of those that keep every state of an array that grows.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.checkpoint.manager import CheckpointManager
+from jobrun.model.policy import Compress
 from tests.bench.durable import (
     Array,
     Store,
@@ -28,6 +31,8 @@ from tests.bench.peers import PEERS
 from tests.bench.stores import OURS, ready
 
 RAW, PARENT, NEVER = "raw, what is new", "jobrun, link: parent", "jobrun, link: never"
+ZSTD, ZSTD_NEVER = "jobrun, zstd, link: parent", "jobrun, zstd, link: never"
+ICECHUNK, EVER_NEW = "icechunk, append", "what was ever new"
 PASS = 4e9
 """Bytes per second of a pass over what has not changed, to prove that."""
 
@@ -39,21 +44,27 @@ SETTLED = 2
 """Saves after the first one until jobrun knows how the array changes."""
 
 
+Step = Callable[[Path], float]
+Save = Callable[[Array], Any]
+
+
 @dataclass(frozen=True)
 class _Subject:
     """An array of ``size`` bytes in rows of ROW bytes, of which ``part`` rows change or are added.
 
-    ``how`` is ``grow``, ``change`` (in one place) or ``replace`` (all rows).
+    ``how`` is ``grow``, ``change`` (in one place) or ``replace`` (all rows); it grows at most
+    ``appends`` times.
     """
 
     size: int
     part: int
     how: str
+    appends: int = 40
 
     @cached_property
     def rows(self) -> Array:
         """All rows there will ever be."""
-        spare = 40 * self.part if self.how == "grow" else 0
+        spare = self.appends * self.part if self.how == "grow" else 0
         rng = np.random.default_rng(0)
         return rng.random((self.size // ROW + spare, ROW // 4), np.float32)
 
@@ -75,11 +86,12 @@ class _Subject:
 
 
 def cases(scale: Scale) -> Iterator[Case]:
-    """1 % appended to 1 GiB, 5 % of 300 MB changed in one place, and all of it."""
+    """1 % appended to 1 GiB, 5 % of 300 MB changed in one place, all of it; bytes on disk."""
     large, medium = scale.of(1 << 30, 4 << 20), scale.of(300_000_000, 4_000_000)
     yield _grown(_Subject(large, large // ROW // 100, "grow"), scale)
     yield _changed(_Subject(medium, medium // ROW // 20, "change"), scale)
     yield _replaced(_Subject(medium, medium // ROW, "replace"), scale)
+    yield _on_disk(_Subject(large, large // ROW // 100, "grow", scale.of(100, 5)))
 
 
 def _grown(subject: _Subject, scale: Scale) -> Case:
@@ -90,9 +102,11 @@ def _grown(subject: _Subject, scale: Scale) -> Case:
         Contestant(PARENT, _jobrun(subject, "parent")),
         Contestant("h5py, append", _h5py(subject), ("h5py",)),
         Contestant("zarr, append", _zarr(subject), ("zarr",)),
+        Contestant(ICECHUNK, _in_turn(subject, _icechunk(subject), 1), ("icechunk",)),
         *(Contestant(p.name, _peer(p, subject), p.needs, at_most=1) for p in peers),
     ]
     wanted = [*_passes(name, subject), *(faster(name, OURS, p.name) for p in peers)]
+    wanted.append(faster(name, PARENT, ICECHUNK))
     return _case(name, "append", subject, contestants, wanted, scale)
 
 
@@ -102,8 +116,11 @@ def _changed(subject: _Subject, scale: Scale) -> Case:
         Contestant(OURS, _jobrun(subject, "alternate")),
         Contestant(PARENT, _jobrun(subject, "parent")),
         Contestant(NEVER, _jobrun(subject, "never"), at_most=2),
+        Contestant(ZSTD, _jobrun(subject, "parent", "zstd"), ("numcodecs",)),
+        Contestant(ZSTD_NEVER, _jobrun(subject, "never", "zstd"), ("numcodecs",), at_most=2),
     ]
-    return _case(name, "save", subject, contestants, _passes(name, subject), scale)
+    wanted = [*_passes(name, subject), faster(name, ZSTD, ZSTD_NEVER)]
+    return _case(name, "save", subject, contestants, wanted, scale)
 
 
 def _replaced(subject: _Subject, scale: Scale) -> Case:
@@ -114,6 +131,57 @@ def _replaced(subject: _Subject, scale: Scale) -> Case:
     ]
     most = Wanted(f"{name}: {PARENT} over {NEVER}", lambda m: m.ratio(PARENT, NEVER), 1.03)
     return _case(name, "save", subject, contestants, [most], scale)
+
+
+def _on_disk(subject: _Subject) -> Case:
+    """All states kept: with ``alternate`` every value has two inodes."""
+    name = f"on disk, 1 % appended {subject.appends} times to {subject.size >> 20} MiB"
+    begin = {
+        OURS: _manager("alternate"),
+        PARENT: _manager("parent"),
+        ICECHUNK: _icechunk(subject),
+    }
+    limits = {OURS: 2.8, PARENT: 1.5}
+    return Case(
+        name=name,
+        contestants=[
+            Contestant(EVER_NEW, lambda directory: subject.rows.nbytes / 1e6),
+            *(
+                Contestant(who, _kept(subject, of), ("icechunk",) if who == ICECHUNK else ())
+                for who, of in begin.items()
+            ),
+        ],
+        reference=EVER_NEW,
+        floor=EVER_NEW,
+        items=subject.appends,
+        item="append",
+        rounds=1,
+        warm=False,
+        unit="MB",
+        wanted=[
+            Wanted(f"{name}: {who} over {EVER_NEW}", _over_new(who), limit)
+            for who, limit in limits.items()
+        ],
+    )
+
+
+def _over_new(who: str) -> Callable[[Measured], float]:
+    return lambda measured: measured.ratio(who, EVER_NEW)
+
+
+def _kept(subject: _Subject, begin: Callable[[Path], Save]) -> Step:
+    """The megabytes on disk after all appends; they are removed then."""
+
+    def run(directory: Path) -> float:
+        directory.mkdir(parents=True)
+        save = begin(directory)
+        for number in range(subject.appends + 1):
+            save(subject.at(number))
+        used = {s.st_ino: 512 * s.st_blocks for s in map(Path.stat, directory.rglob("*"))}
+        shutil.rmtree(directory)
+        return sum(used.values()) / 1e6
+
+    return run
 
 
 def _case(
@@ -156,12 +224,6 @@ def _above_pass(who: str, subject: _Subject) -> Callable[[Measured], float]:
     return value
 
 
-Step = Callable[[Path], float]
-
-
-Save = Callable[[Array], Any]
-
-
 def _in_turn(subject: _Subject, begin: Callable[[Path], Save], saves: int) -> Step:
     """A save in each round, by what ``begin(directory)`` gives; ``saves`` come before the first."""
     begun: list[tuple[Path, Save]] = []
@@ -184,12 +246,16 @@ def _in_turn(subject: _Subject, begin: Callable[[Path], Save], saves: int) -> St
     return run
 
 
-def _jobrun(subject: _Subject, link: str) -> Step:
+def _jobrun(subject: _Subject, link: str, codec: str = "none") -> Step:
+    return _in_turn(subject, _manager(link, codec), 1 + SETTLED)
+
+
+def _manager(link: str, codec: str = "none") -> Callable[[Path], Save]:
     def begin(directory: Path) -> Save:
-        manager = CheckpointManager(directory, link=link)
+        manager = CheckpointManager(directory, link=link, compress=[Compress(codec)])
         return lambda array: manager.save(manager.catalog.next_id(), {"main": {"x": array}})
 
-    return _in_turn(subject, begin, 1 + SETTLED)
+    return begin
 
 
 def _raw(subject: _Subject) -> Step:
@@ -239,6 +305,32 @@ def _zarr(subject: _Subject) -> Step:
         return save
 
     return _in_turn(subject, begin, 1)
+
+
+def _icechunk(subject: _Subject) -> Callable[[Path], Save]:
+    def begin(directory: Path) -> Save:
+        import icechunk
+        import zarr
+
+        place = icechunk.local_filesystem_storage(str(directory / "all"))
+        repository = icechunk.Repository.create(place)
+        chunks = (CHUNK // ROW, ROW // 4)
+
+        def save(array: Array) -> None:
+            session = repository.writable_session("main")
+            if len(array) == len(subject.at(0)):
+                zarr.create_array(
+                    session.store, name="x", data=array, chunks=chunks, compressors=None
+                )
+            else:
+                stored = zarr.open_array(session.store, path="x")
+                stored.append(array[stored.shape[0] :])
+            session.commit(str(len(array)))
+            sync_file_system(directory)
+
+        return save
+
+    return begin
 
 
 def _peer(peer: Store, subject: _Subject) -> Step:
