@@ -314,7 +314,7 @@ def _patience_form(given: Any, options: Mapping[str, Any] = {}) -> str:
     """Return the right form of ``patience`` for a metric, or a number of epochs, that is given."""
     if isinstance(given, int):
         return f"{{loss: {given}}}"
-    name = given if isinstance(given, str) else "loss"
+    name = given if isinstance(given, str) and " " not in given else "loss"
     known = {key: options[key] for key in _PATIENCE_KEYS if key in options} or {"epochs": 5}
     if list(known) == ["epochs"]:
         return f"{{{name}: {known['epochs']}}}"

@@ -1,4 +1,4 @@
-"""Strings of a spec that look as if another value was meant: ``no``, ``(3, 4)``, ``1,5``."""
+"""Strings of a spec that look as if another value was meant: ``no``, ``(3, 4)``, a var's name."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ def doubts(source: SpecSource) -> Iterator[Problem]:
 
     The functions get it as a string.
     """
-    holders = [source.root.get("vars"), source.root.get("matrix")]
-    for group in GROUPS:
-        holders += _arguments(source.root.get(group))
-    for holder in holders:
+    own = [source.root.get("vars"), source.root.get("matrix")]
+    variables = {name for holder in own if holder is not None for name in holder.value}
+    given = [holder for group in GROUPS for holder in _arguments(source.root.get(group))]
+    for holder in (*own, *given):
         for name, node in _strings(holder):
-            if node.indent == 0 and (hint := _meant(str(node.value).strip())):
+            hint = _meant(str(node.value).strip())
+            if holder in given and node.value in variables:
+                hint = f"the var is given by in: {{{name}: {node.value}}}"
+            if node.indent == 0 and hint:
                 text = f"{name!r} is the string {node.value!r}"
                 yield Problem(text, source.where(node), f"{hint}, or quote it if a string is meant")
 

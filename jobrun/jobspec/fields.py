@@ -366,7 +366,10 @@ def _metrics(value: Any) -> dict[str, str | None]:
         if fault:
             faults.append(FieldFault(f"has a wrong name: {fault}", "", (key,), key=True))
         elif item not in ("min", "max", None) or isinstance(item, bool):
-            hint = did_you_mean(item, ("min", "max")) if isinstance(item, str) else ""
+            begins = [word for word in ("min", "max") if str(item).lower().startswith(word)]
+            hint = f"write {begins[0]}" if begins else ""
+            if isinstance(item, str) and not begins:
+                hint = did_you_mean(item, ("min", "max"))
             message = f": expected min, max or null, got {show(item)}"
             faults.append(FieldFault(message, hint, (key,)))
     if faults:

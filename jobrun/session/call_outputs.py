@@ -105,15 +105,18 @@ class CallOutputs:
                 hint = f"return a tuple of {count}"
                 if result is None:
                     hint = f"{FORGOTTEN}; {hint}"
+                if isinstance(result, dict) and set(outputs.names) <= set(result):
+                    hint = f"write 'out: {{{', '.join(outputs.names)}}}' to take its keys"
                 if count == 1:
                     hint += f", or write 'out: {outputs.names[0]}' for the value itself"
                 raise TaskError(f"'out' {named}, but it returned {got}", hint=hint)
             return list(range(len(result)))
         if not isinstance(result, dict):
-            raise TaskError(
-                f"'out' expects a dict, but it returned {_returned_kind(result)}",
-                hint=FORGOTTEN if result is None else "",
-            )
+            hint = FORGOTTEN if result is None else ""
+            if isinstance(result, tuple) and len(result) == len(outputs.names):
+                hint = f"write 'out: [{', '.join(outputs.names)}]' for a tuple"
+            what = f"'out' expects a dict, but it returned {_returned_kind(result)}"
+            raise TaskError(what, hint=hint)
         for key in outputs.keys:
             if key not in result:
                 known = [str(k) for k in result]

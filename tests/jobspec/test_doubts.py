@@ -55,6 +55,20 @@ def test_a_string_that_is_meant(tmp_path: Path, value: str) -> None:
     assert found(tmp_path, value) == []
 
 
+def test_the_name_of_a_var_under_with(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(
+        'vars: {n: 3, k: n}\ninit: [{call: "m:f", with: {size: n, name: "n"}, out: x}]\n'
+        'epoch: [{call: "m:g", in: x, out: x}]\nstop: {epochs: 3}\n'
+    )
+    assert [(p.message, p.hint) for p in warnings(JobAnalysis(validate_spec(path)))] == [
+        (
+            "'size' is the string 'n'",
+            "the var is given by in: {size: n}, or quote it if a string is meant",
+        )
+    ]
+
+
 def test_tuples_and_commas(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text(

@@ -221,6 +221,19 @@ def test_a_list_of_one_name_takes_a_tuple_and_a_name_the_value() -> None:
     assert error.hint == "return a tuple of 1, or write 'out: loss' for the value itself"
 
 
+@pytest.mark.parametrize(
+    ("result", "out", "hint"),
+    [
+        ({"a": 1, "b": 2}, ["a", "b"], "write 'out: {a, b}' to take its keys"),
+        ({"a": 1}, ["a", "b"], "return a tuple of 2"),
+        ((1, 2), {"x": "a", "y": "b"}, "write 'out: [a, b]' for a tuple"),
+        ((1, 2, 3), {"x": "a", "y": "b"}, ""),
+    ],
+)
+def test_a_dict_for_a_tuple_and_the_other_way_round(result: Any, out: Any, hint: str) -> None:
+    assert Bench().fails(Task(lambda: result, out=out, name="t")).hint == hint
+
+
 @pytest.mark.parametrize("result", [[1], [1, 2, 3], 5, np.zeros(2), {"a": 1, "b": 2}])
 def test_a_glob_needs_a_list_of_as_many_values(result: Any) -> None:
     bench = Bench(Job("j", nodes=["t_0", "t_1", "e"]))
