@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -115,8 +116,13 @@ def _is_number(value: Any) -> bool:
         return False
 
 
+_TEMPLATE = re.compile(r"\$?\{+ *([A-Za-z_]\w*) *\}+")
+
+
 def _parse(text: str) -> ast.expr:
     """Return the tree of ``text``, of bounded size."""
+    if "{" in text:
+        raise ExpressionError("this is not an expression" + _habit(text), text.index("{") + 1)
     try:
         with warnings.catch_warnings():  # such as "invalid decimal literal" of 1if
             warnings.simplefilter("ignore")
@@ -130,6 +136,9 @@ def _parse(text: str) -> ast.expr:
 
 
 def _habit(text: str) -> str:
+    plain = _TEMPLATE.sub(r"\1", text)
+    if plain != text:
+        return f"; a name is enough: {plain}"
     if "&&" in text or "||" in text:
         return "; write 'and', 'or'"
     if "=" in text and not any(op in text for op in ("==", "<=", ">=", "!=")):

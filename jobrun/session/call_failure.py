@@ -50,6 +50,7 @@ def beside_spec(error: BaseException, literals: Mapping[str, Any], spec_dir: str
             continue
         if not os.path.exists(value) and os.path.exists(os.path.join(spec_dir, value)):
             return (
-                f'{value} is in the folder of the spec: with: {{{name}: "${{spec.dir}}/{value}"}}'
+                f"{value} is in the folder of the spec: with: "
+                f'{{{name}: "${{spec.dir}}/{os.path.normpath(value)}"}}'
             )
     return ""
