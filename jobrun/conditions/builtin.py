@@ -268,7 +268,8 @@ class DataFinished(Condition):
         """Read the name of a pipe of the epoch that has a limit of passes."""
         name, pipes = entry.value, entry.known.pipes
         if not isinstance(name, str):
-            entry.refuse(f"expected the name of a pipe's task, got {shown(name)}")
+            hint = f"data_finished: {next(iter(pipes), 'train')}" if pipes is not None else ""
+            entry.refuse(f"expected the name of a pipe's task, got {shown(name)}", hint)
         elif pipes is None:
             pass
         elif name not in pipes:

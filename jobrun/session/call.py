@@ -26,7 +26,7 @@ from jobrun.model.job import Argument, Job, Task
 from jobrun.model.options import Load, Retries
 from jobrun.model.shell import Shell
 from jobrun.session.batch_columns import copied
-from jobrun.session.call_failure import beside_spec, described, remedy
+from jobrun.session.call_failure import beside_spec, column_hint, described, remedy
 from jobrun.session.call_inputs import Given, Held, Input
 from jobrun.session.call_outputs import CallOutputs, Write
 from jobrun.session.current import Running, TaskStoppedError, current
@@ -407,8 +407,9 @@ class Call:
     def placed(self, error: TaskError, moment: CallContext) -> TaskError:
         """Return the error with task, group, batch and place."""
         message = f"{self._who(moment)} failed: {error.message}"
+        hint = error.hint or (column_hint(message) if moment.batch is not None else "")
         return type(error)(
-            message, where=error.where or self.task.where, hint=error.hint, trace=error.trace
+            message, where=error.where or self.task.where, hint=hint, trace=error.trace
         )
 
     def _who(self, moment: CallContext) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from jobrun.analysis.pinned import other_thread
 
-__all__ = ["beside_spec", "described", "remedy"]
+__all__ = ["beside_spec", "column_hint", "described", "remedy"]
 
 
 def described(error: BaseException) -> str:
@@ -36,6 +36,20 @@ def remedy(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return "a task ends by returning; raise an error to end the run"
     return other_thread(text)
+
+
+_AS_ROW = (
+    "'numpy.ndarray' object has no attribute",
+    "truth value of an array with more than one element",
+    "arrays can be converted to Python scalars",
+)
+
+
+def column_hint(message: str) -> str:
+    """Return a hint for the error of a pipe's step that seems to take a column for one row."""
+    if not any(text in message for text in _AS_ROW):
+        return ""
+    return "a step of a pipe gets whole columns: arrays, an entry for each row of the batch"
 
 
 def beside_spec(error: BaseException, literals: Mapping[str, Any], spec_dir: str | None) -> str:

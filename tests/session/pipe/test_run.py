@@ -791,3 +791,15 @@ def test_each_batch_is_said_to_the_caller() -> None:
     driver = Driver(summing(6, batch=2)).start()
     driver.run("epoch", Control(applied=lambda: applied.append(1)))
     assert len(applied) == 3
+
+
+@pytest.mark.parametrize("step", [float, bool, lambda x: x.split()])
+def test_a_step_that_takes_a_column_for_a_row_is_told_so(step: Callable[[Any], Any]) -> None:
+    job = Job("j")
+    with job.setup:
+        Task(lambda: np.arange(4), out="data", name="load")
+    with job.epoch:
+        Pipe({"x": "data"}, batch=2, do=[Task(lambda x: step(x), "x", out="y", name="put")])
+    with pytest.raises(TaskError, match="in batch 1 failed") as caught:
+        Driver(job, 1).start().epoch()
+    assert caught.value.hint.startswith("a step of a pipe gets whole columns")
