@@ -142,12 +142,12 @@ class _Work:
     def _functions(self) -> dict[str, Callable[..., Any]]:
         return bind_job(self.job, self.folder)
 
-    def plain(self) -> Epoch:
+    def plain(self) -> tuple[None, Epoch]:
         """Prepare the plain loop; return what runs its next epoch."""
-        return self.loop(self.call)
+        return None, self.loop(self.call)
 
-    def jobrun(self) -> Epoch:
-        """Prepare a session; return what runs its next epoch."""
+    def jobrun(self) -> tuple[LocalSession, Epoch]:
+        """Prepare a session; return it, and what runs its next epoch."""
         session = LocalSession(1)
         session.open(self.job, Places(self.folder))
         for group in (self.job.setup, self.job.init):
@@ -160,7 +160,7 @@ class _Work:
             session.end_epoch()
             at[0] = at[0].next_epoch(reached.readers)
 
-        return epoch
+        return session, epoch
 
 
 JAX_MLP = _Work("JAX MLP", "jax-mlp/mlp.yaml", "optax", _jax_mlp, 15, short=True)
@@ -169,19 +169,24 @@ GPT = _Work("GPT", "gpt/gpt.yaml", "torch", _gpt, 40)
 XGBOOST = _Work("XGBoost", "xgboost/digits.yaml", "xgboost", _xgboost, 1)
 
 
-def _run(prepare: Callable[[], Epoch], epochs: int, directory: Path) -> float:
-    epoch = prepare()  # anew each time: a schedule of the learning rate ends, a booster grows
+def _run(
+    prepare: Callable[[], tuple[LocalSession | None, Epoch]], epochs: int, directory: Path
+) -> float:
+    # Anew each time: a schedule of the learning rate ends, a booster grows.
+    session, epoch = prepare()
     if "torch" in sys.modules:
         # Each thread that calls torch has a pool of OpenMP, and each pool slows down the others: a
         # plain loop of the CNN takes 55 ms an epoch alone in a process, and 100 beside another.
         sys.modules["torch"].set_num_threads(1)
     epoch()
 
-    def measured() -> None:
+    def loop() -> None:
         for _ in range(epochs):
             epoch()
 
-    return timed(measured)
+    if session is None:
+        return timed(loop)
+    return timed(lambda: session.run_loop(loop, lambda: None))
 
 
 # The case.

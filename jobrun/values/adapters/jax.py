@@ -8,9 +8,8 @@ with the stored one if that begins at a multiple of 64 bytes, as JAX demands; el
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import cache, lru_cache
-from itertools import count
 from typing import Any, Final
 
 import numpy as np
@@ -20,12 +19,6 @@ from jobrun.errors import ValueRefusedError
 from jobrun.values.adapters.base import Meta, Plain
 
 __all__ = ["ADAPTERS", "is_jax_function", "node_children", "node_like", "placed_like"]
-
-
-_USUAL: Final = 1_000
-"""The number of arrays of one shape and dtype from which on they are copied by compiled code."""
-
-_GUARDED: Final = frozenset({"disallow", "disallow_explicit", "log", "log_explicit"})
 
 
 class JaxArrayAdapter:
@@ -90,7 +83,7 @@ def _put(plain: Plain) -> Any:
     if not isinstance(plain, np.ndarray | np.generic):
         raise ValueRefusedError(f"expected an array, got {type(plain).__name__}")
     try:
-        made = _copied_if_usual(plain)
+        made = _put_directly(plain)
         if made is None:
             made = imported("jax").device_put(plain)
     except ImportError as error:
@@ -106,34 +99,46 @@ def _put(plain: Plain) -> Any:
     return made
 
 
-def _copied_if_usual(plain: Any) -> Any:
-    """Return the array of JAX by a compiled copy if such arrays are common; else None.
+def _put_directly(plain: Any) -> Any:
+    """Return what ``jax.device_put`` does, without its Python; None where that is not possible.
 
-    ``jax.device_put`` takes 20 µs in Python, and 35 µs between two steps; a compiled copy takes 5,
-    but has to be compiled for each shape and dtype, in 40 ms.  So the columns of batches get it,
-    which come in thousands.  It is not used where JAX looks into compiled functions, or refuses
-    that they copy.
+    Between two steps of a job ``device_put`` takes 35 µs an array, and this 5: the columns of
+    batches come in thousands.
     """
-    if next(_count_of(plain.shape, plain.dtype)) < _USUAL:
-        return None
     jax = imported("jax")
-    config = jax.config
-    if config.jax_debug_nans or config.jax_debug_infs or config.jax_disable_jit:
+    direct = _direct_put()
+    if direct is None or type(plain) is not np.ndarray or jax.config.jax_default_device is not None:
         return None
-    if config.jax_transfer_guard_host_to_device in _GUARDED:
-        return None
-    return _compiled_copy()(plain)
-
-
-@lru_cache(256)
-def _count_of(shape: tuple[int, ...], dtype: Any) -> Iterator[int]:
-    """Return the counter of the arrays of a shape and dtype that were put to a device."""
-    return count()
+    form = _form(plain.shape, plain.dtype, jax.config.jax_enable_x64)
+    return None if form is None else direct(form, plain)
 
 
 @cache
-def _compiled_copy() -> Any:
-    return imported("jax").jit(lambda array: array)
+def _direct_put() -> Callable[[Any, Any], Any] | None:
+    """Return the function of jaxlib that ``device_put`` ends in, if it is there and does the same.
+
+    It is not public: this version of JAX is tried once with an array.
+    """
+    sample = np.arange(3, dtype=np.float32)
+    known = imported("jax").device_put(sample)
+    try:
+        put = imported("jaxlib._jax").batched_device_put
+        sharding, devices = known.sharding, [*known.devices()]
+        form = _form(sample.shape, sample.dtype, imported("jax").config.jax_enable_x64)
+        made = put(form, sharding, [sample], devices, False)
+        same = [getattr(made, name) == getattr(known, name) for name in _SAME]
+        same += [type(made) is type(known), np.array_equal(made, sample)]
+    except Exception:  # of any kind: whatever another version has in its place
+        return None
+    return (lambda form, plain: put(form, sharding, [plain], devices, False)) if all(same) else None
+
+
+@lru_cache(256)
+def _form(shape: tuple[int, ...], dtype: Any, wide: bool) -> Any:
+    """Return the type of an array for JAX; None if it makes another dtype of it."""
+    if imported("jax").dtypes.canonicalize_dtype(dtype) != dtype:
+        return None
+    return imported("jax").core.ShapedArray(shape, dtype)
 
 
 def node_children(obj: Any) -> dict[Any, Any] | None:
@@ -173,6 +178,8 @@ def _key(entry: Any) -> Any:
             return getattr(entry, name)
     return str(entry)
 
+
+_SAME: Final = ("dtype", "shape", "weak_type", "committed", "sharding")
 
 _ARRAY: Final = "jaxlib._jax.ArrayImpl"
 ADAPTERS: Final[dict[str, JaxArrayAdapter | KeyAdapter]] = {

@@ -18,7 +18,7 @@ from jobrun.errors import ValueRefusedError
 from jobrun.model.job import Job, Pipe, Task
 from jobrun.values.adapted import take_apart
 from jobrun.values.adapters.base import LiveAdapter
-from jobrun.values.adapters.jax import JaxArrayAdapter
+from jobrun.values.adapters.jax import JaxArrayAdapter, _direct_put
 from jobrun.values.adapters.pytree import PYTREE, is_pytree
 from jobrun.values.boxes import Box, one_element
 from jobrun.values.buffers import copy_array
@@ -79,28 +79,44 @@ def test_an_array_with_one_element_is_a_number() -> None:
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, "int32"])
-def test_common_arrays_are_copied_to_the_same_bits(
-    dtype: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_array_is_put_as_jax_itself_does(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plain, meta = JaxArrayAdapter().dump(jnp.arange(6).reshape(2, 3).astype(dtype))
-    put = JaxArrayAdapter().load(plain, meta)
-    monkeypatch.setattr("jobrun.values.adapters.jax._USUAL", 0)
+    put = jax.device_put(plain)
+    assert _direct_put() is not None
     monkeypatch.setattr(jax, "device_put", None)
-    copied = JaxArrayAdapter().load(plain, meta)
-    assert type(copied) is type(put)
+    direct = JaxArrayAdapter().load(plain, meta)
+    assert type(direct) is type(put)
     for name in ("dtype", "shape", "weak_type", "committed", "sharding"):
-        assert getattr(copied, name) == getattr(put, name)
-    assert np.asarray(copied).tobytes() == plain.tobytes()
+        assert getattr(direct, name) == getattr(put, name)
+    assert np.asarray(direct).tobytes() == plain.tobytes()
 
 
-def test_common_arrays_are_not_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_array_is_put_where_and_as_jax_is_set() -> None:
     plain = np.array([np.nan, 1.0], np.float32)
-    monkeypatch.setattr("jobrun.values.adapters.jax._USUAL", 0)
-    for context in (jax.debug_nans(True), jax.disable_jit(), jax.transfer_guard("disallow")):
+    for context in (jax.debug_nans(True), jax.disable_jit(), jax.default_device(jax.devices()[0])):
         with context:
-            assert isinstance(JaxArrayAdapter().load(plain, {}), jax.Array)
+            put, loaded = jax.device_put(plain), JaxArrayAdapter().load(plain, {})
+            assert (loaded.committed, loaded.sharding) == (put.committed, put.sharding)
+    with (
+        jax.transfer_guard("disallow_explicit"),
+        pytest.raises(ValueRefusedError, match="JAX cannot hold the array"),
+    ):
+        JaxArrayAdapter().load(plain, {})
     with pytest.raises(ValueRefusedError, match="JAX makes float32 of an array of float64"):
         JaxArrayAdapter().load(np.ones(2), {})
+    with jax.enable_x64(True):
+        assert JaxArrayAdapter().load(np.ones(2), {}).dtype == np.float64
+
+
+def test_another_version_of_jax_puts_arrays_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One in which what is not public is elsewhere, or makes something else."""
+    plain = np.arange(3.0, dtype=np.float32)
+    for other in (None, lambda *arguments: jnp.zeros(3)):
+        monkeypatch.setattr("jaxlib._jax.batched_device_put", other)
+        _direct_put.cache_clear()
+        assert _direct_put() is None
+        assert np.array_equal(JaxArrayAdapter().load(plain, {}), plain)
+    _direct_put.cache_clear()
 
 
 def test_an_array_that_a_call_is_given_is_not_taken_apart_after_it(
