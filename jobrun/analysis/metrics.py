@@ -9,7 +9,7 @@ from jobrun.core.blob_paths import covers, overlaps
 from jobrun.errors import Problem, did_you_mean, did_you_mean_or_all
 from jobrun.model.job import GROUPS
 
-__all__ = ["best_metric", "best_problems", "metric_names", "metric_problems"]
+__all__ = ["best_metric", "best_problems", "metric_names", "metric_problems", "reads_best"]
 
 
 def metric_names(analysis: JobAnalysis) -> dict[str, str | None]:
@@ -40,6 +40,16 @@ def best_metric(analysis: JobAnalysis) -> tuple[str, str] | None:
     if keep is not None:
         return (keep.metric, directed[keep.metric]) if keep.metric in directed else None
     return next(iter(directed.items())) if len(directed) == 1 else None
+
+
+def reads_best(analysis: JobAnalysis) -> bool:
+    """Return whether a task reads a blob of the best checkpoint."""
+    return any(
+        found.best
+        for group in GROUPS
+        for _, copies in analysis.units_of(group)
+        for _, found in copies
+    )
 
 
 def best_problems(analysis: JobAnalysis) -> Iterator[Problem]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jobrun.analysis.analysis import JobAnalysis
-from jobrun.analysis.metrics import metric_names
+from jobrun.analysis.metrics import best_metric, metric_names, reads_best
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.part_source import SaveWatch
 from jobrun.checkpoint.record import Record, RecordFields
@@ -32,7 +32,7 @@ from jobrun.core.position import Position
 from jobrun.engine.disk_room import Room, free_room, room_warning, share_warning
 from jobrun.engine.save_schedule import SaveSchedule
 from jobrun.errors import SaveError
-from jobrun.model.policy import CheckpointPolicy, Keep
+from jobrun.model.policy import Best, CheckpointPolicy, Keep
 from jobrun.runs.rundir import RunDir
 from jobrun.session.base import Session
 from jobrun.storage.fs import DEFAULT
@@ -304,15 +304,22 @@ def _by_node(saved: Saved) -> dict[str, float]:
 def _rules(analysis: JobAnalysis, policy: CheckpointPolicy, own: SaveRules) -> SaveRules:
     """Return the job's policy where it has one, else the manager's own rules."""
     return SaveRules(
-        own.keep if policy.keep.all else _directed(analysis, policy.keep),
+        _keep(analysis, own.keep if policy.keep.all else policy.keep),
         own.link if policy.link == "alternate" else policy.link,
         policy.compress or own.compress,
     )
 
 
-def _directed(analysis: JobAnalysis, keep: Keep) -> Keep:
-    """Return ``keep`` with the direction that the job defines for its best metric."""
-    if keep.best is None:
+def _keep(analysis: JobAnalysis, keep: Keep) -> Keep:
+    """Return ``keep`` with the direction that the job defines for its best metric.
+
+    A job that reads ``best:`` after the loop keeps the best one, whether or not ``keep`` names it:
+    else it would read the best of the few that are left.
+    """
+    if keep.best is not None:
+        smaller = metric_names(analysis).get(keep.best.metric) != "max"
+        return replace(keep, best=replace(keep.best, smaller=smaller))
+    metric = best_metric(analysis)
+    if keep.all or metric is None or not reads_best(analysis):
         return keep
-    smaller = metric_names(analysis).get(keep.best.metric) != "max"
-    return replace(keep, best=replace(keep.best, smaller=smaller))
+    return replace(keep, best=Best(metric[0], smaller=metric[1] == "min"))

@@ -115,6 +115,19 @@ def test_a_signal_inside_an_epoch_costs_no_best_checkpoint(
     assert kept(run_dir) == [(2, True), (4, True)]
 
 
+def test_what_is_read_as_the_best_is_kept_though_only_the_last_is_asked_for(run_dir: Path) -> None:
+    seen: list[Any] = []
+    train(batches(WORKED, keep=Keep(last=1), seen=seen), run_dir)
+    assert seen == [[2, 3]]
+    assert [r.epoch for r in records(run_dir)] == [2, 4]
+    train(
+        batches([-w for w in WORKED], keep=Keep(last=1), direction="max", seen=seen), run_dir / "m"
+    )
+    assert seen[1] == [2, 3]
+    train(batches(WORKED, keep=Keep(last=1)), run_dir / "unread")
+    assert [r.epoch for r in records(run_dir / "unread")] == [4]
+
+
 @pytest.mark.parametrize(
     "every",
     [Every(1, batches=1), Every(1, batches=2), Every(1, seconds=0.0)],
