@@ -199,7 +199,9 @@ def _request(
         epoch=arguments.epoch,
         id=arguments.id,
         accept_changes=arguments.accept_changes,
-        nodes=parse_maps(arguments.maps) if arguments.nodes is None else _resized(run, stored),
+        nodes=parse_maps(arguments.maps)
+        if arguments.nodes is None
+        else _resized(arguments, run, stored),
         resized=arguments.nodes is not None,
         folder=stored.folder,
         spec_path=stored.spec_path,
@@ -212,17 +214,13 @@ def _request(
     )
 
 
-def _resized(run: RunDir, stored: StoredSpec) -> NodeMap:
-    """Return the map to the nodes of a spec with another number of them."""
-    from jobrun.errors import NotFoundError
+def _resized(arguments: _Arguments, run: RunDir, stored: StoredSpec) -> NodeMap:
+    """Return the map from the nodes of the checkpoint to those of a spec with other ones."""
     from jobrun.jobspec.build import job_of
     from jobrun.runs.node_map import resized
 
-    state = run.state()
-    if state is None or "nodes" not in state.facts:
-        hint = "--map-node OLD=NEW gives each node its part"
-        raise NotFoundError("the nodes of the run are not known", where=run.shown(), hint=hint)
-    return resized(list(state.facts["nodes"]), list(job_of(stored.spec).nodes))
+    record = run.checkpoint(epoch=arguments.epoch, id=arguments.id)
+    return resized(record.nodes if record is not None else (), [*job_of(stored.spec).nodes])
 
 
 def _resume_line(arguments: _Arguments, options: RunOptions, run: RunDir) -> str:

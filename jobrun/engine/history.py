@@ -35,7 +35,7 @@ from jobrun.core.ranking import before_failure
 from jobrun.engine.no_history import NoHistory
 from jobrun.engine.registry_hook import RegistryHook
 from jobrun.engine.resume_policy import Choice, Request
-from jobrun.engine.resume_survey import Chooser
+from jobrun.engine.resume_survey import Chooser, node_maps
 from jobrun.engine.weight_files import weight_files
 from jobrun.errors import DamagedError, JobrunError, LockedError, SaveError
 from jobrun.model.job import Job
@@ -150,7 +150,7 @@ class History:
             self.run.store_spec(self._request.spec_text, self._request.resolved_text)
         folder = self._request.folder
         base = before or RunState(name=self.run.name, job=self._job.name, attempts=0)
-        self._map_from(base, choice, self._manager.first_id)
+        maps = self._map_from(base, choice, self._manager.first_id)
         self._state = replace(
             base,
             job=self._job.name,
@@ -165,17 +165,24 @@ class History:
             reason="",
             attempts=base.attempts + 1,
             next_id=self._manager.first_id,
-            node_maps=self._maps.to_json(),
+            node_maps=maps.to_json(),
             created=base.created or utc_now(),
             rebuilt=False,
         )
         self._state = self.run.write(self._state)
         self._resumed = choice.action == "fresh"
 
-    def _map_from(self, before: RunState, choice: Choice, below: int) -> None:
-        """Adopt the maps of nodes that are valid from here on."""
-        start = choice.start.id if choice.start is not None else None
-        self._maps = NodeMaps.from_json(before.node_maps).after(start, below, self._nodes)
+    def _map_from(self, before: RunState, choice: Choice, below: int) -> NodeMaps:
+        """Adopt the maps of nodes that are valid from here on.
+
+        Returns those to record now: all, as long as a rewind has not left later checkpoints.
+        """
+        self._maps = node_maps(
+            self._request, before, choice.start, rewind=choice.rewind, below=below
+        )
+        if not choice.rewind:
+            return self._maps
+        return NodeMaps.from_json(before.node_maps).after(sys.maxsize, below, self._nodes)
 
     def _begin_exit(self, before: RunState, choice: Choice) -> None:
         """Record the attempt; the run itself keeps its state."""
@@ -275,6 +282,9 @@ class History:
         self._resumed = True
         if choice.rewind:
             self._manager.known.forget()
+            maps = self._maps.to_json()
+            if self._state is not None and [*self._state.node_maps] != maps:
+                self._state = self.run.write(replace(self._state, node_maps=maps))
             self._report_moved(self.run.rewind(record.id), self._attempt_before)
 
     @property

@@ -39,7 +39,7 @@ class Restorer:
         failed: DamagedError | None = None
         for record in history.candidates(choice):
             try:
-                self._load(record)
+                loaded = self._load(record)
             except DamagedError as error:
                 if history.names_checkpoint:
                     raise
@@ -47,14 +47,15 @@ class Restorer:
                 history.skip(record.id, str(error))
                 continue
             history.resume_at(record, choice)
+            self._run.report(loaded)  # now later epochs are undone
             if evaluates_stops(record):
                 self._progress.decision = self._progress.verdict()
             return
         # They were whole at the decision, a moment ago.
         raise failed or DamagedError("no checkpoint is whole any more", where=str(history.path))
 
-    def _load(self, record: Record) -> None:
-        """Verify that a checkpoint is whole, and only then load it."""
+    def _load(self, record: Record) -> CheckpointLoaded:
+        """Verify that a checkpoint is whole, and only then load it; return the event of that."""
         start = time.perf_counter()
         path = self._run.history.checkpoint_path(record)
         parts = self._run.history.parts(record)
@@ -64,17 +65,15 @@ class Restorer:
         if not record.at_boundary:
             self._session.resume_epoch(record.epoch + 1, self._progress.written)
         self.loaded = record.id
-        self._run.report(
-            CheckpointLoaded(
-                id=record.id,
-                epoch=record.epoch,
-                path=str(path),
-                bytes=sum(size for size, _ in loaded.values()),
-                seconds=time.perf_counter() - start,
-                differences=differences(record.versions, self._session.versions()),
-                place=record.place,
-                phases=_by_node(loaded),
-            )
+        return CheckpointLoaded(
+            id=record.id,
+            epoch=record.epoch,
+            path=str(path),
+            bytes=sum(size for size, _ in loaded.values()),
+            seconds=time.perf_counter() - start,
+            differences=differences(record.versions, self._session.versions()),
+            place=record.place,
+            phases=_by_node(loaded),
         )
 
     def restore_progress(self, record: Record) -> None:

@@ -83,6 +83,11 @@ class Request:
         """Whether a checkpoint was named, so that no other may replace it."""
         return self.epoch is not None or self.id is not None
 
+    @property
+    def names_nodes(self) -> bool:
+        """Whether it says which nodes get the parts of a checkpoint."""
+        return bool(self.nodes) or self.resized
+
 
 @dataclass(frozen=True, slots=True)
 class Changes:

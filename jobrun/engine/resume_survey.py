@@ -5,6 +5,7 @@ Nothing is written; only records are loaded, and the manifest of a checkpoint fo
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,17 +24,17 @@ from jobrun.core.paths import shown
 from jobrun.core.ranking import before_failure
 from jobrun.engine.progress import last_seen
 from jobrun.engine.registry_hook import RegistryHook
-from jobrun.engine.resume_policy import Changes, Choice, Request, decide
+from jobrun.engine.resume_policy import Changes, Choice, Request, Start, decide
 from jobrun.engine.weight_files import weight_files
 from jobrun.errors import DamagedError, NotFoundError, RunRefusedError
 from jobrun.model.job import Job, TaskGroup
-from jobrun.runs.node_map import NodeMap
+from jobrun.runs.node_map import NodeMap, NodeMaps
 from jobrun.runs.run_state import RunState
 from jobrun.runs.rundir import RunDir
 from jobrun.storage.fs import DEFAULT
 from jobrun.usercode.code_hash import changed_code, names_of
 
-__all__ = ["Chooser", "evaluates_stops", "refuse_missing_blobs"]
+__all__ = ["Chooser", "evaluates_stops", "node_maps", "refuse_missing_blobs"]
 
 
 class Chooser:
@@ -57,8 +58,9 @@ class Chooser:
     def choose(self, conditions: Sequence[tuple[Condition, bool]]) -> tuple[Choice, bool]:
         """Return the choice, and whether the user, or the catalogue, names a checkpoint for it.
 
-        Raises NotFoundError or DamagedError if that is not there, and DamagedError if there are
-        checkpoints, but none that is whole.
+        Raises NotFoundError or DamagedError if that is not there, DamagedError if there are
+        checkpoints, but none that is whole, or one that is of other nodes than the job has, and
+        UsageError for a map of nodes that cannot be.
         """
         state = self._run.state()
         head = self._run.head()
@@ -73,19 +75,23 @@ class Chooser:
                 "the run has no checkpoint on which 'exit' could be run", where=self._run.shown()
             )
         changes = self.changes(state)
+        rewind = head is not None and start is not None and start.id != head.id
+        maps = node_maps(request, state, start, rewind=rewind)
         choice = decide(
             request,
             state,
             head,
             changes,
-            _verdict(self._job, conditions, self._nodes.mapped(start) if start else None),
+            _verdict(self._job, conditions, maps.mapped(start) if start else None),
             start=start,
             back=self._before_failure(state),
             run=self._run.shown(),
         )
-        if changes.job and start is not None and choice.action in ("resume", "exit"):
-            self._refuse_missing_blobs(start)
-        if self._request.resized and start is not None and choice.action == "resume":
+        if start is not None and choice.action in ("resume", "exit"):
+            parts = maps.parts(start, tuple(self._job.nodes))
+            if changes.job:
+                self._refuse_missing_blobs(start, parts)
+        if self._request.resized and self._nodes and start and choice.action == "resume":
             self._refuse_within_pass(start)
             said = (*said, *self._nodes.lines, *self._unequal(start))
         return replace(choice, lines=(*said, *choice.lines)), request.names_checkpoint
@@ -141,10 +147,9 @@ class Chooser:
         safe = catalog.whole(earlier, before_failure)
         return safe.epoch if safe is not None else None
 
-    def _refuse_missing_blobs(self, start: Record) -> None:
+    def _refuse_missing_blobs(self, start: Record, parts: Mapping[str, str]) -> None:
         """Raise RunRefusedError if the checkpoint lacks blobs that the accepted job needs."""
         path = self._run.catalog.path(start.id)
-        parts = self._nodes.parts(start, tuple(self._job.nodes))
         refuse_missing_blobs(self._job, path, start, parts, self._request.afresh)
 
     def _refuse_within_pass(self, start: Record) -> None:
@@ -199,6 +204,24 @@ class Chooser:
             weights=tuple(file for file in changed if file in read),
             init=tuple(file for file in changed if file in used),
         )
+
+
+def node_maps(
+    request: Request,
+    state: RunState | None,
+    start: Start | None,
+    *,
+    rewind: bool,
+    below: int = sys.maxsize,
+) -> NodeMaps:
+    """Return the maps of nodes of a run that resumes from ``start``; ``below`` is the next id.
+
+    Those of an attempt that ended before its first save are repeated, unless others are requested.
+    """
+    known = NodeMaps.from_json(state.node_maps if state is not None else ())
+    unsaved = not (rewind or request.names_nodes)
+    start_id = start.id if start is not None else None
+    return known.after(start_id, below, request.nodes or NodeMap(), unsaved=unsaved)
 
 
 def _begins_pass(record: Record) -> bool:

@@ -33,7 +33,7 @@ from jobrun.report.formatting import json_line, plural
 from jobrun.storage.bounded_json import parse_json
 from jobrun.storage.regular_file import open_run_file, whole_lines
 
-__all__ = ["EventReader", "EventsFile", "read_events", "tell_events"]
+__all__ = ["EventReader", "EventsFile", "read_events", "tell_events", "undoes"]
 
 
 class EventsFile:
@@ -218,3 +218,11 @@ def _parsed(lines: Sequence[bytes]) -> list[Any]:
 
 def _is_event(event: dict[str, Any]) -> bool:
     return not misfit(event, _FORMS.get(event["event"], {}), _MAYBE)
+
+
+def undoes(event: Mapping[str, Any]) -> bool:
+    """Return whether the start of a run, or a checkpoint loaded, undoes all later epochs.
+
+    A run that resumes undoes none before its checkpoint is loaded: if it fails before, they stay.
+    """
+    return event["event"] != "RunStarted" or event["checkpoint"] is None

@@ -1,7 +1,8 @@
 """``metrics.csv``: one row per epoch of this history, derived from ``events.jsonl``.
 
-It is replaced at each start, without the epochs that a rewind or a crash has undone, and gets a row
-after each epoch; rows that a full disk refuses are written with the next one.  An attempt that runs
+It is replaced at each start, and loses the epochs that a rewind or a crash has undone once the
+checkpoint before them is loaded: until then they are in the history.  It gets a row after each
+epoch; rows that a full disk refuses are written with the next one.  An attempt that runs
 only ``exit`` again does not change it.  Each save makes both files durable before the checkpoint
 is, so that a power cut loses no row of an epoch that is in a checkpoint.
 """
@@ -12,13 +13,12 @@ import csv
 import io
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from jobrun.core.events import CheckpointLoaded, EpochFinished, Event, RunStarted, RunWentBack
 from jobrun.report.append_file import Appender
-from jobrun.report.events_file import read_events
+from jobrun.report.events_file import read_events, undoes
 from jobrun.report.formatting import json_values
 from jobrun.runs.metrics_csv import FIXED, column
 from jobrun.storage.fs import DEFAULT
@@ -43,6 +43,8 @@ class MetricsFile:
         self._waiting = ""
         """Rows still to be written; with ``_anew`` they replace the content of the file."""
         self._anew = False
+        self._newest = 0
+        """The last epoch in the file when it was replaced."""
 
     def __call__(self, event: Event) -> None:
         """Rewrite the file when a run starts, and append a row when an epoch is done."""
@@ -50,12 +52,10 @@ class MetricsFile:
             if event.only:
                 return
             self._started = event
-            self._start(event)
+            self._start(event, 0 if event.checkpoint is None else None)
         elif isinstance(event, CheckpointLoaded | RunWentBack) and self._started is not None:
-            went_back = isinstance(event, RunWentBack)
-            if went_back or event.epoch < self._started.epoch:  # a worker was lost, or a fallback
-                self._started = replace(self._started, epoch=event.epoch)
-                self._start(self._started)
+            if isinstance(event, RunWentBack) or self._newest > event.epoch:
+                self._start(self._started, event.epoch)
         elif isinstance(event, EpochFinished):
             row = _row(event.epoch, event.seconds, event.elapsed, event.metrics)
             self._waiting += _lines([row], self._columns)
@@ -80,8 +80,10 @@ class MetricsFile:
         if file is not None:
             file.close()
 
-    def _start(self, event: RunStarted) -> None:
-        rows = [row for row in history(self._events) if row["epoch"] <= event.epoch]
+    def _start(self, event: RunStarted, epoch: int | None) -> None:
+        """Replace the file, without the rows after an epoch if one is given."""
+        rows = [r for r in history(self._events) if epoch is None or r["epoch"] <= epoch]
+        self._newest = rows[-1]["epoch"] if rows else 0
         old = (name for row in rows for name in row)
         self._columns = tuple(dict.fromkeys([*FIXED, *map(column, event.metrics), *old]))
         names = dict(zip(self._columns, self._columns, strict=True))
@@ -103,16 +105,24 @@ def history(events: Path) -> list[Row]:
     """Return the rows of the epochs of this history, without those that were undone later."""
     rows: dict[int, Row] = {}
     only = ""
-    for event in read_events(events, ("RunStarted", "RunWentBack", "EpochFinished")):
+    kinds = ("RunStarted", "CheckpointLoaded", "RunWentBack", "EpochFinished")
+    for event in read_events(events, kinds):
         if event["event"] == "EpochFinished":
+            _undo(rows, event["epoch"] - 1)  # also where the disk was too full to record why
             row = _row(event["epoch"], event["seconds"], event["elapsed"], event["metrics"])
             rows[event["epoch"]] = row
             continue
         if event["event"] == "RunStarted":
             only = event.get("only", "")
-        if not only:  # else no epoch is run again
-            rows = {epoch: row for epoch, row in rows.items() if epoch <= event["epoch"]}
+        if not only and undoes(event):  # else no epoch is run again
+            _undo(rows, event["epoch"])
     return list(rows.values())
+
+
+def _undo(rows: dict[int, Row], epoch: int) -> None:
+    """Remove the rows after an epoch from rows in ascending order."""
+    while rows and next(reversed(rows)) > epoch:
+        rows.popitem()
 
 
 def _row(epoch: int, seconds: float, elapsed: float, metrics: Mapping[str, Any]) -> Row:

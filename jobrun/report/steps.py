@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jobrun.core.events import StepLogged
-from jobrun.report.events_file import read_events
+from jobrun.report.events_file import read_events, undoes
 
 __all__ = ["StepRow", "read_steps"]
 
@@ -48,7 +48,7 @@ def read_steps(events: Path) -> list[StepRow]:
             continue
         if event["event"] == "RunStarted":
             only_exit = bool(event.get("only"))
-        if not only_exit:  # else no epoch is run
+        if not only_exit and undoes(event):  # else no epoch is run
             # Of an epoch that is continued, what was done before its checkpoint is not repeated.
             last = event["epoch"] + _is_inside(event)
             found = {key: values for key, values in found.items() if key[0] <= last}

@@ -60,13 +60,14 @@ class TensorBoard:
         if isinstance(event, RunStarted):
             if not event.only:  # else no epoch is run
                 self._started = event
-                self._open(event.epoch, event.attempt > 1)
+                if event.checkpoint is None:  # else later epochs stay until it is loaded
+                    self._open(event.epoch, event.attempt > 1)
         elif self._started is None:
             return
         elif isinstance(event, RunWentBack):
             self._open(event.epoch, True)
         elif isinstance(event, CheckpointLoaded):
-            if event.epoch < self._epoch:  # a fallback
+            if self._writer is None or event.epoch < self._epoch:  # or a fallback
                 self._open(event.epoch, True)
         elif isinstance(event, StepLogged):
             self._log_step(event)

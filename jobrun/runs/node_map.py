@@ -37,7 +37,7 @@ def resized(old: Sequence[str], new: Sequence[str]) -> NodeMap:
     """
     added = [node for node in new if node not in old]
     pairs = [(node, "") for node in old if node not in new]
-    if added:
+    if added and old:
         pairs += [(old[0], node) for node in (old[0], *added)]
     return NodeMap(tuple(pairs))
 
@@ -181,13 +181,16 @@ class NodeMaps:
         """Return the maps as JSON values."""
         return [{"below": b, "pairs": [list(pair) for pair in m.pairs]} for b, m in self.maps]
 
-    def after(self, start: int | None, below: int, nodes: NodeMap) -> NodeMaps:
+    def after(
+        self, start: int | None, below: int, nodes: NodeMap, *, unsaved: bool = False
+    ) -> NodeMaps:
         """Return the maps once a run resumes from checkpoint ``start`` (None: the beginning).
 
         ``nodes`` is for what was saved before now, which has ids ``below``.  Maps that were made
-        after ``start`` was saved belong to what is left behind.
+        after ``start`` was saved belong to what is left behind; unless they are ``unsaved``: those
+        of an attempt that ended before its first save, which this one repeats.
         """
-        kept = [one for one in self.maps if start is not None and one[0] <= start]
+        kept = [one for one in self.maps if start is not None and (unsaved or one[0] <= start)]
         return NodeMaps((*kept, (below, nodes)) if nodes else tuple(kept))
 
     def _of(self, record: Record) -> list[NodeMap]:

@@ -116,8 +116,8 @@ def test_going_back(
     assert result.code == 0
     assert normalised(result.err).startswith(
         "sum in runs/sum: continues after epoch 1 (checkpoint_1)\n"
-        "loaded checkpoint_1 (epoch 1, SIZE, TIME)\n"
         "checkpoints 2, 3 moved to runs/sum/attempts/1\n"
+        "loaded checkpoint_1 (epoch 1, SIZE, TIME)\n"
         "epoch 2/3  "
     )
     listed = call("checkpoints", "list", "sum", "--attempts").out

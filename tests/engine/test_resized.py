@@ -6,6 +6,7 @@ and threads, and whatever interrupts it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -14,12 +15,14 @@ import numpy as np
 import pytest
 from averaging import bits
 from engine import within
-from whole_runs import train
+from whole_runs import Died, start, state_of_disk, train
 
 from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Node, Pipe, Task
+from jobrun.core.events import Event, RunStarted
 from jobrun.engine.resume_policy import Request
-from jobrun.errors import RunRefusedError
+from jobrun.errors import DamagedError, RunRefusedError
 from jobrun.runs.node_map import resized
+from jobrun.runs.rundir import RunDir
 from jobrun.session.base import Session
 
 
@@ -120,6 +123,55 @@ def test_within_a_pass_their_number_stays(tmp_path: Path) -> None:
     with pytest.raises(RunRefusedError, match="epoch 5 is within one") as caught:
         train(averaged(3, 6, batches_per_epoch=3), tmp_path, request=request(2, 3))
     assert caught.value.hint == "--epoch 0 or 2 or 4 names such a checkpoint"
+
+
+def start_and_die(job: Job, run: Path, epoch: int | None = None, **how: Any) -> None:
+    """An attempt that ends before its first save: in ``setup``, or killed."""
+
+    def die(event: Event) -> None:
+        if isinstance(event, RunStarted):
+            raise Died
+
+    ended = start(job, run, epoch, watch=die, **how)
+    with pytest.raises(Died):
+        ended.runner.train(ended.session)
+
+
+def test_an_attempt_that_saved_nothing_is_repeated(tmp_path: Path) -> None:
+    """With the same command, with none that names nodes, or back to the number before."""
+    train(averaged(2, 2), tmp_path / "run")
+    copies = [copytree(tmp_path / "run", tmp_path / f"run{number}") for number in range(2)]
+    expected = resumed(copies[0], 2, 4, LocalSession(1))
+    undisturbed = bits(train(averaged(2, 4), copies[1]).blobs)
+    start_and_die(averaged(4, 4), tmp_path / "run", request=request(2, 4))
+    again, plain, back = (copytree(tmp_path / "run", tmp_path / name) for name in "abc")
+    assert resumed(again, 2, 4, LocalSession(1)) == expected
+    assert bits(train(averaged(4, 4), plain).blobs) == expected
+    assert bits(train(averaged(2, 4), back, request=request(2, 2)).blobs) == undisturbed
+
+
+def test_a_rewind_that_fails_before_the_load_leaves_the_maps(tmp_path: Path) -> None:
+    train(averaged(2, 2), tmp_path)
+    train(averaged(4, 3), tmp_path, request=request(2, 4))
+    before = RunDir(tmp_path).state()
+    start_and_die(averaged(2, 5), tmp_path, epoch=1, request=replace(request(2, 2), epoch=1))
+    after = RunDir(tmp_path).state()
+    assert before is not None
+    assert after is not None
+    assert after.node_maps == before.node_maps != ()
+    train(averaged(2, 3), tmp_path, request=replace(request(2, 2), epoch=1))
+    left = RunDir(tmp_path).state()
+    assert left is not None
+    assert not left.node_maps
+
+
+def test_a_checkpoint_of_other_nodes_is_refused_before_anything_is_done(tmp_path: Path) -> None:
+    train(averaged(2, 2), tmp_path)
+    train(averaged(3, 3), tmp_path, request=request(2, 3))
+    before = state_of_disk(tmp_path)
+    with pytest.raises(DamagedError, match="checkpoint_1 is of the nodes n0, n1, but"):
+        train(averaged(3, 4), tmp_path, epoch=1)
+    assert state_of_disk(tmp_path) == before
 
 
 def test_no_other_change_comes_along(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobrun.core.events import Event, RunWentBack
+from jobrun.core.events import CheckpointLoaded, Event, RunWentBack
 from jobrun.report.events_file import EventsFile
 from jobrun.report.metrics_file import MetricsFile
 
@@ -26,6 +26,10 @@ def attempt(folder: Path, *events: Event) -> str:
         metrics_file(event)
     events_file.close()
     return (folder / "metrics.csv").read_text()
+
+
+def loaded(epoch: int) -> CheckpointLoaded:
+    return CheckpointLoaded(epoch, epoch, "c", 0, 0.0)
 
 
 def test_one_row_per_epoch(folder: Path, make: Any) -> None:
@@ -51,10 +55,25 @@ def test_a_metric_named_like_a_column_of_the_file(folder: Path, make: Any) -> No
 
 def test_a_rewind_takes_rows_away(folder: Path, make: Any) -> None:
     attempt(folder, make.started(), *(make.epoch(n, loss=1.0) for n in (1, 2, 3)))
-    text = attempt(folder, make.started(epoch=1, checkpoint=1), make.epoch(2, loss=5.0))
+    start = make.started(epoch=1, checkpoint=1)
+    text = attempt(folder, start, loaded(1), make.epoch(2, loss=5.0))
     assert [line.split(",")[::3] for line in text.splitlines()[1:]] == [["1", "1.0"], ["2", "5.0"]]
-    text = attempt(folder, make.started(epoch=2, checkpoint=2), make.epoch(3, loss=6.0))
+    text = attempt(folder, make.started(epoch=2, checkpoint=2), loaded(2), make.epoch(3, loss=6.0))
     assert [line.split(",")[3] for line in text.splitlines()[1:]] == ["1.0", "5.0", "6.0"]
+
+
+def test_a_rewind_that_fails_before_its_checkpoint_is_loaded_takes_none(
+    folder: Path, make: Any
+) -> None:
+    """The checkpoints of the later epochs are in place still."""
+    epochs = [make.epoch(n, loss=float(n)) for n in (1, 2, 3)]
+    text = attempt(folder, make.started(), *epochs)
+    assert attempt(folder, make.started(epoch=1, checkpoint=1), make.ended()) == text
+    assert attempt(folder, make.started(epoch=3, checkpoint=3), loaded(3)) == text
+    (folder / "metrics.csv").unlink()
+    assert attempt(folder, make.started(epoch=3, checkpoint=3)) == text
+    text = attempt(folder, make.started(epoch=2, checkpoint=2), loaded(2))
+    assert [line[0] for line in text.splitlines()] == ["e", "1", "2"]
 
 
 def test_a_start_from_the_beginning_leaves_no_row(folder: Path, make: Any) -> None:

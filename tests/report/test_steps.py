@@ -47,6 +47,8 @@ def test_what_is_repeated_is_replaced(tmp_path: Path, make: Any) -> None:
 
 def test_a_history_that_was_left_is_passed_over(tmp_path: Path, make: Any) -> None:
     again = make.started(attempt=2, epoch=1, checkpoint=1, place="epoch 1")
+    failed = make.started(attempt=2, epoch=0, checkpoint=0, place="epoch 0")  # before it was loaded
+    assert len(read(tmp_path, make.started(), *FIRST, failed)) == 4
     found = read(tmp_path, make.started(), *FIRST, again, loaded(1, "epoch 1"))
     assert found == [(1, 2, 0.5), (1, 4, 0.4)]
     only = make.started(attempt=3, epoch=0, checkpoint=0, place="epoch 0", only="exit")

@@ -133,6 +133,7 @@ def test_a_map_belongs_to_the_history_in_which_it_was_made() -> None:
     assert maps.after(5, 6, NodeMap()) == maps
     assert maps.after(3, 7, swap) == NodeMaps(((7, swap),))  # not there and back again
     assert maps.after(3, 7, NodeMap()) == maps.after(None, 0, NodeMap()) == NodeMaps()
+    assert maps.after(3, 7, NodeMap(), unsaved=True) == maps
 
 
 @pytest.mark.parametrize("names", [("x", "y"), ("b", "a")], ids=["others", "swapped"])
