@@ -113,13 +113,15 @@ def _borrow_array(box: Box, sole: bool) -> Array:
 def reclaim(items: dict[str, Value], key: str, sole: bool = True) -> None:
     """Keep the memory of arrays under ``items[key]`` without another holder, for later copies.
 
-    Their boxes are emptied; ``sole`` says whether ``items`` has no other holder.
+    Their boxes are emptied, and so are trees without another holder, so that of a tied array only
+    the last place counts; ``sole`` says whether ``items`` has no other holder.
     """
     sole = sole and held_alone(items, key)
     value = items[key]
     if isinstance(value, Tree):
-        for name in value.items:
-            reclaim(value.items, name, sole)
+        for name in [*value.items] if sole else ():
+            reclaim(value.items, name)
+            del value.items[name]
         return
     if not sole or value.kind != "array" or not BUFFERS.wants(value.value.nbytes):
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -50,6 +51,52 @@ def test_the_copies_of_a_save_are_in_memory_of_the_one_before() -> None:
         del taken
         assert BUFFERS.free == size
     driver.session.close()
+
+
+class Tied(Net):
+    """Large arrays: one at two places, one in a dict at two places, and one that is small."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = np.ones((300, 300))
+        self.inner = {"m": np.ones((400, 300)), "b": np.ones(4)}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"w": self.w, "head": {"w": self.w.view()}, "m": [self.inner], "n": self.inner}
+
+
+def test_a_save_copies_each_array_once_and_takes_no_new_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver = Driver(job_of(Tied)).start().epochs(1)
+    copied: list[int] = []
+    copy = BUFFERS.copy
+
+    def counted(array: Any) -> Any:
+        copied.append(array.nbytes)
+        return copy(array)
+
+    def save() -> None:
+        taken = driver.session.snapshot()
+        assert taken is not None
+        taken.release()
+
+    sizes = [driver.session.blob("thing").w.nbytes, 400 * 300 * 8]
+    BUFFERS.release()
+    save()
+    monkeypatch.setattr(BUFFERS, "copy", counted)
+    tracemalloc.start()
+    try:
+        for _ in range(3):
+            copied.clear()
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            save()
+            assert sorted(copied) == [32, *sizes]
+            assert tracemalloc.get_traced_memory()[1] - before < min(sizes) // 4
+    finally:
+        tracemalloc.stop()
+        driver.session.close()
 
 
 class Failing(CounterAdapter):
