@@ -64,17 +64,22 @@ class Buffers:
 
     def copy(self, array: Array) -> Array:
         """Return a writable copy of a C-contiguous array, in reused memory if there is some."""
-        if array.nbytes < _SMALLEST:
-            return copy_array(array)
+        result = self.room(array.shape, array.dtype)
+        result[...] = array
+        return result
+
+    def room(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """Return a C-contiguous array to be filled, in reused memory if there is some."""
+        nbytes = math.prod(shape) * dtype.itemsize
+        if nbytes < _SMALLEST:
+            return np.ndarray(shape, dtype)
         with self._lock:
-            self._wanted[array.nbytes] += 1
-            free = self._free[array.nbytes]
+            self._wanted[nbytes] += 1
+            free = self._free[nbytes]
             owner = free.pop() if free else None
         if owner is None:
-            owner = np.empty(array.nbytes, np.uint8)
-        result: Array = np.ndarray(array.shape, array.dtype, buffer=owner)
-        np.copyto(result, array)
-        return result
+            owner = np.empty(nbytes, np.uint8)
+        return np.ndarray(shape, dtype, buffer=owner)
 
     def give(self, owner: Array) -> None:
         """Return the memory of an array, which owns it and has no other holder, to the pool."""

@@ -6,6 +6,7 @@ once, into memory that an earlier save has released.  Arrays made by the adapter
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from jobrun.core.names import case_twins
@@ -103,4 +104,16 @@ def put_back(adapter: LiveAdapter, obj: Any, items: dict[str, Value], key: str) 
             )
         check_version(made, adapter)
     items[key].note = None
+    if getattr(adapter, "places", False):
+        _forget_devices(items[key])
     return adapter.restore(obj, borrow(items, key))
+
+
+def _forget_devices(value: Value) -> None:
+    """Remove from the notes of tensors where they were: they are made on the processor then."""
+    if value.note is not None and "device" in value.note.meta:
+        meta = {key: item for key, item in value.note.meta.items() if key != "device"}
+        value.note = replace(value.note, meta=meta)
+    if isinstance(value, Tree):
+        for item in value.items.values():
+            _forget_devices(item)

@@ -49,9 +49,10 @@ class ValueAdapter(Protocol):
     Four more attributes may be left out.  ``immutable`` says that no object of the type can be
     changed: then no call is checked for having changed one.  ``mark(value)`` returns what differs,
     by ``==``, after a change in place: then it is compared, and not the plain forms.  ``numeric``
-    says that a value with one element counts as a number, for metrics.  ``refill(value, other)``
-    puts the content of another value into one that can be changed, and returns whether it could:
-    so a value in a tree under ``state`` stays the object that ``setup`` made.
+    says that a value with one element counts as a number, for metrics.  ``like(template,
+    value, fill)`` returns the value for the place in a tree under ``state`` where ``setup`` put
+    ``template``: the template itself, which other objects may hold, with the content of ``value``
+    if ``fill`` is true and it can be changed; else ``value``, on the devices of the template.
     """
 
     name: str
@@ -74,8 +75,10 @@ class ValueAdapter(Protocol):
 class LiveAdapter(Protocol):
     """Reads the state of live objects, and puts it back.
 
-    ``draws_from(obj)`` may be left out.  It returns the global generator that an object may draw
-    from (``rng.numpy``) and why, or None: a job that does not save that generator is warned.
+    Two more attributes may be left out.  ``draws_from(obj)`` returns the global generator that an
+    object may draw from (``rng.numpy``) and why, or None: a job that does not save that generator
+    is warned.  ``places`` says that ``restore`` copies tensors to the devices of ``obj``, so that
+    those of a state are given on the processor: on a device the state would need its memory twice.
     """
 
     name: str

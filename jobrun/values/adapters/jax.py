@@ -18,7 +18,7 @@ from jobrun.core.late_imports import imported
 from jobrun.errors import ValueRefusedError
 from jobrun.values.adapters.base import Meta, Plain
 
-__all__ = ["ADAPTERS", "is_jax_function", "node_children", "node_like", "placed_like"]
+__all__ = ["ADAPTERS", "is_jax_function", "node_children", "node_like", "shard_shape"]
 
 
 class JaxArrayAdapter:
@@ -59,6 +59,10 @@ class JaxArrayAdapter:
             made = lax._convert_element_type(made, weak_type=True)
         return made
 
+    def like(self, template: Any, value: Any, fill: bool) -> Any:
+        """Return ``value`` on the devices of ``template``."""
+        return _placed_like(template, value)
+
 
 class KeyAdapter:
     """Typed random keys, as ``jax.random.key`` makes them; raw ones are arrays of uint32."""
@@ -76,6 +80,10 @@ class KeyAdapter:
     def load(self, plain: Plain, meta: Meta) -> Any:
         """Return the keys."""
         return imported("jax").random.wrap_key_data(_put(plain), impl=str(meta["impl"]))
+
+    def like(self, template: Any, value: Any, fill: bool) -> Any:
+        """Return ``value`` on the devices of ``template``."""
+        return _placed_like(template, value)
 
 
 def _put(plain: Plain) -> Any:
@@ -159,11 +167,22 @@ def node_like(template: Any, items: dict[Any, Any]) -> Any:
     return util.tree_unflatten(structure, [*items.values()])
 
 
-def placed_like(template: Any, value: Any) -> Any:
+def _placed_like(template: Any, value: Any) -> Any:
     """Return an array of JAX on the devices of ``template``, if these were chosen."""
     if not getattr(template, "committed", False) or type(value) is not type(template):
         return value
     return imported("jax").device_put(value, template.sharding)
+
+
+def shard_shape(array: Any) -> tuple[int, ...] | None:
+    """Return the shape of the parts of an array of JAX that is split over devices, else None.
+
+    Where an array is split decides the order of sums; one that is whole on each device does not.
+    """
+    sharding = getattr(array, "sharding", None)
+    if sharding is None or sharding.is_fully_replicated:
+        return None
+    return tuple(sharding.shard_shape(array.shape))
 
 
 def is_jax_function(obj: Any) -> bool:

@@ -43,12 +43,14 @@ class GeneratorAdapter:
         bits.state = {"bit_generator": meta["bit_generator"], **plain}
         return np.random.Generator(bits)
 
-    def refill(self, value: np.random.Generator, other: np.random.Generator) -> bool:
-        """Put a generator into the state of another one, if both draw in the same way."""
-        if type(value.bit_generator) is not type(other.bit_generator):
-            return False
-        value.bit_generator.state = other.bit_generator.state
-        return True
+    def like(
+        self, template: np.random.Generator, value: np.random.Generator, fill: bool
+    ) -> np.random.Generator:
+        """Return ``template`` in the state of ``value`` if both draw in the same way."""
+        if not fill or type(template.bit_generator) is not type(value.bit_generator):
+            return value
+        template.bit_generator.state = value.bit_generator.state
+        return template
 
 
 class RandomStateAdapter:
@@ -70,12 +72,15 @@ class RandomStateAdapter:
         made.set_state({"bit_generator": "MT19937", **plain})
         return made
 
-    def refill(self, value: np.random.RandomState, other: np.random.RandomState) -> bool:
-        """Put a generator into the state of another one, unless it is over other bits."""
-        if value.get_state(legacy=False)["bit_generator"] != "MT19937":
-            return False
-        value.set_state(other.get_state(legacy=False))
-        return True
+    def like(
+        self, template: np.random.RandomState, value: np.random.RandomState, fill: bool
+    ) -> np.random.RandomState:
+        """Return ``template`` in the state of ``value``, unless it is over other bits."""
+        state: Any = template.get_state(legacy=False)
+        if not fill or state["bit_generator"] != "MT19937":
+            return value
+        template.set_state(value.get_state(legacy=False))
+        return template
 
 
 class StringsAdapter:

@@ -28,7 +28,7 @@ import numpy as np
 
 from jobrun.errors import ValueRefusedError
 from jobrun.values.adapters.base import LiveAdapter, Plain
-from jobrun.values.adapters.jax import is_jax_function, node_children, node_like, placed_like
+from jobrun.values.adapters.jax import is_jax_function, node_children, node_like, shard_shape
 from jobrun.values.adapters.registry import live_adapter, value_adapter
 from jobrun.values.adapters.state_dict import STATE_DICT, has_state_dict
 from jobrun.values.adapters.ties import Forms, Objects
@@ -63,6 +63,7 @@ class PytreeAdapter:
 
     name = "pytree"
     version = 1
+    places = True
 
     def state(self, obj: Any) -> Plain:
         """Return the tree as dicts and lists of its leaves; one leaf alone as a list of it."""
@@ -212,10 +213,8 @@ def _leaf(template: Any, value: Any, place: str, made: Objects) -> Any:
             np.copyto(template, value)
             return template
         return np.asfortranarray(value) if _order(template) == "F" else value
-    refill = getattr(value_adapter(template), "refill", None)
-    if refill is not None and made.may_fill(template) and refill(template, value):
-        return template
-    return placed_like(template, value)
+    like = getattr(value_adapter(template), "like", None)
+    return value if like is None else like(template, value, made.may_fill(template))
 
 
 def _described(obj: Any, place: str) -> Iterator[tuple[str, str]]:
@@ -229,7 +228,7 @@ def _described(obj: Any, place: str) -> Iterator[tuple[str, str]]:
 
 
 def _described_leaf(obj: Any, *, order: bool = True) -> str:
-    """Describe a leaf or an empty container; an array by dtype, shape and layout."""
+    """Describe a leaf or an empty container; an array by dtype, shape and, ``order``, layout."""
     live = None if isinstance(obj, _PLAIN) else live_adapter_of(obj)
     if live is not None:
         return f"a live object of adapter {live.name!r}"
@@ -237,7 +236,8 @@ def _described_leaf(obj: Any, *, order: bool = True) -> str:
     if dtype is None or shape is None:
         return type(obj).__name__
     layout = f" in {_order(obj)} order" if order and _order(obj) != "C" else ""
-    return f"{dtype}{list(shape)}{layout}"
+    shards = shard_shape(obj) if order else None
+    return f"{dtype}{list(shape)}{layout}" + (f" in shards of {list(shards)}" if shards else "")
 
 
 def _order(array: Any) -> str:

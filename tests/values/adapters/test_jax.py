@@ -339,16 +339,30 @@ def test_arrays_come_back_to_the_devices_of_the_template() -> None:
     code = (
         "import jax, jax.numpy as jnp, numpy as np\n"
         "from jobrun.values.adapters.pytree import PYTREE\n"
+        "from jobrun.values.adoption import adopt\n"
         "from jobrun.values.plain import put_back, read_state\n"
-        "mesh = jax.make_mesh((2,), ('x',))\n"
+        "from jobrun.values.views import view\n"
+        "mesh = jax.make_mesh((4,), ('x',))\n"
         "spread = jax.NamedSharding(mesh, jax.sharding.PartitionSpec('x'))\n"
         "old = {'w': jax.device_put(jnp.arange(8.0), spread)}\n"
         "new = {'w': jax.device_put(jnp.zeros(8), spread)}\n"
         "made = put_back(PYTREE, new, {'x': read_state(PYTREE, old)}, 'x')\n"
         "assert made['w'].sharding == spread, made['w'].sharding\n"
         "assert np.asarray(made['w']).tolist() == list(range(8))\n"
+        "whole = {'w': jnp.zeros(8)}\n"
+        "copies = jax.NamedSharding(mesh, jax.sharding.PartitionSpec())\n"
+        "PYTREE.check({'w': jax.device_put(jnp.ones(8), copies)}, PYTREE.structure(whole))\n"
+        "try:\n"
+        "    PYTREE.check(old, PYTREE.structure(whole))\n"
+        "except Exception as error:\n"
+        "    text = \"at ['w'], expected float32[8], got float32[8] in shards of [2]\"\n"
+        "    assert text in str(error)\n"
+        "else:\n"
+        "    raise SystemExit('a tree that setup did not spread is saved')\n"
+        "blob = adopt([jax.device_put(jnp.arange(8.0), spread)])\n"
+        "assert np.asarray(view(blob)).tolist() == list(range(8))\n"
     )
-    env = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    env = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -28,6 +30,7 @@ from jobrun.values.adapters.pytree import PYTREE, live_adapter_of
 from jobrun.values.adapters.registry import adapter_named
 from jobrun.values.adoption import adopt
 from jobrun.values.boxes import leaves, one_element
+from jobrun.values.buffers import BUFFERS
 from jobrun.values.plain import from_plain, put_back, read_state, to_plain
 from jobrun.values.storable import check_storable
 from jobrun.values.views import view, view_plain
@@ -712,3 +715,86 @@ def test_a_tensor_that_was_computed_is_replaced_in_a_tree() -> None:
     made = put_back(PYTREE, [computed], {"t": read_state(PYTREE, [torch.full((2,), 7.0)])}, "t")
     assert made[0].tolist() == [7, 7]
     assert computed.tolist() == [2, 2]
+
+
+LAZY = """
+import torch, torch._lazy.ts_backend
+from torch import nn
+from jobrun.values.adapters.pytree import PYTREE, live_adapter_of
+from jobrun.values.plain import put_back, read_state
+from jobrun.values.adoption import adopt
+from jobrun.values.views import view
+
+torch._lazy.ts_backend.init()
+
+def build(seed, device):
+    torch.manual_seed(seed)
+    net = nn.Sequential(nn.Linear(3, 3), nn.LayerNorm(3), nn.Linear(3, 3)).to(device)
+    return net, torch.optim.AdamW(net.parameters())
+
+def train(net, opt, device):
+    opt.zero_grad()
+    net(torch.arange(12.0).reshape(4, 3).to(device)).square().sum().backward()
+    opt.step()
+
+def state(*objects):
+    return {str(n): read_state(live_adapter_of(obj), obj) for n, obj in enumerate(objects)}
+
+def restored(states, *objects):
+    for n, obj in enumerate(objects):
+        put_back(live_adapter_of(obj), obj, states, str(n))
+    return objects
+
+def same(one, other):
+    for a, b in zip(one.state_dict().values(), other.state_dict().values(), strict=True):
+        assert torch.equal(a.cpu(), b.cpu())
+
+old = build(0, "lazy")
+train(*old, "lazy")
+new = restored(state(*old), *build(1, "lazy"))
+for _ in range(3):
+    same(old[0], new[0])
+    train(*old, "lazy")
+    train(*new, "lazy")
+moments = next(iter(new[1].state.values()))
+assert {p.device.type for p in new[0].parameters()} == {"lazy"}
+assert (moments["exp_avg"].device.type, moments["step"].device.type) == ("lazy", "cpu")
+elsewhere = restored(state(*old), *build(2, "cpu"))
+same(old[0], elsewhere[0])
+assert {p.device.type for p in elsewhere[0].parameters()} == {"cpu"}
+
+tree = {"w": torch.ones(3).to("lazy"), "sum": torch.ones(2, requires_grad=True).to("lazy") * 2}
+template = {"w": torch.zeros(3), "sum": torch.zeros(2, requires_grad=True).to("lazy") * 2}
+made = put_back(PYTREE, template, {"t": read_state(PYTREE, tree)}, "t")
+assert made["w"].tolist() == [1, 1, 1] and made["w"].device.type == "cpu"
+assert made["sum"].cpu().tolist() == [2, 2] and made["sum"].device.type == "lazy"
+assert view(adopt([tree["w"]])).tolist() == [1, 1, 1]
+"""
+
+
+def test_objects_on_another_device_than_the_processor() -> None:
+    """Torch's lazy device, which is in every build: its tensors have no addresses."""
+    done = subprocess.run([sys.executable, "-c", LAZY], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_tied_weights_on_a_device_are_tied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There each place of a tensor is copied to the processor; and once, into a buffer."""
+    monkeypatch.setattr("jobrun.values.adapters.torch.tensors._DEVICES", {"cpu"})
+
+    def build(seed: int) -> Any:
+        torch.manual_seed(seed)
+        net = nn.Sequential(nn.Embedding(300, 200), nn.Linear(200, 300, bias=False))
+        net[1].weight = net[0].weight
+        return net.to(torch.bfloat16)
+
+    old, new = build(0), build(1)
+    copies: list[int] = []
+    copy = BUFFERS.copy
+    monkeypatch.setattr(BUFFERS, "copy", lambda array: copies.append(array.nbytes) or copy(array))
+    state = read_state(live_adapter_of(old), old)
+    assert copies == []
+    assert len({id(box) for _, box in leaves(state)}) == 1
+    put_back(live_adapter_of(new), new, {"n": state}, "n")
+    assert torch.equal(new[0].weight, old[0].weight)
+    assert new[1].weight is new[0].weight

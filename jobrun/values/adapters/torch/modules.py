@@ -30,6 +30,7 @@ class ModuleAdapter:
 
     name = "torch.nn.Module"
     version = 1
+    places = True
 
     def state(self, obj: Any) -> Plain:
         """Return the state; tensors share the memory of the module's."""
@@ -40,7 +41,9 @@ class ModuleAdapter:
             ".eval": _names(n for n, m in obj.named_modules() if not m.training),
             ".buffers": {n: getattr(m, k) for n, m, k in _transient(obj) if _is_set(m, k)},
         }
-        return {**obj.state_dict(), **{key: value for key, value in rest.items() if value}}
+        tensors = obj.state_dict()
+        tied = {name: tensors[first] for name, first in _ties(tensors).items()}
+        return {**tensors, **tied, **{key: value for key, value in rest.items() if value}}
 
     def restore(self, obj: Any, state: Plain) -> Any:
         """Copy the state into the module's own tensors, wherever they are; return the module.
@@ -179,11 +182,14 @@ def _check_tensors(own: Mapping[str, Any], state: Mapping[str, Any]) -> None:
 
 
 def _ties(tensors: Mapping[str, Any]) -> dict[str, str]:
-    """For each tensor with elements the name of the first that is one with it in memory."""
+    """For each tensor with elements the name of the first that is one with it in memory.
+
+    Devices without addresses (XLA's) have 0 for all: there nothing is known to be tied.
+    """
     first: dict[Any, str] = {}
     found = {}
     for name, value in tensors.items():
-        if is_tensor(value) and value.numel():
+        if is_tensor(value) and value.numel() and value.data_ptr():
             place = (str(value.device), value.data_ptr(), value.shape, value.stride())
             found[name] = first.setdefault(place, name)
     return found

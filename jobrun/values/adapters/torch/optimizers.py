@@ -25,6 +25,7 @@ class OptimizerAdapter:
 
     name = "torch.optim.Optimizer"
     version = 1
+    places = True
 
     def state(self, obj: Any) -> Plain:
         """Return the state; tensors share the memory of the optimizer's."""

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from jobrun.core.late_imports import imported
 from jobrun.errors import ValueRefusedError
 from jobrun.values.adapters.base import Meta, Plain
+from jobrun.values.buffers import BUFFERS
 
 __all__ = [
     "TensorAdapter",
@@ -46,6 +47,7 @@ _BITS: Final = {
 """dtypes that numpy has not, and the integers that hold their bits."""
 
 _DEVICES: Final = frozenset({"cuda", "mps", "xpu", "hpu", "npu"})
+"""Devices that copy into memory of the processor at once."""
 
 
 @cache
@@ -73,10 +75,10 @@ class TensorAdapter:
         """
         dtype = dtype_name(value.dtype)
         meta = _meta(value, dtype)
-        plain = value.detach().cpu().resolve_conj().resolve_neg()
+        plain = value.detach().resolve_conj().resolve_neg()
         if dtype in _NUMPY_DTYPES:
-            return plain.numpy(), meta
-        bits = plain.contiguous().view(getattr(torch(), _BITS[dtype])).numpy()
+            return _on_host(plain), meta
+        bits = _on_host(plain.contiguous().view(getattr(torch(), _BITS[dtype])))
         if bits.size != 1:
             return bits, meta
         # As a number: what holds one element must not be taken for its bits.
@@ -100,17 +102,25 @@ class TensorAdapter:
         """Return the memory of a tensor and the number of changes in place so far."""
         return value.data_ptr(), value._version
 
-    def refill(self, value: Any, other: Any) -> bool:
-        """Copy the elements and ``requires_grad`` of another tensor into one, where it is.
+    def like(self, template: Any, value: Any, fill: bool) -> Any:
+        """Return ``template`` with the elements of ``value``, or ``value`` on its device.
 
-        Return False for a tensor that has no memory of its own or was computed with gradients.
+        The latter for a template that was computed with gradients or has elements in common.
         """
-        alike = (value.shape, value.dtype, type(value)) == (other.shape, other.dtype, type(other))
-        if not alike or not value.is_leaf or value.is_inference() or 0 in value.stride():
-            return False
-        value.detach().copy_(other.detach())
-        value.requires_grad_(other.requires_grad)
-        return True
+        alike = _kind(template) == _kind(value) and 0 not in template.stride()
+        if fill and alike and template.is_leaf and not template.is_inference():
+            template.detach().copy_(value.detach())
+            return template.requires_grad_(value.requires_grad)
+        if value.device == template.device:
+            return value
+        placed, requires_grad = value.detach().to(template.device), value.requires_grad
+        if type(value) is torch().nn.Parameter:
+            return torch().nn.Parameter(placed, requires_grad=requires_grad)
+        return placed.requires_grad_(requires_grad)
+
+
+def _kind(tensor: Any) -> tuple[Any, ...]:
+    return type(tensor), tensor.dtype, tensor.shape
 
 
 def _meta(value: Any, dtype: str) -> dict[str, Any]:
@@ -206,16 +216,29 @@ def _bfloat16(number: Array) -> Array:
     return bits.astype(np.uint16).view(np.int16).reshape(number.shape)
 
 
+def _on_host(tensor: Any) -> Array:
+    """The elements of a tensor as an array: a view on a processor, else one copy."""
+    if tensor.device.type not in _DEVICES:
+        host: Array = tensor.cpu().numpy()
+        return host
+    room = BUFFERS.room(tuple(tensor.shape), np.dtype(dtype_name(tensor.dtype)))
+    torch().from_numpy(room).copy_(tensor)
+    return room
+
+
 def _on_device(tensor: Any, device: Any) -> Any:
     """The tensor on a device, or as it is if that is not there."""
     if device is None:
         return tensor
-    kind, _, number = str(device).partition(":")
-    if kind not in _DEVICES or not (number or "0").isdecimal():
-        raise ValueRefusedError(f"there is no device {device!r} of torch")
-    backend = getattr(torch(), kind, None)
+    try:
+        wanted = torch().device(str(device))
+    except RuntimeError as error:
+        raise ValueRefusedError(f"there is no device {device!r} of torch") from error
+    if wanted.type not in _DEVICES:
+        return tensor
+    backend = getattr(torch(), wanted.type, None)
     count = backend.device_count() if backend is not None and backend.is_available() else 0
-    return tensor.to(device) if int(number or 0) < count else tensor
+    return tensor.to(wanted) if (wanted.index or 0) < count else tensor
 
 
 def is_tensor(value: Any) -> bool:
