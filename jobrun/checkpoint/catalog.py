@@ -211,19 +211,13 @@ class Catalog:
         records: list[Record] = []
         ignored: list[Ignored] = []
         names = [name for name in self._names() if name.startswith(_LOOKS_LIKE)]
+        ignored += [Ignored(n, _odd(n)) for n in names if not CHECKPOINT_NAME.fullmatch(n)]
         with paused(len(names) > _FEW):
-            for name in sorted(names, key=_order):
-                match = CHECKPOINT_NAME.fullmatch(name)
-                if match is None:
-                    ignored.append(Ignored(name, _odd(name)))
-                    continue
-                id = int(match[1])
-                if self._is_left is not None and self._is_left(id):
-                    continue
+            for id in self._ids(names):
                 try:
                     records.append(self.record(id))
                 except JobrunError as error:
-                    ignored.append(Ignored(name, self.why_ignored(id, error), id))
+                    ignored.append(Ignored(f"checkpoint_{id}", self.why_ignored(id, error), id))
         return records, ignored
 
     def damaged(self) -> list[Ignored]:
@@ -321,8 +315,3 @@ def _odd(name: str) -> str:
     if re.fullmatch(r"checkpoint_[1-9][0-9]*", name):
         return "the number has more than 12 digits"
     return "the name is not checkpoint_<number>"
-
-
-def _order(name: str) -> tuple[int, str]:
-    match = CHECKPOINT_NAME.fullmatch(name)
-    return (int(match[1]) if match else -1, name)

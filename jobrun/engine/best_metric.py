@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,18 +31,21 @@ def named_now(records: Iterable[Record], state: RunState | None) -> list[Record]
     return [maps.mapped(record) for record in records]
 
 
-def best_by(run: RunDir, metric: str | None = None) -> tuple[str, str]:
+def best_by(
+    run: RunDir, metric: str | None = None, records: Sequence[Record] | None = None
+) -> tuple[str, str]:
     """Return a metric that checkpoints can be ranked by, and its direction, min or max.
 
     ``metric`` may end in ``:min`` or ``:max``; else the job defines it.  Without ``metric``
-    it is that of ``checkpoint.keep.best``, or the only one with a direction.  Raises NotFoundError
+    it is that of ``checkpoint.keep.best``, or the only one with a direction.  ``records`` are the
+    checkpoints of the run with the current names of their nodes, if known.  Raises NotFoundError
     for one that no checkpoint has, UsageError if the choice is ambiguous.
     """
     state = run.state()
     facts = state.facts if state is not None else {}
-    seen = list(
-        dict.fromkeys(name for record in named_now(run.records(), state) for name in record.metrics)
-    )
+    if records is None:
+        records = named_now(run.records(), state)
+    seen = list(dict.fromkeys(name for record in records for name in record.metrics))
     declared = facts.get("metrics") or {}
 
     if metric is None:
@@ -71,8 +74,9 @@ def best_of(run: RunDir, metric: str | None = None) -> Path:
 
     Raises NotFoundError if no checkpoint has a finite value, DamagedError if the best is not whole.
     """
-    name, direction = best_by(run, metric)
-    record = best_record(named_now(run.records(), run.state()), name, direction)
+    records = named_now(run.records(), run.state())
+    name, direction = best_by(run, metric, records)
+    record = best_record(records, name, direction)
     if record is None:
         raise NotFoundError(f"no checkpoint has a finite value of {name!r}", where=run.shown())
     run.catalog.check(record.id)

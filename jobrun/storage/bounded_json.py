@@ -60,6 +60,8 @@ def check_length(data: bytes) -> None:
     """
     if len(data) > MAX_BYTES:
         raise JsonLimitError(f"it is longer than {size_text(MAX_BYTES)}")
+    if len(data) < MAX_VALUES:  # a value has a byte at least
+        return
     if _marks(data) >= MAX_VALUES and _marks(_without_texts(data)) >= MAX_VALUES:
         raise JsonLimitError(f"it has more than {MAX_VALUES:,} values")
 

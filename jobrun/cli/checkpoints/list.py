@@ -123,7 +123,7 @@ def _checkpoint(catalog: Catalog, record: Record) -> dict[str, Any]:
         "batches": {key: pipe.batches for key, pipe in record.position.pipes.items()},
         "tasks": list(record.position.tasks),
         "time": record.time,
-        "path": str(catalog.path(record.id)),
+        "path": catalog.place(record.id),
         "bytes": record.bytes,
         "files": record.files,
         "run_seconds": record.run_seconds,
