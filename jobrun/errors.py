@@ -53,6 +53,7 @@ __all__ = [
     "ValueRefusedError",
     "Where",
     "WorkerLostError",
+    "by_place",
     "did_you_mean",
     "did_you_mean_or_all",
     "exit_code_of_signal",
@@ -198,6 +199,13 @@ def new_problems(known: Sequence[Problem], found: Iterable[Problem]) -> list[Pro
     return [p for p in found if p.where is None or (p.where.line, p.where.column) not in places]
 
 
+def by_place(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Return problems in the order of their places; those without a place come first."""
+    return tuple(
+        sorted(problems, key=lambda p: (p.where.line, p.where.column) if p.where else (0, 0))
+    )
+
+
 class JobrunError(Exception):
     """The root of the tree; ``exit_code`` is the exit code of the process."""
 
@@ -252,9 +260,7 @@ class SpecError(JobrunError):
         self.trace = trace
         if isinstance(problems, str):
             problems = [Problem(problems)]
-        self.problems = tuple(
-            sorted(problems, key=lambda p: (p.where.line, p.where.column) if p.where else (0, 0))
-        )
+        self.problems = by_place(problems)
         super().__init__("\n".join(str(p) for p in self.problems))
 
 

@@ -101,7 +101,7 @@ def _text(error: Exception, color: bool) -> str:
     if not isinstance(error, JobrunError):
         return f"{head} {plain(mask(_bug(error)))}"
     text = plain(mask(str(error)))
-    if isinstance(error, SpecError):
+    if isinstance(error, SpecError) or (isinstance(error, BindError) and error.problems):
         return text.replace(": error: ", f": {head} ") if color else text
     return f"{head} {text}"
 

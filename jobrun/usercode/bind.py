@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from jobrun.core.paths import shown
-from jobrun.errors import BindError, Problem, Where, did_you_mean
+from jobrun.errors import BindError, Problem, Where, by_place, did_you_mean
 from jobrun.model.job import GROUPS, Job, Pipe, Task
 from jobrun.model.options import Load
 from jobrun.model.shell import Shell
@@ -133,8 +133,7 @@ def code_problems(
     lines where an import failed.
     """
     found = _bind_all(job, folder, spec_dir)
-    imports = [Problem(e.message, _place(e), e.hint) for e in found.errors]
-    return imports, found.problems, "\n".join(e.trace for e in found.errors if e.trace)
+    return _as_problems(found.errors), found.problems, _traces(found.errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,9 +216,16 @@ def _joined(errors: list[BindError], problems: list[Problem]) -> BindError:
     if len(problems) == 1 and not errors:
         problem = problems[0]
         return BindError(problem.message, where=problem.where, hint=problem.hint)
-    texts = [str(e) + (f"\n{e.trace}" if e.trace else "") for e in errors]
-    each = [Problem(e.message, _place(e), e.hint) for e in errors]
-    return BindError("\n".join([*texts, *map(str, problems)]), problems=[*each, *problems])
+    each = by_place([*_as_problems(errors), *problems])
+    return BindError("\n".join(map(str, each)), problems=each, trace=_traces(errors))
+
+
+def _as_problems(errors: list[BindError]) -> list[Problem]:
+    return [Problem(e.message, _place(e), e.hint) for e in errors]
+
+
+def _traces(errors: list[BindError]) -> str:
+    return "\n".join(e.trace for e in errors if e.trace)
 
 
 def _place(error: BindError) -> Where | None:

@@ -183,3 +183,17 @@ def test_a_call_is_not_checked_in_a_task_with_an_error_of_its_own(
     result = jobrun("train", "sum.yaml")
     assert "'totl'" in result.err
     assert "needs" not in result.err
+
+
+def test_several_errors_of_calls_come_in_the_order_of_their_places(
+    jobrun: Call, write: Write
+) -> None:
+    write(("in: {total, step}", "in: {total, stop: step}"), ("steps:loss_of", "steps:loss"))
+    result = jobrun("train", "sum.yaml")
+    assert result.code == 4
+    heads = [line for line in result.err.splitlines() if "error" in line]
+    assert [head.split(": error: ")[0] for head in heads] == [
+        "sum.yaml:6:12",
+        "sum.yaml:6:36",
+        "sum.yaml:7:12",
+    ]
