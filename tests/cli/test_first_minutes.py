@@ -194,6 +194,6 @@ def test_several_errors_of_calls_come_in_the_order_of_their_places(
     heads = [line for line in result.err.splitlines() if "error" in line]
     assert [head.split(": error: ")[0] for head in heads] == [
         "sum.yaml:6:12",
-        "sum.yaml:6:36",
+        "sum.yaml:6:43",
         "sum.yaml:7:12",
     ]
