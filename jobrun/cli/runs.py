@@ -23,7 +23,7 @@ __all__ = ["command"]
 _NOT_SHOWN = ("broken", "unreadable")
 """The states of runs of which only the reason is known."""
 _NOTE = 30
-"""The characters of a note that are shown."""
+"""The characters of a note that are shown at least; more where there is room."""
 
 
 @click.command("runs", short_help="List runs with their states and metrics.")
@@ -151,7 +151,7 @@ def _text(views: Sequence[Overview], names: Sequence[str] | None) -> str:
 
     known = {column.name: column for column in _known(views)}
     shown = _chosen(known, names) if names else _usual(views, known)
-    rows = [[column.cell(view) for column in shown] for view in views]
+    rows = _shortened(shown, [[column.cell(view) for column in shown] for view in views])
     text = table(
         [column.title for column in shown],
         rows,
@@ -186,7 +186,7 @@ def _known(views: Sequence[Overview]) -> list[_Column]:
         _Column("time", "time", True, known(lambda v: duration(v.elapsed))),
         _Column("spec", "spec", False, lambda v: _plain(v.spec or "")),
         _Column("tags", "tags", False, lambda v: ",".join(v.labels.tags)),
-        _Column("note", "note", False, lambda v: _shortened(_plain(v.labels.note))),
+        _Column("note", "note", False, lambda v: _plain(v.labels.note)),
     ]
 
 
@@ -209,8 +209,22 @@ def _epochs(view: Overview) -> str:
     return f"{view.epoch}{limit}"
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= _NOTE else text[: _NOTE - 1].rstrip() + "…"
+def _shortened(shown: Sequence[_Column], rows: list[list[str]]) -> list[list[str]]:
+    """Return the rows with notes that are not longer than the screen has room for."""
+    from jobrun.cli.table import text_width
+
+    width, titles = screen_width(), [column.title for column in shown]
+    if width is None or "note" not in titles:
+        return rows
+    at = titles.index("note")
+    others = [n for n in range(len(shown)) if n != at]
+    used = sum(2 + max(text_width(row[n]) for row in (titles, *rows)) for n in others)
+    room = max(_NOTE, width - used)
+    return [[*row[:at], _cut(row[at], room), *row[at + 1 :]] for row in rows]
+
+
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else text[: room - 1].rstrip() + "…"
 
 
 def _usual(views: Sequence[Overview], known: Mapping[str, _Column]) -> list[_Column]:

@@ -102,7 +102,7 @@ def test_words_for_runs_and_plain_arrows(jobrun: Call) -> None:
 @pytest.mark.parametrize(
     ("args", "code", "text"),
     [
-        (("sum",), 2, "expected two runs or more"),
+        (("sum",), 2, "expected two runs or more, or a sweep"),
         (("sum", "sum-4"), 5, "no run 'sum-4'"),
         (("sum-", "sum"), 5, "'sum-' is ambiguous: 2 runs begin with it\n  hint: sum-2, sum-3"),
         (("sum", "torn"), 5, "runs/torn: run.json cannot be read"),
@@ -146,3 +146,10 @@ def test_runs_of_one_name_are_called_by_their_paths(call: Call, write: Call) -> 
     assert head.split() == ["epoch", "runs/sum", "loss", "other/sum", "loss"]
     head, *_ = call("compare", "sum", "runs/sum").out.splitlines()
     assert head.split() == ["sum", "sum"]
+
+
+def test_a_sweep_stands_for_its_runs(call: Call, write: Call) -> None:
+    write(("vars: {step: 2}", "vars: {step: 2}\nmatrix: {step: [2, 3]}"))
+    call("train", "sum.yaml")
+    header = call("compare", "sum").out.splitlines()[0]
+    assert header.split() == ["sum/step=2", "sum/step=3"]

@@ -226,6 +226,16 @@ def test_one_line_a_run_at_every_width(terminal: Call, call: Call, width: int) -
 
 
 @pytest.mark.usefixtures("three")
+def test_a_note_takes_the_room_that_there_is(terminal: Call, call: Call) -> None:
+    note = "the one of the second figure, with a longer note than there is room for"
+    call("note", "sum", note)
+    columns = ("runs", "--columns", "name,note")
+    assert note in call(*columns).out
+    assert note in terminal(*columns, size=(84, 10)).text
+    assert f"  {note[:45]}…\n" in terminal(*columns, size=(59, 10)).text
+
+
+@pytest.mark.usefixtures("three")
 def test_a_terminal_of_a_few_columns_gets_a_block_for_each_run(terminal: Call) -> None:
     screen = terminal("runs", "--sort", "name", size=(20, 10))
     block = screen.text.split("\n\n")[0]
