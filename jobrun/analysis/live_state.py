@@ -77,9 +77,11 @@ class LiveState:
         """Return what a task on a node counts as updating, beside the blobs that it writes.
 
         One name for each group of linked state, and one for the global generators; no blob can have
-        such a name.
+        such a name.  An object of the best checkpoint counts too: it is a copy of the one of now,
+        which nobody may change meanwhile.
         """
-        groups = {self._root(key) for key in self.used_by(found)}
+        best = (key for key in found.best if key in self._own)
+        groups = {self._root(key) for key in (*self.used_by(found), *best)}
         names = {(own, f":{path}") for own, path in groups}
         return names | {(node, ":rng")} if self.generators else names
 

@@ -69,6 +69,18 @@ def test_generators_persist_on_each_node() -> None:
     assert persistent(JobAnalysis(job)) == {"a": names, "b": names}
 
 
+def test_an_object_of_the_best_checkpoint_is_copied_while_nobody_changes_its_own() -> None:
+    job = trainer(metrics={"loss": "min"})
+    with job.exit:
+        Task(fn, update="opt", name="tune")
+        Task(fn, "best:net", name="copy")
+        Task(fn, "best:n", name="look")
+        Task(fn, "net", name="use")
+    assert texts(job) == []
+    expected = {"tune": set(), "copy": {"tune"}, "look": set(), "use": {"copy"}}
+    assert waits(job, "exit") == expected
+
+
 def test_init_and_epoch_may_replace_it() -> None:
     job = trainer()
     with job.init:
