@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from jobrun.html_report.timeline import Timeline
 from jobrun.jobspec.build import job_of
 from jobrun.report.attempts import PastAttempt
 from jobrun.report.formatting import metric_texts, plural
-from jobrun.report.log_reader import Wanted, read
+from jobrun.report.log_reader import last_lines
 from jobrun.runs.rundir import RunDir
 from jobrun.tools.run_picture import states_picture
 from jobrun.tools.run_summary import (
@@ -209,16 +208,11 @@ def _type(entry: Entry) -> str:
 
 def _log(path: Path, most: int) -> tuple[list[str], str]:
     """Return the last lines of a log, and how many stand before them or why there are none."""
-    lines: deque[str] = deque(maxlen=most)
-    count = 0
     try:
-        for line, _, _ in read(path, Wanted()):
-            lines.append(line)
-            count += 1
+        lines, left = last_lines(path, most)
     except FileNotFoundError:
         return [], "The run has no log."
     except (JobrunError, OSError) as error:
         what = error.message if isinstance(error, JobrunError) else str(error)
         return [], f"The log cannot be read: {what}"
-    left = count - len(lines)
-    return list(lines), f"{plural(left, 'earlier line')} not shown." if left else ""
+    return lines, f"{plural(left, 'earlier line')} not shown." if left else ""

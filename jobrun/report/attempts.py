@@ -117,31 +117,37 @@ class _AttemptsReader:
     kinds = _KINDS
 
     def __init__(self) -> None:
-        self._found = Attempts()
+        self._attempts: list[PastAttempt] = []
         self._tasks: dict[tuple[str, str], TaskTime] = {}
+        self._warnings: dict[str, None] = {}
+        self._uploaded: dict[str, None] = {}  # in order, for there may be thousands
 
     def see(self, event: Mapping[str, Any]) -> None:
         """Take in the next event."""
-        found, kind = self._found, event["event"]
+        kind = event["event"]
         if kind == "RunStarted":
-            found.attempts.append(_started(event))
-        elif found.attempts:
-            _tell(found.attempts[-1], kind, event)
+            self._attempts.append(_started(event))
+        elif self._attempts:
+            _tell(self._attempts[-1], kind, event)
         if kind == "GroupFinished":
             _add_times(self._tasks, event["group"], event["slowest"])
         elif kind == "Uploaded":
-            place = event["place"]
-            found.uploaded[:] = [*(p for p in found.uploaded if p != place), place]
-        elif (warning := _warning(kind, event)) and warning not in found.warnings:
-            found.warnings.append(warning)
+            self._uploaded.pop(event["place"], None)
+            self._uploaded[event["place"]] = None
+        elif kind not in _WORK and (warning := _warning(kind, event)):
+            self._warnings[warning] = None
 
     def attempts(self) -> Attempts:
         """Return the attempts, once all events were seen."""
-        for attempt in self._found.attempts:
+        for attempt in self._attempts:
             if not attempt.outcome:
                 attempt.seconds = _between(attempt.started, attempt.ended)
-        self._found.tasks.extend(sorted(self._tasks.values(), key=lambda t: -t.seconds))
-        return self._found
+        return Attempts(
+            attempts=self._attempts,
+            tasks=sorted(self._tasks.values(), key=lambda t: -t.seconds),
+            warnings=[*self._warnings],
+            uploaded=[*self._uploaded],
+        )
 
 
 def _started(event: Mapping[str, Any]) -> PastAttempt:

@@ -139,15 +139,12 @@ _FORMS: Mapping[str, Mapping[str, Form]] = {
 }
 """The fields that are read of each event; an older jobrun did not write those of ``_MAYBE``."""
 
-_MAYBE: Mapping[str, Form] = {
-    "only": text,
-    "spec": text,
-    "code": text,
-    "slowest": lambda value: (
-        value is None
-        or list_of(pair_of(text, seconds))(value)
-        or record_of({"node": text, "seconds": seconds, "others": seconds})(value)
-    ),
+_MAYBE: Mapping[str, Mapping[str, Form]] = {
+    "RunStarted": {"only": text, "spec": text, "code": text},
+    "RunEnded": {
+        "only": text,
+        "slowest": optional(record_of({"node": text, "seconds": seconds, "others": seconds})),
+    },
 }
 
 
@@ -217,7 +214,8 @@ def _parsed(lines: Sequence[bytes]) -> list[Any]:
 
 
 def _is_event(event: dict[str, Any]) -> bool:
-    return not misfit(event, _FORMS.get(event["event"], {}), _MAYBE)
+    kind = event["event"]
+    return not misfit(event, _FORMS.get(kind, {}), _MAYBE.get(kind))
 
 
 def undoes(event: Mapping[str, Any]) -> bool:

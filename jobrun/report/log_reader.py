@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,7 +16,7 @@ from jobrun.errors import DamagedError, UsageError
 from jobrun.report.log_format import LogLine, parse
 from jobrun.storage.regular_file import open_run_file, size_text
 
-__all__ = ["Wanted", "follow", "printers", "read", "since_time"]
+__all__ = ["Wanted", "follow", "last_lines", "printers", "read", "since_time"]
 
 _LOOK = 0.2
 _LONGEST = 16 << 20
@@ -82,6 +83,16 @@ def _whole_lines(path: Path, over: Callable[[], bool]) -> Iterator[str]:
             if ended:
                 return
             time.sleep(_LOOK)
+
+
+def last_lines(path: Path, most: int) -> tuple[list[str], int]:
+    """Return the last lines of a log, and how many stand before them; torn ones are left out."""
+    kept: deque[str] = deque(maxlen=most)
+    count = 0
+    for line in _whole_lines(path, lambda: True):
+        kept.append(line)
+        count += 1
+    return [line for line in kept if parse(line) is not None], count - len(kept)
 
 
 def printers(path: Path) -> list[str]:

@@ -18,6 +18,7 @@ from jobrun.core.events import (
     LeftoversCleaned,
     RunWentBack,
     SlowestNode,
+    Uploaded,
     Warned,
 )
 from jobrun.report.attempts import Attempts, read_attempts
@@ -133,3 +134,11 @@ def test_events_of_an_older_jobrun(tmp_path: Path) -> None:
     )
     (attempt,) = read_attempts(tmp_path / "events.jsonl").attempts
     assert (attempt.only, attempt.outcome) == ("", "")
+
+
+def test_thousands_of_warnings_and_uploads_each_once_in_order(told: Any, make: Any) -> None:
+    each = [Warned(f"warning {n}") for n in range(3000)]
+    places = [Uploaded(n, f"s3://b/{n}", 1, 1, 1, 0.1) for n in range(3000)]
+    found = told(make.started(), *each, *each, *places, places[0])
+    assert found.warnings == [f"warning {n}" for n in range(3000)]
+    assert found.uploaded == [*(f"s3://b/{n}" for n in range(1, 3000)), "s3://b/0"]

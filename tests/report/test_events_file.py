@@ -10,7 +10,7 @@ import pytest
 
 from jobrun.core.events import BatchesDone, TaskProgress, Warned
 from jobrun.report.append_file import Appender
-from jobrun.report.events_file import EventsFile, read_events
+from jobrun.report.events_file import EventsFile, read_events, tell_events
 
 
 def test_events_are_json_lines(tmp_path: Path, make: Any) -> None:
@@ -66,3 +66,47 @@ def test_reading_passes_over_what_is_no_event(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_text('x "event": "Warned"\n["event", 1]\n{"event": "Warned", "message": "m"}\n{"a')
     assert list(read_events(path, ("Warned",))) == [{"event": "Warned", "message": "m"}]
+
+
+@pytest.mark.parametrize(
+    "torn", ['{"time": "x", "event": "Warned", "mess', '"event": "Warned"}, {', ""]
+)
+@pytest.mark.parametrize("place", [0, 700, 1199])
+def test_a_torn_line_among_many_loses_only_itself(tmp_path: Path, torn: str, place: int) -> None:
+    lines = [json.dumps({"event": "Warned", "message": str(n)}) for n in range(1200)]
+    lines[place] = torn
+    path = tmp_path / "events.jsonl"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    found = [event["message"] for event in read_events(path, ("Warned",))]
+    assert found == [str(n) for n in range(1200) if n != place]
+
+
+def test_two_lines_that_are_one_value_together_are_none(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    lines = [
+        '{"event": "Warned", "message": "a"}',
+        '{"event": "Warned", "x": [1',
+        '"event": "Warned"]}',
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    assert [event["message"] for event in read_events(path, ("Warned",))] == ["a"]
+
+
+def test_readers_get_the_events_of_their_kinds(tmp_path: Path, make: Any) -> None:
+    class Seen:
+        def __init__(self, *kinds: str) -> None:
+            self.kinds = kinds
+            self.events: list[str] = []
+
+        def see(self, event: Any) -> None:
+            self.events.append(event["event"])
+
+    events = EventsFile(tmp_path / "events.jsonl")
+    for event in (make.started(), make.epoch(1, loss=1.0), Warned("x"), make.epoch(2, loss=1.0)):
+        events(event)
+    events.close()
+    readers = [Seen("Warned", "EpochFinished"), Seen("RunStarted", "Warned"), Seen()]
+    tell_events(tmp_path / "events.jsonl", readers)
+    assert [reader.events for reader in readers] == [
+        ["EpochFinished", "Warned", "EpochFinished"], ["RunStarted", "Warned"], [],
+    ]  # fmt: skip

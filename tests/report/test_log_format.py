@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrun.report.log_format import LogLine, attempt_stamp, escaped, parse, stamp
+from jobrun.report.log_reader import last_lines
 
 TIME = "2026-11-28T10:00:00Z"
 NAMES = st.text(min_size=1).filter(lambda name: "\n" not in name) | st.sampled_from(
@@ -57,3 +59,11 @@ def test_how_it_looks() -> None:
 @pytest.mark.parametrize("line", ["", "2026-11-28T10:00", "torn", " x", "2026-11-28 10:00:00Z x"])
 def test_a_torn_line_is_none(line: str) -> None:
     assert parse(line) is None
+
+
+def test_the_last_lines_of_a_log_and_how_many_are_before(tmp_path: Path) -> None:
+    lines = [f"2026-11-28T10:00:{n:02}Z epoch {n}" for n in range(20)]
+    path = tmp_path / "log.txt"
+    path.write_text("".join(f"{line}\n" for line in lines[:19]) + "torn\n" + lines[19] + "\n")
+    assert last_lines(path, 3) == ([lines[18], lines[19]], 18)
+    assert last_lines(path, 50) == (lines, 0)
