@@ -1,4 +1,4 @@
-"""The resident memory of this process, as the system counts it."""
+"""Memory of this process and of the machine, as the system counts it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 import resource
 import sys
 
-__all__ = ["memory_now", "memory_peak"]
+__all__ = ["memory_available", "memory_now", "memory_peak"]
 
 
 def memory_now() -> int | None:
@@ -22,10 +22,20 @@ def memory_peak() -> int | None:
     return peak
 
 
+def memory_available() -> int | None:
+    """Return the bytes that processes could still use; None where the system does not tell."""
+    return _row("/proc/meminfo", "MemAvailable")
+
+
 def _status(name: str) -> int | None:
     """Return a row of Linux's status of this process, in bytes."""
+    return _row("/proc/self/status", name)
+
+
+def _row(path: str, name: str) -> int | None:
+    """Return a row of a file of Linux's process file system, in bytes."""
     try:
-        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+        with open(path, encoding="ascii", errors="replace") as file:
             found = re.search(rf"^{name}:\s+(\d+) kB", file.read(), re.M)
     except OSError:
         return None

@@ -12,7 +12,7 @@ from jobrun.engine.resume_policy import Choice
 from jobrun.engine.resume_survey import evaluates_stops
 from jobrun.engine.run import Run
 from jobrun.engine.saver import Saver
-from jobrun.errors import DamagedError
+from jobrun.errors import DamagedError, JobrunError
 from jobrun.runs.node_map import copied_nodes
 from jobrun.session.base import Session
 from jobrun.usercode.environment import differences
@@ -29,6 +29,20 @@ class Restorer:
         self._progress = progress
         self._saver = saver
         self.loaded: int | None = None
+
+    def read_ahead(self, choice: Choice) -> None:
+        """Let the session read the checkpoint of a resume while ``setup`` runs.
+
+        Errors are left to ``resume``.
+        """
+        record, history = choice.start, self._run.history
+        if choice.action == "fresh" or not isinstance(record, Record):
+            return
+        try:
+            parts = history.parts(record)
+        except JobrunError:
+            return
+        self._session.read_ahead(history.checkpoint_path(record), parts.values(), record.bytes)
 
     def resume(self, choice: Choice) -> None:
         """Load the newest checkpoint that is verified whole, or the named one.

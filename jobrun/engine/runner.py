@@ -2,7 +2,7 @@
 
 1. Decide: start afresh, resume, nothing to do, or refuse.  Then lock the run directory and remove
    leftovers of a crash.
-2. Run ``setup``, at every start.
+2. Run ``setup``, at every start.  Resume: read the checkpoint meanwhile.
 3. Fresh: run ``init``, save epoch 0.  Resume: skip ``init``, load a checkpoint verified whole.
 4. On resume after an epoch, evaluate the stop conditions before running another.
 5. Loop: run ``epoch``, let every stop condition observe, save if due, stop if one is true.
@@ -164,6 +164,7 @@ class JobRunner:
                 )
 
     def _run_once(self, attempt: Attempt, choice: Choice) -> RunEnded:
+        attempt.restorer.read_ahead(choice)
         attempt.run_group("setup")
         if choice.action == "exit":
             return attempt.exit_again(choice)

@@ -167,6 +167,12 @@ class Session(ABC):
         place.
         """
 
+    def read_ahead(self, directory: Path, parts: Iterable[str], size: int) -> None:  # noqa: B027
+        """Start to read parts of a checkpoint of ``size`` bytes, which ``load_part`` may be for.
+
+        Only the time that ``load_part`` takes depends on it, and a session may ignore it.
+        """
+
     @abstractmethod
     def load_part(
         self, node: str, directory: Path, part: str | None = None, copied: bool = False

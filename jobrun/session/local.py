@@ -27,6 +27,7 @@ from jobrun.session.base import NO_SCRATCH, Control, Places, Session
 from jobrun.session.binding import Binding
 from jobrun.session.generators import Generators
 from jobrun.session.live_objects import LiveObjects
+from jobrun.session.parts_ahead import PartsAhead
 from jobrun.session.scheduler import Scheduler
 from jobrun.session.shell.task_folder import remove_leftovers
 from jobrun.session.stores import Stores
@@ -81,6 +82,7 @@ class LocalSession(Session):
         self._stores = Stores()
         self._groups: dict[str, Group] = {}
         self._staged: dict[str, dict[str, Value]] = {}
+        self._ahead = PartsAhead()
 
     @property
     def description(self) -> str:
@@ -262,11 +264,15 @@ class LocalSession(Session):
         states = live.states(node) if live is not None else {}
         return states | {path: value for path, value in blobs.items() if path not in states}
 
+    def read_ahead(self, directory: Path, parts: Iterable[str], size: int) -> None:
+        """Start to read parts of a checkpoint of ``size`` bytes; see ``Session.read_ahead``."""
+        self._ahead.start(directory, parts, size)
+
     def load_part(
         self, node: str, directory: Path, part: str | None = None, copied: bool = False
     ) -> int:
         """See Session."""
-        blobs = self._staged[node] = read_part(directory, part or node)
+        blobs = self._staged[node] = self._ahead.take(directory, part or node)
         if copied:
             for name in GENERATORS:
                 blobs.pop(name, None)
@@ -291,6 +297,7 @@ class LocalSession(Session):
                 if path not in self._rebuilt[node] and path not in GENERATORS:
                     self._stores.nodes[node].put(path, value)
         self._staged = {}
+        self._ahead.stop()
 
     def load_best(
         self, directory: Path, names: Mapping[str, Iterable[str]], parts: Mapping[str, str]
@@ -305,6 +312,7 @@ class LocalSession(Session):
 
         The blobs stay readable.
         """
+        self._ahead.stop()
         self._scheduler.close()
         for group in self._groups.values():
             group.close()

@@ -1,7 +1,8 @@
 """The file operations of a checkpoint.
 
-All of jobrun's checkpoint code goes through one ``Fs``.  Tests pass a subclass whose ``at`` records
-the operations, raises an ``OSError`` at one of them, or kills the process there.
+All of jobrun's checkpoint code goes through one ``Fs``.  A subclass may have an ``at`` that raises
+an ``OSError`` before an operation: that ends a reading.  Those of tests record the operations, too,
+raise at one of them, or kill the process there.
 
 An operation that fails raises ``FsError``, an ``OSError`` that also names the operation.
 """
@@ -69,7 +70,7 @@ class Fs:
     """Whether each operation waits for a network, so that many should run concurrently."""
 
     def at(self, op: str, path: str) -> None:
-        """Hook for tests, which record, fail or kill; ``op`` is the name of the operation."""
+        """Hook for subclasses; ``op`` is the name of the operation, which fails if it raises."""
 
     def _do(self, op: str, path: str, call: Callable[[], T]) -> T:
         try:

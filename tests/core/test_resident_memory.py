@@ -1,4 +1,4 @@
-"""The memory of this process."""
+"""The memory of this process and of the machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 
-from jobrun.core.resident_memory import memory_now, memory_peak
+from jobrun.core.resident_memory import memory_available, memory_now, memory_peak
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="the system does not tell")
@@ -22,3 +22,10 @@ def test_memory_that_is_used_is_counted() -> None:
     assert peak
     assert peak >= now
     del held
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/meminfo"), reason="the system does not tell")
+def test_the_available_memory_is_a_part_of_what_the_machine_has() -> None:
+    available = memory_available()
+    assert available
+    assert 1 << 20 < available <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
