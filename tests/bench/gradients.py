@@ -73,7 +73,7 @@ def drop(w: Any) -> None:
     """Use no value."""
 
 
-def by_jobrun(nodes: int, size: int, count: int) -> float:
+def by_jobrun(nodes: int, workers: int, size: int, count: int) -> float:
     """The seconds of an epoch of ``count`` batches; one before it is not measured."""
     from tests.bench.nodes import dask_session
 
@@ -86,7 +86,7 @@ def by_jobrun(nodes: int, size: int, count: int) -> float:
             step = Task("tests.bench.gradients:drop", [{"reduce": "mean", "of": "*:g"}])
             Pipe(from_={"x": "rows"}, batch=1, do=[step], name="average")
         job.stop(epochs=2)
-    session = dask_session()
+    session = dask_session(workers)
     session.open(job, Places())
     for group in (job.setup, job.init):
         session.run(make_plan(job, group), Position(), Control())
@@ -101,23 +101,23 @@ def by_jobrun(nodes: int, size: int, count: int) -> float:
     return seconds
 
 
-def gradients_case(scale: Scale, nodes: int) -> Case:
-    """The mean of 8 MB over ``nodes`` nodes on two workers, per batch."""
+def gradients_case(scale: Scale, nodes: int, workers: int) -> Case:
+    """The mean of 8 MB over ``nodes`` nodes on ``workers`` workers, per batch."""
     size, count = scale.of(1 << 20, 1 << 12), scale.of(20, 3)
 
     def gloo_run(directory: Path) -> float:
         return by_gloo(nodes, size, count)
 
     def jobrun_run(directory: Path) -> float:
-        return by_jobrun(nodes, size, count)
+        return by_jobrun(nodes, workers, size, count)
 
     close_to_gloo = Wanted(
-        f"the mean of {nodes} x 8 MB in each batch: jobrun over gloo",
+        f"the mean of {nodes} x 8 MB in each batch, {workers} workers: jobrun over gloo",
         lambda measured: measured.ratio("jobrun", "gloo"),
         1.5,
     )
     return Case(
-        f"the mean of {nodes} x 8 MB in each batch, two workers",
+        f"the mean of {nodes} x 8 MB in each batch, {workers} workers",
         [
             Contestant("gloo", gloo_run, ("torch",)),
             Contestant("jobrun", jobrun_run, ("distributed",)),

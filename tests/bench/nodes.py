@@ -34,12 +34,12 @@ SPEC = Path(__file__).parents[2] / "specs" / "digits.yaml"
 
 
 @cache
-def cluster() -> Any:
-    """A client of a cluster of two processes, which lives as long as this process."""
+def cluster(workers: int) -> Any:
+    """A client of a cluster of ``workers`` processes, which lives as long as this process."""
     from distributed import Client, LocalCluster
 
     made = LocalCluster(
-        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+        n_workers=workers, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
     )
     client = Client(made, direct_to_workers=True)
 
@@ -51,11 +51,11 @@ def cluster() -> Any:
     return client
 
 
-def dask_session() -> Session:
-    """A session on the cluster."""
+def dask_session(workers: int = 2) -> Session:
+    """A session on the cluster of ``workers``."""
     from jobrun.session.dask.session import DaskSession
 
-    return DaskSession(cluster())
+    return DaskSession(cluster(workers))
 
 
 # An epoch: each node works, and takes the mean over the nodes.
@@ -94,7 +94,7 @@ def by_hand(size: int, rounds: int, epochs: int) -> Run:
     """Two requests an epoch: work, and take the mean that the client has made."""
 
     def run(directory: Path) -> float:
-        client = cluster()
+        client = cluster(2)
         where = sorted(client.nthreads())
         made = [
             client.submit(ByHand, size, actor=True, pure=False, workers=[w]).result() for w in where
@@ -189,7 +189,7 @@ def exchange_by_futures(nodes: int, epochs: int) -> Run:
     """The loop that somebody would write: a future for each node's work, and for each mean."""
 
     def run(directory: Path) -> float:
-        client = cluster()
+        client = cluster(2)
         ws = [client.submit(start, VECTOR, pure=False) for _ in range(nodes)]
 
         def loop(count: int = epochs) -> None:
@@ -258,7 +258,7 @@ def nothing() -> None:
 
 def no_op_futures(count: int) -> Run:
     def run(directory: Path) -> float:
-        client = cluster()
+        client = cluster(2)
         return timed(
             lambda: client.gather([client.submit(nothing, pure=False) for _ in range(count)])
         )
@@ -335,7 +335,7 @@ def cases(scale: Scale) -> list[Case]:
         epochs_case(scale, scale.of(100_000, 1000), scale.of(60, 2), "with work"),
         epochs_case(scale, 1_000, 1, "no work"),
         *[exchange_case(scale, nodes) for nodes in ((2,) if scale.quick else (2, 20, 50, 200))],
-        *[gradients_case(scale, nodes) for nodes in (2, 4)],
+        *[gradients_case(scale, *shape) for shape in ((2, 2), (4, 2), (4, 4))],
         Case(
             "no-op tasks on a worker",
             [
