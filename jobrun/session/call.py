@@ -26,7 +26,7 @@ from jobrun.model.job import Argument, Job, Task
 from jobrun.model.options import Load, Retries
 from jobrun.model.shell import Shell
 from jobrun.session.batch_columns import copied
-from jobrun.session.call_failure import beside_spec, column_hint, described, remedy
+from jobrun.session.call_failure import beside_spec, column_hint, described, order_hint, remedy
 from jobrun.session.call_inputs import Given, Held, Input
 from jobrun.session.call_outputs import CallOutputs, Write
 from jobrun.session.current import Running, TaskStoppedError, current
@@ -398,7 +398,9 @@ class Call:
                 raise _CallError(error.message, hint=error.hint, trace=error.trace) from None
             raise _CallError(
                 described(error),
-                hint=remedy(error) or beside_spec(error, self._literals, self._spec_dir),
+                hint=remedy(error)
+                or beside_spec(error, self._literals, self._spec_dir)
+                or order_hint(self.task, self._function),
                 trace=user_trace(error),
             ) from error
         finally:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jobrun.analysis.pinned import other_thread
+from jobrun.model.task import Task
 
-__all__ = ["beside_spec", "column_hint", "described", "remedy"]
+__all__ = ["beside_spec", "column_hint", "described", "order_hint", "remedy"]
 
 
 def described(error: BaseException) -> str:
@@ -68,3 +69,11 @@ def beside_spec(error: BaseException, literals: Mapping[str, Any], spec_dir: str
                 f'{{{name}: "${{spec.dir}}/{os.path.normpath(value)}"}}'
             )
     return ""
+
+
+def order_hint(task: Task, function: Callable[..., Any]) -> str:
+    """Return a hint if the arguments seem to be in another order than the parameters."""
+    from jobrun.usercode.signature import order_warning  # only after a failure
+
+    found = order_warning(task, function)
+    return f"{found.message}; {found.hint}" if found is not None else ""

@@ -129,7 +129,7 @@ def _nothing(result: list[Any]) -> list[Write]:
     if result[0] is not None:
         raise TaskError(
             f"it returned {with_article(type(result[0]).__name__)}, but the task has no 'out'",
-            hint="name the blob under 'out', or return nothing",
+            hint="name the blob under 'out', or return nothing: 'update' needs no return",
         )
     return []
 

@@ -221,6 +221,16 @@ def test_a_list_of_one_name_takes_a_tuple_and_a_name_the_value() -> None:
     assert error.hint == "return a tuple of 1, or write 'out: loss' for the value itself"
 
 
+def test_after_a_failure_the_order_of_the_arguments_is_a_hint() -> None:
+    def scale(x: Any, y: Any) -> Any:
+        return x.shape, y
+
+    with Job("j", vars={"x": 1, "y": 2}) as job:
+        task = Task(scale, in_=["y", "x"], out=["a", "b"], name="t")
+    error = Bench(job).fails(task)
+    assert error.hint.endswith(" gets 'y' as its 'x'; by keyword: in: {y, x}")
+
+
 @pytest.mark.parametrize(
     ("result", "out", "hint"),
     [
