@@ -52,7 +52,8 @@ class ConditionState:
                 none[name] = 0
             elif name in seen.none and none.get(name) != 0:
                 none[name] = none.get(name, 0) + 1
-        return replace(self, state=self.condition.observe(self.state, seen), none=none)
+        state = self.condition.observe(self.state, seen)
+        return ConditionState(self.condition, self.fails, state, none)
 
 
 def observe_all(

@@ -38,10 +38,10 @@ class Control:
     the position reached.  ``interrupted()`` true: the run ends, and programs are ended too.
     ``applied()`` is called after each batch.  ``report`` receives events.  All of them are
     called from any thread.  ``every_task`` requests an event for each task.  ``look()`` is called a
-    few times a second while a group runs, on the thread that called ``run``.  ``batches_left()`` is
-    the number of batches after which a cut will be requested (None: not known), for a session that
-    cannot call ``cut`` at each batch.  ``spent()`` receives, where there are several nodes, the
-    seconds that the tasks of each node have taken, once they have run.
+    few times a second while a group runs, on the thread that called ``run`` or ``run_loop``.
+    ``batches_left()`` is the number of batches after which a cut will be requested (None: not
+    known), for a session that cannot call ``cut`` at each batch.  ``spent()`` receives, where there
+    are several nodes, the seconds that the tasks of each node have taken, once they have run.
     """
 
     cut: Callable[[], bool] = lambda: False

@@ -109,7 +109,8 @@ class LocalSession(Session):
         self._persistent = persistent(analysis)
         self._rebuilt = setup_blobs(analysis)
         self._lasting = {
-            node: (*self._persistent[node], *paths) for node, paths in self._rebuilt.items()
+            node: frozenset((*self._persistent[node], *paths))
+            for node, paths in self._rebuilt.items()
         }
         own_ranks = ranks(analysis)
         self._stores = Stores(

@@ -205,6 +205,8 @@ class Group:
 
     def _done(self, tasks: Collection[str]) -> list[int]:
         """Return the units that need not run again; a gathering is done when its copies are."""
+        if not tasks:
+            return []
         units = self._plan.units
         done = {i for i, u in enumerate(units) if not u.gathers and u.key in tasks}
         done |= {i for i, u in enumerate(units) if u.gathers and done.issuperset(u.gathers)}
@@ -273,7 +275,11 @@ class Group:
         )
 
     def _report_finished(self, epoch: int, seconds: float, now: Now) -> None:
-        slowest = nlargest(SLOWEST, range(len(now.seconds)), key=now.seconds.__getitem__)
+        units = range(len(now.seconds))
+        if len(units) > SLOWEST:
+            slowest = nlargest(SLOWEST, units, key=now.seconds.__getitem__)
+        else:  # half as long as nlargest, and the same order
+            slowest = sorted(units, key=now.seconds.__getitem__, reverse=True)
         now.control.report(
             GroupFinished(
                 self._plan.group,
@@ -365,6 +371,10 @@ class Group:
             self._store(key, value, number)
 
     def _store(self, key: Key, value: Value, number: int) -> None:
+        if value.kind == "live" and "/" not in key[1]:  # nothing of it is to be checked or ordered
+            self._stores_of(number).nodes[key[0]].root[key[1]] = value
+            self._stores.written.note(key)
+            return
         persists = self._persists.get(key)
         if persists is None:
             node, path = key

@@ -142,7 +142,9 @@ class Workspace:
 
     def drop(self, keep: Iterable[str]) -> None:
         """Remove everything that is not under one of the paths of ``keep``."""
-        kept = set(keep)
+        kept = frozenset(keep)
+        if kept.issuperset(self.root):
+            return  # as after most epochs
         above = {tree for path in kept for tree in trees_of(path)}
         self.root = _filtered(self.root, "", kept, above)
 
@@ -157,7 +159,7 @@ class Workspace:
 
 
 def _filtered(
-    items: Mapping[str, Value], prefix: str, kept: set[str], above: set[str]
+    items: Mapping[str, Value], prefix: str, kept: frozenset[str], above: set[str]
 ) -> dict[str, Value]:
     """Return what lies under the paths ``kept``; ``above`` are the trees that lead to them."""
     found: dict[str, Value] = {}
