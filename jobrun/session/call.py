@@ -315,6 +315,9 @@ class Call:
             for cell, key in zip(cells, self._borrowed, strict=True):
                 writes.append((key, adopt(cell, values, self._keep_maps, key[1])))
         if live:
+            for key, value in writes:
+                if isinstance(value, Box) and value.kind == "live" and self.group != "setup":
+                    live.replaced(key, value.value)
             self._stores.written.note(*self._live_updates)  # changed in place: nothing to store
             live.broken.difference_update(self._live_keys)
         return writes

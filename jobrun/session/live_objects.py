@@ -24,7 +24,13 @@ from jobrun.model.job import Job
 from jobrun.session.generators import Generators, SlotAdapter
 from jobrun.usercode.bind import user_trace
 from jobrun.values.adapters.base import LiveAdapter
-from jobrun.values.adapters.pytree import PYTREE, is_pytree, live_adapter_of
+from jobrun.values.adapters.pytree import (
+    NEW_PYTREE,
+    PYTREE,
+    is_pytree,
+    live_adapter_of,
+    new_leaves,
+)
 from jobrun.values.borrowing import reclaim
 from jobrun.values.boxes import Box, Value, checksum, leaves
 from jobrun.values.opaque import changeable_objects
@@ -34,6 +40,9 @@ from jobrun.values.weights import Unused, put_weights
 from jobrun.values.workspace import Workspace
 
 __all__ = ["LiveObjects"]
+
+_REPLACED = "replaced"
+"""The key in the note of a tree that a task has replaced by one of other arrays."""
 
 States = dict[Key, dict[str, Value]]
 """States that were read: each in a dictionary of its own, so that its holders can be counted."""
@@ -63,6 +72,8 @@ class LiveObjects:
         self._nodes = nodes
         self._structures: dict[Key, dict[str, str]] = {}
         self._seen: dict[Key, list[Any]] = {}
+        self._replaced: set[Key] = set()
+        """Trees that tasks have replaced: objects of ``setup`` may hold the arrays of before."""
 
     def __contains__(self, key: Key) -> bool:
         """Return whether a blob is a live object."""
@@ -95,7 +106,8 @@ class LiveObjects:
         with self._placed(key, adapter, "read"):
             if adapter is PYTREE and key in self._structures:
                 PYTREE.check(obj, self._structures[key])
-            value = read_state(adapter, obj)
+            replaced = adapter is PYTREE and key in self._replaced
+            value = read_state(adapter, obj, {_REPLACED: True} if replaced else None)
             check_storable(value, key[1])
         return value
 
@@ -110,14 +122,34 @@ class LiveObjects:
         """
         for key in self._keys_of(node):
             if key[1] in blobs:
-                self.restore(key, blobs, key[1])
+                made = blobs[key[1]].note
+                if made is not None and made.meta.get(_REPLACED):
+                    self._replaced.add(key)
+                self.restore(key, blobs, key[1], anew=self._is_made_anew(key))
 
-    def restore(self, key: Key, states: dict[str, Value], name: str) -> None:
+    def _is_made_anew(self, key: Key) -> bool:
+        """Return whether a resume makes a new tree, since the run has replaced that of ``setup``.
+
+        Not where an object that changes in place is linked with it: an optimizer that was replaced
+        too is restored into the one of ``setup``, which has the tree of ``setup``.
+        """
+        linked = self.live.linked([key]) if key in self._replaced else []
+        return bool(linked) and all(self._found(other)[0] is PYTREE for other in linked)
+
+    def replaced(self, key: Key, new: Any) -> None:
+        """Note that a task puts out ``new`` in the place of an object."""
+        if key not in self._replaced and new_leaves(self._box(key).value, new):
+            self._replaced.add(key)
+
+    def restore(self, key: Key, states: dict[str, Value], name: str, *, anew: bool = False) -> None:
         """Put the state ``states[name]`` into an object, or in its place; raises TaskError.
 
-        The memory of the state is handed over: it cannot be used again.
+        The memory of the state is handed over: it cannot be used again.  ``anew``: a tree is not
+        filled, but replaced, as tasks have done it before.
         """
         adapter, obj = self._found(key)
+        if anew and adapter is PYTREE:
+            adapter = NEW_PYTREE
         with self._placed(key, adapter, "restored"):
             restored = put_back(adapter, obj, states, name)
         if key in self.live:

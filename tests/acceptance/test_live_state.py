@@ -303,3 +303,98 @@ def test_retries_are_announced_once(tmp_path: Path) -> None:
     said = [e.message for e in ended.said(Warned) if "copied before each call" in e.message]
     assert len(said) == 1
     assert "task 'again' of group 'epoch' has retries: the state of 'net' and 'opt'" in said[0]
+
+
+class Anchor:
+    """Holds the array that a tree had when ``setup`` made it."""
+
+    def __init__(self, tree: dict[str, Any]) -> None:
+        self.w = tree["w"]
+
+
+def _held_tree() -> tuple[dict[str, Any], Anchor]:
+    tree = {"w": np.ones(3)}
+    return tree, Anchor(tree)
+
+
+def _move_to_new(params: dict[str, Any], anchor: Anchor) -> dict[str, Any]:
+    return {"w": params["w"] * 1.5 + anchor.w}
+
+
+def _move_in_place(params: dict[str, Any], anchor: Anchor) -> None:
+    params["w"] += 0.5 * anchor.w  # the same array
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_who_holds_an_array_of_a_tree_has_on_a_resume_what_it_had(
+    in_place: bool, tmp_path: Path
+) -> None:
+    """The trained values where they were changed in place, the first ones where they were not."""
+
+    def job(epochs: int) -> Job:
+        with Job("held", state=["params"], constant=["anchor"]) as made:
+            with made.setup:
+                Task(_held_tree, out=["params", "anchor"])
+            with made.epoch:
+                if in_place:
+                    held = {"anchor": "anchor"}
+                    Task(_move_in_place, held, update={"params": "params"}, name="move")
+                else:
+                    Task(_move_to_new, ["params", "anchor"], out="params", name="move")
+                Task(weights_of, "params", out="w")
+            with made.exit:
+                Task(np.sum, "w", out="sum", name="sum")
+            made.stop(epochs=epochs)
+        return made
+
+    alone = train(job(4), tmp_path / "alone")
+    for epochs in (1, 2, 4):
+        parts = train(job(epochs), tmp_path / "parts")
+    assert parts.blobs["w"].tolist() == alone.blobs["w"].tolist()
+    assert bytes_of_checkpoints(tmp_path / "parts") == bytes_of_checkpoints(tmp_path / "alone")
+
+
+def weights_of(params: dict[str, Any]) -> Any:
+    return params["w"].copy()
+
+
+class Momentum:
+    """An optimizer that changes the arrays of its tree in place."""
+
+    def __init__(self, tree: dict[str, Any]) -> None:
+        self.tree, self.v = tree, np.zeros(3)
+
+    def step(self) -> None:
+        self.v += 1
+        self.tree["w"] += self.v
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"v": self.v}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.v = np.array(state["v"])
+
+
+def test_an_optimizer_that_was_replaced_with_its_tree_trains_it_on_a_resume(tmp_path: Path) -> None:
+    def build() -> tuple[dict[str, Any], Momentum]:
+        tree = {"w": np.ones(3)}
+        return tree, Momentum(tree)
+
+    def job(epochs: int) -> Job:
+        with Job("pair", state=["params", "opt"]) as made:
+            with made.setup:
+                Task(build, out=["params", "opt"])
+            with made.init:
+                Task(build, out=["params", "opt"], name="again")
+            with made.epoch:
+                Task(lambda params, opt: opt.step(), update=["params", "opt"], name="step")
+                Task(weights_of, "params", out="w")
+            with made.exit:
+                Task(np.sum, "w", out="sum", name="sum")
+            made.stop(epochs=epochs)
+        return made
+
+    alone = train(job(3), tmp_path / "alone")
+    train(job(1), tmp_path / "parts")
+    parts = train(job(3), tmp_path / "parts")
+    assert parts.blobs["w"].tolist() == alone.blobs["w"].tolist() == [7.0] * 3

@@ -7,7 +7,9 @@ structure: containers, keys, and the dtype and shape of every array.  So a tree 
 structure of its template, but for the order of keys, which JAX sorts.
 
 What can be changed (a dict, a list, an array of numpy, a tensor) is filled in place, since other
-objects of ``setup`` may hold it: an optimizer its parameters.  What stood at several places when it
+objects of ``setup`` may hold it: an optimizer its parameters.  But if a task has returned a tree of
+other arrays (``new_leaves``), those that hold the arrays of ``setup`` hold its first values, and
+keep them: then new ones are made.  What stood at several places when it
 was saved is one object at these places again.
 
 Functions, classes, dtypes and modules in a tree (the ``apply_fn`` of a train state) are not saved:
@@ -33,7 +35,7 @@ from jobrun.values.adapters.registry import live_adapter, value_adapter
 from jobrun.values.adapters.state_dict import STATE_DICT, has_state_dict
 from jobrun.values.adapters.ties import Forms, Objects
 
-__all__ = ["PYTREE", "is_pytree", "live_adapter_of"]
+__all__ = ["NEW_PYTREE", "PYTREE", "is_pytree", "live_adapter_of", "new_leaves"]
 
 _FIXED: Final = (
     FunctionType,
@@ -65,6 +67,9 @@ class PytreeAdapter:
     version = 1
     places = True
 
+    def __init__(self, fills: bool = True) -> None:
+        self._fills = fills
+
     def state(self, obj: Any) -> Plain:
         """Return the tree as dicts and lists of its leaves; one leaf alone as a list of it."""
         return [obj] if _is_value(obj) else _state(obj, Forms())
@@ -77,8 +82,8 @@ class PytreeAdapter:
         if _is_value(obj):
             if not isinstance(state, list) or len(state) != 1:
                 raise _mismatch("", _described_leaf(obj), _described_leaf(state))
-            return _leaf(obj, state[0], "", Objects())
-        return _restored(obj, state, "", Objects())
+            return _leaf(obj, state[0], "", Objects(self._fills))
+        return _restored(obj, state, "", Objects(self._fills))
 
     def copy(self, obj: Any) -> Any:
         """Return ``copy.deepcopy(obj)``."""
@@ -97,6 +102,20 @@ class PytreeAdapter:
 
 
 PYTREE: Final = PytreeAdapter()
+"""Fills the tree that ``setup`` made."""
+
+NEW_PYTREE: Final = PytreeAdapter(fills=False)
+"""Makes new containers, arrays and tensors like those of ``setup``; live objects are filled."""
+
+
+def new_leaves(old: Any, new: Any) -> bool:
+    """Return whether a tree has other leaves than the one in whose place it is stored."""
+    if old is new:
+        return False
+    one, other = _children(old), _children(new)
+    if one is None or other is None:
+        return True
+    return one.keys() != other.keys() or any(new_leaves(one[key], other[key]) for key in one)
 
 
 def _is_value(obj: Any) -> bool:
@@ -184,7 +203,7 @@ def _container_like(template: Any, items: dict[Any, Any], made: Objects) -> Any:
         return kind(items.values()) if kind is tuple else tuple.__new__(kind, items.values())
     if kind is not list and not isinstance(template, dict) and not dataclasses.is_dataclass(kind):
         return node_like(template, items)
-    fills = made.may_fill(template) and not _is_frozen(kind)
+    fills = made.fills and made.may_fill(template) and not _is_frozen(kind)
     result: Any = template if fills else copy.copy(template)
     if kind is list:
         result[:] = items.values()
@@ -209,7 +228,7 @@ def _leaf(template: Any, value: Any, place: str, made: Objects) -> Any:
     if was != now:
         raise _mismatch(place, was, now)
     if type(template) is np.ndarray:
-        if template.flags.writeable and made.may_fill(template):
+        if made.fills and template.flags.writeable and made.may_fill(template):
             np.copyto(template, value)
             return template
         return np.asfortranarray(value) if _order(template) == "F" else value

@@ -34,9 +34,13 @@ class Forms:
 
 
 class Objects:
-    """The objects that one walk over plain forms has restored."""
+    """The objects that one walk over plain forms has restored.
 
-    def __init__(self) -> None:
+    ``fills``: into those of ``setup`` that can change, instead of new ones.
+    """
+
+    def __init__(self, fills: bool = True) -> None:
+        self.fills = fills
         # The form is kept beside what was made of it, so that its id stays its own.
         self._made: dict[int, tuple[Plain, Any]] = {}
         self._filled: dict[int, Any] = {}
