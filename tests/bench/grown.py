@@ -106,7 +106,6 @@ def _grown(subject: _Subject, scale: Scale) -> Case:
         *(Contestant(p.name, _peer(p, subject), p.needs, at_most=1) for p in peers),
     ]
     wanted = [*_passes(name, subject), *(faster(name, OURS, p.name) for p in peers)]
-    wanted.append(faster(name, PARENT, ICECHUNK))
     return _case(name, "append", subject, contestants, wanted, scale)
 
 
