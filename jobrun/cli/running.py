@@ -22,7 +22,7 @@ from jobrun.cli.failure import not_written, show_error
 from jobrun.cli.options import RunOptions, settings
 from jobrun.cli.signals import Signals
 from jobrun.cli.watching import Watching
-from jobrun.core import gc_tuning
+from jobrun.core import gc_tuning, malloc_tuning
 from jobrun.core.async_exceptions import asynchronous_error
 from jobrun.core.events import RunEnded, Warned
 from jobrun.core.forked import end_if_forked
@@ -153,6 +153,7 @@ class Engine:
             raise choice.refusal()
         session: Session = LocalSession(1)
         if choice.action != "done":
+            malloc_tuning.keep_freed_memory()
             for problem in _bind(job, request):
                 warn(f"{problem.where}: {problem.message}; {problem.hint}")
             self._signals.hold(warn)
