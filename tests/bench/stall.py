@@ -3,8 +3,8 @@
 Everybody does the same work in numpy on the same 256 MiB: for each batch, two products and an
 update of every array, in place or as a new array.  *No save* is an epoch of that alone; the others
 are the epoch that follows a save, with the call that asks for it.  Each save ends before the next
-measurement begins, in no one's time.  The memory that is freed is kept for all of them, as jobrun
-does in a run: else an epoch faults its pages in anew or not, by chance, and takes 1.4 times as long.
+measurement begins, in no one's time.  Freed memory is kept for all of them, as jobrun does in a
+run: else an epoch faults its pages in anew or not, by chance, and takes up to 1.4 times as long.
 """
 
 from __future__ import annotations
