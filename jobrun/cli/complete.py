@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ import click
 from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
+    from jobrun.checkpoint.catalog import Catalog
     from jobrun.checkpoint.record import Record
     from jobrun.jobspec.source import SpecNode
     from jobrun.runs.rundir import RunDir
@@ -85,8 +87,20 @@ def complete_id(ctx: click.Context, parameter: click.Parameter, incomplete: str)
 
 def complete_epoch(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
     """Return the epochs that have a checkpoint at their end, newest first."""
-    records = [r for r in reversed(_run(ctx).records()) if r.at_boundary]
-    return _starting(incomplete, dict.fromkeys(str(r.epoch) for r in records))
+    return _starting(incomplete, _epochs(_run(ctx).checkpoints))
+
+
+def _epochs(catalog: Catalog) -> Iterator[str]:
+    """Yield the epochs of checkpoints, each once; only those that are asked for are read."""
+    from jobrun.errors import JobrunError
+
+    seen: set[int] = set()
+    for id in catalog.newest_first():
+        with suppress(JobrunError):
+            record = catalog.record(id)
+            if record.at_boundary and record.epoch not in seen:
+                seen.add(record.epoch)
+                yield str(record.epoch)
 
 
 def complete_metric(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:

@@ -5,9 +5,18 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
 from checkpoint_helpers import SAMPLE, array, save
 
-from jobrun.checkpoint.contents import contents, disk_use, freed_by
+from jobrun.checkpoint.catalog import Catalog
+from jobrun.checkpoint.contents import (
+    contents,
+    disk_use,
+    disk_use_text,
+    freed_by,
+    small_disk_use,
+)
+from jobrun.core.text import size
 
 
 def test_leaves_in_order_with_bytes_and_versions(tmp_path: Path) -> None:
@@ -64,3 +73,21 @@ def test_an_inode_counts_once(tmp_path: Path) -> None:
     assert freed_by([one, two, three]) == blocks(a, b, one, two, three, *deep)
     assert (disk_use([]), freed_by([])) == (0, 0)
     assert disk_use([tmp_path / "gone"]) == 0
+
+
+def test_the_room_of_many_files_is_their_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for epoch in range(2):
+        save(tmp_path, epoch=epoch)
+    catalog = Catalog(tmp_path)
+    records = catalog.listed()
+    files = sum(record.files for record in records)
+    use = disk_use(tmp_path / f"checkpoint_{id}" for id in range(2))
+    monkeypatch.setattr("jobrun.checkpoint.contents.MOST_FILES", files)
+    assert small_disk_use(catalog, records) == use
+    assert disk_use_text(catalog, records) == f"{size(use)} on disk"
+    monkeypatch.setattr("jobrun.checkpoint.contents.MOST_FILES", files - 1)
+    assert small_disk_use(catalog, records) is None
+    written = size(sum(record.bytes for record in records))
+    assert disk_use_text(catalog, records) == f"{written} in {files} files"
