@@ -70,6 +70,7 @@ __all__ = [
 Check = Callable[[str], str | None]
 
 CALL_FORM = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_CALLED = re.compile(r"([A-Za-z_][\w.]*)[.:]([A-Za-z_]\w*)\(.*\)")
 _COUNT = "a whole number from 1 up, or the name of a var or blob that holds one"
 
 
@@ -99,7 +100,9 @@ def _call(value: Any) -> str:
         return text
     hint = ""
     module, dot, function = text.rpartition(".")
-    if text.count(":") == 1 and ".py:" in text:
+    if called := _CALLED.fullmatch(text):
+        hint = f"write {called[1]}:{called[2]}; what it is called with is under 'in' and 'with'"
+    elif text.count(":") == 1 and ".py:" in text:
         hint = f"write {text.replace('.py:', ':').replace('/', '.')}"
     elif "-" in text and CALL_FORM.fullmatch(python_name := text.replace("-", "_")):
         hint = f"a name in Python has no '-': rename it, and write {python_name}"
@@ -213,8 +216,8 @@ def _name_faults(check: Check, value: object, path: tuple[str | int, ...]) -> li
 
 
 def _list_hint(text: str) -> str:
-    """Return how the names of ``a, b`` or ``(a, b)`` are written as a list, or nothing."""
-    names = [name.strip() for name in text.strip("()").split(",")]
+    """Return how the names of ``a, b``, ``a b`` or ``(a, b)`` are written as a list."""
+    names = re.split(r"\s*[,;]\s*|\s+", text.strip("()[] "))
     if len(names) < 2 or not all(name.isidentifier() for name in names):
         return ""
     return f"a list: [{', '.join(names)}]"

@@ -181,7 +181,12 @@ class TaskModel(ClosedModel):
     def _one_form(self) -> TaskModel:
         forms = [f for f in _FORMS if getattr(self, f) is not None]
         if not forms:
-            raise refuse(FieldFault("|a task calls nothing", "call: module:function"))
+            hint = "call: module:function"
+            data = [f for f in ("in_", "with_", "update", "out") if f in self.model_fields_set]
+            if data:
+                key = data[0].strip("_")
+                hint += f"; if {key!r} belongs to the task above, remove the '- ' before it"
+            raise refuse(FieldFault("|a task calls nothing", hint))
         if len(forms) > 1:
             hint = "a pipe's functions are called under 'do'" if "pipe" in forms else ""
             text = " or ".join(map(repr, forms))
@@ -228,7 +233,8 @@ def _conditions(value: Any) -> Any:
     if not isinstance(value, list):
         what = "a mapping of conditions, a list of such, or 'never'"
         near = did_you_mean(value, ("never",)) if isinstance(value, str) else ""
-        hint = near or "stop: {epochs: 10}"
+        count = value if isinstance(value, int) and value is not True and value > 0 else 10
+        hint = near or f"stop: {{epochs: {count}}}"
         raise refuse(FieldFault(f": expected {what}, got {show(value)}", hint))
     return value
 
@@ -242,7 +248,7 @@ def _fail_conditions(value: Any) -> Any:
 
 def _group(value: Any) -> Any:
     if value is not None and not isinstance(value, list):
-        hint = ""
+        hint = "an entry begins with '- call:'"
         if isinstance(value, dict):
             named = value and all(isinstance(task, dict) for task in value.values())
             hint = f"an entry begins with '- {f'name: {next(iter(value))}' if named else 'call:'}'"

@@ -147,6 +147,8 @@ def _advice(kind: str, value: Any) -> str:
     if kind in ("int_type", "float_type") and isinstance(value, str):
         digits = value.replace("_", "").replace(",", "")
         return f"write {digits}" if digits.isdigit() else ""
+    if kind == "model_type" and isinstance(value, str) and re.fullmatch(r"[\w.]+:[\w.]+", value):
+        return f"write call: {value}"
     if kind == "string_type" and isinstance(value, int | float | bool):
         return "quote it"
     return ""
@@ -205,7 +207,7 @@ _OTHER_WORDS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("iterations", "max_epochs", "num_epochs", "n_epochs"), ("epochs",)),
     **dict.fromkeys(("max_iter", "max_iterations", "n_iter"), ("epochs",)),
     **dict.fromkeys(("timeout", "max_time", "time_limit"), ("walltime",)),
-    **dict.fromkeys(("id", "task_id", "task", "rule"), ("name",)),
+    **dict.fromkeys(("id", "task_id", "task", "rule", "job", "title"), ("name",)),
     **dict.fromkeys(("python_callable", "_target_", "uses", "target"), ("call",)),
     **dict.fromkeys(("cmd", "command", "script"), ("shell",)),
     **dict.fromkeys(("depends_on", "depends", "needs", "upstream"), ("after",)),

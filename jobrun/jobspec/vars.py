@@ -22,7 +22,7 @@ def _vars(value: Any) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise expected("a mapping of names to values", value)
+        raise expected("a mapping of names to values", value, "vars: {rate: 0.1, rows: 64}")
     faults: list[FieldFault] = []
     for key, item in value.items():
         if not isinstance(key, str):
