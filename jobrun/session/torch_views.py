@@ -40,6 +40,9 @@ class _Views:
     any filter about the next one at that line.
     """
 
+    pattern: Final = "(?!)"
+    """What who copies filters takes it for (scikit-learn, for its threads): matches nothing."""
+
     def __init__(self) -> None:
         self._registry: dict[Any, Any] = {}
         self._texts = _TEXTS  # the module's names are None while Python ends, and it warns then too
