@@ -98,12 +98,14 @@ _STATES: Mapping[str, Mapping[str, Form]] = {
 """The saved states of the stop conditions, by kind; all fields may be missing."""
 
 
+_STOP = record_of(
+    {"kind": text, "state": mapping_of(scalar)},
+    {"metric": optional(text), "none": mapping_of(whole)},
+)
+
+
 def _is_stop(value: Any) -> bool:
-    known = record_of(
-        {"kind": text, "state": mapping_of(scalar)},
-        {"metric": optional(text), "none": mapping_of(whole)},
-    )
-    return known(value) and not misfit(value["state"], {}, _STATES.get(value["kind"]))
+    return _STOP(value) and not misfit(value["state"], {}, _STATES.get(value["kind"]))
 
 
 def _is_node(value: Any) -> bool:

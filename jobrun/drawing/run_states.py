@@ -43,28 +43,28 @@ class RunStates:
 
     def see(self, event: Mapping[str, Any]) -> None:
         """Take in the next event."""
-        kind = event.get("event")
+        kind = event["event"]
         if kind == "RunStarted":
-            for group in self._groups.values():
-                group.open = False
-                group.failed.clear()
+            for known in self._groups.values():
+                known.open = False
+                known.failed.clear()
             return
-        if "group" not in event:
-            return
-        group = self._groups.setdefault(str(event["group"]), _Group())
-        epoch = int(event.get("epoch", 0))
+        name, epoch = event["group"], event["epoch"]
+        group = self._groups.get(name)
+        if group is None:
+            group = self._groups[name] = _Group()
         if kind == "GroupStarted":
             group.open = True
         elif kind == "GroupFinished":
             group.open = False
             group.runs += 1
             group.last = epoch
-            group.seconds += float(event["seconds"])
+            group.seconds += event["seconds"]
             for task, seconds in event["slowest"]:
-                group.note(str(task), epoch, float(seconds))
+                group.note(task, epoch, seconds)
         elif kind == "TaskFinished":
             for key in _keys(event):
-                group.note(key, epoch, float(event["seconds"]))
+                group.note(key, epoch, event["seconds"])
         elif kind == "TaskFailed":
             group.failed.update(_keys(event))
 

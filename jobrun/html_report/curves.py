@@ -16,11 +16,9 @@ _DIGITS = 7
 
 def short(value: Any) -> float | int | None:
     """Return a number for a chart; None if it is not a finite number, so that a curve has a gap."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return int(value) if isinstance(value, bool) else None
-    if not math.isfinite(value):
-        return None
-    return value if isinstance(value, int) else float(f"{value:.{_DIGITS}g}")
+    if isinstance(value, float):
+        return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
+    return int(value) if isinstance(value, int) else None  # of a bool too
 
 
 def curves(rows: Sequence[EpochRow]) -> dict[str, Any]:

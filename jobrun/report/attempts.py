@@ -193,7 +193,9 @@ def _add_times(
     tasks: dict[tuple[str, str], TaskTime], group: str, slowest: Iterable[tuple[str, float]]
 ) -> None:
     for name, seconds in slowest:
-        time = tasks.setdefault((group, name), TaskTime(group, name))
+        time = tasks.get((group, name))
+        if time is None:
+            time = tasks[group, name] = TaskTime(group, name)
         time.times += 1
         time.seconds += seconds
         time.longest = max(time.longest, seconds)

@@ -7,7 +7,7 @@ missing.  Progress within an epoch is not kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -151,8 +151,10 @@ _MAYBE: Mapping[str, Mapping[str, Form]] = {
 def read_events(path: Path, kinds: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     """Yield the events of ``kinds`` (names of classes) in a file, oldest first.
 
-    Torn lines, and lines of another form, are skipped.  Raises DamagedError, naming the file, if it
-    is a link or not a regular file, or has a line longer than that of any event.
+    Where both are among them, the start of a group is left out if its end is the next: of a run of
+    many epochs they are a third of all.  Torn lines, and lines of another form, are skipped.
+    Raises DamagedError, naming the file, if it is a link or not a regular file, or has a line
+    longer than that of any event.
     """
     names = {kind.encode("ascii") for kind in kinds}
     try:
@@ -160,11 +162,27 @@ def read_events(path: Path, kinds: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     except (FileNotFoundError, NotADirectoryError):
         return
     with file:
-        lines = (line for line in whole_lines(file, path, _LONGEST) if _kind(line) in names)
+        lines = _of_kinds(whole_lines(file, path, _LONGEST), names)
         while block := list(islice(lines, _BLOCK)):
             for event in _parsed(block):
                 if isinstance(event, dict) and event.get("event") in kinds and _is_event(event):
                     yield event
+
+
+def _of_kinds(lines: Iterable[bytes], names: Collection[bytes]) -> Iterator[bytes]:
+    """Yield the lines of some events, without starts of groups that end right after."""
+    started = b""
+    for line in lines:
+        kind = _kind(line)
+        if kind not in names:
+            continue
+        if started and kind != b"GroupFinished":
+            yield started
+        started = line if kind == b"GroupStarted" else b""
+        if not started:
+            yield line
+    if started:
+        yield started
 
 
 class EventReader(Protocol):

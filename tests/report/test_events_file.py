@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jobrun.core.events import BatchesDone, TaskProgress, Warned
+from jobrun.core.events import BatchesDone, GroupFinished, GroupStarted, TaskProgress, Warned
 from jobrun.report.append_file import Appender
 from jobrun.report.events_file import EventsFile, read_events, tell_events
 
@@ -109,4 +109,24 @@ def test_readers_get_the_events_of_their_kinds(tmp_path: Path, make: Any) -> Non
     tell_events(tmp_path / "events.jsonl", readers)
     assert [reader.events for reader in readers] == [
         ["EpochFinished", "Warned", "EpochFinished"], ["RunStarted", "Warned"], [],
+    ]  # fmt: skip
+
+
+def test_the_start_of_a_group_is_read_unless_its_end_is_next(tmp_path: Path) -> None:
+    events = EventsFile(tmp_path / "events.jsonl")
+    for epoch in (1, 2, 3):
+        events(GroupStarted("epoch", epoch, 1))
+        if epoch == 2:
+            events(Warned("x"))
+        if epoch < 3:
+            events(GroupFinished("epoch", epoch, 1, 0.5))
+    events.close()
+
+    def kinds(*wanted: str) -> list[str]:
+        return [e["event"] for e in read_events(tmp_path / "events.jsonl", wanted)]
+
+    assert kinds("GroupStarted") == ["GroupStarted"] * 3
+    assert kinds("GroupStarted", "GroupFinished") == ["GroupFinished"] * 2 + ["GroupStarted"]
+    assert kinds("GroupStarted", "GroupFinished", "Warned") == [
+        "GroupFinished", "GroupStarted", "Warned", "GroupFinished", "GroupStarted",
     ]  # fmt: skip
