@@ -23,6 +23,7 @@ BENCHES = {
     "feeding": "what threads ahead make of a map step; data loaders",
     "nodes": "what jobs of several nodes cost on dask.distributed",
     "startup": "how long the command takes to start",
+    "restarts": "how long a run takes to its first epoch: a new one, and one that was killed",
     "save": "durable saves",
     "load": "verified loads: all, one, a slice",
     "changed": "durable saves after a little has changed",
