@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
-__all__ = ["CASE_HINT", "case_twins", "check_name", "is_name"]
+__all__ = ["CASE_HINT", "are_names", "case_twins", "check_name", "is_name"]
 
 CASE_HINT: Final = "some file systems cannot tell them apart; rename one"
 
@@ -18,6 +18,17 @@ _PATH: Final = re.compile(rf"{_LEVEL}(?:/{_LEVEL})*")
 def is_name(name: str) -> bool:
     """Return whether ``name`` can be one level of a blob's name."""
     return _NAME.fullmatch(name) is not None and name != "zarr.json"
+
+
+def are_names(names: Collection[object]) -> bool:
+    """Return whether all of ``names`` are strings for which ``is_name`` is true."""
+    texts = [name for name in names if type(name) is str]
+    if len(texts) < len(names):
+        return False
+    path = "/".join(texts)  # one look at all is quicker than one at each
+    if path.count("/") < len(texts) and "zarr.json" not in path and _PATH.fullmatch(path):
+        return True
+    return all(map(is_name, texts))
 
 
 def case_twins(names: Iterable[str]) -> tuple[str, str] | None:

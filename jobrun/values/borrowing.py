@@ -6,6 +6,7 @@ copies.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -62,7 +63,11 @@ class _Borrowing:
             assert isinstance(value, Tree)
             sole = sole and refs == SOLE
             self._path.append(id(value))
-            lent = [self.borrow(value.items, k, sole) for k in value.items]
+            lent = [
+                self.borrow(value.items, k, sole) if own is None else own
+                for k in value.items
+                for own in [_own_array(value.items, k) if sole else None]
+            ]
             self._path.pop()
             if value.kind == "dict":
                 lent = dict(zip(value.names, lent, strict=True))
@@ -83,6 +88,27 @@ class _Borrowing:
             found = _borrow_array(box, sole and refs == SOLE - 1 + count)
             self._borrowed[id(box)] = found
         return found
+
+
+def _own_array(items: dict[str, Value], key: str) -> Array | None:
+    """Return the stored array of ``items[key]``, made writable; None where more is to be decided.
+
+    ``items`` has no other holder.  This is what ``borrow`` does with an array that has none either
+    and is not tied: half the time, for a tree of hundreds.
+    """
+    if sys.getrefcount(items[key]) != SOLE:
+        return None
+    box = items[key]
+    if type(box) is not Box or box.kind != "array" or box.tied or box.note is not None:
+        return None
+    if not box_held_alone(box):
+        return None
+    array: Array = box.value
+    if not array.flags.owndata or array.base is not None:
+        return None
+    box.value = None
+    array.setflags(write=True)
+    return array
 
 
 def _count_ties(

@@ -31,7 +31,7 @@ def _box_refs(box: Box) -> int:
 
 def box_held_alone(box: Box) -> bool:
     """Return whether nobody but ``box`` holds its value."""
-    return _box_refs(box) == _SOLE_IN_BOX
+    return sys.getrefcount(box.value) == _SOLE_IN_BOX
 
 
 def _base_refs(array: Array) -> int:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrun.core.names import case_twins, check_name, is_name
+from jobrun.core.names import are_names, case_twins, check_name, is_name
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,19 @@ def test_names(name: str) -> None:
 )
 def test_no_names(name: str) -> None:
     assert not is_name(name)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [[], ["a"], ["a", "b"], ["zarr.jsonx", "a"], ["a", "zarr.json"], ["a/b", "c"], ["a", ""], [""]],
+)
+def test_all_of_some_names(names: list[str]) -> None:
+    assert are_names(dict.fromkeys(names)) == all(map(is_name, names))
+
+
+@pytest.mark.parametrize("key", [1, None, ("a",), np.str_("a")])
+def test_keys_that_are_no_plain_strings_are_no_names(key: object) -> None:
+    assert not are_names(["a", key])
 
 
 @pytest.mark.parametrize(

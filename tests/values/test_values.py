@@ -827,6 +827,46 @@ def test_a_snapshot_of_a_tree_keeps_all_its_leaves() -> None:
     assert not view(snapshot["m"])["t"]["b"].any()
 
 
+def facts(cell: list[Any], pick: Callable[[Any], Any], hold: bool) -> list[Any]:
+    """What becomes of the array ``pick(cell[0])`` when it is adopted and then borrowed."""
+    kept = [pick(cell[0])] if hold else []
+    old = address(pick(cell[0]))
+    store = {"b": adopt(cell)}
+    box = next(box for _, box in leaves(store["b"]))
+    stored = address(box.value)
+    found = [box.kind, box.value.flags.num, box.value.dtype, box.value.shape, stored == old]
+    kept += [box.value] if hold else []
+    lent = pick(borrow(store, "b"))
+    return [*found, lent.flags.num, lent.tolist(), address(lent) == stored, box.value is None]
+
+
+@pytest.mark.parametrize("hold", [False, True])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: np.arange(4.0),
+        lambda: np.arange(6).reshape(2, 3),
+        lambda: np.arange(40)[:4],
+        lambda: np.arange(40)[::2],
+        lambda: np.asfortranarray(np.ones((2, 3))),
+        lambda: np.zeros(3, np.dtype(float, metadata={"a": 1})),
+        lambda: np.zeros(3, ">f8"),
+        lambda: np.zeros(3, [("a", int)]),
+        lambda: np.zeros(9, np.uint8)[1:].view(np.float64),
+        lambda: np.frombuffer(b"abcd", np.uint8),
+        lambda: np.array(3.0),
+        lambda: np.zeros((0, 2)),
+    ],
+)
+def test_an_array_in_a_tree_is_treated_as_one_alone(
+    make: Callable[[], np.ndarray], hold: bool
+) -> None:
+    """Trees have a shorter way for arrays of which nothing has to be decided."""
+    alone = facts([make()], lambda value: value, hold)
+    assert facts([{"x": make()}], lambda value: value["x"], hold) == alone
+    assert facts([[make()]], lambda value: value[0], hold) == alone
+
+
 def test_a_leaf_that_is_shared_alone_is_copied() -> None:
     store = holding("m", lambda: {"a": np.zeros(3), "b": np.zeros(3)})
     tree = store["m"]

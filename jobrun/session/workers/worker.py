@@ -25,7 +25,7 @@ import numpy as np
 from jobrun.analysis.names import StepColumns
 from jobrun.core.current_task import IN_MAP, enter_batch
 from jobrun.core.events import Event, Warned
-from jobrun.core.names import is_name
+from jobrun.core.names import are_names
 from jobrun.core.signal_handlers import Handlers
 from jobrun.errors import BindError, TaskError, ValueRefusedError, Where
 from jobrun.model.job import Job, Task
@@ -194,7 +194,7 @@ def boxed(value: Any) -> Value:
 
 def _boxed(value: Any, arrays: dict[int, Box]) -> Value:
     kind = type(value)
-    if kind is dict and all(type(k) is str and is_name(k) for k in value):
+    if kind is dict and are_names(value):
         return Tree("dict", {k: _boxed(v, arrays) for k, v in value.items()})
     if kind is list:
         return Tree("list", {str(i): _boxed(v, arrays) for i, v in enumerate(value)})
