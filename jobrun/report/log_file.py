@@ -119,8 +119,9 @@ class LogFile:
     def close(self) -> None:
         """Make all lines durable, and close the file; raises OSError if that fails."""
         with self._lock:
-            with suppress(OSError):
-                self._append(self._said_missing())
+            if self._missing:
+                with suppress(OSError):  # the failure was reported
+                    self._append(self._said_missing())
             try:
                 self._file.sync()
             finally:
