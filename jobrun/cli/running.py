@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
@@ -19,6 +17,7 @@ from jobrun.analysis.identity import digest
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.part_source import RunLock
 from jobrun.cli.failure import not_written, show_error
+from jobrun.cli.json_stdout import stdout_for_json
 from jobrun.cli.options import RunOptions, settings
 from jobrun.cli.signals import Signals
 from jobrun.cli.watching import Watching
@@ -103,7 +102,7 @@ class Engine:
         """
         runs_dir = str(absolute(runs_dir))
         run = absolute(run) if run is not None else None
-        with _stdout_for_json(self._settings.json) as out, Prints() as prints:
+        with stdout_for_json(self._settings.json) as out, Prints() as prints:
             fan = self._watching.fan(prints)
             session: Session | None = None
             try:
@@ -246,27 +245,3 @@ def _bind(job: Job, request: Request) -> list[Problem]:
         return [*order_warnings(job, bind_job(job, request.folder, request.spec_dir))]
     finally:
         end_if_forked(owner, "an import of the job's code")
-
-
-@contextmanager
-def _stdout_for_json(wanted: bool) -> Iterator[TextIO]:
-    """Yield the stream of results.  Under ``--json`` all other output to stdout, by Python or
-    by anything below it, goes to stderr.
-    """
-    if not wanted:
-        yield sys.stdout
-        return
-    stdout = sys.stdout
-    stdout.flush()
-    kept = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        out = os.fdopen(os.dup(kept), "w", encoding="utf-8")
-        yield out
-    finally:
-        with suppress(OSError):  # reported when it was written
-            out.close()
-        with suppress(ValueError):  # closed by a task
-            stdout.flush()
-        os.dup2(kept, 1)
-        os.close(kept)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from jobrun.cli.json_stdout import stdout_for_json
 from jobrun.cli.options import (
     RunOptions,
     code_option,
@@ -18,6 +19,7 @@ from jobrun.cli.options import (
     option,
     run_options,
     sets_option,
+    settings,
 )
 from jobrun.cli.signals import Signals
 from jobrun.core.invocation import program
@@ -90,7 +92,8 @@ def command(
             raise not_a_sweep(spec)
         else:
             make = partial(_single, loaded, request, options, signals)
-        start = with_code_problems(loaded, make)
+        with stdout_for_json(settings().json):
+            start = with_code_problems(loaded, make)
         return once_free(start, signals, wait=options.wait)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jobrun.cli.json_stdout import stdout_for_json
 from jobrun.cli.options import code_option, common, option, sets_option, settings, specs_argument
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ def command(specs: tuple[str, ...], sets: tuple[str, ...], import_: bool, code: 
     there.  In GitHub Actions the lines are annotated.  With -q valid specs
     are not listed.
     """
-    checked = [_check(spec, sets, import_, code) for spec in specs]
+    with stdout_for_json(import_ and settings().json):
+        checked = [_check(spec, sets, import_, code) for spec in specs]
     for one in checked:
         _show(one)
     if settings().json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -197,3 +198,12 @@ def test_several_errors_of_calls_come_in_the_order_of_their_places(
         "sum.yaml:6:43",
         "sum.yaml:7:12",
     ]
+
+
+def test_what_code_prints_on_import_is_not_among_the_json(jobrun: Call, write: Write) -> None:
+    write(("def start", 'print("imported")\n\ndef start'))
+    result = jobrun("validate", "--import", "--json", "sum.yaml")
+    assert json.loads(result.out) == []
+    assert "imported\n" in result.err
+    write(("def start", 'print("imported")\n\ndef start'), ("epochs: 3", "epoch: 3"))
+    assert json.loads(jobrun("train", "--json", "sum.yaml").out)["exit_code"] == 3
