@@ -73,7 +73,7 @@ class LiveObjects:
         self._structures: dict[Key, dict[str, str]] = {}
         self._seen: dict[Key, list[Any]] = {}
         self._replaced: set[Key] = set()
-        """Trees that tasks have replaced: objects of ``setup`` may hold the arrays of before."""
+        """Objects that tasks have replaced: others of ``setup`` may hold those of before."""
 
     def __contains__(self, key: Key) -> bool:
         """Return whether a blob is a live object."""
@@ -106,8 +106,8 @@ class LiveObjects:
         with self._placed(key, adapter, "read"):
             if adapter is PYTREE and key in self._structures:
                 PYTREE.check(obj, self._structures[key])
-            replaced = adapter is PYTREE and key in self._replaced
-            value = read_state(adapter, obj, {_REPLACED: True} if replaced else None)
+            anew = adapter is PYTREE and self._is_made_anew(key)
+            value = read_state(adapter, obj, {_REPLACED: True} if anew else None)
             check_storable(value, key[1])
         return value
 
@@ -123,18 +123,20 @@ class LiveObjects:
         for key in self._keys_of(node):
             if key[1] in blobs:
                 made = blobs[key[1]].note
-                if made is not None and made.meta.get(_REPLACED):
+                anew = made is not None and bool(made.meta.get(_REPLACED))
+                if anew:
                     self._replaced.add(key)
-                self.restore(key, blobs, key[1], anew=self._is_made_anew(key))
+                self.restore(key, blobs, key[1], anew=anew)
 
     def _is_made_anew(self, key: Key) -> bool:
-        """Return whether a resume makes a new tree, since the run has replaced that of ``setup``.
+        """Return whether a resume is to make a new tree: a task has replaced that of ``setup``.
 
-        Not where an object that changes in place is linked with it: an optimizer that was replaced
-        too is restored into the one of ``setup``, which has the tree of ``setup``.
+        Not where an object that is linked with it was replaced too: an optimizer is restored into
+        the one of ``setup``, which has the tree of ``setup``.
         """
         linked = self.live.linked([key]) if key in self._replaced else []
-        return bool(linked) and all(self._found(other)[0] is PYTREE for other in linked)
+        others = (other for other in linked if other in self._replaced)
+        return bool(linked) and all(self._found(other)[0] is PYTREE for other in others)
 
     def replaced(self, key: Key, new: Any) -> None:
         """Note that a task puts out ``new`` in the place of an object."""

@@ -312,9 +312,9 @@ class Anchor:
         self.w = tree["w"]
 
 
-def _held_tree() -> tuple[dict[str, Any], Anchor]:
+def _held_tree() -> tuple[dict[str, Any], Momentum, Anchor]:
     tree = {"w": np.ones(3)}
-    return tree, Anchor(tree)
+    return tree, Momentum(tree), Anchor(tree)
 
 
 def _move_to_new(params: dict[str, Any], anchor: Anchor) -> dict[str, Any]:
@@ -332,9 +332,9 @@ def test_who_holds_an_array_of_a_tree_has_on_a_resume_what_it_had(
     """The trained values where they were changed in place, the first ones where they were not."""
 
     def job(epochs: int) -> Job:
-        with Job("held", state=["params"], constant=["anchor"]) as made:
+        with Job("held", state=["params", "opt"], constant=["anchor"]) as made:
             with made.setup:
-                Task(_held_tree, out=["params", "anchor"])
+                Task(_held_tree, out=["params", "opt", "anchor"])
             with made.epoch:
                 if in_place:
                     held = {"anchor": "anchor"}
