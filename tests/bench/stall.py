@@ -296,7 +296,14 @@ def _epoch_case(step: Step, work: _Work, scale: Scale) -> Case:
         item="batch",
         rounds=scale.of(5, 1),
         disk=work.nbytes,
-        wanted=[_lost(name, peer) for peer in (INLINE, *ASYNC_PEERS)],
+        wanted=[
+            Wanted(
+                f"{name}: {OURS} over {OURS_NO_SAVE}",
+                lambda measured: measured.ratio(OURS, OURS_NO_SAVE),
+                1.25 if step is _in_place else 1.05,
+            ),
+            *(_lost(name, peer) for peer in (INLINE, *ASYNC_PEERS)),
+        ],
     )
 
 
