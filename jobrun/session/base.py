@@ -36,7 +36,8 @@ class Control:
 
     ``cut()`` true: start no new task and no new batch; let running ones end; ``run`` then returns
     the position reached.  ``interrupted()`` true: the run ends, and programs are ended too.
-    ``applied()`` is called after each batch.  ``report`` receives events.  All of them are
+    ``applied()`` is called after each batch, and ``applied_elsewhere(n)`` after one that n copies
+    of its pipe apply on other workers, in lock step.  ``report`` receives events.  All of them are
     called from any thread.  ``every_task`` requests an event for each task.  ``look()`` is called a
     few times a second while a group runs, on the thread that called ``run`` or ``run_loop``.
     ``batches_left()`` is the number of batches after which a cut will be requested (None: not
@@ -46,6 +47,7 @@ class Control:
 
     cut: Callable[[], bool] = lambda: False
     applied: Callable[[], None] = lambda: None
+    applied_elsewhere: Callable[[int], None] = lambda count: None
     report: Report = ignore
     every_task: bool = False
     interrupted: Callable[[], bool] = lambda: False

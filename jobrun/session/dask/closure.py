@@ -20,7 +20,7 @@ def closure(
     In the cut, ``done`` are finished and ``begun`` pipes have started: with each unit all that come
     before it belong to the cut, and with a copy of a gathered task all copies.  ``edges`` are pairs
     of keys that the plan does not contain: the first comes before the second.  A begun pipe is
-    included only if something that is finished comes after it.
+    included only if something that is finished comes after it, or after a copy in lock step.
     """
     numbers = {unit.key: i for i, unit in enumerate(plan.units) if not unit.gathers}
     before: list[list[int]] = [[] for _ in plan.units]
@@ -32,8 +32,11 @@ def closure(
     found = {numbers[key] for key in done}
     left = list(found)
     for key in begun:
-        left += [i for i in before[numbers[key]] if i not in found]
-        found.update(before[numbers[key]])
+        number = numbers[key]
+        gather = plan.gathered_by.get(number, number)  # it would bring the copies, to their ends
+        first = [i for i in (*before[number], *before[gather]) if i != gather]
+        left += [i for i in first if i not in found]
+        found.update(first)
     while left:
         number = left.pop()
         gather = plan.gathered_by.get(number, number)

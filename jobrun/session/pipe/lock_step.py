@@ -53,6 +53,7 @@ class LockStep:
         self._pipe = pipe
         self._runs = runs
         self._stores = stores
+        self._elsewhere = 0
 
     def run(
         self,
@@ -84,6 +85,7 @@ class LockStep:
             return False
         for other in others:
             totals |= other
+        self._elsewhere = len(totals) - len(epochs)
         known = sorted((total, node) for node, total in totals.items() if total is not None)
         if known and known[0][0] != known[-1][0]:
             raise self._differ(
@@ -136,6 +138,8 @@ class LockStep:
                 one.seconds += time.perf_counter() - started
         for one in epochs:
             one.applied()
+        if self._elsewhere:
+            control.applied_elsewhere(self._elsewhere)
 
     def _reduced(self, one: PipeEpoch, number: int, exchange: Exchange) -> dict[Reduced, Value]:
         """Return what a step reads of all nodes, reduced."""

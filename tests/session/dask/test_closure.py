@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobrun.analysis.graph import make_plan
-from jobrun.model.job import Job, Node, Task
+from jobrun.model.job import Job, Node, Pipe, Task
 
 pytest.importorskip("distributed")
 
@@ -45,3 +45,28 @@ def test_an_edge_that_the_plan_does_not_know_brings_what_it_begins_at() -> None:
     edges = [("b:first", "b:second"), ("b:second", "b:avg"), ("a:avg", "a:last")]
     assert closed({"a:avg"}, *edges) == {"a:avg", "b:avg", "b:second", "b:first"}
     assert closed({"b:first"}, *edges) == {"b:first"}
+
+
+def in_lock_step() -> Job:
+    """A pipe whose copies reduce in each batch, after ``rows`` and before ``last``."""
+    made = Job("j", nodes=["a", "b"])
+    with made.init, Node("*"):
+        Task(float, out="w", name="w")
+    with made.epoch, Node("*"):
+        Task(list, out="rows", name="rows")
+        Task(nothing, name="other")
+        mean = Task(nothing, {"reduce": "mean", "of": "*:w"}, name="mean")
+        Pipe(from_={"x": "rows"}, batch=1, do=[mean], name="train")
+        Task(nothing, "w", name="last")
+    return made
+
+
+def test_begun_pipes_in_lock_step_stay_where_they_are() -> None:
+    """What comes before them belongs to the cut, and they only with something after them."""
+    made = in_lock_step()
+    plan = make_plan(made, made.groups["epoch"])
+    begun = {"a:train", "b:train"}
+    assert closure(plan, {"a:other"}, begun) == {"a:other", "a:rows", "b:rows"}
+    assert closure(plan, (), begun) == {"a:rows", "b:rows"}
+    whole = {"a:rows", "b:rows", "a:train", "b:train"}
+    assert closure(plan, {"b:train"}, {"a:train"}) == whole

@@ -25,13 +25,14 @@ from jobrun import (
     Pipe,
     Task,
 )
-from jobrun.core.events import Event, LeftoversCleaned
+from jobrun.core.events import CheckpointSaved, Event, LeftoversCleaned, RunStarted
 from jobrun.errors import ClusterLostError, WorkerLostError
 
 pytest.importorskip("distributed")
 
 from fake_cluster import FakeCluster
 
+from jobrun.session.base import Session
 from jobrun.session.dask.session import DaskSession
 
 MANY = 100 if os.environ.get("JOBRUN_LONG") else 6
@@ -190,9 +191,9 @@ def load(node: str) -> Any:
     return np.random.default_rng(int(node[-1])).normal(size=(12, 3))
 
 
-def in_lock_step() -> Job:
+def in_lock_step(every: Every = INSIDE) -> Job:
     """Gradients that are averaged over the nodes in each batch."""
-    with Job("sgd", nodes={"t": 3}, checkpoint=CheckpointPolicy(every=INSIDE)) as job:
+    with Job("sgd", nodes={"t": 3}, checkpoint=CheckpointPolicy(every=every)) as job:
         with job.setup, Node("*"):
             Task(load, "node", out="rows")
         with job.init, Node("*"):
@@ -215,6 +216,27 @@ def in_lock_step() -> Job:
             )
         job.stop(epochs=4)
     return job
+
+
+@pytest.mark.parametrize("batches", [1, 4, 7, 30])
+@pytest.mark.parametrize("workers", [2, 3])
+def test_saves_within_epochs_are_those_of_one_process(
+    tmp_path: Path, batches: int, workers: int
+) -> None:
+    """Each worker knows of the batches of the others, without a message about them."""
+
+    def saves(session: Session, folder: Path) -> list[tuple[int, str]]:
+        events: list[Event] = []
+        job = in_lock_step(Every(batches=batches))
+        runner = JobRunner(job, CheckpointManager(folder), report=events.append)
+        within(60, lambda: runner.train(session))
+        assert not any(e.notes for e in events if isinstance(e, RunStarted))
+        return [(e.epoch, e.place) for e in events if isinstance(e, CheckpointSaved)]
+
+    alone = saves(LocalSession(2), tmp_path / "local")
+    with FakeCluster(workers) as client:
+        assert saves(DaskSession(client), tmp_path / "dask") == alone
+    assert len(alone) > 2
 
 
 @pytest.fixture(scope="module")
