@@ -55,7 +55,7 @@ def in_lock_step() -> Job:
     with made.epoch, Node("*"):
         Task(list, out="rows", name="rows")
         Task(nothing, name="other")
-        mean = Task(nothing, {"reduce": "mean", "of": "*:w"}, name="mean")
+        mean = Task(nothing, [{"reduce": "mean", "of": "*:w"}], name="mean")
         Pipe(from_={"x": "rows"}, batch=1, do=[mean], name="train")
         Task(nothing, "w", name="last")
     return made
