@@ -34,9 +34,9 @@ def closure(
     for key in begun:
         number = numbers[key]
         gather = plan.gathered_by.get(number, number)  # it would bring the copies, to their ends
-        first = [i for i in (*before[number], *before[gather]) if i != gather]
-        left += [i for i in first if i not in found]
-        found.update(first)
+        ahead = [i for i in (*before[number], *before[gather]) if i != gather]
+        left += [i for i in ahead if i not in found]
+        found.update(ahead)
     while left:
         number = left.pop()
         gather = plan.gathered_by.get(number, number)
