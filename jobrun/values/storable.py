@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from jobrun.core.names import CASE_HINT, case_twins
 from jobrun.errors import ValueRefusedError
-from jobrun.values.boxes import Box, Tree, Value, leaves
+from jobrun.values.boxes import Box, Tree, Value
 from jobrun.values.dtypes import why_not_saved
 from jobrun.values.refusals import why_opaque
 
@@ -15,7 +15,7 @@ __all__ = ["check_storable", "is_storable"]
 
 def check_storable(value: Value, name: str) -> None:
     """Raise ValueRefusedError, naming the leaf and the remedy, if ``value`` cannot be saved."""
-    if isinstance(value, Box) and _why_not(value) is None:
+    if is_storable(value):
         return
     if found := _twin_keys(value, name):
         path, (one, other) = found
@@ -34,7 +34,12 @@ def check_storable(value: Value, name: str) -> None:
 
 def is_storable(value: Value) -> bool:
     """Return whether ``value`` can be saved."""
-    return not _twin_keys(value, "") and all(_why_not(box) is None for _, box in leaves(value))
+    if type(value) is Box:
+        return _why_not(value) is None
+    assert isinstance(value, Tree)
+    if value.kind != "list" and case_twins(value.items):
+        return False
+    return all(map(is_storable, value.items.values()))
 
 
 def _twin_keys(value: Value, path: str) -> tuple[str, tuple[str, str]] | None:
