@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.dataflow import updated_blobs
 from jobrun.analysis.names import Key
+from jobrun.core.blob_paths import PathSet
 from jobrun.model.job import Pipe, Task
 from jobrun.model.options import Load
 from jobrun.model.shell import Shell
@@ -36,14 +37,14 @@ class Binding:
     """The parts of an open session that all groups of its job share.
 
     ``functions`` holds the imported function of each task by the task's ``id``, ``persistent`` the
-    paths of the blobs of each node that persist.
+    blobs that persist.
     """
 
     analysis: JobAnalysis
     stores: Stores
     functions: Mapping[int, Callable[..., Any]]
     places: Places
-    persistent: Mapping[str, tuple[str, ...]]
+    persistent: PathSet
     scheduler: Scheduler
 
     @cached_property

@@ -16,7 +16,7 @@ from jobrun.analysis.graph import Plan, persistent, ranks, setup_blobs
 from jobrun.analysis.names import key_of
 from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.reading import read_part
-from jobrun.core.blob_paths import outermost
+from jobrun.core.blob_paths import PathSet, outermost
 from jobrun.core.events import Warned
 from jobrun.core.position import Position
 from jobrun.errors import TaskError, did_you_mean, with_article
@@ -121,9 +121,8 @@ class LocalSession(Session):
             own = self._nodes_of(job)
             self._stores.generators = Generators(job.generators, job.seed, own)
         self._stores.live = self._live_objects(places.code)
-        self._binding = Binding(
-            analysis, self._stores, functions, places, self._persistent, self._scheduler
-        )
+        kept = PathSet((node, path) for node, paths in self._persistent.items() for path in paths)
+        self._binding = Binding(analysis, self._stores, functions, places, kept, self._scheduler)
         self._groups = {}
         self._staged = {}
 

@@ -16,7 +16,6 @@ from jobrun.analysis.graph import Plan, Unit
 from jobrun.analysis.names import Key
 from jobrun.analysis.pinned import Pins
 from jobrun.analysis.schedule import epochs_between
-from jobrun.core.blob_paths import overlaps
 from jobrun.core.events import (
     GroupFinished,
     GroupStarted,
@@ -377,9 +376,7 @@ class Group:
             return
         persists = self._persists.get(key)
         if persists is None:
-            node, path = key
-            persists = any(overlaps(path, p) for p in self._binding.persistent.get(node, ()))
-            self._persists[key] = persists
+            persists = self._persists[key] = self._binding.persistent.touches(key)
         self._put(key, value, number, persists)
         self._stores.written.note(key)
         if not persists and self._objects.stored(key, value, number, self._scheduler.add_edge):
