@@ -232,7 +232,7 @@ def test_a_sync_that_is_left_out_is_found(place: Path, name: str, mistake: str, 
     log = [Synced(0, op.node) if op in syncs else op for op in recorder.log]
     # A checkpoint of which files are missing is still listed; to prove it finds that.
     with pytest.raises(
-        (AssertionError, DamagedError), match="assert|it is missing|its checksum is"
+        (AssertionError, DamagedError), match=r"assert|it is missing|its checksum is"
     ):
         survey(run, place, log, every)
 
