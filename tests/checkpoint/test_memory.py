@@ -56,8 +56,13 @@ def array(dtype: str = "<f4") -> Box:
 
 def test_writing_copies_nothing(tmp_path: Path, traced: Callable[[], int]) -> None:
     blobs: dict[str, Any] = {"x": array(), "y": array("<i8")}
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    write_part(
+        tmp_path / "first", "main", blobs, id=0
+    )  # makes what a process keeps: 1 MiB of zeros
     traced()
-    write_part(tmp_path, "main", blobs, id=0)
+    write_part(tmp_path / "second", "main", blobs, id=0)
     assert traced() < LITTLE
 
 
