@@ -192,10 +192,19 @@ class Task:
 
     def _check_options(self) -> None:
         """Check the values of ``retries``, ``timeout`` and ``thread``."""
+        if not isinstance(self.retries, Retries | None):
+            self._refuse(
+                f"'retries' is {self.retries!r}, not a number",
+                "retries",
+                "write retries=3, or retries=Retries(3, delay=1.0, backoff=2.0)",
+            )
         fault = self.retries.fault() if self.retries is not None else None
         if fault:
             self._refuse(f"'retries': {fault}", "retries")
-        if self.timeout is not None and not 0 < self.timeout < float("inf"):
+        timeout = self.timeout
+        if timeout is not None and not (
+            isinstance(timeout, int | float) and 0 < timeout < float("inf")
+        ):
             self._refuse(f"'timeout' is {self.timeout!r}, not a number of seconds", "timeout")
         self._check_thread()
         if isinstance(self.fn, Load) and self.outputs.form != "keys":

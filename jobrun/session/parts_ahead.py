@@ -14,7 +14,7 @@ from pathlib import Path
 
 from jobrun.checkpoint.reading import read_part
 from jobrun.core.resident_memory import memory_available
-from jobrun.storage.fs import Fs
+from jobrun.storage.fs import DEFAULT, Fs
 from jobrun.values.boxes import Value
 
 __all__ = ["PartsAhead"]
@@ -32,6 +32,7 @@ class _Stoppable(Fs):
         """Raise OSError if the reading is to end."""
         if self.stopped:
             raise OSError(errno.ECANCELED, os.strerror(errno.ECANCELED))
+        DEFAULT.at(op, path)
 
 
 class PartsAhead:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -188,6 +189,21 @@ def test_threads_that_cannot_be(make: Callable[[], Task], message: str) -> None:
         make()
     assert message in str(caught.value)
     assert Task("m:f", thread="same").thread == Pipe(["x"], do=[Task("m:f")], thread="same").thread
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"retries": {"times": 3}}, "'retries' is {'times': 3}, not a number"),
+        ({"retries": "3"}, "'retries' is '3', not a number"),
+        ({"retries": 0}, "'retries': 'times' is 0, not a whole number from 1"),
+        ({"timeout": "1m"}, "'timeout' is '1m', not a number of seconds"),
+        ({"timeout": -1.0}, "'timeout' is -1.0, not a number of seconds"),
+    ],
+)
+def test_options_that_cannot_be(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=re.escape(message)):
+        Task(len, "x", **options)
 
 
 def test_nodes() -> None:
