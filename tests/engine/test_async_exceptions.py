@@ -62,14 +62,22 @@ class Injector:
     def __init__(self, wanted: Wanted, kind: type[BaseException]) -> None:
         self._wanted = wanted
         self._kind = kind
+        self._watching = threading.Thread(target=self._watch, daemon=True)
+        self._over = False
         self.threads: list[str] = []
 
     def start(self) -> None:
-        threading.Thread(target=self._watch, daemon=True).start()
+        self._watching.start()
+
+    def stop(self) -> None:
+        """Raise nothing any more, say in the next run, whose threads have the same names."""
+        self._over = True
+        if self._watching.ident is not None:
+            self._watching.join()
 
     def _watch(self) -> None:
         end = time.monotonic() + 10
-        while time.monotonic() < end and not self.threads:
+        while time.monotonic() < end and not self.threads and not self._over:
             frames = sys._current_frames()
             for thread in threading.enumerate():
                 frame = frames.get(thread.ident or 0)
@@ -132,21 +140,35 @@ def run(run_dir: Path, injector: Injector | None, events: list[Event]) -> JobRun
     return JobRunner(job_of(injector), CheckpointManager(run_dir), report=events.append)
 
 
+def interrupted_run(
+    tmp_path: Path, wanted: Wanted, kind: type[BaseException]
+) -> tuple[JobRunner, BaseException]:
+    """Return the runner of a run in ``tmp_path / "run"``, and what ``train`` raised.
+
+    The exception may come when the last epoch is over, or while a task gets its arguments, whose
+    error it then is: another run is begun.
+    """
+    for attempt in range(16):
+        injector = Injector(wanted, kind)
+        runner = run(tmp_path / f"run-{attempt}", injector, [])
+        try:
+            assert runner.train(LocalSession(threads=2)) == EPOCHS
+        except (TaskError, KeyboardInterrupt) as error:
+            if "task 'add_one'" not in str(error):
+                (tmp_path / f"run-{attempt}").rename(tmp_path / "run")
+                return runner, error
+        finally:
+            injector.stop()
+    pytest.fail("no run was interrupted")
+
+
 @pytest.mark.parametrize("wanted", [is_main, is_worker])
 @pytest.mark.parametrize("kind", [TooLateError, TimeoutError, SystemExit])
 def test_in_the_loop_it_is_named_for_what_it_is(
     wanted: Wanted, kind: type[BaseException], tmp_path: Path
 ) -> None:
-    raised: TaskError | None = None
-    for attempt in range(8):  # it may come when the last epoch is over
-        runner = run(tmp_path / f"run-{attempt}", Injector(wanted, kind), [])
-        try:
-            assert runner.train(LocalSession(threads=2)) == EPOCHS
-        except TaskError as error:
-            raised = error
-            (tmp_path / f"run-{attempt}").rename(tmp_path / "run")
-            break
-    assert raised is not None
+    runner, raised = interrupted_run(tmp_path, wanted, kind)
+    assert isinstance(raised, TaskError)
     assert f"{kind.__name__} was raised asynchronously" in raised.message
     assert raised.exit_code == 1
     assert "PyThreadState_SetAsyncExc" in raised.hint
@@ -181,9 +203,8 @@ def test_in_a_save_it_is_a_save_that_failed(wanted: Wanted, tmp_path: Path) -> N
 
 
 def test_a_keyboard_interrupt_leaves_with_130(tmp_path: Path) -> None:
-    runner = run(tmp_path / "run", Injector(is_worker, KeyboardInterrupt), [])
-    with pytest.raises(KeyboardInterrupt):
-        runner.train(LocalSession(threads=2))
+    runner, raised = interrupted_run(tmp_path, is_worker, KeyboardInterrupt)
+    assert isinstance(raised, KeyboardInterrupt)
     assert runner.outcome is not None
     assert (runner.outcome.outcome, runner.outcome.exit_code) == ("interrupted", 130)
     assert "KeyboardInterrupt was raised asynchronously" in runner.outcome.reason
