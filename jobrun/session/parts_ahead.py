@@ -57,9 +57,15 @@ class PartsAhead:
         }
 
     def take(self, directory: Path, part: str) -> dict[str, Value]:
-        """Return what ``read_part`` returns, or raise what it raises; each part is kept once."""
+        """Return what ``read_part`` returns, or raise what it raises; each part is kept once.
+
+        A part that could not be read is read again: beside ``setup`` there may have been too little
+        memory for it, or too few open files.
+        """
         future = self._parts.pop((directory, part), None)
-        return read_part(directory, part) if future is None else future.result()
+        if future is None or future.exception() is not None:
+            return read_part(directory, part)
+        return future.result()
 
     def stop(self) -> None:
         """End the reading, and drop what was read and not taken."""

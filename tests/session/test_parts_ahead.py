@@ -71,6 +71,20 @@ def test_damage_is_an_error_of_who_takes_the_part(saved: Path) -> None:
     ahead.stop()
 
 
+def test_what_failed_beside_setup_is_read_again(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        if threading.current_thread().name.startswith("jobrun-restore"):
+            raise MemoryError
+
+    on_reading(monkeypatch, fail)
+    ahead = PartsAhead()
+    ahead.start(saved, ["main"], 1)
+    assert view(ahead.take(saved, "main")["n"]) == 3
+    ahead.stop()
+
+
 def test_a_part_that_may_not_fit_beside_setup_is_not_read_ahead(
     saved: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
