@@ -248,6 +248,8 @@ class Saver:
     def close(self) -> None:
         """End the threads, once a save in flight is over and all is deleted; let go of the run."""
         if self._manager is not None:
+            if self._flying is None:  # else ``close`` waits for it, and applies it unreported
+                self._report_removed(*self._manager.apply_postponed())
             self._manager.close()
             self.settle()
 

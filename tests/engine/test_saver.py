@@ -13,9 +13,12 @@ import numpy as np
 import pytest
 
 from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Pipe, Task, load_blobs
+from jobrun.checkpoint import trash
+from jobrun.checkpoint.catalog import Catalog
 from jobrun.core.events import (
     CheckpointFailed,
     CheckpointSaved,
+    CheckpointsRemoved,
     EpochFinished,
     Event,
     JobrunWarning,
@@ -517,6 +520,35 @@ def test_keep_last_one_never_leaves_less_than_one_whole_checkpoint(
     assert [r.epoch for r in manager.catalog.listed()] == [6]
     assert seen
     assert min(seen) >= 2
+
+
+@pytest.mark.parametrize("failing", [True, False])
+def test_each_removal_that_was_postponed_is_reported_also_after_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: bool
+) -> None:
+    monkeypatch.setattr(trash, "_POSTPONED", 0.5)
+
+    def add_up_to(total: int) -> int:
+        if failing and total == 11:  # all eleven epochs are saved
+            raise ValueError("too many")
+        return total + 1
+
+    with Job("counts", checkpoint=CheckpointPolicy(keep=Keep(last=4))) as job:
+        with job.init:
+            Task(int, out="total")
+        Task(add_up_to, "total", out="total")
+        job.stop(epochs=12 if failing else 11)
+    events: list[Event] = []
+    runner = JobRunner(job, CheckpointManager(tmp_path), report=events.append)
+    try:
+        assert runner.train(LocalSession(1)) == 11
+        assert not failing
+    except TaskError:
+        assert failing
+    removed = [e.ids for e in events if isinstance(e, CheckpointsRemoved)]
+    assert len(removed) > 1
+    assert sum(removed, ()) == tuple(range(8))
+    assert Catalog(tmp_path).ids() == [8, 9, 10, 11]
 
 
 def test_a_policy_compresses_and_the_manager_forgets_it(tmp_path: Path) -> None:
