@@ -13,7 +13,7 @@ tasks, vars, seed, nodes, readers     refuse                     ``train``: a ne
                                                                  ``resume``, Python: refuse
 only files of code and weights        resume, changes shown      done, changes shown
 those ``init`` uses, at epoch 0       ``train``: from the start  (as above)
-the job, after an error in epoch 1    ``train``: from the start  (as above)
+the job, after an error before a save ``train``: from the start  (as above)
 ====================================  =========================  =================================
 
 ``--accept-changes`` turns changes of the job into ones that are shown and obeyed, but for another
@@ -186,8 +186,8 @@ def decide(
     over = state.state in ("finished", "failed")
     if start is None and not over:
         return Choice("fresh", (f"{run} holds no checkpoint: the job starts from the beginning",))
-    if _first_epoch_failed(request, state, head) and changes.job and not request.accept_changes:
-        why = f"{run} failed in its first epoch, and the job has changed since: it starts over"
+    if _failed_before_a_save(request, state, head) and changes.job and not request.accept_changes:
+        why = f"{run} failed before an epoch was saved, and the job has changed: it starts over"
         return Choice("fresh", (why, *_indented(changes.job)))
     if changes.job and (changes.never or not request.accept_changes):
         reached = head.epoch if head is not None else state.epoch  # a kill writes no run.json
@@ -216,8 +216,8 @@ def _only_init_is_done(request: Request, head: Start | None, changes: Changes) -
     return bool(changes.init) and _may_start_over(request, head)
 
 
-def _first_epoch_failed(request: Request, state: FoundState, head: Start | None) -> bool:
-    """Return whether an error ended the run before an epoch was complete.
+def _failed_before_a_save(request: Request, state: FoundState, head: Start | None) -> bool:
+    """Return whether an error ended the run before an epoch was saved.
 
     After a kill the job is refused instead: what has changed may be a mistake.
     """

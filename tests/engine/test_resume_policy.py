@@ -98,7 +98,7 @@ def test_after_a_first_epoch_that_failed_the_changed_job_starts_over() -> None:
     choice = after_an_error(TRAIN, At(0, 0))
     assert (choice.action, choice.start) == ("fresh", None)
     assert choice.lines == (
-        "runs/sum failed in its first epoch, and the job has changed since: it starts over",
+        "runs/sum failed before an epoch was saved, and the job has changed: it starts over",
         "  vars.lr: 0.1 -> 0.05",
     )
 
