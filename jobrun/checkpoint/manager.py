@@ -197,14 +197,17 @@ class CheckpointManager:
         try:
             return self._save(source, fields, protected, rules)
         except SaveError as error:
-            if _disk_is_full(error):
-                self.apply_postponed()
-            if not (_disk_is_full(error) and self._removal.busy):
+            if not _disk_is_full(error):
+                raise
+            removed, warnings = self.apply_postponed()
+            if not (removed or self._removal.busy):
                 raise
             self._removal.wait()  # dropped checkpoints take disk space until they are deleted
             saved = self._save(source, fields, protected, rules)
             return replace(
-                saved, warnings=(f"{error.message}; the retry succeeded", *saved.warnings)
+                saved,
+                removed=(*removed, *saved.removed),
+                warnings=(f"{error.message}; the retry succeeded", *warnings, *saved.warnings),
             )
         except BaseException as error:
             cause = asynchronous_error(error)

@@ -164,6 +164,31 @@ def test_a_full_disk_waits_for_the_room_of_what_was_dropped(tmp_path: Path) -> N
     assert names(tmp_path) == ["checkpoint_3"]
 
 
+def test_what_makes_room_on_a_full_disk_is_among_what_the_save_has_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full(Fs):
+        once = False
+
+        def at(self, op: str, path: str) -> None:
+            if op == "write" and self.once:
+                self.once = False
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(trash, "_POSTPONED", 0.5)
+    fs = Full()
+    with CheckpointManager(tmp_path, keep=Keep(last=4), fs=fs) as manager:
+        removed = [id for _ in range(6) for id in save_again(manager, fs).removed]
+        manager.settle()
+        assert names(tmp_path) == [f"checkpoint_{id}" for id in range(len(removed), 6)]
+        assert len(removed) < 2
+        fs.once = True
+        saved = save_again(manager, fs)
+        assert saved.warnings[0].endswith("(ENOSPC); the retry succeeded")
+        removed += [*saved.removed, *manager.apply_postponed()[0]]
+    assert removed == [0, 1, 2]
+
+
 def test_a_full_disk_fails_the_save_if_nothing_is_being_deleted(tmp_path: Path) -> None:
     fs = FailingFs(0, errno.ENOSPC, ops=frozenset({"write"}))
     with (
