@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -396,16 +398,27 @@ def test_a_failing_task_is_named_with_its_node() -> None:
 
 
 def test_the_cost_of_a_blob_does_not_grow_with_their_number() -> None:
-    """Eight times as many blobs that persist: 64 times the CPU time, if each looked at all."""
+    """Eight times as many blobs that persist: 64 times the calls, if each looked at all."""
 
-    def seconds(count: int) -> float:
+    def calls(count: int) -> int:
         with Job("many") as job, job.init:
             for i in range(count):
                 Task(float, out=f"b{i}", name=f"t{i}")
         driver = Driver(job, threads=1)
-        start = time.process_time()
-        driver.start()
-        return time.process_time() - start
+        counted = itertools.count()
 
-    seconds(10)  # imports
-    assert seconds(4000) < 25 * seconds(500)
+        def note(frame: object, event: str, argument: object) -> None:
+            next(counted)
+
+        threading.setprofile(note)
+        sys.setprofile(note)
+        try:
+            driver.start()
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+        return next(counted)
+
+    few = calls(250)
+    assert few > 250
+    assert calls(2000) < 16 * few
