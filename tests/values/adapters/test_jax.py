@@ -93,7 +93,12 @@ def test_an_array_is_put_as_jax_itself_does(dtype: str, monkeypatch: pytest.Monk
 
 def test_an_array_is_put_where_and_as_jax_is_set() -> None:
     plain = np.array([np.nan, 1.0], np.float32)
-    for context in (jax.debug_nans(True), jax.disable_jit(), jax.default_device(jax.devices()[0])):
+    for context in (
+        jax.debug_nans(True),
+        jax.disable_jit(),
+        jax.default_device(jax.devices()[0]),
+        jax.transfer_guard("disallow"),  # of transfers that nobody has asked for
+    ):
         with context:
             put, loaded = jax.device_put(plain), JaxArrayAdapter().load(plain, {})
             assert (loaded.committed, loaded.sharding) == (put.committed, put.sharding)
