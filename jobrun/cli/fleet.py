@@ -20,7 +20,7 @@ from jobrun.cli.member import Order
 from jobrun.core.process import ChildOutput
 from jobrun.errors import UsageError
 
-__all__ = ["Fleet", "Listener", "Runs"]
+__all__ = ["Fleet", "Listener", "LocalFleet"]
 
 _TICK = 0.1
 """The seconds between checks whether a process with open pipes has ended."""
@@ -43,7 +43,7 @@ class Listener(Protocol):
         """Handle the end of a process: its exit code, negative for a signal."""
 
 
-class Runs(Protocol):
+class Fleet(Protocol):
     """Runs of a sweep, started somewhere; ``signal`` is what has ended them, or empty."""
 
     signal: str
@@ -69,7 +69,7 @@ class _Child:
             self.process.stdin.flush()
 
 
-class Fleet:
+class LocalFleet:
     """A runner of processes, ``jobs`` at a time; ``listener`` receives their output.
 
     They begin in the directory ``start`` (None: the current one).  No further one is started once

@@ -18,7 +18,7 @@ from typing import Any
 from distributed import get_worker
 
 from jobrun._version import __version__
-from jobrun.cli.fleet import Fleet
+from jobrun.cli.fleet import LocalFleet
 from jobrun.cli.member import Order
 from jobrun.errors import UsageError
 from jobrun.runs.sweepdir import SweepDir
@@ -31,7 +31,7 @@ _TICK = 0.2
 """Seconds between two looks whether the task is still wanted; lines are gathered meanwhile."""
 
 _lock = threading.Lock()
-_fleets: dict[str, set[Fleet]] = {}
+_fleets: dict[str, set[LocalFleet]] = {}
 """The runs in this process, by the topic of their sweep."""
 _over: set[str] = set()
 """The topics of sweeps in which no further run starts."""
@@ -63,7 +63,7 @@ def run_on_worker(task: MemberTask) -> int | None:
     worker: Any = get_worker()
     _check(task, f"the worker {worker.address}")
     relay = _Relay(worker, task)
-    fleet = Fleet(1, relay, lambda: True, task.start)
+    fleet = LocalFleet(1, relay, lambda: True, task.start)
     with _registered(task.topic, fleet) as wanted:
         if wanted:
             with _attended(worker, str(worker.get_current_task()), fleet, relay):
@@ -126,7 +126,7 @@ class _Relay:
 
 
 @contextmanager
-def _registered(topic: str, fleet: Fleet) -> Iterator[bool]:
+def _registered(topic: str, fleet: LocalFleet) -> Iterator[bool]:
     """Let signals reach a run; yield whether it may start."""
     with _lock:
         _fleets.setdefault(topic, set()).add(fleet)
@@ -141,7 +141,7 @@ def _registered(topic: str, fleet: Fleet) -> Iterator[bool]:
 
 
 @contextmanager
-def _attended(worker: Any, key: str, fleet: Fleet, relay: _Relay) -> Iterator[None]:
+def _attended(worker: Any, key: str, fleet: LocalFleet, relay: _Relay) -> Iterator[None]:
     """Send lines meanwhile, and end the run once the client is gone or the worker closes."""
     over = threading.Event()
 

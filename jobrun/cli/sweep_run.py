@@ -18,7 +18,7 @@ import click
 
 from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.metrics import metric_names
-from jobrun.cli.fleet import Fleet, Runs
+from jobrun.cli.fleet import Fleet, LocalFleet
 from jobrun.cli.member import Order
 from jobrun.cli.options import RunOptions, Settings, screen_width, settings, uses_color
 from jobrun.cli.signals import Signals
@@ -152,14 +152,14 @@ class SweepEngine:
         reason = fleet.signal or ("SIGTERM" if self._out_of_time else "")
         return self._show(plan, home, rows, board.codes, reason)
 
-    def _fleet(self, jobs: int, board: Board, home: SweepDir) -> Runs:
+    def _fleet(self, jobs: int, board: Board, home: SweepDir) -> Fleet:
         """Return what runs the members: processes here, or on the workers of a cluster."""
 
         def go() -> bool:
             return self._continues(board.codes.values())
 
         if not self._on_workers:
-            return Fleet(jobs, board, go)
+            return LocalFleet(jobs, board, go)
         from jobrun.cli.cluster_fleet import ClusterFleet
 
         return ClusterFleet(
@@ -274,7 +274,7 @@ class SweepEngine:
 class _SignalForwarder:
     """A forwarder of signals to the runs."""
 
-    def __init__(self, fleet: Runs, board: Board) -> None:
+    def __init__(self, fleet: Fleet, board: Board) -> None:
         self._fleet = fleet
         self._board = board
 

@@ -9,8 +9,8 @@ structure of its template, but for the order of keys, which JAX sorts.
 What can be changed (a dict, a list, an array of numpy, a tensor) is filled in place, since other
 objects of ``setup`` may hold it: an optimizer its parameters.  But if a task has returned a tree of
 other arrays (``new_leaves``), those that hold the arrays of ``setup`` hold its first values, and
-keep them: then new ones are made.  What stood at several places when it
-was saved is one object at these places again.
+keep them: then new ones are made.  What stood at several places when it was saved is one object at
+these places again.
 
 Functions, classes, dtypes and modules in a tree (the ``apply_fn`` of a train state) are not saved:
 those of the template are used.
@@ -175,7 +175,7 @@ def _newly_restored(template: Any, state: Any, place: str, made: Objects) -> Any
         live = None if isinstance(template, _PLAIN) else live_adapter_of(template)
         if live is None:
             return _leaf(template, state, place, made)
-        return live.restore(template if made.may_fill(template) else live.copy(template), state)
+        return live.restore(template if made.claims(template) else live.copy(template), state)
     given = dict(enumerate(state)) if isinstance(state, list | tuple) else state
     if not isinstance(given, dict):
         raise _mismatch(place, _described_leaf(template), _described_leaf(state))
@@ -203,7 +203,7 @@ def _container_like(template: Any, items: dict[Any, Any], made: Objects) -> Any:
         return kind(items.values()) if kind is tuple else tuple.__new__(kind, items.values())
     if kind is not list and not isinstance(template, dict) and not dataclasses.is_dataclass(kind):
         return node_like(template, items)
-    fills = made.fills and made.may_fill(template) and not _is_frozen(kind)
+    fills = made.fills and made.claims(template) and not _is_frozen(kind)
     result: Any = template if fills else copy.copy(template)
     if kind is list:
         result[:] = items.values()
@@ -228,12 +228,12 @@ def _leaf(template: Any, value: Any, place: str, made: Objects) -> Any:
     if was != now:
         raise _mismatch(place, was, now)
     if type(template) is np.ndarray:
-        if made.fills and template.flags.writeable and made.may_fill(template):
+        if made.fills and template.flags.writeable and made.claims(template):
             np.copyto(template, value)
             return template
         return np.asfortranarray(value) if _order(template) == "F" else value
     like = getattr(value_adapter(template), "like", None)
-    return value if like is None else like(template, value, made.may_fill(template))
+    return value if like is None else like(template, value, made.claims(template))
 
 
 def _described(obj: Any, place: str) -> Iterator[tuple[str, str]]:

@@ -270,7 +270,7 @@ def _object(form: Mapping[str, Any], before: Any, where: str, made: _Made) -> An
         except _NOT_A_STATE as error:
             raise ValueRefusedError(f"{where} is not the state of a {reference}: {error}") from None
     own = _reference(type(before)) == reference != _TREE and _has_own_attributes(before)
-    if own and made.may_fill(before):
+    if own and made.claims(before):
         _put_back(before, form, where, made)
         return before
     kind = _class(reference, where)

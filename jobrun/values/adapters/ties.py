@@ -43,7 +43,7 @@ class Objects:
         self.fills = fills
         # The form is kept beside what was made of it, so that its id stays its own.
         self._made: dict[int, tuple[Plain, Any]] = {}
-        self._filled: dict[int, Any] = {}
+        self._claimed: dict[int, Any] = {}
 
     def of(self, form: Plain, make: Callable[[], Any]) -> Any:
         """Return the object of a form, a dict, list or value: the one made already, or ``make()``.
@@ -57,14 +57,14 @@ class Objects:
             found = self._made[id(form)] = (form, make())
         return found[1]
 
-    def may_fill(self, obj: Any) -> bool:
-        """Return whether an object of ``setup`` has not been filled yet, which it is from now on.
+    def claims(self, obj: Any) -> bool:
+        """Claim an object of ``setup`` to be filled; return False if it was claimed before.
 
         One object of ``setup`` may stand at two places where the checkpoint has two.
         """
-        if id(obj) in self._filled:
+        if id(obj) in self._claimed:
             return False
-        self._filled[id(obj)] = obj
+        self._claimed[id(obj)] = obj
         return True
 
 
