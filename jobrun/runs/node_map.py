@@ -218,7 +218,8 @@ def _lacking(nodes: Sequence[str], parts: Mapping[str, str], found: Mapping[str,
     """Return what ``--map-node`` still needs: a part for each node, and a node for each part."""
     needed = [f"{n}={n}" if n in parts else f"OLD={n}" for n in nodes if n not in found]
     needed += [f"{part}=" for new, part in found.items() if new not in nodes]
-    text = "add " + " ".join(f"--map-node {pair}" for pair in needed)
+    text = "to 'jobrun resume' add " + " ".join(f"--map-node {pair}" for pair in needed)
     if any(pair.startswith("OLD=") for pair in needed):
         text += ", with the part that it gets as OLD, and OLD=OLD if that node keeps its part too"
+        text += f"; if the spec gives the number of nodes, --nodes {len(nodes)} copies the first"
     return text

@@ -93,7 +93,8 @@ def test_what_cannot_be_names_the_nodes(
 def test_the_error_says_which_pairs_are_needed(maps: list[str], nodes: str, needed: str) -> None:
     with pytest.raises(DamagedError) as caught:
         parse_maps(maps).parts(record("a", "b"), tuple(nodes))
-    assert caught.value.hint.partition(", with")[0] == f"add {needed}"
+    assert caught.value.hint.partition(", with")[0] == f"to 'jobrun resume' add {needed}"
+    assert ("--nodes 3 copies the first" in caught.value.hint) == ("OLD=" in needed)
 
 
 def test_all_that_a_checkpoint_says_of_a_node_goes_along() -> None:
