@@ -7,9 +7,9 @@ are empty.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 __all__ = ["PipeState", "Position", "ReaderState"]
 
@@ -69,6 +69,9 @@ class PipeState:
         return cls(data["batches"], {k: (v[0], v[1], v[2]) for k, v in data["reduced"].items()})
 
 
+_State = TypeVar("_State", PipeState, ReaderState)
+
+
 @dataclass(frozen=True, slots=True)
 class Position:
     """A place in a run.
@@ -113,6 +116,18 @@ class Position:
     def next_epoch(self, readers: Mapping[str, ReaderState]) -> Position:
         """Return the boundary after the unfinished epoch."""
         return Position(epochs=self.epochs + 1, readers=dict(readers))
+
+    def in_order(self, keys: Iterable[str]) -> Position:
+        """Return the same position; pipes and readers have the order of ``keys``."""
+        if len(self.pipes) < 2 and len(self.readers) < 2:
+            return self
+        place = {key: number for number, key in enumerate(keys)}
+        last = len(place)
+
+        def sort(states: Mapping[str, _State]) -> dict[str, _State]:
+            return dict(sorted(states.items(), key=lambda item: place.get(item[0], last)))
+
+        return replace(self, pipes=sort(self.pipes), readers=sort(self.readers))
 
     def with_readers(self, readers: Mapping[str, ReaderState]) -> Position:
         """Return the same position with other reader states."""

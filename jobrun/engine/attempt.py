@@ -158,7 +158,7 @@ class Attempt:
             return ()
         return (
             f"every: {{batches: {batches}}} saves once one of {parts} workers has applied as many "
-            "batches: none counts those of the others",
+            "batches, wherever the others are",
         )
 
     def _all_in_lock_step(self) -> bool:
@@ -224,6 +224,7 @@ class Attempt:
         plan, progress = self._run.plans["epoch"], self.progress
         if progress.position.at_boundary:
             self._epoch_start = time.perf_counter()
+        self.saver.due.begin()
         reached = self.session.run(plan, progress.position, self._epoch_control)
         self.saver.collect(wait=False)
         self._look()  # also if epochs are too short for the session to call it

@@ -12,13 +12,15 @@ __all__ = ["SaveSchedule"]
 class SaveSchedule:
     """The schedule of saves: whether one is due, from the progress since the last.
 
-    ``applied`` and ``inside`` may be called from any thread while an epoch runs; a batch that is
-    counted late is seen at the next look.
+    Batches are counted along the graph of the tasks (see ``session.base.Control``), not over all
+    pipes: where several run at once, a save falls where each has applied as many, whatever the
+    threads.  ``applied`` and ``inside`` may be called from any thread while an epoch runs.
     """
 
     def __init__(self, policy: CheckpointPolicy) -> None:
         self._every = policy.every
         self._batches = 0
+        self._before = 0
         self._epoch: int | None = None
         self._time = time.monotonic()
         self._postponed = False
@@ -47,20 +49,27 @@ class SaveSchedule:
         """Defer the save to the end of the epoch."""
         self._postponed = True
 
-    def applied(self) -> None:
-        """Count one more applied batch."""
-        self._batches += 1
-        self._held = False
+    def begin(self) -> None:
+        """Begin a run of an epoch, or of the rest of it: ``applied`` counts its batches anew."""
+        self._before = self._batches
+
+    def applied(self, count: int) -> None:
+        """Record that ``count`` batches of the run lie one behind another."""
+        if self._before + count > self._batches:
+            self._batches = self._before + count
+            self._held = False
 
     def inside(self) -> bool:
-        """Return whether to save inside an epoch."""
-        return not (self._postponed or self._held) and self._wanted()
+        """Return whether to save inside an epoch, at once: ``batches_left`` has its own place."""
+        if self._postponed or self._held:
+            return False
+        return self._wanted(batches=bool(self._every.min_gap))
 
-    def _wanted(self) -> bool:
+    def _wanted(self, *, batches: bool) -> bool:
         every = self._every
         if self.requested:
             return True
-        if every.batches is not None and self._batches >= every.batches:
+        if batches and every.batches is not None and self._batches >= every.batches:
             return self._gap_over()
         if every.seconds is not None and time.monotonic() - self._time >= every.seconds:
             return self._gap_over()
@@ -76,7 +85,7 @@ class SaveSchedule:
     def after(self, epoch: int) -> bool:
         """Return whether to save after ``epoch`` completed epochs."""
         self._held = False
-        if self._epoch is None or self._postponed or self._wanted():
+        if self._epoch is None or self._postponed or self._wanted(batches=True):
             return True
         epochs = self._every.epochs
         return epochs is not None and epoch - self._epoch >= epochs and self._gap_over()

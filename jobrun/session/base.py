@@ -36,18 +36,20 @@ class Control:
 
     ``cut()`` true: start no new task and no new batch; let running ones end; ``run`` then returns
     the position reached.  ``interrupted()`` true: the run ends, and programs are ended too.
-    ``applied()`` is called after each batch, and ``applied_elsewhere(n)`` after one that n copies
-    of its pipe apply on other workers, in lock step.  ``report`` receives events.  All of them are
-    called from any thread.  ``every_task`` requests an event for each task.  ``look()`` is called a
-    few times a second while a group runs, on the thread that called ``run`` or ``run_loop``.
-    ``batches_left()`` is the number of batches after which a cut will be requested (None: not
-    known), for a session that cannot call ``cut`` at each batch.  ``spent()`` receives, where there
-    are several nodes, the seconds that the tasks of each node have taken, once they have run.
+    ``report`` receives events.  All of them are called from any thread.  ``every_task`` requests an
+    event for each task.  ``look()`` is called a few times a second while a group runs, on the
+    thread that called ``run`` or ``run_loop``.  ``spent()`` receives, where there are several
+    nodes, the seconds that the tasks of each node have taken, once they have run.
+
+    Batches are counted along the graph, so that their number depends on the job alone: a pipe
+    begins with the largest count that the units before it have ended with.  ``applied(count)`` is
+    called after each batch of the group's run, and once at its end.  Where ``batches_left()``,
+    asked once at its beginning, is a number, nothing starts behind as many batches; the run ends
+    when nothing else is left to do.
     """
 
     cut: Callable[[], bool] = lambda: False
-    applied: Callable[[], None] = lambda: None
-    applied_elsewhere: Callable[[int], None] = lambda count: None
+    applied: Callable[[int], None] = lambda count: None
     report: Report = ignore
     every_task: bool = False
     interrupted: Callable[[], bool] = lambda: False

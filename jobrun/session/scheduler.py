@@ -63,6 +63,14 @@ class Dag:
     bound: frozenset[int] = frozenset()
     pinned: frozenset[int] = frozenset()
 
+    def before(self) -> list[list[int]]:
+        """Return the units that each waits for."""
+        found: list[list[int]] = [[] for _ in self.waits]
+        for unit, successors in enumerate(self.successors):
+            for other in successors:
+                found[other].append(unit)
+        return found
+
     def order(self) -> list[int]:
         """Return each unit's place in the order of their numbers, as far as the edges allow."""
         waits, place = list(self.waits), [0] * len(self.waits)

@@ -29,6 +29,7 @@ from jobrun.core.position import PipeState, Position, ReaderState
 from jobrun.errors import JobrunError, TaskError, ValueRefusedError
 from jobrun.model.job import Pipe
 from jobrun.session.base import Control
+from jobrun.session.batch_counts import BatchCounts
 from jobrun.session.binding import Binding
 from jobrun.session.call import Call
 from jobrun.session.current import Running, TaskStoppedError, enter
@@ -57,7 +58,9 @@ _REPORTED = 8
 class Now:
     """The current run: its epoch, its control, and its progress.
 
-    ``seconds`` holds the time each unit took, ``since`` its start if it runs now, else 0.
+    ``seconds`` holds the time each unit took, ``since`` its start if it runs now, else 0.  ``cut``
+    are the units cut before their end, which cut all others.  ``batches`` counts the batches, if
+    there are pipes.
     """
 
     moment: CallContext
@@ -66,9 +69,15 @@ class Now:
     readers: dict[str, ReaderState]
     seconds: list[float]
     since: list[float]
+    batches: BatchCounts | None
     gathered: dict[int, Any] = field(default_factory=dict)
     cut: set[int] = field(default_factory=set)
     halted: bool = False
+
+    def ended(self, units: Iterable[int]) -> list[int]:
+        """Return those of the units that ran which have come to their end."""
+        held = () if self.batches is None else self.batches.held
+        return [unit for unit in units if unit not in self.cut and unit not in held]
 
 
 class Group:
@@ -99,6 +108,7 @@ class Group:
         self._every = [1 if u.gathers else epochs_between(job, u.task, u.node) for u in plan.units]
         self._now: Now | None = None
         self._objects.present()
+        self._before = self._dag.before()
         self._rules = ObjectRules(binding.analysis, plan, self._objects, stores.nodes)
         self._warnings = self._rules.at_start()
 
@@ -149,11 +159,10 @@ class Group:
         done = self._done(set(position.tasks))
         control.report(GroupStarted(plan.group, now.moment.epoch, len(plan.units)))
         start = time.perf_counter()
-        finished = self._run_units(now, done)
+        ran = self._run_units(now, done)
         self._report_finished(now.moment.epoch, time.perf_counter() - start, now)
         if self._job.multi_node:
             control.spent(self.spent(now))
-        ran = [i for i in finished if i not in now.cut]
         if len(ran) == len(done) and now.pipes == position.pipes:
             return position
         return Position(
@@ -161,7 +170,10 @@ class Group:
             tuple(plan.units[i].key for i in ran if not plan.units[i].gathers),
             now.pipes,
             now.readers if plan.group == "epoch" else position.readers,
-        )
+        ).in_order(unit.key for unit in plan.units)
+
+    def _counts(self, control: Control) -> BatchCounts:
+        return BatchCounts(self._before, self._dag.bound, control.batches_left())
 
     def _begin(self, position: Position, control: Control) -> Now:
         """Return a new run that begins at ``position``."""
@@ -174,6 +186,7 @@ class Group:
             dict(position.readers) if self._plan.group == "epoch" else {},
             [0.0] * len(self._plan.units),
             [0.0] * len(self._plan.units),
+            self._counts(control) if self._pipes else None,
         )
         warnings, self._warnings = self._warnings, []
         self._warn(warnings)
@@ -188,7 +201,7 @@ class Group:
         skip: Sequence[int] = (),
         begun: Callable[[], None] = lambda: None,
     ) -> list[int]:
-        """Run the units that are not ``done``; see ``Scheduler.run``."""
+        """Run the units that are not ``done``, see ``Scheduler.run``; return those at their end."""
 
         def halted() -> None:
             now.halted = True
@@ -200,7 +213,9 @@ class Group:
         enter(None)  # in a loop this is the thread of the last task
         if self._binding.places.check:
             check_kept(self._plan.group, self._stores.nodes)
-        return ran
+        if now.batches is not None:
+            now.control.applied(now.batches.longest)
+        return now.ended(ran)
 
     def _done(self, tasks: Collection[str]) -> list[int]:
         """Return the units that need not run again; a gathering is done when its copies are."""
@@ -217,6 +232,8 @@ class Group:
     def _execute(self, number: int) -> None:
         now = self._now
         assert now is not None
+        if now.batches is not None and not now.batches.begin(number):
+            return
         if self._every[number] > 1 and not self._due(number, now.moment.epoch):
             return  # its number stays: others wait for it, and through it for those before it
         start = now.since[number] = time.perf_counter()
@@ -330,12 +347,13 @@ class Group:
         assert isinstance(task, Pipe)
         steps = LockStep(task, runs, self._stores_of(copies[0]))
         exchange = self._exchange(gather)
-        reached, seconds = steps.run(now.moment.epoch, before, now.control, exchange)
+        control = _counting(gather, now)
+        reached, seconds = steps.run(now.moment.epoch, before, control, exchange)
         for number, (state, reader), spent in zip(copies, reached, seconds, strict=True):
             now.seconds[number] += spent
             self._end_pipe(number, state, reader, now)
-            if state is not None:
-                now.cut.add(gather)
+        if any(state is not None for state, _ in reached):
+            _note_cut(gather, copies, now)
 
     def _exchange(self, gather: int) -> Exchange:
         """Return what exchanges messages with the copies of a pipe elsewhere."""
@@ -346,10 +364,13 @@ class Group:
     def _run_pipe(self, pipe: PipeRun, number: int, now: Now) -> None:
         key = self._plan.units[number].key
         before = now.pipes.pop(key, PipeState())
+        control = _counting(number, now)
         state, reader = pipe.run(
-            now.moment.epoch, before, now.readers.get(key, ReaderState()), now.control
+            now.moment.epoch, before, now.readers.get(key, ReaderState()), control
         )
         self._end_pipe(number, state, reader, now)
+        if state is not None:
+            _note_cut(number, (), now)
 
     def _end_pipe(
         self, number: int, state: PipeState | None, reader: ReaderState, now: Now
@@ -357,7 +378,6 @@ class Group:
         """Record the place that a pipe has reached."""
         key = self._plan.units[number].key
         if state is not None:
-            now.cut.add(number)
             if not state.batches:
                 return  # cut before its first batch: it has not begun
             now.pipes[key] = state
@@ -379,8 +399,13 @@ class Group:
             persists = self._persists[key] = self._binding.persistent.touches(key)
         self._put(key, value, number, persists)
         self._stores.written.note(key)
-        if not persists and self._objects.stored(key, value, number, self._scheduler.add_edge):
+        if not persists and self._objects.stored(key, value, number, self._add_edge):
             self._warn(self._rules.stored(key))
+
+    def _add_edge(self, before: int, after: int) -> None:
+        """Order two units of the run."""
+        self._before[after].append(before)
+        self._scheduler.add_edge(before, after)
 
     def _warn(self, lines: Iterable[str]) -> None:
         assert self._now is not None
@@ -401,6 +426,21 @@ class Group:
                 where=write_mark(task, key),
                 hint=error.hint,
             ) from None
+
+
+def _counting(unit: int, now: Now) -> Control:
+    """Return the control of a pipe that runs as ``unit``."""
+    assert now.batches is not None
+    return now.batches.control(unit, now.control)
+
+
+def _note_cut(unit: int, copies: Iterable[int], now: Now) -> None:
+    """Record that the pipe of ``unit``, or of its ``copies``, has not come to its end."""
+    assert now.batches is not None
+    if now.batches.is_full(unit):
+        now.batches.held.add(unit)  # and with it its copies
+    else:
+        now.cut.update((unit, *copies))
 
 
 def _check_siblings(workspace: Workspace, path: str) -> None:

@@ -18,15 +18,15 @@ from engine import same
 from live import CounterAdapter, build, build_params, trainer, weights
 from whole_runs import (
     bytes_of_checkpoints,
+    die_after_save,
     facts_of_checkpoints,
     records,
-    start,
     train,
     train_and_die,
 )
 
 from jobrun import Best, CheckpointPolicy, Every, Job, Keep, Task, load_blobs
-from jobrun.core.events import CheckpointSaved, Warned
+from jobrun.core.events import Warned
 from jobrun.engine.resume_policy import Request
 from jobrun.errors import RunRefusedError, TaskError
 from jobrun.session.base import Session
@@ -47,22 +47,6 @@ def assert_same(one: Path, other: Path) -> None:
     assert list(left) == list(right)
     assert [name for name in left if left[name] != right[name]] == []
     assert facts_of_checkpoints(one) == facts_of_checkpoints(other)
-
-
-class Died(BaseException):
-    """The process ends here."""
-
-
-def die_after_save(job: Job, run_dir: Path, id: int, **how: Any) -> None:
-    """Train until a checkpoint is saved, wherever that is, and die there."""
-
-    def die(event: Any) -> None:
-        if isinstance(event, CheckpointSaved) and event.id == id:
-            raise Died
-
-    ended = start(job, run_dir, watch=die, **how)
-    with pytest.raises(Died):
-        ended.runner.train(ended.session)
 
 
 @pytest.mark.parametrize("nodes", [None, ["a", "b"]])

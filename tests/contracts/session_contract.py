@@ -438,8 +438,9 @@ class SessionContract:
     def test_each_applied_batch_is_said(self, session: Session) -> None:
         applied: list[int] = []
         driver = Driver(reference(), session=session).start()
-        driver.run("epoch", Control(applied=lambda: applied.append(1)))
-        assert len(applied) == 3
+        driver.run("epoch", Control(applied=lambda count: applied.append(count)))
+        assert applied == sorted(applied)
+        assert applied[-1] == 3
 
     # Scratch.
 

@@ -68,15 +68,31 @@ class TestDue:
     def test_batches_count_over_the_borders_of_epochs(self) -> None:
         found = due(epochs=None, batches=3)
         found.saved(0)
-        for expected in (False, False, True):
-            found.applied()
-            assert found.inside() is expected
+        found.begin()
+        found.applied(2)
+        assert (found.batches_left(), found.after(1)) == (1, False)
+        found.begin()
+        found.applied(1)
+        assert found.after(2)
+        found.saved(2)
+        found.begin()
+        assert (found.batches_left(), found.after(3)) == (3, False)
+
+    def test_batches_are_those_one_behind_another(self) -> None:
+        """Two pipes that run at once: each counts from the beginning of the run."""
+        found = due(epochs=None, batches=5)
         found.saved(0)
-        found.applied()
-        assert not found.after(1)
-        found.applied()
-        found.applied()
-        assert found.inside()
+        found.begin()
+        for applied in (1, 1, 2, 3, 2, 3):
+            found.applied(applied)
+        assert found.batches_left() == 2
+
+    def test_a_save_after_batches_falls_where_the_session_holds(self) -> None:
+        found = due(epochs=None, batches=1)
+        found.saved(0)
+        found.begin()
+        found.applied(1)
+        assert not found.inside()
         assert found.after(1)
 
     def test_seconds_count_over_the_borders_of_epochs(self, clock: Clock) -> None:
@@ -91,7 +107,8 @@ class TestDue:
     def test_min_gap_is_a_lower_bound(self, clock: Clock) -> None:
         found = due(epochs=1, batches=1, min_gap=5.0)
         found.saved(0)
-        found.applied()
+        found.applied(1)
+        assert found.batches_left() is None
         assert not found.inside()
         assert not found.after(1)
         clock.now += 5
@@ -106,7 +123,7 @@ class TestDue:
         found.hold()
         assert not found.inside()
         assert not found.requested
-        found.applied()
+        found.applied(1)
         assert found.inside()
         found.hold()
         assert found.after(3)
@@ -123,7 +140,7 @@ class TestDue:
     def test_postponed_waits_for_the_end_of_the_epoch(self) -> None:
         found = due(epochs=50, batches=1)
         found.saved(0)
-        found.applied()
+        found.applied(1)
         found.postpone()
         assert not found.inside()
         assert found.after(1)

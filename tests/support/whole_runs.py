@@ -93,9 +93,19 @@ def train(job: Job, run_dir: Path | None = None, epoch: int | None = None, **how
 
 def train_and_die(job: Job, run_dir: Path, after: int, **how: Any) -> Ended:
     """Train until it is said that the checkpoint of epoch ``after`` is saved, and die there."""
+    return _die_once(lambda saved: saved.epoch == after, job, run_dir, **how)
 
+
+def die_after_save(job: Job, run_dir: Path, id: int, **how: Any) -> Ended:
+    """Train until it is said that checkpoint ``id`` is saved, wherever that is, and die there."""
+    return _die_once(lambda saved: saved.id == id, job, run_dir, **how)
+
+
+def _die_once(
+    is_last: Callable[[CheckpointSaved], bool], job: Job, run_dir: Path, **how: Any
+) -> Ended:
     def die(event: Event) -> None:
-        if isinstance(event, CheckpointSaved) and event.epoch == after:
+        if isinstance(event, CheckpointSaved) and is_last(event):
             raise Died
 
     ended = start(job, run_dir, watch=die, **how)
@@ -103,7 +113,7 @@ def train_and_die(job: Job, run_dir: Path, after: int, **how: Any) -> Ended:
         ended.runner.train(ended.session)
     except Died:
         return ended
-    raise AssertionError(f"the run ended before epoch {after} was saved")
+    raise AssertionError("the run ended before that checkpoint was saved")
 
 
 class FailingDisk(Fs):

@@ -140,7 +140,6 @@ class WorkerActor:
         control = Control(
             cut=lambda: self._stops(request.batches),
             applied=self._on_applied,
-            applied_elsewhere=self._on_applied_elsewhere,
             report=self.news_queue.report,
             every_task=request.every_task,
             interrupted=lambda: self._interrupted >= self._turn,
@@ -180,13 +179,9 @@ class WorkerActor:
         """Return whether the client is gone, and the actor with it."""
         return self._worker.state.actors.get(self._key) is not self
 
-    def _on_applied(self) -> None:
-        self._applied += 1
-        self.news_queue.applied()
-
-    def _on_applied_elsewhere(self, count: int) -> None:
-        """Count batches that other workers report: a cut falls where it does in one process."""
-        self._applied += count
+    def _on_applied(self, count: int) -> None:
+        self._applied = max(self._applied, count)
+        self.news_queue.applied(count)
 
     async def pause(self, turn: int, interrupted: bool, halt: bool) -> None:
         """Start nothing new in a turn; programs end if it is ``interrupted``, pipes if it failed.

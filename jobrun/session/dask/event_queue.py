@@ -40,9 +40,9 @@ class NewsQueue:
         """Add an event."""
         self._add(event)
 
-    def applied(self) -> None:
-        """Count one more applied batch."""
-        self._add(Applied(1))
+    def applied(self, count: int) -> None:
+        """Add that ``count`` batches lie one behind another."""
+        self._add(Applied(count))
 
     def unreached(self, error: WorkerLostError, address: str = "") -> None:
         """Add that another worker cannot be reached."""
@@ -70,7 +70,7 @@ class NewsQueue:
         with self._lock:
             last = self._items[-1] if self._items else None
             if isinstance(item, Applied) and isinstance(last, Applied):
-                self._items[-1] = Applied(last.batches + item.batches)
+                self._items[-1] = Applied(max(last.batches, item.batches))
             else:
                 self._items.append(item)
             if last is not None:

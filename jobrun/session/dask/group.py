@@ -205,7 +205,7 @@ class WorkerGroup(Group):
         finally:
             self._mailbox.close()
             self._news.end_lines()
-        self._finished = [number for number in finished if number not in now.cut]
+        self._finished = finished
         ended = set(self._finished)
         tasks = tuple(key for key, number in self._portion.runs.items() if number in ended)
         return Position(position.epochs, tasks, now.pipes, now.readers), now

@@ -197,8 +197,7 @@ class GroupRun:
         elif isinstance(news, Event):
             self._control.report(news)
         elif isinstance(news, Applied):
-            for _ in range(news.batches):
-                self._control.applied()
+            self._control.applied(news.batches)
         elif isinstance(news, PrintedText):
             print(news.text, end="", file=sys.stderr if news.is_error else sys.stdout)
 
@@ -235,7 +234,7 @@ def reached(plan: Plan, position: Position, outcomes: Mapping[str, Outcome]) -> 
         for one in outcomes.values():
             readers.update(one.readers)
     tasks = tuple(u.key for u in plan.units if not u.gathers and u.key in done)
-    return Position(position.epochs, tasks, pipes, readers)
+    return Position(position.epochs, tasks, pipes, readers).in_order(u.key for u in plan.units)
 
 
 def _part_of(position: Position, own: Collection[str]) -> Position:

@@ -147,7 +147,7 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The number of batches that were applied."""
+    """The number of batches of a run that lie one behind another on a worker."""
 
     batches: int
 

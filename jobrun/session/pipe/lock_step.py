@@ -53,7 +53,6 @@ class LockStep:
         self._pipe = pipe
         self._runs = runs
         self._stores = stores
-        self._elsewhere = 0
 
     def run(
         self,
@@ -69,8 +68,11 @@ class LockStep:
                 for run, state in zip(self._runs, states, strict=True)
             ]
             going = self._agree_on_start(epochs, control, exchange)
+            applied = 0
             while going and self._have_next(epochs, control, exchange):
-                self._apply(epochs, control, exchange)
+                self._apply(epochs, exchange)
+                applied += 1
+                control.applied(applied)
             ended = going and all(one.feed.ended for one in epochs)
             return [one.end(ended) for one in epochs], [one.seconds for one in epochs]
 
@@ -85,7 +87,6 @@ class LockStep:
             return False
         for other in others:
             totals |= other
-        self._elsewhere = len(totals) - len(epochs)
         known = sorted((total, node) for node, total in totals.items() if total is not None)
         if known and known[0][0] != known[-1][0]:
             raise self._differ(
@@ -123,7 +124,7 @@ class LockStep:
             )
         return _READY
 
-    def _apply(self, epochs: Sequence[PipeEpoch], control: Control, exchange: Exchange) -> None:
+    def _apply(self, epochs: Sequence[PipeEpoch], exchange: Exchange) -> None:
         """Run the ``do`` steps, each on all copies before the next one."""
         prepared = [_given(one) for one in epochs]
         for number in range(len(self._pipe.do)):
@@ -138,8 +139,6 @@ class LockStep:
                 one.seconds += time.perf_counter() - started
         for one in epochs:
             one.applied()
-        if self._elsewhere:
-            control.applied_elsewhere(self._elsewhere)
 
     def _reduced(self, one: PipeEpoch, number: int, exchange: Exchange) -> dict[Reduced, Value]:
         """Return what a step reads of all nodes, reduced."""

@@ -157,6 +157,7 @@ class PipeRun:
                 if prepared is None or not self._apply(prepared, now):
                     return now.end(False)
                 now.applied()
+                control.applied(now.number - state.batches)
             return now.end(True)
 
     @contextmanager
@@ -170,7 +171,7 @@ class PipeRun:
         progress = _Progress(self._pipe.name, self.node, epoch, total, control)
         with self._fed(reader, epoch, state.batches, control) as feed:
             reductions = Reductions(state.reduced)
-            yield PipeEpoch(self, epoch, feed, reductions, progress, total, control, state.batches)
+            yield PipeEpoch(self, epoch, feed, reductions, progress, total, state.batches)
 
     def store_reduced(self, reductions: Reductions, epoch: int) -> None:
         """Store the reductions of the epoch; raises TaskError for one that cannot be stored."""
@@ -357,7 +358,6 @@ class PipeEpoch:
     reductions: Reductions
     progress: _Progress
     total: int | None
-    control: Control
     number: int
     rows: int = 0
     prepared: Prepared | None = None
@@ -369,7 +369,6 @@ class PipeEpoch:
         self.feed.applied()
         self.number += 1
         self.rows += self.prepared[1]
-        self.control.applied()
         self.progress.done(self.number, self.rows)
 
     def end(self, finished: bool) -> tuple[PipeState | None, ReaderState]:

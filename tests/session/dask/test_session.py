@@ -175,7 +175,7 @@ def test_the_start_says_that_each_worker_counts_its_batches() -> None:
 
     (note,) = notes(Every(epochs=1, batches=4), 2)
     assert note == (
-        "every: {batches: 4} saves once one of 2 workers has applied as many batches: "
-        "none counts those of the others"
+        "every: {batches: 4} saves once one of 2 workers has applied as many batches, "
+        "wherever the others are"
     )
     assert notes(Every(epochs=1, batches=4), 1) == notes(Every(epochs=1), 2) == ()
