@@ -32,8 +32,8 @@ class Every:
 
     The first that is due applies.  ``batches`` and ``seconds`` save inside an epoch too; at least
     ``min_gap`` seconds lie between two saves.  After ``init``, at the end of the last epoch, and
-    when a signal ends the run, it is always saved.  Raises UsageError for invalid
-    values.
+    when a signal ends the run, it is always saved.  ``batches`` are those one behind another in the
+    order of the tasks.  Raises UsageError for invalid values.
     """
 
     epochs: int | None = 1
