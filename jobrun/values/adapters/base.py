@@ -46,13 +46,15 @@ class ValueAdapter(Protocol):
 
     ``name`` stands in checkpoints and is unique; ``version`` rises when the plain form changes.
 
-    Four more attributes may be left out.  ``immutable`` says that no object of the type can be
+    More attributes may be left out.  ``immutable`` says that no object of the type can be
     changed: then no call is checked for having changed one.  ``mark(value)`` returns what differs,
     by ``==``, after a change in place: then it is compared, and not the plain forms.  ``numeric``
     says that a value with one element counts as a number, for metrics.  ``like(template,
     value, fill)`` returns the value for the place in a tree under ``state`` where ``setup`` put
     ``template``: the template itself, which other objects may hold, with the content of ``value``
     if ``fill`` is true and it can be changed; else ``value``, on the devices of the template.
+    ``gradient(value)`` returns what a value in such a tree has gathered beside its content, or
+    None, and ``put_gradient(value, gradient)`` puts it back, or None in its place.
     """
 
     name: str

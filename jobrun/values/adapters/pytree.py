@@ -12,6 +12,8 @@ other arrays (``new_leaves``), those that hold the arrays of ``setup`` hold its 
 keep them: then new ones are made.  What stood at several places when it was saved is one object at
 these places again.
 
+Gradients that tensors have gathered stand beside the tree, under ``.grad``, by their places.
+
 Functions, classes, dtypes and modules in a tree (the ``apply_fn`` of a train state) are not saved:
 those of the template are used.
 """
@@ -72,18 +74,27 @@ class PytreeAdapter:
 
     def state(self, obj: Any) -> Plain:
         """Return the tree as dicts and lists of its leaves; one leaf alone as a list of it."""
-        return [obj] if _is_value(obj) else _state(obj, Forms())
+        state = [obj] if _is_value(obj) else _state(obj, Forms())
+        gradients = {p: g for p, leaf in _leaves(obj) if (g := _gradient(leaf)) is not None}
+        return _beside(state, gradients) if gradients else state
 
     def restore(self, obj: Any, state: Plain) -> Any:
         """Return a tree like the template ``obj`` with the leaves of ``state``.
 
         Raises ValueRefusedError, naming the place, where the structure is another.
         """
+        state, gradients = _apart(state)
         if _is_value(obj):
-            if not isinstance(state, list) or len(state) != 1:
+            if not isinstance(state, list | dict) or len(state) != 1:
                 raise _mismatch("", _described_leaf(obj), _described_leaf(state))
-            return _leaf(obj, state[0], "", Objects(self._fills))
-        return _restored(obj, state, "", Objects(self._fills))
+            (leaf,) = state.values() if isinstance(state, dict) else state
+            restored = _leaf(obj, leaf, "", Objects(self._fills))
+        else:
+            restored = _restored(obj, state, "", Objects(self._fills))
+        for place, leaf in _leaves(restored):
+            if (put := getattr(value_adapter(leaf), "put_gradient", None)) is not None:
+                put(leaf, gradients.get(place))
+        return restored
 
     def copy(self, obj: Any) -> Any:
         """Return ``copy.deepcopy(obj)``."""
@@ -116,6 +127,47 @@ def new_leaves(old: Any, new: Any) -> bool:
     if one is None or other is None:
         return True
     return one.keys() != other.keys() or any(new_leaves(one[key], other[key]) for key in one)
+
+
+_GRADIENTS: Final = ".grad"
+
+
+def _leaves(obj: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the places and the leaves of a tree that adapters of values take apart."""
+    if isinstance(obj, _PLAIN):
+        return
+    found = _children(obj)
+    if found is None:
+        if live_adapter_of(obj) is None:
+            yield place, obj
+        return
+    for key, item in found.items():
+        if not _is_fixed(item):
+            yield from _leaves(item, _below(obj, place, key))
+
+
+def _gradient(leaf: Any) -> Any:
+    """Return what a leaf has gathered beside its content; None for nothing."""
+    found = getattr(value_adapter(leaf), "gradient", None)
+    return None if found is None else found(leaf)
+
+
+def _beside(state: Plain, gradients: dict[str, Any]) -> Plain:
+    """Return a state with the gradients of its leaves."""
+    items = dict(enumerate(state)) if isinstance(state, list) else state
+    if _GRADIENTS in items:
+        raise ValueRefusedError(
+            f"the key {_GRADIENTS!r} of the tree stands for the gradients of its tensors",
+            hint="give the key another name",
+        )
+    return {**items, _GRADIENTS: gradients}
+
+
+def _apart(state: Plain) -> tuple[Plain, dict[str, Any]]:
+    """Return the inverse of ``_beside``; a list stays a dict of its items."""
+    if not isinstance(state, dict) or not isinstance(state.get(_GRADIENTS), dict):
+        return state, {}
+    return {key: item for key, item in state.items() if key != _GRADIENTS}, state[_GRADIENTS]
 
 
 def _is_value(obj: Any) -> bool:
@@ -233,7 +285,7 @@ def _leaf(template: Any, value: Any, place: str, made: Objects) -> Any:
             return template
         return np.asfortranarray(value) if _order(template) == "F" else value
     like = getattr(value_adapter(template), "like", None)
-    return value if like is None else like(template, value, made.claims(template))
+    return value if like is None else like(template, value, made.fills and made.claims(template))
 
 
 def _described(obj: Any, place: str) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,14 @@ from live_adapter_contract import LiveAdapterContract
 from torch import nn
 from torch.optim import lr_scheduler
 from torch.optim.swa_utils import SWALR, AveragedModel, get_ema_multi_avg_fn
+from whole_runs import bytes_of_checkpoints, die_after_save, start
 
+from jobrun import CheckpointPolicy, Every
 from jobrun.errors import SpecError, TaskError, ValueRefusedError
 from jobrun.model.job import Job, Pipe, Task
 from jobrun.values.adapted import put_together, same_plain, take_apart
 from jobrun.values.adapters.base import Note
-from jobrun.values.adapters.pytree import PYTREE, live_adapter_of
+from jobrun.values.adapters.pytree import NEW_PYTREE, PYTREE, live_adapter_of
 from jobrun.values.adapters.registry import adapter_named
 from jobrun.values.adoption import adopt
 from jobrun.values.boxes import leaves, one_element
@@ -715,6 +718,91 @@ def test_a_tensor_that_was_computed_is_replaced_in_a_tree() -> None:
     made = put_back(PYTREE, [computed], {"t": read_state(PYTREE, [torch.full((2,), 7.0)])}, "t")
     assert made[0].tolist() == [7, 7]
     assert computed.tolist() == [2, 2]
+
+
+def grown() -> dict[str, Any]:
+    """A tree of parameters that have gathered gradients, but for one."""
+    w = torch.nn.Parameter(torch.ones(3))
+    tree = {"w": w, "tied": w, "rest": [torch.full((), 2.0, requires_grad=True), torch.ones(2)]}
+    (w.sum() * tree["rest"][0]).backward()
+    return tree
+
+
+@pytest.mark.parametrize("root", ["dict", "list", "one", "numbers"])
+@pytest.mark.parametrize("filled", [True, False])
+def test_gradients_that_a_tree_has_gathered_are_part_of_its_state(root: str, filled: bool) -> None:
+    def shaped(tree: dict[str, Any]) -> Any:
+        forms = {"dict": tree, "list": [*tree.values()], "one": tree["w"], "numbers": {7: tree}}
+        return forms[root]
+
+    saved = read_state(PYTREE, shaped(grown()))
+    fresh = {"w": torch.nn.Parameter(torch.zeros(3))}
+    fresh |= {"tied": fresh["w"], "rest": [torch.zeros((), requires_grad=True), torch.zeros(2)]}
+    fresh["rest"][0].grad = torch.ones(())  # as before a call that is repeated
+    adapter = PYTREE if filled else NEW_PYTREE
+    made = put_back(adapter, shaped(fresh), {"t": saved}, "t")
+    first = {"dict": lambda: made["w"], "list": lambda: made[0], "one": lambda: made}.get(
+        root, lambda: made[7]["w"]
+    )()
+    assert (first is fresh["w"]) is filled
+    assert (first.tolist(), first.grad.tolist()) == ([1, 1, 1], [2, 2, 2])
+    if root == "dict":
+        assert made["tied"] is first
+        assert (made["rest"][0].grad.item(), made["rest"][1].grad) == (3, None)
+
+
+def accumulating() -> Job:
+    """Four batches an epoch, a step of the optimizer after each third one; saved after each."""
+
+    def build() -> tuple[Any, Any]:
+        params = {"w": torch.ones(2, requires_grad=True)}
+        return params, torch.optim.SGD(params.values(), lr=0.01)
+
+    def step(x: Any, params: Any, opt: Any, n: int) -> int:
+        (params["w"] * float(x[0])).square().sum().backward()
+        if n % 3 == 2:
+            opt.step()
+            opt.zero_grad()
+        return n + 1
+
+    job = Job("accumulates", state=["params", "opt"])
+    job.checkpoint = CheckpointPolicy(every=Every(batches=1))
+    with job.setup:
+        Task(build, out=["params", "opt"], name="build")
+        Task(lambda: np.arange(1.0, 5.0), out="rows", name="rows")
+    with job.init:
+        Task(lambda: 0, out="n", name="zero")
+    with job.epoch:
+        do = [Task(step, ["x", "params", "opt", "n"], out="n", name="step")]
+        Pipe({"x": "rows"}, batch=1, do=do, name="pipe")
+    job.stop(epochs=3)
+    return job
+
+
+def run_to_the_end(job: Job, run_dir: Path) -> None:
+    ended = start(job, run_dir)
+    ended.runner.train(ended.session)
+
+
+def test_gradients_in_trees_survive_a_kill_between_two_batches(tmp_path: Path) -> None:
+    run_to_the_end(accumulating(), tmp_path / "alone")
+    for id in (2, 3, 7):
+        die_after_save(accumulating(), tmp_path / "killed", id)
+    run_to_the_end(accumulating(), tmp_path / "killed")
+    alone, killed = (bytes_of_checkpoints(tmp_path / run) for run in ("alone", "killed"))
+    assert alone == killed
+
+
+def test_a_tree_without_gradients_is_restored_without_them() -> None:
+    tree = grown()
+    saved = read_state(PYTREE, {"w": torch.nn.Parameter(torch.zeros(3))})
+    made = put_back(PYTREE, {"w": tree["w"]}, {"t": saved}, "t")
+    assert (made["w"].tolist(), made["w"].grad) == ([0, 0, 0], None)
+
+
+def test_a_tree_with_the_key_of_the_gradients_is_refused() -> None:
+    with pytest.raises(ValueRefusedError, match="stands for the gradients of its tensors"):
+        read_state(PYTREE, {**grown(), ".grad": 1})
 
 
 LAZY = """

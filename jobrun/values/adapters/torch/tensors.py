@@ -118,6 +118,15 @@ class TensorAdapter:
             return torch().nn.Parameter(placed, requires_grad=requires_grad)
         return placed.requires_grad_(requires_grad)
 
+    def gradient(self, value: Any) -> Any:
+        """Return the gradient of a leaf, to which ``backward`` adds; None if it has none."""
+        return value.grad if value.is_leaf and value.requires_grad else None
+
+    def put_gradient(self, value: Any, gradient: Any) -> None:
+        """Give a leaf a copy of a gradient, or none."""
+        if value.is_leaf:
+            value.grad = None if gradient is None else private_copy(gradient, value)
+
 
 def _kind(tensor: Any) -> tuple[Any, ...]:
     return type(tensor), tensor.dtype, tensor.shape
