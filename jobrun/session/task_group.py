@@ -60,7 +60,8 @@ class Now:
 
     ``seconds`` holds the time each unit took, ``since`` its start if it runs now, else 0.  ``cut``
     are the units cut before their end, which cut all others.  ``batches`` counts the batches, if
-    there are pipes.
+    there are pipes.  ``failed`` are the errors of units, ``halted``: nothing new begins, since one
+    has failed or the run has ended.
     """
 
     moment: CallContext
@@ -72,12 +73,22 @@ class Now:
     batches: BatchCounts | None
     gathered: dict[int, Any] = field(default_factory=dict)
     cut: set[int] = field(default_factory=set)
+    failed: dict[int, BaseException] = field(default_factory=dict)
     halted: bool = False
 
     def ended(self, units: Iterable[int]) -> list[int]:
         """Return those of the units that ran which have come to their end."""
         held = () if self.batches is None else self.batches.held
         return [unit for unit in units if unit not in self.cut and unit not in held]
+
+    def first_failure(self, error: BaseException) -> BaseException:
+        """Return the error to raise where the run has ended with ``error``.
+
+        Of several units that have failed it is that of the first one in the order of the spec,
+        which is the one that fails on one thread, not that of the fastest.
+        """
+        failed = dict(self.failed)  # a unit that is not waited for may fail now
+        return failed[min(failed)] if any(e is error for e in failed.values()) else error
 
 
 class Group:
@@ -207,9 +218,15 @@ class Group:
             now.halted = True
 
         cut = now.control.cut
-        ran = self._scheduler.run(
-            self._dag, self._execute, done, cut, self._look, skip, begun, halted
-        )
+        try:
+            ran = self._scheduler.run(
+                self._dag, self._execute, done, cut, self._look, skip, begun, halted
+            )
+        except BaseException as error:
+            first = now.first_failure(error)
+            if first is error:
+                raise
+            raise first from first.__cause__
         enter(None)  # in a loop this is the thread of the last task
         if self._binding.places.check:
             check_kept(self._plan.group, self._stores.nodes)
@@ -244,7 +261,8 @@ class Group:
             now.cut.add(number)
             return
         except BaseException as error:
-            if not now.halted:  # the first one
+            if now.failed or not now.halted:  # else the run has ended without this unit
+                now.failed[number] = error
                 now.halted = True
                 self._report_failed(number, error, now)
             raise

@@ -15,7 +15,7 @@ from engine import Driver, cut_after
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrun.core.events import GroupFinished, GroupStarted, TaskFinished
+from jobrun.core.events import GroupFinished, GroupStarted, TaskFailed, TaskFinished
 from jobrun.core.position import Position, ReaderState
 from jobrun.errors import TaskError, ValueRefusedError, Where
 from jobrun.model.job import Job, Node, Task
@@ -395,6 +395,31 @@ def test_a_failing_task_is_named_with_its_node() -> None:
         Task(fail, "k", name="t")
     with pytest.raises(TaskError, match="task 't' of group 'epoch' on node 'n2' failed"):
         Driver(job).start().epoch()
+
+
+def test_of_two_tasks_that_fail_the_first_of_the_spec_is_the_error_and_both_are_said() -> None:
+    """Not the faster one: with one thread only the first would have run."""
+
+    def failed() -> list[str]:
+        return [event.task for event in driver.events if isinstance(event, TaskFailed)]
+
+    def slow() -> None:
+        end = time.monotonic() + 10
+        while not failed() and time.monotonic() < end:
+            time.sleep(0.001)
+        raise ValueError("slow")
+
+    def fast() -> None:
+        raise ValueError("fast")
+
+    job = Job("j")
+    with job.epoch:
+        Task(slow)
+        Task(fast)
+    driver = Driver(job, threads=2).start()
+    with pytest.raises(TaskError, match="task 'slow' of group 'epoch' failed: ValueError: slow"):
+        driver.epoch()
+    assert failed() == ["fast", "slow"]
 
 
 def test_the_cost_of_a_blob_does_not_grow_with_their_number() -> None:
