@@ -165,7 +165,8 @@ class JobRunner:
 
     def _run_once(self, attempt: Attempt, choice: Choice) -> RunEnded:
         attempt.restorer.read_ahead(choice)
-        attempt.run_group("setup")
+        if not attempt.run_group("setup"):
+            return attempt.finish()  # nothing is restored into what is not there
         if choice.action == "exit":
             return attempt.exit_again(choice)
         if choice.action == "resume":

@@ -21,12 +21,13 @@ from whole_runs import (
     die_after_save,
     facts_of_checkpoints,
     records,
+    start,
     train,
     train_and_die,
 )
 
 from jobrun import Best, CheckpointPolicy, Every, Job, Keep, Task, load_blobs
-from jobrun.core.events import Warned
+from jobrun.core.events import CheckpointLoaded, Event, GroupStarted, Warned
 from jobrun.engine.resume_policy import Request
 from jobrun.errors import RunRefusedError, TaskError
 from jobrun.session.base import Session
@@ -60,6 +61,31 @@ def test_killed_at_any_checkpoints_equals_left_alone(
         die_after_save(job_of(nodes=nodes, metrics={}), killed, id)
     train(job_of(nodes=nodes, metrics={}), killed, threads=2)
     assert_same(alone, killed)
+
+
+@pytest.mark.parametrize("only", ["", "exit"])
+def test_a_resume_that_is_interrupted_in_setup_restores_nothing(tmp_path: Path, only: str) -> None:
+    """The objects are not there yet, and the run stays as it was."""
+    alone, stopped = tmp_path / "alone", tmp_path / "stopped"
+    train(job_of(), alone)
+    if only:
+        train(job_of(), stopped)
+    else:
+        die_after_save(job_of(), stopped, 5)
+
+    def interrupt(event: Event) -> None:
+        if isinstance(event, GroupStarted) and event.group == "setup":
+            run.runner.interrupt("SIGINT")
+
+    before = [r.id for r in records(stopped)]
+    run = start(job_of(), stopped, watch=interrupt, request=Request(only=only))
+    run.runner.train(run.session)
+    assert (run.outcome.outcome, run.outcome.exit_code) == ("interrupted", 130)
+    assert run.outcome.on_disk == records(stopped)[-1].epoch
+    assert not run.said(CheckpointLoaded)
+    assert [r.id for r in records(stopped)] == before
+    train(job_of(), stopped)
+    assert_same(alone, stopped)
 
 
 def test_on_a_cluster_it_is_the_same(tmp_path: Path, sessions: Callable[[str], Session]) -> None:
