@@ -224,6 +224,7 @@ class Group:
             )
         except BaseException as error:
             first = now.first_failure(error)
+            now.failed.clear()  # their frames hold batches, and this is kept until the next run
             if first is error:
                 raise
             raise first from first.__cause__
