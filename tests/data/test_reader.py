@@ -119,6 +119,47 @@ def test_without_a_limit_an_epoch_is_the_rest_of_a_pass() -> None:
     assert epoch(read) == [[0, 1], [2, 3], [4]]
 
 
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize(
+    "limits",
+    [
+        Limits(2),
+        Limits(2, drop_last=True),
+        Limits(2, batches_per_epoch=7),
+        Limits(2, batches_per_epoch=20, passes=2),
+        Limits(2, shard=(1, 3)),
+        Limits(2, drop_last=True, shard=(2, 3), batches_per_epoch=4),
+    ],
+)
+def test_several_batches_at_once_are_those_that_come_one_by_one(
+    limits: Limits, shuffle: bool
+) -> None:
+    """Never beyond the epoch or the pass, and only what is applied counts."""
+    limits = replace(limits, shuffle=shuffle)
+    read, one_by_one = reader(31, limits), reader(31, limits)
+    most = 0
+    for _ in range(3 if limits.passes is None else 1):
+        expected, found = epoch(one_by_one), []
+        read.begin()
+        while read.more(len(found)):
+            few = read.next_few(len(found))
+            most = max(most, len(few))
+            assert len(found) + len(few) <= len(expected)
+            for batch in few[:3]:  # a cut: the others are read again
+                found.append(batch.columns["x"].tolist())
+                read.applied()
+        assert found == expected
+        assert read.state == one_by_one.state
+        one_by_one.begin()
+    assert most > 1
+
+
+def test_large_batches_come_one_by_one() -> None:
+    read = reader(40, Limits(4), x=np.zeros((40, 9000)))
+    assert len(read.next_few(0)) == 1
+    assert len(reader(40, Limits(4), x=np.zeros((40, 2000))).next_few(0)) == 4
+
+
 def test_a_batch_larger_than_the_data() -> None:
     assert epoch(reader(3, Limits(10))) == [[0, 1, 2]]
     with pytest.raises(DataError, match="leaves nothing of 3 rows"):

@@ -28,6 +28,9 @@ Prepare = Callable[[int, Batch], Prepared]
 Read = Callable[[RowReader], Batch]
 """Reads the next batch of a reader."""
 
+ReadFew = Callable[[RowReader, int], list[Batch]]
+"""Reads one or more of the next batches; the number is of those applied in the epoch."""
+
 
 class Feed(Protocol):
     """An iterator over the batches of an epoch, with the place in the data."""
@@ -51,13 +54,14 @@ class Feed(Protocol):
 
 
 class InTurn:
-    """A feed that reads and prepares each batch on request, on the calling thread."""
+    """A feed that reads and prepares batches on request, on the calling thread."""
 
-    def __init__(self, reader: RowReader, read: Read, prepare: Prepare, first: int) -> None:
+    def __init__(self, reader: RowReader, read: ReadFew, prepare: Prepare, first: int) -> None:
         self._reader = reader
         self._read = read
         self._prepare = prepare
         self._number = first
+        self._ready: list[Prepared] = []
 
     @property
     def state(self) -> ReaderState:
@@ -71,10 +75,14 @@ class InTurn:
 
     def next(self) -> Prepared | None:
         """See Feed."""
-        try:
-            return self._prepare(self._number, self._read(self._reader))
-        except TaskStoppedError:  # the run ends, and with it the program that had the batch
-            return None
+        if not self._ready:
+            try:
+                few = enumerate(self._read(self._reader, self._number), self._number)
+                self._ready = [self._prepare(number, batch) for number, batch in few]
+            except TaskStoppedError:  # the run ends, and with it the program that had the batch
+                return None
+            self._ready.reverse()
+        return self._ready.pop()
 
     def applied(self) -> None:
         """See Feed."""

@@ -10,6 +10,7 @@ that a run can be cut there and resume with the very next batch.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -103,6 +104,7 @@ class PipeRun:
             for step in pipe.do
         ]
         self._read_columns = [n for n in dict.fromkeys(self._read_names()) if n in columns]
+        self._read_once = self._columns_read_once()
         self._row_columns = row_columns(pipe, self._source_columns)
         self._asked = {key for name in pipe.reduce for key in self._keys(name)}
         self._reduced = self._reduced_keys()
@@ -110,6 +112,12 @@ class PipeRun:
 
     def _read_names(self) -> Iterator[str]:
         return (a.name for step in self._pipe.do for a in step.inputs)
+
+    def _columns_read_once(self) -> list[str]:
+        """Return the columns of which a ``do`` step is given one object for each batch, in all."""
+        reads = Counter(name.partition("/")[0] for name in self._read_names())
+        again = {a.name for step in self._pipe.do if step.retries is not None for a in step.inputs}
+        return [name for name in self._read_columns if reads[name] == 1 and name not in again]
 
     def _reduced_keys(self) -> dict[Key, str]:
         """Return the blobs that are reduced over an epoch, and how.
@@ -210,7 +218,7 @@ class PipeRun:
 
         in_turn = processes is None and threads == 1 and ahead is None
         if self._check or in_turn or (reader.light and not self._map):
-            return InTurn(reader, read, prepare, first)
+            return InTurn(reader, self._reading.next_few, prepare, first)
         window = ahead or _AHEAD_OF_A_THREAD * threads
         # With one thread the rows may come from what only the thread that made it can use.
         helps = processes is None and threads > 1
@@ -261,7 +269,7 @@ class PipeRun:
         if self._workers is not None:
             make_private(moment.columns.values())
         if self._pipe.reader.library is not None:
-            as_library(moment.columns.values(), self._pipe.reader.library)
+            as_library(moment.columns, self._pipe.reader.library, self._read_once)
         return moment, rows
 
     def _run_map(self, moment: CallContext) -> None:

@@ -29,7 +29,12 @@ def prepare(number: int, batch: Batch) -> tuple[CallContext, int]:
 
 
 def in_turn(first: int = 0, row: int = 0, **more: Any) -> Feed:
-    return InTurn(reader_at(row), lambda reader: reader.next(), prepare, first)
+    return InTurn(reader_at(row), lambda reader, done: [reader.next()], prepare, first)
+
+
+def several(first: int = 0, row: int = 0, **more: Any) -> Feed:
+    read = lambda reader, done: reader.next_few(done)  # noqa: E731
+    return InTurn(reader_at(row), read, prepare, first)
 
 
 def ahead(
@@ -45,7 +50,7 @@ def _no_thread_is_left() -> Iterator[None]:
     assert not [t for t in threading.enumerate() if t.name.startswith("jobrun-ahead")]
 
 
-each_way = pytest.mark.parametrize("make", [in_turn, ahead])
+each_way = pytest.mark.parametrize("make", [in_turn, several, ahead])
 
 
 def take(feed: Feed) -> tuple[int, list[int]]:
@@ -89,7 +94,7 @@ def test_it_may_have_ended_before_it_begins(make: Make) -> None:
     table = ArrayTable({"x": np.arange(10)})
     finished = BatchReader("p", table, Limits(3, passes=2), ReaderState(2, 0), np.arange)
     read = lambda reader: reader.next()  # noqa: E731
-    feed: Feed = InTurn(finished, read, prepare, 0)
+    feed: Feed = InTurn(finished, lambda reader, done: reader.next_few(done), prepare, 0)
     if make is ahead:
         feed = ReadAhead(finished, read, prepare, 0, lambda: False, 2, 2, helps=True)
     assert feed.ended

@@ -14,7 +14,7 @@ from adapter_contract import ValueAdapterContract, stored
 from engine import Driver
 from live_adapter_contract import LiveAdapterContract
 
-from jobrun.errors import ValueRefusedError
+from jobrun.errors import TaskError, ValueRefusedError
 from jobrun.model.job import Job, Pipe, Task
 from jobrun.values.adapted import take_apart
 from jobrun.values.adapters.base import LiveAdapter
@@ -395,6 +395,54 @@ def test_as_jax_gives_arrays_of_jax() -> None:
         Pipe({"x": "a", "name": "b"}, batch=2, as_="jax", do=[Task(look, ["x", "name"])])
     Driver(job).start().epochs(1)
     assert seen == [("float32", [0, 1]), ("float32", [2, 3])]
+
+
+def test_each_step_gets_an_array_of_its_own() -> None:
+    """As where a computation is given the memory of one (``donate_argnums``)."""
+    tries: list[int] = []
+
+    def consume(x: Any) -> None:
+        x.delete()
+
+    def fail_once(x: Any) -> None:
+        x.delete()
+        tries.append(1)
+        if len(tries) == 1:
+            raise RuntimeError("once")
+
+    job = Job("j")
+    with job.setup:
+        Task(lambda: np.arange(4, dtype=np.float32), out="a", name="a")
+    with job.epoch:
+        columns = dict.fromkeys(("x", "y", "z"), "a")
+        steps = [
+            Task(consume, "x", name="consume"),
+            Task(lambda x: float(x.sum()), "x", out="s", name="sum"),
+            Task(fail_once, "y", retries=1, name="again"),
+            Task(consume, "z", name="last"),
+        ]
+        Pipe(columns, batch=2, as_="jax", do=steps)
+    with job.exit:
+        Task(lambda s: None, "s", name="report")
+    driver = Driver(job).start().epochs(1)
+    assert driver.blob("s") == 3
+    assert len(tries) == 3
+
+
+def test_a_column_that_jax_cannot_hold_is_an_error_of_the_step_that_reads_it() -> None:
+    def job_of(column: str) -> Job:
+        job = Job("j")
+        with job.setup:
+            Task(lambda: np.arange(4.0), out="a", name="a")
+            Task(lambda: np.arange(4, dtype=np.float32), out="b", name="b")
+        with job.epoch:
+            step = Task(lambda x: None, {"x": column}, name="look")
+            Pipe({"a": "a", "b": "b"}, batch=2, as_="jax", do=[step])
+        return job
+
+    Driver(job_of("b")).start().epochs(1)
+    with pytest.raises(TaskError, match=r"task '.*look'.*JAX makes float32 of"):
+        Driver(job_of("a")).start().epochs(1)
 
 
 def test_an_array_at_two_places_of_a_tree_is_one_again() -> None:
