@@ -194,13 +194,14 @@ class CheckpointManager:
         starts afresh.
         """
         rules = rules or self.rules
+        deleting = self._removal.busy  # it may end, and have made room, before the failure is seen
         try:
             return self._save(source, fields, protected, rules)
         except SaveError as error:
             if not _disk_is_full(error):
                 raise
             removed, warnings = self.apply_postponed()
-            if not (removed or self._removal.busy):
+            if not (removed or deleting):
                 raise
             self._removal.wait()  # dropped checkpoints take disk space until they are deleted
             saved = self._save(source, fields, protected, rules)

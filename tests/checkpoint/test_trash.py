@@ -164,6 +164,29 @@ def test_a_full_disk_waits_for_the_room_of_what_was_dropped(tmp_path: Path) -> N
     assert names(tmp_path) == ["checkpoint_3"]
 
 
+def test_room_that_is_made_while_a_save_fails_is_used(tmp_path: Path) -> None:
+    """The deletion ends between the write that fails and the look whether there is one."""
+
+    class Full(SlowRemovals):
+        def at(self, op: str, path: str) -> None:
+            if op == "write" and self.full:
+                self.full = False
+                self.go.set()
+                manager.settle()
+                raise OSError(errno.ENOSPC, "No space left on device")
+            super().at(op, path)
+
+    fs = Full()
+    with CheckpointManager(tmp_path, keep=Keep(last=1), fs=fs) as manager:
+        for _ in range(2):
+            save_again(manager, fs)
+        assert fs.reached_tree.wait(TIMEOUT)
+        fs.full = True
+        saved = save_again(manager, fs)
+    assert saved.warnings[0].endswith("No space left on device (ENOSPC); the retry succeeded")
+    assert names(tmp_path) == ["checkpoint_3"]
+
+
 def test_what_makes_room_on_a_full_disk_is_among_what_the_save_has_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
