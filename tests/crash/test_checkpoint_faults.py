@@ -46,6 +46,7 @@ def check_refusal(run: Path, message: str, fs: FailingFs, old: list[str]) -> Non
     assert names in (set(old), {*old, "checkpoint_2"})
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "for good"])
 @pytest.mark.parametrize("ops", [None, {"fsync"}, {"syncfs"}, {"close"}, {"write"}], ids=str)
 @pytest.mark.parametrize("blobs", [FEW, MANY], ids=["few", "many"])

@@ -209,7 +209,7 @@ def test_any_look_at_the_run_directory_fails(
     whole = place / "whole" if fresh else shutil.copytree(begun, place / "whole")
     none_fails = Fault(-1, 0, lasting=False)
     assert attempt(whole, none_fails).code == 0
-    most = none_fails.met if long else 24
+    most = none_fails.met if long else 8
     for number in numbers(False, len(call), none_fails.met, min(most, none_fails.met)):
         for code in (errno.EIO, errno.EACCES):
             run = place / f"{number}-{code}"

@@ -67,6 +67,7 @@ def files(run: Path) -> dict[str, bytes]:
     return {name: (run / name).read_bytes() for name in names if (run / name).exists()}
 
 
+@pytest.mark.sampled(2)
 @specs
 @pytest.mark.parametrize("part", [0, 0.5])
 def test_killed_after_a_checkpoint_and_resumed_equals_left_alone(
