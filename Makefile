@@ -44,7 +44,7 @@ type: $(DEV) ## mypy --strict
 crash: $(DEV) ## the long hunt: kill runs at many places, resume, compare every byte
 	JOBRUN_LONG=1 $(PY) -m pytest tests/crash tests/acceptance \
 	  tests/checkpoint/test_huge.py tests/data/test_memory.py tests/cli/test_sweep.py \
-	  tests/cli/test_damage.py tests/cli/test_hostile.py tests/session tests/jobspec/test_scale.py \
+	  tests/cli/test_damage.py tests/cli/test_hostile.py tests/session tests/specs tests/jobspec/test_scale.py \
 	  tests/bench $(ARGS)
 
 libraries: $(LIBRARIES) ## install PyTorch, JAX, scikit-learn, … (several GB) and run their tests, long
