@@ -33,6 +33,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
@@ -173,10 +174,15 @@ class _LeftError(Exception):
 
 
 class Scheduler:
-    """Runs dags on ``threads`` daemon threads, one dag at a time."""
+    """Runs dags on ``threads`` daemon threads, one dag at a time.
+
+    Each thread begins with the context variables of the thread that made the scheduler: what a
+    module of the job sets when it is imported (``np.seterr``) holds for all of its tasks.
+    """
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
+        self._context = copy_context()
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._work_of_first = threading.Condition(self._lock)
@@ -379,8 +385,9 @@ class Scheduler:
         while len(self._workers) < self.threads:
             name = f"jobrun-{len(self._workers)}"
             is_first = not self._workers
+            run = self._context.copy().run
             worker = threading.Thread(
-                target=self._work_loop, args=(is_first,), name=name, daemon=True
+                target=run, args=(self._work_loop, is_first), name=name, daemon=True
             )
             self._workers.append(worker)
             worker.start()

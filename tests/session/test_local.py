@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from random_steps import FIRST, first_values, job_of, steps
 
 from jobrun.core.position import Position
 from jobrun.errors import TaskError, Where
-from jobrun.model.job import Job, Node, Task
+from jobrun.model.job import Job, Node, Pipe, Task
 from jobrun.session.base import Control, Places
 from jobrun.session.local import LocalSession, default_threads
 from jobrun.values.views import view
@@ -318,3 +319,37 @@ def test_the_functions_of_a_python_job_need_no_names() -> None:
     assert session.scalars(["n"]) == {}
     assert Control().cut() is False
     assert Position().at_boundary
+
+
+# Context variables.
+
+MODE: ContextVar[str] = ContextVar("mode", default="warn")
+"""A setting of a library, as that of ``np.seterr``."""
+
+
+def test_what_is_set_where_modules_are_imported_holds_on_all_threads() -> None:
+    """In tasks and in ``map`` steps that run ahead; ``processes`` import the modules themselves."""
+    both = threading.Barrier(2)
+    seen: set[tuple[str, str]] = set()
+
+    def look() -> None:
+        both.wait(10)
+        seen.add((threading.current_thread().name, MODE.get()))
+
+    def look_ahead(x: Any) -> Any:
+        seen.add((threading.current_thread().name, MODE.get()))
+        return x
+
+    job = Job("j")
+    with job.setup:
+        Task(lambda: np.arange(4), out="rows", name="make")
+    with job.epoch:
+        Task(look, name="a")
+        Task(look, name="b")
+        step = Task(look_ahead, "x", out="x")
+        Pipe({"x": "rows"}, ahead=1, map=[step], do=[Task(len, "x", out="n")], name="p")
+    token = MODE.set("raise")
+    driver = Driver(job, 2)
+    MODE.reset(token)
+    driver.start().epochs(1)
+    assert seen == {(name, "raise") for name in ("jobrun-0", "jobrun-1", "jobrun-ahead-0")}

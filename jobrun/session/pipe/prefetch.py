@@ -25,6 +25,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextvars import copy_context
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Generic, TypeVar
@@ -49,7 +50,7 @@ class Ahead(Generic[Item, Result]):
     requested.  An error of the source or of ``work`` is raised in the place of its result, after
     all results before it: just where a plain loop would have raised it.  As a context manager, it
     ends the threads; a running call ends first.  With ``helps`` the consumer does light work
-    itself.
+    itself.  The threads begin with the context variables of the consumer.
     """
 
     def __init__(
@@ -80,7 +81,8 @@ class Ahead(Generic[Item, Result]):
         try:
             for number in range(min(threads, window)):
                 name = f"jobrun-ahead-{number}"
-                thread = threading.Thread(target=self._loop, name=name, daemon=True)
+                run = copy_context().run
+                thread = threading.Thread(target=run, args=(self._loop,), name=name, daemon=True)
                 thread.start()
                 self._threads.append(thread)
         except BaseException:  # the system has no more threads
