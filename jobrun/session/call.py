@@ -33,6 +33,7 @@ from jobrun.session.current import Running, TaskStoppedError, current
 from jobrun.session.deadline import unlimited
 from jobrun.session.generators import Generators, Slot
 from jobrun.session.input_check import HINT, changed_later, find_changed
+from jobrun.session.live_objects import LiveObjects
 from jobrun.session.missing_return import Forgotten
 from jobrun.session.stores import CallContext, Stores
 from jobrun.session.torch_views import calls
@@ -44,7 +45,8 @@ __all__ = ["Call", "column_of"]
 
 Gathered = list[Held]
 """The inputs as they were read, in the order of the task's arguments."""
-Fetch = Callable[[CallContext], Held]
+Fetch = Key | Callable[[CallContext], Held]
+"""What reads an input for a call: the key of a blob, or a function."""
 _SCALARS = (bool, int, float, str, type(None), np.generic)
 _CHANGEABLE = (list, dict, tuple, set, bytearray, np.ndarray)
 """Types of literals of which each call gets a copy, so that no call affects the next one."""
@@ -131,7 +133,7 @@ class Call:
             self._keep_maps,
         )
         self._live_keys = self._used_live()
-
+        self._replaces = {key for keys in self._outputs for key in keys if self._is_live(key)}
         self._forgotten = (
             Forgotten(job, task, unlimited(function), [k for (k,) in self._outputs], self._held)
             if task.outputs.form == "one" and len(self._outputs[0]) == 1 and not puts_columns
@@ -186,7 +188,7 @@ class Call:
         return Input(argument, source.form, column if source.form == "column" else source.keys)
 
     def _fetch(self, argument: Argument) -> Fetch:
-        """Return the function that reads an input for a call."""
+        """Return what reads an input for a call."""
         source = resolve(self._job, self.node, argument.name, self._columns)
         stores = self._stores
         if argument.reduce is not None:
@@ -194,8 +196,7 @@ class Call:
             return lambda moment: stores.reduced(reduction, moment.reduced)
         match source.form:
             case "blob":
-                key = source.keys[0]
-                return lambda moment: stores.get(key)
+                return source.keys[0]
             case "blobs":
                 keys = source.keys
                 return lambda moment: stores.get_all(keys, moment.lists)
@@ -220,7 +221,8 @@ class Call:
         value = source.value  # a var, or the node's name
         if isinstance(value, _CHANGEABLE):
             return lambda moment: lambda: copy.deepcopy(value)
-        return lambda moment: lambda: value
+        held = Box(value, "opaque")
+        return lambda moment: held
 
     def _one_key(self, name: str) -> Key:
         return resolve(self._job, self.node, name, self._columns).keys[0]
@@ -230,7 +232,8 @@ class Call:
         if self._best_live and self._stores.live is not None:
             states = {key: _best(self._stores, key) for key in self._best_live}
             self._copies = self._stores.live.copies(self._best_live, states)
-        return [fetch(moment) for fetch in self._fetches]
+        get = self._stores.get
+        return [get(each) if isinstance(each, tuple) else each(moment) for each in self._fetches]
 
     def value(self, moment: CallContext) -> Any:
         """Return the function's result as it is; raises TaskError with the user's own lines."""
@@ -308,6 +311,7 @@ class Call:
             with generators.using(self._slot(generators, moment)):
                 result = self._call_with(given)
         values = given.values
+        del given  # what holds an array decides whether it is copied
         if self._forgotten is not None and result[0] is None:
             self._say_forgotten(self._forgotten, moment)
         writes = self._results.writes(result, values)
@@ -315,12 +319,18 @@ class Call:
             for cell, key in zip(cells, self._borrowed, strict=True):
                 writes.append((key, adopt(cell, values, self._keep_maps, key[1])))
         if live:
-            for key, value in writes:
-                if isinstance(value, Box) and value.kind == "live" and self.group != "setup":
-                    live.replaced(key, value.value)
-            self._stores.written.note(*self._live_updates)  # changed in place: nothing to store
+            if self._replaces and self.group != "setup":
+                self._note_replaced(live, writes)
+            if self._live_updates:  # changed in place: nothing to store
+                self._stores.written.note(*self._live_updates)
             live.broken.difference_update(self._live_keys)
         return writes
+
+    def _note_replaced(self, live: LiveObjects, writes: list[Write]) -> None:
+        """Note which live objects the call has replaced."""
+        for key, value in writes:
+            if key in self._replaces and isinstance(value, Box):
+                live.replaced(key, value.value)
 
     def _slot(self, generators: Generators, moment: CallContext) -> Slot:
         """Return the states of the global generators for a call."""
@@ -339,24 +349,24 @@ class Call:
         """Call the function, and raise TaskError if it changed one of its read-only inputs.
 
         Every call of a user's function passes here.  The result is in a list, so that its holders
-        can be counted; the arguments are released.
+        can be counted.
         """
-        positional, keywords = given.positional, given.keywords
-        keywords.update(self._literals)
+        if self._literals:
+            given.keywords.update(self._literals)
         if self._containers:
-            keywords.update(copy.deepcopy(self._containers))
+            given.keywords.update(copy.deepcopy(self._containers))
         if self._check:
             self._look(given, called=False)
         if given.values:
             calls.look = partial(self._look_closely, given)
         try:
-            result = [self._call(positional, keywords)]
+            result = [self._call(given.positional, given.keywords)]
         finally:
-            calls.look = None
-        change = given.change(lambda: self._results.returned(result))
+            if given.values:
+                calls.look = None
+        change = given.change(self._results.returned, result)
         if change is not None:
             raise change.error(self.task)
-        given.release()
         if self._check:
             self._look(given, called=True)
         if unlocked := given.unlocked():
@@ -367,7 +377,12 @@ class Call:
         """Add the writable arguments of ``update``; the cells hold the borrowed, for adoption."""
         cells = []
         for parameter, key, live in self._updates:
-            cell = [self._live_object(key) if live else self._borrow(key, preserve)]
+            if live:
+                box = self._stores.get(key)
+                assert isinstance(box, Box)
+                cell = [box.value]
+            else:
+                cell = [self._borrow(key, preserve)]
             if isinstance(cell[0], _SCALARS):
                 path = key[1]
                 raise TaskError(
@@ -384,11 +399,6 @@ class Call:
 
     def _borrow(self, key: Key, preserve: bool) -> Any:
         return self._stores.nodes[key[0]].borrow(key[1], preserve=preserve)
-
-    def _live_object(self, key: Key) -> Any:
-        box = self._stores.get(key)
-        assert isinstance(box, Box)
-        return box.value
 
     def _call(self, positional: list[Any], keywords: dict[str, Any]) -> Any:
         try:
@@ -407,7 +417,8 @@ class Call:
                 trace=user_trace(error),
             ) from error
         finally:
-            end_if_forked(self._owner, f"task {self.name!r}")
+            if os.getpid() != self._owner:
+                end_if_forked(self._owner, f"task {self.name!r}")
 
     def placed(self, error: TaskError, moment: CallContext) -> TaskError:
         """Return the error with task, group, batch and place."""

@@ -219,15 +219,18 @@ class Given:
         self._noted: list[_AnyNoted] = []
         self._roots: list[tuple[Input, Any, Sequence[_AnyNoted]]] = []
         for source, held in zip(inputs, gathered, strict=True):
-            lent: list[Any] = []
-            obj = self._hand_out(source, held, lent)
+            if type(held) is Box and held.kind != "array" and held.note is None:
+                obj = held.value  # it has no memory to be looked at
+            else:
+                lent: list[Any] = []
+                obj = self._hand_out(source, held, lent)
+                if lent:
+                    self._note_all(source, obj, lent)
             parameter = source.argument.parameter
             if parameter is None:
                 self.positional.append(obj)
             else:
                 self.keywords[parameter] = obj
-            if lent:
-                self._note_all(source, obj, lent)
 
     def _note_all(self, source: Input, obj: Any, lent: Sequence[Any]) -> None:
         """Note what was handed out in ``obj``."""
@@ -239,8 +242,6 @@ class Given:
             self._roots.append((source, obj, noted))
 
     def _hand_out(self, source: Input, held: Held, lent: list[Any]) -> Any:
-        if type(held) is Box and held.kind != "array" and held.note is None:
-            return held.value  # it has no memory to be looked at
         if isinstance(held, _VALUES):
             if source.form != "column":
                 self.values.append(held)
@@ -269,15 +270,17 @@ class Given:
         pairs = zip(self.names, self.values, strict=True)
         return next(name for name, value in pairs if not all_locked([value]))
 
-    def change(self, returned: Callable[[], Mapping[Keys, Any]]) -> InputChange | None:
+    def change(
+        self, returned: Callable[[list[Any]], Mapping[Keys, Any]], result: list[Any]
+    ) -> InputChange | None:
         """Return the first container that the call changed in place, or None.
 
-        ``returned`` returns the results for the blobs under ``out``, before they are adopted: a
+        ``returned(result)`` are the results for the blobs under ``out``, before they are adopted: a
         changed container that is the result for its own blob is no change.
         """
         if not self._noted or all(map(_is_unchanged, self._noted)):
             return None
-        written = returned()
+        written = returned(result)
         by_id = {id(noted.container): noted for noted in self._noted}
         for source, root, own in self._roots:
             left = {id(noted): noted for noted in own}
@@ -291,13 +294,6 @@ class Given:
                 name, kind = source.argument.name, type(root).__name__
                 return InputChange(source, name, kind, "its content was changed")
         return None
-
-    def release(self) -> None:
-        """Release everything but ``values``: what holds an array decides whether it is copied."""
-        self.positional.clear()
-        self.keywords.clear()
-        self._roots.clear()
-        self._noted.clear()
 
 
 def _find_containers(obj: Any, found: list[Any]) -> None:

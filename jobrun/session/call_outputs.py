@@ -40,6 +40,9 @@ class CallOutputs:
         self._others = [i for i in range(len(keys)) if i not in live]
         self._updated_others = [updated[i] for i in self._others]
         self._keep_maps = keep_maps
+        each = [one for one, *more in keys if not more]
+        self._single = each if len(each) == len(keys) else None
+        """The blob of each name, if it is one for all of them."""
 
     def returned(self, result: list[Any]) -> dict[tuple[Key, ...], Any]:
         """Return what was returned for each blob under ``out``."""
@@ -70,10 +73,10 @@ class CallOutputs:
             values = [Box(result[0], "live")]
         elif form == "one":
             values = [adopt(result, given, self._keep_maps, *self._updated)]
-            if len(self._keys[0]) == 1:
-                return [(self._keys[0][0], values[0])]
         else:
             values = self._values_of(result, self._keys_of(result[0], form), given)
+        if self._single is not None:
+            return [*zip(self._single, values, strict=True)]
         writes: list[Write] = []
         for keys_of_one, value in zip(self._keys, values, strict=True):
             if len(keys_of_one) == 1:

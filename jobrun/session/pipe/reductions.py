@@ -40,15 +40,14 @@ class Reductions:
             self._kept.pop(key, None)
             return False
         kept = self._kept.get(key)
-        is_number, was_number = _is_number(value), kept is not None and kept[0] != "last"
-        if kept is not None and is_number != was_number:
+        number = _number(value)
+        if kept is not None and (number is None) != (kept[0] == "last"):
             raise _not_in_all(key[1], how, value)
-        if not is_number:
+        if number is None:
             if asked and not _is_none(value):
                 raise _no_number(key[1], how, value)
             self._kept[key] = ("last", 0, rows)
             return False
-        number = one_element(value)
         if how == "mean":
             number = float(number) * rows
         elif how == "sum":
@@ -95,7 +94,7 @@ def _join(how: str, kept: Any, number: Any) -> Any:
 def _not_in_all(name: str, how: str, value: Value) -> TaskError:
     """Return the error of a blob that is a number in some batches only."""
     now, before = _what(value), "a number"
-    if _is_number(value):
+    if _number(value) is not None:
         now, before = before, "not a number"
     return TaskError(
         f"{name!r} is {now} in this batch, but was {before} in the batches before, so its {how} "
@@ -133,11 +132,11 @@ def _is_none(value: Value) -> bool:
     return isinstance(value, Box) and value.kind == "none"
 
 
-def _is_number(value: Value) -> bool:
-    if not isinstance(value, Box):
-        return False
-    if value.kind in ("bool", "int", "float"):
-        return True
-    if value.kind not in ("scalar", "array"):
-        return False
-    return value.value.ndim == 0 and np.dtype(value.value.dtype).kind in "biuf"
+def _number(value: Value) -> Any:
+    """Return the number of a value that is a single one, else None."""
+    if isinstance(value, Box) and value.kind in ("bool", "int", "float"):
+        return value.value if value.note is None else one_element(value)
+    if isinstance(value, Tree) or value.kind not in ("scalar", "array"):
+        return None
+    is_one = value.value.ndim == 0 and np.dtype(value.value.dtype).kind in "biuf"
+    return one_element(value) if is_one else None

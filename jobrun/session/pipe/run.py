@@ -314,9 +314,11 @@ class PipeRun:
         call = self._do[number].call
         enter_batch(now.number + 1)
         for key, value in call.run(moment):
-            reduced = self._reduce(call, moment, key, value, rows, now.reductions)
-            if not reduced or key in self._used:
-                self._store(key, value)
+            if key in self._reduced:
+                reduced = self._reduce(call, moment, key, value, rows, now.reductions)
+                if reduced and key not in self._used:
+                    continue
+            self._store(key, value)
 
     def reductions(self, number: int) -> tuple[Reduced, ...]:
         """Return what a ``do`` step reads reduced over nodes."""
@@ -336,9 +338,7 @@ class PipeRun:
         reductions: Reductions,
     ) -> bool:
         """Add the value of a batch to the reductions; False if it is to be stored as it is."""
-        how = self._reduced.get(key)
-        if how is None:
-            return False
+        how = self._reduced[key]
         try:
             return reductions.add(key, how, value, rows, asked=key in self._asked)
         except TaskError as error:
