@@ -13,7 +13,7 @@ from typing import Protocol
 from jobrun.core.position import ReaderState
 from jobrun.data.reader import Batch, RowReader
 from jobrun.session.current import TaskStoppedError
-from jobrun.session.pipe.prefetch import Ahead
+from jobrun.session.pipe.prefetch import Ahead, Turns
 from jobrun.session.stores import CallContext
 
 __all__ = ["Feed", "InTurn", "Prepare", "Prepared", "ReadAhead"]
@@ -97,7 +97,7 @@ class ReadAhead:
     """A feed that reads and prepares batches on ``threads`` threads, up to ``window`` ahead.
 
     Each batch travels with the reader's place after it, and with whether it is the last one of the
-    epoch.  Nothing more is read once ``cut()`` is true.  With ``helps`` the calling thread prepares
+    epoch.  Nothing more is read once ``cut()`` is true.  With ``turns`` the calling thread prepares
     batches itself while that takes less than to hand them over.
     """
 
@@ -110,8 +110,7 @@ class ReadAhead:
         cut: Callable[[], bool],
         threads: int,
         window: int,
-        *,
-        helps: bool,
+        turns: Turns | None,
     ) -> None:
         self.state = self._next_state = reader.state
         self.ended = self._is_last = not reader.more(first)
@@ -120,7 +119,7 @@ class ReadAhead:
             lambda item: (prepare(item[0], item[1]), item[2], item[3]),
             threads,
             window,
-            helps=helps,
+            turns,
         )
 
     def next(self) -> Prepared | None:

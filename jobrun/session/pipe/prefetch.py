@@ -15,9 +15,11 @@ numbers have no gaps, and at most one thread waits for room.  Every number up to
 or of the end, is in work on some thread, which will put it into ``_done``; so the consumer never
 waits in vain.
 
-To hand an item over costs 10 to 20 µs.  Where items take less than that to fetch and work on, the
+To hand an item over costs 10 to 100 µs.  Where items take less than that to fetch and work on, the
 consumer keeps the permits that it would return; once it has them all, no thread fetches anything,
-and it does the work itself, until that takes longer again.
+and it does the work itself, until that takes longer again.  ``Turns`` decides, and knows at the
+start of the next iteration who worked at the end of the last: where that was the consumer, threads
+are started only once they are needed.
 """
 
 from __future__ import annotations
@@ -30,13 +32,15 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Ahead"]
+__all__ = ["Ahead", "Turns"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _LIGHT = 50e-6
 """Seconds for an item, of which a consumer does the work itself: threads would gain nothing."""
+_CONTENDED = 4
+"""How many times longer a light item takes on a thread, which waits for the interpreter too."""
 _HAND_OVER = 10e-6
 """Seconds, or more, that a hand-over costs."""
 _BLOCK = 16
@@ -49,8 +53,9 @@ class Ahead(Generic[Item, Result]):
     ``work`` runs on ``threads`` threads, on at most ``window`` items that were not yet
     requested.  An error of the source or of ``work`` is raised in the place of its result, after
     all results before it: just where a plain loop would have raised it.  As a context manager, it
-    ends the threads; a running call ends first.  With ``helps`` the consumer does light work
-    itself.  The threads begin with the context variables of the consumer.
+    ends the threads; a running call ends first.  With ``turns``, which one iteration after another
+    may use, the consumer does light work itself.  The threads begin with the context variables
+    that the caller has.
     """
 
     def __init__(
@@ -59,29 +64,36 @@ class Ahead(Generic[Item, Result]):
         work: Callable[[Item], Result],
         threads: int,
         window: int,
-        *,
-        helps: bool = False,
+        turns: Turns | None = None,
     ) -> None:
         self._items = iter(items)
         self._work = work
         self._window = window
-        self._turns = _Turns() if helps else None
-        self._kept = 0
+        self._context = copy_context()
+        self._count = min(threads, window)
+        self._turns = turns
+        self._kept = window if turns is not None and turns.own else 0
         self._fetched = 0
         self._taken = 0
         self._over = False
         self._ended = False
         self._source = threading.Lock()
         self._permits: SimpleQueue[None] = SimpleQueue()
-        for _ in range(window):
-            self._permits.put(None)
         self._done: SimpleQueue[tuple[int, BaseException | None, Any, float]] = SimpleQueue()
         self._early: dict[int, tuple[BaseException | None, Any, float]] = {}
         self._threads: list[threading.Thread] = []
+        if not self._kept:
+            self._let_threads_work()
+
+    def _let_threads_work(self) -> None:
+        """Hand out all permits, and start the threads that there are not yet."""
+        self._kept = 0
+        for _ in range(self._window):
+            self._permits.put(None)
         try:
-            for number in range(min(threads, window)):
+            for number in range(len(self._threads), self._count):
                 name = f"jobrun-ahead-{number}"
-                run = copy_context().run
+                run = self._context.copy().run
                 thread = threading.Thread(target=run, args=(self._loop,), name=name, daemon=True)
                 thread.start()
                 self._threads.append(thread)
@@ -128,9 +140,7 @@ class Ahead(Generic[Item, Result]):
         self._fetched += 1
         self._taken += 1
         if not self._turns.own_again(time.perf_counter() - began):
-            for _ in range(self._kept):
-                self._permits.put(None)
-            self._kept = 0
+            self._let_threads_work()
         return result
 
     def __enter__(self) -> Ahead[Item, Result]:
@@ -195,42 +205,43 @@ class Ahead(Generic[Item, Result]):
         self._done.put((number, error, None, 0.0))
 
 
-class _Turns:
+class Turns:
     """The decision who works: the threads, or the consumer, from the seconds that items took.
 
-    On a thread they include waiting for the interpreter, so there most items of a block must be
-    light; alone their sum counts.  Where the consumer has lost time by an item that was not, it
-    leaves so many to the threads as make up for that.
+    On a thread they include waiting for the interpreter: where most items of a block may be light,
+    the consumer tries, and alone their sum counts.  Where the consumer has lost
+    time by an item that was not, it leaves so many to the threads as make up for that.
     """
 
     def __init__(self) -> None:
-        self._own = False
+        self.own = False
+        """Whether the consumer is to work."""
         self._left = _BLOCK
         self._light = 0
         self._seconds = 0.0
 
     def own_after(self, seconds: float) -> bool:
         """Return whether the consumer is to work, after an item of a thread."""
-        if self._own:
+        if self.own:
             return True
         self._left -= 1
         if self._left < _BLOCK:
-            self._light += seconds < _LIGHT
+            self._light += seconds < _CONTENDED * _LIGHT
             if not self._left:
-                self._own = self._light > _BLOCK // 2
+                self.own = self._light > _BLOCK // 2
                 self._start_block(_BLOCK)
-        return self._own
+        return self.own
 
     def own_again(self, seconds: float) -> bool:
         """Return whether the consumer is to work again, after an item of its own."""
         self._left -= 1
         self._seconds += seconds
-        self._own = self._seconds <= _BLOCK * _LIGHT
-        if not self._own:
+        self.own = self._seconds <= _BLOCK * _LIGHT
+        if not self.own:
             self._start_block(_BLOCK + int(self._seconds / _HAND_OVER))
         elif not self._left:
             self._start_block(_BLOCK)
-        return self._own
+        return self.own
 
     def _start_block(self, items: int) -> None:
         """Decide again after ``items``, from the last block of them."""

@@ -29,6 +29,7 @@ from jobrun.session.batch_columns import as_library, make_private, take_columns
 from jobrun.session.call import Call
 from jobrun.session.current import TaskStoppedError, enter, here
 from jobrun.session.pipe.feed import Feed, InTurn, Prepared, ReadAhead
+from jobrun.session.pipe.prefetch import Turns
 from jobrun.session.pipe.reductions import Reductions
 from jobrun.session.pipe.row_columns import row_columns
 from jobrun.session.pipe.source import PipeReading
@@ -84,6 +85,7 @@ class PipeRun:
         self._reading = PipeReading(job, group, pipe, node, stores, make_call, places)
         self._source_columns = self._reading.columns()
         self._workers: WorkerPool | None = None
+        self._turns = Turns()
         self.in_batch = False
         """Whether a step was applied to the batch: then the others must be applied too."""
         self.batches: int | None = None
@@ -221,8 +223,8 @@ class PipeRun:
             return InTurn(reader, self._reading.next_few, prepare, first)
         window = ahead or _AHEAD_OF_A_THREAD * threads
         # With one thread the rows may come from what only the thread that made it can use.
-        helps = processes is None and threads > 1
-        return ReadAhead(reader, read, prepare, first, control.cut, threads, window, helps=helps)
+        turns = self._turns if processes is None and threads > 1 else None
+        return ReadAhead(reader, read, prepare, first, control.cut, threads, window, turns)
 
     def _begun_workers(self) -> WorkerPool:
         """Return the worker processes, which stay from one epoch to the next."""

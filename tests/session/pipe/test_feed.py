@@ -14,6 +14,7 @@ from jobrun.core.position import ReaderState
 from jobrun.data.reader import Batch, BatchReader, Limits
 from jobrun.data.tables import ArrayTable
 from jobrun.session.pipe.feed import Feed, InTurn, ReadAhead
+from jobrun.session.pipe.prefetch import Turns
 from jobrun.session.stores import CallContext
 
 Make = Callable[..., Feed]
@@ -41,7 +42,7 @@ def ahead(
     first: int = 0, row: int = 0, cut: Callable[[], bool] = lambda: False, threads: int = 3
 ) -> Feed:
     read = lambda reader: reader.next()  # noqa: E731
-    return ReadAhead(reader_at(row), read, prepare, first, cut, threads, 4, helps=True)
+    return ReadAhead(reader_at(row), read, prepare, first, cut, threads, 4, Turns())
 
 
 @pytest.fixture(autouse=True)
@@ -96,7 +97,7 @@ def test_it_may_have_ended_before_it_begins(make: Make) -> None:
     read = lambda reader: reader.next()  # noqa: E731
     feed: Feed = InTurn(finished, lambda reader, done: reader.next_few(done), prepare, 0)
     if make is ahead:
-        feed = ReadAhead(finished, read, prepare, 0, lambda: False, 2, 2, helps=True)
+        feed = ReadAhead(finished, read, prepare, 0, lambda: False, 2, 2, Turns())
     assert feed.ended
     feed.close()
 

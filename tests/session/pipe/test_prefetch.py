@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrun.session.pipe import prefetch
-from jobrun.session.pipe.prefetch import Ahead
+from jobrun.session.pipe.prefetch import Ahead, Turns
 
 THREADS = range(1, 9)
 
@@ -224,7 +224,7 @@ def test_results_come_in_order_whoever_works(
         time.sleep(0.001 if item in slow else 0)
         return item * item
 
-    with Ahead(range(count), work, threads, window, helps=True) as ahead:
+    with Ahead(range(count), work, threads, window, Turns()) as ahead:
         assert within(20, lambda: list(ahead)) == [i * i for i in range(count)]
 
 
@@ -241,7 +241,7 @@ def test_light_work_is_done_by_the_consumer_and_heavy_work_by_threads_again() ->
             time.sleep(pause)
         return threading.get_ident()
 
-    with Ahead(iter(int, 1), work, 2, 4, helps=True) as ahead:
+    with Ahead(iter(int, 1), work, 2, 4, Turns()) as ahead:
         until_the_consumer_works(ahead)
         pause = 0.002
         own = [next(ahead) == threading.get_ident() for _ in range(40)]
@@ -250,12 +250,42 @@ def test_light_work_is_done_by_the_consumer_and_heavy_work_by_threads_again() ->
         until_the_consumer_works(ahead)
 
 
+def test_the_consumer_tries_items_that_may_only_have_waited_for_the_interpreter() -> None:
+    turns = Turns()
+    assert [turns.own_after(150e-6) for _ in range(16)][-1]
+    assert turns.own_again(50e-6)
+    assert not turns.own_again(1e-3)
+    assert not any(turns.own_after(150e-6) for _ in range(100))  # what it has lost is made up for
+
+
+def test_the_next_iteration_begins_as_the_last_has_ended() -> None:
+    pause = 0.0
+
+    def work(item: int) -> int:
+        if pause:
+            time.sleep(pause)
+        return threading.get_ident()
+
+    turns = Turns()
+    with Ahead(iter(int, 1), work, 2, 4, turns) as ahead:
+        until_the_consumer_works(ahead)
+    with Ahead(range(100), work, 2, 4, turns) as ahead:
+        assert not workers()
+        assert next(ahead) == threading.get_ident()
+        pause = 0.002
+        own = [ident == threading.get_ident() for ident in ahead]
+    assert len(own) == 99
+    assert not any(own[1:])
+
+
 @pytest.mark.parametrize("helps", [False, True])
 def test_the_consumer_works_only_if_it_is_to_help(
     helps: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prefetch, "_LIGHT", 10)  # all work is light
-    with Ahead(range(100), lambda i: threading.get_ident(), 2, 4, helps=helps) as ahead:
+    with Ahead(
+        range(100), lambda i: threading.get_ident(), 2, 4, Turns() if helps else None
+    ) as ahead:
         own = [ident == threading.get_ident() for ident in ahead]
     assert len(own) == 100
     assert own[-50:] == [helps] * 50
@@ -278,7 +308,7 @@ def test_an_error_in_the_consumers_own_work_is_raised_once_and_ends_all(
             raise KeyError(i)
         return i
 
-    with Ahead(items(), work, 2, 4, helps=True) as ahead:
+    with Ahead(items(), work, 2, 4, Turns()) as ahead:
         assert [next(ahead) for _ in range(60)] == list(range(60))
         with pytest.raises(KeyError):
             next(ahead)
