@@ -30,6 +30,7 @@ from jobrun.values.adapters.pytree import (
     is_pytree,
     live_adapter_of,
     new_leaves,
+    note_made,
 )
 from jobrun.values.borrowing import reclaim
 from jobrun.values.boxes import Box, Value, checksum, leaves
@@ -94,6 +95,7 @@ class LiveObjects:
                         f"since {draws[1]}: each run, and a resumed one, gets other numbers; name "
                         f"the generator under 'state' too ({draws[0]}), or give the object a seed"
                     )
+                note_made(adapter, obj)
                 if adapter is PYTREE:
                     with self._placed(key, adapter, "read"):
                         self._structures[key] = PYTREE.structure(obj)
@@ -213,7 +215,8 @@ class LiveObjects:
                 trace=user_trace(error),
             ) from error
         made = {}
-        for key, (adapter, _), obj in zip(keys, found, copied, strict=True):
+        for key, (adapter, original), obj in zip(keys, found, copied, strict=True):
+            note_made(adapter, obj, original)
             with self._placed(key, adapter, "restored"):
                 made[key] = adapter.restore(obj, to_plain(states[key], writable=True))
         return made

@@ -37,7 +37,7 @@ from jobrun.values.adapters.registry import live_adapter, value_adapter
 from jobrun.values.adapters.state_dict import STATE_DICT, has_state_dict
 from jobrun.values.adapters.ties import Forms, Objects
 
-__all__ = ["NEW_PYTREE", "PYTREE", "is_pytree", "live_adapter_of", "new_leaves"]
+__all__ = ["NEW_PYTREE", "PYTREE", "is_pytree", "live_adapter_of", "new_leaves", "note_made"]
 
 _FIXED: Final = (
     FunctionType,
@@ -117,6 +117,22 @@ PYTREE: Final = PytreeAdapter()
 
 NEW_PYTREE: Final = PytreeAdapter(fills=False)
 """Makes new containers, arrays and tensors like those of ``setup``; live objects are filled."""
+
+
+def note_made(adapter: LiveAdapter, obj: Any, like: Any = None) -> None:
+    """Tell the adapters of an object, and of live ones in a tree, that ``setup`` has made them.
+
+    ``like``: it is a copy of that one, which they have been told of.
+    """
+    if not isinstance(adapter, PytreeAdapter):
+        if (made := getattr(adapter, "made", None)) is not None:
+            made(obj, like)
+        return
+    found, others = _children(obj), _children(like) if like is not None else None
+    for key, item in (found or {}).items():
+        part = None if isinstance(item, _PLAIN) else live_adapter_of(item) or adapter
+        if part is not None:
+            note_made(part, item, None if others is None else others.get(key))
 
 
 def new_leaves(old: Any, new: Any) -> bool:

@@ -22,14 +22,14 @@ from live_adapter_contract import LiveAdapterContract
 from torch import nn
 from torch.optim import lr_scheduler
 from torch.optim.swa_utils import SWALR, AveragedModel, get_ema_multi_avg_fn
-from whole_runs import bytes_of_checkpoints, die_after_save, start
+from whole_runs import bytes_of_checkpoints, die_after_save, records, start
 
 from jobrun import CheckpointPolicy, Every
 from jobrun.errors import SpecError, TaskError, ValueRefusedError
 from jobrun.model.job import Job, Pipe, Task
 from jobrun.values.adapted import put_together, same_plain, take_apart
 from jobrun.values.adapters.base import Note
-from jobrun.values.adapters.pytree import NEW_PYTREE, PYTREE, live_adapter_of
+from jobrun.values.adapters.pytree import NEW_PYTREE, PYTREE, live_adapter_of, note_made
 from jobrun.values.adapters.registry import adapter_named
 from jobrun.values.adoption import adopt
 from jobrun.values.boxes import leaves, one_element
@@ -718,6 +718,154 @@ def test_a_tensor_that_was_computed_is_replaced_in_a_tree() -> None:
     made = put_back(PYTREE, [computed], {"t": read_state(PYTREE, [torch.full((2,), 7.0)])}, "t")
     assert made[0].tolist() == [7, 7]
     assert computed.tolist() == [2, 2]
+
+
+class Recurrent(nn.Module):
+    """A module of a user, with attributes that ``state_dict`` does not know."""
+
+    def __init__(self, rate: float = 0.5, size: int = 2) -> None:
+        super().__init__()
+        self.inner = nn.Linear(2, 2)
+        self.rate = rate
+        self.calls = 0
+        self.hidden = torch.zeros(size)
+        self.last: Any = None
+        self.history: list[float] = []
+        self.mixed: Any = ()
+        self.count = np.int64(0)
+        self.table = np.arange(3.0)
+        self.noise = np.random.default_rng(1)
+        self.drop = torch.Generator().manual_seed(1)
+        self.hooks_of_mine = {"n": print}  # nothing that could be saved
+
+    def forward(self, x: Any) -> Any:
+        self.calls += 1
+        self.hidden = torch.tanh(self.hidden * self.rate + self.inner(x).sum()).detach()
+        self.last = self.hidden.sum()
+        self.history.append(float(self.last.detach()))
+        self.mixed = (1j, {2: b"3"}, [None, True, float("inf")], "text")
+        self.count += 1
+        self.table += 1
+        kick = float(self.noise.random()) + torch.rand((), generator=self.drop)
+        return self.hidden.sum() * kick
+
+    def look(self) -> list[Any]:
+        return [
+            *(self.rate, self.calls, self.hidden.tolist(), float(self.last), list(self.history)),
+            *(self.table.tolist(), repr(self.mixed), repr(self.count)),
+            float(self(torch.ones(2))),
+        ]
+
+
+def wrapped(**how: Any) -> Any:
+    torch.manual_seed(0)
+    return nn.Sequential(Recurrent(**how))
+
+
+def noted(obj: Any) -> Any:
+    note_made(live_adapter_of(obj), obj)
+    return obj
+
+
+def test_attributes_that_a_module_changes_are_part_of_its_state() -> None:
+    old, new = noted(wrapped()), noted(wrapped())
+    first = new[0].noise
+    for _ in range(3):
+        old(torch.ones(2))
+    put_back(live_adapter_of(new), new, {"t": read_state(live_adapter_of(old), old)}, "t")
+    assert new[0].noise is first
+    assert new[0].look() == old[0].look()
+
+
+def test_attributes_that_stay_are_those_of_the_module_that_is_restored() -> None:
+    """A resumed run with another rate has that rate."""
+    old, new = noted(wrapped(rate=0.5)), noted(wrapped(rate=0.7))
+    old(torch.ones(2))
+    state = read_state(live_adapter_of(old), old)
+    put_back(live_adapter_of(new), new, {"t": state}, "t")
+    assert (new[0].rate, new[0].calls) == (0.7, 1)
+
+
+def test_a_call_that_is_repeated_finds_the_attributes_of_before() -> None:
+    """Also those that the state does not hold, since nothing had changed them yet."""
+    module, like = noted(wrapped()), wrapped()
+    like[0].last = torch.zeros(())  # it is None, and look() wants a number
+    state = read_state(live_adapter_of(module), module)
+    module(torch.ones(2))
+    module[0].hidden += 1
+    module[0].new = 3
+    put_back(live_adapter_of(module), module, {"t": state}, "t")
+    module[0].last = torch.zeros(())
+    assert module[0].look() == like[0].look()
+    assert not hasattr(module[0], "new")
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        ({".plain": "{"}, "attributes that cannot be read"),
+        ({".plain": '{"0.n": {"set": []}}'}, "attributes that cannot be read"),
+        (
+            {".plain": '{"7.n": 1}'},
+            "has attribute '7.n', and the object of 'setup' has no such part",
+        ),
+    ],
+)
+def test_attributes_that_cannot_be_restored_are_errors(state: dict[str, str], text: str) -> None:
+    module = noted(wrapped())
+    whole = {**live_adapter_of(module).state(module), **state}
+    with pytest.raises(ValueRefusedError, match=text):
+        live_adapter_of(module).restore(module, whole)
+
+
+def test_a_large_attribute_that_was_not_kept_is_an_error() -> None:
+    module = noted(wrapped(size=5 << 20))
+    state = read_state(live_adapter_of(module), module)
+    module[0].hidden = torch.zeros(1)
+    with pytest.raises(ValueRefusedError, match=r"'0\.hidden' has changed, and it was too large"):
+        put_back(live_adapter_of(module), module, {"t": state}, "t")
+
+
+def test_modules_in_a_tree_are_noted_too() -> None:
+    old, new = {"net": wrapped(), "n": 1}, {"net": wrapped(), "n": 1}
+    for tree in (old, new):
+        note_made(PYTREE, tree)
+    old["net"](torch.ones(2))
+    put_back(PYTREE, new, {"t": read_state(PYTREE, old)}, "t")
+    assert new["net"][0].look() == old["net"][0].look()
+
+
+def recurrent() -> Job:
+    """A job whose module counts, and looks at its best one in the end."""
+
+    def step(x: Any, net: Any) -> float:
+        return float(net(torch.from_numpy(x).float()).detach())
+
+    job = Job("recurrent", state=["net"], metrics={"loss": "min"})
+    job.checkpoint = CheckpointPolicy(every=Every(batches=1))
+    with job.setup:
+        Task(wrapped, out="net", name="build")
+        Task(lambda: np.arange(8.0).reshape(4, 2), out="rows", name="rows")
+    with job.epoch:
+        do = [Task(step, ["x", "net"], out="loss", name="step")]
+        Pipe({"x": "rows"}, batch=1, do=do, name="pipe")
+    with job.exit:
+        Task(lambda best: best[0].calls, ["best:net"], out="calls", name="look")
+    job.stop(epochs=3)
+    return job
+
+
+def test_attributes_survive_a_kill_and_the_best_module_has_its_own(tmp_path: Path) -> None:
+    run_to_the_end(recurrent(), tmp_path / "alone")
+    for id in (0, 2, 7):
+        die_after_save(recurrent(), tmp_path / "killed", id)
+    ended = start(recurrent(), tmp_path / "killed")
+    ended.runner.train(ended.session)
+    alone, killed = (bytes_of_checkpoints(tmp_path / run) for run in ("alone", "killed"))
+    assert alone == killed
+    ends = [r for r in records(tmp_path / "killed") if r.at_boundary and r.epoch]
+    best = min((r.metrics["loss"], r.epoch) for r in ends)
+    assert ended.session.blob("calls") == 4 * best[1] != 12
 
 
 def grown() -> dict[str, Any]:

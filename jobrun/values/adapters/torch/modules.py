@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from jobrun.errors import ValueRefusedError
 from jobrun.values.adapters.base import Plain
+from jobrun.values.adapters.torch.attributes import Attributes
 from jobrun.values.adapters.torch.tensors import dtype_name, is_tensor, private_copy, torch
 
 __all__ = ["OTHER_OBJECT", "ModuleAdapter", "as_dict", "listed", "refusing"]
@@ -25,12 +26,20 @@ class ModuleAdapter:
     Keys with a dot in front, which no parameter can have, hold the rest, each only if there is
     something to hold: ``.grad``, the gradients that are not None; ``.frozen`` and ``.eval``, the
     names of the parameters without ``requires_grad`` and of the modules that are not training, as
-    JSON; ``.buffers``, the buffers that are not persistent.
+    JSON; ``.buffers``, the buffers that are not persistent; ``.attributes`` and ``.plain``,
+    the attributes that have changed (see ``attributes.py``).
     """
 
     name = "torch.nn.Module"
     version = 1
     places = True
+
+    def __init__(self) -> None:
+        self._attributes = Attributes()
+
+    def made(self, obj: Any, like: Any = None) -> None:
+        """See ``LiveAdapter``."""
+        self._attributes.made(obj, like)
 
     def state(self, obj: Any) -> Plain:
         """Return the state; tensors share the memory of the module's."""
@@ -40,6 +49,7 @@ class ModuleAdapter:
             ".frozen": _names(n for n, p in parameters.items() if not p.requires_grad),
             ".eval": _names(n for n, m in obj.named_modules() if not m.training),
             ".buffers": {n: getattr(m, k) for n, m, k in _transient(obj) if _is_set(m, k)},
+            **self._attributes.state(obj),
         }
         tensors = obj.state_dict()
         tied = {name: tensors[first] for name, first in _ties(tensors).items()}
@@ -59,6 +69,9 @@ class ModuleAdapter:
         frozen, still = listed(state.pop(".frozen", "[]")), listed(state.pop(".eval", "[]"))
         parameters, modules = dict(obj.named_parameters()), dict(obj.named_modules())
         transient = {name: (module, key) for name, module, key in _transient(obj)}
+        attributes: dict[str, Any] = {
+            k: state.pop(k) for k in (".attributes", ".plain") if k in state
+        }
         own = obj.state_dict()
         _check_tensors(own, state)
         _check_known("gradient of parameter", gradients, parameters)
@@ -75,6 +88,7 @@ class ModuleAdapter:
             module.training = name not in still
         for name, buffer in buffers.items():
             _set_buffer(*transient[name], buffer)
+        self._attributes.restore(obj, attributes)
 
     def copy(self, obj: Any) -> Any:
         """Return ``copy.deepcopy(obj)``, with copies of the gradients, which that leaves out."""
