@@ -26,7 +26,7 @@ from whole_runs import (
     train_and_die,
 )
 
-from jobrun import Best, CheckpointPolicy, Every, Job, Keep, Task, load_blobs
+from jobrun import Best, CheckpointPolicy, Every, Job, Keep, Task, load_blobs, log
 from jobrun.core.events import CheckpointLoaded, Event, GroupStarted, Warned
 from jobrun.engine.resume_policy import Request
 from jobrun.errors import RunRefusedError, TaskError
@@ -104,6 +104,28 @@ def test_on_a_cluster_it_is_the_same(tmp_path: Path, sessions: Callable[[str], S
     die_after_save(job(), killed, 1, session=sessions("dask"))
     train(job(), killed, session=sessions("dask"))
     assert_same(alone, killed)
+
+
+def draw_and_tell() -> list[float]:
+    """Draws while the cluster measures a message of many events, and samples them for that."""
+    drawn = []
+    for number in range(8):
+        for step in range(30):
+            log(number=number, step=step)
+        drawn.append(random.random())
+        time.sleep(0.1)
+    return drawn
+
+
+def test_messages_of_a_cluster_draw_nothing_from_the_generators_of_tasks(
+    tmp_path: Path, sessions: Callable[[str], Session]
+) -> None:
+    for kind in ("1 threads", "dask"):
+        with Job("draws", seed=3, state=["rng.python"]) as job:
+            Task(draw_and_tell, out="drawn")
+            job.stop(epochs=1)
+        train(job, tmp_path / kind, session=sessions(kind))
+    assert_same(tmp_path / "1 threads", tmp_path / "dask")
 
 
 SPEC = """\

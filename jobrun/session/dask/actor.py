@@ -38,6 +38,7 @@ from jobrun.session.dask.messages import (
     StepMessage,
     arrived,
 )
+from jobrun.session.dask.own_random import give_own_random
 from jobrun.session.dask.worker_session import WorkerSession
 from jobrun.values.boxes import Value
 
@@ -87,6 +88,8 @@ class WorkerActor:
             )
         route_prints()
         job, places = place_code(setup, str(self._worker.local_directory))
+        if job.generators:
+            give_own_random()
         self._outboxes = {
             key: _Outbox(self._worker, peer, self.news_queue.unreached)
             for key, peer in setup.peers.items()
