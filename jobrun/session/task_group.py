@@ -364,7 +364,8 @@ class Group:
         runs = [self._pipes[number] for number in copies]
         task = self._plan.units[gather].task
         assert isinstance(task, Pipe)
-        steps = LockStep(task, runs, self._stores_of(copies[0]))
+        places = [(self, number) for number in copies]
+        steps = LockStep(task, runs, self._stores_of(copies[0]), places)
         exchange = self._exchange(gather)
         control = _counting(gather, now)
         reached, seconds = steps.run(now.moment.epoch, before, control, exchange)

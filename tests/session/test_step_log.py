@@ -13,7 +13,7 @@ import jobrun
 from jobrun.core.current_task import enter, enter_batch
 from jobrun.core.events import StepLogged
 from jobrun.errors import TaskError
-from jobrun.model.job import Job, Pipe, Task
+from jobrun.model.job import Job, Node, Pipe, Task
 
 
 def rows() -> Any:
@@ -63,6 +63,31 @@ def test_steps_of_a_pipe_are_its_batches(threads: int) -> None:
 def test_a_step_behind_a_map_step_logs_its_batch() -> None:
     driver = Driver(job_of(map=[Task(same, "x", out="x")])).start().epochs(1)
     assert [event.batch for event in logged(driver)] == [2, 4]
+
+
+def gradient(x: Any) -> Any:
+    jobrun.log(mean=x.mean())
+    return x.mean()
+
+
+def test_copies_in_lock_step_log_each_for_its_node() -> None:
+    """Not all under one name, where the numbers of one node replaced those of the others."""
+    job = Job("j", nodes={"a": {"k": 1}, "b": {"k": 2}})
+    with job.setup, Node("*"):
+        Task(lambda k: np.arange(8.0) * k, "k", out="data", name="rows")
+    with job.epoch, Node("*"):
+        do = [
+            Task(gradient, "x", out="g"),
+            Task(same, [{"reduce": "mean", "of": "*:g"}], out="mean"),
+        ]
+        Pipe({"x": "data"}, batch=4, do=do, name="p")
+    driver = Driver(job, 1).start().epochs(1)
+    assert [(e.node, e.batch, e.batches, e.values) for e in logged(driver)] == [
+        ("a", 1, 2, {"mean": 1.5}),
+        ("b", 1, 2, {"mean": 3.0}),
+        ("a", 2, 2, {"mean": 5.5}),
+        ("b", 2, 2, {"mean": 11.0}),
+    ]
 
 
 def test_a_cut_epoch_logs_each_step_once() -> None:

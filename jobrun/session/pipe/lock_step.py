@@ -18,6 +18,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from jobrun.analysis.names import Reduced
+from jobrun.core.current_task import Place, enter
 from jobrun.core.position import PipeState, ReaderState
 from jobrun.errors import DataError, TaskError
 from jobrun.model.job import Pipe
@@ -47,12 +48,18 @@ def alone(message: Any) -> Sequence[Any]:
 
 
 class LockStep:
-    """The copies of ``pipe`` on the nodes of ``stores`` that are here: ``runs``."""
+    """The copies of ``pipe`` on the nodes of ``stores`` that are here: ``runs``.
 
-    def __init__(self, pipe: Pipe, runs: Sequence[PipeRun], stores: Stores) -> None:
+    ``places`` are the copies as tasks, so that what a step logs is that of its node.
+    """
+
+    def __init__(
+        self, pipe: Pipe, runs: Sequence[PipeRun], stores: Stores, places: Sequence[Place]
+    ) -> None:
         self._pipe = pipe
         self._runs = runs
         self._stores = stores
+        self._places = places
 
     def run(
         self,
@@ -63,10 +70,10 @@ class LockStep:
     ) -> tuple[list[State], list[float]]:
         """Run the batches of an epoch; return the places reached, and the seconds of each copy."""
         with ExitStack() as stack:
-            epochs = [
-                stack.enter_context(run.begin(epoch, *state, control))
-                for run, state in zip(self._runs, states, strict=True)
-            ]
+            epochs = []
+            for run, place, state in zip(self._runs, self._places, states, strict=True):
+                enter(place)  # for what the pipe does ahead
+                epochs.append(stack.enter_context(run.begin(epoch, *state, control)))
             going = self._agree_on_start(epochs, control, exchange)
             applied = 0
             while going and self._have_next(epochs, control, exchange):
@@ -130,9 +137,10 @@ class LockStep:
         for number in range(len(self._pipe.do)):
             due = [one.run.is_due(number, one) for one in epochs]
             shared = self._reduced(epochs[0], number, exchange) if due[0] else {}
-            for one, (moment, rows) in zip(epochs, prepared, strict=True):
+            for one, place, (moment, rows) in zip(epochs, self._places, prepared, strict=True):
                 if not due[0]:
                     continue
+                enter(place)
                 started = time.perf_counter()
                 moment.reduced = shared
                 one.run.apply_step(number, one, moment, rows)
