@@ -30,6 +30,7 @@ BENCHES = {
     "grown": "durable saves of one array that grows, or of which a part changed",
     "kept": "durable saves of a run that keeps two checkpoints",
     "size": "how checkpoints grow with nodes, blobs, bytes, and how many are kept",
+    "large_jobs": "how jobs grow with the leaves of a tree, with blobs and with tasks",
     "long_runs": "10,000 checkpoints kept, 100,000 epochs, 1,000 runs",
     "stall": "what a save in the background costs the loop that asks for it",
     "memory": "the resident memory of a run, at most",

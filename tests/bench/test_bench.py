@@ -41,7 +41,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Quick:
     Some of them; all under JOBRUN_LONG, since those that start processes or wait take a minute.
     """
     folder = tmp_path_factory.mktemp("bench")
-    benches = [] if os.environ.get("JOBRUN_LONG") else ["plans", "pipes", "save"]
+    benches = [] if os.environ.get("JOBRUN_LONG") else ["plans", "pipes", "save", "large_jobs"]
     command = [sys.executable, "-m", "tests.bench", *benches, "--quick", "--rounds", "1"]
     done = subprocess.run(
         [*command, "--dir", str(folder / "disk"), "--json", str(folder / "out.json")],
