@@ -233,6 +233,11 @@ def test_import_jobrun_is_light() -> None:
     assert not found & {*HEAVY, "click", "pydantic", "yaml"}
 
 
+def test_checkpoints_are_listed_without_metadata_of_packages() -> None:
+    """It was a fifth of the start of the commands that list."""
+    assert "importlib.metadata" not in modules_after("import jobrun.checkpoint.catalog")
+
+
 def test_building_a_job_is_light() -> None:
     code = "from jobrun import Job, Task\nwith Job('j') as job: Task(print, out='x')"
     assert not loaded_by(code) & HEAVY

@@ -10,8 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-import crc32c
-
+from jobrun.core import crc32c
 from jobrun.storage.fs import Buffer
 
 __all__ = ["BLOCK", "DIGITS", "BlockChecksums"]

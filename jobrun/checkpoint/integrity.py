@@ -15,8 +15,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from typing import NoReturn, TypeVar
 
-import crc32c
-
 from jobrun.checkpoint.block_checksums import BLOCK, DIGITS, BlockChecksums
 from jobrun.checkpoint.manifest import (
     CHUNK_TAIL,
@@ -27,6 +25,7 @@ from jobrun.checkpoint.manifest import (
     manifest_name,
 )
 from jobrun.checkpoint.record import SUCCESS, Record, decode_record
+from jobrun.core import crc32c
 from jobrun.errors import DamagedError, NotFoundError
 from jobrun.storage.bounded_json import MAX_BYTES
 from jobrun.storage.fs import Fs, FsError

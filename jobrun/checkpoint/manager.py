@@ -24,7 +24,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import crc32c
 import numpy as np
 
 from jobrun.checkpoint.catalog import Catalog
@@ -49,6 +48,7 @@ from jobrun.checkpoint.record import (
 from jobrun.checkpoint.save_result import Saved
 from jobrun.checkpoint.save_rules import SaveRules
 from jobrun.checkpoint.trash import Removal
+from jobrun.core import crc32c
 from jobrun.core.async_exceptions import asynchronous_error
 from jobrun.core.position import Position
 from jobrun.errors import NotFoundError, SaveError, UsageError

@@ -16,12 +16,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 
-import crc32c
-
 from jobrun.checkpoint.hardlinks import Sources, remember
 from jobrun.checkpoint.manifest import Entry, Manifest, encode_manifest, manifest_name
 from jobrun.checkpoint.record import SUCCESS
 from jobrun.checkpoint.writing import Item, Writer
+from jobrun.core import crc32c
 from jobrun.core.names import CASE_HINT, case_twins, check_name
 from jobrun.core.tree_keys import Key, encode_key
 from jobrun.errors import ValueRefusedError

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import crc32c
-
+from jobrun.core import crc32c
 from jobrun.core.json_floats import float_text, from_json, parse_float, to_json
 from jobrun.core.json_forms import (
     Form,

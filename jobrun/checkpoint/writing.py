@@ -12,7 +12,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
-import crc32c
 import numpy as np
 import numpy.typing as npt
 
@@ -25,6 +24,7 @@ from jobrun.checkpoint.dtypes import DType, swapped
 from jobrun.checkpoint.hardlinks import Sources
 from jobrun.checkpoint.manifest import CHUNK_TAIL, META, Entry, File
 from jobrun.checkpoint.zarr_metadata import Form, store, tree_form
+from jobrun.core import crc32c
 from jobrun.model.policy import Compress
 from jobrun.storage.fs import Buffer, Fs, FsError
 from jobrun.storage.threads import LARGE

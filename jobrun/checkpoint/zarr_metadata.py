@@ -12,7 +12,6 @@ from functools import lru_cache
 from types import NoneType
 from typing import Any, NamedTuple
 
-import crc32c
 import numpy as np
 import numpy.typing as npt
 
@@ -21,6 +20,7 @@ from jobrun.checkpoint.codecs import Compressor, array_codecs, parse_codecs
 from jobrun.checkpoint.dtypes import BYTES, DType, describe, dtype_of, storage_of, swapped
 from jobrun.checkpoint.fill_value import from_fill, to_fill
 from jobrun.checkpoint.manifest import META, File, group_meta
+from jobrun.core import crc32c
 from jobrun.core.json_floats import SPECIAL
 from jobrun.errors import DamagedError, ValueRefusedError
 from jobrun.model.policy import Compress

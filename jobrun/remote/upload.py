@@ -14,9 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import crc32c
-
 from jobrun.checkpoint.record import SUCCESS
+from jobrun.core import crc32c
 from jobrun.errors import NotFoundError, StoreError
 from jobrun.remote.failures import CorruptError
 from jobrun.remote.store import Store, TooLongError, join

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-import crc32c
 import numpy as np
 import numpy.typing as npt
 
+from jobrun.core import crc32c
 from jobrun.core.tree_keys import Key
 from jobrun.values.adapted import is_number
 from jobrun.values.adapters.base import Note

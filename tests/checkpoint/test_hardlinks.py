@@ -8,7 +8,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import crc32c
 import numpy as np
 import pytest
 from checkpoint_helpers import CountingFs
@@ -17,6 +16,7 @@ from jobrun.checkpoint import hardlinks
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.record import RecordFields
+from jobrun.core import crc32c
 from jobrun.core.position import Position
 from jobrun.model.policy import KEEP_ALL, Keep
 from jobrun.storage.fs import Fs, FsError
