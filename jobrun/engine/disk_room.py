@@ -8,13 +8,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from jobrun.core.save_cost import SHARE, less_often
 from jobrun.core.text import size
 from jobrun.model.policy import CheckpointPolicy
 
 __all__ = ["Room", "free_room", "kept_in_all", "room_warning", "share_warning"]
 
-_SHARE = 0.1
-"""The share of the time from which on saves are reported as costly."""
 _SOON = 10.0
 """Seconds of an attempt before which no share is judged: the first saves import and warm up."""
 
@@ -84,14 +83,14 @@ def room_warning(policy: CheckpointPolicy, epochs: int | None, each: Room, free:
     return ""
 
 
-def share_warning(saves: int, waited: float, elapsed: float) -> str:
+def share_warning(saves: int, waited: float, epochs: int, elapsed: float) -> str:
     """Return a warning if the run has waited long for its saves; empty if it has not.
 
-    ``waited`` and ``elapsed`` are the seconds of this attempt.  A single save is not judged.
+    All numbers are those of this attempt, times in seconds.  A single save is not judged.
     """
-    if saves < 2 or elapsed < _SOON or waited <= _SHARE * elapsed:
+    if saves < 2 or elapsed < _SOON or waited <= SHARE * elapsed:
         return ""
     return (
         f"{saves} saves have taken {waited / elapsed:.0%} of the time so far; "
-        f"a larger checkpoint.every, or checkpoint.include with fewer blobs, takes less"
+        f"{less_often(saves, waited, epochs, elapsed)}"
     )

@@ -100,6 +100,7 @@ class Saver:
         self.seconds = 0.0
         self.longest = 0.0
         self._begun = time.perf_counter()
+        self._first_epoch = 0
         self._judged = False
         if manager is not None:
             self._rules = replace(
@@ -128,6 +129,7 @@ class Saver:
         """
         self._protected = (id, *passed_over)
         self.on_disk = self.last = position
+        self._first_epoch = position.epochs
         self.path = path
         self.due.saved(position.epochs)
 
@@ -281,7 +283,10 @@ class Saver:
     def _report_share(self) -> None:
         """Warn once, while the run can still be changed, if saves take much of the time."""
         elapsed = time.perf_counter() - self._begun
-        if not self._judged and (text := share_warning(self.saved, self.seconds, elapsed)):
+        if self._judged or self.on_disk is None:
+            return
+        epochs = self.on_disk.epochs - self._first_epoch
+        if text := share_warning(self.saved, self.seconds, epochs, elapsed):
             self._judged = True
             self._report(Warned(text))
 

@@ -7,14 +7,12 @@ import shlex
 from jobrun.core.events import RunEnded, SlowestNode
 from jobrun.core.invocation import program
 from jobrun.core.paths import shown
+from jobrun.core.save_cost import SHARE, less_often
 from jobrun.core.text import duration, size
 from jobrun.errors import EXIT_NOT_SAVED
 from jobrun.report.formatting import metric_texts, number, percent, plain, plural
 
 __all__ = ["OUTCOMES", "command_after", "ending", "next_command", "slowest_text", "summary"]
-
-SHARE = 0.1
-"""The share of time in checkpoints above which the summary names ``checkpoint.every``."""
 
 SECONDS = 1.0
 """Seconds of saving, or of one node above the others, below which neither is worth a line."""
@@ -49,10 +47,8 @@ def ending(ended: RunEnded, *, verbose: bool = False) -> list[str]:
         lines.append(f"  the last state is not on disk; on disk is {_on_disk(ended)}")
     share = _share(ended)
     if share is not None and share > SHARE and ended.checkpoint_seconds > SECONDS:
-        lines.append(
-            f"  {share:.0%} of this attempt went into checkpoints; "
-            "a larger checkpoint.every saves less often"
-        )
+        cost = ended.saved, ended.checkpoint_seconds, ended.ran, ended.seconds
+        lines.append(f"  {share:.0%} of this attempt went into checkpoints; {less_often(*cost)}")
     return lines
 
 

@@ -59,18 +59,19 @@ def test_inodes_are_room_too() -> None:
 
 
 def test_saves_that_take_much_of_the_time_are_said_once_it_can_be_judged() -> None:
-    assert share_warning(saves=9, waited=5.0, elapsed=9.9) == ""
-    assert share_warning(saves=1, waited=5.0, elapsed=20.0) == ""
-    assert share_warning(saves=9, waited=2.0, elapsed=20.0) == ""
-    said = share_warning(saves=9, waited=5.0, elapsed=20.0)
-    assert said.startswith("9 saves have taken 25% of the time so far; ")
-    assert "checkpoint.every" in said
+    assert share_warning(saves=9, waited=5.0, epochs=8, elapsed=9.9) == ""
+    assert share_warning(saves=1, waited=5.0, epochs=8, elapsed=20.0) == ""
+    assert share_warning(saves=9, waited=2.0, epochs=8, elapsed=20.0) == ""
+    said = share_warning(saves=9, waited=5.0, epochs=8, elapsed=20.0)
+    assert said == (
+        "9 saves have taken 25% of the time so far; 'checkpoint: {every: 10}' makes it about 5%"
+    )
 
 
 def test_a_run_says_it_once_while_it_is_running(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(saver, "share_warning", lambda saves, waited, elapsed: "slow" * (saves > 2))
+    monkeypatch.setattr(saver, "share_warning", lambda saves, *rest: "slow" * (saves > 2))
     with Job("j") as job:
         with job.init:
             Task(lambda: 0, out="n")
