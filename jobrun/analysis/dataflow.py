@@ -12,6 +12,7 @@ from jobrun.core.blob_paths import Key, PathMap, PathSet, same_leaves
 from jobrun.data.formats import format_of
 from jobrun.errors import Problem, Where, did_you_mean, did_you_mean_or_all
 from jobrun.model.job import GROUPS, RESERVED, Job, Pipe, Task
+from jobrun.model.rows import SHUFFLE_IN_BLOCKS
 
 __all__ = [
     "KEEP_CHANGES",
@@ -143,7 +144,7 @@ def shuffle_problems(job: Job) -> Iterator[Problem]:
                 f"pipe {pipe.name!r}: {streamed[0]} is read from front to back, so a pass over it "
                 "cannot be shuffled as a whole",
                 pipe.mark("shuffle"),
-                "'shuffle: {buffer: 10000}' shuffles within blocks of that many rows",
+                SHUFFLE_IN_BLOCKS,
             )
 
 

@@ -3,10 +3,12 @@
 One batch is read ahead, since only that shows whether a pass has ended; it does not count as read.
 
 Shuffling is within blocks of ``buffer`` rows: each is read whole and given in a permutation drawn
-from (seed, pass, block).  The first block of a pass has a random length, so that the seams lie
-elsewhere in each pass.  So a position needs no more than the row: the block that holds it is read
-again.  (The usual shuffle buffer, which replaces what it gives row by row, can only be restored by
-reading the pass from its beginning, since a row may stay in it for any time.)
+from (seed, pass, block).  After the first pass the first block has a random length, so that the
+seams lie elsewhere in each pass; but not where the pass before had no more rows than a block, for
+then all rows are permuted as one.  So a position needs no more than the row, and the number of rows
+of the pass before: the block that holds it is read again.  (The usual shuffle buffer, which
+replaces what it gives row by row, can only be restored by reading the pass from its beginning,
+since a row may stay in it for any time.)
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from jobrun.core.position import ReaderState
 from jobrun.data.reader import Batch, Limits, RowReader
 from jobrun.data.source import Columns, Cursor, Slow, Stream, count_rows, finished
 from jobrun.errors import DataError, TaskError
+from jobrun.model.rows import SHUFFLE_IN_BLOCKS
 
 __all__ = ["StreamReader"]
 
@@ -45,7 +48,7 @@ class StreamReader(RowReader):
             raise DataError(
                 f"pipe {pipe!r}: {stream.name} is read from front to back, so a pass over it "
                 "cannot be shuffled as a whole",
-                hint="'shuffle: {buffer: 10000}' shuffles within blocks of N rows",
+                hint=SHUFFLE_IN_BLOCKS,
             )
         self.limits = limits
         self._stream = stream
@@ -66,8 +69,12 @@ class StreamReader(RowReader):
         """The position; of a source without a length, ``rows`` is that of the last pass."""
         known = {**self._expected.dtypes, **self._stream.dtypes}
         dtypes = {c: known[c] for c in self._stream.columns if c in known}
-        rows = self._pass_rows if self._stream.rows is None else self._stream.rows
-        return ReaderState(self._passes, self._row, rows, dtypes, self._mark)
+        return ReaderState(self._passes, self._row, self._known_rows, dtypes, self._mark)
+
+    @property
+    def _known_rows(self) -> int | None:
+        """The rows of a pass: of the source, or of the last pass; None before the first ends."""
+        return self._pass_rows if self._stream.rows is None else self._stream.rows
 
     def total(self, done: int) -> int | None:
         """Return how many batches this epoch has in all; None where that depends on the rows."""
@@ -160,10 +167,17 @@ class StreamReader(RowReader):
         if self._limits.buffer is None or not self._limits.shuffle:
             return _Rows(self._stream.open(self._row, self._mark, self._slow))
         passes, size = self._passes, self._limits.buffer
-        first = 1 + int(self._draw(passes, -1).integers(size))
+        first = self._first_block(size)
         start = 0 if self._row < first else first + (self._row - first) // size * size
         cursor = self._stream.open(start, self._mark, self._slow)
         return _Shuffled(cursor, self._row, first, size, lambda block: self._draw(passes, block))
+
+    def _first_block(self, size: int) -> int:
+        """Return the rows of the first block of the pass, of at most ``size``."""
+        rows = self._known_rows
+        if self._passes == 0 or (rows is not None and rows <= size):
+            return size
+        return 1 + int(self._draw(self._passes, -1).integers(size))
 
 
 class _Ahead:

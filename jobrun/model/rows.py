@@ -15,6 +15,7 @@ __all__ = [
     "NO_OPTIONS",
     "RESUMES",
     "SHARD",
+    "SHUFFLE_IN_BLOCKS",
     "Batches",
     "CallSource",
     "ColumnNames",
@@ -31,6 +32,12 @@ SHARD = re.compile(r"(\w+) */ *(\w+)")
 
 RESUMES = ("replay", "state")
 """The ways in which an iterable resumes at a place: reading again up to it, or its own state."""
+
+SHUFFLE_IN_BLOCKS = (
+    "'shuffle: {buffer: 10000}' shuffles blocks of 10000 rows, "
+    "and all rows at once if there are no more"
+)
+"""What to write to shuffle a source that is read from front to back."""
 
 LIBRARIES = ("torch", "jax")
 """The libraries of which the ``do`` steps may be given the columns."""

@@ -142,6 +142,19 @@ def test_a_buffer_shuffles_anew_in_each_pass_and_within_blocks() -> None:
     assert all(abs(row - place) < 20 for p in passes for place, row in enumerate(p))
 
 
+@pytest.mark.parametrize("make", [iterated, mapped])
+@pytest.mark.parametrize("buffer", [12, 13, 100])
+def test_a_buffer_of_no_fewer_rows_than_a_pass_shuffles_it_as_a_whole(
+    make: Callable[[int], Open], buffer: int
+) -> None:
+    passes = 200
+    read = make(12)(Limits(12, shuffle=True, buffer=buffer, passes=passes), START)
+    places = [batch.index(11) for batch in batches(read)]
+    assert len(places) == passes
+    for place in range(12):  # 17 on average, never so few of 200 by chance
+        assert places.count(place) > 4
+
+
 def test_shards_share_the_rows_of_a_pass() -> None:
     for make in (table, iterated, mapped):
         for shuffle in ({}, {"shuffle": True, "buffer": None if make is table else 4}):
