@@ -37,6 +37,6 @@ def less_often(saves: int, waited: float, epochs: int, seconds: float) -> str:
 
 
 def _round_up(number: float) -> int:
-    """Return the next of 1, 2, 5, 10, 20, 50, …"""
-    power = 10 ** math.floor(math.log10(number))
+    """Return the next of 1, 2, 5, 10, 20, 50, … to a number of 1 or more."""
+    power = int(10 ** math.floor(math.log10(number)))
     return next(step * power for step in (1, 2, 5, 10) if step * power >= number)
