@@ -317,7 +317,7 @@ class Call:
         writes = self._results.writes(result, values)
         if cells:
             for cell, key in zip(cells, self._borrowed, strict=True):
-                writes.append((key, adopt(cell, values, self._keep_maps, key[1])))
+                writes.append((key, self._updated(cell, values, key)))
         if live:
             if self._replaces and self.group != "setup":
                 self._note_replaced(live, writes)
@@ -399,6 +399,11 @@ class Call:
 
     def _borrow(self, key: Key, preserve: bool) -> Any:
         return self._stores.nodes[key[0]].borrow(key[1], preserve=preserve)
+
+    def _updated(self, cell: list[Any], given: list[Value], key: Key) -> Value:
+        """Return what a borrowed blob has become as a value."""
+        old = self._stores.nodes[key[0]].find(key[1])
+        return adopt(cell, given, self._keep_maps, key[1], old=old)
 
     def _call(self, positional: list[Any], keywords: dict[str, Any]) -> Any:
         try:

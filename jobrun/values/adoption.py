@@ -24,6 +24,7 @@ from jobrun.values.buffers import copy_array
 from jobrun.values.dtypes import plain_dtype
 from jobrun.values.holders import SOLE, held_alone, owns_memory, references
 from jobrun.values.overlap import overlapping
+from jobrun.values.own_arrays import adopt_own, refill_own
 
 __all__ = ["adopt", "adopt_items"]
 
@@ -102,16 +103,26 @@ class _Adoption:
         # The containers that are being adopted now; these frames hold them too.
         self._path: list[int] = []
 
-    def begin(self, container: Any, key: Any, sole: bool, updated: str = "") -> Value:
-        """Adopt ``container[key]`` as a tree of its own; see ``adopt`` for ``updated``."""
+    def begin(
+        self, container: Any, key: Any, sole: bool, updated: str = "", old: Value | None = None
+    ) -> Value:
+        """Adopt ``container[key]`` as a tree of its own; see ``adopt`` for the rest."""
         self._tied = {}
         self._counts = None
-        value = self.adopt(container, key, sole, 0, (container, key, sole))
+        value = self.adopt(container, key, sole, 0, (container, key, sole), old)
         if updated and len(self._tied) > 1:
             self._refuse_overlaps(value, updated)
         return value
 
-    def adopt(self, container: Any, key: Any, sole: bool, depth: int, root: Any) -> Value:
+    def adopt(
+        self,
+        container: Any,
+        key: Any,
+        sole: bool,
+        depth: int,
+        root: Any,
+        old: Value | None = None,
+    ) -> Value:
         """Adopt ``container[key]``; ``sole``: all containers on the way to it have one holder."""
         refs = references(container, key)
         obj = container[key]
@@ -129,7 +140,7 @@ class _Adoption:
             sole = sole and refs == SOLE
             if self.live and kind is not tuple:
                 return self._once(obj, lambda: self._container(obj, sole, depth, root))
-            return self._container(obj, sole, depth, root)
+            return (sole and refill_own(obj, old)) or self._container(obj, sole, depth, root, old)
         if isinstance(obj, np.ndarray):
             return self._subclass(obj)
         return self._once(obj, lambda: self._adapted(obj, depth))
@@ -271,7 +282,9 @@ class _Adoption:
             return self._held_array(array, lambda: np.asarray(array))
         return self._held_array(array, lambda: _freeze(copy_array(plain_dtype(np.asarray(array)))))
 
-    def _container(self, obj: Any, sole: bool, depth: int, root: Any) -> Value:
+    def _container(
+        self, obj: Any, sole: bool, depth: int, root: Any, old: Value | None = None
+    ) -> Value:
         if depth > _DEEPEST:
             raise ValueRefusedError(
                 f"a value nested more than {_DEEPEST} levels deep (or in itself) cannot be a blob"
@@ -282,18 +295,37 @@ class _Adoption:
             names = [k.item() if isinstance(k, np.generic) else k for k in obj]
             if not all(map(is_key, names)):
                 return self._once(obj, lambda: Box(obj, "opaque"))
-        self._path.append(id(obj))
-        items = [
-            (sole and _own_array(obj, k)) or self.adopt(obj, k, sole, depth + 1, root) for k in keys
-        ]
-        self._path.pop()
+        own = adopt_own(obj) if sole else None
+        items = self._items(obj, keys, sole, depth, root, old) if own is None else own
         if names is not None:
-            return Tree("dict", dict(zip(folder_names(names), items, strict=True)), tuple(names))
-        places: Iterable[str] = obj if is_dict else map(str, keys)
-        tree = Tree("dict" if is_dict else "list", dict(zip(places, items, strict=True)))
+            tree = Tree("dict", dict(zip(folder_names(names), items, strict=True)), tuple(names))
+        else:
+            places: Iterable[str] = obj if is_dict else map(str, keys)
+            tree = Tree("dict" if is_dict else "list", dict(zip(places, items, strict=True)))
         if type(obj) is tuple:
             tree.note = TUPLE
+        tree.whole = own is not None
         return tree
+
+    def _items(
+        self, obj: Any, keys: Iterable[Any], sole: bool, depth: int, root: Any, old: Value | None
+    ) -> list[Value]:
+        """Adopt what a container holds, item by item."""
+        trees = _trees_of(old) if type(old) is Tree else {}
+        self._path.append(id(obj))
+        items = [
+            (sole and _own_array(obj, k)) or self.adopt(obj, k, sole, depth + 1, root, trees.get(k))
+            for k in keys
+        ]
+        self._path.pop()
+        return items
+
+
+def _trees_of(old: Tree) -> dict[Any, Tree]:
+    """Return the trees that a tree holds, by the keys or the places of its dict or list."""
+    names: Iterable[Any] = old.names if old.kind == "dict" else range(len(old.items))
+    pairs = zip(names, old.items.values(), strict=True)
+    return {name: item for name, item in pairs if type(item) is Tree}
 
 
 def _own_array(container: Any, key: Any) -> Box | None:
@@ -354,6 +386,7 @@ def adopt(
     keep_maps: bool = False,
     updated: str = "",
     *,
+    old: Value | None = None,
     copy: Callable[[Array], Array] = copy_array,
     live: bool = False,
 ) -> Value:
@@ -363,7 +396,8 @@ def adopt(
     values whose views the task was given: an input that is returned shares its memory.
     ``keep_maps`` leaves read-only memory maps as they are (for ``setup``, which is never saved).
     ``updated`` is the name of the blob if a task updates it in place: then arrays of a tree that
-    overlap, but are not one, are refused.  ``copy`` makes the copies of what others hold.
+    overlap, but are not one, are refused.  ``old`` is the value that was borrowed: trees of it that
+    were emptied are used again.  ``copy`` makes the copies of what others hold.
     ``live``: it is the state of a live object, in which a dict or list at two places is one.
     Raises ValueRefusedError for masked arrays, integers of millions of bits, and endless nesting;
     what only cannot be *saved* becomes opaque, see ``jobrun.values.storable``.
@@ -372,7 +406,7 @@ def adopt(
         _simple(cell[0])  # the loss of a batch: a quarter of the time
         or _own_array(cell, 0)
         or _copied_array(cell, copy)
-        or _Adoption(given, keep_maps, copy, live).begin(cell, 0, True, updated)
+        or _Adoption(given, keep_maps, copy, live).begin(cell, 0, True, updated, old)
     )
     cell.clear()
     return value

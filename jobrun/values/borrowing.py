@@ -16,6 +16,7 @@ from jobrun.values.adapted import put_together
 from jobrun.values.boxes import Box, Tree, Value
 from jobrun.values.buffers import BUFFERS
 from jobrun.values.holders import SOLE, box_held_alone, held_alone, owns_memory, references
+from jobrun.values.own_arrays import lend_own
 
 __all__ = ["borrow", "reclaim"]
 
@@ -62,20 +63,25 @@ class _Borrowing:
         else:
             assert isinstance(value, Tree)
             sole = sole and refs == SOLE
-            self._path.append(id(value))
-            lent = [
-                self.borrow(value.items, k, sole) if own is None else own
-                for k in value.items
-                for own in [_own_array(value.items, k) if sole else None]
-            ]
-            self._path.pop()
-            if value.kind == "dict":
-                lent = dict(zip(value.names, lent, strict=True))
+            lent = lend_own(value) if sole else None
+            if lent is None:
+                lent = self._items(value, sole)
         if value.note is not None:
             lent = put_together(value.note, lent)
         if value.tied:
             self._objects[id(value)] = lent
         return lent
+
+    def _items(self, tree: Tree, sole: bool) -> dict[Any, Any] | list[Any]:
+        """Return what a tree holds, item by item."""
+        self._path.append(id(tree))
+        lent = [
+            self.borrow(tree.items, k, sole) if own is None else own
+            for k in tree.items
+            for own in [_own_array(tree.items, k) if sole else None]
+        ]
+        self._path.pop()
+        return lent if tree.kind == "list" else dict(zip(tree.names, lent, strict=True))
 
     def _tied(self, box: Box, sole: bool, refs: int) -> Array:
         """Return the one array of all places of a tied box, copied if anything else holds it."""

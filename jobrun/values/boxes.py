@@ -77,9 +77,10 @@ class Tree:
     the dict if they differ from the names of ``items``, which then are names of folders.  ``note``
     names the adapter that makes the object for tasks from it, None for a plain dict or list.
     ``tied``: the tree may stand at several places of a larger one, which then are one object.
+    ``whole``: all items are arrays of numbers that own their memory (``jobrun.values.own_arrays``).
     """
 
-    __slots__ = ("items", "keys", "kind", "note", "tied")
+    __slots__ = ("items", "keys", "kind", "note", "tied", "whole")
 
     def __init__(
         self,
@@ -93,6 +94,7 @@ class Tree:
         self.keys = keys
         self.note = note
         self.tied = False
+        self.whole = False
 
     @property
     def names(self) -> Iterable[Key]:

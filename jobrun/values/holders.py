@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,14 @@ import numpy.typing as npt
 
 from jobrun.values.boxes import Box
 
-__all__ = ["SOLE", "box_held_alone", "held_alone", "owns_memory", "references"]
+__all__ = [
+    "SOLE",
+    "all_listed_alone",
+    "box_held_alone",
+    "held_alone",
+    "owns_memory",
+    "references",
+]
 
 Array = npt.NDArray[Any]
 
@@ -34,12 +42,21 @@ def box_held_alone(box: Box) -> bool:
     return sys.getrefcount(box.value) == _SOLE_IN_BOX
 
 
+def all_listed_alone(objects: Sequence[Any]) -> bool:
+    """Return whether each of ``objects`` has one holder beside this list, and there are any."""
+    return _listed_refs(objects) == {_SOLE_LISTED}
+
+
+def _listed_refs(objects: Sequence[Any]) -> set[int]:
+    return set(map(sys.getrefcount, objects))
+
+
 def _base_refs(array: Array) -> int:
     return sys.getrefcount(array.base)
 
 
-def _calibrate() -> tuple[int, int, int]:
-    """Return the three counts of an object without another holder.
+def _calibrate() -> tuple[int, int, int, int]:
+    """Return the four counts of an object without another holder.
 
     They differ between interpreters.  Where counting does not distinguish one holder from two, they
     are -1, which no count equals: then everything is copied.
@@ -47,15 +64,20 @@ def _calibrate() -> tuple[int, int, int]:
     cell = [np.empty(1)]
     box = Box(np.empty(1), "array")
     view = np.empty((2, 1)).reshape(2)
-    sole = (references(cell, 0), _box_refs(box), _base_refs(view))
-    held = (cell[0], box.value, view.base)
-    shared = (references(cell, 0), _box_refs(box), _base_refs(view))
-    if all(b == a + 1 for a, b in zip(sole, shared, strict=True)) and held:
+    listed = [np.empty(1)]
+    also = [*listed]
+
+    def counts() -> tuple[int, int, int, int]:
+        return references(cell, 0), _box_refs(box), _base_refs(view), max(_listed_refs(also))
+
+    sole = counts()
+    held = (cell[0], box.value, view.base, listed[0])
+    if all(b == a + 1 for a, b in zip(sole, counts(), strict=True)) and held:
         return sole
-    return (-1, -1, -1)
+    return (-1, -1, -1, -1)
 
 
-SOLE, _SOLE_IN_BOX, _SOLE_BASE = _calibrate()
+SOLE, _SOLE_IN_BOX, _SOLE_BASE, _SOLE_LISTED = _calibrate()
 
 
 def owns_memory(array: Array) -> bool:

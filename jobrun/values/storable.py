@@ -39,7 +39,7 @@ def is_storable(value: Value) -> bool:
     assert isinstance(value, Tree)
     if value.kind != "list" and case_twins(value.items):
         return False
-    return all(map(is_storable, value.items.values()))
+    return value.whole or all(map(is_storable, value.items.values()))
 
 
 def _twin_keys(value: Value, path: str) -> tuple[str, tuple[str, str]] | None:

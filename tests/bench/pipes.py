@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from tests.bench.harness import Case, Contestant, Measured, Scale, Wanted, timed
 
 Array = npt.NDArray[np.float32]
 
-ROWS, COLUMNS = 32, 16
+ROWS, COLUMNS, LEAVES = 32, 16, 800
 LOOP, OURS = "plain loop", "jobrun"
 
 
@@ -30,6 +31,7 @@ def cases(scale: Scale) -> Iterator[Case]:
     yield _case("read a batch, threads: 2", batches, scale, _see, _loop, threads=2)
     yield _case("read a shuffled batch", batches, scale, _see, _shuffled_loop, shuffle=True)
     yield _case("update in place", batches, scale, _change, _updating_loop, update="weights")
+    yield _tree_case(scale.of(1_000, 10), scale)
     yield _case("put out a number", batches, scale, _number, _mean_loop, out="loss")
 
 
@@ -59,6 +61,15 @@ def _case(
     )
 
 
+def _tree_case(batches: int, scale: Scale) -> Case:
+    """A step that updates a tree of arrays, and copies none."""
+    name = f"update a tree of {LEAVES} arrays"
+    case = _case(name, batches, scale, _change, _updating_loop, update="tree")
+    limit = 10 + 0.3 * LEAVES
+    wanted = Wanted(f"pipe, {name}: µs a batch over those of the loop", _over_loop, limit)
+    return replace(case, wanted=[wanted])
+
+
 def _over_loop(measured: Measured) -> float:
     return measured.micros(OURS) - measured.micros(LOOP)
 
@@ -83,6 +94,10 @@ def _number(x: Array) -> float:
 
 def _rows(batches: int) -> Array:
     return np.zeros((batches * ROWS, COLUMNS), np.float32)
+
+
+def _tree() -> dict[str, Array]:
+    return {f"w{number}": np.zeros(4, np.float32) for number in range(LEAVES)}
 
 
 def _run_loop(loop: Callable[[Array, int], None], batches: int) -> float:
@@ -127,6 +142,7 @@ def _jobrun(
                 Task(lambda: _rows(batches), out="x", name="rows")
             with job.init:
                 Task(lambda: np.zeros(COLUMNS, np.float32), out="weights", name="zeros")
+                Task(_tree, out="tree", name="tree")
             Pipe("x", ROWS, shuffle=shuffle, threads=threads, do=[Task(step, "x", **accesses)])
         session = LocalSession(1)
         session.open(job, Places())

@@ -109,7 +109,7 @@ def same(a: Any, b: Any) -> bool:
         return False
     if isinstance(a, Mapping):
         return list(a) == list(b) and all(same(a[k], b[k]) for k in a)
-    if isinstance(a, list):
+    if isinstance(a, list | tuple):
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, np.ndarray | np.generic):
         return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()

@@ -1130,3 +1130,107 @@ def test_an_update_is_what_python_does(picks: list[tuple[int, bool, bool]]) -> N
         del taken
         assert same(view(snapshot["s"]), before)
         assert same(view(store["s"]), expected)
+
+
+def update(store: dict[str, Value], change: Callable[[Any], Any]) -> Value:
+    """Borrow ``store["m"]``, and put back what ``change`` returns for it."""
+    cell = [borrow(store, "m")]
+    cell[0] = change(cell[0])
+    store["m"] = adopt(cell, old=store["m"])
+    return store["m"]
+
+
+def two_arrays() -> dict[str, np.ndarray]:
+    return {"a": np.zeros(3), "b": np.zeros((2, 2), np.int32)}
+
+
+def added(m: Any) -> Any:
+    for array in m.values() if isinstance(m, dict) else m:
+        array += 1
+    return m
+
+
+@pytest.mark.parametrize("make", [two_arrays, lambda: [np.zeros(3), np.ones(1)]])
+def test_an_update_of_plain_arrays_uses_the_emptied_tree_again(make: Callable[[], Any]) -> None:
+    store = holding("m", make)
+    tree = id(store["m"])
+    places = [address(box.value) for _, box in leaves(store["m"])]
+    for _, box in leaves(store["m"]):
+        box.version, box.last_checksum = 7, 1
+    del box
+    assert id(update(store, added)) == tree
+    boxes = [box for _, box in leaves(store["m"])]
+    assert [address(box.value) for box in boxes] == places
+    assert [(box.version, box.last_checksum) for box in boxes] == [(-1, None)] * 2
+    assert all_locked([store["m"]])
+    assert boxes[0].value.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("change", "whole"),
+    [
+        (lambda m: {"b": m["b"], "a": m["a"]}, True),
+        (lambda m: {"a": m["a"]}, True),
+        (lambda m: {**m, "c": np.ones(2)}, True),
+        (lambda m: [m["a"], m["b"]], True),
+        (lambda m: (m["a"], m["b"]), True),
+        (lambda m: {1: m["a"], 2: m["b"]}, True),
+        (lambda m: {"a": m["a"], "b": 5}, False),
+        (lambda m: {"a": m["a"], "b": m["a"]}, False),
+        (lambda m: {"a": m["a"], "b": m["b"].T}, False),
+        (lambda m: {"a": m["a"], "b": m["b"].astype(">i4")}, False),
+        (lambda m: {"a": m["a"], "b": np.ones(2, np.longdouble)}, False),
+        (lambda m: {"a": m["a"], "b": np.ones(2, np.dtype("f8", metadata={"x": 1}))}, False),
+        (lambda m: {"a": m["a"], "b": {"c": m["b"]}}, False),
+        (lambda m: np.ones(3), False),
+    ],
+)
+def test_an_update_may_make_another_tree(change: Callable[[Any], Any], whole: bool) -> None:
+    """What it becomes is what a task that returns it would have made."""
+    store = holding("m", two_arrays)
+    old = id(store["m"])
+    new = update(store, change)
+    assert id(new) != old
+    expected = adopt([change(two_arrays())])
+    assert same(view(new), view(expected))
+    assert is_storable(new) == is_storable(expected)
+    assert all_locked([new])
+    assert getattr(new, "whole", False) == whole
+    del new
+    assert same(view(update(store, lambda m: m)), view(expected))
+
+
+def test_an_update_leaves_alone_what_a_snapshot_holds() -> None:
+    store = holding("m", two_arrays)
+    update(store, added)
+    snapshot = dict(store)
+    new = update(store, added)
+    assert new is not snapshot["m"]
+    assert view(snapshot["m"])["a"].tolist() == [1, 1, 1]
+    assert view(new)["a"].tolist() == [2, 2, 2]
+
+
+def test_an_array_of_an_update_that_the_task_keeps_is_copied() -> None:
+    store = holding("m", two_arrays)
+    kept = []
+
+    def keep(m: Any) -> Any:
+        kept.append(m["a"])
+        return m
+
+    new = update(store, keep)
+    kept[0] += 5
+    assert view(new)["a"].tolist() == [0, 0, 0]
+
+
+def test_the_arrays_of_a_dict_of_an_update_that_the_task_keeps_are_copied() -> None:
+    store = holding("m", lambda: {"inner": two_arrays(), "b": np.zeros(2)})
+    kept = []
+
+    def keep(m: Any) -> Any:
+        kept.append(m["inner"])
+        return m
+
+    new = update(store, keep)
+    added(kept[0])
+    assert view(new)["inner"]["a"].tolist() == [0, 0, 0]
