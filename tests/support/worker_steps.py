@@ -79,6 +79,17 @@ def dies(x: Any, at: int, how: str) -> Any:
     return x
 
 
+def leaves_a_printer(x: Any) -> Any:
+    """Ends its process, of which a fork prints on, and keeps the connection open."""
+    if not os.fork():
+        for _ in range(4000):
+            os.write(1, b"still here\n")
+            time.sleep(0.005)
+        os._exit(0)
+    os.kill(os.getpid(), signal.SIGKILL)
+    return x
+
+
 def slow(x: Any, at: int, seconds: float = 600.0, file: str = "") -> Any:
     """Takes its time at row ``at``; ``file`` then holds its process."""
     if x[0] == at:

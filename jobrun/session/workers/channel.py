@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from jobrun.session.workers.shared_memory import anonymous_file, mapped
-from jobrun.session.workers.wire import Packed, unpack
+from jobrun.session.workers.wire import ALIGNMENT, Packed, unpack
 from jobrun.values.holders import held_alone
 
 __all__ = ["Channel"]
@@ -35,6 +35,8 @@ _PREFIX = struct.Struct("<II")
 _SMALL = 16 << 10
 """Bytes up to which arrays travel in the message: below, a slot costs more than it saves."""
 _GRAIN = 64 << 10
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+_DECODER = json.JSONDecoder()
 _COUNTS = held_alone([np.empty(1)], 0)
 """Whether reference counts show that no view is left; else each slot is copied at once."""
 
@@ -84,7 +86,7 @@ class Channel:
             inline = area.tobytes()
         try:
             header = [packed.node, slot, size, dropped, self._released()]
-            self._write(json.dumps(header, separators=(",", ":")).encode(), inline, descriptors)
+            self._write(_ENCODER.encode(header).encode(), inline, descriptors)
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -118,6 +120,7 @@ class Channel:
         return released
 
     def _write(self, header: bytes, inline: bytes, descriptors: list[int]) -> None:
+        header = header.ljust(-(-len(header) // ALIGNMENT) * ALIGNMENT)  # blanks, before arrays
         data = b"".join((_PREFIX.pack(len(header), len(inline)), header, inline))
         sent = 0
         if descriptors:
@@ -133,9 +136,9 @@ class Channel:
         """
         prefix, descriptors = self._read_prefix()
         header_size, inline_size = _PREFIX.unpack(prefix)
-        header = self._read(np.empty(header_size, np.uint8))
-        inline = self._read(np.empty(inline_size, np.uint8))
-        node, slot, size, dropped, released = json.loads(header.tobytes())
+        data = self._read(np.empty(header_size + inline_size, np.uint8))
+        header, inline = data[:header_size], data[header_size:]
+        node, slot, size, dropped, released = _DECODER.decode(header.tobytes().decode())
         self._free += released
         for number in dropped:
             del self._lent[number]

@@ -32,6 +32,8 @@ __all__ = ["WorkerPool"]
 
 _GRACE = 1.0
 """The seconds that workers have to end by themselves."""
+_OTHERS = 3
+"""How often a batch goes to another worker since one was killed before it began a step."""
 
 
 class WorkerPool:
@@ -95,6 +97,7 @@ class WorkerPool:
         TaskStoppedError if the run ends.
         """
         tried = [0] * len(self._calls)
+        unbegun = 0
         question = {
             "epoch": moment.epoch,
             "batch": moment.batch,
@@ -106,8 +109,12 @@ class WorkerPool:
                 answer = self._ask(question)
                 break
             except LostError as lost:
-                self._try_again(lost, moment)
-                tried[lost.doing.step] = lost.doing.tries
+                if lost.doing.step < 0:
+                    unbegun += 1
+                    self._give_to_another(lost, moment, unbegun)
+                else:
+                    self._try_again(lost, moment)
+                    tried[lost.doing.step] = lost.doing.tries
         if "failed" in answer:
             raise self._failure(*answer["failed"])
         for name, value in answer["columns"].items():
@@ -171,13 +178,23 @@ class WorkerPool:
 
     # Errors.
 
+    def _give_to_another(self, lost: LostError, moment: CallContext, times: int) -> None:
+        """Report that a batch, of which no step began, goes to another worker: no try is lost.
+
+        Raises TaskError if it was given ``times`` too often, or if the worker ended by itself.
+        """
+        text = f"a worker process of pipe {self._pipe.name!r} {lost} before it began a step"
+        if times > _OTHERS or lost.ended.code >= 0:
+            raise TaskError(text, where=self._pipe.where, trace=_end_of_output(lost))
+        running = current()
+        if running is not None:
+            text += f" of batch {(moment.batch or 0) + 1}, which another is given"
+            running.control.report(Warned(text))
+
     def _try_again(self, lost: LostError, moment: CallContext) -> None:
         """Wait before a batch is given to another worker; raises TaskError if no retry is left."""
         step, tries = lost.doing.step, lost.doing.tries
-        trace = f"the end of its output:\n{lost.tail}" if lost.tail else ""
-        if step < 0:
-            text = f"a worker process of pipe {self._pipe.name!r} {lost} before it began a step"
-            raise TaskError(text, where=self._pipe.where, trace=trace)
+        trace = _end_of_output(lost)
         task, call = self._pipe.map[step], self._calls[step]
         text, hint = f"its worker process {lost}", ""
         if lost.late:
@@ -209,6 +226,10 @@ class WorkerPool:
 
 def _never() -> bool:
     return False
+
+
+def _end_of_output(lost: LostError) -> str:
+    return f"the end of its output:\n{lost.tail}" if lost.tail else ""
 
 
 # The description of the steps, for a worker.

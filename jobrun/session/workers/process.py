@@ -87,6 +87,10 @@ class WorkerProcess:
             ChildOutput(self._process.stdout, lambda line: self._print(line, sys.stdout)),
             ChildOutput(self._process.stderr, lambda line: self._print(line, sys.stderr)),
         ]
+        # The channel first: where an answer is seen, what was printed before it is seen too.
+        self._poll = select.poll()
+        for descriptor in (self._channel.fileno(), *(each.fileno() for each in self._outputs)):
+            self._poll.register(descriptor, select.POLLIN)
 
     def _print(self, line: str, stream: Any) -> None:
         self._tail.append(line[:_LONGEST_LINE])
@@ -104,23 +108,19 @@ class WorkerProcess:
         Raises LostError if the worker is gone; TaskStoppedError, with the worker ended, once
         ``stopping()`` is true; OSError where memory or descriptors have run out.
         """
-        poll = select.poll()
-        for output in self._outputs:
-            if output.is_open:
-                poll.register(output.fileno(), select.POLLIN)
-        poll.register(self._channel.fileno(), select.POLLIN)
+        ended = False
         while True:
-            ended = self._process.poll() is not None  # checked first: its last answer still counts
-            ready = {descriptor for descriptor, _ in poll.poll(_TICK)}
-            printed = [output for output in self._outputs if output.fileno() in ready]
-            for output in printed:
-                output.read()
-                if not output.is_open:
-                    poll.unregister(output.fileno())
-            if self._channel.fileno() in ready and not any(output.is_open for output in printed):
+            ready = {descriptor for descriptor, _ in self._poll.poll(_TICK)}
+            for output in self._outputs:
+                if output.fileno() in ready:
+                    output.read()  # all that a pipe can hold
+                    if not output.is_open:
+                        self._poll.unregister(output.fileno())
+            if self._channel.fileno() in ready:
                 return self._receive()
-            if ended and not ready:  # a process that it has forked keeps the connection open
+            if ended:  # a process that it has forked keeps the connection open, and may print
                 self._lost(late=False)
+            ended = self._process.poll() is not None  # its last answer, if there is one, counts
             if stopping():
                 self.end()
                 raise TaskStoppedError

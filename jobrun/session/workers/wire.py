@@ -18,11 +18,11 @@ import numpy.typing as npt
 from jobrun.checkpoint.dtypes import describe, dtype_of
 from jobrun.errors import with_article
 
-__all__ = ["Packed", "UnsendableError", "unpack"]
+__all__ = ["ALIGNMENT", "Packed", "UnsendableError", "unpack"]
 
 Array = npt.NDArray[Any]
 
-_ALIGNMENT = 64
+ALIGNMENT = 64
 _SEQUENCES: dict[type, str] = {list: "list", tuple: "tuple", set: "set", frozenset: "frozenset"}
 _MAKE: dict[str, Any] = {name: kind for kind, name in _SEQUENCES.items()}
 
@@ -69,7 +69,7 @@ class Packed:
 
     def _put(self, array: Array) -> tuple[str, list[int], int]:
         """Return the place of an array, with its dtype and shape."""
-        offset = -(-self.size // _ALIGNMENT) * _ALIGNMENT
+        offset = -(-self.size // ALIGNMENT) * ALIGNMENT
         self.size = offset + array.nbytes
         self._arrays.append((offset, array))
         return _dtype_text(array.dtype), list(array.shape), offset

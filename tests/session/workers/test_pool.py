@@ -706,6 +706,46 @@ def test_a_function_that_only_this_process_has_is_an_error_with_its_place(
     assert caught.value.where == where
 
 
+def test_a_batch_goes_to_another_worker_if_no_step_of_it_was_begun() -> None:
+    seen: list[int] = []
+    job = Job("j")
+    with job.setup:
+        Task(lambda: np.arange(20), out="a", name="load")
+    with job.epoch:
+        do = [Task(lambda p: seen.append(p), "p", name="see")]
+        Pipe({"x": "a"}, map=[Task(steps.pid, "x", out="p")], do=do, processes=2)
+    driver = drive(job).start()
+    for _ in range(3):
+        driver.epochs(1)
+        lost = {*seen[-20:]}
+        for worker in lost:  # which wait for the next epoch
+            os.kill(worker, signal.SIGKILL)
+    driver.epochs(1)
+    assert len(seen) == 80
+    assert not lost & {*seen[-20:]}
+    warned = [e.message for e in driver.events if isinstance(e, Warned)]
+    text = "a worker process of pipe 'pipe' was killed by SIGKILL before it began a step of batch "
+    assert warned
+    assert all(w.startswith(text) and w.endswith(", which another is given") for w in warned)
+
+
+def test_workers_that_are_killed_again_and_again_before_a_step_are_an_error(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    here = f"import os, signal\nif os.getpid() != {os.getpid()}:\n"
+    dies = "    os.kill(os.getpid(), signal.SIGKILL)\ndef same(x): return x\n"
+    (tmp_path / "kills_it.py").write_text(here + dies)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(TaskError, match="was killed by SIGKILL before it began a step"):
+        observed([Task("kills_it:same", "x", out="x")], Task(lambda x: None, "x", name="see"))
+
+
+def test_a_worker_that_dies_is_seen_though_a_fork_of_it_prints_on() -> None:
+    map = [Task(steps.leaves_a_printer, "x", out="x", name="leaves")]
+    with pytest.raises(TaskError, match="its worker process was killed by SIGKILL"):
+        within(10, lambda: observed(map, Task(lambda x: None, "x", name="see"), processes=1))
+
+
 def test_a_module_that_ends_its_worker_is_an_error(tmp_path: Path, monkeypatch: Any) -> None:
     here = f"import os\nif os.getpid() != {os.getpid()}:\n    print('bye', flush=True)\n"
     (tmp_path / "ends_it.py").write_text(here + "    os._exit(5)\ndef same(x): return x\n")
