@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.analysis.graph import make_plan
+from jobrun.core.malloc_tuning import keep_freed_memory
 from jobrun.core.position import Position
 from jobrun.jobspec.build import job_of
 from jobrun.jobspec.resolve import load
@@ -34,6 +35,7 @@ Epoch = Callable[[], object]
 
 def cases(scale: Scale) -> Iterator[Case]:
     """Steps of a fraction of a millisecond, and of some milliseconds."""
+    keep_freed_memory()  # as a run does, for all contestants
     batches = scale.of(70, 1)  # epochs of 15: then the columns of a batch are common for JAX
     yield _case(JAX_MLP, batches, scale)
     yield _case(TORCH_CNN, scale.of(5, 1), scale)

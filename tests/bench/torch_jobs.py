@@ -21,6 +21,7 @@ from jobrun.analysis.graph import make_plan
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import RecordFields
 from jobrun.core.events import ignore
+from jobrun.core.malloc_tuning import keep_freed_memory
 from jobrun.core.position import Position
 from jobrun.engine.saver import Saver
 from jobrun.model.job import Job, Pipe, Task
@@ -43,6 +44,7 @@ Build = Callable[[], tuple[Any, Any]]
 
 def cases(scale: Scale) -> Iterator[Case]:
     """A short step; then a save of each kind in front of an epoch."""
+    keep_freed_memory()  # as a run does, for all contestants
     yield _batch_case("tiny linear layer", _linear, 16, (4,), scale.of(1_000, 10), scale)
     yield _save_case("MLP of 48 MiB with its moments", _mlp, 64, (1024,), scale.of(40, 2), scale)
 
