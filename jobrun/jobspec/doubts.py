@@ -23,8 +23,9 @@ def doubts(source: SpecSource) -> Iterator[Problem]:
 
     The functions get it as a string.
     """
-    own = [source.root.get("vars"), source.root.get("matrix")]
-    variables = {name for holder in own if holder is not None for name in holder.value}
+    found = [source.root.get("vars"), source.root.get("matrix")]
+    own = [node for node in found if node is not None and isinstance(node.value, dict)]
+    variables = {name for holder in own for name in holder.value}
     given = [holder for group in GROUPS for holder in _arguments(source.root.get(group))]
     for holder in (*own, *given):
         for name, node in _strings(holder):

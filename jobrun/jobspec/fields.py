@@ -385,7 +385,7 @@ def _one_mapping(entries: list[Any]) -> str:
     pairs = [
         (name, item)
         for entry in entries
-        for name, item in (entry if isinstance(entry, dict) else {entry: None}).items()
+        for name, item in (entry.items() if isinstance(entry, dict) else [(entry, None)])
     ]
     if not all(isinstance(name, str) and item in ("min", "max", None) for name, item in pairs):
         return "metrics: {loss: min, accuracy: max}"

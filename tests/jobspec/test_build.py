@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from inspect import signature
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from jobrun.conditions.parse import build as build_conditions
 from jobrun.core.template import Template
 from jobrun.errors import BindError, Problem, SpecError
 from jobrun.jobspec.build import build, check, validate_spec
+from jobrun.jobspec.model import SpecModel
 from jobrun.jobspec.pipes import PipeModel, SourceModel
 from jobrun.jobspec.resolve import load
 from jobrun.model.job import Job, Pipe, data
@@ -294,3 +296,15 @@ def test_a_key_that_is_no_text_is_shown_as_written(key: str) -> None:
     assert [p.message for p in problems if "is not a name" in p.message] == [
         f"the key {key} is not a name"
     ]
+
+
+@pytest.mark.parametrize("key", SpecModel.model_fields)
+@pytest.mark.parametrize("value", ["", "[]", "{}", "[[1], {a: 2}]", "1", "{a: [], b: {c: {}}}"])
+def test_any_value_of_a_key_is_a_job_or_an_error(tmp_path: Path, key: str, value: str) -> None:
+    """An empty ``vars:`` was a traceback of our own."""
+    name = SpecModel.model_fields[key].alias or key
+    spec = {"init": '[{call: "m:f", out: x}]', "stop": "{epochs: 1}", name: value}
+    path = tmp_path / "a.yaml"
+    path.write_text("".join(f"{k}: {v}\n" for k, v in spec.items()))
+    with suppress(SpecError):
+        assert isinstance(Job.load(path), Job)
