@@ -197,7 +197,7 @@ def test_whatever_is_left_is_whole_and_what_was_announced_is_left(
     place: Path, name: str, long: bool
 ) -> None:
     every = (2 if long else 31) if name.startswith("many") else (1 if long else 3)
-    assert survey(made(place, name), place, every=every) > 30
+    assert survey(made(place, name), place, every=every) > 20
 
 
 MISTAKES: dict[str, Callable[[Recorder, Node | None], bool]] = {

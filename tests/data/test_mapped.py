@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import mmap
 import os
 from pathlib import Path
@@ -89,10 +90,11 @@ def test_nothing_stays_open(tmp_path: Path) -> None:
     def opened() -> int:
         return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
 
+    gc.collect()  # what other tests have left would be closed at any time
     before = opened()
     for _ in range(5):
         file_of(tmp_path / "d", np.arange(5)).take(np.array([1]))
-    assert opened() == before
+    assert opened() <= before
 
 
 # Pages.

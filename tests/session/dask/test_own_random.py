@@ -26,9 +26,10 @@ def test_messages_that_are_measured_draw_from_another_generator() -> None:
         sizeof.random, compression.randint = before
 
 
-def test_without_it_they_draw_from_the_global_one() -> None:
+def test_without_it_they_draw_from_the_global_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the test above would show nothing."""
     sizeof = pytest.importorskip("dask.sizeof")
+    monkeypatch.setattr(sizeof, "random", random)  # a session in this process has replaced it
     state = random.getstate()
     sizeof.sizeof(list(range(1000)))
     assert random.getstate() != state
