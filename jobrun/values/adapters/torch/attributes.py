@@ -56,12 +56,16 @@ class Attributes:
     """The attributes of modules, and what they were when ``setup`` had made them."""
 
     def __init__(self) -> None:
-        self._made: WeakKeyDictionary[Any, dict[str, _First]] = WeakKeyDictionary()
+        # None for an attribute that did not count, and may count later.
+        self._made: WeakKeyDictionary[Any, dict[str, _First | None]] = WeakKeyDictionary()
 
     def made(self, module: Any, like: Any = None) -> None:
         """Note the attributes of a module that is new, or a copy of ``like``, which is noted."""
         if like is None:
-            self._made[module] = {name: _first(value) for name, value in _attributes(module)}
+            self._made[module] = {
+                name: _first(value) if _counts(value) else None
+                for name, value in _attributes(module)
+            }
         elif like in self._made:
             self._made[module] = self._made[like]
 
@@ -82,7 +86,7 @@ class Attributes:
         return {
             name: value
             for name, value in _attributes(module)
-            if name not in made or not made[name].is_still(value)
+            if _counts(value) and not ((first := made.get(name)) and first.is_still(value))
         }
 
     def restore(self, module: Any, state: dict[str, Any]) -> None:
@@ -97,23 +101,27 @@ class Attributes:
             if name in saved:
                 continue
             owner, key = _place(owners, name)
-            if name in made:
-                _set(owner, key, made[name].kept_for(name))
-            else:
+            if (first := made.get(name)) is not None:
+                _set(owner, key, first.kept_for(name))
+            elif name not in made:
                 delattr(owner, key)
         for name, value in saved.items():
             _set(*_place(owners, name), value)
 
 
 def _attributes(module: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the full names and values of the attributes that count."""
+    """Yield the full names and values of the attributes of modules of the user's own classes."""
     known = vars(torch().nn.Module())
     for prefix, owner in module.named_modules():
         if type(owner).__module__.partition(".")[0] == "torch":
             continue
         for key, value in vars(owner).items():
-            if key not in known and (_is_plain(value) or _is_special(value)):
+            if key not in known:
                 yield f"{prefix}.{key}" if prefix else key, value
+
+
+def _counts(value: Any) -> bool:
+    return _is_plain(value) or _is_special(value)
 
 
 def _is_plain(value: Any) -> bool:
