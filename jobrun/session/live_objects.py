@@ -95,9 +95,9 @@ class LiveObjects:
                         f"since {draws[1]}: each run, and a resumed one, gets other numbers; name "
                         f"the generator under 'state' too ({draws[0]}), or give the object a seed"
                     )
-                note_made(adapter, obj)
-                if adapter is PYTREE:
-                    with self._placed(key, adapter, "read"):
+                with self._placed(key, adapter, "read"):
+                    note_made(adapter, obj)
+                    if adapter is PYTREE:
                         self._structures[key] = PYTREE.structure(obj)
 
     # States.

@@ -83,7 +83,7 @@ class PytreeAdapter:
 
         Raises ValueRefusedError, naming the place, where the structure is another.
         """
-        state, gradients = _apart(state)
+        state, gradients = _apart(obj, state)
         if _is_value(obj):
             if not isinstance(state, list | dict) or len(state) != 1:
                 raise _mismatch("", _described_leaf(obj), _described_leaf(state))
@@ -120,9 +120,9 @@ NEW_PYTREE: Final = PytreeAdapter(fills=False)
 
 
 def note_made(adapter: LiveAdapter, obj: Any, like: Any = None) -> None:
-    """Tell the adapters of an object, and of live ones in a tree, that ``setup`` has made them.
+    """Report an object that ``setup`` has made to its adapter, of a tree each live object in it.
 
-    ``like``: it is a copy of that one, which they have been told of.
+    ``like`` is the object that ``obj`` is a copy of, if it is one.
     """
     if not isinstance(adapter, PytreeAdapter):
         if (made := getattr(adapter, "made", None)) is not None:
@@ -179,9 +179,10 @@ def _beside(state: Plain, gradients: dict[str, Any]) -> Plain:
     return {**items, _GRADIENTS: gradients}
 
 
-def _apart(state: Plain) -> tuple[Plain, dict[str, Any]]:
+def _apart(template: Any, state: Plain) -> tuple[Plain, dict[str, Any]]:
     """Return the inverse of ``_beside``; a list stays a dict of its items."""
-    if not isinstance(state, dict) or not isinstance(state.get(_GRADIENTS), dict):
+    own = _GRADIENTS in (_children(template) or {})
+    if own or not isinstance(state, dict) or not isinstance(state.get(_GRADIENTS), dict):
         return state, {}
     return {key: item for key, item in state.items() if key != _GRADIENTS}, state[_GRADIENTS]
 

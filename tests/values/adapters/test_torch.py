@@ -794,10 +794,12 @@ def test_a_call_that_is_repeated_finds_the_attributes_of_before() -> None:
     module(torch.ones(2))
     module[0].hidden += 1
     module[0].new = 3
+    module[0].hooks_of_mine = 3
     put_back(live_adapter_of(module), module, {"t": state}, "t")
     module[0].last = torch.zeros(())
     assert module[0].look() == like[0].look()
     assert not hasattr(module[0], "new")
+    assert module[0].hooks_of_mine == 3, "what was no state is left alone"
 
 
 @pytest.mark.parametrize(
@@ -951,6 +953,14 @@ def test_a_tree_without_gradients_is_restored_without_them() -> None:
 def test_a_tree_with_the_key_of_the_gradients_is_refused() -> None:
     with pytest.raises(ValueRefusedError, match="stands for the gradients of its tensors"):
         read_state(PYTREE, {**grown(), ".grad": 1})
+
+
+def test_a_key_of_that_name_without_gradients_is_an_item_like_any_other() -> None:
+    made = {"w": torch.zeros(2), ".grad": {"w": torch.zeros(2)}}
+    saved = read_state(PYTREE, {"w": torch.ones(2), ".grad": {"w": torch.full((2,), 3.0)}})
+    made = put_back(PYTREE, made, {"t": saved}, "t")
+    assert (made["w"].tolist(), made[".grad"]["w"].tolist()) == ([1, 1], [3, 3])
+    assert made["w"].grad is None
 
 
 LAZY = """
