@@ -60,7 +60,10 @@ class SaveSchedule:
             self._held = False
 
     def inside(self) -> bool:
-        """Return whether to save inside an epoch, at once: ``batches_left`` has its own place."""
+        """Return whether to cut an epoch at once, to save.
+
+        Not for ``batches`` alone: then the session itself ends the run, after ``batches_left``.
+        """
         if self._postponed or self._held:
             return False
         return self._wanted(batches=bool(self._every.min_gap))

@@ -222,7 +222,7 @@ class Group:
             ran = self._scheduler.run(
                 self._dag, self._execute, done, cut, self._look, skip, begun, halted
             )
-        except BaseException as error:
+        except BaseException as error:  # a task may raise anything, and Ctrl-C comes here too
             first = now.first_failure(error)
             now.failed.clear()  # their frames hold batches, and this is kept until the next run
             if first is error:

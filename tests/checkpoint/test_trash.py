@@ -150,14 +150,19 @@ def test_no_more_than_so_many_wait_to_be_deleted(
     assert names(tmp_path) == ["checkpoint_3"]
 
 
+def save_on_a_full_disk(manager: CheckpointManager, fs: SlowRemovals) -> Saved:
+    """Save when the disk is full, while the checkpoint before the last is being deleted."""
+    for _ in range(2):
+        save_again(manager, fs)
+    assert fs.reached_tree.wait(TIMEOUT)
+    fs.full = True
+    return save_again(manager, fs)
+
+
 def test_a_full_disk_waits_for_the_room_of_what_was_dropped(tmp_path: Path) -> None:
     fs = SlowRemovals()
     with CheckpointManager(tmp_path, keep=Keep(last=1), fs=fs) as manager:
-        for _ in range(2):
-            save_again(manager, fs)
-        assert fs.reached_tree.wait(TIMEOUT)
-        fs.full = True
-        saved = save_again(manager, fs)
+        saved = save_on_a_full_disk(manager, fs)
     assert saved.removed == (1,)
     assert "checkpoint 2 was not saved: write of " in saved.warnings[0]
     assert saved.warnings[0].endswith("No space left on device (ENOSPC); the retry succeeded")
@@ -178,11 +183,7 @@ def test_room_that_is_made_while_a_save_fails_is_used(tmp_path: Path) -> None:
 
     fs = Full()
     with CheckpointManager(tmp_path, keep=Keep(last=1), fs=fs) as manager:
-        for _ in range(2):
-            save_again(manager, fs)
-        assert fs.reached_tree.wait(TIMEOUT)
-        fs.full = True
-        saved = save_again(manager, fs)
+        saved = save_on_a_full_disk(manager, fs)
     assert saved.warnings[0].endswith("No space left on device (ENOSPC); the retry succeeded")
     assert names(tmp_path) == ["checkpoint_3"]
 

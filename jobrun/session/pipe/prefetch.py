@@ -209,8 +209,8 @@ class Turns:
     """The decision who works: the threads, or the consumer, from the seconds that items took.
 
     On a thread they include waiting for the interpreter: where most items of a block may be light,
-    the consumer tries, and alone their sum counts.  Where the consumer has lost
-    time by an item that was not, it leaves so many to the threads as make up for that.
+    the consumer tries, and then their sum alone counts.  Where the consumer has lost time by an
+    item that was not light, it leaves as many to the threads as make up for that.
     """
 
     def __init__(self) -> None:
