@@ -12,8 +12,8 @@ from examples import ROOT, Page
 from jobrun.docs import pages
 from jobrun.jobspec.build import build
 from jobrun.jobspec.model import SpecModel
+from jobrun.jobspec.parsing import parse
 from jobrun.jobspec.resolve import load
-from jobrun.jobspec.source import parse
 
 PAGES = [Page(ROOT / "jobrun" / "docs" / f"{name}.md") for name in pages()]
 OVERVIEW = Page(ROOT / "jobrun" / "docs" / "overview.md")

@@ -9,14 +9,11 @@ only a call that was given both can have made: such objects are *linked*, and or
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from typing import TYPE_CHECKING
 
+from jobrun.analysis.accesses import Accesses
+from jobrun.analysis.names import Access
 from jobrun.core.blob_paths import Key, PathSet, covers
 from jobrun.model.job import GROUPS, Job, Pipe
-
-if TYPE_CHECKING:
-    from jobrun.analysis.analysis import JobAnalysis
-    from jobrun.analysis.names import Access
 
 __all__ = ["LiveState"]
 
@@ -27,9 +24,9 @@ class LiveState:
     ``saved`` is both: what checkpoints hold.  ``constants`` are the blobs that no task may change.
     """
 
-    def __init__(self, analysis: JobAnalysis) -> None:
-        job = analysis.job
-        written = set(analysis.writes_of("setup")) if job.state or job.constant else set()
+    def __init__(self, accesses: Accesses) -> None:
+        job = accesses.job
+        written = set(accesses.writes_of("setup")) if job.state or job.constant else set()
         self.keys = _made(job, job.state, written)
         self.constants = _made(job, job.constant, written)
         self.generators = tuple((node, name) for node in job.nodes for name in job.generators)
@@ -41,8 +38,8 @@ class LiveState:
             for task in job.groups[group].tasks:
                 for node in job.nodes_of(task):
                     for step in task.do if isinstance(task, Pipe) else (task,):
-                        self._link(analysis.access(step, node))
-        self._held = self._held_keys(analysis)
+                        self._link(accesses.access(step, node))
+        self._held = self._held_keys(accesses)
 
     def __contains__(self, key: Key) -> bool:
         """Return whether a blob is live state."""
@@ -85,10 +82,10 @@ class LiveState:
         names = {(own, f":{path}") for own, path in groups}
         return names | {(node, ":rng")} if self.generators else names
 
-    def _held_keys(self, analysis: JobAnalysis) -> dict[str, dict[str, list[Key]]]:
+    def _held_keys(self, accesses: Accesses) -> dict[str, dict[str, list[Key]]]:
         """Per node, the other blobs of ``setup`` with the live state that their calls have seen."""
         found: dict[str, dict[str, list[Key]]] = {}
-        for _, copies in analysis.units_of("setup") if self.keys else ():
+        for _, copies in accesses.units_of("setup") if self.keys else ():
             for _, access in copies:
                 used = self.used_by(access)
                 for node, path in access.writes if used else ():

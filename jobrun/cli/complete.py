@@ -139,7 +139,7 @@ def complete_blob(ctx: click.Context, parameter: click.Parameter, incomplete: st
 
 def complete_task(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
     """Return the tasks of the run named before, and the steps of its pipes."""
-    from jobrun.jobspec.source import MAX_BYTES, parse
+    from jobrun.jobspec.parsing import MAX_BYTES, parse
     from jobrun.storage.regular_file import read_run_file
 
     path = _run(ctx).resolved_path
@@ -194,7 +194,8 @@ def _run(ctx: click.Context) -> RunDir:
 def _spec(ctx: click.Context) -> SpecNode:
     """Return the tree of the spec on the line, or of the spec of the run there."""
     from jobrun.core.paths import resolved
-    from jobrun.jobspec.source import MAX_BYTES, SpecNode, parse
+    from jobrun.jobspec.parsing import MAX_BYTES, parse
+    from jobrun.jobspec.source import SpecNode
     from jobrun.storage.regular_file import read_run_file
 
     word = _first_word(ctx)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jobrun.cli.metric_names import matching
 from jobrun.cli.options import screen_width, settings
 from jobrun.core.paths import typed
 
@@ -28,7 +29,6 @@ def show_steps(
     as_csv: bool,
 ) -> None:
     """Show the steps of a run in the epochs of ``span``, with the names that are ``wanted``."""
-    from jobrun.cli.metrics import matching
     from jobrun.report.formatting import json_values, plain
     from jobrun.report.steps import read_steps
     from jobrun.runs.find import find_run

@@ -9,12 +9,12 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from jobrun.cli.metric_names import matching
 from jobrun.cli.options import (
     common,
     completes,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from jobrun.runs.metrics_csv import EpochRow
     from jobrun.runs.overview import Overview
 
-__all__ = ["command", "matching"]
+__all__ = ["command"]
 
 _WIDTH = 80
 Row = TypeVar("Row", "EpochRow", "StepRow")
@@ -161,19 +161,6 @@ def _chosen(runs: Sequence[_Run], wanted: Sequence[str]) -> list[str]:
     return matching(
         list(dict.fromkeys(n for run in runs for row in run.rows for n in row.metrics)), wanted
     )
-
-
-def matching(known: Sequence[str], wanted: Sequence[str]) -> list[str]:
-    """Return the names that patterns match; raises NotFoundError for one that matches none."""
-    from jobrun.errors import NotFoundError, did_you_mean
-
-    if not wanted:
-        return list(known)
-    for name in wanted:
-        if not any(name == k or fnmatchcase(k, name) for k in known):
-            hint = did_you_mean(name, known) or f"there are {', '.join(known) or 'none'}"
-            raise NotFoundError(f"no metric {name!r} has a value in these epochs", hint=hint)
-    return [k for k in known if any(name == k or fnmatchcase(k, name) for name in wanted)]
 
 
 # Tables.

@@ -31,8 +31,8 @@ def load_spec(
     ``code`` is the folder of the code, if it is another one.  Raises UsageError and SpecError as
     ``jobrun.jobspec.resolve.load`` does.
     """
+    from jobrun.jobspec.parsing import MAX_BYTES
     from jobrun.jobspec.resolve import load
-    from jobrun.jobspec.source import MAX_BYTES
 
     data = sys.stdin.buffer.read(MAX_BYTES + 1) if argument == "-" else None
     return load(shown_spec(argument), sets, epochs=epochs, folder=code, data=data)

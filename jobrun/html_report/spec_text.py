@@ -6,9 +6,10 @@ import os
 from collections.abc import Iterator
 
 from jobrun.errors import JobrunError, SpecError
+from jobrun.jobspec.parsing import MAX_BYTES
 from jobrun.jobspec.render import DEFAULT, render, resolved
 from jobrun.jobspec.resolve import Spec, load
-from jobrun.jobspec.source import MAX_BYTES, SpecNode
+from jobrun.jobspec.source import SpecNode
 from jobrun.runs.rundir import RunDir
 from jobrun.storage.regular_file import read_run_file
 

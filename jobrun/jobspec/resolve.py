@@ -22,9 +22,10 @@ from jobrun.errors import Problem, SpecError, UsageError, few_hints, nearest, ne
 from jobrun.jobspec.matrix import Matrix, Values, read_matrix, same
 from jobrun.jobspec.model import SpecModel
 from jobrun.jobspec.overrides import apply_set, set_epochs, set_scheduler
+from jobrun.jobspec.parsing import MAX_BYTES, parse_all
 from jobrun.jobspec.repair import read
 from jobrun.jobspec.scalars import ScalarError, scalar
-from jobrun.jobspec.source import MAX_BYTES, SpecNode, SpecSource, parse_all
+from jobrun.jobspec.source import SpecNode, SpecSource
 from jobrun.jobspec.stops import condition_specs
 
 __all__ = ["Dumper", "Spec", "dump_resolved", "load", "with_values"]

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from yaml import YAMLError
 
 from jobrun.errors import Problem, Where
-
-if TYPE_CHECKING:
-    from jobrun.jobspec.source import SpecSource
+from jobrun.jobspec.source import SpecSource
 
 __all__ = ["explain"]
 

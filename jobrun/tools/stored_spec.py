@@ -9,8 +9,8 @@ from pathlib import Path
 
 from jobrun.core.paths import file_from, resolved
 from jobrun.errors import JobrunError, NotFoundError, UsageError
+from jobrun.jobspec.parsing import MAX_BYTES
 from jobrun.jobspec.resolve import Spec, load
-from jobrun.jobspec.source import MAX_BYTES
 from jobrun.report.events_file import read_events
 from jobrun.runs.find import code_folder
 from jobrun.runs.run_state import RunState

@@ -15,9 +15,9 @@ from typing import Any
 
 from jobrun.errors import JobrunError, LockedError, UsageError, did_you_mean
 from jobrun.jobspec.matrix import same
+from jobrun.jobspec.parsing import MAX_BYTES
 from jobrun.jobspec.resolve import dump_resolved
 from jobrun.jobspec.scalars import ScalarError, scalar, typed
-from jobrun.jobspec.source import MAX_BYTES
 from jobrun.runs.find import sweep_of_spec
 from jobrun.runs.series import claim_after, newest_begun
 from jobrun.runs.sweepdir import Member, SweepDir, value_text

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from jobrun.analysis.facts import job_facts
 from jobrun.jobspec.build import build
+from jobrun.jobspec.parsing import parse
 from jobrun.jobspec.render import DEFAULT, origins, render, resolved
 from jobrun.jobspec.resolve import load
-from jobrun.jobspec.source import SpecNode, parse
+from jobrun.jobspec.source import SpecNode
 
 ROOT = Path(__file__).parents[2]
 SPECS = [

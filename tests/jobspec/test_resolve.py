@@ -13,8 +13,8 @@ from jobrun.analysis.facts import job_facts
 from jobrun.analysis.identity import compare
 from jobrun.errors import SpecError, UsageError
 from jobrun.jobspec.build import build, job_of
+from jobrun.jobspec.parsing import parse
 from jobrun.jobspec.resolve import Spec, dump_resolved, load
-from jobrun.jobspec.source import parse
 
 TEXT = """\
 name: sum

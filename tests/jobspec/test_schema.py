@@ -16,10 +16,10 @@ from pydantic import BaseModel, ValidationError
 from jobrun.errors import SpecError
 from jobrun.jobspec.keys import fields
 from jobrun.jobspec.model import SpecModel
+from jobrun.jobspec.parsing import parse
 from jobrun.jobspec.pipes import SourceModel
 from jobrun.jobspec.repair import read
 from jobrun.jobspec.schema import DIALECT, schema_text, spec_schema
-from jobrun.jobspec.source import parse
 
 ROOT = Path(__file__).parents[2]
 MALFORMED = Path(__file__).parent / "malformed"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobrun.analysis import analysis
+from jobrun.analysis import accesses
 from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.checks import check
 from jobrun.analysis.names import Access, access
@@ -25,7 +25,7 @@ def test_a_check_looks_once_at_each_task_on_each_node(monkeypatch: pytest.Monkey
         looks[task.name, node] += 1
         return access(job, task, node)
 
-    monkeypatch.setattr(analysis, "access", counted)
+    monkeypatch.setattr(accesses, "access", counted)
     job = Job("j", nodes=["a", "b"], metrics={"loss": "min"})
     with job.init:
         Task(fn, out="model", node="*", name="start")

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from jobrun.errors import SpecError
+from jobrun.jobspec.parsing import MAX_BYTES, MAX_DEPTH, parse
 from jobrun.jobspec.scalars import ScalarError, scalar
-from jobrun.jobspec.source import MAX_BYTES, MAX_DEPTH, SpecSource, parse
+from jobrun.jobspec.source import SpecSource
 
 
 def source(text: str) -> SpecSource:
@@ -166,7 +167,7 @@ def test_garbage_collection_is_on_again_after_a_large_spec() -> None:
 def test_the_events_of_pure_python_give_the_same_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     import yaml
 
-    from jobrun.jobspec import source as module
+    from jobrun.jobspec import parsing as module
 
     data = (Path(__file__).parent / "valid" / "every_key.yaml").read_bytes()
     fast = parse(data, "s")

@@ -1,0 +1,21 @@
+"""Which metrics, or numbers of steps, the names and patterns of a command mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from jobrun.errors import NotFoundError, did_you_mean
+
+__all__ = ["matching"]
+
+
+def matching(known: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    """Return the names that patterns match; raises NotFoundError for one that matches none."""
+    if not wanted:
+        return list(known)
+    for name in wanted:
+        if not any(name == k or fnmatchcase(k, name) for k in known):
+            hint = did_you_mean(name, known) or f"there are {', '.join(known) or 'none'}"
+            raise NotFoundError(f"no metric {name!r} has a value in these epochs", hint=hint)
+    return [k for k in known if any(name == k or fnmatchcase(k, name) for name in wanted)]
