@@ -11,8 +11,8 @@ from typing import Any
 
 from jobrun.analysis.analysis import JobAnalysis
 from jobrun.conditions.base import Condition
-from jobrun.conditions.builtin import KINDS
 from jobrun.conditions.entry import ConditionEntry, KnownNames
+from jobrun.conditions.kinds import KINDS
 from jobrun.errors import Problem, SpecError, did_you_mean
 from jobrun.model.job import ConditionSpec, Job, Pipe
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jobrun.conditions.builtin import KINDS
+from jobrun.conditions.kinds import KINDS
 from jobrun.errors import UsageError, Where, did_you_mean
 from jobrun.jobspec.keys import keys_of
 from jobrun.jobspec.scalars import Scalar, ScalarError, scalar, show, typed

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema
 
-from jobrun.conditions.builtin import KINDS
+from jobrun.conditions.kinds import KINDS
 from jobrun.core.text import either
 from jobrun.jobspec.model import SpecModel
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from jobrun.conditions.builtin import KINDS
+from jobrun.conditions.kinds import KINDS
 from jobrun.errors import Where
 from jobrun.jobspec.source import SpecNode, SpecSource
 from jobrun.model.job import ConditionSpec

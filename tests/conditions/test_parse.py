@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 
-from jobrun.conditions.builtin import (
-    BlobTrue,
-    DataFinished,
-    Epochs,
-    NotFinite,
-    Patience,
-    Walltime,
-    When,
-)
+from jobrun.conditions.kinds.blob_true import BlobTrue
+from jobrun.conditions.kinds.data_finished import DataFinished
+from jobrun.conditions.kinds.epochs import Epochs
+from jobrun.conditions.kinds.not_finite import NotFinite
+from jobrun.conditions.kinds.patience import Patience
+from jobrun.conditions.kinds.walltime import Walltime
+from jobrun.conditions.kinds.when import When
 from jobrun.conditions.parse import build, problems
 from jobrun.errors import SpecError
 from jobrun.model.job import Job, Pipe, Task
