@@ -10,7 +10,7 @@ of the conditions; unlike Keras, NaN never becomes the best value, and the count
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -72,7 +72,11 @@ class Condition:
     @property
     def needs(self) -> frozenset[str]:
         """The scalar blobs without a value of which the condition cannot be true."""
-        return frozenset(self.names)
+        return frozenset(name for name in self.names if self.blocked((name,)))
+
+    def blocked(self, without: Collection[str]) -> bool:
+        """Return whether the condition cannot be true while these scalar blobs have no value."""
+        return any(name in without for name in self.names)
 
     @property
     def epoch_limit(self) -> int | None:

@@ -62,9 +62,15 @@ def never_ends(job: Job, watched: Sequence[ConditionState]) -> TaskError | None:
 
 
 def _waits_for(watched: ConditionState) -> str:
-    """Return the blob that has kept a condition false for long enough, or an empty string."""
-    needs = sorted(watched.condition.needs)
-    return next((n for n in needs if watched.none.get(n, 0) >= _EPOCHS), "")
+    """Return a blob that has kept a condition false for long enough, or an empty string.
+
+    Several may do so together, as those of ``a < 1 or b < 1``: then it is the first of them.
+    """
+    condition = watched.condition
+    without = [n for n in sorted(condition.names) if watched.none.get(n, 0) >= _EPOCHS]
+    if not condition.blocked(without):
+        return ""
+    return next((n for n in without if n in condition.needs), without[0])
 
 
 def _described(watched: ConditionState) -> str:

@@ -11,8 +11,9 @@ import math
 import operator
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from jobrun.errors import TaskError
@@ -42,11 +43,18 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "abs": abs,
-    "min": min,
-    "max": max,
+    "min": lambda *values: _extreme(min, values),
+    "max": lambda *values: _extreme(max, values),
     "isnan": math.isnan,
     "isfinite": math.isfinite,
 }
+
+
+def _extreme(choose: Callable[[Iterable[Any]], Any], values: Sequence[Any]) -> Any:
+    """Return the least or greatest value; NaN if one is NaN, wherever it stands."""
+    return next((v for v in values if v != v), None) or choose(values)
+
+
 _MOST_NODES = 500
 _LONGEST = 2000
 
@@ -88,10 +96,11 @@ class Expression:
         return cls(text.strip(), tuple(names), body)
 
     def value(self, scalars: Mapping[str, Any]) -> Any:
-        """Return the value of the expression; raises MissingName if a name has none.
+        """Return the value of the expression; raises MissingName if it needs a name that has none.
 
-        Comparisons with NaN are false, a division by zero has the IEEE result.  Raises TaskError if
-        a value is not a number.
+        ``or`` needs none where one of its parts is true, in either order, nor ``and`` where one is
+        false.  Comparisons with NaN are false, ``min`` and ``max`` of NaN are NaN, a division by
+        zero has the IEEE result.  Raises TaskError if a value is not a number.
         """
         try:
             return _value(self._body, scalars)
@@ -100,13 +109,12 @@ class Expression:
             why = ", ".join(wrong) or str(error)
             raise TaskError(f"'{self.text}' cannot be computed: {why}") from error
 
-    def needs(self) -> frozenset[str]:
-        """Return the names without which the expression cannot be true, whatever the others are.
+    def blocked(self, without: Collection[str]) -> bool:
+        """Return whether it cannot be true while the names ``without`` have no value.
 
-        ``or`` is true without the parts behind a true one: ``a < 1 or b < 1`` needs only ``a``,
-        since its first part is always computed.
+        The values of the others may be any.  ``a < 1 or b < 1`` is blocked by both names together.
         """
-        return _needed(self._body, True)
+        return _blocked(self._body, True, without)
 
 
 def _is_number(value: Any) -> bool:
@@ -241,65 +249,73 @@ def _binary(op: type[ast.operator], left: Any, right: Any) -> Any:
             return math.copysign(math.inf, left) * math.copysign(1.0, right)
         return math.nan
     except OverflowError:
-        return math.inf
+        return _BINARY[op](_as_float(left), _as_float(right))
+
+
+def _as_float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _bool_value(node: ast.BoolOp, scalars: Mapping[str, Any]) -> bool:
-    wanted = isinstance(node.op, ast.Or)
-    for part in node.values:
-        if bool(_value(part, scalars)) is wanted:
-            return wanted
-    return not wanted
-
-
-def _needed(node: ast.expr, truth: bool) -> frozenset[str]:
-    """Return the names that are read on every path by which ``node`` evaluates to ``truth``."""
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        return _needed(node.operand, not truth)
-    if isinstance(node, ast.Compare) and truth:
-        return _union(map(_always, [node.left, *node.comparators]))
-    if not isinstance(node, ast.BoolOp):
-        return _always(node)
-    ends_at = isinstance(node.op, ast.Or)  # a part that comes out so is the last one computed
-    if truth is not ends_at:
-        return _union(_needed(part, truth) for part in node.values)
-    ways: list[frozenset[str]] = []
-    before: frozenset[str] = frozenset()
-    for part in node.values:
-        ways.append(before | _needed(part, ends_at))
-        before |= _needed(part, not ends_at)
-    return frozenset.intersection(*ways)
-
-
-def _always(node: ast.expr) -> frozenset[str]:
-    """Return the names that are read whenever ``node`` is evaluated."""
-    match node:
-        case ast.Name():
-            return frozenset((node.id,))
-        case ast.BoolOp():
-            return _always(node.values[0])
-        case ast.Compare():
-            return _always(node.left) | _always(node.comparators[0])
-        case ast.BinOp():
-            return _always(node.left) | _always(node.right)
-        case ast.UnaryOp():
-            return _always(node.operand)
-        case ast.Call(func=ast.Name(id="blob")):
-            return frozenset((_blob_name(node),))
-        case ast.Call():
-            return _union(map(_always, node.args))
-    return frozenset()
-
-
-def _union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
-    return frozenset().union(*sets)
+    return _decided(isinstance(node.op, ast.Or), (partial(_value, p, scalars) for p in node.values))
 
 
 def _compare_value(node: ast.Compare, scalars: Mapping[str, Any]) -> bool:
-    left = _value(node.left, scalars)
-    for op, comparator in zip(node.ops, node.comparators, strict=True):
-        right = _value(comparator, scalars)
-        if not _COMPARE[type(op)](left, right):
+    sides = [node.left, *node.comparators]
+
+    def link(op: ast.cmpop, left: ast.expr, right: ast.expr) -> Any:
+        return _COMPARE[type(op)](_value(left, scalars), _value(right, scalars))
+
+    links = zip(node.ops, sides, sides[1:], strict=False)
+    return _decided(False, (partial(link, *each) for each in links))
+
+
+def _decided(by: bool, parts: Iterable[Callable[[], Any]]) -> bool:
+    """Return ``by`` if a part is so, else the opposite, for which no part may lack a name."""
+    missing: MissingName | None = None
+    for part in parts:
+        try:
+            if bool(part()) is by:
+                return by
+        except MissingName as error:
+            missing = missing or error
+    if missing is not None:
+        raise missing
+    return not by
+
+
+def _blocked(node: ast.expr, truth: bool, without: Collection[str]) -> bool:
+    """Return whether ``node`` cannot be evaluated to ``truth`` without these names."""
+    match node:
+        case ast.UnaryOp(op=ast.Not()):
+            return _blocked(node.operand, not truth, without)
+        case ast.BoolOp():
+            parts = [_blocked(part, truth, without) for part in node.values]
+            return all(parts) if isinstance(node.op, ast.Or) is truth else any(parts)
+        case ast.Compare():
+            sides = [_lacking(side, without) for side in (node.left, *node.comparators)]
+            return any(sides) if truth else all(map(operator.or_, sides, sides[1:]))
+        case _:
+            return _lacking(node, without)
+
+
+def _lacking(node: ast.expr, without: Collection[str]) -> bool:
+    """Return whether ``node`` has no value at all without these names."""
+    match node:
+        case ast.Name():
+            return node.id in without
+        case ast.Call(func=ast.Name(id="blob")):
+            return _blob_name(node) in without
+        case ast.Call():
+            return any(_lacking(a, without) for a in node.args)
+        case ast.BinOp():
+            return _lacking(node.left, without) or _lacking(node.right, without)
+        case ast.UnaryOp(op=ast.UAdd() | ast.USub()):
+            return _lacking(node.operand, without)
+        case ast.Constant():
             return False
-        left = right
-    return True
+        case _:
+            return all(_blocked(node, truth, without) for truth in (True, False))

@@ -79,7 +79,14 @@ def better(value: Any, best: Any, direction: str, min_delta: float = 0.0) -> boo
         return False
     if best is None:
         return True
-    return bool(value < best - min_delta if direction == "min" else value > best + min_delta)
+    lower = direction == "min"
+    if isinstance(value, int) and isinstance(best, int):  # not rounded to floats
+        return (best - value if lower else value - best) > min_delta
+    try:
+        bound = best - (min_delta or 0) if lower else best + (min_delta or 0)
+    except OverflowError:  # an integer beyond all floats, beside which a delta is nothing
+        bound = best
+    return bool(value < bound if lower else value > bound)
 
 
 def ranked(items: Iterable[T], value: Callable[[T], Any], direction: str) -> list[T]:

@@ -57,7 +57,7 @@ def epochs_before_error(job: Job, folder: Path | None = None) -> tuple[int, Task
     [
         ({"when": "loss < 0.25"}, "when: loss < 0.25"),
         ({"when": "loss < 0.25 and other > 100"}, "when: loss < 0.25 and other > 100"),
-        ({"when": "loss < 0.25 or other > 2"}, "when: loss < 0.25 or other > 2"),
+        ({"when": "loss < 0.25 or loss > 2"}, "when: loss < 0.25 or loss > 2"),
         ({"blob": "loss"}, "blob: loss"),
         ({"patience": {"loss": 3}}, "patience: loss"),
     ],
@@ -77,7 +77,7 @@ def test_a_condition_that_never_has_a_value_is_an_error_after_three_epochs(
     ("stop", "fail", "epochs"),
     [
         ({"when": "loss < 1", "epochs": 6}, None, 6),
-        ({"when": "loss < 1 or epoch >= 6"}, None, None),  # its first part has no value
+        ({"when": "loss < 1 or epoch >= 6"}, None, 6),
         ({"when": "epoch >= 6 or loss < 1"}, None, 6),
         ({"when": "not (epoch < 6 and loss > 1)"}, None, 6),
         ({"blob": "loss", "when": "other >= 6"}, None, 6),

@@ -58,6 +58,11 @@ def test_better_is_strict_and_by_more_than_the_least_difference() -> None:
     assert better(1.25, 2, "min", 0.5)
     assert not better(2**53, 2**53 + 1, "max"), "large integers are not rounded"
     assert better(2**53 + 1, 2**53, "max")
+    assert not better(2**53 + 1, 2**53 + 1, "max"), "and an equal one is no improvement"
+    assert not better(-(2**53) - 1, -(2**53) - 1, "min")
+    assert better(float(2**53), 2**53 + 1, "min"), "nor beside a float"
+    assert better(10**400, 10**400 - 2, "max", 1.5), "one beyond all floats too"
+    assert better(1.0, 10**400, "min", 0.5)
 
 
 def test_anything_finite_is_better_than_what_is_not() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -42,10 +42,9 @@ class When(Condition):
         own = {"epoch", "elapsed", *self.constants}
         return tuple(n for n in self.expression.names if n not in own)
 
-    @property
-    def needs(self) -> frozenset[str]:
-        """The blobs of the expression without which it is never true."""
-        return self.expression.needs().intersection(self.names)
+    def blocked(self, without: Collection[str]) -> bool:
+        """Return whether the expression cannot be true while these blobs have no value."""
+        return self.expression.blocked(without)
 
     @property
     def label(self) -> str:
