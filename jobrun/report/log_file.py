@@ -24,7 +24,7 @@ from jobrun.report.append_file import Appender
 from jobrun.report.formatting import plain, plural, uncoloured
 from jobrun.report.lines import Describer
 from jobrun.report.log_format import attempt_stamp, escaped, stamp
-from jobrun.report.printed_rows import PrintedRows
+from jobrun.report.printed_rows import PrintedRows, writer_of
 
 __all__ = ["LogFile", "Prints", "Tee"]
 
@@ -144,7 +144,7 @@ class _Bars(PrintedRows):
 
     def feed(self, text: str) -> list[str]:
         """Print ``text``; return the lines to keep: of changing bars their state, once a minute."""
-        self.doing = task_here()
+        self.doing = task_here() or self.doing
         lines = super().feed(text)
         if time.monotonic() - self._kept >= _BAR_EVERY:
             self._kept = time.monotonic()
@@ -190,32 +190,33 @@ class Tee:
         thread = threading.get_ident()
         with self._lock:
             self._write(thread, self._held.pop(thread, "") + text)
-            lines = self._ended(thread, text)
-            if lines:
-                self._keep([uncoloured(line) for line in lines])
+            self._keep_lines(self._begun.pop(thread, "") + text)
         return len(text)
 
-    def _ended(self, thread: int, text: str) -> list[str]:
-        """Return the lines that ``text`` ends."""
+    def _keep_lines(self, text: str) -> None:
+        """Keep the lines that ``text`` ends; an empty one may be the way to a bar further down."""
+        thread = writer_of(text, self._bars)
         bars = self._bars.get(thread)
-        text = self._begun.pop(thread, "") + text
-        if bars is None and "\r" not in text and "\x1b[" not in text:
+        if bars is None and "\r" not in text and "\x1b[" not in text and text.strip("\n"):
             *lines, begun = text.split("\n")
             if begun:
                 self._begun[thread] = begun
-            return lines
+            self._keep_uncoloured(lines)
+            return
         bars = self._bars.setdefault(thread, _Bars())
-        lines = bars.feed(text)
+        self._keep_uncoloured(bars.feed(text), bars.doing)
         if bars.is_empty:
             del self._bars[thread]
-        return lines
+
+    def _keep_uncoloured(self, lines: list[str], doing: CurrentTask | None = None) -> None:
+        if lines:
+            self._keep([uncoloured(line) for line in lines], doing)
 
     def keep_ended(self) -> None:
         """Keep the progress bars that have ended, so that what is logged next follows them."""
         with self._lock:
             for thread, bars in list(self._bars.items()):
-                if lines := bars.ended():
-                    self._keep([uncoloured(line) for line in lines], bars.doing)
+                self._keep_uncoloured(bars.ended(), bars.doing)
                 if bars.is_empty:
                     del self._bars[thread]
 
@@ -242,10 +243,10 @@ class Tee:
         self.show_on(self.stream)
         with self._lock:
             begun, self._begun = list(self._begun.values()), {}
-            self._keep([uncoloured(line) for line in begun])
+            self._keep_uncoloured(begun)
             rows, self._bars = list(self._bars.values()), {}
             for bars in rows:
-                self._keep([uncoloured(line) for line in bars.rest()], bars.doing)
+                self._keep_uncoloured(bars.rest(), bars.doing)
 
     def _write(self, thread: int, text: str) -> None:
         """Pass on ``text``, but hold an unfinished line back if it is short and has no ``\\r``."""

@@ -165,7 +165,7 @@ class Broken(io.StringIO):
 
 def test_a_reader_that_has_gone_does_not_hurt_who_prints() -> None:
     kept: list[str] = []
-    tee = Tee(Broken(), kept.extend)
+    tee = Tee(Broken(), lambda lines, doing=None: kept.extend(lines))
     print("one", file=tee, flush=True)
     print("two", file=tee)
     assert kept == ["one", "two"]
@@ -214,3 +214,43 @@ def test_of_progress_bars_the_last_state_is_logged_and_one_a_minute(
     assert lines[5:7] == ["out: 100%", "in: 10"]
     assert lines[7].startswith("epoch 1")
     assert lines[8:] == ["after"]
+
+
+def test_of_a_bar_below_those_of_another_task_one_line_is_logged(tmp_path: Path) -> None:
+    """As tqdm writes it: the cursor goes down to the bar of this task and up again."""
+    log = LogFile(tmp_path / "log.txt")
+    tee = Tee(io.StringIO(), log.write_lines)
+    for n in range(4):
+        for text in ("\n", f"\rtwo: {25 * n}%", "\x1b[A"):
+            tee.write(text)
+    print("printed", file=tee)
+    for text in ("\n", "\rtwo: 100%", "\x1b[A", "\rtwo: 100%", "\n"):
+        tee.write(text)
+    print("\nafter an empty line", file=tee)
+    print(file=tee)
+    print(file=tee)
+    tee.end()
+    log.close()
+    assert lines_of(tmp_path / "log.txt") == [
+        *("printed", "two: 100%", "", "after an empty line", "", ""),
+    ]
+
+
+def test_a_bar_that_a_thread_of_its_library_refreshes_is_one_line_of_its_task(
+    tmp_path: Path, current: Any
+) -> None:
+    log = LogFile(tmp_path / "log.txt")
+    tee = Tee(io.StringIO(), log.write_lines)
+    with current("fit"):
+        tee.write("\rfit:   0%")
+        for texts in (["\rfit:  50%"], ["\n", "\rbelow: 50%", "\x1b[A"]):
+            refresh = threading.Thread(target=tee.writelines, args=[texts])
+            refresh.start()
+            refresh.join()
+        tee.write("\rfit: 100%\n")
+        print("after", file=tee)
+    tee.end()
+    log.close()
+    assert lines_of(tmp_path / "log.txt") == [
+        *("[fit, epoch 1] fit: 100%", "[fit, epoch 1] after"),
+    ]
