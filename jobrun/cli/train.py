@@ -163,6 +163,8 @@ def _sweep(
     """Return the start of a sweep or one of its members, which finds it on disk anew each time."""
     from jobrun.cli.sweep_member import run_member
     from jobrun.cli.sweep_run import run_sweep
+    from jobrun.core.notices import notice
+    from jobrun.jobspec.unused import idle_in_matrix
     from jobrun.runs.find import sweep_of_spec
     from jobrun.runs.series import newest_begun
     from jobrun.tools.sweep import Sweep
@@ -170,6 +172,9 @@ def _sweep(
     sweep = Sweep(loaded, loaded.text, request)
     if member is not None:
         return lambda: run_member(sweep, member, options, signals)
+
+    for problem in idle_in_matrix(loaded):
+        notice(f"{problem.where}: {problem.message}; {problem.hint}")
 
     def start() -> int:
         runs_dir, name = options.runs_dir, sweep.job.name

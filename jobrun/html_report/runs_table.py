@@ -15,10 +15,11 @@ __all__ = ["runs_table"]
 def runs_table(names: Sequence[str], summaries: Sequence[RunSummary]) -> dict[str, Any]:
     """Return ``columns`` with name, kind and direction, and ``rows`` with values and texts.
 
-    The kinds are ``fact``, ``var`` (of those that are not the same in all runs) and ``metric``: of
-    a metric with a direction the best value, else the last.
+    The kinds are ``fact``, ``var`` (the seed and vars that are not the same in all runs) and
+    ``metric``: of a metric with a direction the best value, else the last.
     """
-    vars = _different_vars([summary.facts.get("vars", {}) for summary in summaries])
+    settings = [_settings(summary) for summary in summaries]
+    vars = _different(settings)
     directions = _directions(summaries)
     columns = [
         {"name": "run", "kind": "fact"},
@@ -32,19 +33,27 @@ def runs_table(names: Sequence[str], summaries: Sequence[RunSummary]) -> dict[st
         {"name": "seconds", "kind": "fact"},
     ]
     rows = []
-    for name, summary in zip(names, summaries, strict=True):
-        view, own = summary.view, summary.facts.get("vars", {})
+    for name, summary, own in zip(names, summaries, settings, strict=True):
+        view = summary.view
         values = [name, view.state, *(own.get(var) for var in vars)]
         values += [_metric(summary, metric, way) for metric, way in directions.items()]
         rows.append([_cell(v) for v in [*values, view.epoch, round(view.elapsed, 3)]])
     return {"columns": columns, "rows": rows}
 
 
-def _different_vars(vars: Sequence[Mapping[str, Any]]) -> list[str]:
-    names = dict.fromkeys(name for own in vars for name in own)
-    missing = object()
-    first = vars[0] if vars else {}
-    return [n for n in names if any(own.get(n, missing) != first.get(n, missing) for own in vars)]
+def _settings(summary: RunSummary) -> dict[str, Any]:
+    """Return the seed and the vars of a run."""
+    facts = summary.facts
+    return {"seed": facts.get("seed"), **facts.get("vars", {})}
+
+
+def _different(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the names of those that are not the same in all runs."""
+    names = dict.fromkeys(name for own in settings for name in own)
+    missing, first = object(), settings[0] if settings else {}
+    return [
+        n for n in names if any(own.get(n, missing) != first.get(n, missing) for own in settings)
+    ]
 
 
 def _directions(summaries: Sequence[RunSummary]) -> dict[str, str | None]:

@@ -2,14 +2,14 @@
 
 ``matrix: {lr: [0.1, 0.01], hidden: [32, 64]}`` is four runs.  Their order is that of the spec, the
 last var changing fastest.  ``--set lr=0.1`` picks the runs with that value; a value that is not in
-the list is added to it.
+the list is added to it.  ``seed`` stands for the job's seed, unless a var has that name.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -20,11 +20,15 @@ from jobrun.jobspec.faults import FieldFault, expected, refuse
 from jobrun.jobspec.scalars import Scalar, ScalarError, show, typed
 from jobrun.jobspec.source import SpecNode, SpecSource
 
-__all__ = ["Matrix", "MatrixField", "Values", "read_matrix", "same"]
+__all__ = ["SEEDS", "Matrix", "MatrixField", "Values", "is_seed", "read_matrix", "same"]
 
 Values = Mapping[str, Scalar]
-"""One combination: a value for each var of the matrix."""
+"""One combination: a value for each var of the matrix, and for ``seed``."""
 
+_SEED = "seed"
+
+SEEDS = 2**63
+"""A seed is below this."""
 MOST = 10_000
 """The most runs that a matrix may make."""
 _EXAMPLE = "matrix: {lr: [0.1, 0.01]}"
@@ -75,6 +79,11 @@ def _product(lists: Mapping[str, list[Scalar]]) -> list[Values]:
 def same(a: Scalar, b: Scalar) -> bool:
     """Return whether two values are one, in type too: 1, 1.0 and true are three."""
     return type(a) is type(b) and repr(a) == repr(b)
+
+
+def is_seed(name: str, vars: Container[str]) -> bool:
+    """Return whether a name in a matrix stands for the job's seed: it does, unless a var has it."""
+    return name == _SEED and name not in vars
 
 
 # The field of the model: what can be said without the vars.
@@ -141,11 +150,18 @@ def read_matrix(source: SpecSource, sets: Iterable[str]) -> tuple[Matrix | None,
     if reader.problems:
         return None, reader.problems
     named = {text.partition("=")[0].strip().removeprefix("vars.") for text in sets}
-    picked = {n: reader.vars[n].value for n in lists if n in named}
+    picked = {n: reader.target(n).value for n in lists if n in named}
     for name, value in picked.items():
         if not any(same(value, v) for v in lists[name]):
             lists[name].append(value)
     return Matrix(lists, picked), []
+
+
+def _seed(value: Scalar) -> int:
+    """Return a value as a seed; raises ScalarError, whose message says what a seed is."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < SEEDS:
+        raise ScalarError("a whole number from 0 up", "")
+    return value
 
 
 class _Reader:
@@ -155,20 +171,27 @@ class _Reader:
         self._source = source
         self._root = source.root
         own = source.root.get("vars")
-        self.vars: Mapping[str, SpecNode] = own.value if own is not None else {}
+        self._vars: Mapping[str, SpecNode] = own.value if own is not None else {}
         self.problems: list[Problem] = []
 
+    def target(self, name: str) -> SpecNode:
+        """Return the value that those of a list replace: that of a var, or the seed."""
+        if name in self._vars:
+            return self._vars[name]
+        return self._root.get(_SEED) or SpecNode(0, 0, 0, 1)
+
     def values(self, name: str, node: SpecNode) -> list[Scalar]:
-        """Return the values of one var, of its type."""
-        if not self._is_var(name):
+        """Return the values of one var, of its type, or of the seed."""
+        seed = is_seed(name, self._vars)
+        if not seed and not self._is_var(name):
             return []
-        was = self.vars[name].value
         found: list[Scalar] = []
         for entry in node.value:
             try:
-                value = typed(entry.value, was)
+                value = _seed(entry.value) if seed else typed(entry.value, self.target(name).value)
             except ScalarError as error:
-                text = f"the var {name!r} is {error.message}, and {show(entry.value)} is not"
+                what = f"{name!r}" if seed else f"the var {name!r}"
+                text = f"{what} is {error.message}, and {show(entry.value)} is not"
                 self._problem(text, entry, error.hint)
                 continue
             if any(same(value, v) for v in found):
@@ -179,13 +202,13 @@ class _Reader:
 
     def _is_var(self, name: str) -> bool:
         key = self._root.value["matrix"].keys[name]
-        if name not in self.vars:
-            hint = did_you_mean(name, list(self.vars)) or (
+        if name not in self._vars:
+            hint = did_you_mean(name, list(self._vars)) or (
                 f"a matrix goes over vars, which have a value without it too: vars: {{{name}: …}}"
             )
             self._problem(f"there is no var {name!r}", key, hint)
             return False
-        var = self.vars[name].value
+        var = self._vars[name].value
         if isinstance(var, list | dict):
             hint = "a matrix goes over vars of one value"
             self._problem(f"the var {name!r} is {show(var)}", key, hint)

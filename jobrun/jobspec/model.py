@@ -34,7 +34,7 @@ from jobrun.jobspec.fields import (
     Updates,
     With,
 )
-from jobrun.jobspec.matrix import MatrixField
+from jobrun.jobspec.matrix import SEEDS, MatrixField
 from jobrun.jobspec.pipes import DoStepModel, MapStepModel, PipeModel
 from jobrun.jobspec.reports import Reports
 from jobrun.jobspec.scalars import show
@@ -276,7 +276,7 @@ class SpecModel(ClosedModel):
     name: Optional[Name] = Field(
         None, description="The job's name; default: the file's.", examples=["digits"]
     )
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
+    seed: Annotated[int, Field(ge=0, lt=SEEDS)] = Field(
         0,
         description="What all random numbers are derived from.",
         examples=[7],
@@ -288,8 +288,9 @@ class SpecModel(ClosedModel):
     )
     matrix: Optional[MatrixField] = Field(
         None,
-        description="A sweep: several values for each of some vars; each combination is a run.",
-        examples=[{"rate": [0.1, 0.01]}],
+        description="A sweep: several values for each of some vars, or for seed; each combination "
+        "is a run.",
+        examples=[{"rate": [0.1, 0.01], "seed": [1, 2, 3]}],
     )
     nodes: Optional[Nodes] = Field(
         None,

@@ -19,7 +19,7 @@ import yaml
 from jobrun.conditions.parse import form_problems
 from jobrun.core.gc_tuning import paused
 from jobrun.errors import Problem, SpecError, UsageError, few_hints, nearest, new_problems
-from jobrun.jobspec.matrix import Matrix, Values, read_matrix, same
+from jobrun.jobspec.matrix import Matrix, Values, is_seed, read_matrix, same
 from jobrun.jobspec.model import SpecModel
 from jobrun.jobspec.overrides import apply_set, set_epochs, set_scheduler
 from jobrun.jobspec.parsing import MAX_BYTES, parse_all
@@ -105,15 +105,18 @@ def load(
 
 
 def with_values(spec: Spec, values: Values) -> Spec:
-    """Return the spec of one combination of a matrix, whose values become vars.
+    """Return the spec of one combination of a matrix, whose values become vars, or the seed.
 
     Raises SpecError for conditions that cannot be with these values.
     """
     source = _source_with(spec.source, values)
-    own = {**spec.tree.get("vars", {}), **values}
-    tree = {k: v for k, v in spec.tree.items() if k != "matrix"} | {"vars": own}
-    model = spec.model.model_copy(update={"vars": own, "matrix": None})
-    shared, split = _vars(own, tree.get("nodes"))
+    own = spec.tree.get("vars", {})
+    seed = {name: value for name, value in values.items() if is_seed(name, own)}
+    vars = {**own, **{name: value for name, value in values.items() if name not in seed}}
+    changed = {**seed, **({"vars": vars} if vars else {})}
+    tree = {k: v for k, v in spec.tree.items() if k != "matrix"} | changed
+    model = spec.model.model_copy(update={**changed, "matrix": None})
+    shared, split = _vars(vars, tree.get("nodes"))
     problems = form_problems(condition_specs(source), shared, split)
     if problems:
         problems = [*spec.problems, *new_problems(spec.problems, problems)]
@@ -122,18 +125,23 @@ def with_values(spec: Spec, values: Values) -> Spec:
 
 
 def _source_with(old: SpecSource, values: Values) -> SpecSource:
-    """Return the source with other vars, each at its place in the matrix."""
-    root, own, lists = old.root, old.root.value["vars"], old.root.value["matrix"].value
-    own_vars = dict(own.value)
+    """Return the source with other values, each at its place in the matrix."""
+    root, lists = old.root, old.root.value["matrix"].value
+    own = root.get("vars") or SpecNode({}, root.line, root.column, 1)
+    new = _like(root, {k: v for k, v in root.value.items() if k != "matrix"})
+    own_vars = _like(own, dict(own.value))
+    if own.value:
+        new.value["vars"] = own_vars
     for name, value in values.items():
+        holder = new if is_seed(name, own.value) else own_vars
         entries = [e for e in lists[name].value if same(e.value, value)]
-        at = entries[0] if entries else own.value[name]
+        at = entries[0] if entries else holder.value[name]
         node = SpecNode(value, at.line, at.column, at.width, at.indent)
         node.place = at.place
-        own_vars[name] = node
+        holder.value[name] = node
+        holder.keys = {name: node, **holder.keys}
     source = copy(old)
-    source.root = _like(root, {k: v for k, v in root.value.items() if k != "matrix"})
-    source.root.value["vars"] = _like(own, own_vars)
+    source.root = new
     return source
 
 

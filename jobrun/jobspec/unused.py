@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 
 from jobrun.errors import Problem
+from jobrun.jobspec.matrix import is_seed
 from jobrun.jobspec.resolve import Spec
 from jobrun.jobspec.source import SpecNode
 
-__all__ = ["unused_vars"]
+__all__ = ["idle_in_matrix", "unused_vars"]
 
 _WORDS = re.compile(r"[\w.-]+")
 _IDENTIFIERS = re.compile(r"\w+")
@@ -17,6 +18,29 @@ _IDENTIFIERS = re.compile(r"\w+")
 
 def unused_vars(spec: Spec) -> Iterator[Problem]:
     """Yield a warning for each var whose name stands nowhere but where its value is given."""
+    lists = spec.matrix.lists if spec.matrix is not None else {}
+    for name, key in _unused(spec).items():
+        if name not in lists:
+            text = f"var {name!r} is not used"
+            yield Problem(text, spec.source.where(key), "no task and no condition names it")
+    yield from idle_in_matrix(spec)
+
+
+def idle_in_matrix(spec: Spec) -> Iterator[Problem]:
+    """Yield a warning for each var of the matrix that nothing reads: its runs will be equal."""
+    lists = spec.matrix.lists if spec.matrix is not None else {}
+    unused = _unused(spec) if lists else {}
+    for name, key in unused.items():
+        if name in lists:
+            text = f"var {name!r} is not used: the runs of the matrix that differ in it are equal"
+            hint = "no task and no condition names it"
+            if is_seed(name, ()):
+                hint = "take it out of 'vars': the matrix then goes over the seed of the job"
+            yield Problem(text, spec.source.where(key), hint)
+
+
+def _unused(spec: Spec) -> dict[str, SpecNode]:
+    """Return the vars that stand nowhere but where their value is given, with their keys."""
     used: set[str] = set()
     for section, node in spec.source.root.value.items():
         if section not in ("vars", "nodes", "matrix"):
@@ -24,15 +48,14 @@ def unused_vars(spec: Spec) -> Iterator[Problem]:
     own = spec.source.root.get("vars")
     nodes = spec.source.root.get("nodes")
     per_node = nodes.value.values() if nodes is not None and isinstance(nodes.value, dict) else ()
-    seen: set[str] = set()
+    found: dict[str, SpecNode] = {}
     for holder in (own, *per_node):
         if holder is None or not isinstance(holder.value, dict):
             continue
         for name, key in holder.keys.items():
-            if isinstance(name, str) and name not in used and name not in seen:
-                seen.add(name)
-                text = f"var {name!r} is not used"
-                yield Problem(text, spec.source.where(key), "no task and no condition names it")
+            if isinstance(name, str) and name not in used:
+                found.setdefault(name, key)
+    return found
 
 
 def _words(node: SpecNode) -> Iterator[str]:

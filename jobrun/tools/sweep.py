@@ -8,8 +8,9 @@ beside a finished one, a new sweep is.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from jobrun.analysis.facts import job_facts
 from jobrun.analysis.identity import digest
@@ -21,6 +22,7 @@ from jobrun.engine.history import History
 from jobrun.engine.resume_policy import Choice, Request
 from jobrun.errors import RunRefusedError
 from jobrun.jobspec.build import job_of
+from jobrun.jobspec.matrix import Matrix, is_seed
 from jobrun.jobspec.resolve import Spec, dump_resolved, with_values
 from jobrun.model.job import Job
 from jobrun.runs.rundir import RunDir
@@ -64,9 +66,7 @@ class Sweep:
         self.request = request
         self.matrix = spec.matrix
         self.job = job_of(spec)
-        facts = job_facts(self.job)
-        facts["vars"] = {n: v for n, v in facts["vars"].items() if n not in self.matrix.lists}
-        self.digest = digest(facts)
+        self.digest = digest(_common(job_facts(self.job), self.matrix))
 
     def job_of(self, member: Member) -> Job:
         """Return the job of one run."""
@@ -138,6 +138,13 @@ class Sweep:
                 created=home.state().created if home.is_sweep() else "",
             )
         )
+
+
+def _common(facts: Mapping[str, Any], matrix: Matrix) -> dict[str, Any]:
+    """Return the facts of a job that all runs of its matrix share."""
+    vars = facts.get("vars", {})
+    common = {**facts, "vars": {n: v for n, v in vars.items() if n not in matrix.lists}}
+    return {k: v for k, v in common.items() if not (k in matrix.lists and is_seed(k, vars))}
 
 
 def _refusal(refused: Sequence[Choice], home: SweepDir) -> RunRefusedError:

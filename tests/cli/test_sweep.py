@@ -181,6 +181,34 @@ def test_set_picks_a_value_of_the_matrix_or_adds_one(call: Call, sweep: Call) ->
     assert call("train", "sum.yaml").out.count("not in the matrix any more") == 1
 
 
+def test_seeds_of_the_job(call: Call, sweep: Call, folder: Path) -> None:
+    random = ('call: "steps:start", in: {first}', 'call: "steps:start", in: {first: rng}')
+    drawn = ("return first", "return float(first.random())")
+    home = sweep(("step: [1, 2], first: [90, 10]", "seed: [1, 2]"), random, drawn)
+    assert call("train", "sum.yaml", "-q").code == 0
+    found = totals(home)
+    assert list(found) == ["seed=1", "seed=2"]
+    assert found["seed=1"] != found["seed=2"]
+    alone = call("train", "sum.yaml", "-q", "--unset", "matrix", "--set", "seed=2", "--fresh")
+    assert alone.code == 0
+    assert load_blobs(folder / "runs/sum-2")["total"] == found["seed=2"]
+    assert re.search(r"^  seed +1 +2$", call("compare", "sum").out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["seed", "other"])
+def test_a_var_of_the_matrix_that_nothing_reads_is_said(name: str, call: Call, sweep: Call) -> None:
+    sweep(
+        ("vars: {step: 2", f"vars: {{{name}: 1, step: 2"),
+        ("matrix: {step: [1, 2], first: [90, 10]}", f"matrix: {{{name}: [1, 2]}}"),
+    )
+    for command in ("validate", "train"):
+        result = call(command, "sum.yaml")
+        assert result.code == 0
+        text = f"warning: var '{name}' is not used: the runs of the matrix that differ in it are"
+        assert result.err.replace("warning: sum.yaml:2:8: var", "warning: var").count(text) == 1
+        assert ("goes over the seed of the job" in result.err) == (name == "seed")
+
+
 def test_the_failure_of_one_run_stops_no_other(call: Call, sweep: Call) -> None:
     failing = ("return total + step", "return total + step if (step, total) != (1, 11) else 1 / 0")
     home = sweep(failing)

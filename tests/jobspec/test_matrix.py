@@ -30,8 +30,8 @@ def spec(tmp_path: Path, matrix: str, *sets: str, text: str = SPEC) -> Spec:
     return load(path, sets)
 
 
-def matrix(tmp_path: Path, text: str, *sets: str) -> Matrix:
-    found = spec(tmp_path, text, *sets).matrix
+def matrix(tmp_path: Path, values: str, *sets: str, text: str = SPEC) -> Matrix:
+    found = spec(tmp_path, values, *sets, text=text).matrix
     assert found is not None
     return found
 
@@ -148,3 +148,36 @@ def test_a_problem_points_at_the_value(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as caught:
         validate_spec(path)
     assert "-5" in str(caught.value)
+
+
+SEEDS = """\
+seed: 1
+matrix: %s
+epoch:
+  - {call: "j:f", in: rng, out: x}
+stop: {epochs: 3}
+"""
+
+
+@pytest.mark.parametrize("text", [SEEDS, SEEDS.replace("seed: 1\n", "")])
+def test_seed_is_that_of_the_job(text: str, tmp_path: Path) -> None:
+    loaded = spec(tmp_path, "{seed: [1, 2]}", text=text)
+    one = with_values(loaded, {"seed": 2})
+    single = spec(tmp_path, "", "seed=2", text=text.replace("matrix: %s\n", "") + "%s")
+    assert one.tree == single.tree
+    assert build(one).seed == build(single).seed == 2
+    assert job_facts(build(one)) == job_facts(build(single))
+    assert matrix(tmp_path, "{seed: [1, 2]}", "seed=5", text=text).wanted() == [{"seed": 5}]
+
+
+def test_a_var_called_seed_is_a_var(tmp_path: Path) -> None:
+    text = "vars: {seed: 3}\n" + SEEDS.replace("in: rng", "in: [rng, seed]")
+    one = with_values(spec(tmp_path, "{seed: [4]}", text=text), {"seed": 4})
+    assert (build(one).seed, build(one).vars) == (1, {"seed": 4})
+
+
+@pytest.mark.parametrize("value", ["-1", str(2**63), "1.0", "true", "null", "x"])
+def test_what_is_no_seed_is_refused_at_its_place(value: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"'seed' is a whole number from 0 up, and .* is not") as e:
+        spec(tmp_path, f"{{seed: [7, {value}]}}", text=SEEDS)
+    assert "a.yaml:2:20" in str(e.value)
