@@ -330,7 +330,10 @@ def _blockwise(source: Array | _Joined, dtype: np.dtype[Any], divisor: int | Non
             _fill(source, first, block, scratch)
         else:
             total = _fill(source, first, scratch[0][: block.size], scratch[1:])
-            np.true_divide(total, divisor, out=block, dtype=None if dtype.kind == "m" else dtype)
+            computed = (
+                None if dtype.kind == "m" else dtype.newbyteorder("=")
+            )  # numpy knows no other
+            np.true_divide(total, divisor, out=block, dtype=computed)
     result.setflags(write=False)
     return result
 
