@@ -7,7 +7,7 @@ that the dtype of a batch never depends on which rows are in it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,6 +93,8 @@ def cell_kind(cells: Sequence[str]) -> Kind:
     """Return the narrowest kind of the cells of a column: int, float, else text."""
     present = [c for c in cells if c.strip() not in MISSING]
     names = ("int", "float") if len(present) == len(cells) else ("float",)
+    if names == ("float",) and _rounded(_whole(present)):
+        return CELL_KINDS["text"]
     for name in names if present else ():
         try:
             CELL_KINDS[name].to_array(cells)
@@ -102,6 +104,22 @@ def cell_kind(cells: Sequence[str]) -> Kind:
             continue
         return CELL_KINDS[name]
     return CELL_KINDS["text"]
+
+
+def _whole(cells: Sequence[str]) -> list[int]:
+    """Return the numbers of the cells if all are whole, else none."""
+    try:
+        return list(map(int, cells)) if _is_plain(cells) else []
+    except ValueError:
+        return []
+
+
+def _rounded(numbers: Iterable[int]) -> bool:
+    """Return whether a float does not keep all digits of a number, as of an identifier."""
+    try:
+        return any(int(float(number)) != number for number in numbers)
+    except OverflowError:
+        return True
 
 
 # Values of .jsonl, which have a type.
@@ -139,11 +157,19 @@ def value_kind(values: Sequence[Any]) -> Kind:
             raise ValueError("it holds whole numbers beyond 64 bits") from None
         except (TypeError, ValueError):
             continue
+        if kind is VALUE_KINDS["float"] and _rounded(_present(values)):
+            raise ValueError("floats, which rows without a value need, would round its numbers")
         return kind
     first = next((v for v in values if isinstance(v, list)), None)
     if first is None:
         raise ValueError("its values are not of one kind")
     return _list_kind(values, np.asarray(first).shape)
+
+
+def _present(values: Sequence[Any]) -> list[int]:
+    """Return the values that are there if all are whole numbers, else none."""
+    present = [v for v in values if v is not None]
+    return present if {int}.issuperset(map(type, present)) else []
 
 
 def _list_kind(values: Sequence[Any], shape: tuple[int, ...]) -> Kind:

@@ -30,6 +30,10 @@ from jobrun.data.column_types import CELL_KINDS, VALUE_KINDS, cell_kind, value_k
         (["007"], "<i8"),
         ([str(2**63 - 1)], "<i8"),
         ([str(2**63)], "text"),  # a float would not keep all its digits
+        ([str(2**53 + 1), ""], "text"),
+        ([str(10**400), "NA"], "text"),
+        ([str(2**53), "", str(-(2**60))], "<f8"),
+        ([str(2**53 + 1), "0.5"], "<f8"),
     ],
 )
 def test_the_kind_of_cells_is_the_narrowest(cells: list[str], dtype: str) -> None:
@@ -76,6 +80,8 @@ def test_any_part_of_a_column_has_the_dtype_of_the_whole(cells: list[str]) -> No
         ([[1, 2.5]], "<f8"),
         ([[[True]]], "|b1"),
         ([None, None], "<f8"),
+        ([2**60, None], "<f8"),
+        ([2**53 + 1, 0.5], "<f8"),
     ],
 )
 def test_the_kind_of_values_is_their_type(values: list[Any], dtype: str) -> None:
@@ -94,6 +100,7 @@ def test_the_kind_of_values_is_their_type(values: list[Any], dtype: str) -> None
         ([["a"]], "not of numbers"),
         ([[1], [1, 2]], "inhomogeneous"),
         ([None, "a"], "not of one kind"),
+        ([2**53 + 1, None], "would round its numbers"),
     ],
 )
 def test_values_of_no_kind(values: list[Any], message: str) -> None:
