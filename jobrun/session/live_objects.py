@@ -11,7 +11,7 @@ use, or whose call failed, are kept in ``broken``, and no snapshot is taken whil
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,6 +31,7 @@ from jobrun.values.adapters.pytree import (
     live_adapter_of,
     new_leaves,
     note_made,
+    warnings_of,
 )
 from jobrun.values.borrowing import reclaim
 from jobrun.values.boxes import Box, Value, checksum, leaves
@@ -72,6 +73,9 @@ class LiveObjects:
         self._adapters = adapters
         self._nodes = nodes
         self._structures: dict[Key, dict[str, str]] = {}
+        self._noted: dict[Key, object] = {}
+        self._warn: Callable[[str], None] = lambda text: None
+        self._warned: set[str] = set()
         self._seen: dict[Key, list[Any]] = {}
         self._replaced: set[Key] = set()
         """Objects that tasks have replaced: others of ``setup`` may hold those of before."""
@@ -80,25 +84,35 @@ class LiveObjects:
         """Return whether a blob is a live object."""
         return key in self.live
 
-    def check_made(self) -> Iterator[str]:
-        """Look at what ``setup`` made, and yield warnings.
+    def check_made(self, warn: Callable[[str], None]) -> None:
+        """Look at what ``setup`` made; ``warn`` is given warnings, then and whenever one is read.
 
         Raises TaskError for an object without an adapter.
         """
+        self._warn = warn
         for key in self.live.keys:
             if key[0] in self._nodes:
                 adapter, obj = self._found(key)
                 draws = getattr(adapter, "draws_from", lambda obj: None)(obj)
                 if draws and draws[0] not in self._job.generators:
-                    yield (
+                    warn(
                         f"{key[1]!r} may draw from a global random generator that is not saved, "
                         f"since {draws[1]}: each run, and a resumed one, gets other numbers; name "
                         f"the generator under 'state' too ({draws[0]}), or give the object a seed"
                     )
                 with self._placed(key, adapter, "read"):
-                    note_made(adapter, obj)
+                    self._noted[key] = note_made(adapter, obj)
                     if adapter is PYTREE:
                         self._structures[key] = PYTREE.structure(obj)
+                self._pass_on(key, adapter, obj)
+
+    def _pass_on(self, key: Key, adapter: LiveAdapter, obj: Any) -> None:
+        """Warn, once, of what the adapter of an object has found that a resumed run will lack."""
+        for text in warnings_of(adapter, obj):
+            whole = f"{key[1]!r} under 'state': {text}; a resumed run begins with that of 'setup'"
+            if whole not in self._warned:
+                self._warned.add(whole)
+                self._warn(whole)
 
     # States.
 
@@ -111,6 +125,7 @@ class LiveObjects:
             anew = adapter is PYTREE and self._is_made_anew(key)
             value = read_state(adapter, obj, {_REPLACED: True} if anew else None)
             check_storable(value, key[1])
+        self._pass_on(key, adapter, obj)
         return value
 
     def states(self, node: str) -> dict[str, Value]:
@@ -142,7 +157,11 @@ class LiveObjects:
 
     def replaced(self, key: Key, new: Any) -> None:
         """Note that a task puts out ``new`` in the place of an object."""
-        if key not in self._replaced and new_leaves(self._box(key).value, new):
+        old = self._box(key).value
+        adapter = self._adapters.get(key[1]) or live_adapter_of(new)
+        if old is not new and adapter is not None:
+            self._noted[key] = note_made(adapter, new, old)
+        if key not in self._replaced and new_leaves(old, new):
             self._replaced.add(key)
 
     def restore(self, key: Key, states: dict[str, Value], name: str, *, anew: bool = False) -> None:
@@ -214,9 +233,9 @@ class LiveObjects:
                 "several of one task are copied by copy.deepcopy, so that they stay linked",
                 trace=user_trace(error),
             ) from error
-        made = {}
+        made, noted = {}, []
         for key, (adapter, original), obj in zip(keys, found, copied, strict=True):
-            note_made(adapter, obj, original)
+            noted.append(note_made(adapter, obj, original))
             with self._placed(key, adapter, "restored"):
                 made[key] = adapter.restore(obj, to_plain(states[key], writable=True))
         return made

@@ -162,8 +162,7 @@ class LocalSession(Session):
         """
         check_named(self._analysis, self._stores.nodes)
         if self._stores.live is not None:
-            for warning in self._stores.live.check_made():
-                control.report(Warned(warning))
+            self._stores.live.check_made(lambda text: control.report(Warned(text)))
 
     def end_epoch(self) -> None:
         """Drop the scratch of the epoch: what is neither persistent nor of ``setup``."""

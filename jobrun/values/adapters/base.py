@@ -78,11 +78,12 @@ class LiveAdapter(Protocol):
     """Reads the state of live objects, and puts it back.
 
     More attributes may be left out.  ``made(obj, like=None)`` is called when ``setup`` has made an
-    object, or with a copy of such a one, ``like``.  ``draws_from(obj)`` returns the global
-    generator that an object may draw from (``rng.numpy``) and why, or None: a job that does not
-    save that generator is warned.  ``places`` says that ``restore`` copies tensors to the devices
-    of ``obj``, so that those of a state are given on the processor: on a device the state would
-    need its memory twice.
+    object, or with one in the place of such a one, ``like``; what it returns is kept as long as
+    the object is used.  ``warnings(obj)`` is called after that, and after ``state``: it yields what
+    a resumed run will lack.  ``draws_from(obj)`` returns the global generator that an object may
+    draw from (``rng.numpy``) and why, or None: a job that does not save that generator is warned.
+    ``places`` says that ``restore`` copies tensors to the devices of ``obj``, so that those of a
+    state are given on the processor: on a device the state would need its memory twice.
     """
 
     name: str

@@ -37,7 +37,15 @@ from jobrun.values.adapters.registry import live_adapter, value_adapter
 from jobrun.values.adapters.state_dict import STATE_DICT, has_state_dict
 from jobrun.values.adapters.ties import Forms, Objects
 
-__all__ = ["NEW_PYTREE", "PYTREE", "is_pytree", "live_adapter_of", "new_leaves", "note_made"]
+__all__ = [
+    "NEW_PYTREE",
+    "PYTREE",
+    "is_pytree",
+    "live_adapter_of",
+    "new_leaves",
+    "note_made",
+    "warnings_of",
+]
 
 _FIXED: Final = (
     FunctionType,
@@ -119,20 +127,34 @@ NEW_PYTREE: Final = PytreeAdapter(fills=False)
 """Makes new containers, arrays and tensors like those of ``setup``; live objects are filled."""
 
 
-def note_made(adapter: LiveAdapter, obj: Any, like: Any = None) -> None:
+def note_made(adapter: LiveAdapter, obj: Any, like: Any = None) -> object:
     """Report an object that ``setup`` has made to its adapter, of a tree each live object in it.
 
-    ``like`` is the object that ``obj`` is a copy of, if it is one.
+    ``like`` is the object that ``obj`` is a copy of, or in the place of, if there is one.  What is
+    returned is to be kept as long as ``obj`` is used: what the adapter has noted lives in it.
     """
     if not isinstance(adapter, PytreeAdapter):
-        if (made := getattr(adapter, "made", None)) is not None:
-            made(obj, like)
-        return
+        made = getattr(adapter, "made", None)
+        return None if made is None else made(obj, like)
     found, others = _children(obj), _children(like) if like is not None else None
+    noted = []
     for key, item in (found or {}).items():
         part = None if isinstance(item, _PLAIN) else live_adapter_of(item) or adapter
         if part is not None:
-            note_made(part, item, None if others is None else others.get(key))
+            noted.append(note_made(part, item, None if others is None else others.get(key)))
+    return noted
+
+
+def warnings_of(adapter: LiveAdapter, obj: Any) -> Iterator[str]:
+    """Yield what a resumed run will lack of an object, of a tree of each live object in it."""
+    if not isinstance(adapter, PytreeAdapter):
+        warnings = getattr(adapter, "warnings", None)
+        yield from () if warnings is None else warnings(obj)
+        return
+    for item in (_children(obj) or {}).values():
+        part = None if isinstance(item, _PLAIN) else live_adapter_of(item) or adapter
+        if part is not None:
+            yield from warnings_of(part, item)
 
 
 def new_leaves(old: Any, new: Any) -> bool:

@@ -1,226 +1,282 @@
-"""Attributes of modules that ``state_dict`` leaves out: counters, hidden states, generators.
+"""Attributes that ``state_dict`` leaves out: counters, hidden states, averages, generators.
 
-Of a module of the user's own class every attribute counts that is a number, a string, None, a list,
-tuple or dict of those, a tensor, an array or a generator, and is no parameter, buffer or module.
-Those that have changed since ``setup`` made the module are part of its state.  The others are not:
-what is set from other hyperparameters in a resumed run stays as ``setup`` has made it.
+Every attribute counts, of whatever it is made (``object_graph``).  Those that have changed since
+``setup`` made the object are part of its state.  The others are not: what is set from other
+hyperparameters in a resumed run stays as ``setup`` has made it.
 """
 
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
-from weakref import WeakKeyDictionary
-
-import numpy as np
+from weakref import WeakKeyDictionary, ref
 
 from jobrun.errors import ValueRefusedError
+from jobrun.values.adapters.base import LiveAdapter
+from jobrun.values.adapters.pytree import live_adapter_of, note_made
+from jobrun.values.adapters.torch.object_graph import Walk, mark_of
+from jobrun.values.adapters.torch.object_restore import Restoring
 from jobrun.values.adapters.torch.tensors import is_tensor, private_copy, torch
 
-__all__ = ["Attributes"]
+__all__ = ["ATTRIBUTES", "Attributes", "Parts"]
 
-_SCALARS: Final = frozenset((bool, int, float, complex, str, bytes, type(None)))
+ATTRIBUTES: Final = (".attributes", ".parts", ".plain")
+"""The keys of a state that ``Attributes`` reads."""
+
 _KEPT_BYTES: Final = 16 << 20
 """The largest tensor or array of which a copy is kept, to go back to it."""
 
 
+_DELETED: Final = {"deleted": None}
+_LOST: Final = {"lost": None}
+"""The text of an attribute that cannot be saved: it is left as it is."""
+
+
 @dataclass(frozen=True, slots=True)
-class _First:
-    """An attribute as ``setup`` made it: its value, what shows a change, and a copy."""
+class Parts:
+    """The parts of an object: ``holders`` of attributes by prefix, and what is saved by itself.
 
-    value: Any
-    mark: Any
-    kept: Any
+    ``skipped`` are the names of attributes that are not looked at.
+    """
 
-    def is_still(self, value: Any) -> bool:
-        """Return whether the attribute is as it was."""
-        if is_tensor(self.value) and value is not self.value:
-            return False
-        return type(value) is type(self.value) and bool(_mark(value) == self.mark)
+    holders: Mapping[str, Any]
+    registered: Mapping[str, Any]
+    skipped: Container[str]
 
-    def kept_for(self, name: str) -> Any:
-        """Return the copy; raises ValueRefusedError, naming the attribute, if none is kept."""
-        if self.kept is None and self.value is not None:
+    def attributes(self) -> Iterator[tuple[str, Any]]:
+        """Yield the full names and values of the attributes."""
+        for prefix, holder in self.holders.items():
+            for key, value in vars(holder).items():
+                if key not in self.skipped:
+                    yield f"{prefix}.{key}" if prefix else key, value
+
+    def names(self) -> dict[int, str]:
+        """Return the names of what is saved by itself, by id: the first of several."""
+        return {id(value): name for name, value in reversed([*self.registered.items()])}
+
+    def place(self, name: str) -> tuple[dict[str, Any], str]:
+        """Return the attributes of a holder, and the key of one; raises ValueRefusedError."""
+        path, _, key = name.rpartition(".")
+        if path not in self.holders:
             raise ValueRefusedError(
-                f"attribute {name!r} has changed, and it was too large to keep a copy of",
-                hint="make it a buffer of the module: self.register_buffer(name, tensor)",
+                f"the saved state has attribute {name!r}, and the object of 'setup' has no such "
+                "part",
+                hint="build in 'setup' the same object as when the run was started",
             )
-        return self.kept
+        return vars(self.holders[path]), key
+
+
+@dataclass(slots=True)
+class _Found:
+    """An attribute: its text, and what stands beside it, by place."""
+
+    form: Any
+    text: str
+    leaves: dict[str, Any]
+    live: dict[str, Any]
+    lost: dict[str, str]
+
+
+@dataclass(slots=True, weakref_slot=True)
+class _Baseline:
+    """What attributes were when ``setup`` had made them: their texts, by name, and by place what
+    marks leaves, copies of these (None for large ones), and all objects; ``first`` are the places
+    of these, by id.
+    """
+
+    texts: dict[str, str] = field(default_factory=dict)
+    marks: dict[str, Any] = field(default_factory=dict)
+    kept: dict[str, Any] = field(default_factory=dict)
+    objects: dict[str, Any] = field(default_factory=dict)
+    first: dict[int, str] = field(default_factory=dict)
+    parts: list[Any] = field(default_factory=list)
+    """What the adapters of live objects among them have noted."""
+
+    def is_still(self, name: str, found: _Found) -> bool:
+        """Return whether an attribute is as it was."""
+        if found.live or found.text != self.texts.get(name):
+            return False
+        return all(self.marks.get(p) == mark_of(leaf) for p, leaf in found.leaves.items())
 
 
 class Attributes:
-    """The attributes of modules, and what they were when ``setup`` had made them."""
+    """The attributes of objects, and what they were when ``setup`` had made them.
 
-    def __init__(self) -> None:
-        # None for an attribute that did not count, and may count later.
-        self._made: WeakKeyDictionary[Any, dict[str, _First | None]] = WeakKeyDictionary()
+    ``parts`` returns those of an object.  What ``made`` returns is to be kept as long as the object
+    is used: it may hold the object itself.
+    """
 
-    def made(self, module: Any, like: Any = None) -> None:
-        """Note the attributes of a module that is new, or a copy of ``like``, which is noted."""
-        if like is None:
-            self._made[module] = {
-                name: _first(value) if _counts(value) else None
-                for name, value in _attributes(module)
-            }
-        elif like in self._made:
-            self._made[module] = self._made[like]
+    def __init__(self, parts: Callable[[Any], Parts]) -> None:
+        self._parts = parts
+        self._made: WeakKeyDictionary[Any, ref[_Baseline]] = WeakKeyDictionary()
+        self._lost: WeakKeyDictionary[Any, dict[str, str]] = WeakKeyDictionary()
+        self._unseen: WeakKeyDictionary[Any, dict[str, str]] = WeakKeyDictionary()
 
-    def state(self, module: Any) -> dict[str, Any]:
-        """Return the attributes that have changed: a tree of arrays, and one text of all others."""
-        changed = self._changed(module)
-        plain = {n: _encoded(v) for n, v in changed.items() if not _is_special(v)}
-        return {
-            ".attributes": {n: v for n, v in changed.items() if _is_special(v)},
-            ".plain": json.dumps(plain) if plain else "",
-        }
+    def made(self, obj: Any, like: Any = None) -> object:
+        """Note the attributes of an object that is new, or one in the place of ``like``."""
+        old = self._baseline(like) if like is not None else None
+        if old is not None and like is obj:
+            return old
+        parts, base = self._parts(obj), _Baseline()
+        walk = Walk(parts.names())
+        for name, found in _walked(parts, walk):
+            base.parts += [note_made(_adapter(part), part) for part in found.live.values()]
+            base.texts[name] = found.text
+            if old is None:
+                base.marks |= {place: mark_of(leaf) for place, leaf in found.leaves.items()}
+                base.kept |= {place: _kept(leaf) for place, leaf in found.leaves.items()}
+        if old is not None:
+            base.texts, base.marks, base.kept = old.texts, old.marks, old.kept
+        base.objects = walk.objects
+        base.first = {id(value): place for place, value in walk.objects.items()}
+        self._unseen[obj] = walk.unseen
+        self._made[obj] = ref(base)
+        return base
 
-    def _changed(self, module: Any) -> dict[str, Any]:
-        """Return the attributes that are not as they were made, by full name."""
-        made = self._made.get(module)
-        if made is None:
+    def state(self, obj: Any) -> dict[str, Any]:
+        """Return the attributes that have changed: one text, and the leaves of it by place.
+
+        ``.attributes`` holds leaves that are attributes themselves, ``.parts`` all others.
+        """
+        base = self._baseline(obj)
+        if base is None:
             return {}
-        return {
-            name: value
-            for name, value in _attributes(module)
-            if _counts(value) and not ((first := made.get(name)) and first.is_still(value))
-        }
+        changed, names = {}, set()
+        for name, found in _found_all(self._parts(obj), base):
+            names.add(name)
+            if not base.is_still(name, found):
+                changed[name] = found
+        self._lost[obj] = {p: what for f in changed.values() for p, what in f.lost.items()}
+        roots: dict[str, Any] = {}
+        parts: dict[str, Any] = {}
+        forms: dict[str, Any] = {}
+        for name, found in changed.items():
+            if found.lost:
+                forms[name] = _LOST
+            else:
+                if found.form != _filled(name):
+                    forms[name] = found.form
+                _collect(name, found, roots, parts)
+        forms |= {name: _DELETED for name in base.texts if name not in names}
+        return {".attributes": roots, ".parts": parts, ".plain": json.dumps(forms) if forms else ""}
 
-    def restore(self, module: Any, state: dict[str, Any]) -> None:
+    def restore(self, obj: Any, state: dict[str, Any]) -> None:
         """Set the attributes that a state has; others become again what they were made as.
 
         What is used of the state is taken out of it.  Raises ValueRefusedError, naming the
-        attribute, if the module has no such part, or if nothing is kept of what the attribute was.
+        attribute, if the object has no such part, or if nothing is kept of what the attribute was.
         """
-        saved = {**_decoded_all(state.pop(".plain", "{}")), **state.pop(".attributes", {})}
-        owners, made = dict(module.named_modules()), self._made.get(module, {})
-        for name in self._changed(module):
-            if name in saved:
-                continue
-            owner, key = _place(owners, name)
-            if (first := made.get(name)) is not None:
-                _set(owner, key, first.kept_for(name))
-            elif name not in made:
-                delattr(owner, key)
-        for name, value in saved.items():
-            _set(*_place(owners, name), value)
+        forms = _texts(state.pop(".plain", "{}"))
+        roots, below = state.pop(".attributes", {}), state.pop(".parts", {})
+        parts, base = self._parts(obj), self._baseline(obj) or _Baseline()
+        forms = {name: _filled(name) for name in roots if name not in forms} | forms
+        for name in forms:
+            parts.place(name)
+        early = Restoring(parts.registered, base.objects, base.kept)
+        for name, found in [*_found_all(parts, base)] if base.texts else ():
+            if name not in forms and not base.is_still(name, found):
+                self._undo(name, base, early, parts)
+        late = Restoring(parts.registered, base.objects, {**roots, **below})
+        for name, form in forms.items():
+            attributes, key = parts.place(name)
+            if form == _DELETED:
+                attributes.pop(key, None)
+            elif form != _LOST:
+                attributes[key] = _read(late, form, name)
+
+    def warnings(self, obj: Any) -> Iterator[str]:
+        """Yield what is lost on a resume, since it could not be saved or even seen."""
+        for place, what in self._unseen.pop(obj, {}).items():
+            yield f"its attribute {place} is {what}: nobody can see whether that changes"
+        for place, what in self._lost.pop(obj, {}).items():
+            yield f"its attribute {place} has changed and cannot be saved, as {what}"
+
+    def _baseline(self, obj: Any) -> _Baseline | None:
+        found = self._made.get(obj)
+        return None if found is None else found()
+
+    def _undo(self, name: str, base: _Baseline, early: Restoring, parts: Parts) -> None:
+        """Set an attribute that a state does not hold to what ``setup`` made it."""
+        attributes, key = parts.place(name)
+        if name not in base.texts:
+            attributes.pop(key, None)
+            return
+        form = json.loads(base.texts[name])
+        large = [p for p, leaf in base.kept.items() if leaf is None and _is_below(p, name)]
+        if large:
+            raise ValueRefusedError(
+                f"attribute {large[0]!r} has changed, and it was too large to keep a copy of",
+                hint="make it a buffer of the module: self.register_buffer(name, tensor)",
+            )
+        attributes[key] = early.value(form, name)
 
 
-def _attributes(module: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the full names and values of the attributes of modules of the user's own classes."""
-    known = vars(torch().nn.Module())
-    for prefix, owner in module.named_modules():
-        if type(owner).__module__.partition(".")[0] == "torch":
-            continue
-        for key, value in vars(owner).items():
-            if key not in known:
-                yield f"{prefix}.{key}" if prefix else key, value
+def _found_all(parts: Parts, base: _Baseline) -> Iterator[tuple[str, _Found]]:
+    """Yield the attributes of an object, as one walk finds them."""
+    yield from _walked(parts, Walk(parts.names(), base.first))
 
 
-def _counts(value: Any) -> bool:
-    return _is_plain(value) or _is_special(value)
+def _walked(parts: Parts, walk: Walk) -> Iterator[tuple[str, _Found]]:
+    for name, value in parts.attributes():
+        walk.begin()
+        form = walk.form(value, name)
+        yield name, _Found(form, json.dumps(form), walk.leaves, walk.live, walk.lost)
 
 
-def _is_plain(value: Any) -> bool:
-    kind = type(value)
-    if kind is list or kind is tuple:
-        return all(map(_is_plain, value))
-    if kind is dict:
-        return all(map(_is_plain, value)) and all(map(_is_plain, value.values()))
-    return kind in _SCALARS
+def _filled(name: str) -> dict[str, Any]:
+    """Return the form of a leaf that is the one of ``setup``, and needs no text."""
+    return {"leaf": None, "own": name}
 
 
-def _is_special(value: Any) -> bool:
-    """Return whether it is what a checkpoint holds as an array, or by an adapter."""
-    kinds = (np.generic, np.random.Generator, torch().Generator)
-    return is_tensor(value) or type(value) is np.ndarray or isinstance(value, kinds)
+def _collect(name: str, found: _Found, roots: dict[str, Any], parts: dict[str, Any]) -> None:
+    """Put what stands beside the text of an attribute where it belongs."""
+    for place, leaf in found.leaves.items():
+        (roots if place == name else parts)[place] = leaf
+        gradient = leaf.grad if is_tensor(leaf) and leaf.is_leaf else None
+        if gradient is not None:
+            parts[f"{place}.grad"] = gradient
+    for place, part in found.live.items():
+        parts[place] = _adapter(part).state(part)
 
 
-def _encoded(value: Any) -> Any:
-    """Return a plain value as JSON: one text, since each number would be a file of its own."""
-    kind = type(value)
-    if kind is list or kind is tuple:
-        return {kind.__name__: [_encoded(item) for item in value]}
-    if kind is dict:
-        return {"dict": [[_encoded(k), _encoded(v)] for k, v in value.items()]}
-    if kind is complex:
-        return {"complex": [value.real, value.imag]}
-    return {"bytes": value.hex()} if kind is bytes else value
+def _adapter(part: Any) -> LiveAdapter:
+    adapter = live_adapter_of(part)
+    assert adapter is not None  # or the walk had not taken it for a live object
+    return adapter
 
 
-_DECODED: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "list": lambda items: [_decoded(item) for item in items],
-    "tuple": lambda items: tuple(_decoded(item) for item in items),
-    "dict": lambda items: {_decoded(k): _decoded(v) for k, v in items},
-    "complex": lambda parts: complex(*parts),
-    "bytes": bytes.fromhex,
-}
+def _kept(leaf: Any) -> Any:
+    """Return a copy of a leaf; None of a large one."""
+    if getattr(leaf, "nbytes", 0) > _KEPT_BYTES:
+        return None
+    if is_tensor(leaf):
+        made = private_copy(leaf.detach(), leaf)
+        made = torch().nn.Parameter(made) if type(leaf) is torch().nn.Parameter else made
+        return made.requires_grad_(leaf.requires_grad)
+    return leaf.clone_state() if isinstance(leaf, torch().Generator) else copy.deepcopy(leaf)
 
 
-def _decoded(data: Any) -> Any:
-    if not isinstance(data, dict):
-        return data
-    ((kind, content),) = data.items()
-    return _DECODED[kind](content)
+def _is_below(place: str, name: str) -> bool:
+    return place == name or place.startswith((f"{name}[", f"{name}."))
 
 
-def _decoded_all(text: Any) -> dict[str, Any]:
-    """Return the attributes of a text; raises ValueRefusedError."""
+def _read(restoring: Restoring, form: Any, name: str) -> Any:
     try:
-        return {str(name): _decoded(value) for name, value in json.loads(text).items()}
+        return restoring.value(form, name)
     except (TypeError, ValueError, LookupError, AttributeError, RecursionError) as error:
         raise ValueRefusedError(
-            f"the saved state has attributes that cannot be read: {error}"
+            f"the saved state has attributes that cannot be read: {name}: {error}"
         ) from error
 
 
-def _mark(value: Any) -> Any:
-    """Return what is another one after a change in place."""
-    if is_tensor(value):
-        return None if value.is_inference() else value._version
-    if isinstance(value, np.ndarray):
-        content = hashlib.blake2b(np.ascontiguousarray(value).tobytes()).digest()
-        return str(value.dtype), value.shape, content
-    if isinstance(value, np.random.Generator):
-        return repr(value.bit_generator.state)
-    if isinstance(value, torch().Generator):
-        return value.get_state().numpy().tobytes()
-    return repr(value)
-
-
-def _first(value: Any) -> _First:
-    size = getattr(value, "nbytes", 0)
-    kept = _copied(value) if size <= _KEPT_BYTES else None
-    return _First(value, _mark(value), kept)
-
-
-def _copied(value: Any) -> Any:
-    if is_tensor(value):
-        return private_copy(value.detach(), value)
-    return value.clone_state() if isinstance(value, torch().Generator) else copy.deepcopy(value)
-
-
-def _set(owner: Any, key: str, value: Any) -> None:
-    """Set an attribute to a copy; a generator, which others may hold, is put into that state."""
-    now = getattr(owner, key, None)
-    if is_tensor(value):
-        setattr(owner, key, private_copy(value.detach(), now if is_tensor(now) else value))
-    elif isinstance(now, torch().Generator) and isinstance(value, torch().Generator):
-        now.set_state(value.get_state())
-    elif isinstance(now, np.random.Generator) and isinstance(value, np.random.Generator):
-        now.bit_generator.state = value.bit_generator.state
-    else:
-        setattr(owner, key, _copied(value))
-
-
-def _place(owners: Mapping[str, Any], name: str) -> tuple[Any, str]:
-    path, _, key = name.rpartition(".")
-    if path not in owners:
+def _texts(text: Any) -> dict[str, Any]:
+    """Return the attributes of a text; raises ValueRefusedError."""
+    try:
+        return {str(name): form for name, form in json.loads(text).items()}
+    except (TypeError, ValueError, AttributeError, RecursionError) as error:
         raise ValueRefusedError(
-            f"the saved state has attribute {name!r}, and the object of 'setup' has no such part",
-            hint="build in 'setup' the same object as when the run was started",
-        )
-    return owners[path], key
+            f"the saved state has attributes that cannot be read: {error}"
+        ) from error

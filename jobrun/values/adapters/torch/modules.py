@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from jobrun.errors import ValueRefusedError
 from jobrun.values.adapters.base import Plain
-from jobrun.values.adapters.torch.attributes import Attributes
+from jobrun.values.adapters.torch.attributes import ATTRIBUTES, Attributes, Parts
 from jobrun.values.adapters.torch.tensors import dtype_name, is_tensor, private_copy, torch
 
 __all__ = ["OTHER_OBJECT", "ModuleAdapter", "as_dict", "listed", "refusing"]
@@ -26,8 +26,8 @@ class ModuleAdapter:
     Keys with a dot in front, which no parameter can have, hold the rest, each only if there is
     something to hold: ``.grad``, the gradients that are not None; ``.frozen`` and ``.eval``, the
     names of the parameters without ``requires_grad`` and of the modules that are not training, as
-    JSON; ``.buffers``, the buffers that are not persistent; ``.attributes`` and ``.plain``,
-    the attributes that have changed (see ``attributes.py``).
+    JSON; ``.buffers``, the buffers that are not persistent; ``.attributes``, ``.parts``
+    and ``.plain``, the attributes that have changed (see ``attributes.py``).
     """
 
     name = "torch.nn.Module"
@@ -35,11 +35,15 @@ class ModuleAdapter:
     places = True
 
     def __init__(self) -> None:
-        self._attributes = Attributes()
+        self._attributes = Attributes(_parts)
 
-    def made(self, obj: Any, like: Any = None) -> None:
+    def made(self, obj: Any, like: Any = None) -> object:
         """See ``LiveAdapter``."""
-        self._attributes.made(obj, like)
+        return self._attributes.made(obj, like)
+
+    def warnings(self, obj: Any) -> Iterator[str]:
+        """See ``LiveAdapter``."""
+        return self._attributes.warnings(obj)
 
     def state(self, obj: Any) -> Plain:
         """Return the state; tensors share the memory of the module's."""
@@ -69,9 +73,7 @@ class ModuleAdapter:
         frozen, still = listed(state.pop(".frozen", "[]")), listed(state.pop(".eval", "[]"))
         parameters, modules = dict(obj.named_parameters()), dict(obj.named_modules())
         transient = {name: (module, key) for name, module, key in _transient(obj)}
-        attributes: dict[str, Any] = {
-            k: state.pop(k) for k in (".attributes", ".plain") if k in state
-        }
+        attributes: dict[str, Any] = {k: state.pop(k) for k in ATTRIBUTES if k in state}
         own = obj.state_dict()
         _check_tensors(own, state)
         _check_known("gradient of parameter", gradients, parameters)
@@ -96,6 +98,12 @@ class ModuleAdapter:
         for own, parameter in zip(obj.parameters(), made.parameters(), strict=True):
             parameter.grad = None if own.grad is None else private_copy(own.grad, own.grad)
         return made
+
+
+def _parts(module: Any) -> Parts:
+    modules = dict(module.named_modules())
+    tensors = (*module.named_parameters(), *module.named_buffers())
+    return Parts(modules, {**modules, **dict(tensors)}, vars(torch().nn.Module()))
 
 
 @contextmanager

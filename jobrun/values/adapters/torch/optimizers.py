@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Iterator
+from functools import cache
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Final
 
@@ -11,8 +13,9 @@ import numpy as np
 
 from jobrun.errors import ValueRefusedError
 from jobrun.values.adapters.base import Plain
+from jobrun.values.adapters.torch.attributes import ATTRIBUTES, Attributes, Parts
 from jobrun.values.adapters.torch.modules import OTHER_OBJECT, as_dict, listed, refusing
-from jobrun.values.adapters.torch.tensors import is_tensor, private_copy
+from jobrun.values.adapters.torch.tensors import is_tensor, private_copy, torch
 
 __all__ = ["GradScalerAdapter", "OptimizerAdapter", "SchedulerAdapter"]
 
@@ -20,12 +23,24 @@ __all__ = ["GradScalerAdapter", "OptimizerAdapter", "SchedulerAdapter"]
 class OptimizerAdapter:
     """``torch.optim.Optimizer``: its ``state_dict``, and the shapes of its parameters.
 
-    ``.shapes`` holds these as JSON, a list for each group.
+    ``.shapes`` holds these as JSON, a list for each group; ``.attributes``, ``.parts`` and
+    ``.plain`` the attributes that have changed (see ``attributes.py``).
     """
 
     name = "torch.optim.Optimizer"
     version = 1
     places = True
+
+    def __init__(self) -> None:
+        self._attributes = Attributes(_parts)
+
+    def made(self, obj: Any, like: Any = None) -> object:
+        """See ``LiveAdapter``."""
+        return self._attributes.made(obj, like)
+
+    def warnings(self, obj: Any) -> Iterator[str]:
+        """See ``LiveAdapter``."""
+        return self._attributes.warnings(obj)
 
     def state(self, obj: Any) -> Plain:
         """Return the state; tensors share the memory of the optimizer's."""
@@ -34,7 +49,8 @@ class OptimizerAdapter:
             {**group, "params": np.array(group["params"], np.int64)}  # one blob, not one for each
             for group in state["param_groups"]
         ]
-        return {**state, "param_groups": groups, ".shapes": json.dumps(_shapes(obj))}
+        rest = {key: value for key, value in self._attributes.state(obj).items() if value}
+        return {**state, "param_groups": groups, ".shapes": json.dumps(_shapes(obj)), **rest}
 
     def restore(self, obj: Any, state: Plain) -> Any:
         """Put the state into the optimizer; return it.
@@ -48,8 +64,9 @@ class OptimizerAdapter:
 
     def _restore(self, obj: Any, state: dict[str, Any]) -> None:
         _check_groups(listed(state.pop(".shapes", None)), _shapes(obj))
+        attributes: dict[str, Any] = {k: state.pop(k) for k in ATTRIBUTES if k in state}
         groups = [{**g, "params": [*map(int, g["params"])]} for g in state["param_groups"]]
-        obj.load_state_dict({**state, "param_groups": groups})
+        _load(obj, {**state, "param_groups": groups})
         numbers = [number for group in groups for number in group["params"]]
         parameters = [p for group in obj.param_groups for p in group["params"]]
         for number, parameter in zip(numbers, parameters, strict=True):
@@ -57,10 +74,40 @@ class OptimizerAdapter:
                 loaded = obj.state[parameter].get(key)
                 if is_tensor(saved) and is_tensor(loaded):
                     obj.state[parameter][key] = _placed(saved, parameter, loaded)
+        self._attributes.restore(obj, attributes)
 
     def copy(self, obj: Any) -> Any:
         """Return ``copy.deepcopy(obj)``, with copies of the parameters."""
         return copy.deepcopy(obj)
+
+
+def _parts(optimizer: Any) -> Parts:
+    groups, state = optimizer.param_groups, optimizer.state
+    own = {"param_groups": groups, "state": state}
+    for number, group in enumerate(groups):
+        own[f"param_groups[{number}]"] = group
+        own |= {f"param_groups[{number}][{n}]": p for n, p in enumerate(group["params"])}
+    return Parts({"": optimizer}, own, _skipped())
+
+
+@cache
+def _skipped() -> frozenset[str]:
+    """Return the names of attributes that every optimizer has, and that schedulers replace."""
+    bare = torch().optim.SGD([torch().zeros(1)], lr=0.1)
+    return frozenset((*vars(bare), "step", "_opt_called", "_step_count"))
+
+
+def _load(optimizer: Any, state: dict[str, Any]) -> None:
+    """Call ``load_state_dict``, and keep lists and dicts, which others may hold."""
+    groups, own = optimizer.param_groups, optimizer.state
+    optimizer.load_state_dict(state)
+    for group, loaded in zip(groups, optimizer.param_groups, strict=True):
+        group.clear()
+        group.update(loaded)
+    loaded = dict(optimizer.state)
+    own.clear()
+    own.update(loaded)
+    optimizer.param_groups, optimizer.state = groups, own
 
 
 def _placed(saved: Any, parameter: Any, loaded: Any) -> Any:

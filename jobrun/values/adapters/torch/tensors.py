@@ -23,6 +23,7 @@ __all__ = [
     "TorchGeneratorAdapter",
     "dtype_name",
     "is_tensor",
+    "on_device",
     "private_copy",
     "torch",
 ]
@@ -90,7 +91,7 @@ class TensorAdapter:
             return _tensor(plain)
         dtype = meta.get("dtype")
         tensor = _tensor(plain) if dtype is None else _of_bits(plain, dtype)
-        tensor = _on_device(tensor, meta.get("device"))
+        tensor = on_device(tensor, meta.get("device"))
         requires_grad = meta.get("requires_grad") is True
         if requires_grad and not (tensor.is_floating_point() or tensor.is_complex()):
             raise ValueRefusedError("a tensor of integers cannot require gradients")
@@ -235,7 +236,7 @@ def _on_host(tensor: Any) -> Array:
     return room
 
 
-def _on_device(tensor: Any, device: Any) -> Any:
+def on_device(tensor: Any, device: Any) -> Any:
     """The tensor on a device, or as it is if that is not there."""
     if device is None:
         return tensor
