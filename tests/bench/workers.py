@@ -20,24 +20,26 @@ from jobrun.core.position import Position
 from jobrun.model.job import Job, Pipe, Task
 from jobrun.session.base import Control, Places
 from jobrun.session.local import LocalSession
-from tests.bench.harness import Case, Contestant, Scale, timed
+from tests.bench.harness import Case, Contestant, Scale, faster, timed
 
 Array = npt.NDArray[np.float64]
 Step = Callable[[Array], Array]
 
-LOOP, POOL = "plain loop", "ProcessPoolExecutor.map, 2"
+LOOP, POOL, OURS = "plain loop", "ProcessPoolExecutor.map, 2", "jobrun, processes: 2"
 _LOOPS = 100_000
 _MIB = 1 << 17
 """float64 in a MiB."""
 
 
 def cases(scale: Scale) -> Iterator[Case]:
-    """A step that holds the interpreter; arrays of 8 MiB there and back; a step that does nothing.
+    """Steps that hold the interpreter; arrays of 8 MiB there and back; a step that does nothing.
 
     What two processes can reach is twice the loop, where two cores are free.
     """
     batches, large = scale.of(100, 4), scale.of(20, 3)
     yield _case("workers, 5 ms of plain Python", "step", hold, batches, 16, scale)
+    short = scale.of(1000, 20)
+    yield _case("workers, 0.2 ms of plain Python", "step", hold_briefly, short, 512, scale)
     size = 2 * large * 8 << 20
     yield _case("workers, 8 MiB to and fro", "array", negate, large, 8 * _MIB, scale, size)
     yield _case("workers, a step that does nothing", "batch", same, scale.of(2000, 20), 512, scale)
@@ -47,6 +49,14 @@ def hold(x: Array) -> Array:
     """A loop in plain Python."""
     total = 0
     for i in range(_LOOPS):
+        total += i * i % 7
+    return x + total
+
+
+def hold_briefly(x: Array) -> Array:
+    """A short loop in plain Python."""
+    total = 0
+    for i in range(_LOOPS // 25):
         total += i * i % 7
     return x + total
 
@@ -78,7 +88,7 @@ def _case(
             Contestant(LOOP, lambda directory: _loop(step, rows())),
             Contestant(POOL, _pool(step, rows)),
             Contestant("jobrun, threads: 2", _jobrun(step, rows, threads=2)),
-            Contestant("jobrun, processes: 2", _jobrun(step, rows, processes=2)),
+            Contestant(OURS, _jobrun(step, rows, processes=2)),
         ],
         reference=LOOP,
         floor=LOOP,
@@ -86,6 +96,7 @@ def _case(
         item=item,
         rounds=scale.of(15, 2),
         bytes=size,
+        wanted=[faster(name, OURS, POOL)],
     )
 
 

@@ -1,22 +1,34 @@
 """Feeds for the ``do`` steps of a pipe: batches on which the ``map`` steps have run.
 
 A batch is prepared either in turn, on the thread of the ``do`` steps, or ahead of them on threads;
-those of a pipe with ``processes`` wait for a worker process each.  The place in the data is that of
-the batches which were applied: batches that were read ahead and not used do not count.
+those of a pipe with ``processes`` wait for a worker process each, to which small batches go in
+groups.  The place in the data is that of the batches which were applied: batches that were read
+ahead and not used do not count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from jobrun.core.position import ReaderState
 from jobrun.data.reader import Batch, RowReader
 from jobrun.session.current import TaskStoppedError
+from jobrun.session.pipe.groups import Groups
 from jobrun.session.pipe.prefetch import Ahead, Turns
 from jobrun.session.stores import CallContext
+from jobrun.values.boxes import leaves
 
-__all__ = ["Feed", "InTurn", "Prepare", "Prepared", "ReadAhead"]
+__all__ = [
+    "Feed",
+    "InTurn",
+    "Prepare",
+    "PrepareGroup",
+    "Prepared",
+    "ReadAhead",
+    "ReadAheadInGroups",
+]
 
 Prepared = tuple[CallContext, int]
 """A batch for the ``do`` steps: its columns, and the number of rows left in it."""
@@ -24,6 +36,8 @@ Prepared = tuple[CallContext, int]
 Prepare = Callable[[int, Batch], Prepared]
 """Runs the ``map`` steps on a batch and its number in the epoch."""
 
+PrepareGroup = Callable[[Sequence[tuple[int, Batch]]], Iterator[Prepared]]
+"""Runs them on several batches; yields them in order, and raises an error in its place."""
 
 Read = Callable[[RowReader], Batch]
 """Reads the next batch of a reader."""
@@ -93,12 +107,26 @@ class InTurn:
         """See Feed."""
 
 
-class ReadAhead:
+class _Prefetched:
+    """What the feeds that read ahead share: each batch travels with the reader's place after it.
+
+    And with whether it is the last one of the epoch.
+    """
+
+    def __init__(self, reader: RowReader, first: int) -> None:
+        self.state = self._next_state = reader.state
+        self.ended = self._is_last = not reader.more(first)
+
+    def applied(self) -> None:
+        """See Feed."""
+        self.state, self.ended = self._next_state, self._is_last
+
+
+class ReadAhead(_Prefetched):
     """A feed that reads and prepares batches on ``threads`` threads, up to ``window`` ahead.
 
-    Each batch travels with the reader's place after it, and with whether it is the last one of the
-    epoch.  Nothing more is read once ``cut()`` is true.  With ``turns`` the calling thread prepares
-    batches itself while that takes less than to hand them over.
+    Nothing more is read once ``cut()`` is true.  With ``turns`` the calling thread prepares batches
+    itself while that takes less than to hand them over.
     """
 
     def __init__(
@@ -112,8 +140,7 @@ class ReadAhead:
         window: int,
         turns: Turns | None,
     ) -> None:
-        self.state = self._next_state = reader.state
-        self.ended = self._is_last = not reader.more(first)
+        super().__init__(reader, first)
         self._ahead = Ahead(
             _batches(reader, read, first, cut),
             lambda item: (prepare(item[0], item[1]), item[2], item[3]),
@@ -126,29 +153,103 @@ class ReadAhead:
         """See Feed."""
         try:
             found = next(self._ahead, None)
-        except TaskStoppedError:  # the run ends, and with it the program or worker that had it
+        except TaskStoppedError:  # the run ends, and with it the program that had it
             return None
         if found is None:
             return None
         prepared, self._next_state, self._is_last = found
         return prepared
 
-    def applied(self) -> None:
+    def close(self) -> None:
         """See Feed."""
-        self.state, self.ended = self._next_state, self._is_last
+        self._ahead.close()
+
+
+class ReadAheadInGroups(_Prefetched):
+    """A feed that reads batches and has groups of them prepared, up to ``window`` groups ahead.
+
+    ``threads`` threads wait for them.  Nothing more is read once ``cut()`` is true, or a batch has
+    failed.
+    """
+
+    def __init__(
+        self,
+        reader: RowReader,
+        read: Read,
+        prepare: PrepareGroup,
+        first: int,
+        cut: Callable[[], bool],
+        threads: int,
+        window: int,
+        groups: Groups,
+    ) -> None:
+        super().__init__(reader, first)
+        self._prepare = prepare
+        self._groups = groups
+        self._failed = False
+        self._ready: list[_Ready] = []
+        self._error: BaseException | None = None
+        batches = _batches(reader, read, first, lambda: self._failed or cut())
+        self._ahead = Ahead(groups.of(batches), self._work, threads, window)
+
+    def next(self) -> Prepared | None:
+        """See Feed."""
+        try:
+            if not self._ready and not self._take():
+                return None
+        except TaskStoppedError:  # the run ends, and with it the worker that had it
+            return None
+        prepared, self._next_state, self._is_last = self._ready.pop()
+        return prepared
+
+    def _take(self) -> bool:
+        """Take the next group; return whether there is one.  Raises the error of a batch."""
+        if self._error is not None:
+            raise self._error
+        found = next(self._ahead, None)
+        if found is None:
+            return False
+        self._ready, self._error = found
+        self._ready.reverse()
+        return True
+
+    def _work(self, group: Sequence[_Read]) -> tuple[list[_Ready], BaseException | None]:
+        """Prepare a group; return its batches up to an error, and that."""
+        began = time.perf_counter()
+        ready: list[_Ready] = []
+        error = None
+        try:
+            for prepared in self._prepare([(number, batch) for number, batch, _, _ in group]):
+                ready.append((prepared, *group[len(ready)][2:]))
+        except BaseException as failed:  # raised in its place, whatever it is
+            if not ready:
+                raise
+            self._failed = True
+            error = failed
+        self._groups.took(len(group), time.perf_counter() - began, _size(ready[0][0]))
+        return ready, error
 
     def close(self) -> None:
         """See Feed."""
         self._ahead.close()
 
 
-def _batches(
-    reader: RowReader, read: Read, first: int, cut: Callable[[], bool]
-) -> Iterator[tuple[int, Batch, ReaderState, bool]]:
+_Read = tuple[int, Batch, ReaderState, bool]
+_Ready = tuple[Prepared, ReaderState, bool]
+
+
+def _batches(reader: RowReader, read: Read, first: int, cut: Callable[[], bool]) -> Iterator[_Read]:
     """Yield an epoch's batches, with number, the place after it, and whether it is the last."""
-    number = first
-    while reader.more(number) and not cut():
+    number, more = first, reader.more(first)
+    while more and not cut():
         batch = read(reader)
         reader.applied()
+        more = reader.more(number + 1)
+        yield number, batch, reader.state, not more
         number += 1
-        yield number - 1, batch, reader.state, not reader.more(number)
+
+
+def _size(prepared: Prepared) -> int:
+    """Return the bytes of the arrays of a batch."""
+    columns = prepared[0].columns.values()
+    return sum(b.value.nbytes for c in columns for _, b in leaves(c) if b.kind == "array")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -28,7 +28,8 @@ from jobrun.session.base import Control, Places
 from jobrun.session.batch_columns import as_library, make_private, take_columns
 from jobrun.session.call import Call
 from jobrun.session.current import TaskStoppedError, enter, here
-from jobrun.session.pipe.feed import Feed, InTurn, Prepared, ReadAhead
+from jobrun.session.pipe.feed import Feed, InTurn, Prepared, ReadAhead, ReadAheadInGroups
+from jobrun.session.pipe.groups import Groups
 from jobrun.session.pipe.prefetch import Turns
 from jobrun.session.pipe.reductions import Reductions
 from jobrun.session.pipe.row_columns import row_columns
@@ -86,6 +87,7 @@ class PipeRun:
         self._source_columns = self._reading.columns()
         self._workers: WorkerPool | None = None
         self._turns = Turns()
+        self._groups = Groups()
         self.in_batch = False
         """Whether a step was applied to the batch: then the others must be applied too."""
         self.batches: int | None = None
@@ -210,21 +212,28 @@ class PipeRun:
         place, read = here(), self._reading.next
         processes, ahead = self._count("processes"), self._count("ahead")
         threads = processes or self._count("threads") or 1
-        run_map = self._run_map
-        if processes is not None and not self._check:
-            run_map = self._begun_workers().run
 
         def prepare(number: int, batch: Batch) -> Prepared:
             enter(place)  # it may run on another thread
-            return self._prepare(epoch, number, batch, run_map)
+            return self._prepare(epoch, number, batch)
 
         in_turn = processes is None and threads == 1 and ahead is None
         if self._check or in_turn or (reader.light and not self._map):
             return InTurn(reader, self._reading.next_few, prepare, first)
-        window = ahead or _AHEAD_OF_A_THREAD * threads
-        # With one thread the rows may come from what only the thread that made it can use.
-        turns = self._turns if processes is None and threads > 1 else None
-        return ReadAhead(reader, read, prepare, first, control.cut, threads, window, turns)
+        window = _AHEAD_OF_A_THREAD * threads
+        if processes is None:
+            # With one thread the rows may come from what only the thread that made it can use.
+            turns, window = self._turns if threads > 1 else None, ahead or window
+            return ReadAhead(reader, read, prepare, first, control.cut, threads, window, turns)
+        workers, groups = self._begun_workers(), self._groups
+
+        def prepare_group(group: Sequence[tuple[int, Batch]]) -> Iterator[Prepared]:
+            enter(place)
+            return self._prepare_group(epoch, group, workers)
+
+        window = groups.begin(window, ahead, single=self._reading.calls)
+        cut = control.cut
+        return ReadAheadInGroups(reader, read, prepare_group, first, cut, threads, window, groups)
 
     def _begun_workers(self) -> WorkerPool:
         """Return the worker processes, which stay from one epoch to the next."""
@@ -253,26 +262,35 @@ class PipeRun:
             raise DataError(text, where=self._pipe.mark(field))
         return value
 
-    def _prepare(
-        self, epoch: int, number: int, batch: Batch, run_map: Callable[[CallContext], None]
-    ) -> Prepared:
+    def _prepare(self, epoch: int, number: int, batch: Batch) -> Prepared:
         """Run the ``map`` steps on a batch; may be called from several threads at once."""
         moment = CallContext(epoch, number, take_columns(batch.columns))
-        if self._workers is None:
-            make_private(moment.columns.values())
-        rows = batch.rows
+        make_private(moment.columns.values())
         if self._map:
             enter_batch(IN_MAP)
-            run_map(moment)
+            self._run_map(moment)
+        return moment, self._finish(moment, number, batch.rows)
+
+    def _prepare_group(
+        self, epoch: int, group: Sequence[tuple[int, Batch]], workers: WorkerPool
+    ) -> Iterator[Prepared]:
+        """Run the ``map`` steps on batches in a worker process; yield them in order."""
+        moments = [CallContext(epoch, n, take_columns(batch.columns)) for n, batch in group]
+        enter_batch(IN_MAP)
+        for (number, batch), moment in zip(group, workers.run(moments), strict=True):
+            make_private(moment.columns.values())
+            yield moment, self._finish(moment, number, batch.rows)
+
+    def _finish(self, moment: CallContext, number: int, rows: int) -> int:
+        """Make of the columns what ``do`` steps are given; return how many rows are left."""
+        if self._map:
             try:
                 rows = self._row_columns.left(moment.columns, rows)
             except TaskError as error:
                 raise self._placed(error, number) from error
-        if self._workers is not None:
-            make_private(moment.columns.values())
         if self._pipe.reader.library is not None:
             as_library(moment.columns, self._pipe.reader.library, self._read_once)
-        return moment, rows
+        return rows
 
     def _run_map(self, moment: CallContext) -> None:
         """Run the ``map`` steps here."""

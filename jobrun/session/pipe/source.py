@@ -63,7 +63,8 @@ class PipeReading:
         self._kept: StreamReader | None = None
         self._place = (group, pipe.name, node)
         data = pipe.reader.data
-        self._calls = any(True for _ in data.calls())
+        self.calls = any(True for _ in data.calls())
+        """Whether functions are called to read rows: these may have to wait for anything."""
         self._fixed = not any(d.blobs for d in data.leaves())
 
     def columns(self) -> tuple[str, ...]:
@@ -83,7 +84,7 @@ class PipeReading:
         """Return the next batch of a reader; raises DataError with the place of the pipe."""
         try:
             generators = self._stores.generators
-            if generators is None or not self._calls or not isinstance(reader, BatchReader):
+            if generators is None or not self.calls or not isinstance(reader, BatchReader):
                 return reader.next()
             state = reader.state
             with generators.using(self._slot_of(state.passes, state.row)):
@@ -233,7 +234,7 @@ class PipeReading:
         if kept is not None:
             kept.close()
         stream = source if isinstance(source, Stream) else TableStream(_table(source))
-        if self._stores.generators is not None and self._calls:
+        if self._stores.generators is not None and self.calls:
             stream = self._with_generators(stream, self._stores.generators, state)
         name = self._pipe.name
 

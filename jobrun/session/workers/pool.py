@@ -10,7 +10,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from jobrun.core.blob_paths import covers
@@ -59,7 +59,8 @@ class WorkerPool:
         puts = dict.fromkeys(name for step in pipe.map for name in step.outputs.names)
         self._sent = [c for c in columns if c in reads]
         wanted = [c for c in puts if any(covers(c, name) for name in wanted)]
-        self._description = _description(job, pipe, calls, columns, wanted, places)
+        self._wanted = wanted
+        self._description = _description(job, pipe, calls, columns, self._sent, wanted, places)
         self._lock = threading.Lock()
         self._idle: list[WorkerProcess] = []
         self._busy: set[WorkerProcess] = set()
@@ -89,36 +90,62 @@ class WorkerPool:
         for worker in idle:
             worker.end(_GRACE)
 
-    def run(self, moment: CallContext) -> None:
-        """Run all steps on the columns of a batch, and put their results beside them.
+    def run(self, moments: Sequence[CallContext]) -> Iterator[CallContext]:
+        """Run all steps on the columns of batches; yield each with its results beside them.
 
-        Raises TaskError for a step that fails, takes longer than its timeout or ends its process,
-        more often than its ``retries`` allow; BindError for one that the worker cannot import;
-        TaskStoppedError if the run ends.
+        Raises, in the place of a batch, TaskError for a step that fails, takes longer than its
+        timeout or ends its process, more often than its ``retries`` allow; BindError for one that
+        the worker cannot import; TaskStoppedError if the run ends.
         """
+        lost = None
+        if len(moments) > 1:
+            try:
+                answer = self._ask(self._question(moments))
+            except LostError as error:  # all again, one by one
+                lost = error
+            else:
+                yield from self._done(moments, answer)
+                return
+        for number, moment in enumerate(moments):
+            begun = lost is not None and number == lost.doing.batch
+            yield from self._run_one(moment, lost if begun else None)
+
+    def _run_one(self, moment: CallContext, lost: LostError | None) -> Iterator[CallContext]:
+        """Run all steps on a batch, in which a worker may have been ``lost`` already."""
         tried = [0] * len(self._calls)
         unbegun = 0
-        question = {
-            "epoch": moment.epoch,
-            "batch": moment.batch,
-            "columns": {name: view(moment.columns[name]) for name in self._sent},
-            "tried": tried,
-        }
         while True:
+            if lost is not None and lost.doing.step < 0:
+                unbegun += 1
+                self._give_to_another(lost, moment, unbegun)
+            elif lost is not None:
+                self._try_again(lost, moment)
+                tried[lost.doing.step] = lost.doing.tries
             try:
-                answer = self._ask(question)
+                answer = self._ask(self._question([moment], tried))
                 break
-            except LostError as lost:
-                if lost.doing.step < 0:
-                    unbegun += 1
-                    self._give_to_another(lost, moment, unbegun)
-                else:
-                    self._try_again(lost, moment)
-                    tried[lost.doing.step] = lost.doing.tries
+            except LostError as error:
+                lost = error
+        yield from self._done([moment], answer)
+
+    def _question(
+        self, moments: Sequence[CallContext], tried: Sequence[int] | None = None
+    ) -> Message:
+        batches = []
+        for moment in moments:
+            columns = moment.columns
+            batches.append([moment.batch, *(view(columns[name]) for name in self._sent)])
+        tried = tried or [0] * len(self._calls)
+        return {"epoch": moments[0].epoch, "tried": [*tried], "batches": batches}
+
+    def _done(self, moments: Sequence[CallContext], answer: Message) -> Iterator[CallContext]:
+        """Yield the batches that are done; raises the error of the first that is not."""
+        for moment, values in zip(moments, answer["columns"], strict=False):
+            for name, value in zip(self._wanted, values, strict=True):
+                moment.columns[name] = boxed(value)
+            yield moment
         if "failed" in answer:
             raise self._failure(*answer["failed"])
-        for name, value in answer["columns"].items():
-            moment.columns[name] = boxed(value)
 
     def _ask(self, question: Message) -> Message:
         """Return the answer of an idle worker."""
@@ -240,6 +267,7 @@ def _description(
     pipe: Pipe,
     calls: Sequence[Call],
     columns: Sequence[str],
+    sent: Sequence[str],
     wanted: Sequence[str],
     places: Places,
 ) -> Message:
@@ -259,6 +287,7 @@ def _description(
         "pipe": pipe.name,
         "vars": _vars(job, pipe, node),
         "columns": list(columns),
+        "sent": list(sent),
         "wanted": list(wanted),
         "steps": steps,
     }

@@ -14,14 +14,18 @@ import numpy.typing as npt
 
 __all__ = ["STATUS_BYTES", "Status", "WorkerStatus"]
 
-_FORMAT = struct.Struct("<dqq")
+_FORMAT = struct.Struct("<dqqq")
 STATUS_BYTES = _FORMAT.size
 
 
 class WorkerStatus(NamedTuple):
-    """The step that a worker is in (-1: none yet), its try of it, and when that began."""
+    """The step that a worker is in (-1: none yet), its try of it, and when that began.
+
+    ``batch`` is its place among those of the question.
+    """
 
     started: float
+    batch: int
     step: int
     tries: int
 
@@ -37,11 +41,11 @@ class Status:
 
     def clear(self) -> None:
         """Record that no step has begun."""
-        _FORMAT.pack_into(self._area, 0, math.inf, -1, 0)
+        _FORMAT.pack_into(self._area, 0, math.inf, 0, -1, 0)
 
-    def begin(self, step: int, tries: int) -> None:
+    def begin(self, batch: int, step: int, tries: int) -> None:
         """Record that a try of a step begins now."""
-        _FORMAT.pack_into(self._area, 0, time.monotonic(), step, tries)
+        _FORMAT.pack_into(self._area, 0, time.monotonic(), batch, step, tries)
 
     def read(self) -> WorkerStatus:
         """Return the last status."""

@@ -14,7 +14,7 @@ import faulthandler
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import astuple
 from functools import cache
@@ -86,22 +86,23 @@ def _serve(channel: Channel, status: Status) -> None:
         try:
             channel.send(answer)
         except UnsendableError:
-            channel.send(steps.unsendable(answer["columns"]))
+            channel.send(steps.sendable(answer["columns"]))
         del answer  # its arrays may be views of the received ones
 
 
 class _Recorded:
-    """A function that records each call, and which try on this batch it is."""
+    """A function that records each call, for which batch, and which try that is."""
 
     def __init__(self, function: Callable[..., Any], step: int, status: Status) -> None:
         self.tries = 0
+        self.batch = 0
         self._function = function
         self._step = step
         self._status = status
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self.tries += 1
-        self._status.begin(self._step, self.tries)
+        self._status.begin(self.batch, self._step, self.tries)
         return self._function(*args, **kwargs)
 
 
@@ -113,9 +114,11 @@ class _Steps:
     ) -> None:
         self._calls = calls
         self._channel = channel
+        self._sent: list[str] = description["sent"]
         self._wanted: list[str] = description["wanted"]
         self._running = (description["group"], description["pipe"], description["node"])
         self._moment = CallContext()
+        self._numbers: list[int] = []
         enter((self, 0))
 
     @classmethod
@@ -151,34 +154,51 @@ class _Steps:
             self._channel.send({"warning": event.message})
 
     def run(self, request: Message) -> Message:
-        """Run all steps on a batch; return the wanted columns, or the error of one step."""
-        columns = {name: boxed(value) for name, value in request["columns"].items()}
-        make_private(columns.values())
+        """Run all steps on each batch; return the wanted columns, up to the error of one step."""
+        self._numbers = [number for number, *_ in request["batches"]]
+        found: list[list[Any]] = []
+        for number, *values in request["batches"]:
+            columns = dict(zip(self._sent, map(boxed, values), strict=True))
+            self._moment = CallContext(request["epoch"], number, columns)
+            failed = self._run(len(found), self._moment, request["tried"])
+            if failed is not None:
+                return {"columns": found, "failed": failed}
+            found.append([view(columns[name]) for name in self._wanted])
+        self._moment = CallContext(request["epoch"])  # the columns are released
+        return {"columns": found}
+
+    def _run(self, place: int, moment: CallContext, tried: list[int]) -> list[Any] | None:
+        """Run all steps on the batch at a place of the request; return the error of one step."""
+        make_private(moment.columns.values())
         enter_batch(IN_MAP)
-        self._moment = moment = CallContext(request["epoch"], request["batch"], columns)
         for number, (call, function) in enumerate(self._calls):
-            function.tries = request["tried"][number]
+            function.batch, function.tries = place, tried[number]
             try:
                 for (_, name), value in call.run(moment, tried=function.tries):
                     make_private([value])
-                    columns[name] = value
+                    moment.columns[name] = value
             except TaskError as error:
                 return _failed(number, error)
-        found = {name: view(columns[name]) for name in self._wanted}
-        self._moment = CallContext(moment.epoch, moment.batch)  # the columns are released
-        return {"columns": found}
+        return None
 
-    def unsendable(self, columns: Mapping[str, Any]) -> Message:
-        """Return the error of the step that put out the first column that cannot be sent."""
-        for name, value in columns.items():
-            try:
-                Packed(value)
-            except UnsendableError as error:
-                puts = [n for n, (c, _) in enumerate(self._calls) if name in c.task.outputs.names]
-                text = f"column {name!r} is {error}, which cannot be sent from a worker process"
-                refused = TaskError(text, hint=_SENDABLE)
-                return _failed(puts[-1], self._calls[puts[-1]][0].placed(refused, self._moment))
-        raise AssertionError(columns)
+    def sendable(self, found: list[list[Any]]) -> Message:
+        """Return the answer up to the first column that cannot be sent, with the error of that."""
+        for place, values in enumerate(found):
+            for name, value in zip(self._wanted, values, strict=True):
+                try:
+                    Packed(value)
+                except UnsendableError as error:
+                    failed = self._unsendable(name, error, self._numbers[place])
+                    return {"columns": found[:place], "failed": failed}
+        raise AssertionError(found)
+
+    def _unsendable(self, name: str, error: UnsendableError, batch: int) -> list[Any]:
+        """Return the error of the step that put out a column."""
+        step = [n for n, (c, _) in enumerate(self._calls) if name in c.task.outputs.names][-1]
+        text = f"column {name!r} is {error}, which cannot be sent from a worker process"
+        moment = CallContext(self._moment.epoch, batch)
+        refused = self._calls[step][0].placed(TaskError(text, hint=_SENDABLE), moment)
+        return _failed(step, refused)
 
 
 _SENDABLE = (
@@ -269,6 +289,6 @@ def _unbound(step: int, error: BindError) -> Message:
     return {"unbound": [step, error.message, error.hint, error.trace, where]}
 
 
-def _failed(step: int, error: TaskError) -> Message:
+def _failed(step: int, error: TaskError) -> list[Any]:
     refused = isinstance(error, ValueRefusedError)
-    return {"failed": [step, refused, error.message, error.hint, error.trace]}
+    return [step, refused, error.message, error.hint, error.trace]

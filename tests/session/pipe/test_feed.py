@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,11 @@ from engine import within
 from jobrun.core.position import ReaderState
 from jobrun.data.reader import Batch, BatchReader, Limits
 from jobrun.data.tables import ArrayTable
-from jobrun.session.pipe.feed import Feed, InTurn, ReadAhead
+from jobrun.session.pipe.feed import Feed, InTurn, ReadAhead, ReadAheadInGroups
+from jobrun.session.pipe.groups import Groups
 from jobrun.session.pipe.prefetch import Turns
 from jobrun.session.stores import CallContext
+from jobrun.values.boxes import Box, Value
 
 Make = Callable[..., Feed]
 
@@ -26,7 +28,8 @@ def reader_at(row: int = 0) -> BatchReader:
 
 
 def prepare(number: int, batch: Batch) -> tuple[CallContext, int]:
-    return CallContext(1, number, dict(batch.columns)), batch.rows  # type: ignore[arg-type]
+    columns: dict[str, Value] = {n: Box(a, "array") for n, a in batch.columns.items()}
+    return CallContext(1, number, columns), batch.rows
 
 
 def in_turn(first: int = 0, row: int = 0, **more: Any) -> Feed:
@@ -45,13 +48,40 @@ def ahead(
     return ReadAhead(reader_at(row), read, prepare, first, cut, threads, 4, Turns())
 
 
+def in_groups(
+    first: int = 0,
+    row: int = 0,
+    cut: Callable[[], bool] = lambda: False,
+    threads: int = 3,
+    fails: int = -1,
+) -> Feed:
+    """Groups of one, two, and four batches; that of the number ``fails`` fails."""
+
+    class Doubling(Groups):
+        def took(self, batches: int, seconds: float, size: int) -> None:
+            super().took(batches, 1e-9, 8)
+
+    def prepare_group(group: Sequence[tuple[int, Batch]]) -> Iterator[tuple[CallContext, int]]:
+        for number, batch in group:
+            if number == fails:
+                raise ValueError(f"no {number}")
+            yield prepare(number, batch)
+
+    read = lambda reader: reader.next()  # noqa: E731
+    groups = Doubling()
+    window = groups.begin(2, None, single=False)
+    return ReadAheadInGroups(
+        reader_at(row), read, prepare_group, first, cut, threads, window, groups
+    )
+
+
 @pytest.fixture(autouse=True)
 def _no_thread_is_left() -> Iterator[None]:
     yield
     assert not [t for t in threading.enumerate() if t.name.startswith("jobrun-ahead")]
 
 
-each_way = pytest.mark.parametrize("make", [in_turn, several, ahead])
+each_way = pytest.mark.parametrize("make", [in_turn, several, ahead, in_groups])
 
 
 def take(feed: Feed) -> tuple[int, list[int]]:
@@ -59,7 +89,9 @@ def take(feed: Feed) -> tuple[int, list[int]]:
     found = within(20, feed.next)
     assert found is not None
     moment, rows = found
-    values = moment.columns["x"].tolist()  # type: ignore[union-attr]
+    box = moment.columns["x"]
+    assert isinstance(box, Box)
+    values = box.value.tolist()
     assert rows == len(values)
     assert moment.batch is not None
     return moment.batch, values
@@ -116,3 +148,17 @@ def test_a_cut_gives_what_was_read_and_then_nothing(threads: int) -> None:
     feed.close()
     assert 1 <= number <= 4
     assert feed.state.row + 10 * feed.state.passes == min(3 * number, 10)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("at", range(4))
+def test_a_batch_of_a_group_that_fails_does_so_after_those_before_it(threads: int, at: int) -> None:
+    feed = in_groups(threads=threads, fails=at)
+    for number in range(at):
+        assert take(feed)[0] == number
+        feed.applied()
+    with pytest.raises(ValueError, match=f"no {at}"):
+        take(feed)
+    feed.close()
+    assert (feed.state.passes, feed.state.row) == (0, 3 * at)
+    assert not feed.ended

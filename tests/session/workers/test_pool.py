@@ -34,6 +34,8 @@ from jobrun.errors import BindError, DataError, SpecError, TaskError, ValueRefus
 from jobrun.model.job import Job, Node, Pipe, Task
 from jobrun.model.options import Retries
 from jobrun.session.base import Control
+from jobrun.session.pipe import run as pipe_run
+from jobrun.session.pipe.groups import Groups
 
 Drive = Callable[..., Driver]
 _drivers: list[Driver] = []
@@ -226,6 +228,89 @@ def test_nodes_have_workers_of_their_own() -> None:
     for node in "ab":
         assert same(two.blob(f"{node}:last"), one.blob(f"{node}:last"))
     assert two.blob("a:last")["deep"]["name"] == "ä"
+
+
+# Several batches in one message.
+
+
+@pytest.fixture(params=[2, 7, 16])
+def group(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many batches go to a worker together, whatever time they take."""
+
+    class Fixed(Groups):
+        def __init__(self) -> None:
+            self._wanted = request.param
+
+        def took(self, batches: int, seconds: float, size: int) -> None:
+            assert batches <= request.param
+
+    monkeypatch.setattr(pipe_run, "Groups", Fixed)
+    return int(request.param)
+
+
+@pytest.mark.parametrize(("processes", "ahead"), [(1, None), (2, 1), (2, None), (3, 70)], ids=str)
+def test_groups_of_any_size_give_the_bits_of_one_thread(
+    processes: int, ahead: int | None, group: int
+) -> None:
+    driver = drive(training(processes=processes, ahead=ahead)).start()
+    for _ in range(3):
+        for at in (1, 3):
+            asked = iter([False] * at)
+            assert not driver.epoch(lambda asked=asked: not next(asked, False))
+        driver.epochs(1)
+    assert all(map(same, blobs(driver), EXPECTED))
+
+
+def test_a_step_that_fails_within_a_group_fails_after_all_batches_before_it(group: int) -> None:
+    applied: list[int] = []
+    with pytest.raises(TaskError, match="'pipe/bad' of group 'epoch' in batch 10 failed: ValueErr"):
+        observed(
+            [Task(steps.fails, "x", {"at": 9}, out="x", name="bad")],
+            Task(lambda x: applied.append(int(x[0])), "x", name="see"),
+        )
+    assert applied == list(range(9))
+
+
+def test_a_column_of_a_group_that_cannot_be_sent_is_an_error_of_its_batch(group: int) -> None:
+    applied: list[int] = []
+    said = "task 'pipe/thing' of group 'epoch' in batch 10 failed: column 'o' is "
+    with pytest.raises(TaskError, match=said):
+        observed(
+            [Task(steps.opaque_from, "x", {"at": 9}, out="o", name="thing")],
+            Task(lambda x, o: applied.append(int(x[0])), ["x", "o"], name="see"),
+        )
+    assert applied == list(range(9))
+
+
+def test_a_worker_that_dies_within_a_group_is_an_error_of_that_batch(group: int) -> None:
+    applied: list[int] = []
+    with pytest.raises(TaskError, match=r"'pipe/dies' .* batch 10 failed: .* killed by SIGKILL"):
+        observed(
+            [
+                Task(steps.same, "x", out="x", name="same"),
+                Task(steps.dies, "x", {"at": 9, "how": "SIGKILL"}, out="x", name="dies"),
+            ],
+            Task(lambda x: applied.append(int(x[0])), "x", name="see"),
+        )
+    assert applied == list(range(9))
+
+
+@pytest.mark.parametrize("how", ["raise", "SIGKILL", "exit", "sleep"])
+def test_a_call_within_a_group_is_made_again(how: str, group: int, tmp_path: Path) -> None:
+    """On its own batch a try is lost, on the others of the group none."""
+    literals = {"file": str(tmp_path / "tried"), "how": how}
+    seen: list[float] = []
+    driver = observed(
+        [
+            Task(steps.same, "x", out="x", name="same", retries=1),
+            Task(steps.once, "x", literals, out="x", retries=1, timeout=0.5),
+        ],
+        Task(lambda x: seen.append(float(x[0])), "x", name="see"),
+    )
+    assert seen == list(range(20))
+    warned = [e.message for e in driver.events if isinstance(e, Warned)]
+    assert [w[:51] for w in warned] == ["task 'pipe/once' of group 'epoch' in batch 4 failed"]
+    assert warned[0].endswith("; try 2 of 2")
 
 
 # Columns of all kinds.
