@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+_LABEL = 24
+"""The columns of labels, on a terminal that is too narrow for all."""
+_LEAST = 12
+"""The columns to which values are cut there at least; else they stand below each other."""
 _DIGEST = 8
 """The number of characters of a digest that are shown."""
 
@@ -60,7 +64,6 @@ def command(runs: tuple[str, ...], runs_dir: str) -> None:
 
 
 def _text(names: Sequence[str], views: Sequence[Overview], found: RunComparison) -> str:
-    from jobrun.cli.table import table
     from jobrun.core.text import duration
 
     rows = [
@@ -74,7 +77,7 @@ def _text(names: Sequence[str], views: Sequence[Overview], found: RunComparison)
         *_section("code", found.code, _DIGEST),
         *_section("libraries", found.versions),
     ]
-    text = table(["", *names], rows, width=screen_width())
+    text = _table(names, rows, screen_width())
     same = [
         what
         for what, differences in (
@@ -87,6 +90,28 @@ def _text(names: Sequence[str], views: Sequence[Overview], found: RunComparison)
     notes = [f"the same: {', '.join(same)}"] if same else []
     notes += [f"the spec of {names[n]} is not known" for n in found.unknown]
     return "\n".join([text, *notes])
+
+
+def _table(names: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> str:
+    """Return the rows with the names above, by numbers where these are too long for columns.
+
+    Then, long values are cut, and a label that is long stands above its values.
+    """
+    from jobrun.cli.table import fitted
+    from jobrun.report.fitting import cut, text_width
+
+    made = fitted(["", *names], rows, width=width)
+    if width is None or not made.blocks:
+        return made.text
+    numbers = [str(n) for n in range(1, len(names) + 1)]
+    legend = [f"{n}  {name}" for n, name in zip(numbers, names, strict=True)]
+    room = (width - _LABEL) // len(names) - 2
+    if room >= _LEAST:
+        rows = [[label, *(cut(value, room) for value in values)] for label, *values in rows]
+    numbered = fitted(["", *numbers], rows, width=width, hangs=True)
+    if numbered.blocks and max(map(text_width, names)) <= width // 2:
+        return made.text
+    return "\n".join([*legend, "", numbered.text])
 
 
 def _labels(views: Sequence[Overview]) -> list[list[str]]:

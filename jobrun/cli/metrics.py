@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _WIDTH = 80
+_NAME = 20
+"""The columns of a run's name, as a part of a title on a terminal, at least."""
 Row = TypeVar("Row", "EpochRow", "StepRow")
 _EPOCHS = re.compile(r"(-?\d+)?(:)?(-?\d+)?")
 
@@ -115,7 +117,7 @@ def command(
     elif plot:
         click.echo(_charts(found, metrics, log=log), color=True)  # only if enabled
     else:
-        click.echo(_table(found, metrics))
+        click.echo(_table(found, metrics, all_of_them=bool(wanted)))
 
 
 def _plain(text: str) -> str:
@@ -166,14 +168,17 @@ def _chosen(runs: Sequence[_Run], wanted: Sequence[str]) -> list[str]:
 # Tables.
 
 
-def _table(runs: Sequence[_Run], metrics: Sequence[str]) -> str:
-    """Return a row per epoch; a column per metric, and below it per run."""
-    from jobrun.cli.table import table
-    from jobrun.report.formatting import number
+def _table(runs: Sequence[_Run], metrics: Sequence[str], *, all_of_them: bool) -> str:
+    """Return a row per epoch; a column per metric, and below it per run.
+
+    Without ``all_of_them``, columns that have no room are left out.
+    """
+    from jobrun.cli.table import fitted
+    from jobrun.report.fitting import broken
+    from jobrun.report.formatting import number, plural
 
     columns = [(run, metric) for metric in metrics for run in runs]
-    several = len(runs) > 1
-    header = ["epoch", *(_plain(f"{r.name} {m}" if several else m) for r, m in columns)]
+    header = ["epoch", *_titles(columns, several=len(runs) > 1)]
     best = [run.best(metric) for run, metric in columns]
     values = [{row.epoch: row.metrics for row in run.rows} for run, _ in columns]
     rows = []
@@ -185,7 +190,24 @@ def _table(runs: Sequence[_Run], metrics: Sequence[str]) -> str:
             cells.append(f"{number(value)}{star}" if value is not None else "")
         rows.append(cells)
     header = [h + " " if top else h for h, top in zip(header, [None, *best], strict=True)]
-    return table(header, rows, "r" * len(header), width=screen_width())
+    width = screen_width()
+    spare = [] if all_of_them else range(len(header) - 1, 1, -1)
+    made = fitted(header, rows, "r" * len(header), width=width, spare=spare)
+    if not made.left_out:
+        return made.text
+    more = f"+{plural(len(made.left_out), 'column')}: --metric NAME, --csv or --plot"
+    return "\n".join([made.text, *broken(more, width)])
+
+
+def _titles(columns: Sequence[tuple[_Run, str]], *, several: bool) -> list[str]:
+    """Return the metric of each column, after the run if there are several: cut on a terminal."""
+    from jobrun.report.fitting import cut
+
+    width = screen_width()
+    most = max(_NAME, width // 4) if width else None
+    names = [_plain(run.name) if several else "" for run, _ in columns]
+    names = [cut(name, most) if most else name for name in names]
+    return [f"{n} {_plain(m)}".lstrip() for n, (_, m) in zip(names, columns, strict=True)]
 
 
 def _csv(runs: Sequence[_Run], metrics: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
-from typing import IO, Any, TypeVar, cast
+from typing import IO, Any, TextIO, TypeVar, cast
 
 import click
 from click.core import ParameterSource
@@ -319,9 +319,15 @@ def uses_color(stream: IO[str], when: str) -> bool:
     return os.environ.get("TERM") != "dumb" and stream.isatty()
 
 
-def screen_width() -> int | None:
-    """Return the columns of stdout's terminal; None if it is not one: then nothing is cut."""
-    if not sys.stdout.isatty():
+def screen_width(stream: TextIO | None = None) -> int | None:
+    """Return the columns of the terminal of stdout, or of ``stream``.
+
+    None if it is not one: then nothing is cut.
+    """
+    try:
+        if not (stream or sys.stdout).isatty():
+            return None
+    except ValueError:  # a task has closed it
         return None
     import shutil
 

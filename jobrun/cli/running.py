@@ -18,7 +18,7 @@ from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.part_source import RunLock
 from jobrun.cli.failure import not_written, show_error
 from jobrun.cli.json_stdout import stdout_for_json
-from jobrun.cli.options import RunOptions, settings
+from jobrun.cli.options import RunOptions, screen_width, settings
 from jobrun.cli.signals import Signals
 from jobrun.cli.watching import Watching
 from jobrun.core import gc_tuning, malloc_tuning
@@ -183,7 +183,9 @@ class Engine:
             text = json.dumps(json_values(ended.to_json()))
         else:
             again = request.again if request.command == "train" else ""
-            text = "\n".join(summary(ended, verbose=self._settings.verbosity > 0, again=again))
+            verbose = self._settings.verbosity > 0
+            width = screen_width(out)
+            text = "\n".join(summary(ended, verbose=verbose, again=again, width=width))
         try:
             print(text, file=out, flush=True)
         except BrokenPipeError:  # nobody reads it; the exit code still counts

@@ -137,30 +137,52 @@ def _has(view: Overview, word: str | None) -> bool:
 
 @dataclass(frozen=True)
 class _Column:
-    """A column: its name in --columns, its title, whether it holds numbers, and its cell."""
+    """A column: its name in --columns, its title, whether it holds numbers, its cell.
+
+    ``metric``: it is that of a metric, ``best`` that of its best values.
+    """
 
     name: str
     title: str
     number: bool
     cell: Callable[[Overview], str]
+    metric: bool = False
+    best: bool = False
 
 
 def _text(views: Sequence[Overview], names: Sequence[str] | None) -> str:
     """Return the table, and what is wrong with runs of which only that is known."""
-    from jobrun.cli.table import table
+    from jobrun.cli.table import fitted
 
     known = {column.name: column for column in _known(views)}
     shown = _chosen(known, names) if names else _usual(views, known)
     rows = _shortened(shown, [[column.cell(view) for column in shown] for view in views])
-    text = table(
+    made = fitted(
         [column.title for column in shown],
         rows,
         "".join("r" if column.number else "l" for column in shown),
         width=screen_width(),
         spare=() if names else _spare(shown),
+        follows=[n for n, column in enumerate(shown) if column.best],
+        shortens=True,
     )
     broken = [f"{_plain(v.name)}: {_plain(v.reason)}" for v in views if v.state in _NOT_SHOWN]
-    return "\n".join([text, *broken])
+    left_out = _left_out([shown[n] for n in made.left_out])
+    return "\n".join([made.text, *left_out, *broken])
+
+
+def _left_out(columns: Sequence[_Column]) -> list[str]:
+    """Return a line that says which columns had no room, if any."""
+    from jobrun.report.fitting import broken
+    from jobrun.report.formatting import plural
+
+    names = {column.name for column in columns}
+    metrics = [c.name for c in columns if c.metric and not c.best]
+    best = [c.name for c in columns if c.best and c.name.removeprefix("best:") not in names]
+    parts = [f"+{plural(len(metrics), 'metric')}"] if metrics else []
+    parts += [f"+{plural(len(best), 'best value')}"] if best else []
+    parts += [f"+{column.name}" for column in columns if not column.metric]
+    return broken(f"{', '.join(parts)}: --columns", screen_width()) if parts else []
 
 
 def _known(views: Sequence[Overview]) -> list[_Column]:
@@ -200,8 +222,8 @@ def _of_metric(metric: str) -> list[_Column]:
     def best(view: Overview) -> str:
         return number(view.best[metric][0]) if metric in view.best else ""
 
-    own = _Column(metric, _plain(metric), True, last)
-    return [own, _Column(f"best:{metric}", "best", True, best)]
+    own = _Column(metric, _plain(metric), True, last, metric=True)
+    return [own, _Column(f"best:{metric}", "best", True, best, metric=True, best=True)]
 
 
 def _epochs(view: Overview) -> str:
@@ -211,7 +233,7 @@ def _epochs(view: Overview) -> str:
 
 def _shortened(shown: Sequence[_Column], rows: list[list[str]]) -> list[list[str]]:
     """Return the rows with notes that are not longer than the screen has room for."""
-    from jobrun.cli.table import text_width
+    from jobrun.report.fitting import text_width
 
     width, titles = screen_width(), [column.title for column in shown]
     if width is None or "note" not in titles:
@@ -254,8 +276,7 @@ def _spare(shown: Sequence[_Column]) -> list[int]:
     """
     at = {column.name: number for number, column in enumerate(shown)}
     first = [at[n] for n in ("note", "checkpoints", "started") if n in at]
-    metrics = [n for n, column in enumerate(shown) if n > 2 and column.number]
-    metrics = [n for n in metrics if shown[n].name not in ("checkpoints", "time")]
+    metrics = [n for n, column in enumerate(shown) if column.metric]
     last = [at[n] for n in ("time", "tags") if n in at]
     return [*first, *reversed(metrics[1:]), *last, *metrics[:1]]
 

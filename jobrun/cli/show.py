@@ -49,18 +49,22 @@ def command(run: str | None, runs_dir: str) -> None:
 
 
 def _text(shown: RunSummary) -> str:
-    from jobrun.cli.table import labelled
+    from jobrun.report.fitting import broken, labelled
     from jobrun.report.formatting import plain
     from jobrun.tools.run_summary import about, headline
 
+    width = screen_width()
     facts = ((label, plain(text)) for label, text in about(shown))
-    lines = [headline(shown), *labelled(facts, 11, width=screen_width())]
+    lines = [*broken(headline(shown), width, "  "), *labelled(facts, 11, width=width)]
     if shown.past.attempts:
         lines += ["", _attempts(shown.past.attempts, going=shown.run.held())]
     if shown.past.tasks:
         lines += ["", _tasks(shown.past)]
     if warnings := [*shown.past.warnings, *_damage(shown)]:
-        lines += ["", *(f"warning: {plain(w)}" for w in warnings)]
+        lines += [
+            "",
+            *(line for w in warnings for line in broken(f"warning: {plain(w)}", width, "  ")),
+        ]
     return "\n".join([*lines, *(["", plain(shown.next)] if shown.next else [])])
 
 
@@ -89,7 +93,7 @@ def _attempts(attempts: Sequence[PastAttempt], *, going: bool) -> str:
 
 
 def _tasks(past: Attempts) -> str:
-    from jobrun.cli.table import table
+    from jobrun.cli.table import fitted
     from jobrun.core.text import duration
     from jobrun.report.formatting import plain
 
@@ -106,7 +110,7 @@ def _tasks(past: Attempts) -> str:
         )
         for t in past.tasks[:_SHOWN]
     ]
-    return table(header, rows, "llrrrrr", width=screen_width())
+    return fitted(header, rows, "llrrrrr", width=screen_width(), shortens=True, spare=(5, 1)).text
 
 
 def _damage(shown: RunSummary) -> list[str]:

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from jobrun.cli.table import table
+from jobrun.cli.table import fitted
 from jobrun.core.invocation import program
 from jobrun.core.paths import shown
 from jobrun.core.ranking import Best, first_best
 from jobrun.core.text import duration
+from jobrun.report.fitting import broken
 from jobrun.report.formatting import json_values, number, plain, plural
 from jobrun.runs.sweepdir import value_text
 from jobrun.tools.sweep_rows import STATES, SweepRow
@@ -75,7 +76,9 @@ def sweep_summary(
     first column has those of the members.
     """
     runs = _table(ended, width, numbers=numbers)
-    told = [_headline(ended), *runs, *_best_lines(ended), *_reasons(ended)]
+    notes = (*_best_lines(ended), *_reasons(ended))
+    told = [*broken(_headline(ended), width), *runs]
+    told += [part for note in notes for part in broken(note, width, "  ")]
     command = _next(ended)
     return [*told, "", command] if command else told
 
@@ -97,7 +100,7 @@ def _vars(ended: SweepTable) -> list[str]:
 def _table(ended: SweepTable, width: int | None, *, numbers: bool) -> list[str]:
     """Return the runs: vars, state, epochs, the last metrics, the best values of all, and time.
 
-    The last values are left out first where there is no room.
+    Where there is no room, the last values are left out first, then other metrics.
     """
     ranked = [m for m, direction in ended.metrics.items() if direction is not None]
     winners = {m: ended.best(m) for m in ranked}
@@ -105,16 +108,24 @@ def _table(ended: SweepTable, width: int | None, *, numbers: bool) -> list[str]:
     header = [*names, "state", "epochs", *ended.metrics, *(f"best {m}" for m in ranked), "time"]
     rows = []
     for row in ended.rows:
-        values = [plain(value_text(value)) for value in row.values.values()]
-        texts = [*([str(row.member)] if numbers else []), *values]
-        last = [number(row.metrics[m]) if m in row.metrics else "-" for m in ended.metrics]
-        best = [_best(row, m) + "*" * (row is winners[m]) for m in ranked]
+        variables = [plain(value_text(value)) for value in row.values.values()]
+        texts = [*([str(row.member)] if numbers else []), *variables]
+        values = [number(row.metrics[m]) if m in row.metrics else "-" for m in ended.metrics]
+        top = [_best(row, m) + "*" * (row is winners[m]) for m in ranked]
         time = "-" if row.elapsed is None else duration(row.elapsed)
-        rows.append([*texts, _word(row), str(row.epoch), *last, *best, time])
+        rows.append([*texts, _word(row), str(row.epoch), *values, *top, time])
     first = len(names) + 2
-    spare = [first + n for n, m in enumerate(ended.metrics) if m in winners]
+    last = {first + n: m for n, m in enumerate(ended.metrics)}
+    best = {first + len(last) + n: m for n, m in enumerate(ranked)}
+    few = [n for n, m in last.items() if m not in winners]
+    spare = [n for n, m in last.items() if m in winners]
+    spare += reversed([*best, *few])
     right = "r" * numbers + "l" * len(_vars(ended)) + "lr" + "r" * len(header)
-    return table([*map(plain, header)], rows, right, width=width, spare=spare).splitlines()
+    made = fitted([*map(plain, header)], rows, right, width=width, spare=spare)
+    kept = {m for n, m in (*last.items(), *best.items()) if n not in made.left_out}
+    missing = len(ended.metrics) - len(kept)
+    more = f"+{plural(missing, 'metric')}: {program()} runs --columns"
+    return [*made.text.splitlines(), *(broken(more, width) if missing else [])]
 
 
 def _best(row: SweepRow, metric: str) -> str:

@@ -6,12 +6,14 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from jobrun.cli.sweep_board import Board
 from jobrun.core.json_floats import SPECIAL
 from jobrun.core.ranking import first_best
-from jobrun.report.formatting import number, plain
+from jobrun.report.fitting import cut
+from jobrun.report.formatting import number, plain, plural
 from jobrun.report.layout import Line
 from jobrun.report.terminal import Painter
 
@@ -21,6 +23,10 @@ _APART = 0.1
 """The least seconds between two paintings."""
 _SILENT = ("RunStarted", "EpochFinished", "RunEnded", "GroupFinished", "TaskFinished")
 """Events whose lines the table stands for."""
+_NAME = 16
+"""The columns of a name that are shown at least."""
+_STATE = 3
+"""The cells before those of metrics: the name, the state and the epochs."""
 _LAST = ("finished", "failed", "error", "interrupted", "killed")
 _STYLES = {"running": "bold", "finished": "good", "failed": "bad", "error": "bad", "killed": "bad"}
 
@@ -120,19 +126,24 @@ class LiveBoard(Board):
         left = len(self._rows) - len(rows)
         cells = [self._cells(row) for row in rows]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines: list[Line] = [((self._headline()[:columns], "bold"),)]
+        widths[0] = min(widths[0], max(columns // 2, _NAME))
+        shown = max(_fitting(widths, columns), _STATE)
+        lines: list[Line] = [((self._headline(columns, len(widths) - shown), "bold"),)]
         for row, texts in zip(rows, cells, strict=True):
-            padded = (t.ljust(w) for t, w in zip(texts, widths, strict=True))
+            texts[0] = cut(texts[0], widths[0])
+            padded = (t.ljust(w) for t, w in zip(texts[:shown], widths, strict=False))
             text = "  ".join(padded).rstrip()
             lines.append(((text[:columns], _STYLES.get(row.state, "")),))
         if left:
             lines.append(((f"and {left} more", "dim"),))
         return lines
 
-    def _headline(self) -> str:
+    def _headline(self, columns: int, left_out: int) -> str:
         done = sum(row.state in _LAST for row in self._rows)
         running = sum(row.state == "running" for row in self._rows)
-        return f"{done} of {len(self._rows)} runs done, {running} running"
+        text = f"{done} of {len(self._rows)} runs done, {running} running"
+        more = f", +{plural(left_out, 'metric')}" if left_out else ""
+        return (text + more if len(text + more) <= columns else text)[:columns]
 
     def _cells(self, row: _Row) -> list[str]:
         """Return the cells of a run; * marks the best value of all runs."""
@@ -152,6 +163,12 @@ class LiveBoard(Board):
     def _winner(self, name: str, direction: str) -> _Row | None:
         """Return the run with the best value of a metric in any epoch."""
         return first_best(self._rows, lambda row: row.best.get(name, (None, 0))[0], direction)
+
+
+def _fitting(widths: Sequence[int], columns: int) -> int:
+    """Return how many cells of a line there is room for."""
+    ends = accumulate(width + 2 for width in widths)
+    return sum(end - 2 <= columns for end in ends)
 
 
 def _order(state: str) -> int:

@@ -10,6 +10,7 @@ from jobrun.core.paths import shown
 from jobrun.core.save_cost import SHARE, less_often
 from jobrun.core.text import duration, size
 from jobrun.errors import EXIT_NOT_SAVED
+from jobrun.report.fitting import broken, labelled
 from jobrun.report.formatting import metric_texts, number, percent, plain, plural
 
 __all__ = ["OUTCOMES", "command_after", "ending", "next_command", "slowest_text", "summary"]
@@ -31,24 +32,33 @@ OUTCOMES = {
 }
 
 
-def summary(ended: RunEnded, *, verbose: bool = False, again: str = "") -> list[str]:
-    """Return the lines of the final summary; the last is the next command.
+def summary(
+    ended: RunEnded, *, verbose: bool = False, again: str = "", width: int | None = None
+) -> list[str]:
+    """Return the lines of the final summary; the last is the next command, which is not broken.
 
-    ``again`` is the command that trains the spec as it is now.
+    ``again`` is the command that trains the spec as it is now, ``width`` that of the terminal.
     """
-    command, lines = next_command(ended, again), ending(ended, verbose=verbose)
+    command, lines = next_command(ended, again), ending(ended, verbose=verbose, width=width)
     return [*lines, "", command] if command else lines
 
 
-def ending(ended: RunEnded, *, verbose: bool = False) -> list[str]:
+def ending(ended: RunEnded, *, verbose: bool = False, width: int | None = None) -> list[str]:
     """Return the summary without a command, for a run that a script has started."""
-    lines = [*_headline(ended), *_table(ended, verbose)]
+    heads = [part for line in _headline(ended) for part in broken(line, width, "  ")]
+    facts = labelled(_facts(ended, verbose), 11, width=width)
+    notes = [part for note in _notes(ended) for part in broken(note, width and width - 2)]
+    return [*heads, *facts, *(f"  {note}" for note in notes)]
+
+
+def _notes(ended: RunEnded) -> list[str]:
+    lines = []
     if ended.exit_code == EXIT_NOT_SAVED:
-        lines.append(f"  the last state is not on disk; on disk is {_on_disk(ended)}")
+        lines.append(f"the last state is not on disk; on disk is {_on_disk(ended)}")
     share = _share(ended)
     if share is not None and share > SHARE and ended.checkpoint_seconds > SECONDS:
         cost = ended.saved, ended.checkpoint_seconds, ended.ran, ended.seconds
-        lines.append(f"  {share:.0%} of this attempt went into checkpoints; {less_often(*cost)}")
+        lines.append(f"{share:.0%} of this attempt went into checkpoints; {less_often(*cost)}")
     return lines
 
 
@@ -66,9 +76,9 @@ def _headline(ended: RunEnded) -> list[str]:
     return [f"{plain(ended.run)}: {outcome} {after}{reason}"]
 
 
-def _table(ended: RunEnded, verbose: bool) -> list[str]:
+def _facts(ended: RunEnded, verbose: bool) -> list[tuple[str, str]]:
     best = [f"{plain(m)} {number(v)} (epoch {e})" for m, (v, e) in ended.best.items()]
-    rows = [
+    return [
         ("time", _time(ended) if ended.outcome != "nothing" else ""),
         ("saved", _saved(ended) if ended.outcome != "nothing" else ""),
         ("memory", _memory(ended) if verbose and ended.outcome != "nothing" else ""),
@@ -78,7 +88,6 @@ def _table(ended: RunEnded, verbose: bool) -> list[str]:
         ("checkpoint", _checkpoint(ended)),
         ("uploaded", plain(shown(ended.uploaded)) if ended.uploaded else ""),
     ]
-    return [f"  {label:<10}  {text}" for label, text in rows if text]
 
 
 def slowest_text(slowest: SlowestNode | None, seconds: float) -> str:

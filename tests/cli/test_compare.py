@@ -132,7 +132,7 @@ def test_a_spec_that_is_not_known(call: Call, three: Path) -> None:
 @pytest.mark.usefixtures("three")
 def test_a_narrow_terminal_and_a_reader_that_goes_away(terminal: Call, shell: Call) -> None:
     text = terminal("compare", "sum", "sum-2", "sum-3", size=(40, 10), LANG="C.UTF-8").text
-    assert "\n       epochs\nsum    3\nsum-2  3\nsum-3  2 ↓\n" in text
+    assert "\n\nepochs\nsum    3\nsum-2  3\nsum-3  2 ↓\n" in text
     assert shell("jobrun compare sum sum-2 | true").err == ""
 
 

@@ -175,6 +175,9 @@ def test_epochs_that_a_run_does_not_have(call: Call) -> None:
 @pytest.mark.usefixtures("two")
 def test_a_narrow_terminal_and_a_reader_that_goes_away(terminal: Call, shell: Call) -> None:
     text = terminal("metrics", "sum", "sum-2", size=(40, 10)).text
+    assert text.startswith("epoch  sum loss   sum-2 loss   sum total\n")
+    assert text.endswith("+1 column: --metric NAME,\n--csv or --plot\n")
+    text = terminal("metrics", "sum", "sum-2", "--metric", "*", size=(40, 10)).text
     assert text.startswith("epoch        1\nsum loss     2\nsum-2 loss   1*\nsum total    102\n")
     assert shell("jobrun metrics sum | true").err == ""
 

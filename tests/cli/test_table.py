@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.cli.table import labelled, table, text_width
+from jobrun.cli.table import fitted, table
 
 ROWS = [("pi", "1"), ("数字", "22"), ("é", "")]
 
@@ -27,15 +27,42 @@ def test_too_narrow_for_a_line() -> None:
 
 def test_spare_columns_are_left_out_before_rows_become_blocks() -> None:
     header, rows = ("name", "n", "saved", "time"), [("pi", "1", "20:15", "3 s")]
-    whole = "name  n  saved  time\npi    1  20:15   3 s"
-    assert table(header, rows, "lrlr", width=20, spare=(1, 2)) == whole
-    assert table(header, rows, "lrlr", width=19, spare=(1, 2)) == (
-        "name  saved  time\npi    20:15   3 s"
-    )
-    assert table(header, rows, "lrlr", width=16, spare=(1, 2)) == "name  time\npi     3 s"
-    assert table(header, rows, "lrlr", width=9, spare=(1, 2)) == (
-        "name   pi\nn      1\nsaved  20:15\ntime   3 s"
-    )
+
+    def made(width: int, *spare: int) -> tuple[str, list[int]]:
+        found = fitted(header, rows, "lrlr", width=width, spare=spare)
+        return found.text, [*found.left_out]
+
+    assert made(20, 1, 2) == ("name  n  saved  time\npi    1  20:15   3 s", [])
+    assert made(19, 1, 2) == ("name  saved  time\npi    20:15   3 s", [1])
+    assert made(16, 1, 2) == ("name  n  time\npi    1   3 s", [2])  # there is room for a narrow one
+    assert made(10, 1, 2) == ("name  time\npi     3 s", [1, 2])
+    blocks = fitted(header, rows, "lrlr", width=9, spare=(1, 2))
+    assert blocks.text == "name   pi\nn      1\nsaved  20:15\ntime   3 s"
+    assert blocks.blocks
+
+
+def test_a_column_that_follows_another_does_not_stay_alone() -> None:
+    header, rows = ("name", "a_long_metric", "best"), [("pi", "1", "2")]
+    assert fitted(header, rows, width=14, spare=(2, 1)).left_out == [1]
+    assert fitted(header, rows, width=14, spare=(2, 1), follows=[2]).left_out == [1, 2]
+
+
+def test_the_first_column_is_cut_where_that_is_enough() -> None:
+    header, rows = ("name", "state", "loss"), [("a_long_name_of_a_run", "done", "0.125")]
+    whole = fitted(header, rows, width=34, shortens=True, spare=(2,))
+    assert whole.text.splitlines()[1] == "a_long_name_of_a_run  done   0.125"
+    cut = fitted(header, rows, width=33, shortens=True, spare=(2,))
+    assert cut.text.splitlines()[1] == "a_long_na…_of_a_run  done   0.125"
+    narrow = fitted(header, rows, width=24, shortens=True, spare=(2,))
+    assert (narrow.text.splitlines()[1], narrow.left_out) == ("a_long_n…of_a_run  done", [2])
+    assert fitted(header, rows, width=20, shortens=True, spare=(2,)).blocks
+
+
+def test_a_long_label_hangs_above_its_values() -> None:
+    rows = [("state", "finished"), ("a_metric_with_a_long_name", "0.5")]
+    assert table(("", "1"), rows, width=26, hangs=True).splitlines() == [
+        *("       1", "state  finished", "a_metric_with_a_long_name", "       0.5"),
+    ]
 
 
 def test_the_last_column_may_flow() -> None:
@@ -45,19 +72,3 @@ def test_the_last_column_may_flow() -> None:
     ]
     assert table(("x", "text"), rows, width=17, flows=True).count("\n\n") == 1  # no room: blocks
     assert table(("x", "text"), rows, flows=True).splitlines()[1].endswith(" six")
-
-
-def test_labelled_texts_are_broken_at_spaces() -> None:
-    facts = [("job", "pi"), ("vars", ""), ("uses", "numpy 2.4.6, scipy-openblas 0.3.31")]
-    whole = ["  job  pi", "  uses numpy 2.4.6, scipy-openblas 0.3.31"]
-    assert labelled(facts, 4) == labelled(facts, 4, width=80) == whole
-    assert labelled(facts, 4, width=30) == [
-        "  job  pi",
-        "  uses numpy 2.4.6,",
-        "       scipy-openblas 0.3.31",
-    ]
-
-
-@pytest.mark.parametrize(("text", "width"), [("ab", 2), ("é", 1), ("e\u0301", 1), ("数", 2)])
-def test_the_width_of_texts(text: str, width: int) -> None:
-    assert text_width(text) == width

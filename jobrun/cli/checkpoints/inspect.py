@@ -76,8 +76,9 @@ def _facts(path: str | Path, item: LeafSummary, fs: Fs) -> Facts:
 def _text(
     path: str | Path, record: Record, items: Sequence[LeafSummary], facts: Sequence[Facts] | None
 ) -> str:
-    from jobrun.cli.table import labelled, table
+    from jobrun.cli.table import table
     from jobrun.core.paths import shown
+    from jobrun.report.fitting import labelled
     from jobrun.report.formatting import plain, statistics
 
     head = f"{plain(shown(path))}: id {record.id}, {plain(record.place)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -54,28 +55,38 @@ def command(run: str | None, attempts: bool, runs_dir: str) -> None:
 def _text(title: str, catalog: Catalog) -> str:
     from jobrun.checkpoint.contents import disk_use_text
     from jobrun.cli.table import table
-    from jobrun.core.text import size
-    from jobrun.report.formatting import metric_texts, plain, plural
+    from jobrun.report.fitting import broken
+    from jobrun.report.formatting import plain, plural
 
     records, ignored = catalog.survey()
     header = ("id", "epoch", "saved (UTC)", "size", "metrics")
-    rows = [
-        (
-            str(r.id),
-            _epoch(r),
-            r.time[:19].replace("T", " "),
-            size(r.bytes),
-            "  ".join(metric_texts(r.metrics)),
-        )
-        for r in records
-    ]
+    rows, left_out = _rows(header, records)
     use = f", {disk_use_text(catalog, records)}" if rows else ""
     count = plural(len(rows), "checkpoint") if rows else "no checkpoints"
-    lines = [f"{plain(title)}: {count}{use}"]
+    width = screen_width()
+    lines = broken(f"{plain(title)}: {count}{use}", width, "  ")
     if rows:
-        lines.append(table(header, rows, "rlll", width=screen_width()))
-    lines += [f"{plain(i.name)} is not a checkpoint: {i.reason}" for i in ignored]
+        lines.append(table(header, rows, "rlll", width=width))
+    if left_out:
+        lines += broken(f"+{plural(left_out, 'metric')}: jobrun metrics, or --json", width)
+    for each in ignored:
+        lines += broken(f"{plain(each.name)} is not a checkpoint: {each.reason}", width, "  ")
     return "\n".join(lines)
+
+
+def _rows(header: Sequence[str], records: Sequence[Record]) -> tuple[list[list[str]], int]:
+    """Return a row for each checkpoint, and how many metrics have no room at most."""
+    from jobrun.core.text import size
+    from jobrun.report.fitting import few, text_width
+    from jobrun.report.formatting import metric_texts
+
+    rows = [[str(r.id), _epoch(r), r.time[:19].replace("T", " "), size(r.bytes)] for r in records]
+    width = screen_width()
+    others = [max(map(text_width, column)) + 2 for column in zip(header, *rows, strict=False)]
+    room = None if width is None else max(width - sum(others), 0)
+    shown = [few(metric_texts(r.metrics), room) for r in records]
+    found = [[*row, text] for row, (text, _) in zip(rows, shown, strict=True)]
+    return found, max((left for _, left in shown), default=0)
 
 
 def _epoch(record: Record) -> str:
