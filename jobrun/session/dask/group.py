@@ -138,6 +138,10 @@ class WorkerGroup(Group):
         self._finished: list[int] = []
         self._left_of: dict[str, set[int]] = {}
         super().__init__(binding, portion.plan)
+        for before, after in self._objects.edges:
+            for send in portion.meetings.get(after, ()):
+                self._dag.successors[before].append(send)
+                self._dag.waits[send] += 1
         for number, messages in enumerate(portion.messages):
             self._dag.waits[number] += messages
 
@@ -320,6 +324,11 @@ class WorkerGroup(Group):
         super()._execute(number)
         if number not in now.cut and not self._plan.units[number].gathers:
             self._put_out(number)
+
+    def _add_edge(self, before: int, after: int) -> None:
+        """See Group; copies that meet on other workers wait for what those here wait for."""
+        for unit in (*self._portion.meetings.get(after, ()), after):
+            super()._add_edge(before, unit)
 
     def printed(self, text: str, is_error: bool) -> None:
         """Handle printed text of a task."""

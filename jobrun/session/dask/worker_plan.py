@@ -63,7 +63,7 @@ class WorkerPlan:
     it waits for beside ``plan.waits``.  ``runs`` are the job's own units by key, ``readers`` the
     units that wait for the messages to a task (its gathering, or its copies), ``puts`` the put of
     what another worker's unit has written.  ``outputs`` are the blobs that a run writes on other
-    workers.
+    workers, ``meetings`` the sends that wait for all that a gathering waits for.
     """
 
     plan: Plan
@@ -74,6 +74,7 @@ class WorkerPlan:
     sends: Mapping[int, Send]
     puts: Mapping[str, int]
     outputs: Mapping[int, Mapping[str, tuple[Key, ...]]]
+    meetings: Mapping[int, tuple[int, ...]]
 
 
 def portion(
@@ -114,6 +115,7 @@ class _Builder:
     sent: dict[tuple[str, str], int] = field(default_factory=dict)
     puts: dict[str, int] = field(default_factory=dict)
     outputs: dict[int, dict[str, tuple[Key, ...]]] = field(default_factory=dict)
+    meetings: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def job(self) -> Job:
@@ -145,8 +147,10 @@ class _Builder:
         """Let the copies of a pipe here start once those on all ``peers`` can."""
         (gather,) = self.readers[task.name]
         sends = {self.sent[task.name, peer] for peer in peers}
+        self.meetings[gather] = tuple(sorted(sends))
         for send in sends:
             self.before[send] |= self.before[gather] - sends
+        self.before[gather] |= sends  # the thread that it holds is not needed for them any more
         self.sources[task.name].update(peers)
 
     def add_turns(self) -> None:
@@ -308,6 +312,7 @@ class _Builder:
             self.sends,
             self.puts,
             self.outputs,
+            self.meetings,
         )
 
 
