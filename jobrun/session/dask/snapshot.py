@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from jobrun.checkpoint.integrity import check_written
 from jobrun.checkpoint.part import PartSummary
-from jobrun.errors import DamagedError, NotFoundError, SaveError
+from jobrun.errors import DamagedError, JobrunError, NotFoundError, SaveError
 from jobrun.model.policy import Compress
 from jobrun.session.dask.messages import Peer
 from jobrun.session.dask.workers import DaskWorkers
@@ -62,17 +63,22 @@ class WorkersSnapshot:
         return summaries
 
     def saved(self, id: int) -> None:
-        """Record that the checkpoint is durable: new values of the workers have this version."""
-        self._end(id)
+        """Record that the checkpoint is durable: new values of the workers have this version.
+
+        On return they do: what the next checkpoint links does not depend on timing.
+        """
+        for answer in self._end(id):
+            with suppress(JobrunError):  # a lost worker ends the run, not this save
+                self.workers.result(answer)
 
     def release(self) -> None:
         """Release the snapshot on the workers."""
         self._end(None)
 
-    def _end(self, id: int | None) -> None:
-        """Notify the workers without waiting for them."""
-        for worker in self.workers if self.workers.lost is None else ():
-            self.workers.call(worker, "do", "end_snapshot", self.number, id)
+    def _end(self, id: int | None) -> list[Future[Any]]:
+        """Notify the workers without waiting for them; return their answers."""
+        there = self.workers if self.workers.lost is None else ()
+        return [self.workers.call(w, "do", "end_snapshot", self.number, id) for w in there]
 
 
 def _not_shared(id: int, peer: Peer, directory: Path, why: str) -> SaveError:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from averaging import averaging
 from engine import Driver, within
+from whole_runs import bytes_of_checkpoints
 
 from jobrun import (
     Catalogue,
@@ -21,6 +22,7 @@ from jobrun import (
     Every,
     Job,
     JobRunner,
+    LocalSession,
     Node,
     Task,
 )
@@ -179,3 +181,23 @@ def test_the_start_says_that_each_worker_counts_its_batches() -> None:
         "wherever the others are"
     )
     assert notes(Every(epochs=1, batches=4), 1) == notes(Every(epochs=1), 2) == ()
+
+
+def test_an_unchanged_value_keeps_its_version_however_late_messages_come(tmp_path: Path) -> None:
+    """So that a checkpoint is the same bytes, and links what it can."""
+
+    def job() -> Job:
+        job = Job("versions", nodes=["a", "b"])
+        with job.init, Node("*"):
+            Task(lambda: (1.0, 2.0), out=["fixed", "w"], name="begin")
+        with job.epoch, Node("*"):
+            Task(lambda w: w + 1, "w", out="w", name="add")
+        job.stop(epochs=6)
+        return job
+
+    JobRunner(job(), CheckpointManager(tmp_path / "alone")).train(LocalSession(1))
+    with FakeCluster(2, delay=0.02, seed=1) as client:
+        runner = JobRunner(job(), CheckpointManager(tmp_path / "dask"))
+        within(60, lambda: runner.train(DaskSession(client)))
+    expected = bytes_of_checkpoints(tmp_path / "alone")
+    assert bytes_of_checkpoints(tmp_path / "dask") == expected
