@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from jobrun.model.options import Load, Retries
     from jobrun.model.policy import Best, CheckpointPolicy, Compress, Every, Keep, Upload
     from jobrun.model.shell import FileForm, Shell
-    from jobrun.remote.blobs import load_blobs
     from jobrun.report.python import progress_report
     from jobrun.session.local import LocalSession
     from jobrun.session.progress import progress
     from jobrun.session.step_log import log
+    from jobrun.tools.load import load_blobs, load_state
     from jobrun.tools.past_runs import Metrics, PastRun, list_runs, read_metrics
     from jobrun.values.adapters.base import LiveAdapter, ValueAdapter
     from jobrun.values.adapters.registry import register
@@ -57,6 +57,7 @@ __all__ = [
     "__version__",
     "list_runs",
     "load_blobs",
+    "load_state",
     "log",
     "open_checkpoint",
     "progress",
@@ -91,7 +92,8 @@ _HOMES = {
     "Upload": "jobrun.model.policy",
     "ValueAdapter": "jobrun.values.adapters.base",
     "list_runs": "jobrun.tools.past_runs",
-    "load_blobs": "jobrun.remote.blobs",
+    "load_blobs": "jobrun.tools.load",
+    "load_state": "jobrun.tools.load",
     "log": "jobrun.session.step_log",
     "open_checkpoint": "jobrun.checkpoint.zarr_view",
     "progress": "jobrun.session.progress",

@@ -18,7 +18,7 @@ from jobrun.errors import NotFoundError
 from jobrun.storage.fs import DEFAULT, Fs
 from jobrun.values.views import view_plain
 
-__all__ = ["blobs_and_keys", "blobs_of", "load_blobs", "load_from"]
+__all__ = ["blobs_and_keys", "blobs_of", "load_blobs", "load_from", "place_of"]
 
 _FALLBACK_HINT = "fallback=True takes the newest checkpoint in which it is whole"
 
@@ -117,7 +117,7 @@ def _entries(
 
 def _load_named(path: str, record: Record, names: Sequence[str], fs: Fs) -> dict[str, Any]:
     """Return blobs by their exact names: only the manifests of their nodes are read."""
-    places = {name: _place(name, record) for name in names}
+    places = {name: place_of(name, record) for name in names}
     found: dict[tuple[str, str], Any] = {}
     for node in dict.fromkeys(node for node, _ in places.values()):
         below = [blob for place, blob in places.values() if place == node]
@@ -126,7 +126,7 @@ def _load_named(path: str, record: Record, names: Sequence[str], fs: Fs) -> dict
     return {name: found[place] for name, place in places.items()}
 
 
-def _place(name: str, record: Record) -> tuple[str, str]:
+def place_of(name: str, record: Record) -> tuple[str, str]:
     """Return the node and path of a blob; with several nodes its name begins with the node."""
     if len(record.nodes) == 1:
         return record.nodes[0], name

@@ -13,6 +13,8 @@ import click
 
 from jobrun.cli.elsewhere import report_skipped
 from jobrun.cli.options import (
+    best_checkpoint,
+    best_path,
     common,
     completes,
     one_checkpoint,
@@ -49,6 +51,7 @@ def _hint(run: str) -> str:
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=completes("blob"))
 @one_checkpoint
+@best_checkpoint
 @option(
     "-o",
     "--output",
@@ -74,6 +77,8 @@ def command(
     names: tuple[str, ...],
     epoch: int | None,
     id: int | None,
+    best: bool,
+    by: str | None,
     output: str | None,
     strip: str,
     fallback: bool,
@@ -85,12 +90,15 @@ def command(
     s3://bucket/run.  A NAME may be a glob, or have a slice, of which no more is read than the
     chunks it touches: 'model/*', 'model/w1[0:10]'.
     """
-    if fallback and (epoch is not None or id is not None):
-        raise click.UsageError("--fallback is for the newest checkpoint: not with --epoch or --id")
-
+    best = best or by is not None
+    if fallback and (best or epoch is not None or id is not None):
+        text = "--fallback is for the newest checkpoint: not with --epoch, --id or --best"
+        raise click.UsageError(text)
     if strip and output is None:
         raise click.UsageError("--strip is for names in the file of --output")
 
+    if best:
+        run = str(best_path(runs_dir, run, by, epoch, id))
     if output is not None:
         _export(output, strip, runs_dir, run, names, epoch=epoch, id=id, fallback=fallback)
         return

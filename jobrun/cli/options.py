@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
+from pathlib import Path
 from typing import IO, Any, TextIO, TypeVar, cast
 
 import click
@@ -16,6 +17,8 @@ __all__ = [
     "PROGRESS",
     "RunOptions",
     "Settings",
+    "best_checkpoint",
+    "best_path",
     "code_option",
     "common",
     "completes",
@@ -306,6 +309,30 @@ def one_checkpoint(command: F) -> F:
         "--id", type=number, metavar="K", help="checkpoint_K.", shell_complete=completes("id")
     )
     return epoch(id(command))
+
+
+def best_checkpoint(command: F) -> F:
+    """Add ``--best`` and ``--by``, which name the best checkpoint of a run by a metric."""
+    best = option("--best", is_flag=True, help="The best one.")
+    by = option(
+        "--by",
+        metavar="METRIC",
+        help="The metric to rank by: loss, or loss:min.",
+        shell_complete=completes("metric"),
+    )
+    return best(by(command))
+
+
+def best_path(
+    runs_dir: str, run: str | None, by: str | None, epoch: int | None, id: int | None
+) -> Path:
+    """Return the path of the best checkpoint of a run; raises UsageError if others are named."""
+    from jobrun.engine.best_metric import best_of
+    from jobrun.runs.find import find_run
+
+    if epoch is not None or id is not None:
+        raise click.UsageError("a checkpoint is named by --epoch, --id or --best: one of them")
+    return best_of(find_run(runs_dir, run), by)
 
 
 def uses_color(stream: IO[str], when: str) -> bool:

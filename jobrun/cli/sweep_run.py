@@ -17,7 +17,7 @@ from types import MappingProxyType
 import click
 
 from jobrun.analysis.analysis import JobAnalysis
-from jobrun.analysis.metrics import metric_names
+from jobrun.analysis.metrics import best_metric, metric_names
 from jobrun.cli.fleet import Fleet, LocalFleet
 from jobrun.cli.member import Order
 from jobrun.cli.options import RunOptions, Settings, screen_width, settings, uses_color
@@ -258,6 +258,7 @@ class SweepEngine:
             name=home.name,
             sweep_dir=str(home.path.absolute()),
             metrics=metric_names(JobAnalysis(self._sweep.job)),
+            best_by=(best_metric(JobAnalysis(self._sweep.job)) or (None,))[0],
             rows=rows,
             left=[m.directory for m in plan.left if home.run(m).is_run()],
             exit_code=exit_code,

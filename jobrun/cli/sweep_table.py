@@ -30,8 +30,9 @@ class SweepTable:
     """The state of a sweep, at the end of an attempt or at any time.
 
     ``sweep_dir`` is None if there is no directory yet.  ``metrics`` maps each to the direction that
-    is better, ``left`` holds the directories of runs that are no longer in the matrix.
-    ``exit_code`` is that of the attempt, None outside of one.
+    is better, ``best_by`` is the one by which a checkpoint is the best, ``left`` holds the
+    directories of runs that are no longer in the matrix.  ``exit_code`` is that of the attempt,
+    None outside of one.
     """
 
     name: str
@@ -40,6 +41,7 @@ class SweepTable:
     rows: Sequence[SweepRow]
     left: Sequence[str]
     exit_code: int | None = None
+    best_by: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the sweep as JSON values."""
@@ -164,7 +166,8 @@ def _next(ended: SweepTable) -> str:
         return f"{program()} logs {shlex.quote(shown(running.run_dir))} -f"
     if any(row.state in ("error", "interrupted", "waiting") for row in ended.rows):
         return f"{program()} resume {shlex.quote(shown(ended.sweep_dir))}"
-    best = next((row for m in ended.metrics if (row := ended.best(m)) is not None), ended.rows[0])
+    metrics = sorted(ended.metrics, key=lambda metric: metric != ended.best_by)
+    best = next((row for m in metrics if (row := ended.best(m)) is not None), ended.rows[0])
     if best.checkpoint is None:
         return ""
     return f"{program()} load-blobs {shlex.quote(shown(best.run_dir))}"

@@ -22,22 +22,10 @@ def load_blobs(
     *,
     fallback: bool = False,
 ) -> dict[str, Any]:
-    """Return the values of blobs by name: read-only arrays, numbers, strings, dicts and lists.
+    """Return what ``checkpoint.read_blobs.load_blobs`` does, also for a URL of a run or checkpoint.
 
-    ``names`` are names of leaves (``model/w1``) or trees (``model``), or patterns, which mean the
-    leaves that they match and those of the trees that they match; without names all leaves are
-    loaded.  If there are several nodes, the names in the result have the node in front,
-    ``trainer_1:total``; ``total`` means that of every node.
-
-    ``run_or_checkpoint`` is a run, of which the newest checkpoint is read or that of ``epoch`` or
-    ``id``, or one checkpoint: a directory, or a URL such as
-    ``s3://bucket/run``, of which only the files of the named blobs are fetched.
-
-    Every byte read is verified.  If blobs are named, nothing else is read; without names the files
-    of all blobs must exist.  Raises NotFoundError for missing names or checkpoints, DamagedError
-    for data that is not what was written, StoreError for a store that fails; then nothing is
-    loaded.  With ``fallback``, an older checkpoint replaces a newest one that is damaged, for all
-    names together; UsageError if one checkpoint is named.
+    Of ``s3://bucket/run`` only the files of the named blobs are fetched.  Raises StoreError too,
+    for a store that fails.
     """
     fs = RemoteFs() if is_url(run_or_checkpoint) else DEFAULT
     return read_blobs.load_blobs(run_or_checkpoint, names, epoch, id, fallback=fallback, fs=fs)

@@ -275,10 +275,12 @@ def _refuse_path(runs_dir: str | os.PathLike[str], argument: str) -> None:
     if argument and is_checkpoint(argument):
         way = f"name the run, and the checkpoint by --id: {path.parent} --id {path.name[11:]}"
         raise UsageError(f"{argument} is a checkpoint, not a run", hint=way)
-    if argument and CHECKPOINT_NAME.fullmatch(path.name) and os.path.isdir(path):
+    if argument and CHECKPOINT_NAME.fullmatch(path.name) and os.path.isdir(path.parent):
+        hint = f"those of the run: jobrun checkpoints list {shlex.quote(str(path.parent))}"
+        if not os.path.isdir(path):
+            raise NotFoundError(f"no checkpoint {argument!r}", hint=hint)
         ignored = {i.name: i.reason for i in Catalog(path.absolute().parent).ignored()}
         why = ignored.get(path.name, "it holds no _SUCCESS")
-        hint = f"those of the run: jobrun checkpoints list {shlex.quote(str(path.parent))}"
         raise DamagedError(f"not a whole checkpoint: {why}", where=argument, hint=hint)
     if argument and (runs := list_runs(path)):
         way = f"--runs-dir {argument}, or one of {', '.join(r.name for r in runs[:5])}"

@@ -41,7 +41,7 @@ from jobrun.values.storable import check_storable
 from jobrun.values.weights import Unused, put_weights
 from jobrun.values.workspace import Workspace
 
-__all__ = ["LiveObjects"]
+__all__ = ["LiveObjects", "is_replaced"]
 
 _REPLACED = "replaced"
 """The key in the note of a tree that a task has replaced by one of other arrays."""
@@ -139,8 +139,7 @@ class LiveObjects:
         """
         for key in self._keys_of(node):
             if key[1] in blobs:
-                made = blobs[key[1]].note
-                anew = made is not None and bool(made.meta.get(_REPLACED))
+                anew = is_replaced(blobs[key[1]])
                 if anew:
                     self._replaced.add(key)
                 self.restore(key, blobs, key[1], anew=anew)
@@ -304,6 +303,11 @@ class LiveObjects:
 
     def _where(self, key: Key) -> Where | None:
         return self._job.marks.get(f"state:{key[1]}")
+
+
+def is_replaced(state: Value) -> bool:
+    """Return whether a state is that of a tree that tasks have replaced by one of other arrays."""
+    return state.note is not None and bool(state.note.meta.get(_REPLACED))
 
 
 def _content(state: Value) -> tuple[int, list[tuple[str, str]]]:

@@ -94,14 +94,18 @@ def _is_unfit(name: str, strip: str) -> bool:
     return not name.startswith(strip) or not rest or rest.startswith("/")
 
 
-def not_stripped(strip: str, names: Iterable[Any], target: Path) -> UsageError:
+def not_stripped(strip: str, names: Iterable[str], target: Path) -> UsageError:
     """Return the error of names of which one has no more than, or not, the beginning ``strip``."""
-    name = next((n for n in names if _is_unfit(str(n), strip)), strip)
+    names = [*names]
+    unfit = [name for name in names if _is_unfit(name, strip)]
+    hint = "name the blobs to export, such as jobrun load-blobs RUN 'net/*' -o net.pt --strip net/"
+    if 0 < len(unfit) < len(names):
+        hint = f"those with it alone are exported by their name: '{strip}*'"
     return UsageError(
-        f"--strip {strip}: expected names that begin with it and have more to them, got {name!r}",
+        f"--strip {strip}: expected names that begin with it and have more to them, got "
+        f"{(unfit or [strip])[0]!r}",
         where=str(target),
-        hint="name the blobs to export, such as jobrun load-blobs RUN 'net/*' -o net.pt "
-        "--strip net/",
+        hint=hint,
     )
 
 

@@ -124,14 +124,14 @@ def _plain(value: Value) -> Any:
     return {k: _plain(v) for k, v in zip(value.names, value.items.values(), strict=True)}
 
 
-def _stripped(content: dict[Any, Any], strip: str, target: Path) -> dict[Any, Any]:
-    """Return ``content`` without the beginning ``strip`` of all names."""
+def _stripped(content: dict[Any, Any], strip: str, target: Path, above: str = "") -> dict[Any, Any]:
+    """Return ``content``, which stands under ``above``, without the beginning ``strip``."""
     level, slash, rest = strip.partition("/")
     if not strip:
         return content
     if slash and [*content] == [level] and isinstance(content[level], dict):
-        return _stripped(content[level], rest, target)
+        return _stripped(content[level], rest, target, f"{above}{level}/")
     fitting = [k for k in content if isinstance(k, str) and k.startswith(strip) and k != strip]
     if len(fitting) < len(content) or slash:
-        raise not_stripped(strip, content, target)
+        raise not_stripped(above + strip, [f"{above}{key}" for key in content], target)
     return {key[len(strip) :]: value for key, value in content.items()}

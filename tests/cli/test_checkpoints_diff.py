@@ -40,6 +40,16 @@ def test_the_ways_to_name_two(call: Call, args: tuple[str, ...]) -> None:
     assert (result.code, result.out, result.err) == (0, DIFF, "")
 
 
+def test_a_run_means_its_newest_checkpoint(call: Call, saved: Path) -> None:
+    shutil.copytree(saved, saved.with_name("m-2"))
+    shutil.rmtree(saved.with_name("m-2") / "checkpoint_3")
+    for two in (("m-2", "m"), ("runs/m-2", "runs/m"), ("m", "m-2", "3")):
+        result = call("checkpoints", "diff", *two)
+        assert (result.code, result.err) == (0, "")
+        ends = "runs/m-2/checkpoint_2 (epoch 2) -> runs/m/checkpoint_3 (epoch 3)"
+        assert result.out.startswith(ends)
+
+
 @pytest.mark.usefixtures("saved")
 def test_the_newest_two(call: Call) -> None:
     first = call("checkpoints", "diff", "m").out.splitlines()[0]

@@ -43,7 +43,7 @@ def test_as_json(call: Call) -> None:
     ("args", "code", "text"),
     [
         (("--epoch", "9"), 5, "no checkpoint of epoch 9"),
-        (("--epoch", "1", "--id", "1"), 2, "one of them"),
+        (("--epoch", "1", "--id", "1"), 2, "by its epoch or by its id, not by both"),
         (("--best", "--id", "1"), 2, "one of them"),
         (("--best",), 2, "best by which metric?"),
         (("--by", "accc"), 5, "did you mean 'acc'?"),

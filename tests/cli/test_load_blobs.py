@@ -57,6 +57,27 @@ def test_an_epoch_and_names(call: Call) -> None:
     )
 
 
+def test_the_best(call: Call, folder: Path) -> None:
+    with CheckpointManager(folder / "runs/b") as manager:
+        for epoch, loss in enumerate((3.0, 1.0, 2.0)):
+            manager.save(epoch, {"main": {"n": epoch}}, metrics={"loss": loss, "size": epoch})
+    for args, epoch in ((("--by", "loss:min"), 1), (("--best", "--by", "size:max"), 2)):
+        result = call("load-blobs", "b", "n", *args)
+        assert (result.code, result.err) == (0, "")
+        assert result.out.splitlines()[0].endswith(f"checkpoint_{epoch}: epoch {epoch}")
+    assert call("load-blobs", "b", "--by", "loss:min", "-o", "n.npz", "-q").code == 0
+    assert np.load("n.npz")["n"] == 1
+    result = call("checkpoints", "inspect", "b", "--by", "loss:min")
+    assert "checkpoint_1: id 1" in result.out
+    for args, text in (
+        (("--best",), "best by which metric?"),
+        (("--by", "loss:min", "--epoch", "1"), "--epoch, --id or --best: one of them"),
+        (("--by", "loss:min", "--fallback"), "not with --epoch, --id or --best"),
+    ):
+        result = call("load-blobs", "b", *args)
+        assert (result.code, text in result.err) == (2, True)
+
+
 @pytest.mark.parametrize("pattern", ["mode?", "model/", "*1", "main:model", "*:m*"])
 def test_patterns_mean_what_they_mean_in_python(call: Call, run: Path, pattern: str) -> None:
     shown = json.loads(call("load-blobs", "m", pattern, "--json").out)["blobs"]

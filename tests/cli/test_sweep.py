@@ -460,7 +460,7 @@ def test_the_table_at_the_widths_of_terminals(width: int | None) -> None:
             f"lr={n}",
             f"runs/s/lr={n}",
             {"lr": n, "depth": 3},
-            "finished",
+            state="finished",
             epoch=20,
             metrics={"validation_loss": 0.5 + n, "accuracy": 0.25, "rate": 0.125},
             best={"validation_loss": (0.5 - n / 8, 3), "accuracy": (0.75 - n / 8, 7)},
@@ -481,6 +481,26 @@ def test_the_table_at_the_widths_of_terminals(width: int | None) -> None:
         "best validation_loss 0.125 (epoch 3): lr=3",
         "best accuracy 0.625 (epoch 7): lr=1",
     ]
+
+
+@pytest.mark.parametrize(("best_by", "run"), [(None, "a"), ("loss", "a"), ("accuracy", "b")])
+def test_the_command_at_the_end_names_the_run_that_is_the_best(
+    best_by: str | None, run: str
+) -> None:
+    rows = [
+        SweepRow(
+            n,
+            f"runs/s/{n}",
+            {},
+            state="finished",
+            best={"loss": (x, 1), "accuracy": (x, 1)},
+            checkpoint="c",
+        )
+        for n, x in (("a", 0.1), ("b", 0.2))
+    ]
+    metrics = {"loss": "min", "accuracy": "max"}
+    lines = sweep_summary(SweepTable("s", "runs/s", metrics, rows, [], 0, best_by))
+    assert lines[-1] == f"jobrun load-blobs runs/s/{run}"
 
 
 def test_values_are_shown_as_they_are(call: Call, sweep: Call, folder: Path) -> None:

@@ -18,7 +18,7 @@ from jobrun.checkpoint.integrity import read_record
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.errors import UsageError
 from jobrun.storage.fs import DEFAULT
-from jobrun.tools.export import export, names_in_file
+from jobrun.tools.export import export, names_in_file, not_stripped
 from jobrun.tools.inspect import pick, read
 from jobrun.tools.torch_file import read_values, write_torch
 from jobrun.values.boxes import Box
@@ -141,6 +141,12 @@ def test_names_in_a_file_are_the_keys_without_what_is_stripped(tmp_path: Path) -
     names = names_in_file(picked, "x/")
     assert all(name == path for name, path in names.items())  # valid names of files
     assert len({name.casefold() for name in names}) == 4
+
+
+def test_what_fits_a_beginning_is_named(tmp_path: Path) -> None:
+    error = not_stripped("net/m.", ["net/m.w", "net/n"], tmp_path / "x.pt")
+    assert str(error.message).endswith("got 'net/n'")
+    assert error.hint == "those with it alone are exported by their name: 'net/m.*'"
 
 
 @pytest.mark.parametrize("strip", ["net", "nets/", "net/0", "net/0.weight"])

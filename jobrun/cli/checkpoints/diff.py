@@ -34,13 +34,14 @@ __all__ = ["command"]
 def command(which: tuple[str, ...], epochs: tuple[int, ...], runs_dir: str) -> None:
     """Show the blobs that were added, removed and changed from checkpoint A to B, and by how much.
 
-    A and B are ids of checkpoints of RUN, or paths of checkpoints.  Without them the newest is
-    compared with the one before it.
+    A and B are ids of checkpoints of RUN, paths of checkpoints, or runs, of which it is the newest
+    one.  Without them the newest of RUN is compared with the one before it.
 
     \b
     jobrun checkpoints diff digits 3 5
     jobrun checkpoints diff digits --epoch 3 --epoch 5
     jobrun checkpoints diff runs/digits/checkpoint_3 runs/digits-2/checkpoint_3
+    jobrun checkpoints diff digits digits-2
     """
     from jobrun.checkpoint.diff import compare
 
@@ -83,15 +84,11 @@ def _chosen(runs_dir: str, which: tuple[str, ...], epochs: tuple[int, ...]) -> t
 
 
 def _named(runs_dir: str, run: str | None, text: str) -> Path:
-    from jobrun.errors import NotFoundError
-    from jobrun.runs.find import find_run
+    from jobrun.runs.find import find_checkpoint, find_run
 
     if _is_id(text):
         return _of_run(find_run(runs_dir, run), id=int(text))
-    if not _is_checkpoint(text):
-        hint = "name it by its id (a number) or by its path"
-        raise NotFoundError(f"no checkpoint {text!r}", hint=hint)
-    return Path(text)
+    return find_checkpoint(runs_dir, text)
 
 
 def _is_id(text: str) -> bool:

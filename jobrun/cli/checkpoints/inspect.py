@@ -11,6 +11,8 @@ import click
 
 from jobrun.cli.elsewhere import checkpoint_at
 from jobrun.cli.options import (
+    best_checkpoint,
+    best_path,
     common,
     completes,
     one_checkpoint,
@@ -36,10 +38,19 @@ Facts = Mapping[str, Any]
     "run", required=False, metavar="[RUN|CHECKPOINT]", shell_complete=completes("checkpoint")
 )
 @one_checkpoint
+@best_checkpoint
 @option("--stats", is_flag=True, help="Read the values: min, mean, max, count of not finite.")
 @runs_dir
 @common
-def command(run: str | None, epoch: int | None, id: int | None, stats: bool, runs_dir: str) -> None:
+def command(
+    run: str | None,
+    epoch: int | None,
+    id: int | None,
+    best: bool,
+    by: str | None,
+    stats: bool,
+    runs_dir: str,
+) -> None:
     """Show the newest checkpoint of RUN, or one CHECKPOINT: its record, and every blob.
 
     Both may be URLs.
@@ -52,7 +63,9 @@ def command(run: str | None, epoch: int | None, id: int | None, stats: bool, run
     from jobrun.storage.fs import DEFAULT
 
     path: str | Path
-    if run is not None and is_url(run):
+    if best or by is not None:
+        path, fs = best_path(runs_dir, run, by, epoch, id), DEFAULT
+    elif run is not None and is_url(run):
         path, fs = checkpoint_at(run, epoch, id)
     else:
         path, fs = find_checkpoint(runs_dir, run, epoch=epoch, id=id), DEFAULT

@@ -6,7 +6,15 @@ import json
 
 import click
 
-from jobrun.cli.options import common, completes, one_checkpoint, option, runs_dir, settings
+from jobrun.cli.options import (
+    best_checkpoint,
+    best_path,
+    common,
+    completes,
+    one_checkpoint,
+    runs_dir,
+    settings,
+)
 from jobrun.core.paths import typed
 
 __all__ = ["command"]
@@ -15,13 +23,7 @@ __all__ = ["command"]
 @click.command("path", short_help="Print the path of one checkpoint, for scripts.")
 @click.argument("run", required=False, shell_complete=completes("run"))
 @one_checkpoint
-@option("--best", is_flag=True, help="The best one.")
-@option(
-    "--by",
-    metavar="METRIC",
-    help="The metric to rank by: loss, or loss:min.",
-    shell_complete=completes("metric"),
-)
+@best_checkpoint
 @runs_dir
 @common
 def command(
@@ -31,15 +33,10 @@ def command(
 
     Nothing else is printed: cp -r "$(jobrun checkpoints path --best)" somewhere
     """
-    from jobrun.runs.find import find_checkpoint, find_run
+    from jobrun.runs.find import find_checkpoint
 
-    best = best or by is not None
-    if sum((epoch is not None, id is not None, best)) > 1:
-        raise click.UsageError("a checkpoint is named by --epoch, --id or --best: one of them")
-    if best:
-        from jobrun.engine.best_metric import best_of
-
-        path = best_of(find_run(runs_dir, run), by)
+    if best or by is not None:
+        path = best_path(runs_dir, run, by, epoch, id)
     else:
         path = find_checkpoint(runs_dir, run, epoch=epoch, id=id)
     if settings().json:
