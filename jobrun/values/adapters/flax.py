@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from jobrun.core.late_imports import imported
 from jobrun.errors import ValueRefusedError
+from jobrun.values.adapters.attributes import ATTRIBUTES, Attributes, Parts
 from jobrun.values.adapters.base import Plain
 from jobrun.values.adapters.pytree import PYTREE
 
@@ -15,24 +16,40 @@ __all__ = ["ADAPTERS"]
 
 
 class NnxAdapter:
-    """``flax.nnx.Module``: all variables, random streams, and switches such as ``deterministic``.
+    """Modules, optimizers and metrics of ``flax.nnx``: variables, random streams, and switches.
 
-    Variables that are shared by several modules are saved once, and stay shared.
+    Switches are attributes such as ``deterministic``.  Variables that are shared by several
+    modules are saved once, and stay shared.  Other attributes are saved if they have changed (see
+    ``attributes``).
     """
 
     name = "flax.nnx"
     version = 1
 
+    def __init__(self) -> None:
+        self._attributes = Attributes(_parts)
+
+    def made(self, obj: Any, like: Any = None) -> object:
+        """See ``LiveAdapter``."""
+        return self._attributes.made(obj, like)
+
+    def warnings(self, obj: Any) -> Iterator[str]:
+        """See ``LiveAdapter``."""
+        return self._attributes.warnings(obj)
+
     def state(self, obj: Any) -> Plain:
         """Return ``variables``, nested as the modules are, and ``switches``, by path."""
         nnx = imported("flax.nnx")
         switches = {path: getattr(node, name) for path, node, name in _switches(obj)}
-        return {"variables": nnx.to_pure_dict(nnx.state(obj)), "switches": switches}
+        rest = {key: value for key, value in self._attributes.state(obj).items() if value}
+        return {"variables": nnx.to_pure_dict(nnx.state(obj)), "switches": switches, **rest}
 
     def restore(self, obj: Any, state: Plain) -> Any:
         """Set variables and switches; raises ValueRefusedError, naming the path, for others."""
         nnx = imported("flax.nnx")
-        if not isinstance(state, dict) or set(state) != {"variables", "switches"}:
+        parts = dict(state) if isinstance(state, dict) else {}
+        attributes = {key: parts.pop(key) for key in ATTRIBUTES if key in parts}
+        if set(parts) != {"variables", "switches"}:
             raise ValueRefusedError("the state is none of a module of Flax")
         now = nnx.state(obj)
         made = PYTREE.restore(nnx.to_pure_dict(now), state["variables"])
@@ -46,6 +63,7 @@ class NnxAdapter:
         nnx.update(obj, now)
         for path, (node, name) in switches.items():
             setattr(node, name, saved[path] is True)
+        self._attributes.restore(obj, attributes)
         return obj
 
     def copy(self, obj: Any) -> Any:
@@ -63,4 +81,25 @@ def _switches(obj: Any) -> Iterator[tuple[str, Any, str]]:
                     yield ".".join(map(str, (*path, name))), node, name
 
 
-ADAPTERS: Final = {"flax.nnx.module.Module": NnxAdapter()}
+def _parts(module: Any) -> Parts:
+    """Return the modules within a module, and its variables."""
+    nnx = imported("flax.nnx")
+    nodes = {".".join(map(str, path)): node for path, node in nnx.iter_graph(module)}
+    holders = {name: node for name, node in nodes.items() if "_pytree__nodes" in _fields(node)}
+    variables = {name: node for name, node in nodes.items() if isinstance(node, nnx.Variable)}
+    return Parts(holders, holders | variables, _is_variable)
+
+
+def _fields(obj: Any) -> dict[str, Any]:
+    return getattr(obj, "__dict__", {})
+
+
+def _is_variable(holder: Any, key: str) -> bool:
+    """Return whether an attribute is part of the variables, a switch, or Flax's own."""
+    own = vars(holder)
+    inside = own.get("_pytree__nodes", {}).get(key)
+    return bool(inside) or key.startswith("_pytree__") or type(own[key]) is bool
+
+
+_NNX: Final = NnxAdapter()
+ADAPTERS: Final = {"flax.nnx.module.Module": _NNX, "flax.nnx.pytreelib.Pytree": _NNX}

@@ -2,9 +2,10 @@
 
 A booster that continues after a restore makes the trees that it would have made without, measured
 for the tree methods hist, approx and exact.  That cannot hold where XGBoost draws random numbers
-(``subsample``, ``colsample_*``, ``rate_drop``): the state of its generators cannot be read.  A
-booster that is trained in place with these is refused; one that each call makes anew by
-``xgboost.train(…, xgb_model=booster)`` begins with the seed in its parameters, and is exact.
+(``subsample``, ``colsample_*``, ``rate_drop``, ``one_drop``, ``feature_selector``): the state of
+its generators cannot be read.  A booster that is trained in place with these is refused; one that
+each call makes anew by ``xgboost.train(…, xgb_model=booster)`` begins with the seed in its
+parameters, and is exact.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from jobrun.values.adapters.base import Plain
 __all__ = ["ADAPTERS"]
 
 _SHARES: Final = ("subsample", "colsample_bytree", "colsample_bylevel", "colsample_bynode")
+
+_DROPS: Final = ("rate_drop", "one_drop")
 
 
 class XGBoostAdapter:
@@ -116,8 +119,11 @@ def _drawn(config: str) -> str:
     """The parameters of a configuration that draw random numbers, in words; empty without any."""
     found = dict(_parameters(json.loads(config)))
     drawn = [f"{name} {found[name]}" for name in _SHARES if float(found.get(name, 1)) < 1]
-    if float(found.get("rate_drop", 0)) > 0 and found.get("seed_per_iteration") != "1":
-        drawn.append(f"rate_drop {found['rate_drop']} (without seed_per_iteration)")
+    if found.get("seed_per_iteration") != "1":
+        drops = (f"{name} {found[name]}" for name in _DROPS if float(found.get(name, 0)) > 0)
+        drawn += [f"{drop} (without seed_per_iteration)" for drop in drops]
+    selector = found.get("feature_selector")
+    drawn += [f"feature_selector {selector}"] if selector in ("shuffle", "random") else []
     return ", ".join(drawn)
 
 

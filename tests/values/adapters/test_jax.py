@@ -19,7 +19,7 @@ from jobrun.model.job import Job, Pipe, Task
 from jobrun.values.adapted import take_apart
 from jobrun.values.adapters.base import LiveAdapter
 from jobrun.values.adapters.jax import JaxArrayAdapter, _direct_put
-from jobrun.values.adapters.pytree import PYTREE, is_pytree
+from jobrun.values.adapters.pytree import PYTREE, is_pytree, live_adapter_of, note_made
 from jobrun.values.boxes import Box, one_element
 from jobrun.values.buffers import copy_array
 from jobrun.values.plain import put_back, read_state
@@ -325,6 +325,35 @@ class TestNnx(LiveAdapterContract):
         else:
             obj.train()
         return obj
+
+
+def test_attributes_of_nnx_and_its_optimizer_are_restored_in_place() -> None:
+    """Numbers of the user's own, those of Flax, and an optimizer that a closure holds."""
+    nnx = pytest.importorskip("flax.nnx", reason="the extra flax is not installed")
+    optax = pytest.importorskip("optax", reason="the extra optax is not installed")
+
+    class Net(nnx.Module):
+        def __init__(self) -> None:
+            self.a, self.drop = nnx.Linear(2, 2, rngs=nnx.Rngs(0)), nnx.Dropout(0.5)
+            self.steps, self.phase, self.same = 0, {"name": "warm"}, 7
+
+    def make() -> tuple[Any, Any, list[object]]:
+        net = Net()
+        optimizer = nnx.Optimizer(net, optax.adam(0.1), wrt=nnx.Param)
+        kept = [note_made(live_adapter_of(obj), obj) for obj in (net, optimizer)]
+        return net, optimizer, kept
+
+    (net, optimizer, _), (new, other, _) = old, fresh = make(), make()
+    net.steps, net.phase["name"], net.drop.rate = 3, "cold", 0.25
+    grads = nnx.grad(lambda net: net.a(jnp.ones((1, 2))).sum())(net)
+    optimizer.update(net, grads)
+    for one, two in zip(old[:2], fresh[:2], strict=True):
+        adapter = live_adapter_of(two)
+        assert put_back(adapter, two, {"t": read_state(adapter, one)}, "t") is two
+    assert (new.steps, new.phase, new.drop.rate, new.same) == (3, {"name": "cold"}, 0.25, 7)
+    assert int(other.step[...]) == 1
+    leaves = [jax.tree_util.tree_leaves(nnx.state(o)) for o in (optimizer, other)]
+    assert all(map(np.array_equal, *leaves))
 
 
 def test_another_structure_is_refused_by_its_place() -> None:

@@ -1027,7 +1027,7 @@ def test_objects_on_another_device_than_the_processor() -> None:
 
 def test_tied_weights_on_a_device_are_tied(monkeypatch: pytest.MonkeyPatch) -> None:
     """There each place of a tensor is copied to the processor; and once, into a buffer."""
-    monkeypatch.setattr("jobrun.values.adapters.torch.tensors._DEVICES", {"cpu"})
+    monkeypatch.setattr("jobrun.values.adapters.torch_tensors._DEVICES", {"cpu"})
 
     def build(seed: int) -> Any:
         torch.manual_seed(seed)

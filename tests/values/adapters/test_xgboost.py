@@ -69,6 +69,11 @@ def refused(obj: Any) -> ValueRefusedError:
         ({"subsample": 0.5}, "subsample 0.5"),
         ({"colsample_bynode": 0.5}, "colsample_bynode 0.5"),
         ({"booster": "dart", "rate_drop": 0.3}, "without seed_per_iteration"),
+        ({"booster": "dart", "one_drop": True}, "one_drop 1 (without seed_per_iteration)"),
+        (
+            {"booster": "gblinear", "updater": "coord_descent", "feature_selector": "shuffle"},
+            "feature_selector shuffle",
+        ),
     ],
 )
 def test_random_numbers_in_place_are_refused(params: dict[str, Any], text: str) -> None:

@@ -10,7 +10,7 @@ from jobrun.values.adapters.torch.optimizers import (
     OptimizerAdapter,
     SchedulerAdapter,
 )
-from jobrun.values.adapters.torch.tensors import TensorAdapter, TorchGeneratorAdapter
+from jobrun.values.adapters.torch_tensors import TensorAdapter, TorchGeneratorAdapter
 
 __all__ = ["ADAPTERS"]
 

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from jobrun.errors import ValueRefusedError
+from jobrun.values.adapters.attributes import ATTRIBUTES, Attributes, Parts
 from jobrun.values.adapters.base import Plain
-from jobrun.values.adapters.torch.attributes import ATTRIBUTES, Attributes, Parts
-from jobrun.values.adapters.torch.tensors import dtype_name, is_tensor, private_copy, torch
+from jobrun.values.adapters.torch_tensors import dtype_name, is_tensor, private_copy, torch
 
 __all__ = ["OTHER_OBJECT", "ModuleAdapter", "as_dict", "listed", "refusing"]
 
@@ -103,7 +103,8 @@ class ModuleAdapter:
 def _parts(module: Any) -> Parts:
     modules = dict(module.named_modules())
     tensors = (*module.named_parameters(), *module.named_buffers())
-    return Parts(modules, {**modules, **dict(tensors)}, vars(torch().nn.Module()))
+    known = vars(torch().nn.Module())
+    return Parts(modules, {**modules, **dict(tensors)}, lambda module, key: key in known)
 
 
 @contextmanager

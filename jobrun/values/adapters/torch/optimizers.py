@@ -12,10 +12,10 @@ from typing import Any, Final
 import numpy as np
 
 from jobrun.errors import ValueRefusedError
+from jobrun.values.adapters.attributes import ATTRIBUTES, Attributes, Parts
 from jobrun.values.adapters.base import Plain
-from jobrun.values.adapters.torch.attributes import ATTRIBUTES, Attributes, Parts
 from jobrun.values.adapters.torch.modules import OTHER_OBJECT, as_dict, listed, refusing
-from jobrun.values.adapters.torch.tensors import is_tensor, private_copy, torch
+from jobrun.values.adapters.torch_tensors import is_tensor, private_copy, torch
 
 __all__ = ["GradScalerAdapter", "OptimizerAdapter", "SchedulerAdapter"]
 
@@ -87,11 +87,11 @@ def _parts(optimizer: Any) -> Parts:
     for number, group in enumerate(groups):
         own[f"param_groups[{number}]"] = group
         own |= {f"param_groups[{number}][{n}]": p for n, p in enumerate(group["params"])}
-    return Parts({"": optimizer}, own, _skipped())
+    return Parts({"": optimizer}, own, lambda optimizer, key: key in _known())
 
 
 @cache
-def _skipped() -> frozenset[str]:
+def _known() -> frozenset[str]:
     """Return the names of attributes that every optimizer has, and that schedulers replace."""
     bare = torch().optim.SGD([torch().zeros(1)], lr=0.1)
     return frozenset((*vars(bare), "step", "_opt_called", "_step_count"))

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from weakref import WeakKeyDictionary, ref
 
 from jobrun.errors import ValueRefusedError
+from jobrun.values.adapters.attributes.graph import Walk, mark_of
+from jobrun.values.adapters.attributes.restore import Restoring
 from jobrun.values.adapters.base import LiveAdapter
 from jobrun.values.adapters.pytree import live_adapter_of, note_made
-from jobrun.values.adapters.torch.object_graph import Walk, mark_of
-from jobrun.values.adapters.torch.object_restore import Restoring
-from jobrun.values.adapters.torch.tensors import is_tensor, private_copy, torch
+from jobrun.values.adapters.torch_tensors import is_tensor, private_copy, torch
 
 __all__ = ["ATTRIBUTES", "Attributes", "Parts"]
 
@@ -39,18 +39,18 @@ _LOST: Final = {"lost": None}
 class Parts:
     """The parts of an object: ``holders`` of attributes by prefix, and what is saved by itself.
 
-    ``skipped`` are the names of attributes that are not looked at.
+    ``skips`` tells, of a holder and a name, an attribute that is not looked at.
     """
 
     holders: Mapping[str, Any]
     registered: Mapping[str, Any]
-    skipped: Container[str]
+    skips: Callable[[Any, str], bool]
 
     def attributes(self) -> Iterator[tuple[str, Any]]:
         """Yield the full names and values of the attributes."""
         for prefix, holder in self.holders.items():
             for key, value in vars(holder).items():
-                if key not in self.skipped:
+                if not self.skips(holder, key):
                     yield f"{prefix}.{key}" if prefix else key, value
 
     def names(self) -> dict[int, str]:
@@ -171,6 +171,8 @@ class Attributes:
         """
         forms = _texts(state.pop(".plain", "{}"))
         roots, below = state.pop(".attributes", {}), state.pop(".parts", {})
+        if not isinstance(roots, dict) or not isinstance(below, dict):
+            raise ValueRefusedError("the saved state has attributes that are no dict")
         parts, base = self._parts(obj), self._baseline(obj) or _Baseline()
         forms = {name: _filled(name) for name in roots if name not in forms} | forms
         for name in forms:
@@ -256,7 +258,8 @@ def _kept(leaf: Any) -> Any:
         made = private_copy(leaf.detach(), leaf)
         made = torch().nn.Parameter(made) if type(leaf) is torch().nn.Parameter else made
         return made.requires_grad_(leaf.requires_grad)
-    return leaf.clone_state() if isinstance(leaf, torch().Generator) else copy.deepcopy(leaf)
+    clone = getattr(leaf, "clone_state", None)  # of torch's generators, which have no deepcopy
+    return copy.deepcopy(leaf) if clone is None else clone()
 
 
 def _is_below(place: str, name: str) -> bool:

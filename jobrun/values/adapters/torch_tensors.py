@@ -7,6 +7,7 @@ is given a tensor over the memory of the stored array, without a copy.
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ __all__ = [
     "TorchGeneratorAdapter",
     "dtype_name",
     "is_tensor",
+    "loaded_torch",
     "on_device",
     "private_copy",
     "torch",
@@ -251,10 +253,15 @@ def on_device(tensor: Any, device: Any) -> Any:
     return tensor.to(wanted) if (wanted.index or 0) < count else tensor
 
 
+def loaded_torch() -> Any:
+    """Return the library if it has been imported, else None."""
+    return sys.modules.get("torch")
+
+
 def is_tensor(value: Any) -> bool:
     """Return whether a value is a tensor, and has its shape already."""
-    lib = torch()
-    return isinstance(value, lib.Tensor) and not lib.nn.parameter.is_lazy(value)
+    lib = loaded_torch()
+    return lib is not None and isinstance(value, lib.Tensor) and not lib.nn.parameter.is_lazy(value)
 
 
 def private_copy(saved: Any, like: Any) -> Any:

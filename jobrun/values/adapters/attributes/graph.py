@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
@@ -38,7 +38,7 @@ from jobrun.values.adapted import take_apart
 from jobrun.values.adapters.base import Plain
 from jobrun.values.adapters.pytree import live_adapter_of
 from jobrun.values.adapters.registry import value_adapter
-from jobrun.values.adapters.torch.tensors import is_tensor, torch
+from jobrun.values.adapters.torch_tensors import is_tensor
 
 __all__ = ["PAIRS", "SEQUENCES", "Walk", "class_named", "mark_of", "named_object"]
 
@@ -112,11 +112,9 @@ class Walk:
             return {"leaf": ""}
         if kind is tuple or kind is frozenset:  # one object at two places by chance
             return {_BY_NAME[kind]: self._items(value, place)}
-        if kind is torch().Size:
-            return {"size": list(value)}
-        if kind is torch().device:
-            return {"device": str(value)}
-        if (name := _global_name(value)) is not None:
+        if kind.__module__ == "torch" and kind.__name__ in _OF_TORCH:
+            return _OF_TORCH[kind.__name__](value)
+        if (name := _member_name(value)) is not None:
             return {"global": name}
         if (name := self._registered.get(id(value))) is not None:
             return {"ref": name}
@@ -207,9 +205,9 @@ def _is_leaf(value: Any) -> bool:
     """Return whether a value is kept as an array, or by an adapter of values."""
     if type(value) is np.ndarray and not value.dtype.hasobject:
         return True
-    if live_adapter_of(value) is not None and not isinstance(value, torch().Generator):
-        return False
     adapter = value_adapter(value)
+    if live_adapter_of(value) is not None and adapter is None:
+        return False
     if adapter is None or adapter.name in ("dataclass", "namedtuple"):
         return False
     try:
@@ -262,14 +260,19 @@ def _reference(kind: type) -> str:
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
-def _global_name(value: Any) -> str | None:
-    """Return the name of a member of an enumeration, a dtype or a device; None for all else."""
-    if isinstance(value, Enum):
-        name = f"{_reference(type(value))}.{value.name}"
-        return name if named_object(name) is value else None
-    if isinstance(value, torch().dtype):
-        return f"torch:{str(value).removeprefix('torch.')}"
-    return None
+def _member_name(value: Any) -> str | None:
+    """Return the name of a member of an enumeration; None for all else."""
+    if not isinstance(value, Enum):
+        return None
+    name = f"{_reference(type(value))}.{value.name}"
+    return name if named_object(name) is value else None
+
+
+_OF_TORCH: Final[Mapping[str, Callable[[Any], dict[str, Any]]]] = {
+    "Size": lambda size: {"size": list(size)},
+    "device": lambda device: {"device": str(device)},
+    "dtype": lambda dtype: {"dtype": str(dtype).removeprefix("torch.")},
+}
 
 
 def named_object(name: str) -> Any:

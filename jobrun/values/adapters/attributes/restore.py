@@ -14,15 +14,20 @@ from typing import Any, Final
 import numpy as np
 
 from jobrun.errors import ValueRefusedError
-from jobrun.values.adapters.pytree import live_adapter_of
-from jobrun.values.adapters.registry import value_adapter
-from jobrun.values.adapters.torch.object_graph import (
+from jobrun.values.adapters.attributes.graph import (
     PAIRS,
     SEQUENCES,
     class_named,
     named_object,
 )
-from jobrun.values.adapters.torch.tensors import is_tensor, on_device, private_copy, torch
+from jobrun.values.adapters.pytree import live_adapter_of
+from jobrun.values.adapters.registry import value_adapter
+from jobrun.values.adapters.torch_tensors import (
+    is_tensor,
+    on_device,
+    private_copy,
+    torch,
+)
 
 __all__ = ["Restoring"]
 
@@ -194,7 +199,7 @@ def _generator_like(target: Any, saved: Any) -> Any:
     """Return ``target`` in the state of a saved random generator if it is one of its type."""
     if type(target) is not type(saved):
         return saved
-    if isinstance(saved, torch().Generator):
+    if hasattr(saved, "get_state") and hasattr(saved, "manual_seed"):  # of torch
         target.set_state(saved.get_state())
         return target
     if hasattr(saved, "setstate"):
@@ -216,7 +221,7 @@ def _class(name: str, place: str) -> Any:
 
 def _global(name: str) -> Any:
     found = named_object(name)
-    if not isinstance(found, Enum | torch().dtype):
+    if not isinstance(found, Enum):
         raise ValueRefusedError(f"{name.replace(':', '.')} is no member of an enumeration now")
     return found
 
@@ -226,5 +231,6 @@ _IMMUTABLE: Final[Mapping[str, Callable[[Any], Any]]] = {
     "bytes": bytes.fromhex,
     "size": lambda items: torch().Size(items),
     "device": lambda name: torch().device(name),
+    "dtype": lambda name: getattr(torch(), name),
     "global": _global,
 }
