@@ -29,7 +29,7 @@ from jobrun.checkpoint.integrity import (
     read_manifests,
     read_record,
 )
-from jobrun.checkpoint.record import ID, MAX_ID, SUCCESS, Record
+from jobrun.checkpoint.record import ID, MAX_ID, SUCCESS, Record, decode_listed, decode_record
 from jobrun.core.gc_tuning import paused
 from jobrun.errors import DamagedError, JobrunError, NotFoundError, SaveError
 from jobrun.storage.fs import DEFAULT, Fs, FsError
@@ -124,10 +124,18 @@ class Catalog:
         It costs the same for thousands of blobs as for one.  Raises DamagedError with the reason if
         it is not listed.
         """
+        return self._record(id, decode_record, self._is_directory(id))
+
+    def _is_directory(self, id: int) -> bool:
+        return self._fs.far or kind_of(self._fs, self.place(id)) == "directory"
+
+    def _record(
+        self, id: int, decode: Callable[[bytes, str], Record], is_directory: bool
+    ) -> Record:
         place = self.place(id)
-        if not self._fs.far and kind_of(self._fs, place) != "directory":
+        if not is_directory:
             raise DamagedError("it is not a directory", where=place)
-        record = read_record(self._fs, place)
+        record = read_record(self._fs, place, decode)
         if record.id != id:
             raise DamagedError(f"it is a copy of checkpoint {record.id}", where=place)
         return record
@@ -172,9 +180,7 @@ class Catalog:
         """
         place = self.place(id)
         try:
-            if not self._fs.far and kind_of(self._fs, place) != "directory":
-                return False
-            if not kind_of(self._fs, f"{place}/{SUCCESS}"):
+            if not self._is_directory(id) or not kind_of(self._fs, f"{place}/{SUCCESS}"):
                 return False
             return read_record(self._fs, place).id == id
         except JobrunError:
@@ -212,10 +218,12 @@ class Catalog:
         ignored: list[Ignored] = []
         names = [name for name in self._names() if name.startswith(_LOOKS_LIKE)]
         ignored += [Ignored(n, _odd(n)) for n in names if not CHECKPOINT_NAME.fullmatch(n)]
+        real = self._directories() if names else set()
         with paused(len(names) > _FEW):
             for id in self._ids(names):
                 try:
-                    records.append(self.record(id))
+                    is_directory = f"checkpoint_{id}" in real or self._is_directory(id)
+                    records.append(self._record(id, decode_listed, is_directory))
                 except JobrunError as error:
                     ignored.append(Ignored(f"checkpoint_{id}", self.why_ignored(id, error), id))
         return records, ignored
@@ -268,6 +276,12 @@ class Catalog:
 
     def _names(self) -> list[str]:
         return self._below("")
+
+    def _directories(self) -> set[str]:
+        """Return the names that are known to be real directories, without a look at each."""
+        with suppress(FsError):  # then each is looked at
+            return set() if self._fs.far else self._fs.directories(self.where)
+        return set()
 
     def _below(self, folder: str) -> list[str]:
         try:

@@ -83,12 +83,14 @@ def kind_of(fs: Fs, path: str) -> str:
         _raise_for(error)
 
 
-def read_record(fs: Fs, checkpoint: str) -> Record:
+def read_record(
+    fs: Fs, checkpoint: str, decode: Callable[[bytes, str], Record] = decode_record
+) -> Record:
     """Return the record in ``_SUCCESS`` of the checkpoint at a path."""
     path = f"{checkpoint}/{SUCCESS}"
     if not fs.far:
-        return decode_record(_read(fs, path), path)
-    return _reread(fs, lambda: decode_record(_read(fs, path), path))
+        return decode(_read(fs, path), path)
+    return _reread(fs, lambda: decode(_read(fs, path), path))
 
 
 def check_root(fs: Fs, checkpoint: str, record: Record) -> None:

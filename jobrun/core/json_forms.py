@@ -109,7 +109,7 @@ def optional(form: Form) -> Form:
 
 def list_of(form: Form) -> Form:
     """Return the form of a list whose items have one form."""
-    return lambda value: type(value) is list and all(map(form, value))
+    return lambda value: type(value) is list and (not value or all(map(form, value)))
 
 
 def pair_of(*forms: Form) -> Form:
@@ -129,7 +129,8 @@ def pair_of(*forms: Form) -> Form:
 def mapping_of(form: Form, key: Form = text) -> Form:
     """Return the form of a mapping whose keys and values have one form each."""
     return lambda value: (
-        type(value) is dict and all(map(key, value)) and all(map(form, value.values()))
+        type(value) is dict
+        and (not value or (all(map(key, value)) and all(map(form, value.values()))))
     )
 
 
@@ -150,7 +151,8 @@ def misfit(
     for name, form in required.items():
         if name not in value or not form(value[name]):
             return name
-    for name, form in (maybe or {}).items():
-        if name in value and not form(value[name]):
-            return name
+    if maybe:
+        for name, form in maybe.items():
+            if name in value and not form(value[name]):
+                return name
     return ""

@@ -284,6 +284,15 @@ class Fs:
         """Return the names of the entries of a directory, sorted."""
         return self._do("list", path, lambda: sorted(os.listdir(path)))
 
+    def directories(self, path: str) -> set[str]:
+        """Return the names of the real directories in one, mostly without a look at each entry."""
+
+        def call() -> set[str]:
+            with os.scandir(path) as found:
+                return {entry.name for entry in found if entry.is_dir(follow_symlinks=False)}
+
+        return self._do("list", path, call)
+
     def sizes(self, paths: Iterable[str]) -> Iterator[int]:
         """Return the lengths of regular files; raises FsError, naming its kind, for anything else.
 

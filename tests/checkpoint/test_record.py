@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 import struct
+from dataclasses import replace
 from typing import Any
 
 import crc32c
@@ -16,6 +18,7 @@ from jobrun.checkpoint.record import (
     Record,
     RecordFields,
     check_fields,
+    decode_listed,
     decode_record,
     encode_record,
 )
@@ -59,6 +62,40 @@ def test_a_record_comes_back() -> None:
     found = decode_record(encode_record(record()), "_SUCCESS")
     assert found == record()
     assert (found.epoch, found.at_boundary, found.nodes) == (4, False, ("main", "b"))
+
+
+def test_one_that_is_listed_is_the_same() -> None:
+    for written in (record(), record(position=Position(4))):
+        data = encode_record(written)
+        listed = decode_listed(data, "")
+        copied = pickle.loads(pickle.dumps(listed))
+        assert listed.stops == written.stops
+        assert listed == copied == replace(listed) == written
+    with pytest.raises(AttributeError, match="a record has no 'nothing'"):
+        _ = listed.nothing  # type: ignore[attr-defined]
+
+
+def test_one_that_is_listed_shows_a_malformed_field_once_it_is_used() -> None:
+    data = proven(encode_record(record()).replace(b'{"numpy": "2.0"}', b'{"numpy": 2.0}'))
+    with pytest.raises(DamagedError, match="'versions' cannot be"):
+        decode_record(data, "")
+    listed = decode_listed(data, "there")
+    assert (listed.id, listed.decision) == (7, {"outcome": "stop", "reason": "epochs: 4"})
+    with pytest.raises(DamagedError, match="'versions' cannot be") as raised:
+        _ = listed.extra
+    assert raised.value.where == "there"
+
+
+def test_lines_in_another_order_are_the_same_record() -> None:
+    *lines, _ = encode_record(record()).splitlines(keepends=True)
+    data = proven(b"".join([lines[0], *reversed(lines[1:])]) + b"crc32c: ")
+    assert decode_listed(data, "") == decode_record(data, "") == record()
+
+
+def proven(data: bytes) -> bytes:
+    """The bytes of a record with the checksum that they should have."""
+    body = data.rpartition(b"crc32c: ")[0]
+    return body + f"crc32c: {crc32c.crc32c(body):08x}\n".encode()
 
 
 def test_inside_an_epoch_it_has_no_metrics_whatever_it_was_given_or_written_with() -> None:
