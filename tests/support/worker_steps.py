@@ -161,6 +161,12 @@ def pid(x: Any) -> Any:
     return os.getpid()
 
 
+def late_pid(x: Any) -> Any:
+    """Takes so long that each worker gets a batch."""
+    time.sleep(0.3)
+    return os.getpid()
+
+
 def busy(x: Any, loops: int) -> Any:
     """Holds the interpreter: a loop in plain Python."""
     total = 0

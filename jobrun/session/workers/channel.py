@@ -14,6 +14,7 @@ that are given back.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -134,29 +135,36 @@ class Channel:
 
         Raises EOFError if the other end is gone, or OSError.
         """
-        prefix, descriptors = self._read_prefix()
-        header_size, inline_size = _PREFIX.unpack(prefix)
-        data = self._read(np.empty(header_size + inline_size, np.uint8))
-        header, inline = data[:header_size], data[header_size:]
-        node, slot, size, dropped, released = _DECODER.decode(header.tobytes().decode())
-        self._free += released
-        for number in dropped:
-            del self._lent[number]
-        if size:
-            self._lent[slot] = mapped(descriptors[0])
+        descriptors: list[int] = []
+        try:
+            header, inline = self._read_message(descriptors)
+            node, slot, size, dropped, released = _DECODER.decode(header.tobytes().decode())
+            self._free += released
+            for number in dropped:
+                del self._lent[number]
+            if size:
+                if not descriptors:  # this process can have no more, and the system dropped it
+                    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+                self._lent[slot] = mapped(descriptors.pop())
+        finally:  # the sender may have died within the message
+            for descriptor in descriptors:
+                os.close(descriptor)
         if slot < 0:
             return unpack(node, inline)
         self._used.append(slot)
         area = self._lent[slot]
         return unpack(node, area if _COUNTS else area.copy())
 
-    def _read_prefix(self) -> tuple[bytes, list[int]]:
-        """Return the lengths, and the descriptor of a new slot."""
-        data, descriptors, _, _ = socket.recv_fds(self._connection, _PREFIX.size, 1)
-        if not data:
+    def _read_message(self, descriptors: list[int]) -> tuple[Array, Array]:
+        """Return header and bytes of a message; add the descriptor of a new slot."""
+        prefix, received, _, _ = socket.recv_fds(self._connection, _PREFIX.size, 1)
+        descriptors += received
+        if not prefix:
             raise EOFError
-        rest = np.empty(_PREFIX.size - len(data), np.uint8)
-        return data + self._read(rest).tobytes(), descriptors
+        prefix += self._read(np.empty(_PREFIX.size - len(prefix), np.uint8)).tobytes()
+        header_size, inline_size = _PREFIX.unpack(prefix)
+        data = self._read(np.empty(header_size + inline_size, np.uint8))
+        return data[:header_size], data[header_size:]
 
     def _read(self, area: Array) -> Array:
         view, done = area.data, 0

@@ -33,7 +33,7 @@ __all__ = ["WorkerPool"]
 _GRACE = 1.0
 """The seconds that workers have to end by themselves."""
 _OTHERS = 3
-"""How often a batch goes to another worker since one was killed before it began a step."""
+"""How often a batch goes to another worker since a new one was killed before it began a step."""
 
 
 class WorkerPool:
@@ -116,7 +116,9 @@ class WorkerPool:
         unbegun = 0
         while True:
             if lost is not None and lost.doing.step < 0:
-                unbegun += 1
+                unbegun += (
+                    not lost.proven
+                )  # one that was killed while idle is no fault of the batch
                 self._give_to_another(lost, moment, unbegun)
             elif lost is not None:
                 self._try_again(lost, moment)
@@ -191,6 +193,7 @@ class WorkerPool:
         worker.ready = True
 
     def _give_back(self, worker: WorkerProcess) -> None:
+        worker.proven = True
         with self._lock:
             self._busy.discard(worker)
             if not self._stopped:
@@ -208,7 +211,8 @@ class WorkerPool:
     def _give_to_another(self, lost: LostError, moment: CallContext, times: int) -> None:
         """Report that a batch, of which no step began, goes to another worker: no try is lost.
 
-        Raises TaskError if it was given ``times`` too often, or if the worker ended by itself.
+        Raises TaskError if it was given to new ones ``times`` too often, or if the worker ended by
+        itself.
         """
         text = f"a worker process of pipe {self._pipe.name!r} {lost} before it began a step"
         if times > _OTHERS or lost.ended.code >= 0:

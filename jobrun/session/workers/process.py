@@ -46,11 +46,15 @@ _CODE = (
 class LostError(Exception):
     """The worker is gone: how it ended, its last status, and the end of its output.
 
-    ``late``: it was ended here, since a step exceeded its timeout.
+    ``late``: it was ended here, since a step exceeded its timeout.  ``proven`` is that of the
+    worker.
     """
 
-    def __init__(self, ended: Ended, doing: WorkerStatus, tail: str, late: bool) -> None:
+    def __init__(
+        self, ended: Ended, doing: WorkerStatus, tail: str, *, late: bool, proven: bool
+    ) -> None:
         super().__init__(str(ended))
+        self.proven = proven
         self.ended = ended
         self.doing = doing
         self.tail = tail
@@ -67,6 +71,8 @@ class WorkerProcess:
     def __init__(self, timeouts: Sequence[float | None]) -> None:
         self.ready = False
         """Whether it has received its steps; set by the caller."""
+        self.proven = False
+        """Whether it has run them before; set by the caller."""
         self._timeouts = timeouts
         self._tail: deque[str] = deque(maxlen=_LAST_LINES)
         ours, theirs = socket.socketpair()
@@ -144,7 +150,8 @@ class WorkerProcess:
             with suppress(subprocess.TimeoutExpired):  # it may have closed its end and still run
                 self._process.wait(_GRACE)
         self.end()
-        raise LostError(Ended(self._process.returncode), doing, "\n".join(self._tail), late)
+        ended, tail = Ended(self._process.returncode), "\n".join(self._tail)
+        raise LostError(ended, doing, tail, late=late, proven=self.proven)
 
     def kill(self) -> None:
         """Kill it at once; from any thread.  Its caller sees that, and calls ``end``."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import socket
+import struct
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +20,7 @@ from hypothesis import strategies as st
 
 from jobrun.session.workers import channel as channels
 from jobrun.session.workers.channel import Channel
+from jobrun.session.workers.shared_memory import anonymous_file
 from jobrun.session.workers.wire import UnsendableError
 
 LARGE = 100_000
@@ -135,3 +138,39 @@ def test_the_end_of_the_other_side_is_an_error(pair: tuple[Channel, Channel]) ->
         pair[1].receive()
     with pytest.raises(OSError, match="Broken pipe"):
         pair[1].send(np.zeros(LARGE))
+
+
+@pytest.mark.parametrize("sent", [3, 8, 20])
+def test_a_sender_that_dies_within_a_message_leaves_no_descriptor(sent: int) -> None:
+    gc.collect()
+    before = memory_files()
+    ours, theirs = socket.socketpair()
+    descriptor = anonymous_file(100)
+    message = struct.pack("<II", 64, 0) + bytes(64)
+    socket.send_fds(ours, [message[:sent]], [descriptor])
+    os.close(descriptor)
+    ours.close()
+    channel = Channel(theirs)
+    with pytest.raises(EOFError):
+        within(20, channel.receive)
+    channel.close()
+    assert memory_files() == before
+
+
+def test_where_there_are_no_descriptors_left_it_is_an_error_of_the_system() -> None:
+    """The system then passes on the message without the one of its shared memory."""
+    ours, theirs = socket.socketpair()
+    sender, receiver = Channel(ours), Channel(theirs)
+    thread = threading.Thread(target=sender.send, args=(np.zeros(LARGE),), daemon=True)
+    thread.start()
+    thread.join(20)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    os.close(free := os.dup(0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            within(20, receiver.receive)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for end in (sender, receiver):
+            end.close()

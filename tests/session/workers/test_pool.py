@@ -814,6 +814,25 @@ def test_a_batch_goes_to_another_worker_if_no_step_of_it_was_begun() -> None:
     assert all(w.startswith(text) and w.endswith(", which another is given") for w in warned)
 
 
+def test_any_number_of_workers_may_be_killed_while_they_are_idle() -> None:
+    """One that has done batches before says nothing of the batch that it is given next."""
+    count, seen = [6], set()
+    job = Job("j")
+    with job.setup:
+        Task(lambda: np.arange(20), out="a", name="load")
+    with job.epoch:
+        Task(lambda: count[0], out="n", name="count")
+        do = [Task(lambda p: seen.add(p), "p", name="see")]
+        Pipe({"x": "a"}, map=[Task(steps.late_pid, "x", out="p")], do=do, processes="n")
+    driver = drive(job).start().epochs(1)
+    assert len(seen) == 6
+    for worker in seen:
+        os.kill(worker, signal.SIGKILL)
+    count[0] = 1
+    driver.epochs(1)
+    assert len(seen) == 7
+
+
 def test_workers_that_are_killed_again_and_again_before_a_step_are_an_error(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
