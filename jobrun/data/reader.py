@@ -291,7 +291,9 @@ class BatchReader(RowReader):
 
     def applied(self) -> None:
         """Count the batch of the last ``next`` as read: it was applied."""
-        self._passes, self._row = self._normal(self._passes, self._row + self._stride)
+        self._row += self._stride
+        if self._row + self._needs > self.rows:  # nothing of the pass is left
+            self._passes, self._row = self._passes + 1, 0
 
     def _pass_order(self) -> Order:
         if self._order is None or self._order[0] != self._passes:

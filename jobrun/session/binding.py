@@ -5,25 +5,24 @@ Kinds of tasks that a job does not have are not imported: they would be a tenth 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.dataflow import updated_blobs
-from jobrun.analysis.names import Key
 from jobrun.core.blob_paths import PathSet
 from jobrun.model.job import Pipe, Task
 from jobrun.model.options import Load
 from jobrun.model.shell import Shell
 from jobrun.session.base import Places
 from jobrun.session.call import Call
+from jobrun.session.call_outputs import Write
 from jobrun.session.deadline import Deadline
 from jobrun.session.generators import give_up
 from jobrun.session.scheduler import Scheduler
 from jobrun.session.stores import Stores
-from jobrun.values.boxes import Value
 
 if TYPE_CHECKING:
     from jobrun.session.pipe.run import PipeRun
@@ -83,9 +82,9 @@ class Binding:
         task: Pipe,
         node: str,
         stores: Stores,
-        store: Callable[[Key, Value], None],
+        store: Callable[[Sequence[Write]], None],
     ) -> PipeRun:
-        """Bind a pipe to a node; ``store`` writes a blob."""
+        """Bind a pipe to a node; ``store`` writes blobs."""
         from jobrun.session.pipe.run import PipeRun
 
         return PipeRun(

@@ -7,10 +7,10 @@ then costs a few microseconds.
 from __future__ import annotations
 
 import copy
-import os
 import time
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from os import getpid
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,8 +45,8 @@ __all__ = ["Call", "column_of"]
 
 Gathered = list[Held]
 """The inputs as they were read, in the order of the task's arguments."""
-Fetch = Key | Callable[[CallContext], Held]
-"""What reads an input for a call: the key of a blob, or a function."""
+Fetch = Key | str | Box | Callable[[CallContext], Held]
+"""How an input is read for a call: a blob, a column, a constant, or what a function returns."""
 _SCALARS = (bool, int, float, str, type(None), np.generic)
 _CHANGEABLE = (list, dict, tuple, set, bytearray, np.ndarray)
 """Types of literals of which each call gets a copy, so that no call affects the next one."""
@@ -102,7 +102,7 @@ class Call:
         self._puts_columns = puts_columns
         self._keep_maps = group == "setup"
         self._check = check
-        self._owner = os.getpid()
+        self._owner = getpid()
         self._inputs = [self._input(a) for a in task.inputs]
         self.reductions = tuple(
             Reduced(a.reduce, resolve(job, node, a.name).keys)
@@ -133,7 +133,11 @@ class Call:
             self._keep_maps,
         )
         self._live_keys = self._used_live()
-        self._replaces = {key for keys in self._outputs for key in keys if self._is_live(key)}
+        self._live = stores.live if self._live_keys else None
+        replaced = (key for keys in self._outputs for key in keys if self._is_live(key))
+        self._replaces: dict[Key, type | None] = {} if group == "setup" else dict.fromkeys(replaced)
+        """The live objects that it puts out, each with the type of which nothing is to be noted."""
+        self._retries = task.retries
         self._forgotten = (
             Forgotten(job, task, unlimited(function), [k for (k,) in self._outputs], self._held)
             if task.outputs.form == "one" and len(self._outputs[0]) == 1 and not puts_columns
@@ -204,7 +208,7 @@ class Call:
                 name = argument.name
                 if self.task.retries is not None:
                     return lambda moment: copied(column_of(moment.columns, name))
-                return lambda moment: moment.columns.get(name) or column_of(moment.columns, name)
+                return name
             case "best":
                 key = (self.node, source.keys[0][1])
                 if self._is_live(key):
@@ -221,8 +225,7 @@ class Call:
         value = source.value  # a var, or the node's name
         if isinstance(value, _CHANGEABLE):
             return lambda moment: lambda: copy.deepcopy(value)
-        held = Box(value, "opaque")
-        return lambda moment: held
+        return Box(value, "opaque")
 
     def _one_key(self, name: str) -> Key:
         return resolve(self._job, self.node, name, self._columns).keys[0]
@@ -232,8 +235,19 @@ class Call:
         if self._best_live and self._stores.live is not None:
             states = {key: _best(self._stores, key) for key in self._best_live}
             self._copies = self._stores.live.copies(self._best_live, states)
-        get = self._stores.get
-        return [get(each) if isinstance(each, tuple) else each(moment) for each in self._fetches]
+        nodes, columns = self._stores.nodes, moment.columns
+        gathered: Gathered = []
+        for each in self._fetches:  # without a call for what most inputs are
+            if isinstance(each, tuple):
+                node, path = each
+                gathered.append(nodes[node].root.get(path) or nodes[node].get(path))
+            elif isinstance(each, str):
+                gathered.append(columns.get(each) or column_of(columns, each))
+            elif isinstance(each, Box):
+                gathered.append(each)
+            else:
+                gathered.append(each(moment))
+        return gathered
 
     def value(self, moment: CallContext) -> Any:
         """Return the function's result as it is; raises TaskError with the user's own lines."""
@@ -254,8 +268,8 @@ class Call:
         ``tried`` is the number of failed calls for this context so far.
         """
         try:
-            if self.task.retries is not None:
-                return self._run_again(moment, gathered, self.task.retries, tried)
+            if self._retries is not None:
+                return self._run_again(moment, gathered, self._retries, tried)
             return self._run(moment, gathered or self.gather(moment))
         except TaskError as error:
             raise self.placed(error, moment) from error.__cause__
@@ -264,7 +278,7 @@ class Call:
         self, moment: CallContext, gathered: Gathered | None, retries: Retries, tried: int
     ) -> list[Write]:
         """Call the function until it does not fail, each time with the same original inputs."""
-        live = self._stores.live if self._live_keys else None
+        live = self._live
         for number in range(tried + 1, retries.times + 1):
             states = live.read_all(self._live_keys) if live else {}
             try:
@@ -299,12 +313,11 @@ class Call:
             raise TaskStoppedError
 
     def _run(self, moment: CallContext, gathered: Gathered, preserve: bool = False) -> list[Write]:
-        live = self._stores.live if self._live_keys else None
-        if live:  # whatever fails from here on leaves the objects in an unknown state
+        live, generators = self._live, self._stores.generators
+        if live is not None:  # whatever fails from here on leaves the objects in an unknown state
             live.broken.update(self._live_keys)
         given = Given(self._inputs, gathered)
         cells = self._take_updates(given, preserve) if self._updates else []
-        generators = self._stores.generators
         if generators is None:
             result = self._call_with(given)
         else:
@@ -312,14 +325,14 @@ class Call:
                 result = self._call_with(given)
         values = given.values
         del given  # what holds an array decides whether it is copied
-        if self._forgotten is not None and result[0] is None:
+        if result[0] is None and self._forgotten is not None:
             self._say_forgotten(self._forgotten, moment)
         writes = self._results.writes(result, values)
         if cells:
             for cell, key in zip(cells, self._borrowed, strict=True):
                 writes.append((key, self._updated(cell, values, key)))
-        if live:
-            if self._replaces and self.group != "setup":
+        if live is not None:
+            if self._replaces:
                 self._note_replaced(live, writes)
             if self._live_updates:  # changed in place: nothing to store
                 self._stores.written.note(*self._live_updates)
@@ -327,10 +340,12 @@ class Call:
         return writes
 
     def _note_replaced(self, live: LiveObjects, writes: list[Write]) -> None:
-        """Note which live objects the call has replaced."""
+        """Note which live objects the call has replaced, as long as there is anything to note."""
         for key, value in writes:
             if key in self._replaces and isinstance(value, Box):
-                live.replaced(key, value.value)
+                kind = type(value.value)
+                if self._replaces[key] is not kind and live.replaced(key, value.value):
+                    self._replaces[key] = kind
 
     def _slot(self, generators: Generators, moment: CallContext) -> Slot:
         """Return the states of the global generators for a call."""
@@ -357,28 +372,53 @@ class Call:
             given.keywords.update(copy.deepcopy(self._containers))
         if self._check:
             self._look(given, called=False)
-        if given.values:
+        values = given.values
+        if values:
             calls.look = partial(self._look_closely, given)
         try:
-            result = [self._call(given.positional, given.keywords)]
+            result = [self._function(*given.positional, **given.keywords)]
+        except TaskStoppedError:
+            raise
+        except BaseException as error:
+            raise self._failure(error) from (None if self._is_own(error) else error)
         finally:
-            if given.values:
+            if values:
                 calls.look = None
-        change = given.change(self._results.returned, result)
+            if getpid() != self._owner:
+                end_if_forked(self._owner, f"task {self.name!r}")
+        change = given.change(self._results.returned, result) if given.noted else None
         if change is not None:
             raise change.error(self.task)
         if self._check:
             self._look(given, called=True)
-        if unlocked := given.unlocked():
+        if values and (unlocked := given.unlocked()):
             raise _written(repr(unlocked))
         return result
+
+    def _is_own(self, error: BaseException) -> bool:
+        """Return whether an error is one of jobrun itself, whose message is complete."""
+        return isinstance(error, TaskError) and isinstance(self.task.fn, Shell | Load)
+
+    def _failure(self, error: BaseException) -> _CallError:
+        """Return the error of a call whose function raised ``error``."""
+        if isinstance(error, TaskError) and self._is_own(error):
+            return _CallError(error.message, hint=error.hint, trace=error.trace)
+        return _CallError(
+            described(error),
+            hint=remedy(error)
+            or beside_spec(error, self._literals, self._spec_dir)
+            or order_hint(self.task, self._function),
+            trace=user_trace(error),
+        )
 
     def _take_updates(self, given: Given, preserve: bool) -> list[list[Any]]:
         """Add the writable arguments of ``update``; the cells hold the borrowed, for adoption."""
         cells = []
+        nodes = self._stores.nodes
         for parameter, key, live in self._updates:
             if live:
-                box = self._stores.get(key)
+                node, path = key
+                box = nodes[node].root.get(path) or nodes[node].get(path)
                 assert isinstance(box, Box)
                 cell = [box.value]
             else:
@@ -404,26 +444,6 @@ class Call:
         """Return what a borrowed blob has become as a value."""
         old = self._stores.nodes[key[0]].find(key[1])
         return adopt(cell, given, self._keep_maps, key[1], old=old)
-
-    def _call(self, positional: list[Any], keywords: dict[str, Any]) -> Any:
-        try:
-            return self._function(*positional, **keywords)
-        except TaskStoppedError:
-            raise
-        except BaseException as error:
-            if isinstance(error, TaskError) and isinstance(self.task.fn, Shell | Load):
-                # jobrun's own error: its message is complete.
-                raise _CallError(error.message, hint=error.hint, trace=error.trace) from None
-            raise _CallError(
-                described(error),
-                hint=remedy(error)
-                or beside_spec(error, self._literals, self._spec_dir)
-                or order_hint(self.task, self._function),
-                trace=user_trace(error),
-            ) from error
-        finally:
-            if os.getpid() != self._owner:
-                end_if_forked(self._owner, f"task {self.name!r}")
 
     def placed(self, error: TaskError, moment: CallContext) -> TaskError:
         """Return the error with task, group, batch and place."""

@@ -206,17 +206,18 @@ class Given:
     """The arguments of ``in`` for one call, made anew from the gathered inputs.
 
     ``positional`` and ``keywords`` are for the caller to complete; ``values`` are the values whose
-    views were handed out, except single numbers, strings and objects.
+    views were handed out, except single numbers, strings and objects; ``noted`` are the containers
+    and objects that were, with their content then.
     """
 
-    __slots__ = ("_lent_of", "_noted", "_roots", "keywords", "positional", "values")
+    __slots__ = ("_lent_of", "_roots", "keywords", "noted", "positional", "values")
 
     def __init__(self, inputs: Sequence[Input], gathered: Sequence[Held]) -> None:
         self.positional: list[Any] = []
         self.keywords: dict[str, Any] = {}
         self.values: list[Value] = []
         self._lent_of: list[Input] = []
-        self._noted: list[_AnyNoted] = []
+        self.noted: list[_AnyNoted] = []
         self._roots: list[tuple[Input, Any, Sequence[_AnyNoted]]] = []
         for source, held in zip(inputs, gathered, strict=True):
             if type(held) is Box and held.kind != "array" and held.note is None:
@@ -238,7 +239,7 @@ class Given:
             lent = [each for each in lent if isinstance(each, _PLAIN_CONTAINERS)]
         if lent:
             noted = [noted for noted in map(_note, lent) if noted is not None]
-            self._noted += noted
+            self.noted += noted
             self._roots.append((source, obj, noted))
 
     def _hand_out(self, source: Input, held: Held, lent: list[Any]) -> Any:
@@ -265,7 +266,7 @@ class Given:
 
     def unlocked(self) -> str | None:
         """Return the name of the first value of which the call made an array writable, or None."""
-        if not self.values or all_locked(self.values):
+        if all_locked(self.values):
             return None
         pairs = zip(self.names, self.values, strict=True)
         return next(name for name, value in pairs if not all_locked([value]))
@@ -278,10 +279,10 @@ class Given:
         ``returned(result)`` are the results for the blobs under ``out``, before they are adopted: a
         changed container that is the result for its own blob is no change.
         """
-        if not self._noted or all(map(_is_unchanged, self._noted)):
+        if all(map(_is_unchanged, self.noted)):
             return None
         written = returned(result)
-        by_id = {id(noted.container): noted for noted in self._noted}
+        by_id = {id(noted.container): noted for noted in self.noted}
         for source, root, own in self._roots:
             left = {id(noted): noted for noted in own}
             for name, keys, noted in _below(source, source.argument.name, source.keys, root, by_id):

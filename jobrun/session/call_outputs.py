@@ -9,7 +9,7 @@ from jobrun.analysis.names import Key
 from jobrun.errors import TaskError, did_you_mean_or_all, with_article
 from jobrun.model.task import Outputs
 from jobrun.usercode.returning import FORGOTTEN
-from jobrun.values.adoption import adopt, adopt_items
+from jobrun.values.adoption import adopt, adopt_items, simple
 from jobrun.values.boxes import Box, Tree, Value
 
 __all__ = ["CallOutputs", "Write"]
@@ -36,9 +36,7 @@ class CallOutputs:
         self._form = form
         self._keys = keys
         self._updated = updated
-        self._live = live
-        self._others = [i for i in range(len(keys)) if i not in live]
-        self._updated_others = [updated[i] for i in self._others]
+        self._live = [i in live for i in range(len(keys))]
         self._keep_maps = keep_maps
         each = [one for one, *more in keys if not more]
         self._single = each if len(each) == len(keys) else None
@@ -69,12 +67,12 @@ class CallOutputs:
             return _nothing(result)
         form = self._form.form
         values: list[Value]
-        if form == "one" and self._live:
-            values = [Box(result[0], "live")]
-        elif form == "one":
-            values = [adopt(result, given, self._keep_maps, *self._updated)]
-        else:
+        if form != "one":
             values = self._values_of(result, self._keys_of(result[0], form), given)
+        elif self._live[0]:
+            values = [Box(result[0], "live")]
+        else:
+            values = [adopt(result, given, self._keep_maps, self._updated[0])]
         if self._single is not None:
             return [*zip(self._single, values, strict=True)]
         writes: list[Write] = []
@@ -87,13 +85,20 @@ class CallOutputs:
 
     def _values_of(self, result: list[Any], keys: list[Any], given: list[Value]) -> list[Value]:
         """Return the items ``keys`` of a result as values."""
-        live = {i: Box(result[0][keys[i]], "live") for i in self._live}
-        others = [keys[i] for i in self._others]
-        adopted = adopt_items(result, others, given, self._keep_maps, self._updated_others)
-        if not live:
-            return adopted
-        found = live | dict(zip(self._others, adopted, strict=True))
-        return [found[i] for i in range(len(keys))]
+        items = result[0]
+        found: list[Any] = [
+            Box(items[key], "live") if is_live else simple(items[key])
+            for key, is_live in zip(keys, self._live, strict=True)
+        ]
+        del items  # what holds an array decides whether it is copied
+        left = [i for i, value in enumerate(found) if value is None]
+        if left:
+            updated = [self._updated[i] for i in left]
+            adopted = adopt_items(result, [keys[i] for i in left], given, self._keep_maps, updated)
+            for i, value in zip(left, adopted, strict=True):
+                found[i] = value
+        result.clear()
+        return found
 
     def _keys_of(self, result: Any, form: str) -> list[Any]:
         """Return the keys of a returned tuple or dict; raises TaskError if they differ."""

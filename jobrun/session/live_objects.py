@@ -154,14 +154,18 @@ class LiveObjects:
         others = (other for other in linked if other in self._replaced)
         return bool(linked) and all(self._found(other)[0] is PYTREE for other in others)
 
-    def replaced(self, key: Key, new: Any) -> None:
-        """Note that a task puts out ``new`` in the place of an object."""
+    def replaced(self, key: Key, new: Any) -> bool:
+        """Note that a task puts out ``new`` in the place of an object.
+
+        Return whether nothing is left to be noted of further ones of its type.
+        """
         old = self._box(key).value
         adapter = self._adapters.get(key[1]) or live_adapter_of(new)
         if old is not new and adapter is not None:
             self._noted[key] = note_made(adapter, new, old)
         if key not in self._replaced and new_leaves(old, new):
             self._replaced.add(key)
+        return adapter is None and key in self._replaced
 
     def restore(self, key: Key, states: dict[str, Value], name: str, *, anew: bool = False) -> None:
         """Put the state ``states[name]`` into an object, or in its place; raises TaskError.

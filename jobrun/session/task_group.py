@@ -32,6 +32,7 @@ from jobrun.session.base import Control
 from jobrun.session.batch_counts import BatchCounts
 from jobrun.session.binding import Binding
 from jobrun.session.call import Call
+from jobrun.session.call_outputs import Write
 from jobrun.session.current import Running, TaskStoppedError, enter
 from jobrun.session.input_check import check_kept
 from jobrun.session.object_order import ObjectOrder
@@ -138,7 +139,7 @@ class Group:
                 unit.task,
                 unit.node,
                 stores,
-                lambda key, value: self._store(key, value, number),
+                lambda writes: self._store_all(writes, number),
             )
             if number in self._plan.gathered_by:
                 return lambda now: None  # it has run with the other copies
@@ -405,15 +406,16 @@ class Group:
 
     # Storing.
 
-    def _store_all(self, writes: list[tuple[Key, Value]], number: int) -> None:
+    def _store_all(self, writes: Sequence[Write], number: int) -> None:
+        nodes, note = self._stores_of(number).nodes, self._stores.written.note
         for key, value in writes:
-            self._store(key, value, number)
+            if value.kind == "live" and "/" not in key[1]:  # nothing to be checked or ordered
+                nodes[key[0]].root[key[1]] = value
+                note(key)
+            else:
+                self._store(key, value, number)
 
     def _store(self, key: Key, value: Value, number: int) -> None:
-        if value.kind == "live" and "/" not in key[1]:  # nothing of it is to be checked or ordered
-            self._stores_of(number).nodes[key[0]].root[key[1]] = value
-            self._stores.written.note(key)
-            return
         persists = self._persists.get(key)
         if persists is None:
             persists = self._persists[key] = self._binding.persistent.touches(key)

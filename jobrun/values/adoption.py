@@ -26,7 +26,7 @@ from jobrun.values.holders import SOLE, held_alone, owns_memory, references
 from jobrun.values.overlap import overlapping
 from jobrun.values.own_arrays import adopt_own, refill_own
 
-__all__ = ["adopt", "adopt_items"]
+__all__ = ["adopt", "adopt_items", "simple"]
 
 Array = npt.NDArray[Any]
 
@@ -403,7 +403,7 @@ def adopt(
     what only cannot be *saved* becomes opaque, see ``jobrun.values.storable``.
     """
     value: Value = (
-        _simple(cell[0])  # the loss of a batch: a quarter of the time
+        simple(cell[0])  # the loss of a batch: a quarter of the time
         or _own_array(cell, 0)
         or _copied_array(cell, copy)
         or _Adoption(given, keep_maps, copy, live).begin(cell, 0, True, updated, old)
@@ -427,14 +427,12 @@ def adopt_items(
     sole = held_alone(cell, 0)
     names = updated or [""] * len(keys)
     pairs = zip(keys, names, strict=True)
-    values = [
-        _simple(cell[0][key]) or adoption.begin(cell[0], key, sole, name) for key, name in pairs
-    ]
+    values = [adoption.begin(cell[0], key, sole, name) for key, name in pairs]
     cell.clear()
     return values
 
 
-def _simple(obj: Any) -> Box | None:
+def simple(obj: Any) -> Box | None:
     """Return the box of a float, bool, string or None; None for anything else."""
     kind = _PYTHON_KINDS.get(type(obj))
     return None if kind is None else Box(obj, kind)

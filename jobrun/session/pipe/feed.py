@@ -58,7 +58,7 @@ class Feed(Protocol):
         """Return whether all batches of the epoch were applied."""
 
     def next(self) -> Prepared | None:
-        """Return the next batch, unless it has ``ended``; None if the run was cut meanwhile."""
+        """Return the next batch; None at the end, and if the run was cut meanwhile."""
 
     def applied(self) -> None:
         """Record that the batch of the last ``next`` was applied."""
@@ -90,6 +90,8 @@ class InTurn:
     def next(self) -> Prepared | None:
         """See Feed."""
         if not self._ready:
+            if self.ended:
+                return None
             try:
                 few = enumerate(self._read(self._reader, self._number), self._number)
                 self._ready = [self._prepare(number, batch) for number, batch in few]
@@ -151,6 +153,8 @@ class ReadAhead(_Prefetched):
 
     def next(self) -> Prepared | None:
         """See Feed."""
+        if self.ended:
+            return None
         try:
             found = next(self._ahead, None)
         except TaskStoppedError:  # the run ends, and with it the program that had it

@@ -145,8 +145,8 @@ class LockStep:
                 moment.reduced = shared
                 one.run.apply_step(number, one, moment, rows)
                 one.seconds += time.perf_counter() - started
-        for one in epochs:
-            one.applied()
+        for one, (_, rows) in zip(epochs, prepared, strict=True):
+            one.applied(rows)
 
     def _reduced(self, one: PipeEpoch, number: int, exchange: Exchange) -> dict[Reduced, Value]:
         """Return what a step reads of all nodes, reduced."""

@@ -40,7 +40,8 @@ class Reductions:
             self._kept.pop(key, None)
             return False
         kept = self._kept.get(key)
-        number = _number(value)
+        is_float = value.kind == "float" and value.note is None  # as most are
+        number = value.value if type(value) is Box and is_float else _number(value)
         if kept is not None and (number is None) != (kept[0] == "last"):
             raise _not_in_all(key[1], how, value)
         if number is None:
@@ -53,7 +54,8 @@ class Reductions:
         elif how == "sum":
             number = +number  # also of a single batch, the sum of a bool is an integer
         if kept is not None:
-            number = _join(how, kept[1], number)
+            adds = how == "mean" or how == "sum"
+            number = kept[1] + number if adds else _extreme(how, kept[1], number)
             rows += kept[2]
         self._kept[key] = (how, number, rows)
         return True
@@ -83,9 +85,8 @@ def _checked(number: Any) -> Any:
     return number
 
 
-def _join(how: str, kept: Any, number: Any) -> Any:
-    if how in ("mean", "sum"):
-        return kept + number
+def _extreme(how: str, kept: Any, number: Any) -> Any:
+    """Return the smaller or larger of two numbers, NaN if one is."""
     if math.isnan(kept) or math.isnan(number):
         return math.nan
     return min(kept, number) if how == "min" else max(kept, number)

@@ -27,6 +27,7 @@ from jobrun.model.job import Job, Pipe, Task
 from jobrun.session.base import Control, Places
 from jobrun.session.batch_columns import as_library, make_private, take_columns
 from jobrun.session.call import Call
+from jobrun.session.call_outputs import Write
 from jobrun.session.current import TaskStoppedError, enter, here
 from jobrun.session.pipe.feed import Feed, InTurn, Prepared, ReadAhead, ReadAheadInGroups
 from jobrun.session.pipe.groups import Groups
@@ -36,7 +37,6 @@ from jobrun.session.pipe.row_columns import row_columns
 from jobrun.session.pipe.source import PipeReading
 from jobrun.session.stores import CallContext, Stores
 from jobrun.session.workers.pool import WorkerPool
-from jobrun.values.boxes import Value
 
 __all__ = ["PipeEpoch", "PipeRun"]
 
@@ -51,6 +51,11 @@ class _Step:
     batches: int
     epochs: int
 
+    @property
+    def always(self) -> bool:
+        """Whether the step runs on each batch."""
+        return self.batches == self.epochs == 1
+
     def due(self, epoch: int, batch: int) -> bool:
         """Return whether the step runs on this batch (counted from 1)."""
         return batch % self.batches == 0 and epoch % self.epochs == 0
@@ -59,7 +64,7 @@ class _Step:
 class PipeRun:
     """A pipe of a job on one node, prepared to run epoch after epoch.
 
-    ``make_call(step, name, puts_columns)`` binds one step; ``store`` writes a blob.
+    ``make_call(step, name, puts_columns)`` binds one step; ``store`` writes blobs.
     """
 
     def __init__(
@@ -69,7 +74,7 @@ class PipeRun:
         pipe: Pipe,
         node: str,
         stores: Stores,
-        store: Callable[[Key, Value], None],
+        store: Callable[[Sequence[Write]], None],
         make_call: Callable[[Task, str, Collection[str], bool], Call],
         places: Places,
     ) -> None:
@@ -164,19 +169,20 @@ class PipeRun:
         Returns the place reached: None instead of a PipeState when the epoch's batches are done.
         """
         with self.begin(epoch, state, reader_state, control) as now:
-            while not now.feed.ended:
-                prepared = now.prepared = None if control.cut() else now.feed.next()
-                if prepared is None or not self._apply(prepared, now):
-                    return now.end(False)
-                now.applied()
-                control.applied(now.number - state.batches)
-            return now.end(True)
+            feed, cut, applied = now.feed, control.cut, control.applied
+            while not cut() and (prepared := feed.next()) is not None:
+                if not self._apply(prepared, now):
+                    break
+                now.applied(prepared[1])
+                applied(now.number - state.batches)
+            return now.end(feed.ended)
 
     @contextmanager
     def begin(
         self, epoch: int, state: PipeState, reader_state: ReaderState, control: Control
     ) -> Iterator[PipeEpoch]:
         """Yield the batches of an epoch from ``state`` on."""
+        self.in_batch = False
         reader = self.open(reader_state, control.report)
         total = reader.total(state.batches)
         self.batches = self._count("batches_per_epoch") or total
@@ -192,7 +198,7 @@ class PipeRun:
                 puts = [s.call for s in self._do if key in self._written(s.call.task)]
                 where = self._pipe.mark(f"reduce:{key[1]}", "reduce")
                 raise self._of(puts[-1], value, CallContext(epoch), where)
-            self._store(key, value)
+            self._store([(key, value)])
 
     @contextmanager
     def _fed(self, reader: RowReader, epoch: int, first: int, control: Control) -> Iterator[Feed]:
@@ -311,12 +317,11 @@ class PipeRun:
 
         Only its first step can be ended with the run: then nothing of the batch was applied.
         """
-        self.in_batch = False
+        moment, rows = prepared
         try:
-            moment, rows = prepared
-            for number, step in enumerate(self._do) if rows else ():
-                if step.due(now.epoch, now.number + 1):
-                    self.apply_step(number, now, moment, rows)
+            for step in self._do if rows else ():
+                if step.always or step.due(now.epoch, now.number + 1):
+                    self._apply_step(step.call, now, moment, rows)
                     self.in_batch = True
         except TaskStoppedError:
             if self.in_batch:  # the run has failed, so that nothing resumes from here
@@ -331,14 +336,25 @@ class PipeRun:
 
     def apply_step(self, number: int, now: PipeEpoch, moment: CallContext, rows: int) -> None:
         """Run a ``do`` step on a batch."""
-        call = self._do[number].call
+        self._apply_step(self._do[number].call, now, moment, rows)
+
+    def _apply_step(self, call: Call, now: PipeEpoch, moment: CallContext, rows: int) -> None:
         enter_batch(now.number + 1)
-        for key, value in call.run(moment):
-            if key in self._reduced:
-                reduced = self._reduce(call, moment, key, value, rows, now.reductions)
-                if reduced and key not in self._used:
-                    continue
-            self._store(key, value)
+        left, reduced, add = [], self._reduced, now.reductions.add
+        for write in call.run(moment):
+            key, value = write
+            if key not in reduced:
+                left.append(write)
+                continue
+            try:
+                added = add(key, reduced[key], value, rows, asked=key in self._asked)
+            except TaskError as error:
+                where = call.task.mark(f"out:{key[1]}", "out")
+                raise self._of(call, error, moment, where) from None
+            if not added or key in self._used:
+                left.append(write)
+        if left:
+            self._store(left)
 
     def reductions(self, number: int) -> tuple[Reduced, ...]:
         """Return what a ``do`` step reads reduced over nodes."""
@@ -347,23 +363,6 @@ class PipeRun:
     def failed_step(self, number: int, error: TaskError, now: PipeEpoch) -> TaskError:
         """Return the error of a ``do`` step whose inputs cannot be had."""
         return self._do[number].call.placed(error, CallContext(now.epoch, now.number))
-
-    def _reduce(
-        self,
-        call: Call,
-        moment: CallContext,
-        key: Key,
-        value: Value,
-        rows: int,
-        reductions: Reductions,
-    ) -> bool:
-        """Add the value of a batch to the reductions; False if it is to be stored as it is."""
-        how = self._reduced[key]
-        try:
-            return reductions.add(key, how, value, rows, asked=key in self._asked)
-        except TaskError as error:
-            where = call.task.mark(f"out:{key[1]}", "out")
-            raise self._of(call, error, moment, where) from None
 
     @staticmethod
     def _of(call: Call, error: TaskError, moment: CallContext, where: Where | None) -> TaskError:
@@ -391,13 +390,13 @@ class PipeEpoch:
     prepared: Prepared | None = None
     seconds: float = 0.0
 
-    def applied(self) -> None:
-        """Count the prepared batch as applied."""
-        assert self.prepared is not None
+    def applied(self, rows: int) -> None:
+        """Count a batch of ``rows`` rows, the last one of ``feed``, as applied."""
         self.feed.applied()
         self.number += 1
-        self.rows += self.prepared[1]
-        self.progress.done(self.number, self.rows)
+        self.rows += rows
+        if time.monotonic() >= self.progress.next:
+            self.progress.report(self.number, self.rows)
 
     def end(self, finished: bool) -> tuple[PipeState | None, ReaderState]:
         """Return the place reached; store the reductions of an epoch that is finished."""
@@ -408,7 +407,7 @@ class PipeEpoch:
 
 
 class _Progress:
-    """Reports how many batches are done, a few times a second."""
+    """Reports how many batches are done, a few times a second: from the moment ``next`` on."""
 
     def __init__(
         self, pipe: str, node: str, epoch: int, total: int | None, control: Control
@@ -416,11 +415,9 @@ class _Progress:
         self._event = (pipe, node, epoch)
         self._total = total
         self._report = control.report
-        self._next = time.monotonic() + _PROGRESS_SECONDS
+        self.next = time.monotonic() + _PROGRESS_SECONDS
 
-    def done(self, batches: int, rows: int) -> None:
+    def report(self, batches: int, rows: int) -> None:
         """Report that ``batches`` are applied, and ``rows`` by this attempt."""
-        now = time.monotonic()
-        if now >= self._next:
-            self._next = now + _PROGRESS_SECONDS
-            self._report(BatchesDone(*self._event, batches, self._total, rows))
+        self.next = time.monotonic() + _PROGRESS_SECONDS
+        self._report(BatchesDone(*self._event, batches, self._total, rows))
