@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 
 from jobrun.core.events import RunEnded, SlowestNode
 from jobrun.core.invocation import program
@@ -13,7 +14,15 @@ from jobrun.errors import EXIT_NOT_SAVED
 from jobrun.report.fitting import broken, labelled
 from jobrun.report.formatting import metric_texts, number, percent, plain, plural
 
-__all__ = ["OUTCOMES", "command_after", "ending", "next_command", "slowest_text", "summary"]
+__all__ = [
+    "OUTCOMES",
+    "Kept",
+    "command_after",
+    "ending",
+    "next_command",
+    "slowest_text",
+    "summary",
+]
 
 SECONDS = 1.0
 """Seconds of saving, or of one node above the others, below which neither is worth a line."""
@@ -154,31 +163,62 @@ def _place(ended: RunEnded) -> str:
 def next_command(ended: RunEnded, again: str = "") -> str:
     """Return the next command to type; empty if the run left nothing.
 
-    After an error in ``init`` or the first epoch it is ``again``: the spec or its code needs a
-    change, and ``train`` then starts over.
+    ``again`` is the command that trains the spec as it is now.
     """
     if ended.run_dir is None:
         return ""
     run = shown(ended.run_dir)
     if ended.only and ended.outcome != "finished":
         return f"{program()} resume {shlex.quote(run)} --only {ended.only}"
-    if again and ended.outcome == "error" and ended.epoch == 0:
-        return again
-    outcome = "error" if ended.exit_code == EXIT_NOT_SAVED else ended.outcome
-    return command_after(outcome, run, ended.before_failure, loadable=ended.checkpoint is not None)
+    lost = ended.exit_code == EXIT_NOT_SAVED
+    return command_after(
+        "error" if lost else ended.outcome,
+        run,
+        Kept(
+            loadable=ended.checkpoint is not None,
+            only_init=not lost and (ended.on_disk is None or ended.place == "epoch 0"),
+            before_failure=ended.before_failure,
+        ),
+        again,
+    )
 
 
-def command_after(outcome: str, run: str, before_failure: int | None, *, loadable: bool) -> str:
-    """Return the command to type after an outcome (or in a state) of the run at the path ``run``.
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a run has left on disk.
 
-    ``before_failure`` is the epoch of its newest checkpoint from before a failure, ``loadable``
-    whether there is any checkpoint.
+    ``loadable``: a whole checkpoint.  ``only_init``: no epoch, or part of one.  ``before_failure``
+    is the epoch of the newest checkpoint from before a failure.  ``lost``: there are checkpoints,
+    but none is whole.  ``behind``: the one of the end is not.
     """
-    run = shlex.quote(run)
-    if outcome in ("interrupted", "error"):
-        return f"{program()} resume {run}"
-    if outcome == "failed":
-        if before_failure is None:  # nothing is left to go back to
-            return f"{program()} show {run}"
-        return f"{program()} resume {run} --epoch {before_failure}"
-    return f"{program()} load-blobs {run}" if loadable else ""
+
+    loadable: bool
+    only_init: bool = False
+    before_failure: int | None = None
+    lost: bool = False
+    behind: bool = False
+
+
+def command_after(state: str, run: str, kept: Kept, again: str = "") -> str:
+    """Return the command to type for a run at the path ``run``; empty if there is none.
+
+    ``state`` is its outcome or state.  ``again`` is the command that trains its spec as it is now:
+    after an error before an epoch was saved, the spec or its code needs a change, and ``train``
+    then starts over.
+    """
+    path = shlex.quote(run)
+    if state == "running":
+        return f"{program()} logs {path} -f"
+    if kept.lost:
+        return f"{program()} checkpoints verify {path}"
+    if state == "error" and kept.only_init and again:
+        return again
+    if state in ("interrupted", "error"):
+        return f"{program()} resume {path}"
+    if state == "failed":
+        if kept.before_failure is None:  # nothing is left to go back to
+            return f"{program()} show {path}"
+        return f"{program()} resume {path} --epoch {kept.before_failure}"
+    if kept.behind:  # the epochs after it are run again
+        return f"{program()} resume {path}"
+    return f"{program()} load-blobs {path}" if kept.loadable else ""

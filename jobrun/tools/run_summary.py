@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,6 @@ from typing import Any
 from jobrun.checkpoint.catalog import Catalog, Ignored, span
 from jobrun.checkpoint.contents import disk_use_text
 from jobrun.checkpoint.record import Record
-from jobrun.core.invocation import program
 from jobrun.core.paths import shown
 from jobrun.core.ranking import before_failure, best_record
 from jobrun.core.text import duration
@@ -22,7 +20,7 @@ from jobrun.errors import DamagedError
 from jobrun.report.attempts import Attempts, PastAttempt, read_attempts
 from jobrun.report.events_file import EventReader
 from jobrun.report.formatting import metric_texts, number, percent, plain, plural, value_text
-from jobrun.report.summary import OUTCOMES, command_after, slowest_text
+from jobrun.report.summary import OUTCOMES, Kept, command_after, slowest_text
 from jobrun.runs.overview import Overview, overview
 from jobrun.runs.rundir import RunDir
 from jobrun.runs.series import numbered
@@ -60,14 +58,28 @@ class RunSummary:
 
     @property
     def next(self) -> str:
-        """The commands to type next."""
-        path = self.run.shown()
-        if self.view.state == "running":
-            return f"{program()} logs {shlex.quote(path)} -f"
-        known = named_now(self.records, self.run.state())
-        safe = self.run.catalog.whole(known, before_failure)
-        epoch = safe.epoch if safe is not None else None
-        return command_after(self.view.state, path, epoch, loadable=bool(self.records))
+        """The command to type next, which the summary of the last attempt has shown too."""
+        state, view = self.run.state(), self.view
+        if state is None:
+            return ""
+        catalog, known = self.run.catalog, named_now(self.records, state)
+        newest = catalog.whole(known, lambda left: max(left, key=lambda r: r.id, default=None))
+        safe = catalog.whole(known, before_failure) if view.state == "failed" else None
+        first = newest is None or (newest.epoch == 0 and newest.at_boundary)
+        kept = Kept(
+            loadable=newest is not None,
+            only_init=first,
+            before_failure=safe.epoch if safe is not None else None,
+            lost=newest is None and bool(self.records or self.damaged),
+            behind=newest is not None and newest.epoch < state.epoch,
+        )
+        again = ""
+        if first and view.state == "error":
+            from jobrun.tools.train_again import train_again  # it reads the spec
+
+            again = train_again(self.run, state)
+        command = command_after(view.state, self.run.shown(), kept, again)
+        return "" if " show " in command else command  # this is what it shows
 
 
 def run_summary(run: RunDir, also: Sequence[EventReader] = ()) -> RunSummary:

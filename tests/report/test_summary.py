@@ -85,9 +85,12 @@ def test_after_an_error_in_the_first_epoch_the_command_takes_the_spec_as_it_is_n
     make: Any,
 ) -> None:
     again = "jobrun train digits.yaml"
-    first = make.ended(outcome="error", exit_code=1, epoch=0)
+    first = make.ended(outcome="error", exit_code=1, epoch=2, on_disk=0, place="epoch 0")
     assert summary(first, again=again)[-1] == again
-    later = make.ended(outcome="error", exit_code=1, epoch=1)
+    place = "epoch 1, batch 10 of pipe 'train'"
+    inside = make.ended(outcome="error", exit_code=1, epoch=0, on_disk=0, place=place)
+    assert summary(inside, again=again)[-1] == "jobrun resume runs/digits"
+    later = make.ended(outcome="error", exit_code=1, epoch=1, on_disk=1, place="epoch 1")
     assert summary(later, again=again)[-1] == "jobrun resume runs/digits"
 
 
