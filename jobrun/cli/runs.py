@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +17,7 @@ from jobrun.core.paths import typed
 
 if TYPE_CHECKING:
     from jobrun.runs.overview import Overview
+    from jobrun.runs.rundir import RunDir
 
 __all__ = ["command"]
 
@@ -27,6 +29,7 @@ _NOTE = 30
 
 
 @click.command("runs", short_help="List runs with their states and metrics.")
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=completes("run"))
 @option(
     "--sort",
     metavar="METRIC|name|time",
@@ -48,6 +51,7 @@ _NOTE = 30
 @runs_dir
 @common
 def command(
+    names: tuple[str, ...],
     sort: str,
     spec: str | None,
     state: str | None,
@@ -58,6 +62,8 @@ def command(
 ) -> None:
     """List the runs, those of sweeps as SWEEP/COMBINATION: the newest first.
 
+    With NAMEs those whose name begins with one of them, or that a pattern means: 'pi-*'.
+
     Of each metric the last value is shown, and the best where the spec says which direction is
     better.  With --sort METRIC the run with the best value comes first.  On a terminal the columns
     are those that it has room for.
@@ -67,18 +73,28 @@ def command(
 
     _check_state(state)
     found = [run for run in list_runs(runs_dir) if spec is None or is_of(run, spec)]
-    every = _sorted([overview(run) for run in found], sort)
+    every = _sorted([overview(run) for run in _named(found, names, runs_dir)], sort)
     views = [v for v in every if state in (None, v.state) and _has(v, search)][:most]
     if settings().json:
         click.echo(json.dumps({"runs_dir": runs_dir, "runs": [_object(v) for v in views]}))
     elif views:
         click.echo(_text(views, columns.split(",") if columns else None))
-    elif every:
-        click.echo(f"none of {len(every)} runs in {_plain(runs_dir)} matches these options")
+    elif found:
+        click.echo(f"none of {len(found)} runs in {_plain(runs_dir)} matches these options")
     else:
         of = f" of {spec}" if spec else ""
         hint = "jobrun train SPEC starts one; --runs-dir names another directory of runs"
         click.echo(f"no run{of} in {_plain(runs_dir)}; {hint}")
+
+
+def _named(runs: Sequence[RunDir], names: Sequence[str], runs_dir: str) -> list[RunDir]:
+    """Return the runs that names, their beginnings or patterns mean; all without names."""
+    wanted = [name.removeprefix(f"{runs_dir.rstrip('/')}/").rstrip("/") for name in names]
+    return [
+        run
+        for run in runs
+        if not names or any(run.name.startswith(n) or fnmatchcase(run.name, n) for n in wanted)
+    ]
 
 
 def _plain(text: str) -> str:

@@ -138,7 +138,7 @@ def _single(
     from jobrun.analysis.identity import digest
     from jobrun.cli.running import run_job
     from jobrun.jobspec.build import job_of
-    from jobrun.runs.find import run_of_spec
+    from jobrun.runs.find import run_of_spec, unfinished_after
     from jobrun.runs.series import newest_begun
 
     job = job_of(loaded)
@@ -147,7 +147,11 @@ def _single(
         runs_dir = options.runs_dir
         seen = newest_begun(runs_dir, job.name)
         run = None if request.fresh else run_of_spec(runs_dir, job.name, digest(job_facts(job)))
-        return run_job(job, request, run.path if run else None, options, signals, seen)
+        if run is None:
+            return run_job(job, request, None, options, signals, seen)
+        newer = unfinished_after(runs_dir, job.name, run)
+        asked = replace(request, unfinished=newer.shown() if newer is not None else "")
+        return run_job(job, asked, run.path, options, signals, seen)
 
     return start
 

@@ -125,6 +125,7 @@ def _is_number(value: Any) -> bool:
 
 
 _TEMPLATE = re.compile(r"\$?\{+ *([A-Za-z_]\w*) *\}+")
+_OF_NODE = re.compile(r"[A-Za-z_][\w.-]*:[A-Za-z_][\w/]*")
 
 
 def _parse(text: str) -> ast.expr:
@@ -147,6 +148,8 @@ def _habit(text: str) -> str:
     plain = _TEMPLATE.sub(r"\1", text)
     if plain != text:
         return f"; a name is enough: {plain}"
+    if of_node := _OF_NODE.search(text):
+        return f'; a blob of a node is blob("{of_node.group()}")'
     if "&&" in text or "||" in text:
         return "; write 'and', 'or'"
     if "=" in text and not any(op in text for op in ("==", "<=", ">=", "!=")):

@@ -12,10 +12,13 @@ from jobrun.core.save_cost import SHARE, less_often
 from jobrun.core.text import size
 from jobrun.model.policy import CheckpointPolicy
 
-__all__ = ["Room", "free_room", "kept_in_all", "room_warning", "share_warning"]
+__all__ = ["Room", "files_warning", "free_room", "kept_in_all", "room_warning", "share_warning"]
 
 _SOON = 10.0
 """Seconds of an attempt before which no share is judged: the first saves import and warm up."""
+
+_MANY, _TINY = 500, 1024
+"""A checkpoint of so many files of fewer bytes on average is one of single numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,16 @@ def room_warning(policy: CheckpointPolicy, epochs: int | None, each: Room, free:
             f"{free.files} inodes that are free; checkpoint.keep.last limits them"
         )
     return ""
+
+
+def files_warning(each: Room) -> str:
+    """Return a warning if a checkpoint is very many tiny files; empty if it is not."""
+    if each.files is None or each.files < _MANY or each.bytes >= each.files * _TINY:
+        return ""
+    return (
+        f"each checkpoint has {each.files} files, of {size(each.bytes // each.files)} on average: "
+        "each number in a list or a dict is one; an np.array of them would be a single one"
+    )
 
 
 def share_warning(saves: int, waited: float, epochs: int, elapsed: float) -> str:

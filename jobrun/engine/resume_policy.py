@@ -26,6 +26,7 @@ writes a file.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,7 +55,8 @@ class Request:
     ``folder`` holds the user's code, ``spec_path`` is the spec file, ``spec_text`` and
     ``resolved_text`` what is kept of it in the run directory.  ``again`` and ``afresh`` are the
     commands that ask for the same again, and for a new run, for messages (empty: the job was built
-    in Python); ``program`` starts jobrun.  ``only`` ``exit``: no epoch is run.
+    in Python); ``program`` starts jobrun.  ``unfinished`` is a newer run of the same name that has
+    not ended (empty: there is none).  ``only`` ``exit``: no epoch is run.
     """
 
     command: Literal["train", "resume"] = "train"
@@ -71,6 +73,7 @@ class Request:
     nodes: NodeMap | None = None
     resized: bool = False
     program: str = "jobrun"
+    unfinished: str = ""
     only: Only = ""
 
     @property
@@ -298,6 +301,9 @@ def _done(
         if back is not None:
             resume = f"{request.program} resume {run} --epoch {back}"
             ways = [("to resume from an earlier epoch", resume), *ways]
+    if request.unfinished:
+        resume = f"{request.program} resume {shlex.quote(request.unfinished)}"
+        ways.append(("to resume the newer run, which has not ended", resume))
     return Choice("done", (first, *_change_lines(changes), *_table(ways)), exit_code=code)
 
 

@@ -29,7 +29,13 @@ from jobrun.core.events import (
     Warned,
 )
 from jobrun.core.position import Position
-from jobrun.engine.disk_room import Room, free_room, room_warning, share_warning
+from jobrun.engine.disk_room import (
+    Room,
+    files_warning,
+    free_room,
+    room_warning,
+    share_warning,
+)
 from jobrun.engine.save_schedule import SaveSchedule
 from jobrun.errors import SaveError
 from jobrun.model.policy import Best, CheckpointPolicy, Keep
@@ -274,11 +280,13 @@ class Saver:
         self._report_removed(saved.removed, saved.warnings)
 
     def _report_room(self, saved: Saved) -> None:
-        """Warn before epoch 1 if the disk is too small for the expected checkpoints."""
+        """Warn before epoch 1 if checkpoints are tiny files, or too large for the disk."""
+        each = Room(saved.bytes, saved.files)
+        texts = [files_warning(each)]
         with suppress(OSError):
-            free, each = free_room(saved.path), Room(saved.bytes, saved.files)
-            if text := room_warning(self._policy, self._epochs, each, free):
-                self._report(Warned(text))
+            texts.append(room_warning(self._policy, self._epochs, each, free_room(saved.path)))
+        for text in filter(None, texts):
+            self._report(Warned(text))
 
     def _report_share(self) -> None:
         """Warn once, while the run can still be changed, if saves take much of the time."""

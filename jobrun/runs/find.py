@@ -39,6 +39,7 @@ __all__ = [
     "remembered_code",
     "run_of_spec",
     "sweep_of_spec",
+    "unfinished_after",
     "unreadable",
 ]
 
@@ -85,6 +86,15 @@ def run_of_spec(
     runs = series(runs_dir, name)
     same = [r for r in runs if (s := _state_of(r)) is not None and s.digest == digest]
     return next(iter([*same, *runs]), None)
+
+
+def unfinished_after(runs_dir: str | os.PathLike[str], name: str, run: RunDir) -> RunDir | None:
+    """Return the newest run of the series of ``name`` if it is newer than ``run`` and not over."""
+    newest = next(iter(series(runs_dir, name)), None)
+    if newest is None or newest.path == run.path:
+        return None
+    state = _state_of(newest)
+    return newest if state is not None and not state.over else None
 
 
 def sweep_of_spec(

@@ -283,6 +283,9 @@ def test_a_selection_of_runs(call: Call) -> None:
     assert names("--search", "second fig") == ["sum-2"]
     assert names("--search", "WORDS") == ["two words é"]
     assert names("-n", "2") == ["sum", "sum-2"]
+    assert names("sum") == names("runs/sum") == names("sum*") == ["sum", "sum-2"]
+    assert names("runs/sum-2/", "*é", "--sort", "name") == ["sum-2", "two words é"]
+    assert names("other") == []
     assert call("runs", "--state", "running").out == (
         "none of 3 runs in runs matches these options\n"
     )

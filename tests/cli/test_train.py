@@ -118,6 +118,25 @@ def test_another_job_starts_beside_a_finished_run(call: Call, write: Call, folde
     assert again.out.startswith("runs/sum-2 is finished, nothing is left to do")
 
 
+def test_a_finished_run_tells_of_a_newer_one_that_has_not_ended(
+    call: Call, write: Call, folder: Path
+) -> None:
+    write()
+    call("train", "sum.yaml")
+    ways = "to resume the newer run, which has not ended:"
+    assert ways not in call("train", "sum.yaml").out
+    code = (folder / "steps.py").read_text()
+    (folder / "steps.py").write_text(code + "\n\ndef add(total, step): return 1 / 0\n")
+    assert call("train", "sum.yaml", "--set", "step=5").code == 1
+    (folder / "steps.py").write_text(code)
+    out = call("train", "sum.yaml").out
+    (line,) = [line for line in out.splitlines() if line.startswith(ways)]
+    command = line.removeprefix(ways).split()
+    assert command == ["jobrun", "resume", "runs/sum-2"]
+    assert call(*command[1:]).code == 0
+    assert ways not in call("train", "sum.yaml").out
+
+
 def test_fresh_starts_beside(call: Call, write: Call, folder: Path) -> None:
     write()
     for number in range(3):

@@ -111,6 +111,7 @@ def test_names_come_in_order_of_appearance() -> None:
     [
         ("loss <", 1, "not an expression"),
         ("loss = 1", 6, "write '=='"),
+        ("trainer_0:loss < 1", 10, 'a blob of a node is blob("trainer_0:loss")'),
         ("a && b", 4, "write 'and'"),
         ("", 1, "not an expression"),
         ("a < b()", 5, "unknown function 'b'"),

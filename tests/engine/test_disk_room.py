@@ -11,7 +11,7 @@ import pytest
 from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Task
 from jobrun.core.events import EpochFinished, Event, Warned
 from jobrun.engine import saver
-from jobrun.engine.disk_room import Room, kept_in_all, room_warning, share_warning
+from jobrun.engine.disk_room import Room, files_warning, kept_in_all, room_warning, share_warning
 from jobrun.model.policy import Best, CheckpointPolicy, Every, Keep
 
 
@@ -83,6 +83,28 @@ def test_a_run_says_it_once_while_it_is_running(
     said = [n for n, e in enumerate(events) if isinstance(e, Warned) and e.message == "slow"]
     assert len(said) == 1
     assert any(isinstance(e, EpochFinished) for e in events[said[0] :]), "before the end"
+
+
+def test_single_numbers_are_said_to_be_files() -> None:
+    assert files_warning(Room(10**9)) == ""
+    assert files_warning(Room(100, 499)) == ""
+    assert files_warning(Room(600 * 1024, 600)) == ""
+    assert files_warning(Room(600 * 90, 600)) == (
+        "each checkpoint has 600 files, of 90 B on average: each number in a list or a dict is "
+        "one; an np.array of them would be a single one"
+    )
+
+
+@pytest.mark.parametrize(("rows", "said"), [([[0] * 30] * 20, 1), (np.zeros((20, 30)), 0)])
+def test_a_list_of_lists_is_said_once(tmp_path: Path, rows: Any, said: int) -> None:
+    with Job("rows") as job:
+        with job.init:
+            Task(lambda: rows, out="rows")
+        Task(lambda rows: len(rows), in_="rows", out="n")
+        job.stop(epochs=3)
+    events: list[Event] = []
+    JobRunner(job, CheckpointManager(tmp_path), report=events.append).train()
+    assert sum(isinstance(e, Warned) and "np.array" in e.message for e in events) == said
 
 
 def start() -> np.ndarray:
