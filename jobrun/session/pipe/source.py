@@ -276,8 +276,13 @@ class PipeReading:
         )
 
     def _rng(self, *number: int) -> Any:
-        """Return the generator of a pass, or of a block of it; shards share one order."""
-        node = self._node if self._pipe.reader.shard is None else ""
+        """Return the generator of a pass, or of a block of it.
+
+        The shards of nodes share one order.  That of a job without nodes is the same with a shard
+        and without one, which may come or go within a pass.
+        """
+        shared = self._job.multi_node and self._pipe.reader.shard is not None
+        node = "" if shared else self._node
         return make_rng(self._job.seed, "shuffle", self._group, self._pipe.name, node, *number)
 
 

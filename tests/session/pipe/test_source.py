@@ -276,6 +276,24 @@ def test_a_run_that_is_cut_anywhere_reads_what_the_undisturbed_one_reads(
     assert position.to_json() == driver.position.to_json()
 
 
+@pytest.mark.parametrize("shuffle", [False, True, {"buffer": 7}])
+@pytest.mark.parametrize("name", list(SOURCES))
+def test_batch_and_shards_may_change_within_a_pass(folder: Path, name: str, shuffle: Any) -> None:
+    """All of a pass is read once, also where the shards begin within it."""
+    how = {**options_for(name, {"shuffle": shuffle}), **SOURCES[name]}
+    once: list[Any] = []
+    Driver(reading(once, **how), 1, spec_dir=folder).start().epoch()
+    seen: list[Any] = []
+    driver = Driver(reading(seen, batch=3, **how), 1, spec_dir=folder).start()
+    assert not driver.epoch(cut_after(3))
+    position = json.dumps(driver.position.to_json())
+    for shard in ("0/2", "1/2"):
+        rest = Driver(reading(seen, batch=2, shard=shard, **how), 1, spec_dir=folder).start()
+        rest.position = Position.from_json(json.loads(position))
+        assert rest.epoch()
+    assert sorted(flat(seen)) == sorted(flat(once))
+
+
 # Numbers.
 
 
