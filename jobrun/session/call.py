@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from os import getpid
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from jobrun.analysis.names import Key, Reduced, resolve
-from jobrun.core.blob_paths import levels
+from jobrun.core.blob_paths import PathSet, levels
 from jobrun.core.events import Warned
-from jobrun.core.forked import end_if_forked
+from jobrun.core.forked import PROCESS, end_if_forked
 from jobrun.core.rng import make_rng
 from jobrun.core.template import render
 from jobrun.errors import TaskError, did_you_mean_or_all
@@ -27,7 +27,7 @@ from jobrun.model.options import Load, Retries
 from jobrun.model.shell import Shell
 from jobrun.session.batch_columns import copied
 from jobrun.session.call_failure import beside_spec, column_hint, described, order_hint, remedy
-from jobrun.session.call_inputs import Given, Held, Input
+from jobrun.session.call_inputs import Arguments, Fetch, Given, Held, Input, Place, has_no_memory
 from jobrun.session.call_outputs import CallOutputs, Write
 from jobrun.session.current import Running, TaskStoppedError, current
 from jobrun.session.deadline import unlimited
@@ -45,8 +45,6 @@ __all__ = ["Call", "column_of"]
 
 Gathered = list[Held]
 """The inputs as they were read, in the order of the task's arguments."""
-Fetch = Key | str | Box | Callable[[CallContext], Held]
-"""How an input is read for a call: a blob, a column, a constant, or what a function returns."""
 _SCALARS = (bool, int, float, str, type(None), np.generic)
 _CHANGEABLE = (list, dict, tuple, set, bytearray, np.ndarray)
 """Types of literals of which each call gets a copy, so that no call affects the next one."""
@@ -60,11 +58,10 @@ class _CallError(TaskError):
 
 
 class _Update(NamedTuple):
-    """A blob under ``update``; ``live``: its object is handed over, and not borrowed."""
+    """A blob under ``update`` that is borrowed: its key, and its place among the arguments."""
 
-    parameter: str | None
+    place: Place
     key: Key
-    live: bool
 
 
 class Call:
@@ -102,8 +99,9 @@ class Call:
         self._puts_columns = puts_columns
         self._keep_maps = group == "setup"
         self._check = check
-        self._owner = getpid()
-        self._inputs = [self._input(a) for a in task.inputs]
+        self._owner = PROCESS.id
+        self._places = _places(task)
+        self._inputs = self._all_inputs()
         self.reductions = tuple(
             Reduced(a.reduce, resolve(job, node, a.name).keys)
             for a in task.inputs
@@ -113,14 +111,16 @@ class Call:
         self._best_live = self._live_of_best()
         self._constants = self._constants_given()
         self._copies: dict[Key, Any] = {}
-        self._fetches = [self._fetch(a) for a in task.inputs]
-        self._updates = self._updates_of(task)
-        self._borrowed = [update.key for update in self._updates if not update.live]
-        self._live_updates = [update.key for update in self._updates if update.live]
+        self._live_updates = [s.keys[0] for s in self._inputs if s.form == "live"]
+        self._updated_in = -1
+        """The last epoch in which a call has changed these."""
         literals = render(task.literals, texts or {})
         self._spec_dir = (texts or {}).get("spec.dir")
         self._literals = {k: v for k, v in literals.items() if not isinstance(v, _CHANGEABLE)}
         self._containers = {k: v for k, v in literals.items() if isinstance(v, _CHANGEABLE)}
+        self._updates = self._borrowed_updates()
+        self._fetches = [self._fetch(source) for source in self._inputs]
+        self._bound = self._given = self._bind({})
         self._outputs: list[tuple[Key, ...]] = [
             (("", n),) if puts_columns else resolve(job, node, n, columns).keys
             for n in task.outputs.names
@@ -144,9 +144,54 @@ class Call:
             else None
         )
 
-    def _updates_of(self, task: Task) -> list[_Update]:
-        keys = [(a.parameter, self._one_key(a.name)) for a in task.updates]
-        return [_Update(parameter, key, self._is_live(key)) for parameter, key in keys]
+    def _all_inputs(self) -> list[Input]:
+        """Return the inputs, and the live objects under ``update``, which are handed over alike."""
+        first = len(self.task.inputs)
+        inputs = [*map(self._input, self.task.inputs, self._places)]
+        for argument, place in zip(self.task.updates, self._places[first:], strict=True):
+            key = self._one_key(argument.name)
+            if self._is_live(key):
+                inputs.append(Input(argument, "live", (key,), place))
+        return inputs
+
+    def _borrowed_updates(self) -> list[_Update]:
+        """Return what of ``update`` is borrowed: all but live objects."""
+        places = self._places[len(self.task.inputs) :]
+        keys = (self._one_key(argument.name) for argument in self.task.updates)
+        pairs = zip(places, keys, strict=True)
+        return [_Update(place, key) for place, key in pairs if not self._is_live(key)]
+
+    def _bind(self, fixed: Mapping[int, Any]) -> Arguments:
+        """Return the form of the arguments, which holds the objects of some inputs, by number."""
+        form = Arguments([None] * sum(isinstance(p, int) for p in self._places), {}, [], [])
+        form.keywords.update(self._literals)
+        for number, (source, fetch) in enumerate(zip(self._inputs, self._fetches, strict=True)):
+            if isinstance(fetch, Box):
+                form.put(source.place, fetch.value)
+            elif number in fixed:
+                form.put(source.place, fixed[number])
+            else:
+                form.sources.append(source)
+                form.fetches.append(fetch)
+        return form
+
+    def begin(self, changing: PathSet) -> None:
+        """Read once, for all calls until ``end``, the objects and single values in blobs.
+
+        Not those of the paths ``changing`` (as of node ``""``), which are replaced meanwhile.
+        Arrays and containers are made anew for each call.
+        """
+        fixed = {}
+        for number, source in enumerate(self._inputs):
+            if source.form in ("blob", "live") and not changing.touches(("", source.keys[0][1])):
+                value = self._held(source.keys[0])
+                if type(value) is Box and has_no_memory(value) and not _is_single(source, value):
+                    fixed[number] = value.value
+        self._given = self._bind(fixed)
+
+    def end(self) -> None:
+        """Read all inputs for each call again."""
+        self._given = self._bound
 
     def _is_live(self, key: Key) -> bool:
         return self._stores.live is not None and key in self._stores.live
@@ -170,7 +215,9 @@ class Call:
         """
         if self._stores.live is None or self._puts_columns:
             return []
-        named = [key for source in self._inputs if source.form == "blob" for key in source.keys]
+        named = [
+            k for source in self._inputs if source.form in ("blob", "live") for k in source.keys
+        ]
         named += [update.key for update in self._updates]
         named += [key for keys in self._outputs for key in keys]
         live = self._stores.live.live
@@ -184,15 +231,19 @@ class Call:
         except TaskError:
             return None
 
-    def _input(self, argument: Argument) -> Input:
+    def _input(self, argument: Argument, place: Place) -> Input:
         if argument.reduce is not None:
-            return Input(argument, "reduced", ())
+            return Input(argument, "reduced", (), place)
         source = resolve(self._job, self.node, argument.name, self._columns)
         column: tuple[Key, ...] = (("", argument.name),)
-        return Input(argument, source.form, column if source.form == "column" else source.keys)
+        keys = column if source.form == "column" else source.keys
+        return Input(argument, source.form, keys, place)
 
-    def _fetch(self, argument: Argument) -> Fetch:
-        """Return what reads an input for a call."""
+    def _fetch(self, input_: Input) -> Fetch | Box:
+        """Return how an input is read for a call, or a constant."""
+        argument = input_.argument
+        if input_.form == "live":
+            return lambda moment: self._updated_object(input_)
         source = resolve(self._job, self.node, argument.name, self._columns)
         stores = self._stores
         if argument.reduce is not None:
@@ -237,14 +288,12 @@ class Call:
             self._copies = self._stores.live.copies(self._best_live, states)
         nodes, columns = self._stores.nodes, moment.columns
         gathered: Gathered = []
-        for each in self._fetches:  # without a call for what most inputs are
+        for each in self._given.fetches:  # without a call for what most inputs are
             if isinstance(each, tuple):
                 node, path = each
                 gathered.append(nodes[node].root.get(path) or nodes[node].get(path))
             elif isinstance(each, str):
                 gathered.append(columns.get(each) or column_of(columns, each))
-            elif isinstance(each, Box):
-                gathered.append(each)
             else:
                 gathered.append(each(moment))
         return gathered
@@ -252,7 +301,7 @@ class Call:
     def value(self, moment: CallContext) -> Any:
         """Return the function's result as it is; raises TaskError with the user's own lines."""
         try:
-            given = Given(self._inputs, self.gather(moment))
+            given = Given(self._given, self.gather(moment))
             return self._call_with(given)[0]
         except TaskError as error:
             raise self.placed(error, moment) from error.__cause__
@@ -315,8 +364,8 @@ class Call:
     def _run(self, moment: CallContext, gathered: Gathered, preserve: bool = False) -> list[Write]:
         live, generators = self._live, self._stores.generators
         if live is not None:  # whatever fails from here on leaves the objects in an unknown state
-            live.broken.update(self._live_keys)
-        given = Given(self._inputs, gathered)
+            live.broken[self] = self._live_keys
+        given = Given(self._given, gathered)
         cells = self._take_updates(given, preserve) if self._updates else []
         if generators is None:
             result = self._call_with(given)
@@ -329,14 +378,15 @@ class Call:
             self._say_forgotten(self._forgotten, moment)
         writes = self._results.writes(result, values)
         if cells:
-            for cell, key in zip(cells, self._borrowed, strict=True):
-                writes.append((key, self._updated(cell, values, key)))
+            for cell, update in zip(cells, self._updates, strict=True):
+                writes.append((update.key, self._updated(cell, values, update.key)))
         if live is not None:
             if self._replaces:
                 self._note_replaced(live, writes)
-            if self._live_updates:  # changed in place: nothing to store
-                self._stores.written.note(*self._live_updates)
-            live.broken.difference_update(self._live_keys)
+            if self._live_updates and self._updated_in != self._stores.written.epoch:
+                self._stores.written.note(*self._live_updates)  # in place: nothing to store
+                self._updated_in = self._stores.written.epoch
+            live.broken.pop(self, None)
         return writes
 
     def _note_replaced(self, live: LiveObjects, writes: list[Write]) -> None:
@@ -366,8 +416,6 @@ class Call:
         Every call of a user's function passes here.  The result is in a list, so that its holders
         can be counted.
         """
-        if self._literals:
-            given.keywords.update(self._literals)
         if self._containers:
             given.keywords.update(copy.deepcopy(self._containers))
         if self._check:
@@ -384,7 +432,7 @@ class Call:
         finally:
             if values:
                 calls.look = None
-            if getpid() != self._owner:
+            if PROCESS.id != self._owner:
                 end_if_forked(self._owner, f"task {self.name!r}")
         change = given.change(self._results.returned, result) if given.noted else None
         if change is not None:
@@ -412,35 +460,27 @@ class Call:
         )
 
     def _take_updates(self, given: Given, preserve: bool) -> list[list[Any]]:
-        """Add the writable arguments of ``update``; the cells hold the borrowed, for adoption."""
+        """Put in the writable arguments of ``update``; return them in cells, for adoption."""
         cells = []
-        nodes = self._stores.nodes
-        for parameter, key, live in self._updates:
-            if live:
-                node, path = key
-                box = nodes[node].root.get(path) or nodes[node].get(path)
-                assert isinstance(box, Box)
-                cell = [box.value]
-            else:
-                cell = [self._borrow(key, preserve)]
+        for place, key in self._updates:
+            cell = [self._borrow(key, preserve)]
             if isinstance(cell[0], _SCALARS):
-                path = key[1]
-                raise TaskError(
-                    f"{path!r} is a single {type(cell[0]).__name__} and cannot be updated in place",
-                    hint=f"name {path!r} under both 'in' and 'out', and return the new value",
-                )
-            if parameter is None:
-                given.positional.append(cell[0])
-            else:
-                given.keywords[parameter] = cell[0]
-            if not live:
-                cells.append(cell)
+                raise _cannot_update(key[1], cell[0])
+            given.put(place, cell[0])
+            cells.append(cell)
         return cells
+
+    def _updated_object(self, source: Input) -> Value:
+        """Return a live object that is updated; raises TaskError for a single value."""
+        value = self._stores.get(source.keys[0])
+        if isinstance(value, Box) and _is_single(source, value):
+            raise _cannot_update(source.keys[0][1], value.value)
+        return value
 
     def _borrow(self, key: Key, preserve: bool) -> Any:
         return self._stores.nodes[key[0]].borrow(key[1], preserve=preserve)
 
-    def _updated(self, cell: list[Any], given: list[Value], key: Key) -> Value:
+    def _updated(self, cell: list[Any], given: Sequence[Value], key: Key) -> Value:
         """Return what a borrowed blob has become as a value."""
         old = self._stores.nodes[key[0]].find(key[1])
         return adopt(cell, given, self._keep_maps, key[1], old=old)
@@ -484,6 +524,25 @@ class Call:
                     hint=f"name it under 'state' instead, so that its content is saved: "
                     f"state: [{key[1]}]",
                 )
+
+
+def _places(task: Task) -> list[Place]:
+    """Return the place of each parameter, of ``in`` and then of ``update``."""
+    numbers = count()
+    parameters = (argument.parameter for argument in (*task.inputs, *task.updates))
+    return [next(numbers) if parameter is None else parameter for parameter in parameters]
+
+
+def _is_single(source: Input, box: Box) -> bool:
+    """Return whether a single value is to be updated, which cannot be."""
+    return source.form == "live" and isinstance(box.value, _SCALARS)
+
+
+def _cannot_update(path: str, value: Any) -> TaskError:
+    return TaskError(
+        f"{path!r} is a single {type(value).__name__} and cannot be updated in place",
+        hint=f"name {path!r} under both 'in' and 'out', and return the new value",
+    )
 
 
 def _written(what: str) -> TaskError:

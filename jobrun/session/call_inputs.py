@@ -21,17 +21,31 @@ import numpy as np
 from jobrun.analysis.names import Key
 from jobrun.errors import TaskError, ValueRefusedError
 from jobrun.model.job import Argument, Task
+from jobrun.session.stores import CallContext
 from jobrun.values.adapted import is_immutable, mark_of, same_plain, take_apart
 from jobrun.values.adapters.base import Note
 from jobrun.values.boxes import Box, Tree, Value, all_locked
 from jobrun.values.views import lend, lend_all
 
-__all__ = ["Given", "Held", "Input", "InputChange"]
+__all__ = [
+    "Arguments",
+    "Fetch",
+    "Given",
+    "Held",
+    "Input",
+    "InputChange",
+    "Place",
+    "has_no_memory",
+]
 
 Held = Value | tuple[Value, ...] | Callable[[], Any]
 """An input as it was read: a blob, those of a pattern, or what makes an object for one call."""
 
+Fetch = Key | str | Callable[[CallContext], Held]
+"""How an input is read for a call: a blob, a column, or what a function returns."""
+
 Keys = tuple[Key, ...]
+Place = int | str
 _PLAIN_CONTAINERS = (dict, list, tuple)
 _VALUES = (Box, Tree)
 _CONTAINERS = (*_PLAIN_CONTAINERS, np.ndarray)
@@ -39,11 +53,16 @@ _CONTAINERS = (*_PLAIN_CONTAINERS, np.ndarray)
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An argument under ``in``, and the blobs (or the column, of node ``""``) that it reads."""
+    """An argument under ``in``, and the blobs (or the column, of node ``""``) that it reads.
+
+    ``place`` is that of the parameter: a number or a name.  ``form`` is ``live`` for a live object
+    under ``update``.
+    """
 
     argument: Argument
     form: str
     keys: Keys
+    place: Place
 
     @property
     def value_names(self) -> list[str]:
@@ -51,6 +70,26 @@ class Input:
         if self.form == "blobs":
             return [f"{node}:{path}" for node, path in self.keys]
         return [self.argument.name]
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The form of the arguments of a call: what is the same in each, and the inputs that are read.
+
+    ``sources`` are these inputs, and ``fetches`` how each is read.
+    """
+
+    positional: list[Any]
+    keywords: dict[str, Any]
+    sources: list[Input]
+    fetches: list[Fetch]
+
+    def put(self, place: Place, obj: Any) -> None:
+        """Put in an object that is the same in each call."""
+        if isinstance(place, int):
+            self.positional[place] = obj
+        else:
+            self.keywords[place] = obj
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,14 +251,14 @@ class Given:
 
     __slots__ = ("_lent_of", "_roots", "keywords", "noted", "positional", "values")
 
-    def __init__(self, inputs: Sequence[Input], gathered: Sequence[Held]) -> None:
-        self.positional: list[Any] = []
-        self.keywords: dict[str, Any] = {}
-        self.values: list[Value] = []
-        self._lent_of: list[Input] = []
-        self.noted: list[_AnyNoted] = []
-        self._roots: list[tuple[Input, Any, Sequence[_AnyNoted]]] = []
-        for source, held in zip(inputs, gathered, strict=True):
+    def __init__(self, form: Arguments, gathered: Sequence[Held]) -> None:
+        self.positional = form.positional.copy()
+        self.keywords = form.keywords.copy()
+        self.values: Sequence[Value] = ()
+        self._lent_of: Sequence[Input] = ()
+        self.noted: Sequence[_AnyNoted] = ()
+        self._roots: Sequence[tuple[Input, Any, Sequence[_AnyNoted]]] = ()
+        for source, held in zip(form.sources, gathered, strict=True):
             if type(held) is Box and held.kind != "array" and held.note is None:
                 obj = held.value  # it has no memory to be looked at
             else:
@@ -227,11 +266,18 @@ class Given:
                 obj = self._hand_out(source, held, lent)
                 if lent:
                     self._note_all(source, obj, lent)
-            parameter = source.argument.parameter
-            if parameter is None:
-                self.positional.append(obj)
+            place = source.place
+            if isinstance(place, int):
+                self.positional[place] = obj
             else:
-                self.keywords[parameter] = obj
+                self.keywords[place] = obj
+
+    def put(self, place: Place, obj: Any) -> None:
+        """Put in an argument of ``update``."""
+        if isinstance(place, int):
+            self.positional[place] = obj
+        else:
+            self.keywords[place] = obj
 
     def _note_all(self, source: Input, obj: Any, lent: Sequence[Any]) -> None:
         """Note what was handed out in ``obj``."""
@@ -239,18 +285,18 @@ class Given:
             lent = [each for each in lent if isinstance(each, _PLAIN_CONTAINERS)]
         if lent:
             noted = [noted for noted in map(_note, lent) if noted is not None]
-            self.noted += noted
-            self._roots.append((source, obj, noted))
+            self.noted = (*self.noted, *noted)
+            self._roots = (*self._roots, (source, obj, noted))
 
     def _hand_out(self, source: Input, held: Held, lent: list[Any]) -> Any:
         if isinstance(held, _VALUES):
             if source.form != "column":
-                self.values.append(held)
-                self._lent_of.append(source)
+                self.values = (*self.values, held)
+                self._lent_of = (*self._lent_of, source)
             return lend(held, lent)
         if isinstance(held, tuple):
-            self.values += held
-            self._lent_of.append(source)
+            self.values = (*self.values, *held)
+            self._lent_of = (*self._lent_of, source)
             objs = lend_all(held, lent)
             lent.append(objs)
             return objs
@@ -295,6 +341,11 @@ class Given:
                 name, kind = source.argument.name, type(root).__name__
                 return InputChange(source, name, kind, "its content was changed")
         return None
+
+
+def has_no_memory(box: Box) -> bool:
+    """Return whether a task is given the value itself: nothing in it is watched."""
+    return box.kind != "array" and box.note is None
 
 
 def _find_containers(obj: Any, found: list[Any]) -> None:

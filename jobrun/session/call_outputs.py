@@ -57,7 +57,7 @@ class CallOutputs:
                 found.update({(key,): item for key, item in zip(place, part, strict=False)})
         return found
 
-    def writes(self, result: list[Any], given: list[Value]) -> list[Write]:
+    def writes(self, result: list[Any], given: Sequence[Value]) -> list[Write]:
         """Return the result as writes; raises TaskError for one that ``out`` does not allow.
 
         ``result`` is a list, so that the holders of the value in it can be counted; ``given`` are
@@ -83,7 +83,7 @@ class CallOutputs:
                 writes += _scattered(keys_of_one, value)
         return writes
 
-    def _values_of(self, result: list[Any], keys: list[Any], given: list[Value]) -> list[Value]:
+    def _values_of(self, result: list[Any], keys: list[Any], given: Sequence[Value]) -> list[Value]:
         """Return the items ``keys`` of a result as values."""
         items = result[0]
         found: list[Any] = [

@@ -68,7 +68,8 @@ class LiveObjects:
     ) -> None:
         self.live = live
         self._generators = generators
-        self.broken: set[Key] = set()
+        self.broken: dict[object, Sequence[Key]] = {}
+        """The objects that a call uses now, or that one which failed has used, by the call."""
         self._job = job
         self._adapters = adapters
         self._nodes = nodes
@@ -180,7 +181,11 @@ class LiveObjects:
             restored = put_back(adapter, obj, states, name)
         if key in self.live:
             self._box(key).value = restored
-        self.broken.discard(key)
+        for call, keys in [*self.broken.items()]:
+            if key in keys:
+                self.broken[call] = [other for other in keys if other != key]
+                if not self.broken[call]:
+                    del self.broken[call]
 
     def put_weights(
         self, key: Key, weights: Mapping[str, npt.NDArray[Any]], strict: bool

@@ -14,7 +14,7 @@ from live import Counter, CounterAdapter, Net, build
 
 from jobrun.core.events import Warned
 from jobrun.errors import BindError, TaskError
-from jobrun.model.job import Job, Task
+from jobrun.model.job import Job, Pipe, Task
 from jobrun.values.borrowing import BUFFERS
 
 
@@ -267,3 +267,43 @@ def test_a_global_generator_that_is_not_saved_is_a_warning(saved: bool) -> None:
     assert [("rng.numpy" in m and "'dice'" in m and "it has no seed" in m) for m in said] == (
         [] if saved else [True]
     )
+
+
+class Anew(CounterAdapter):
+    """Restores by a new object in the place of the old one."""
+
+    def restore(self, obj: Any, state: Any) -> Any:
+        return super().restore(Counter(), state)
+
+
+def _counted(step: Task) -> list[int]:
+    """Return what a later step of a pipe sees of ``thing``, which ``step`` counts up, by batch."""
+    seen: list[int] = []
+    job = Job("j", state={"thing": Anew()})
+    with job.setup:
+        Task(lambda: (Counter(), np.arange(4)), out=["thing", "x"], name="make")
+    with job.epoch:
+        see = Task(lambda thing: seen.append(thing.n), "thing", name="see")
+        Pipe({"x": "x"}, batch=1, do=[step, see], name="pipe")
+    Driver(job).start().epochs(1)
+    return seen
+
+
+def test_a_step_sees_the_object_that_a_retry_has_put_in_place_of_another() -> None:
+    fails = [False, False, True, False, False]
+
+    def count(x: Any, thing: Any) -> None:
+        thing.n += 1
+        if fails.pop(0):
+            raise OSError
+
+    assert _counted(Task(count, "x", update="thing", retries=1, name="count")) == [1, 2, 3, 4]
+
+
+def test_a_step_sees_the_object_that_a_step_before_it_puts_out() -> None:
+    def count(thing: Any) -> Any:
+        new = Counter()
+        new.n = thing.n + 1
+        return new
+
+    assert _counted(Task(count, "thing", out="thing", name="count")) == [1, 2, 3, 4]

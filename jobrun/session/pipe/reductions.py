@@ -40,8 +40,11 @@ class Reductions:
             self._kept.pop(key, None)
             return False
         kept = self._kept.get(key)
-        is_float = value.kind == "float" and value.note is None  # as most are
-        number = value.value if type(value) is Box and is_float else _number(value)
+        if kept is not None and kept[0] == "mean" and value.kind == "float" and value.note is None:
+            assert type(value) is Box  # the loss of most batches
+            self._kept[key] = ("mean", kept[1] + value.value * rows, kept[2] + rows)
+            return True
+        number = _number(value)
         if kept is not None and (number is None) != (kept[0] == "last"):
             raise _not_in_all(key[1], how, value)
         if number is None:

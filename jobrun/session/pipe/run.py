@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from jobrun.analysis.names import Key, Reduced, StepColumns, resolve, step_names
 from jobrun.analysis.schedule import batches_between, epochs_between
-from jobrun.core.blob_paths import overlaps
+from jobrun.core.blob_paths import PathSet, overlaps
 from jobrun.core.current_task import IN_MAP, enter_batch
 from jobrun.core.events import BatchesDone, Report, ignore
 from jobrun.core.position import PipeState, ReaderState
@@ -118,6 +118,7 @@ class PipeRun:
         self._asked = {key for name in pipe.reduce for key in self._keys(name)}
         self._reduced = self._reduced_keys()
         self._used = {key for key in self._reduced if self._is_used(key)}
+        self._changing = PathSet(("", path) for path in self._written_paths())
 
     def _read_names(self) -> Iterator[str]:
         return (a.name for step in self._pipe.do for a in step.inputs)
@@ -139,6 +140,15 @@ class PipeRun:
                 for key in self._keys(name):
                     put[key] = self._pipe.reduce.get(name, "mean")
         return {k: how for k, how in put.items() if k in self._asked or not self._is_used(k)}
+
+    def _written_paths(self) -> Iterator[str]:
+        """Yield the paths of the blobs, of whatever nodes, that the ``do`` steps replace."""
+        live = self._stores.live
+        for step in self._pipe.do:
+            for name in (*step.outputs.names, *(a.name for a in step.updates)):
+                for key in self._keys(name):
+                    if live is None or key not in live or name in step.outputs.names:
+                        yield key[1]
 
     def _written(self, step: Task) -> set[Key]:
         """Return the blobs that a ``do`` step puts out."""
@@ -205,6 +215,7 @@ class PipeRun:
         """Yield the feed of batches; after a failure, workers are not waited for."""
         feed = self._feed(reader, epoch, first, control)
         try:
+            self._begin_steps()
             yield feed
         except BaseException:
             if self._workers is not None:
@@ -212,6 +223,14 @@ class PipeRun:
             raise
         finally:
             feed.close()
+            for step in self._do:
+                step.call.end()
+
+    def _begin_steps(self) -> None:
+        """Let the steps read once what is the same for all batches; a retry may replace objects."""
+        if not any(step.call.task.retries for step in self._do):
+            for step in self._do:
+                step.call.begin(self._changing)
 
     def _feed(self, reader: RowReader, epoch: int, first: int, control: Control) -> Feed:
         """Return the feed of batches, which runs ahead of the ``do`` steps if the pipe says so."""
