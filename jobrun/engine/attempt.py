@@ -34,7 +34,6 @@ from jobrun.errors import (
     WorkerLostError,
     exit_code_of_signal,
 )
-from jobrun.model.job import Pipe
 from jobrun.session.base import Control, Session
 
 __all__ = ["Attempt"]
@@ -131,7 +130,7 @@ class Attempt:
                 epochs=run.epochs,
                 session=self.session.description,
                 metrics=metric_names(run.analysis),
-                notes=(*choice.lines, *self._count_notes()),
+                notes=choice.lines,
                 place=start.place if start else "",
                 only=run.request.only,
                 walltime=run.walltime,
@@ -149,23 +148,6 @@ class Attempt:
         )
         if isinstance(start, Record):  # so that an end before the load reports it
             self.restorer.restore_progress(start)
-
-    def _count_notes(self) -> tuple[str, ...]:
-        """Return a sentence if ``every: {batches: n}`` counts batches of each worker."""
-        batches = self.saver.batches if self.saver.wanted else None
-        parts = self.session.separate_counts(len(self._run.job.nodes)) if batches else 1
-        if parts < 2 or self._all_in_lock_step():
-            return ()
-        return (
-            f"every: {{batches: {batches}}} saves once one of {parts} workers has applied as many "
-            "batches, wherever the others are",
-        )
-
-    def _all_in_lock_step(self) -> bool:
-        """Return whether all pipes run in lock step on all nodes, where each knows all batches."""
-        pipes = [u for u in self._run.plans["epoch"].units if isinstance(u.task, Pipe)]
-        together = {u.task.name for u in pipes if len(u.gathers) == len(self._run.job.nodes)}
-        return together.issuperset(u.task.name for u in pipes)
 
     def _reset_progress(self, start: object) -> None:
         """Reset the progress to the one on disk, since the attempt achieved nothing."""

@@ -121,11 +121,6 @@ class Saver:
         """Whether checkpoints are written at all."""
         return self._manager is not None
 
-    @property
-    def batches(self) -> int | None:
-        """The number of batches after which a save is due, if ``checkpoint.every`` has one."""
-        return self._policy.every.batches
-
     def resumed(
         self, id: int, position: Position, path: Path, passed_over: Sequence[int] = ()
     ) -> None:

@@ -45,7 +45,8 @@ class Control:
     begins with the largest count that the units before it have ended with.  ``applied(count)`` is
     called after each batch of the group's run, and once at its end.  Where ``batches_left()``,
     asked once at its beginning, is a number, nothing starts behind as many batches; the run ends
-    when nothing else is left to do.
+    when nothing else is left to do.  It is a number only for a job whose ``checkpoint.every`` has
+    ``batches``.
     """
 
     cut: Callable[[], bool] = lambda: False
@@ -117,10 +118,6 @@ class Session(ABC):
 
         ``analysis`` is the one of ``job``, if the caller has it already.
         """
-
-    def separate_counts(self, nodes: int) -> int:
-        """Return how many parts of a job of several nodes count their batches separately."""
-        return 1
 
     def versions(self) -> Mapping[str, str]:
         """Return the versions of the libraries there: see ``jobrun.usercode.environment``."""

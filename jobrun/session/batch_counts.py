@@ -20,9 +20,9 @@ __all__ = ["BatchCounts"]
 class BatchCounts:
     """The counts of one run, by unit.
 
-    ``before`` has the units that each waits for.  ``limit`` is the count from which on nothing
-    begins (None: no limit), but for ``bound`` units, which belong to the one in front of them.
-    ``held`` are the units that were not begun, or not ended, because of it.
+    ``before`` has the units that each waits for, as far as they are here.  ``limit`` is the count
+    from which on nothing begins (None: no limit), but for ``bound`` units, which belong to the one
+    in front of them.  ``held`` are the units that were not begun, or not ended, because of it.
     """
 
     def __init__(
@@ -39,13 +39,25 @@ class BatchCounts:
         """The largest count so far."""
         return max(self._counts, default=0)
 
+    def count(self, unit: int) -> int:
+        """Return the count of a unit that has begun, or has ended."""
+        return self._counts[unit]
+
+    def elsewhere(self, unit: int, count: int, *, held: bool) -> None:
+        """Record that a unit of another process, which ``unit`` waits for, has ended or is held."""
+        self._counts[unit] = max(count, self._counts[unit])
+        if held:
+            self.held.add(unit)
+
     def begin(self, unit: int) -> bool:
         """Return whether a unit may begin, since those before it have ended; else it is held."""
         before = self._before[unit]
-        count = self._counts[unit] = max((self._counts[n] for n in before), default=0)
+        count = max((self._counts[n] for n in before), default=0)
+        count = self._counts[unit] = max(count, self._counts[unit])
         if self._limit is None:
             return True
-        if (count < self._limit or unit in self._bound) and self.held.isdisjoint(before):
+        held = unit in self.held or not self.held.isdisjoint(before)
+        if (count < self._limit or unit in self._bound) and not held:
             return True
         self.held.add(unit)
         return False

@@ -184,7 +184,10 @@ class Group:
             now.readers if plan.group == "epoch" else position.readers,
         ).in_order(unit.key for unit in plan.units)
 
-    def _counts(self, control: Control) -> BatchCounts:
+    def _counts(self, control: Control) -> BatchCounts | None:
+        """Return the counts of a new run, None if there are no pipes."""
+        if not self._pipes:
+            return None
         return BatchCounts(self._before, self._dag.bound, control.batches_left())
 
     def _begin(self, position: Position, control: Control) -> Now:
@@ -198,7 +201,7 @@ class Group:
             dict(position.readers) if self._plan.group == "epoch" else {},
             [0.0] * len(self._plan.units),
             [0.0] * len(self._plan.units),
-            self._counts(control) if self._pipes else None,
+            self._counts(control),
         )
         warnings, self._warnings = self._warnings, []
         self._warn(warnings)

@@ -91,6 +91,29 @@ def add(total: int, x: Any) -> int:
     return total + int(x.sum())
 
 
+def counted() -> Job:
+    """Five batches on each node: those on ``b`` behind those on ``a``, and ``last`` behind them."""
+    job = Job("counted", nodes=["a", "b", "c"])
+    job.checkpoint = jobrun.CheckpointPolicy(every=jobrun.Every(batches=3))
+    with job.setup:
+        Task(rows, out="rows", name="rows", node="*")
+    with job.init:
+        Task(zero, out="total", name="zero", node="*")
+    with job.epoch:
+        for name, node in (("first", "a"), ("second", "b"), ("beside", "c")):
+            steps = [Task(add, ["total", "x"], out="total", name="add")]
+            if node == "b":
+                steps.append(Task(one, "a:total", out="read", name="read"))
+            Pipe({"x": "rows"}, 2, do=steps, name=name, node=node)
+        Task(increase, "total", out="total", name="last", node="a")
+        Task(double, "total", out="total", name="double", node="b")
+    return job
+
+
+def double(n: int) -> int:
+    return 2 * n
+
+
 def increase(n: int) -> int:
     return n + 1
 
@@ -441,6 +464,18 @@ class SessionContract:
         driver.run("epoch", Control(applied=lambda count: applied.append(count)))
         assert applied == sorted(applied)
         assert applied[-1] == 3
+
+    def test_pipes_are_held_after_as_many_batches_along_the_graph(self, session: Session) -> None:
+        driver, places = Driver(counted(), session=session).start(), []
+        while not driver.epoch(batches_left=lambda: 3):
+            tasks, pipes = driver.position.tasks, driver.position.pipes
+            places.append((tasks, {key: pipe.batches for key, pipe in pipes.items()}))
+        assert places == [
+            ((), {"a:first": 3, "c:beside": 3}),
+            (("a:first", "c:beside"), {"b:second": 1}),
+            (("a:first", "c:beside"), {"b:second": 4}),
+        ]
+        assert [driver.blob(f"{node}:total") for node in "abc"] == [46, 90, 45]
 
     # Scratch.
 

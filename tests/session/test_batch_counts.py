@@ -78,3 +78,17 @@ def test_a_pipe_is_cut_for_other_reasons_too() -> None:
     control = counts.control(0, Control(cut=lambda: True))
     assert control.cut()
     assert not counts.is_full(0)
+
+
+def test_units_elsewhere_count_as_those_here() -> None:
+    counts = BatchCounts(DIAMOND, (), 5)
+    assert counts.begin(0)
+    counts.elsewhere(1, 3, held=False)
+    counts.elsewhere(1, 2, held=False)
+    assert counts.begin(1)
+    assert run(counts, 1, 9) == 2
+    assert counts.count(1) == 5
+    counts.elsewhere(2, 1, held=True)
+    assert not counts.begin(2)
+    assert not counts.begin(3)
+    assert counts.held == {1, 2, 3}

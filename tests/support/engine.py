@@ -82,9 +82,16 @@ class Driver:
         self.run("init")
         return self
 
-    def epoch(self, cut: Callable[[], bool] = lambda: False) -> bool:
+    def epoch(
+        self,
+        cut: Callable[[], bool] = lambda: False,
+        batches_left: Callable[[], int | None] | None = None,
+    ) -> bool:
         """Run an epoch, or what is left of it; gives whether it is done."""
-        reached = self.run("epoch", Control(cut=cut, report=self.events.append))
+        control = Control(cut=cut, report=self.events.append)
+        if batches_left is not None:
+            control.batches_left = batches_left
+        reached = self.run("epoch", control)
         if not self.plans["epoch"].finished(reached.tasks):
             self.position = reached
             return False

@@ -15,6 +15,7 @@ On the workers::
     actor.py           the actor that holds the nodes of a worker
     worker_session.py  a LocalSession that holds the blobs of these nodes and runs their units
     group.py           a worker's part of a group, with the messages from and to the other workers
+    mailbox.py         the messages of a run, and the blobs of other workers in them
     step_exchange.py   the messages of a pipe in lock step
     shared_content.py  large arrays of these messages, in memory that workers of one machine share
     step_board.py      the messages that pipes in lock step wait for

@@ -66,7 +66,6 @@ class WorkerActor:
         self._group: WorkerGroup | None = None
         self._request: RunRequest | None = None
         self._turn = self._paused = self._interrupted = 0
-        self._applied = 0
         self._closed = False
 
     @property
@@ -123,7 +122,6 @@ class WorkerActor:
         """Run the worker's part of a group; return an Outcome."""
         self._request = request
         self._turn = request.run
-        self._applied = 0
         return await self._answer(lambda: self._run(request, request.position, None))
 
     async def resume_run(self, turn: int, position: Position, only: frozenset[str]) -> Answer:
@@ -131,7 +129,6 @@ class WorkerActor:
         request = self._request
         assert request is not None
         self._turn = turn
-        self._applied = 0
         return await self._answer(lambda: self._run(replace(request, batches=None), position, only))
 
     def _run(self, request: RunRequest, position: Position, only: frozenset[str] | None) -> Outcome:
@@ -141,8 +138,9 @@ class WorkerActor:
             session.end_epoch()
         group = self._group = session.group(request.group)
         control = Control(
-            cut=lambda: self._stops(request.batches),
-            applied=self._on_applied,
+            cut=self._stops,
+            applied=self.news_queue.applied,
+            batches_left=lambda: request.batches,
             report=self.news_queue.report,
             every_task=request.every_task,
             interrupted=lambda: self._interrupted >= self._turn,
@@ -161,6 +159,7 @@ class WorkerActor:
             reached.pipes,
             reached.readers,
             group.left,
+            group.is_held(now),
             group.edges if group.left else frozenset(),
             group.owes,
             group.slowest(now),
@@ -170,21 +169,13 @@ class WorkerActor:
             spent={n: s for n, s in group.spent(now).items() if s and n in session.nodes},
         )
 
-    def _stops(self, batches: int | None) -> bool:
-        """Return whether nothing new may start: paused, enough batches done, or the client gone."""
-        return (
-            self._paused >= self._turn
-            or (batches is not None and self._applied >= batches)
-            or self._is_left()
-        )
+    def _stops(self) -> bool:
+        """Return whether nothing new may start: paused, or the client gone."""
+        return self._paused >= self._turn or self._is_left()
 
     def _is_left(self) -> bool:
         """Return whether the client is gone, and the actor with it."""
         return self._worker.state.actors.get(self._key) is not self
-
-    def _on_applied(self, count: int) -> None:
-        self._applied = max(self._applied, count)
-        self.news_queue.applied(count)
 
     async def pause(self, turn: int, interrupted: bool, halt: bool) -> None:
         """Start nothing new in a turn; programs end if it is ``interrupted``, pipes if it failed.

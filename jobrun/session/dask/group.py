@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nlargest
 
 from jobrun.analysis.graph import Unit, ranks
@@ -14,8 +12,10 @@ from jobrun.core.position import Position
 from jobrun.errors import TaskError
 from jobrun.model.job import Pipe
 from jobrun.session.base import Control
+from jobrun.session.batch_counts import BatchCounts
 from jobrun.session.binding import Binding
 from jobrun.session.dask.event_queue import NewsQueue
+from jobrun.session.dask.mailbox import Mailbox, Mirror
 from jobrun.session.dask.messages import Message, Missing, Post, arrived, has_opaque
 from jobrun.session.dask.shared_content import SharedMemory
 from jobrun.session.dask.step_board import StepBoard
@@ -28,68 +28,7 @@ from jobrun.values.boxes import Value
 from jobrun.values.reduction import Range, partial_ranges
 from jobrun.values.workspace import Workspace
 
-__all__ = ["Mailbox", "WorkerGroup"]
-
-
-class Mailbox:
-    """The messages of the current run, and of one that other workers have already begun."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._messages: dict[int, list[Message]] = defaultdict(list)
-        self._open: tuple[int, Callable[[Message], None]] | None = None
-
-    def put(self, message: Message) -> None:
-        """Add a message."""
-        with self._lock:
-            self._messages[message.run].append(message)
-            if self._open is not None and self._open[0] == message.run:
-                self._open[1](message)
-
-    def open(self, run: int, take: Callable[[Message], None]) -> None:
-        """Pass each message of a run to ``take``, those that have already come first."""
-        with self._lock:
-            for message in self._messages[run]:
-                take(message)
-            self._open = (run, take)
-
-    def close(self) -> None:
-        """Keep messages from now on; nothing receives them."""
-        with self._lock:
-            self._open = None
-
-    def forget(self, before: int) -> None:
-        """Drop the messages of runs before this one."""
-        with self._lock:
-            for run in [r for r in self._messages if r < before]:
-                del self._messages[run]
-
-
-class _Mirror(Workspace):
-    """Blobs of a node of another worker, as a task sees them: received ones, and its outputs."""
-
-    def __init__(self, ranks: Mapping[str, int]) -> None:
-        super().__init__(ranks)
-        self._missing: dict[str, Missing] = {}
-
-    def fill(self, path: str, value: Value | Missing) -> None:
-        """Store a received value, or why there is none."""
-        if isinstance(value, Missing):
-            self._missing[path] = value
-        else:
-            self.put(path, arrived(value))
-
-    def get(self, path: str) -> Value:
-        """See Workspace."""
-        missing = self._missing.get(path)
-        if missing is not None and self.find(path) is None:
-            raise TaskError(missing.message, hint=missing.hint)
-        return super().get(path)
-
-    def clear(self) -> None:
-        """Drop all blobs."""
-        self.root = {}
-        self._missing = {}
+__all__ = ["WorkerGroup"]
 
 
 class WorkerGroup(Group):
@@ -137,18 +76,14 @@ class WorkerGroup(Group):
         self._run_number = 0
         self._finished: list[int] = []
         self._left_of: dict[str, set[int]] = {}
+        self._ended_before: tuple[str, ...] = ()
         super().__init__(binding, portion.plan)
-        for before, after in self._objects.edges:
-            for send in portion.meetings.get(after, ()):
-                self._dag.successors[before].append(send)
-                self._dag.waits[send] += 1
-        for number, messages in enumerate(portion.messages):
-            self._dag.waits[number] += messages
+        self._add_waits()
 
     def _view(self, own_ranks: Mapping[str, Mapping[str, int]]) -> Stores:
         """Return the blobs of all nodes as seen by a task that uses those of other workers."""
         there = [n for n in self._all_nodes if n not in self._own.nodes]
-        mirrors: dict[str, Workspace] = {n: _Mirror(own_ranks[n]) for n in there}
+        mirrors: dict[str, Workspace] = {n: Mirror(own_ranks[n]) for n in there}
         return Stores(
             {**mirrors, **self._own.nodes},
             self._own.best,
@@ -157,9 +92,27 @@ class WorkerGroup(Group):
             generators=self._own.generators,
         )
 
-    def _mirrors(self, task: str) -> Iterable[_Mirror]:
+    def _add_waits(self) -> None:
+        """Let units wait for messages, and the messages of a gathering for users of an object."""
+        portion, dag = self._portion, self._dag
+        for before, after in self._objects.edges:
+            for send in portion.meetings.get(after, ()):
+                dag.successors[before].append(send)
+                dag.waits[send] += 1
+        for number, messages in enumerate(portion.messages):
+            dag.waits[number] += messages
+        for numbers in portion.awaits.values():
+            for number in numbers:
+                dag.waits[number] += 1
+        gathers = {number for number, unit in enumerate(portion.plan.units) if unit.gathers}
+        self._before = [  # the turns of pipes that meet are no order of the job
+            [n for n in before if not (number in gathers and n in gathers)]
+            for number, before in enumerate(dag.before())
+        ]
+
+    def _mirrors(self, task: str) -> Iterable[Mirror]:
         found = self._views[task].nodes.values() if task in self._views else ()
-        return (mirror for mirror in found if isinstance(mirror, _Mirror))
+        return (mirror for mirror in found if isinstance(mirror, Mirror))
 
     def _stores_of(self, number: int) -> Stores:
         return self._views.get(self._plan.units[number].task.name, self._own)
@@ -168,7 +121,7 @@ class WorkerGroup(Group):
         if number in self._portion.sends:
             send = self._portion.sends[number]
             every = epochs_between(self._job, unit.task, unit.node)
-            return lambda now: self._send(send, now.moment.epoch % every == 0)
+            return lambda now: self._send(number, send, now.moment.epoch % every == 0)
         if number in self._puts:
             return lambda now: self._take_in(number)
         return super()._runner(number, unit)
@@ -202,9 +155,7 @@ class WorkerGroup(Group):
         if only is not None and before is not None:
             now.gathered.update(before.gathered)  # of copies that were cut after their gathering
         try:
-            finished = self._run_units(
-                now, done, skip, lambda: self._mailbox.open(run, self._arrive)
-            )
+            finished = self._run_units(now, done, skip, lambda: self._open_mail(run))
             self._cancel_steps(set(finished))
         finally:
             self._mailbox.close()
@@ -262,6 +213,7 @@ class WorkerGroup(Group):
 
     def _start_afresh(self, run: int, tasks: set[str]) -> None:
         self._run_number = run
+        self._ended_before = tuple(key for key in self._portion.awaits if key in tasks)
         self._mailbox.forget(run)
         self._inbox = {}
         self._read = {}
@@ -280,6 +232,13 @@ class WorkerGroup(Group):
         return frozenset(
             key for number, keys in enumerate(owners) if number not in ended for key in keys
         )
+
+    def is_held(self, now: Now) -> bool:
+        """Return whether all that is left here lies behind the batches that may be applied."""
+        if now.batches is None:
+            return False
+        units = range(len(self._portion.owners))
+        return now.batches.held.issuperset(set(units).difference(self._finished))
 
     @property
     def edges(self) -> frozenset[tuple[str, str]]:
@@ -315,6 +274,9 @@ class WorkerGroup(Group):
         now = self._now
         assert now is not None
         if number in self._portion.sends or number in self._puts:
+            if now.batches is not None and not now.batches.begin(number):
+                self._send_held(number)
+                return
             try:
                 self._runs[number](now)
             except BaseException:
@@ -324,6 +286,14 @@ class WorkerGroup(Group):
         super()._execute(number)
         if number not in now.cut and not self._plan.units[number].gathers:
             self._put_out(number)
+
+    def _counts(self, control: Control) -> BatchCounts | None:
+        """See Group; counted with the units of other workers, where they decide."""
+        portion = self._portion
+        if not portion.counted:
+            return super()._counts(control)
+        bound = {*self._dag.bound, *portion.sends, *self._puts}
+        return BatchCounts(self._before, bound, control.batches_left())
 
     def _add_edge(self, before: int, after: int) -> None:
         """See Group; copies that meet on other workers wait for what those here wait for."""
@@ -336,36 +306,70 @@ class WorkerGroup(Group):
 
     # Messages.
 
-    def _arrive(self, message: Message) -> None:
-        """Handle a message of this run; it comes again when the run continues after a cut.
-
-        The inputs of a task are filled in once: since then its copies may have written there.
-        """
-        if message.is_output:
-            number = self._portion.puts[message.unit]
-            if number not in self._finished:
-                self._inbox[number] = message.values
+    def _open_mail(self, run: int) -> None:
+        """Handle the messages of a run, and that units have ended before it."""
+        self._mailbox.open(run, self._arrive)
+        for key in self._ended_before:
+            for number in self._waiting(self._portion.awaits[key]):
                 self._scheduler.arrived(number)
+
+    def _waiting(self, numbers: Iterable[int]) -> list[int]:
+        return [number for number in numbers if number not in self._finished]
+
+    def _arrive(self, message: Message) -> None:
+        """Handle a message of this run; it comes again when the run continues after a cut."""
+        if message.held_in not in (0, self._turn):
             return
-        waiting = [n for n in self._portion.readers[message.unit] if n not in self._finished]
-        if waiting and id(message) not in self._read:
-            self._read[id(message)] = message  # kept, so that its id stays its own
-            view = self._views[message.unit]
-            for (node, path), value in message.values.items():
-                mirror = view.nodes[node]
-                assert isinstance(mirror, _Mirror)
-                mirror.fill(path, value)
-            for reduction, parts in message.parts.items():
-                own = view.parts.setdefault(reduction, {})
-                own |= {place: arrived(part) for place, part in parts.items()}
+        portion = self._portion
+        if message.kind == "input":
+            waiting = self._waiting(portion.readers[message.unit])
+            self._fill_in(message, waiting)
+        elif message.kind == "output":
+            waiting = self._waiting([portion.puts[message.unit]])
+            self._inbox.update(dict.fromkeys(waiting, message.values))
+        else:
+            waiting = self._waiting(portion.awaits[message.unit])
+        batches = self._batches
         for number in waiting:
+            if batches is not None:
+                batches.elsewhere(number, message.count, held=message.held_in > 0)
             self._scheduler.arrived(number)
 
-    def _send(self, send: Send, due: bool) -> None:
+    def _fill_in(self, message: Message, waiting: Sequence[int]) -> None:
+        """Fill in the inputs of a task, once: since then its copies may have written there."""
+        if not waiting or id(message) in self._read:
+            return
+        self._read[id(message)] = message  # kept, so that its id stays its own
+        view = self._views[message.unit]
+        for (node, path), value in message.values.items():
+            mirror = view.nodes[node]
+            assert isinstance(mirror, Mirror)
+            mirror.fill(path, value)
+        for reduction, parts in message.parts.items():
+            own = view.parts.setdefault(reduction, {})
+            own |= {place: arrived(part) for place, part in parts.items()}
+
+    @property
+    def _batches(self) -> BatchCounts | None:
+        return self._now.batches if self._now is not None else None
+
+    def _count(self, number: int) -> int:
+        """Return how many batches lie before the end of a unit."""
+        return self._batches.count(number) if self._batches is not None else 0
+
+    def _send_held(self, number: int) -> None:
+        """Send that the values of a send are held."""
+        send = self._portion.sends.get(number)
+        if send is not None:
+            held = Message(self._run_number, send.task, "input", held_in=self._turn)
+            self._post(send.to, held)
+
+    def _send(self, number: int, send: Send, due: bool) -> None:
         """Send the blobs that a task reads on another worker; none if it is not due."""
         values = {key: self._value(key) for key in send.keys} if due else {}
         parts = {r: self._reduced(r, send.task) for r in send.reduced} if due else {}
-        self._post(send.to, Message(self._run_number, send.task, False, values, parts))
+        count = self._count(number)
+        self._post(send.to, Message(self._run_number, send.task, "input", values, parts, count))
 
     def _reduced(self, reduction: Reduced, task: str) -> dict[Range, Value]:
         """Return what the blobs here are reduced to: the largest ranges of the tree.
@@ -395,11 +399,21 @@ class WorkerGroup(Group):
         return value
 
     def _put_out(self, number: int) -> None:
-        """Send what a unit has written on other workers; drop what its task received at its end."""
+        """Send what a unit has written on other workers; drop what its task received at its end.
+
+        A unit that is held has not come to it: that is sent in place of the values.
+        """
+        (key,), run = self._portion.owners[number], self._run_number
+        held = self._batches is not None and number in self._batches.held
+        count = self._count(number)
+        held_in = self._turn if held else 0
         for peer in self._portion.outputs[number]:
-            (key,) = self._portion.owners[number]
-            values = self.outputs(number, peer)
-            self._post(peer, Message(self._run_number, key, True, values))
+            values = {} if held else self.outputs(number, peer)
+            self._post(peer, Message(run, key, "output", values, count=count, held_in=held_in))
+        for peer in self._portion.ends.get(number, ()):
+            self._post(peer, Message(run, key, "end", count=count, held_in=held_in))
+        if held:
+            return
         name = self._plan.units[number].task.name
         left = self._left_of.get(name)
         if left is not None:

@@ -117,8 +117,9 @@ class GroupRun:
     ) -> dict[str, Outcome]:
         """Wait for the outcomes of workers; report events, and pause them if a cut is requested.
 
-        If units are ``needed``, no cut is possible: they pause only where one of them cannot run
-        its own, since others may wait for it.  Raises the first error, once all have ended.
+        A worker that has been held lets the others run on: they come to as many batches.  If units
+        are ``needed``, no cut is possible: they pause only where one of them cannot run its own,
+        since others may wait for it.  Raises the first error, once all have ended.
         """
         outcomes: dict[str, Outcome] = {}
         error: BaseException | None = None
@@ -130,7 +131,7 @@ class GroupRun:
                 if outcome.error is not None and error is None:
                     error = outcome.error
                     self._pause(turn, wanted, interrupted=True, halt=True)
-                elif not paused and (outcome.left if needed is None else outcome.left & needed):
+                elif not paused and _is_cut(outcome, needed):
                     paused = True
                     self._pause(turn, wanted)
             if needed is None and not paused and self._control.cut():
@@ -200,6 +201,13 @@ class GroupRun:
             self._control.applied(news.batches)
         elif isinstance(news, PrintedText):
             print(news.text, end="", file=sys.stderr if news.is_error else sys.stdout)
+
+
+def _is_cut(outcome: Outcome, needed: frozenset[str] | None) -> bool:
+    """Return whether a worker has ended early, so that others may wait for it in vain."""
+    if needed is None:
+        return bool(outcome.left) and not outcome.held
+    return bool(outcome.left & needed)
 
 
 def _joined(running: Mapping[str, TasksRunning], news: TasksRunning) -> TasksRunning:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -49,17 +49,22 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Blobs for the copies of a task, or (``is_output``) what a unit has written on the receiver.
+    """What one worker tells another in a run of a group.
 
-    ``run`` identifies the run of a group; ``unit`` is the name of the task, or the key of the unit.
-    ``parts`` are blobs of several nodes reduced as far as the sender has them.
+    ``kind``: blobs for the copies of a task (an ``input``), what a unit has written on the receiver
+    (an ``output``), or that a unit has come to its ``end``.  ``run`` identifies the run; ``unit``
+    is the name of the task, or the key of the unit.  ``parts`` are blobs of several nodes reduced
+    as far as the sender has them.  ``count``: so many batches lie before it, see ``BatchCounts``;
+    where it is ``held_in`` a turn because of them, the message has no values.
     """
 
     run: int
     unit: str
-    is_output: bool
-    values: Mapping[Key, Value | Missing]
+    kind: Literal["input", "output", "end"]
+    values: Mapping[Key, Value | Missing] = field(default_factory=dict)
     parts: Mapping[Reduced, Mapping[Range, Value]] = field(default_factory=dict)
+    count: int = 0
+    held_in: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +137,8 @@ class Setup:
 class RunRequest:
     """A request to a worker to run its part of a group from ``position`` on.
 
-    ``batches``: after this many it cuts by itself.  ``watched`` are the scalars to return at the
-    end.  ``forget``: the scratch of the epoch before is dropped first.
+    ``batches``: nothing begins behind as many, see ``Control``.  ``watched`` are the scalars to
+    return at the end.  ``forget``: the scratch of the epoch before is dropped first.
     """
 
     run: int
@@ -180,17 +185,19 @@ class Outcome:
 
     ``tasks`` are the keys of the worker's own units that are finished, ``pipes`` and ``readers``
     those of its nodes.  ``left`` are the units, also of other workers, for which it has something
-    left to do.  ``edges`` are pairs of units, the second of which waits for the first on this
-    worker because they use one object; given where something is left.  ``owes``: what cut pipes
-    have written on other workers has not arrived there yet.  ``seconds`` are of the slowest units,
-    ``spent`` of all of each node.  ``scalars`` are the watched ones; for a blob that is no scalar,
-    the error that says so.  ``news`` is what was not yet sent, the answer of number ``sequence``.
+    left to do; ``held``: all of it lies behind the batches that may be applied.  ``edges`` are
+    pairs of units, the second of which waits for the first on this worker because they use one
+    object; given where something is left.  ``owes``: what cut pipes have written on other workers
+    has not arrived there yet.  ``seconds`` are of the slowest units, ``spent`` of all of each node.
+    ``scalars`` are the watched ones; for a blob that is no scalar, the error that says so.
+    ``news`` is what was not yet sent, the answer of number ``sequence``.
     """
 
     tasks: tuple[str, ...]
     pipes: Mapping[str, PipeState]
     readers: Mapping[str, ReaderState]
     left: frozenset[str] = frozenset()
+    held: bool = False
     edges: frozenset[tuple[str, str]] = frozenset()
     owes: bool = False
     seconds: Mapping[str, float] = field(default_factory=dict)

@@ -95,10 +95,6 @@ class DaskSession(Session):
         workers = len(self.client.nthreads())
         return f"dask, {workers} worker{'' if workers == 1 else 's'}"
 
-    def separate_counts(self, nodes: int) -> int:
-        """Return how many workers count the batches of their nodes: see ``Session``."""
-        return min(nodes, len(self.client.nthreads()))
-
     # Opening.
 
     def open(self, job: Job, places: Places, analysis: JobAnalysis | None = None) -> None:

@@ -18,6 +18,12 @@ Copies of a pipe that meet in each batch (see ``pipe/lock_step``) hold a thread 
 each other.  So they start on a worker once those of all workers can: their sends, empty ones too,
 wait for all that the copies here wait for.  Several such pipes run one after another, in one order.
 
+Where the batches decide where a run is saved, they are *counted* along the graph of the whole job
+(see ``session.batch_counts``), so that a unit must know of the end of all that comes before it, on
+any worker: also of a reader whose values have been sent.  So a unit waits for all that it waits for
+in one process, for units of another worker by a message about their end; and a gathering here waits
+for all that the copies on other workers wait for, as pipes that meet do.
+
 The copies of a task on one worker read the same blobs of other workers, since a name without a node
 is a blob of the copy's own node: so a message makes no copy wait for what it does not read.
 
@@ -28,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 
 from jobrun.analysis.analysis import JobAnalysis
@@ -64,6 +71,9 @@ class WorkerPlan:
     units that wait for the messages to a task (its gathering, or its copies), ``puts`` the put of
     what another worker's unit has written.  ``outputs`` are the blobs that a run writes on other
     workers, ``meetings`` the sends that wait for all that a gathering waits for.
+
+    Where batches are ``counted``, ``ends`` are the workers that wait for the end of a run, and
+    ``awaits`` the units that wait for that of another worker's unit.
     """
 
     plan: Plan
@@ -74,20 +84,32 @@ class WorkerPlan:
     sends: Mapping[int, Send]
     puts: Mapping[str, int]
     outputs: Mapping[int, Mapping[str, tuple[Key, ...]]]
+    counted: bool
+    ends: Mapping[int, tuple[str, ...]]
+    awaits: Mapping[str, tuple[int, ...]]
     meetings: Mapping[int, tuple[int, ...]]
 
 
 def portion(
-    analysis: JobAnalysis, group: TaskGroup, nodes: Collection[str], peers: Mapping[str, str]
+    analysis: JobAnalysis,
+    group: TaskGroup,
+    nodes: Collection[str],
+    peers: Mapping[str, str],
+    *,
+    counted: bool = False,
 ) -> WorkerPlan:
     """Return the part of ``group`` that the worker of ``nodes`` runs.
 
-    ``peers`` has the worker of each node, also of its own.
+    ``peers`` has the worker of each node, also of its own; ``counted``: the batches are counted
+    along the graph of the whole job, if there are pipes.
     """
-    builder = _Builder(analysis, group, frozenset(nodes), peers)
+    counted = counted and any(isinstance(task, Pipe) for task in group.tasks)
+    builder = _Builder(analysis, group, frozenset(nodes), peers, counted)
     for task in group.tasks:
         builder.add(task)
     builder.add_after()
+    if counted:
+        builder.add_order()
     builder.add_turns()
     return builder.portion()
 
@@ -103,6 +125,7 @@ class _Builder:
     group: TaskGroup
     nodes: frozenset[str]
     peers: Mapping[str, str]
+    counted: bool
     units: list[Unit] = field(default_factory=list)
     owners: list[tuple[str, ...]] = field(default_factory=list)
     before: list[set[int]] = field(default_factory=list)
@@ -115,7 +138,14 @@ class _Builder:
     sent: dict[tuple[str, str], int] = field(default_factory=dict)
     puts: dict[str, int] = field(default_factory=dict)
     outputs: dict[int, dict[str, tuple[Key, ...]]] = field(default_factory=dict)
+    ends: dict[int, dict[str, None]] = field(default_factory=dict)
+    awaits: dict[str, dict[int, None]] = field(default_factory=dict)
     meetings: dict[int, tuple[int, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def whole(self) -> Plan:
+        """Return the plan of the group on all nodes."""
+        return make_plan(self.job, self.group, self.analysis)
 
     @property
     def job(self) -> Job:
@@ -130,13 +160,14 @@ class _Builder:
         by_peer: dict[str, Copies] = {}
         for node, found in elsewhere:
             by_peer.setdefault(self.peers[node], []).append((node, found))
+        gathers = needs_gathering([found for _, found in copies])
+        meet = bool(here) and (_meets(task, copies) or (self.counted and gathers))
         for peer, there in by_peer.items():
-            meet = bool(here) and _meets(task, copies)
             if meet or self._own(key for _, found in there for key in found.reads):
                 self._send(task, peer, there)
         if here:
-            self._run(task, here, needs_gathering([found for _, found in copies]))
-            if _meets(task, copies):
+            self._run(task, here, gathers)
+            if meet:
                 self._meet(task, by_peer)
         for node, found in elsewhere:
             keys = self._own(found.writes)
@@ -144,7 +175,7 @@ class _Builder:
                 self._put(task, node, keys)
 
     def _meet(self, task: Task, peers: Iterable[str]) -> None:
-        """Let the copies of a pipe here start once those on all ``peers`` can."""
+        """Let the copies of a task here start once those on all ``peers`` can."""
         (gather,) = self.readers[task.name]
         sends = {self.sent[task.name, peer] for peer in peers}
         self.meetings[gather] = tuple(sorted(sends))
@@ -158,7 +189,7 @@ class _Builder:
         pipes = [t for t in self.group.tasks if _meets(t, self.analysis.copies(t))]
         if len(pipes) < 2:
             return
-        plan = make_plan(self.job, self.group, self.analysis)
+        plan = self.whole
         place = Dag([*plan.waits], [[*after] for after in plan.successors]).order()
         first: dict[str, int] = {}
         for number, unit in enumerate(plan.units):
@@ -284,6 +315,29 @@ class _Builder:
                     send = self._send(task, peer, [(node, Access()) for node in nodes])
                 self.before[send] |= here
 
+    def add_order(self) -> None:
+        """Let all units wait for what they wait for in one process, also on other workers."""
+        units = self.whole.units
+        for before, following in zip(units, self.whole.successors, strict=True):
+            for after in (units[number] for number in following):
+                if not before.gathers and not after.gathers:  # else each of the copies waits
+                    self._add_order(before, after)
+
+    def _add_order(self, before: Unit, after: Unit) -> None:
+        waiting: list[int] = []
+        if after.node in self.nodes:
+            entry = self.gathered_by.get(self.runs[after.key], self.runs[after.key])
+            waiting = [entry, *self.meetings.get(entry, ())]
+        if before.node in self.nodes:
+            number = self.runs[before.key]
+            for unit in waiting:
+                self.before[unit].add(number)
+            if not waiting:
+                self.ends.setdefault(number, {})[self.peers[after.node]] = None
+        else:
+            for unit in waiting:
+                self.awaits.setdefault(before.key, {})[unit] = None
+
     def portion(self) -> WorkerPlan:
         """Return the finished part."""
         successors: list[list[int]] = [[] for _ in self.units]
@@ -312,6 +366,9 @@ class _Builder:
             self.sends,
             self.puts,
             self.outputs,
+            self.counted,
+            {number: tuple(peers) for number, peers in self.ends.items()},
+            {key: tuple(numbers) for key, numbers in self.awaits.items()},
             self.meetings,
         )
 

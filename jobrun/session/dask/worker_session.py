@@ -12,7 +12,8 @@ from jobrun.errors import TaskError
 from jobrun.model.job import Job
 from jobrun.model.policy import Compress
 from jobrun.session.dask.event_queue import NewsQueue
-from jobrun.session.dask.group import Mailbox, WorkerGroup
+from jobrun.session.dask.group import WorkerGroup
+from jobrun.session.dask.mailbox import Mailbox
 from jobrun.session.dask.messages import Post, has_opaque
 from jobrun.session.dask.step_board import StepBoard
 from jobrun.session.dask.worker_plan import portion
@@ -61,7 +62,13 @@ class WorkerSession(LocalSession):
         found = self._portions.get(name)
         if found is None:
             found = self._portions[name] = WorkerGroup(
-                portion(self._analysis, self._job.groups[name], self.nodes, self._peers),
+                portion(
+                    self._analysis,
+                    self._job.groups[name],
+                    self.nodes,
+                    self._peers,
+                    counted=self._counts_batches(name),
+                ),
                 self.mailbox,
                 self._post,
                 self._news,
@@ -70,6 +77,11 @@ class WorkerSession(LocalSession):
                 self.steps,
             )
         return found
+
+    def _counts_batches(self, name: str) -> bool:
+        """Return whether the batches of a group decide where it is saved."""
+        policy = self._job.checkpoint
+        return name == "epoch" and policy is not None and policy.every.batches is not None
 
     def own_scalars(self, names: Iterable[str]) -> dict[str, Any]:
         """Return the own scalars among ``names``; an error in place of one that is no scalar.

@@ -15,6 +15,7 @@ from oracle import Oracle, Step
 from random_nodes import LATE_ALIAS, WAITING_COPY, build, descriptions, names
 from random_steps import FIRST, first_values, job_of, steps
 
+from jobrun import CheckpointPolicy, Every
 from jobrun.core.position import Position
 
 pytest.importorskip("distributed")
@@ -46,15 +47,27 @@ def cut_by_chance(chance: float, seed: int) -> Callable[[], bool]:
     return cut
 
 
-def check(specs: Sequence[Step], nodes: Sequence[str], seed: int, chance: float) -> None:
-    """Two epochs, cut here and there, and gone on with from the position as it is saved."""
+def check(
+    specs: Sequence[Step],
+    nodes: Sequence[str],
+    seed: int,
+    chance: float,
+    batches: int | None = None,
+) -> None:
+    """Two epochs, cut here and there, and gone on with from the position as it is saved.
+
+    They are cut by chance, and after so many ``batches`` too.
+    """
     oracle = Oracle(list(specs), {p: first_values(i) for i, p in enumerate(nodes)}, FIRST)
     with FakeCluster(2, delay=0.004, seed=seed) as client:
         session = DaskSession(client, threads=2)
-        driver = Driver(job_of(list(specs), nodes), session=session).start()
+        job = job_of(list(specs), nodes)
+        job.checkpoint = CheckpointPolicy(every=Every(batches=batches))
+        driver = Driver(job, session=session).start()
         for epoch in (1, 2):
             cuts = 0
-            while not driver.epoch(cut_by_chance(chance if cuts < 6 else 0.0, seed + cuts)):
+            left = None if batches is None else (lambda: batches)
+            while not driver.epoch(cut_by_chance(chance if cuts < 6 else 0.0, seed + cuts), left):
                 driver.position = Position.from_json(driver.position.to_json())
                 cuts += 1
             oracle.epoch(epoch)
@@ -100,6 +113,19 @@ _GATHERED = [
 @example(_GATHERED, 1)
 def test_any_cut_can_be_gone_on_with(specs: list[Step], seed: int) -> None:
     check(specs, NODES, seed, 0.1)
+
+
+@settings(deadline=None, max_examples=MANY)
+@given(
+    steps(("n0", "n1", "n2", "n*"), across=True),
+    st.integers(0, 1000),
+    st.integers(1, 4),
+    st.sampled_from([0.0, 0.05, 0.2]),
+)
+def test_any_cut_of_counted_batches_can_be_gone_on_with(
+    specs: list[Step], seed: int, batches: int, chance: float
+) -> None:
+    check(specs, NODES, seed, chance, batches)
 
 
 # Objects: which units wait for which shows on the nodes alone.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from averaging import averaging
 from engine import Driver, within
 from whole_runs import bytes_of_checkpoints
 
@@ -19,14 +17,13 @@ from jobrun import (
     Catalogue,
     CheckpointManager,
     CheckpointPolicy,
-    Every,
     Job,
     JobRunner,
     LocalSession,
     Node,
     Task,
 )
-from jobrun.core.events import Event, JobrunWarning, RunStarted
+from jobrun.core.events import JobrunWarning
 from jobrun.errors import SaveError, WorkerLostError
 from jobrun.model.policy import Upload
 
@@ -163,24 +160,6 @@ def test_a_node_that_was_left_does_not_wait_for_messages_for_ever(client: Any) -
     for thread in actor._threads._threads:
         thread.join(10)
         assert not thread.is_alive()
-
-
-def test_the_start_says_that_each_worker_counts_its_batches() -> None:
-    def notes(every: Every, workers: int) -> tuple[str, ...]:
-        events: list[Event] = []
-        with FakeCluster(workers) as client, tempfile.TemporaryDirectory() as folder:
-            manager = CheckpointManager(Path(folder) / "run")
-            runner = JobRunner(averaging(every=every), manager, report=events.append)
-            within(60, lambda: runner.train(DaskSession(client)))
-        (started,) = (e for e in events if isinstance(e, RunStarted))
-        return started.notes
-
-    (note,) = notes(Every(epochs=1, batches=4), 2)
-    assert note == (
-        "every: {batches: 4} saves once one of 2 workers has applied as many batches, "
-        "wherever the others are"
-    )
-    assert notes(Every(epochs=1, batches=4), 1) == notes(Every(epochs=1), 2) == ()
 
 
 def test_an_unchanged_value_keeps_its_version_however_late_messages_come(tmp_path: Path) -> None:
